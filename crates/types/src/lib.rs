@@ -1,0 +1,12 @@
+//! Ids, units and nouns that every crate shares.
+//!
+//! Pure values: no clock, no I/O. Everything here can be parsed from text, shown as text, and
+//! carried as JSON; a value that exists is valid.
+
+mod ids;
+mod net;
+mod units;
+
+pub use ids::{HostName, InvalidName, MigrationId, VmName};
+pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId};
+pub use units::{BitRate, ByteRate, Bytes, InvalidQuantity};
