@@ -1,1 +1,42 @@
-//! placeholder
+//! The HTTP API of the agent: its types, a client, and the committed OpenAPI document.
+//!
+//! Only this edge speaks JSON. The types own no behaviour beyond being read, checked and shown;
+//! they never talk to a hypervisor or to a host.
+//!
+//! ```text
+//!   drover ──UNIX socket──▶ droverd ──TCP, peer routes only──▶ droverd of another host
+//!          (all routes)
+//! ```
+//!
+//! Field names are `snake_case`, the words of an enum `kebab-case`. Sizes are bytes, rates bytes
+//! per second (links: bits per second), times RFC 3339. A reader ignores fields that it does not
+//! know, so that agents of neighbouring versions understand each other.
+//!
+//! # Invariant
+//! Nothing that a peer sends makes the client allocate more than [`limits::ANSWER_BYTES`], or wait
+//! longer than the deadline of its call.
+
+mod client;
+mod definition;
+mod error;
+pub mod limits;
+mod schema;
+mod views;
+
+pub use client::{Client, ClientError, Endpoint};
+pub use definition::{DEFAULT_QEMU, InvalidDefinition, VmDefinition};
+pub use error::{ErrorBody, ErrorCode, Refusal};
+pub use schema::{InterfaceSchema, PathEndSchema, PathSchema};
+pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
+pub use views::incoming::{
+    AbandonRequest, IncomingOffer, IncomingPhase, IncomingRequest, IncomingStart, IncomingView,
+    RunRequest, Verdict, VerdictView,
+};
+pub use views::migration::{
+    BytesView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase, MigrationRole,
+    MigrationView, PathView,
+};
+pub use views::vm::{ExitKind, ExitView, StopRequest, VmState, VmView};
+
+/// The committed description of every route and type, generated from the agent's own router.
+pub const OPENAPI: &str = include_str!("../openapi.json");

@@ -1,0 +1,450 @@
+//! A client of the agent, over its UNIX socket or TCP.
+//!
+//! One connection per call: control messages are a few per second, and a call that fails then
+//! leaves nothing behind to be mistaken for the next one.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use drover_types::{MigrationId, VmName};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Method, Request, Response};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::error::{ErrorBody, ErrorCode, Refusal};
+use crate::limits;
+use crate::views::host::{HostView, StatusView};
+use crate::views::incoming::{
+    AbandonRequest, IncomingOffer, IncomingRequest, IncomingStart, IncomingView, RunRequest,
+    VerdictView,
+};
+use crate::views::migration::{MigrateRequest, MigrationView};
+use crate::views::vm::{StopRequest, VmView};
+
+/// Where an agent listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// The local socket: all routes.
+    Unix(PathBuf),
+    /// Addresses of one peer, tried in this order: peer routes only.
+    Tcp(Vec<SocketAddr>),
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "{}", path.display()),
+            Self::Tcp(addresses) => {
+                let shown: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+                f.write_str(&shown.join(", "))
+            }
+        }
+    }
+}
+
+/// A call that brought no answer, or the answer that it was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No agent takes connections there.
+    #[error("no agent answers at {endpoint}")]
+    Unreachable {
+        /// Where.
+        endpoint: String,
+        /// Why the last address failed.
+        source: io::Error,
+    },
+    /// The connection was lost before the answer was complete.
+    #[error("the agent at {endpoint} closed the connection before it answered {call}")]
+    Lost {
+        /// Where.
+        endpoint: String,
+        /// Method and path.
+        call: String,
+        /// How.
+        source: hyper::Error,
+    },
+    /// No answer in time. The agent may still do what it was asked.
+    #[error("the agent at {endpoint} did not answer {call} within {} s", .after.as_secs())]
+    Timeout {
+        /// Where.
+        endpoint: String,
+        /// Method and path.
+        call: String,
+        /// How long was waited.
+        after: Duration,
+    },
+    /// What answered does not speak this API.
+    #[error("the answer of {endpoint} to {call} is none of an agent: {problem}")]
+    NotAnAgent {
+        /// Where.
+        endpoint: String,
+        /// Method and path.
+        call: String,
+        /// What is wrong with the answer.
+        problem: String,
+    },
+    /// The agent refused, or failed, and says why.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+impl ClientError {
+    /// The agent's refusal, when it is one.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// Whether the agent said no: asking again will not help, and nothing is in doubt.
+    #[must_use]
+    pub fn is_refused_with(&self, code: ErrorCode) -> bool {
+        self.refusal().is_some_and(|refusal| refusal.code == code)
+    }
+}
+
+/// A client of one agent. Cheap to clone; it holds no connection.
+#[derive(Debug, Clone)]
+pub struct Client {
+    endpoint: Endpoint,
+}
+
+impl Client {
+    /// Of the agent on this host.
+    pub fn unix(socket: impl Into<PathBuf>) -> Self {
+        Self {
+            endpoint: Endpoint::Unix(socket.into()),
+        }
+    }
+
+    /// Of a peer's agent; the first address that answers is used.
+    #[must_use]
+    pub fn tcp(mut addresses: Vec<SocketAddr>) -> Self {
+        addresses.truncate(limits::PEER_ADDRESSES);
+        Self {
+            endpoint: Endpoint::Tcp(addresses),
+        }
+    }
+
+    /// Where the agent is asked.
+    #[must_use]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// `GET /v1/host`
+    ///
+    /// # Errors
+    /// See [`ClientError`]; the same holds for every call below.
+    pub async fn host(&self) -> Result<HostView, ClientError> {
+        self.get("/v1/host").await
+    }
+
+    /// `GET /v1/status`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn status(&self) -> Result<StatusView, ClientError> {
+        self.get("/v1/status").await
+    }
+
+    /// `GET /v1/vms`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn vms(&self) -> Result<Vec<VmView>, ClientError> {
+        self.get("/v1/vms").await
+    }
+
+    /// `GET /v1/vms/{name}`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn vm(&self, name: &VmName) -> Result<VmView, ClientError> {
+        self.get(&format!("/v1/vms/{name}")).await
+    }
+
+    /// `POST /v1/vms/{name}/start`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn start_vm(&self, name: &VmName) -> Result<VmView, ClientError> {
+        self.post(&format!("/v1/vms/{name}/start"), &(), limits::START_CALL)
+            .await
+    }
+
+    /// `POST /v1/vms/{name}/stop`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn stop_vm(&self, name: &VmName, how: &StopRequest) -> Result<VmView, ClientError> {
+        self.post(&format!("/v1/vms/{name}/stop"), how, limits::STOP_CALL)
+            .await
+    }
+
+    /// `POST /v1/vms/{name}/migrate`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn migrate(
+        &self,
+        name: &VmName,
+        request: &MigrateRequest,
+    ) -> Result<MigrationView, ClientError> {
+        self.post(
+            &format!("/v1/vms/{name}/migrate"),
+            request,
+            limits::START_CALL,
+        )
+        .await
+    }
+
+    /// `GET /v1/migrations`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn migrations(&self) -> Result<Vec<MigrationView>, ClientError> {
+        self.get("/v1/migrations").await
+    }
+
+    /// `GET /v1/migrations/{id}`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn migration(&self, id: MigrationId) -> Result<MigrationView, ClientError> {
+        self.get(&format!("/v1/migrations/{id}")).await
+    }
+
+    /// `POST /v1/migrations/{id}/cancel`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn cancel(&self, id: MigrationId) -> Result<MigrationView, ClientError> {
+        self.post(
+            &format!("/v1/migrations/{id}/cancel"),
+            &(),
+            limits::START_CALL,
+        )
+        .await
+    }
+
+    /// `GET /v1/migrations/{id}/verdict`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn verdict(&self, id: MigrationId) -> Result<VerdictView, ClientError> {
+        self.get(&format!("/v1/migrations/{id}/verdict")).await
+    }
+
+    /// `POST /v1/incoming`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn incoming(&self, request: &IncomingRequest) -> Result<IncomingOffer, ClientError> {
+        self.post("/v1/incoming", request, limits::START_CALL).await
+    }
+
+    /// `GET /v1/incoming/{id}`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn incoming_status(&self, id: MigrationId) -> Result<IncomingView, ClientError> {
+        self.get(&format!("/v1/incoming/{id}")).await
+    }
+
+    /// `POST /v1/incoming/{id}/start`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn incoming_start(
+        &self,
+        id: MigrationId,
+        request: &IncomingStart,
+    ) -> Result<IncomingView, ClientError> {
+        self.post(
+            &format!("/v1/incoming/{id}/start"),
+            request,
+            limits::READ_CALL,
+        )
+        .await
+    }
+
+    /// `POST /v1/incoming/{id}/run`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn incoming_run(
+        &self,
+        id: MigrationId,
+        request: &RunRequest,
+    ) -> Result<IncomingView, ClientError> {
+        self.post(
+            &format!("/v1/incoming/{id}/run"),
+            request,
+            limits::READ_CALL,
+        )
+        .await
+    }
+
+    /// `POST /v1/incoming/{id}/abandon`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn incoming_abandon(
+        &self,
+        id: MigrationId,
+        request: &AbandonRequest,
+    ) -> Result<IncomingView, ClientError> {
+        self.post(
+            &format!("/v1/incoming/{id}/abandon"),
+            request,
+            limits::READ_CALL,
+        )
+        .await
+    }
+
+    async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, ClientError> {
+        self.call(Method::GET, path, None, limits::READ_CALL).await
+    }
+
+    async fn post<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+        within: Duration,
+    ) -> Result<A, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|e| self.strange("POST", path, &e))?;
+        // `()` is no request at all, rather than the word null.
+        let body = if body == b"null" { Vec::new() } else { body };
+        self.call(Method::POST, path, Some(body), within).await
+    }
+
+    async fn call<A: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+        within: Duration,
+    ) -> Result<A, ClientError> {
+        let call = format!("{method} {path}");
+        let asked = self.ask(method, path, body, &call);
+        let answer =
+            tokio::time::timeout(within, asked)
+                .await
+                .map_err(|_| ClientError::Timeout {
+                    endpoint: self.endpoint.to_string(),
+                    call: call.clone(),
+                    after: within,
+                })?;
+        let (ok, bytes) = answer?;
+        if ok {
+            serde_json::from_slice(&bytes).map_err(|e| self.strange("", &call, &e))
+        } else {
+            let body: ErrorBody =
+                serde_json::from_slice(&bytes).map_err(|e| self.strange("", &call, &e))?;
+            Err(body.error.into())
+        }
+    }
+
+    /// Sends the request; whether it succeeded, and the body of the answer.
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+        call: &str,
+    ) -> Result<(bool, Bytes), ClientError> {
+        let mut request = Request::new(Full::new(Bytes::from(body.unwrap_or_default())));
+        *request.method_mut() = method;
+        *request.uri_mut() = path.parse().map_err(|e| self.strange("", call, &e))?;
+        let headers = request.headers_mut();
+        headers.insert(HOST, HeaderValue::from_static("drover"));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        let response = match &self.endpoint {
+            Endpoint::Unix(socket) => {
+                let stream = UnixStream::connect(socket).await;
+                let stream = stream.map_err(|e| self.unreachable(e))?;
+                self.send(stream, request, call).await?
+            }
+            Endpoint::Tcp(addresses) => {
+                let stream = connect_any(addresses)
+                    .await
+                    .map_err(|e| self.unreachable(e))?;
+                self.send(stream, request, call).await?
+            }
+        };
+        let ok = response.status().is_success();
+        let body = Limited::new(response.into_body(), limits::ANSWER_BYTES)
+            .collect()
+            .await;
+        let body = body.map_err(|e| self.strange("", call, &e))?;
+        Ok((ok, body.to_bytes()))
+    }
+
+    async fn send<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+        &self,
+        stream: S,
+        request: Request<Full<Bytes>>,
+        call: &str,
+    ) -> Result<Response<hyper::body::Incoming>, ClientError> {
+        let lost = |source| ClientError::Lost {
+            endpoint: self.endpoint.to_string(),
+            call: call.to_owned(),
+            source,
+        };
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(lost)?;
+        // Ends with the answer's body, or when `sender` and the body are dropped.
+        tokio::spawn(connection);
+        sender.send_request(request).await.map_err(lost)
+    }
+
+    fn unreachable(&self, source: io::Error) -> ClientError {
+        ClientError::Unreachable {
+            endpoint: self.endpoint.to_string(),
+            source,
+        }
+    }
+
+    fn strange(&self, method: &str, call: &str, problem: &dyn fmt::Display) -> ClientError {
+        ClientError::NotAnAgent {
+            endpoint: self.endpoint.to_string(),
+            call: format!("{method} {call}").trim().to_owned(),
+            problem: problem.to_string(),
+        }
+    }
+}
+
+async fn connect_any(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to");
+    for address in addresses {
+        match tokio::time::timeout(limits::CONNECT, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Ok(Err(error)) => last = named(*address, &error),
+            Err(_) => {
+                let text = format!("no answer within {} s", limits::CONNECT.as_secs());
+                last = named(*address, &io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+        }
+    }
+    Err(last)
+}
+
+fn named(address: SocketAddr, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{address}: {error}"))
+}

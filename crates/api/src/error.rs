@@ -1,0 +1,193 @@
+//! What the agent answers when it does not do what it was asked.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+macro_rules! codes {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal, $status:literal, $preflight:literal;)+) => {
+        /// Why a request was refused or failed: a closed list, one word for a program to act on.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "kebab-case")]
+        pub enum ErrorCode {
+            $($(#[doc = $doc])+ $name,)+
+            /// A code of a newer agent that this one does not know.
+            #[serde(other)]
+            Unknown,
+        }
+
+        impl ErrorCode {
+            /// Every code that an agent of this version sends.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// The word in JSON.
+            #[must_use]
+            pub fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)+
+                    Self::Unknown => "unknown",
+                }
+            }
+
+            /// The HTTP status that carries it.
+            #[must_use]
+            pub fn status(self) -> u16 {
+                match self {
+                    $(Self::$name => $status,)+
+                    Self::Unknown => 500,
+                }
+            }
+
+            /// Whether the request was refused before anything was changed (exit code 4 of
+            /// `drover`): a precondition does not hold.
+            #[must_use]
+            pub fn is_preflight(self) -> bool {
+                match self {
+                    $(Self::$name => $preflight,)+
+                    Self::Unknown => false,
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// The request cannot be read: no JSON, a field missing, a value out of range.
+    BadRequest = "bad-request", 400, false;
+    /// The request body is larger than the agent takes.
+    TooLarge = "too-large", 413, false;
+    /// There is no such route.
+    NoSuchRoute = "no-such-route", 404, false;
+    /// The route is there, but not for this method.
+    MethodNotAllowed = "method-not-allowed", 405, false;
+    /// The caller's address belongs to no configured peer.
+    NotAPeer = "not-a-peer", 403, false;
+    /// The route is served only on the local UNIX socket.
+    LocalOnly = "local-only", 403, false;
+    /// The agent is ending and takes no new work.
+    ShuttingDown = "shutting-down", 503, true;
+    /// Too many requests are open at once.
+    Overloaded = "overloaded", 503, true;
+    /// The agent did not finish in time.
+    Timeout = "timeout", 504, false;
+    /// The agent failed at something that should not fail; its log tells more.
+    Internal = "internal", 500, false;
+    /// This agent cannot do that yet.
+    NotYet = "not-yet", 501, true;
+
+    /// No definition and no process of that name on this host.
+    NoSuchVm = "no-such-vm", 404, true;
+    /// The definition file of the guest cannot be used.
+    DefinitionInvalid = "definition-invalid", 422, true;
+    /// The guest runs already.
+    VmRunning = "vm-running", 409, true;
+    /// The guest does not run.
+    VmNotRunning = "vm-not-running", 409, true;
+    /// Another operation on the guest is under way.
+    VmBusy = "vm-busy", 409, true;
+    /// The destination already has a guest of that name.
+    VmExists = "vm-exists", 409, true;
+    /// The guest runs on another host now, and must never run here as well.
+    VmHandedOff = "vm-handed-off", 409, true;
+    /// The host has no room for the guest's memory.
+    NotEnoughMemory = "not-enough-memory", 409, true;
+    /// The QEMU binary is not there or cannot be executed.
+    QemuMissing = "qemu-missing", 422, true;
+    /// The QEMU binary is not in the list that peers may have started.
+    QemuNotAllowed = "qemu-not-allowed", 403, true;
+    /// The QEMU binary has no such machine type.
+    MachineTypeMissing = "machine-type-missing", 422, true;
+    /// QEMU did not start, or ended, or answered with an error.
+    QemuFailed = "qemu-failed", 500, false;
+    /// The guest did not obey the power button in time; it still runs.
+    StopTimeout = "stop-timeout", 504, false;
+
+    /// The destination is no configured peer.
+    NoSuchHost = "no-such-host", 404, true;
+    /// The destination is this host.
+    SameHost = "same-host", 409, true;
+    /// The peer's agent does not answer.
+    PeerUnreachable = "peer-unreachable", 502, true;
+    /// The peer answers under another name than the configuration gives.
+    PeerMismatch = "peer-mismatch", 502, true;
+    /// The two agents have no protocol version in common.
+    VersionMismatch = "version-mismatch", 409, true;
+    /// No pair of interfaces of the two hosts reaches each other.
+    NoPath = "no-path", 409, true;
+    /// No migration of that id.
+    NoSuchMigration = "no-such-migration", 404, true;
+    /// The guest is already migrating.
+    MigrationUnderWay = "migration-under-way", 409, true;
+    /// The migration has ended.
+    MigrationEnded = "migration-ended", 409, true;
+    /// The guest has been handed off: it can no longer be called back.
+    TooLate = "too-late", 409, true;
+    /// The migration is not in a phase in which that can be asked.
+    WrongPhase = "wrong-phase", 409, false;
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A request that was not carried out: why, and what to do next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// For programs.
+    pub code: ErrorCode,
+    /// For people: what, where, with the numbers.
+    pub message: String,
+    /// What to do next, often a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl Refusal {
+    /// Without advice.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            next: None,
+        }
+    }
+
+    /// With what to do next.
+    #[must_use]
+    pub fn next(mut self, next: impl Into<String>) -> Self {
+        self.next = Some(next.into());
+        self
+    }
+}
+
+/// The body of every answer with a status of 400 and above.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ErrorBody {
+    /// Why.
+    pub error: Refusal,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_the_same_word_everywhere() {
+        for code in ErrorCode::ALL {
+            let json = serde_json::to_value(code).unwrap();
+            assert_eq!(json, code.as_str());
+            assert!((400..600).contains(&code.status()), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_code_of_a_newer_agent_is_read_as_unknown() {
+        let text = r#"{"error":{"code":"moon-phase","message":"not today","more":1}}"#;
+        let body: ErrorBody = serde_json::from_str(text).unwrap();
+        assert_eq!(body.error, Refusal::new(ErrorCode::Unknown, "not today"));
+    }
+}

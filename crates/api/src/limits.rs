@@ -1,0 +1,42 @@
+//! The bound of every wait and every allocation at the API, each with its reason.
+
+use std::time::Duration;
+
+/// Largest request body. The largest is a request to receive a guest: a definition of at most
+/// 256 arguments of 4 KiB (1 MiB) and some 100 interfaces of 1 KiB; twice that leaves room.
+pub const REQUEST_BYTES: usize = 2 << 20;
+
+/// Largest answer that a client reads. A list of 1000 guests with 20 lines of stderr of up to
+/// 1 KiB each is 20 MiB.
+pub const ANSWER_BYTES: usize = 32 << 20;
+
+/// Addresses of one peer that a client tries.
+pub const PEER_ADDRESSES: usize = 16;
+
+/// Connecting to one address: a SYN lost twice is sent again after 1 s and 3 s.
+pub const CONNECT: Duration = Duration::from_secs(4);
+
+/// An answer that only reads state.
+pub const READ_CALL: Duration = Duration::from_secs(15);
+
+/// An answer that starts a QEMU, or has a peer start one. An emulated QEMU on a busy host was
+/// seen to answer QMP after 5 s; the agent itself gives up after 30 s.
+pub const START_CALL: Duration = Duration::from_secs(60);
+
+/// How long the agent waits for a guest to obey the power button.
+pub const POWERDOWN: Duration = Duration::from_secs(90);
+
+/// Stopping a guest: [`POWERDOWN`] and the end of QEMU after it.
+pub const STOP_CALL: Duration = Duration::from_secs(120);
+
+/// Arguments of QEMU in a definition.
+pub const ARGS: usize = 256;
+
+/// Bytes of one argument of QEMU in a definition.
+pub const ARG_BYTES: usize = 4096;
+
+/// Virtual CPUs of a guest: more than any QEMU machine type takes (4096 for q35 in QEMU 10).
+pub const VCPUS: u32 = 4096;
+
+/// Memory of a guest: 64 TiB, beyond the 46 address bits of today's hosts.
+pub const MEMORY_BYTES: u64 = 64 << 40;

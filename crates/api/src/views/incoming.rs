@@ -1,0 +1,154 @@
+//! What the source's agent asks of the destination's, and back.
+//!
+//! ```text
+//!   source                                   destination
+//!   POST /incoming ───────────────────────▶  starts QEMU, answers with its offer
+//!   (lanes are opened)
+//!   POST /incoming/{id}/start ────────────▶  QEMU listens
+//!   (memory)
+//!   POST /incoming/{id}/run ──────────────▶  the guest runs there, and only there
+//!      or /incoming/{id}/abandon ─────────▶  nothing is left there
+//!
+//!                ◀────────────────────────── GET /migrations/{id}/verdict, when in doubt
+//! ```
+
+use drover_types::{HostName, Interface, MigrationId, Path, VmName};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::host::ProtocolRange;
+use crate::definition::VmDefinition;
+use crate::schema::{InterfaceSchema, PathSchema};
+
+/// Asks a host to prepare for a guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct IncomingRequest {
+    /// The migration.
+    #[schema(value_type = String, format = "uuid")]
+    pub id: MigrationId,
+    /// The host that asks; the destination must have it as a peer.
+    #[schema(value_type = String)]
+    pub source: HostName,
+    /// The guest, with its concrete machine type.
+    pub definition: VmDefinition,
+    /// Versions of the relays' protocol that the source speaks.
+    pub protocol: ProtocolRange,
+    /// The source's interfaces.
+    #[schema(value_type = Vec<InterfaceSchema>)]
+    pub interfaces: Vec<Interface>,
+    /// CPUs of the source.
+    pub cpus: u32,
+    /// QEMU's channels, when the operator fixed them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channels: Option<u8>,
+    /// The longest stop of the guest to aim at, in milliseconds.
+    pub downtime_limit_ms: u64,
+}
+
+/// The destination is prepared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct IncomingOffer {
+    /// The migration.
+    #[schema(value_type = String, format = "uuid")]
+    pub id: MigrationId,
+    /// The version of the relays' protocol to use.
+    pub protocol: u32,
+    /// The destination's interfaces that may carry the guest.
+    #[schema(value_type = Vec<InterfaceSchema>)]
+    pub interfaces: Vec<Interface>,
+    /// The TCP port for lanes, on every address of those interfaces.
+    pub data_port: u16,
+    /// CPUs of the destination.
+    pub cpus: u32,
+    /// The version of the QEMU that waits.
+    pub qemu_version: String,
+    /// Fallbacks and choices of the destination, and why.
+    pub notes: Vec<String>,
+}
+
+/// The lanes are up: QEMU is to listen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct IncomingStart {
+    /// QEMU's channels.
+    pub channels: u8,
+    /// Whether QEMU uses multifd.
+    pub multifd: bool,
+    /// The paths in use.
+    #[schema(value_type = Vec<PathSchema>)]
+    pub paths: Vec<Path>,
+}
+
+/// The guest is the destination's now.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct RunRequest {
+    /// When the guest stopped on the source, by the source's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub stopped_at: Option<Timestamp>,
+}
+
+/// The migration will not happen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AbandonRequest {
+    /// Why.
+    pub cause: String,
+}
+
+/// How far the destination is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IncomingPhase {
+    /// QEMU waits for the lanes.
+    Prepared,
+    /// Memory arrives.
+    Receiving,
+    /// Complete; the guest waits for the verdict.
+    Arrived,
+    /// The guest runs here.
+    Running,
+    /// Given up; nothing of it is left here.
+    Abandoned,
+    /// A phase of a newer agent.
+    #[serde(other)]
+    Unknown,
+}
+
+/// An arriving guest.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct IncomingView {
+    /// The migration.
+    #[schema(value_type = String, format = "uuid")]
+    pub id: MigrationId,
+    /// The guest.
+    #[schema(value_type = String)]
+    pub vm: VmName,
+    /// How far it is.
+    pub phase: IncomingPhase,
+    /// Why it was given up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// When the guest began to run here, by this host's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub resumed_at: Option<Timestamp>,
+}
+
+/// Whose the guest is, as the source decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Still transferring.
+    Undecided,
+    /// The destination's: it must run the guest.
+    HandedOff,
+    /// The source's: the destination must give up its copy.
+    Kept,
+}
+
+/// The source's verdict on one migration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct VerdictView {
+    /// The verdict.
+    pub verdict: Verdict,
+}

@@ -1,0 +1,6 @@
+//! What the agent shows and takes, one file per noun.
+
+pub mod host;
+pub mod incoming;
+pub mod migration;
+pub mod vm;
