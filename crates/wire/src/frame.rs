@@ -1,0 +1,280 @@
+//! The frames that follow the handshake on a lane.
+
+use crate::limits::{CHANNELS_MAX, CHUNK_BYTES_MAX};
+
+/// Size of a frame's header in bytes.
+pub const HEADER_BYTES: usize = 16;
+
+const KIND_CHUNK: u8 = 0x11;
+const KIND_CHECKPOINT: u8 = 0x22;
+const KIND_BYE: u8 = 0x33;
+
+/// What a chunk says beside its bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChunkFlags(u8);
+
+impl ChunkFlags {
+    /// Bytes, and nothing else.
+    pub const NONE: Self = Self(0);
+    /// The channel was opened; carries no bytes, is always number 0.
+    pub const OPEN: Self = Self(1);
+    /// Nothing follows in this direction (half-close); carries no bytes.
+    pub const END: Self = Self(2);
+    /// The sender's local socket broke: both directions are to be closed; carries no bytes.
+    pub const RESET: Self = Self(4);
+
+    fn from_bits(bits: u8) -> Option<Self> {
+        matches!(bits, 0 | 1 | 2 | 4).then_some(Self(bits))
+    }
+}
+
+/// Why a relay ends a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ByeCode {
+    /// Everything was delivered.
+    Finished,
+    /// The agent ended the migration: cancelled, or failed elsewhere.
+    Aborted,
+    /// The peer broke the protocol.
+    Violation,
+    /// A code of a newer version.
+    Unknown(u16),
+}
+
+impl ByeCode {
+    fn to_bits(self) -> u16 {
+        match self {
+            Self::Finished => 0,
+            Self::Aborted => 1,
+            Self::Violation => 2,
+            Self::Unknown(code) => code,
+        }
+    }
+
+    fn from_bits(bits: u16) -> Self {
+        match bits {
+            0 => Self::Finished,
+            1 => Self::Aborted,
+            2 => Self::Violation,
+            code => Self::Unknown(code),
+        }
+    }
+}
+
+/// A frame's header, decoded and checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Frame {
+    /// A numbered piece of one direction of a channel, followed by `length` bytes.
+    Chunk {
+        /// The channel.
+        channel: u16,
+        /// Its number: counts up by one per chunk of this channel and direction.
+        sequence: u64,
+        /// What it says beside its bytes.
+        flags: ChunkFlags,
+        /// Bytes that follow the header.
+        length: u32,
+    },
+    /// The receiver has written every chunk before `sequence` to its local socket.
+    Checkpoint {
+        /// The channel.
+        channel: u16,
+        /// Number of the first chunk not yet written.
+        sequence: u64,
+    },
+    /// The sender of this frame closes its lanes.
+    Bye {
+        /// Why.
+        code: ByeCode,
+    },
+}
+
+/// Bytes that are no frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Malformed {
+    /// No frame begins so.
+    #[error("frame kind {0:#04x} is unknown")]
+    Kind(u8),
+    /// A combination of flags that has no meaning.
+    #[error("chunk flags {0:#04x} are unknown")]
+    Flags(u8),
+    /// Too long, or bytes where there can be none.
+    #[error("frame claims {length} bytes of payload, at most {limit} are possible here")]
+    Length {
+        /// What it claims.
+        length: u32,
+        /// What is possible.
+        limit: u32,
+    },
+    /// A channel number beyond the limit.
+    #[error("channel {0} is beyond the limit of {CHANNELS_MAX}")]
+    Channel(u16),
+    /// Not a handshake of a relay, or of an unknown layout.
+    #[error("the connection does not begin like a lane of Drover")]
+    Handshake,
+}
+
+impl Frame {
+    /// Bytes of payload that follow the header.
+    #[must_use]
+    pub fn payload_length(&self) -> u32 {
+        match self {
+            Self::Chunk { length, .. } => *length,
+            Self::Checkpoint { .. } | Self::Bye { .. } => 0,
+        }
+    }
+
+    /// The header as it goes on the wire.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let (kind, flags, channel, length, sequence) = match *self {
+            Self::Chunk {
+                channel,
+                sequence,
+                flags,
+                length,
+            } => (KIND_CHUNK, flags.0, channel, length, sequence),
+            Self::Checkpoint { channel, sequence } => (KIND_CHECKPOINT, 0, channel, 0, sequence),
+            Self::Bye { code } => (KIND_BYE, 0, 0, 0, u64::from(code.to_bits())),
+        };
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[0] = kind;
+        bytes[1] = flags;
+        bytes[2..4].copy_from_slice(&channel.to_be_bytes());
+        bytes[4..8].copy_from_slice(&length.to_be_bytes());
+        bytes[8..16].copy_from_slice(&sequence.to_be_bytes());
+        bytes
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// [`Malformed`] for everything that [`Frame::encode`] cannot have made.
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Malformed> {
+        let [kind, flags, c0, c1, l0, l1, l2, l3, sequence @ ..] = *bytes;
+        let channel = u16::from_be_bytes([c0, c1]);
+        let length = u32::from_be_bytes([l0, l1, l2, l3]);
+        let sequence = u64::from_be_bytes(sequence);
+        if channel >= CHANNELS_MAX {
+            return Err(Malformed::Channel(channel));
+        }
+        match kind {
+            KIND_CHUNK => {
+                let flags = ChunkFlags::from_bits(flags).ok_or(Malformed::Flags(flags))?;
+                let limit = if flags == ChunkFlags::NONE {
+                    CHUNK_BYTES_MAX
+                } else {
+                    0
+                };
+                check_length(length, limit)?;
+                Ok(Self::Chunk {
+                    channel,
+                    sequence,
+                    flags,
+                    length,
+                })
+            }
+            KIND_CHECKPOINT => {
+                check_length(length, 0)?;
+                Ok(Self::Checkpoint { channel, sequence })
+            }
+            KIND_BYE => {
+                check_length(length, 0)?;
+                let code = u16::try_from(sequence).unwrap_or(u16::MAX);
+                Ok(Self::Bye {
+                    code: ByeCode::from_bits(code),
+                })
+            }
+            other => Err(Malformed::Kind(other)),
+        }
+    }
+}
+
+fn check_length(length: u32, limit: u32) -> Result<(), Malformed> {
+    if length <= limit {
+        Ok(())
+    } else {
+        Err(Malformed::Length { length, limit })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_frame() -> impl Strategy<Value = Frame> {
+        let channel = 0..CHANNELS_MAX;
+        let flags = prop_oneof![
+            Just(ChunkFlags::NONE),
+            Just(ChunkFlags::OPEN),
+            Just(ChunkFlags::END),
+            Just(ChunkFlags::RESET)
+        ];
+        prop_oneof![
+            (channel.clone(), any::<u64>(), flags, 0..=CHUNK_BYTES_MAX).prop_map(
+                |(channel, sequence, flags, length)| {
+                    let length = if flags == ChunkFlags::NONE { length } else { 0 };
+                    Frame::Chunk {
+                        channel,
+                        sequence,
+                        flags,
+                        length,
+                    }
+                }
+            ),
+            (channel, any::<u64>())
+                .prop_map(|(channel, sequence)| Frame::Checkpoint { channel, sequence }),
+            any::<u16>().prop_map(|code| Frame::Bye {
+                code: ByeCode::from_bits(code)
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_frame_survives_the_wire(frame in any_frame()) {
+            prop_assert_eq!(Frame::decode(&frame.encode()), Ok(frame));
+        }
+
+        #[test]
+        fn any_bytes_are_a_bounded_frame_or_refused(bytes: [u8; HEADER_BYTES]) {
+            if let Ok(frame) = Frame::decode(&bytes) {
+                prop_assert!(frame.payload_length() <= CHUNK_BYTES_MAX);
+            }
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_the_limit_is_refused() {
+        let frame = Frame::Chunk {
+            channel: 0,
+            sequence: 0,
+            flags: ChunkFlags::NONE,
+            length: CHUNK_BYTES_MAX + 1,
+        };
+        let refused = Frame::decode(&frame.encode());
+        let limit = CHUNK_BYTES_MAX;
+        assert_eq!(
+            refused,
+            Err(Malformed::Length {
+                length: limit + 1,
+                limit
+            })
+        );
+    }
+
+    #[test]
+    fn the_layout_on_the_wire_is_fixed() {
+        let frame = Frame::Chunk {
+            channel: 2,
+            sequence: 5,
+            flags: ChunkFlags::NONE,
+            length: 258,
+        };
+        assert_eq!(
+            frame.encode(),
+            [0x11, 0, 0, 2, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 5]
+        );
+    }
+}
