@@ -1,0 +1,116 @@
+//! One direction of a channel, at the end that reads it from QEMU.
+
+use std::collections::VecDeque;
+
+use drover_wire::ChunkFlags;
+
+use crate::{BufferId, LaneId};
+
+/// A chunk that the peer has not yet confirmed.
+#[derive(Debug)]
+pub(crate) struct Retained {
+    /// When it was read, counted over all channels: the smaller, the older.
+    pub(crate) order: u64,
+    pub(crate) flags: ChunkFlags,
+    pub(crate) length: u32,
+    pub(crate) buffer: Option<BufferId>,
+    /// The lane that it was last given to; `None` while it waits in the queue.
+    pub(crate) lane: Option<LaneId>,
+    /// It was given to a lane before, and that lane was lost.
+    pub(crate) resent: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Outbound {
+    /// Number of the oldest chunk in `retained`.
+    confirmed: u64,
+    retained: VecDeque<Retained>,
+    /// Retained chunks that hold a buffer.
+    with_buffer: u16,
+    /// The shell was asked to read and has not answered.
+    reading: bool,
+    /// An end or reset was numbered; nothing may follow.
+    ended: bool,
+    /// Bytes read from the local socket.
+    pub(crate) read_bytes: u64,
+    /// Of these, bytes that the peer has confirmed.
+    pub(crate) confirmed_bytes: u64,
+}
+
+impl Outbound {
+    /// The number that the next chunk gets.
+    pub(crate) fn next_sequence(&self) -> u64 {
+        self.confirmed + self.retained.len() as u64
+    }
+
+    /// Whether the shell should be asked to read more.
+    pub(crate) fn wants_read(&self, window: u16) -> bool {
+        !self.reading && !self.ended && self.with_buffer < window
+    }
+
+    pub(crate) fn read_asked(&mut self) {
+        self.reading = true;
+    }
+
+    /// The shell answered, with bytes or without. `false` when it had not been asked.
+    pub(crate) fn read_answered(&mut self) -> bool {
+        std::mem::replace(&mut self.reading, false)
+    }
+
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Everything was read and confirmed.
+    pub(crate) fn finished(&self) -> bool {
+        self.ended && self.retained.is_empty()
+    }
+
+    /// Numbers a chunk and keeps it.
+    pub(crate) fn retain(&mut self, chunk: Retained) -> u64 {
+        let sequence = self.next_sequence();
+        self.with_buffer += u16::from(chunk.buffer.is_some());
+        self.read_bytes += u64::from(chunk.length);
+        self.ended |= chunk.flags == ChunkFlags::END || chunk.flags == ChunkFlags::RESET;
+        self.retained.push_back(chunk);
+        sequence
+    }
+
+    pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut Retained> {
+        let index = usize::try_from(sequence.checked_sub(self.confirmed)?).ok()?;
+        self.retained.get_mut(index)
+    }
+
+    /// The peer has written everything before `sequence`: the chunks that are done with, oldest
+    /// first. `None` when it confirms what was never sent.
+    pub(crate) fn confirm(&mut self, sequence: u64) -> Option<Vec<Retained>> {
+        if sequence > self.next_sequence() {
+            return None;
+        }
+        let count = usize::try_from(sequence.saturating_sub(self.confirmed)).ok()?;
+        let done: Vec<Retained> = self.retained.drain(..count).collect();
+        self.confirmed += count as u64;
+        for chunk in &done {
+            self.with_buffer -= u16::from(chunk.buffer.is_some());
+            self.confirmed_bytes += u64::from(chunk.length);
+        }
+        Some(done)
+    }
+
+    /// The chunks that `lane` was to carry and that are not confirmed, oldest first, put back to
+    /// waiting: their numbers and places in the order.
+    pub(crate) fn take_back(&mut self, lane: LaneId) -> Vec<(u64, u64)> {
+        let base = self.confirmed;
+        let lost = self
+            .retained
+            .iter_mut()
+            .zip(base..)
+            .filter(|(c, _)| c.lane == Some(lane));
+        lost.map(|(chunk, sequence)| {
+            chunk.lane = None;
+            chunk.resent = true;
+            (sequence, chunk.order)
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,822 @@
+//! The state machine: inputs, outputs, and what connects them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use drover_wire::limits::{CHANNELS_MAX, CHUNK_BYTES_MAX, LANES_MAX, WINDOW_CHUNKS_MAX};
+use drover_wire::{ByeCode, ChunkFlags, Frame, HEADER_BYTES};
+
+use crate::buffers::Buffers;
+use crate::inbound::{Arrived, Inbound, Placed};
+use crate::lane::Lane;
+use crate::outbound::{Outbound, Retained};
+use crate::{BufferId, ChannelId, ChannelStats, LaneId, LaneStats, Stats};
+
+/// Who opens channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The source: QEMU connects to us, we number the channels.
+    Opener,
+    /// The destination: the peer's first chunk of a channel makes us connect to QEMU.
+    Accepter,
+}
+
+/// What both ends agreed on, and who we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Who opens channels.
+    pub role: Role,
+    /// Size of a buffer and of the largest chunk, in bytes.
+    pub chunk_bytes: u32,
+    /// Chunks of one direction of one channel that may be on their way.
+    pub window: u16,
+    /// Most channels that may be opened.
+    pub channels_max: u16,
+    /// How long to wait for a lane when the last one was lost. Zero: not at all.
+    pub outage_limit: Duration,
+}
+
+/// What happened outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// QEMU opened its next channel (opener only).
+    ChannelOpened,
+    /// The answer to [`Output::Read`]: `length` bytes are in `buffer`, at least 1.
+    Read {
+        /// The channel.
+        channel: ChannelId,
+        /// The buffer that was handed out.
+        buffer: BufferId,
+        /// Bytes in it.
+        length: u32,
+    },
+    /// The answer to [`Output::Read`]: QEMU will send nothing more on this channel.
+    ReadEnded {
+        /// The channel.
+        channel: ChannelId,
+        /// The buffer that was handed out.
+        buffer: BufferId,
+    },
+    /// The local socket broke. Later [`Output::Write`]s of the channel are to be answered all the
+    /// same, their bytes thrown away; a read that is asked for ends with [`Input::ReadEnded`].
+    LocalBroke {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// The channel's oldest [`Output::Write`] is done.
+    Written {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// A lane is connected.
+    LaneUp {
+        /// Its number, never used before in this session.
+        lane: LaneId,
+    },
+    /// A lane is gone, and nothing touches its buffers any more.
+    LaneDown {
+        /// Its number.
+        lane: LaneId,
+    },
+    /// The lane's [`Output::Send`] is done.
+    Sent {
+        /// The lane.
+        lane: LaneId,
+    },
+    /// A frame arrived; its payload is in the buffer that the lane received into.
+    Received {
+        /// The lane.
+        lane: LaneId,
+        /// The frame.
+        frame: Frame,
+    },
+    /// The deadline of [`Output::Wait`] has come.
+    Tick,
+    /// The agent ends the session: say so to the peer, then end.
+    Close {
+        /// What to tell the peer.
+        code: ByeCode,
+    },
+}
+
+/// What a writer is to do to a local socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    /// Write these bytes.
+    Bytes {
+        /// Where they are.
+        buffer: BufferId,
+        /// How many.
+        length: u32,
+    },
+    /// Write nothing more: half-close.
+    End,
+    /// Close both directions.
+    Reset,
+    /// Nothing: the channel begins.
+    Begin,
+}
+
+/// What the shell is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// Connect the next channel to QEMU (accepter only). Reads and writes that follow wait for it.
+    Open {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// Read from the channel's local socket into this buffer; one at a time per channel.
+    Read {
+        /// The channel.
+        channel: ChannelId,
+        /// Where to.
+        buffer: BufferId,
+    },
+    /// Write to the channel's local socket, in the order of these outputs; each is answered with
+    /// [`Input::Written`].
+    Write {
+        /// The channel.
+        channel: ChannelId,
+        /// What.
+        piece: Piece,
+    },
+    /// Send a frame, with the first `frame.payload_length()` bytes of the buffer; one at a time
+    /// per lane, answered with [`Input::Sent`].
+    Send {
+        /// The lane.
+        lane: LaneId,
+        /// The frame.
+        frame: Frame,
+        /// Its payload.
+        buffer: Option<BufferId>,
+    },
+    /// Receive the lane's next frame with its payload into this buffer.
+    Receive {
+        /// The lane.
+        lane: LaneId,
+        /// Where to.
+        buffer: BufferId,
+    },
+    /// Close this lane: the farewell is sent.
+    CloseLane {
+        /// The lane.
+        lane: LaneId,
+    },
+    /// The session is over, once.
+    Ended(End),
+    /// Nothing to do until the next input, or [`Input::Tick`] at this time.
+    Wait(Option<Duration>),
+}
+
+/// How a session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Every channel was closed by both QEMUs and everything delivered.
+    Finished,
+    /// No lane is left, and none came within the outage limit.
+    LanesLost,
+    /// The peer's agent ended it.
+    PeerClosed(ByeCode),
+    /// Our agent ended it.
+    Closed(ByeCode),
+    /// The peer broke the protocol.
+    Violation(Violation),
+}
+
+/// How a peer broke the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Violation {
+    /// A channel that we did not open, or more than agreed.
+    #[error("the peer sent on channel {channel}, which may not be open")]
+    Channel {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// More than the window allows.
+    #[error("the peer sent chunk {sequence} of channel {channel}, beyond the window")]
+    BeyondWindow {
+        /// The channel.
+        channel: ChannelId,
+        /// The chunk.
+        sequence: u64,
+    },
+    /// A confirmation of what was never sent.
+    #[error("the peer confirmed chunk {sequence} of channel {channel}, which was never sent")]
+    Checkpoint {
+        /// The channel.
+        channel: ChannelId,
+        /// The chunk.
+        sequence: u64,
+    },
+    /// A chunk larger than agreed.
+    #[error("the peer sent a chunk of {length} bytes, more than agreed")]
+    ChunkLength {
+        /// Its length in bytes.
+        length: u32,
+    },
+}
+
+/// An input or a configuration that makes no sense here: the shell's mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A setting beyond its limit.
+    #[error("a session cannot have {what} = {value}, 1 to {limit} are possible")]
+    Config {
+        /// The setting.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// More channels than agreed.
+    #[error("QEMU opened more than the {limit} channels agreed on")]
+    TooManyChannels {
+        /// What was agreed.
+        limit: u16,
+    },
+    /// An answer to nothing.
+    #[error("channel {channel} answered what was not asked")]
+    Channel {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// A lane that does not exist, or does already.
+    #[error("lane {lane} is not in the state that the input says")]
+    Lane {
+        /// The lane.
+        lane: LaneId,
+    },
+}
+
+#[derive(Debug, Default)]
+struct Channel {
+    outbound: Outbound,
+    inbound: Inbound,
+}
+
+/// A chunk that waits for a lane.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    channel: ChannelId,
+    sequence: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// No lane is left; the time at which that ends the session.
+    Outage(Duration),
+    /// Farewells are being sent.
+    Closing(ByeCode),
+    Ended,
+}
+
+/// One side of a session. See the crate's documentation.
+#[derive(Debug)]
+pub struct Session {
+    config: Config,
+    phase: Phase,
+    channels: Vec<Channel>,
+    lanes: BTreeMap<LaneId, Lane>,
+    lost: Vec<LaneStats>,
+    /// The main channel's chunks that wait for a lane, by age.
+    urgent: BTreeMap<u64, Waiting>,
+    /// All other chunks that wait for a lane, by age.
+    bulk: BTreeMap<u64, Waiting>,
+    next_order: u64,
+    buffers: Buffers,
+    duplicate_chunks: u64,
+    finished: bool,
+    outputs: VecDeque<Output>,
+}
+
+impl Session {
+    /// A session without channels and lanes.
+    ///
+    /// # Errors
+    /// [`Refused::Config`] for a setting of zero or beyond the protocol's limits.
+    pub fn new(config: Config) -> Result<Self, Refused> {
+        for (what, value, limit) in [
+            (
+                "chunk_bytes",
+                u64::from(config.chunk_bytes),
+                u64::from(CHUNK_BYTES_MAX),
+            ),
+            (
+                "window",
+                u64::from(config.window),
+                u64::from(WINDOW_CHUNKS_MAX),
+            ),
+            (
+                "channels_max",
+                u64::from(config.channels_max),
+                u64::from(CHANNELS_MAX),
+            ),
+        ] {
+            if !(1..=limit).contains(&value) {
+                return Err(Refused::Config { what, value, limit });
+            }
+        }
+        Ok(Self {
+            config,
+            phase: Phase::Running,
+            channels: Vec::new(),
+            lanes: BTreeMap::new(),
+            lost: Vec::new(),
+            urgent: BTreeMap::new(),
+            bulk: BTreeMap::new(),
+            next_order: 0,
+            buffers: Buffers::default(),
+            duplicate_chunks: 0,
+            finished: false,
+            outputs: VecDeque::new(),
+        })
+    }
+
+    /// Takes one input in.
+    ///
+    /// # Errors
+    /// [`Refused`] when the input contradicts what the session asked for; nothing has changed.
+    pub fn handle(&mut self, now: Duration, input: Input) -> Result<(), Refused> {
+        match input {
+            Input::ChannelOpened => self.channel_opened()?,
+            Input::Read {
+                channel,
+                buffer,
+                length,
+            } => self.read(channel, buffer, length)?,
+            Input::ReadEnded { channel, buffer } => self.read_ended(channel, buffer)?,
+            Input::LocalBroke { channel } => self.local_broke(channel)?,
+            Input::Written { channel } => self.written(now, channel)?,
+            Input::LaneUp { lane } => self.lane_up(now, lane)?,
+            Input::LaneDown { lane } => self.lane_down(now, lane)?,
+            Input::Sent { lane } => self.sent(lane)?,
+            Input::Received { lane, frame } => self.received(now, lane, frame)?,
+            Input::Tick => {}
+            Input::Close { code } => self.close(code),
+        }
+        self.settle(now);
+        Ok(())
+    }
+
+    /// The next thing to do; to be called until it is [`Output::Wait`].
+    pub fn poll(&mut self, _now: Duration) -> Output {
+        self.outputs
+            .pop_front()
+            .unwrap_or_else(|| Output::Wait(self.deadline()))
+    }
+
+    /// The counters as they are now.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let live = self.lanes.values().map(|lane| lane.stats);
+        let mut lanes: Vec<LaneStats> = self.lost.iter().copied().chain(live).collect();
+        lanes.sort_by_key(|lane| lane.lane);
+        let channel_stats = |(channel, state): (usize, &Channel)| ChannelStats {
+            channel: channel as ChannelId,
+            read_bytes: state.outbound.read_bytes,
+            confirmed_bytes: state.outbound.confirmed_bytes,
+            written_bytes: state.inbound.written_bytes,
+        };
+        Stats {
+            lanes,
+            channels: self
+                .channels
+                .iter()
+                .enumerate()
+                .map(channel_stats)
+                .collect(),
+            duplicate_chunks: self.duplicate_chunks,
+            buffers: self.buffers.made(),
+        }
+    }
+
+    /// Buffers that are neither free nor a lane's to receive into: zero when all is delivered.
+    #[must_use]
+    pub fn buffers_held(&self) -> usize {
+        self.buffers.made() as usize - self.buffers.free() - self.lanes.len()
+    }
+
+    fn channel(&mut self, channel: ChannelId) -> Result<&mut Channel, Refused> {
+        self.channels
+            .get_mut(usize::from(channel))
+            .ok_or(Refused::Channel { channel })
+    }
+
+    fn channel_opened(&mut self) -> Result<(), Refused> {
+        let limit = self.config.channels_max;
+        if self.config.role != Role::Opener || self.channels.len() >= usize::from(limit) {
+            return Err(Refused::TooManyChannels { limit });
+        }
+        self.add_channel();
+        Ok(())
+    }
+
+    fn add_channel(&mut self) -> ChannelId {
+        let channel = self.channels.len() as ChannelId;
+        self.channels.push(Channel::default());
+        self.enqueue(channel, ChunkFlags::OPEN, None, 0);
+        channel
+    }
+
+    fn read(&mut self, channel: ChannelId, buffer: BufferId, length: u32) -> Result<(), Refused> {
+        let within = (1..=self.config.chunk_bytes).contains(&length);
+        if !within || !self.channel(channel)?.outbound.read_answered() {
+            return Err(Refused::Channel { channel });
+        }
+        if self.channel(channel)?.outbound.ended() {
+            self.buffers.give(buffer);
+        } else {
+            self.enqueue(channel, ChunkFlags::NONE, Some(buffer), length);
+        }
+        Ok(())
+    }
+
+    fn read_ended(&mut self, channel: ChannelId, buffer: BufferId) -> Result<(), Refused> {
+        if !self.channel(channel)?.outbound.read_answered() {
+            return Err(Refused::Channel { channel });
+        }
+        self.buffers.give(buffer);
+        self.end_outbound(channel, ChunkFlags::END)
+    }
+
+    fn local_broke(&mut self, channel: ChannelId) -> Result<(), Refused> {
+        self.end_outbound(channel, ChunkFlags::RESET)
+    }
+
+    fn end_outbound(&mut self, channel: ChannelId, flags: ChunkFlags) -> Result<(), Refused> {
+        if !self.channel(channel)?.outbound.ended() {
+            self.enqueue(channel, flags, None, 0);
+        }
+        Ok(())
+    }
+
+    /// Numbers a chunk and puts it at the end of its queue.
+    fn enqueue(
+        &mut self,
+        channel: ChannelId,
+        flags: ChunkFlags,
+        buffer: Option<BufferId>,
+        length: u32,
+    ) {
+        let order = self.next_order;
+        self.next_order += 1;
+        let chunk = Retained {
+            order,
+            flags,
+            length,
+            buffer,
+            lane: None,
+            resent: false,
+        };
+        let sequence = self.channels[usize::from(channel)].outbound.retain(chunk);
+        self.wait_for_lane(order, Waiting { channel, sequence });
+    }
+
+    fn queue_of(&mut self, channel: ChannelId) -> &mut BTreeMap<u64, Waiting> {
+        if channel == 0 {
+            &mut self.urgent
+        } else {
+            &mut self.bulk
+        }
+    }
+
+    fn wait_for_lane(&mut self, order: u64, waiting: Waiting) {
+        self.queue_of(waiting.channel).insert(order, waiting);
+    }
+
+    fn written(&mut self, now: Duration, channel: ChannelId) -> Result<(), Refused> {
+        let window = self.config.window;
+        let done = self.channel(channel)?.inbound.wrote(now, window);
+        let done = done.ok_or(Refused::Channel { channel })?;
+        if let Some(buffer) = done.buffer {
+            self.buffers.give(buffer);
+        }
+        Ok(())
+    }
+
+    fn lane_up(&mut self, _now: Duration, lane: LaneId) -> Result<(), Refused> {
+        let known = self.lanes.contains_key(&lane) || self.lost.iter().any(|l| l.lane == lane);
+        if known || self.lanes.len() >= usize::from(LANES_MAX) {
+            return Err(Refused::Lane { lane });
+        }
+        let buffer = self.buffers.take();
+        self.lanes.insert(lane, Lane::new(lane, buffer));
+        self.outputs.push_back(Output::Receive { lane, buffer });
+        if matches!(self.phase, Phase::Outage(_)) {
+            self.phase = Phase::Running;
+        }
+        Ok(())
+    }
+
+    fn lane_down(&mut self, now: Duration, lane: LaneId) -> Result<(), Refused> {
+        let gone = self.lanes.remove(&lane).ok_or(Refused::Lane { lane })?;
+        self.buffers.give(gone.receives_into);
+        self.lost.push(LaneStats {
+            up: false,
+            ..gone.stats
+        });
+        for channel in 0..self.channels.len() {
+            let state = &mut self.channels[channel];
+            // A checkpoint that this lane was to carry may be lost with it.
+            state.inbound.announce_again(now);
+            let lost = state.outbound.take_back(lane);
+            let channel = channel as ChannelId;
+            for (sequence, order) in lost {
+                self.wait_for_lane(order, Waiting { channel, sequence });
+            }
+        }
+        if self.lanes.is_empty() && self.phase == Phase::Running {
+            self.phase = Phase::Outage(now + self.config.outage_limit);
+        }
+        Ok(())
+    }
+
+    fn sent(&mut self, lane: LaneId) -> Result<(), Refused> {
+        let state = self.lanes.get_mut(&lane).ok_or(Refused::Lane { lane })?;
+        if !std::mem::replace(&mut state.busy, false) {
+            return Err(Refused::Lane { lane });
+        }
+        if state.closing {
+            self.outputs.push_back(Output::CloseLane { lane });
+        }
+        Ok(())
+    }
+
+    fn received(&mut self, now: Duration, lane: LaneId, frame: Frame) -> Result<(), Refused> {
+        let state = self.lanes.get_mut(&lane).ok_or(Refused::Lane { lane })?;
+        state.stats.received_bytes += u64::from(frame.payload_length());
+        let taken = match frame {
+            Frame::Chunk {
+                channel,
+                sequence,
+                flags,
+                length,
+            } => self.chunk(now, lane, channel, sequence, flags, length),
+            Frame::Checkpoint { channel, sequence } => {
+                self.checkpoint(channel, sequence).map(|()| false)
+            }
+            Frame::Bye { code } => {
+                self.end(End::PeerClosed(code));
+                Ok(false)
+            }
+        };
+        let buffer_taken = taken.unwrap_or_else(|violation| {
+            self.end(End::Violation(violation));
+            false
+        });
+        self.receive_next(lane, buffer_taken);
+        Ok(())
+    }
+
+    /// Lets the lane receive its next frame, into a new buffer if the last one is kept.
+    fn receive_next(&mut self, lane: LaneId, buffer_taken: bool) {
+        let Some(state) = self.lanes.get_mut(&lane) else {
+            return;
+        };
+        if buffer_taken {
+            state.receives_into = self.buffers.take();
+        }
+        let buffer = state.receives_into;
+        self.outputs.push_back(Output::Receive { lane, buffer });
+    }
+
+    /// Takes a chunk in; whether it keeps the lane's buffer.
+    fn chunk(
+        &mut self,
+        now: Duration,
+        lane: LaneId,
+        channel: ChannelId,
+        sequence: u64,
+        flags: ChunkFlags,
+        length: u32,
+    ) -> Result<bool, Violation> {
+        if length > self.config.chunk_bytes {
+            return Err(Violation::ChunkLength { length });
+        }
+        self.open_up_to(channel)?;
+        let lane_buffer = self.lanes.get(&lane).map(|state| state.receives_into);
+        let buffer = lane_buffer.filter(|_| length > 0);
+        let inbound = &mut self.channels[usize::from(channel)].inbound;
+        match inbound.place(
+            sequence,
+            Arrived {
+                flags,
+                length,
+                buffer,
+            },
+            self.config.window,
+        ) {
+            Placed::Kept => {}
+            Placed::BeyondWindow => return Err(Violation::BeyondWindow { channel, sequence }),
+            Placed::Duplicate => {
+                // The peer sent it again, so our checkpoint did not reach it.
+                inbound.announce_again(now);
+                self.duplicate_chunks += 1;
+                return Ok(false);
+            }
+        }
+        while let Some(next) = inbound.next_in_order() {
+            let piece = next.piece();
+            self.outputs.push_back(Output::Write { channel, piece });
+        }
+        Ok(buffer.is_some())
+    }
+
+    /// Opens the channels up to and including `channel`, in QEMU's order.
+    fn open_up_to(&mut self, channel: ChannelId) -> Result<(), Violation> {
+        while self.channels.len() <= usize::from(channel) {
+            if self.config.role != Role::Accepter || channel >= self.config.channels_max {
+                return Err(Violation::Channel { channel });
+            }
+            let channel = self.add_channel();
+            self.outputs.push_back(Output::Open { channel });
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, channel: ChannelId, sequence: u64) -> Result<(), Violation> {
+        let state = self.channels.get_mut(usize::from(channel));
+        let state = state.ok_or(Violation::Channel { channel })?;
+        let done = state.outbound.confirm(sequence);
+        for chunk in done.ok_or(Violation::Checkpoint { channel, sequence })? {
+            if let Some(lane) = chunk.lane.and_then(|lane| self.lanes.get_mut(&lane)) {
+                lane.stats.confirmed_bytes += u64::from(chunk.length);
+                lane.unconfirmed_bytes -= u64::from(chunk.length);
+            } else {
+                self.queue_of(channel).remove(&chunk.order);
+            }
+            if let Some(buffer) = chunk.buffer {
+                self.buffers.give(buffer);
+            }
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, code: ByeCode) {
+        if matches!(self.phase, Phase::Running | Phase::Outage(_)) {
+            self.phase = Phase::Closing(code);
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        if self.phase != Phase::Ended {
+            self.phase = Phase::Ended;
+            if !self.finished {
+                self.outputs.push_back(Output::Ended(end));
+            }
+        }
+    }
+
+    /// Does what the new state allows: read, send, end.
+    fn settle(&mut self, now: Duration) {
+        match self.phase {
+            Phase::Running => {
+                self.ask_for_reads();
+                self.fill_lanes(now);
+                self.check_finished();
+            }
+            Phase::Outage(until) if now >= until => self.end(End::LanesLost),
+            Phase::Outage(_) => self.ask_for_reads(),
+            Phase::Closing(code) => self.say_bye(code),
+            Phase::Ended => {}
+        }
+    }
+
+    fn ask_for_reads(&mut self) {
+        for (channel, state) in self.channels.iter_mut().enumerate() {
+            if state.outbound.wants_read(self.config.window) {
+                state.outbound.read_asked();
+                let buffer = self.buffers.take();
+                let channel = channel as ChannelId;
+                self.outputs.push_back(Output::Read { channel, buffer });
+            }
+        }
+    }
+
+    fn fill_lanes(&mut self, now: Duration) {
+        while let Some(lane) = self.free_lane() {
+            let Some((frame, buffer)) = self.next_frame(now, lane) else {
+                return;
+            };
+            self.send(lane, frame, buffer);
+        }
+    }
+
+    fn free_lane(&self) -> Option<LaneId> {
+        let free = self.lanes.values().filter(|lane| lane.is_free());
+        free.min_by_key(|lane| lane.preference())
+            .map(|lane| lane.id)
+    }
+
+    fn send(&mut self, lane: LaneId, frame: Frame, buffer: Option<BufferId>) {
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.busy = true;
+            state.stats.protocol_bytes += HEADER_BYTES as u64;
+            self.outputs.push_back(Output::Send {
+                lane,
+                frame,
+                buffer,
+            });
+        }
+    }
+
+    fn next_frame(&mut self, now: Duration, lane: LaneId) -> Option<(Frame, Option<BufferId>)> {
+        if let Some(checkpoint) = self.next_checkpoint(now) {
+            return Some((checkpoint, None));
+        }
+        let (_, waiting) = self.urgent.pop_first().or_else(|| self.bulk.pop_first())?;
+        let Waiting { channel, sequence } = waiting;
+        let chunk = self.channels[usize::from(channel)]
+            .outbound
+            .get_mut(sequence)?;
+        chunk.lane = Some(lane);
+        let length = chunk.length;
+        let state = self.lanes.get_mut(&lane)?;
+        state.unconfirmed_bytes += u64::from(length);
+        let counter = if chunk.resent {
+            &mut state.stats.resent_bytes
+        } else {
+            &mut state.stats.sent_bytes
+        };
+        *counter += u64::from(length);
+        Some((
+            Frame::Chunk {
+                channel,
+                sequence,
+                flags: chunk.flags,
+                length,
+            },
+            chunk.buffer,
+        ))
+    }
+
+    fn next_checkpoint(&mut self, now: Duration) -> Option<Frame> {
+        let mut channels = self.channels.iter_mut().enumerate();
+        let due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
+        let (channel, state) = channels.find(|(_, state)| due(state.inbound.announce_at))?;
+        let sequence = state.inbound.announce();
+        Some(Frame::Checkpoint {
+            channel: channel as ChannelId,
+            sequence,
+        })
+    }
+
+    fn check_finished(&mut self) {
+        let closed = |c: &Channel| c.outbound.finished() && c.inbound.finished();
+        if !self.finished && !self.channels.is_empty() && self.channels.iter().all(closed) {
+            self.finished = true;
+            self.outputs.push_back(Output::Ended(End::Finished));
+        }
+    }
+
+    fn say_bye(&mut self, code: ByeCode) {
+        let free: Vec<LaneId> = self
+            .lanes
+            .values()
+            .filter(|lane| lane.is_free())
+            .map(|lane| lane.id)
+            .collect();
+        for lane in free {
+            if let Some(state) = self.lanes.get_mut(&lane) {
+                state.closing = true;
+            }
+            self.send(lane, Frame::Bye { code }, None);
+        }
+        if self.lanes.is_empty() {
+            self.end(End::Closed(code));
+        }
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Running => {
+                // Only a free lane can be woken for: a busy one looks by itself when it is done.
+                let free = self.lanes.values().any(Lane::is_free);
+                let due = self
+                    .channels
+                    .iter()
+                    .filter_map(|c| c.inbound.announce_at)
+                    .min();
+                due.filter(|_| free)
+            }
+            Phase::Outage(until) => Some(until),
+            Phase::Closing(_) | Phase::Ended => None,
+        }
+    }
+}
+
+impl Arrived {
+    fn piece(self) -> Piece {
+        match (self.flags, self.buffer) {
+            (ChunkFlags::END, _) => Piece::End,
+            (ChunkFlags::RESET, _) => Piece::Reset,
+            (_, Some(buffer)) => Piece::Bytes {
+                buffer,
+                length: self.length,
+            },
+            (_, None) => Piece::Begin,
+        }
+    }
+}

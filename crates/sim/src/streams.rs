@@ -1,0 +1,576 @@
+//! Two sessions, the QEMUs beside them and the lanes between them.
+//!
+//! ```text
+//!  scripted bytes -> session A -> lanes that delay, die and return -> session B -> written bytes
+//!                      <- the return path, the same way <-
+//! ```
+
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::time::Duration;
+
+use drover_session::{BufferId, Config, End, Input, LaneId, Output, Piece, Role, Session};
+use drover_wire::Frame;
+
+use crate::rng::Rng;
+
+/// What may go wrong in a run.
+#[derive(Debug, Clone, Copy)]
+pub struct Faults {
+    /// Lanes that die, in order; each takes what is under way on it.
+    pub lane_deaths: u32,
+    /// Whether a lane that died comes back as a new one.
+    pub lanes_return: bool,
+    /// Percentage of runs' channels whose far QEMU closes its socket early.
+    pub local_breaks: bool,
+    /// How long the sessions wait for a lane.
+    pub outage_limit: Duration,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// How the source's session ended, if it did.
+    pub source: Option<End>,
+    /// How the destination's session ended, if it did.
+    pub destination: Option<End>,
+    /// Bytes that QEMU gave to a session, by end and channel.
+    pub read: BTreeMap<(Side, u16), Vec<u8>>,
+    /// Bytes that a session gave to QEMU, by end and channel.
+    pub written: BTreeMap<(Side, u16), Vec<u8>>,
+    /// Local sockets that broke.
+    pub broken: Vec<(Side, u16)>,
+    /// Simulated time at the end.
+    pub elapsed: Duration,
+    /// Chunks that arrived more than once, both ends.
+    pub duplicates: u64,
+    /// Payload bytes sent again, both ends.
+    pub resent: u64,
+    /// Most buffers that either end used.
+    pub buffers: u32,
+    /// Buffers that were not given back by either end.
+    pub buffers_held: usize,
+    /// Lanes that died.
+    pub deaths: u32,
+}
+
+/// One of the two ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The opener.
+    Source,
+    /// The accepter.
+    Destination,
+}
+
+impl Side {
+    /// The other one.
+    #[must_use]
+    pub fn peer(self) -> Self {
+        match self {
+            Self::Source => Self::Destination,
+            Self::Destination => Self::Source,
+        }
+    }
+}
+
+/// More events than any run of these sizes needs: a run that reaches it makes no progress.
+const EVENTS_MAX: u32 = 2_000_000;
+
+#[derive(Debug)]
+enum Event {
+    Tick(Side),
+    ChannelOpens,
+    ReadReady {
+        side: Side,
+        channel: u16,
+        buffer: BufferId,
+    },
+    WriteDone {
+        side: Side,
+        channel: u16,
+    },
+    SendDone {
+        side: Side,
+        lane: LaneId,
+    },
+    Arrives {
+        to: Side,
+        lane: LaneId,
+        frame: Frame,
+        payload: Vec<u8>,
+    },
+    LaneDies,
+    LaneDown {
+        side: Side,
+        lane: LaneId,
+    },
+    LaneUp,
+    LocalBreaks {
+        side: Side,
+        channel: u16,
+    },
+}
+
+struct Scheduled {
+    at: Duration,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Scheduled {}
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Scheduled {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.number).cmp(&(self.at, self.number))
+    }
+}
+
+/// One direction of a lane: bytes take their time, order is kept.
+struct Direction {
+    nanos_per_byte: u64,
+    latency: Duration,
+    free_at: Duration,
+}
+
+struct LaneState {
+    alive: bool,
+    directions: HashMap<Side, Direction>,
+    up: HashMap<Side, bool>,
+    receives_into: HashMap<Side, VecDeque<BufferId>>,
+    held_back: HashMap<Side, VecDeque<(Frame, Vec<u8>)>>,
+}
+
+struct End2 {
+    session: Session,
+    memory: HashMap<BufferId, Vec<u8>>,
+    script: BTreeMap<u16, VecDeque<u8>>,
+    writing: BTreeMap<u16, VecDeque<Piece>>,
+    ended: Option<End>,
+    broken: Vec<u16>,
+}
+
+/// A run in progress.
+struct World {
+    rng: Rng,
+    now: Duration,
+    number: u64,
+    events: BinaryHeap<Scheduled>,
+    ends: HashMap<Side, End2>,
+    lanes: BTreeMap<LaneId, LaneState>,
+    next_lane: LaneId,
+    faults: Faults,
+    deaths: u32,
+    read: BTreeMap<(Side, u16), Vec<u8>>,
+    written: BTreeMap<(Side, u16), Vec<u8>>,
+    chunk_bytes: u32,
+}
+
+/// Runs one simulated session to its end.
+///
+/// # Panics
+/// When a session refuses an input that follows its own outputs, or a run does not end: a bug in
+/// the session or in this simulation.
+#[must_use]
+#[allow(clippy::expect_used, clippy::panic)]
+pub fn run(seed: u64, faults: Faults) -> Report {
+    let mut world = World::new(seed, faults);
+    let mut count = 0;
+    while let Some(Scheduled { at, event, .. }) = world.events.pop() {
+        count += 1;
+        assert!(count < EVENTS_MAX, "seed {seed}: the run does not end");
+        world.now = world.now.max(at);
+        world.apply(event);
+    }
+    world.report()
+}
+
+#[allow(clippy::expect_used)]
+impl World {
+    fn new(seed: u64, faults: Faults) -> Self {
+        let mut rng = Rng::new(seed);
+        let channels = rng.between(1, 5) as u16;
+        let chunk_bytes = rng.between(1, 64) as u32;
+        let window = rng.between(1, 12) as u16;
+        let config = |role| Config {
+            role,
+            chunk_bytes,
+            window,
+            channels_max: channels,
+            outage_limit: faults.outage_limit,
+        };
+        let mut end = |role, side: Side| {
+            let mut script = BTreeMap::new();
+            for channel in 0..channels {
+                // Only the main channel carries something back.
+                let silent = side == Side::Destination && channel > 0;
+                let length = if silent {
+                    0
+                } else {
+                    rng.between(0, 3000) as usize
+                };
+                script.insert(channel, rng.bytes(length).into());
+            }
+            End2 {
+                session: Session::new(config(role)).expect("sizes are within limits"),
+                memory: HashMap::new(),
+                script,
+                writing: BTreeMap::new(),
+                ended: None,
+                broken: Vec::new(),
+            }
+        };
+        let source = end(Role::Opener, Side::Source);
+        let destination = end(Role::Accepter, Side::Destination);
+        let mut world = Self {
+            rng,
+            now: Duration::ZERO,
+            number: 0,
+            events: BinaryHeap::new(),
+            ends: HashMap::from([(Side::Source, source), (Side::Destination, destination)]),
+            lanes: BTreeMap::new(),
+            next_lane: 0,
+            faults,
+            deaths: 0,
+            read: BTreeMap::new(),
+            written: BTreeMap::new(),
+            chunk_bytes,
+        };
+        world.schedule_beginning(channels);
+        world
+    }
+
+    fn schedule_beginning(&mut self, channels: u16) {
+        for _ in 0..self.rng.between(1, 6) {
+            self.after(0, 2000, Event::LaneUp);
+        }
+        for _ in 0..channels {
+            self.after(0, 3000, Event::ChannelOpens);
+        }
+        for _ in 0..self.faults.lane_deaths {
+            self.after(0, 40_000, Event::LaneDies);
+        }
+        if self.faults.local_breaks {
+            let side = if self.rng.chance(50) {
+                Side::Source
+            } else {
+                Side::Destination
+            };
+            let channel = self.rng.between(0, u64::from(channels) - 1) as u16;
+            self.after(3000, 20_000, Event::LocalBreaks { side, channel });
+        }
+    }
+
+    /// Schedules an event `low` to `high` microseconds from now.
+    fn after(&mut self, low: u64, high: u64, event: Event) {
+        let at = self.now + Duration::from_micros(self.rng.between(low, high));
+        self.at(at, event);
+    }
+
+    fn at(&mut self, at: Duration, event: Event) {
+        self.number += 1;
+        self.events.push(Scheduled {
+            at,
+            number: self.number,
+            event,
+        });
+    }
+
+    fn end(&mut self, side: Side) -> &mut End2 {
+        self.ends.get_mut(&side).expect("both ends exist")
+    }
+
+    fn input(&mut self, side: Side, input: Input) {
+        let now = self.now;
+        let refused = self.end(side).session.handle(now, input);
+        assert!(refused.is_ok(), "{side:?} refused {input:?}: {refused:?}");
+        loop {
+            match self.end(side).session.poll(now) {
+                Output::Wait(deadline) => {
+                    if let Some(at) = deadline {
+                        self.at(at, Event::Tick(side));
+                    }
+                    return;
+                }
+                output => self.perform(side, output),
+            }
+        }
+    }
+
+    fn perform(&mut self, side: Side, output: Output) {
+        match output {
+            Output::Open { .. } | Output::Wait(_) => {}
+            Output::Read { channel, buffer } => {
+                self.after(
+                    0,
+                    200,
+                    Event::ReadReady {
+                        side,
+                        channel,
+                        buffer,
+                    },
+                );
+            }
+            Output::Write { channel, piece } => {
+                let queue = self.end(side).writing.entry(channel).or_default();
+                queue.push_back(piece);
+                if queue.len() == 1 {
+                    self.write_next(side, channel);
+                }
+            }
+            Output::Send {
+                lane,
+                frame,
+                buffer,
+            } => self.send(side, lane, frame, buffer),
+            Output::Receive { lane, buffer } => {
+                let state = self.lanes.get_mut(&lane).expect("the lane exists");
+                state
+                    .receives_into
+                    .entry(side)
+                    .or_default()
+                    .push_back(buffer);
+                self.deliver(side, lane);
+            }
+            Output::CloseLane { lane } => self.kill(lane),
+            Output::Ended(end) => {
+                assert!(self.end(side).ended.is_none(), "{side:?} ended twice");
+                self.end(side).ended = Some(end);
+            }
+        }
+    }
+
+    fn write_next(&mut self, side: Side, channel: u16) {
+        // Now and then QEMU does not read for a while, as at its sync points.
+        let high = if self.rng.chance(3) { 20_000 } else { 150 };
+        self.after(0, high, Event::WriteDone { side, channel });
+    }
+
+    fn send(&mut self, side: Side, lane: LaneId, frame: Frame, buffer: Option<BufferId>) {
+        let length = frame.payload_length() as usize;
+        let payload = buffer.map_or_else(Vec::new, |b| self.end(side).memory[&b][..length].into());
+        let now = self.now;
+        let Some(state) = self.lanes.get_mut(&lane).filter(|state| state.alive) else {
+            return; // the lane's death is on its way to this end
+        };
+        let direction = state
+            .directions
+            .get_mut(&side)
+            .expect("both directions exist");
+        let takes = Duration::from_nanos(direction.nanos_per_byte * (16 + length as u64));
+        direction.free_at = direction.free_at.max(now) + takes;
+        let (sent, arrives) = (direction.free_at, direction.free_at + direction.latency);
+        self.at(sent, Event::SendDone { side, lane });
+        self.at(
+            arrives,
+            Event::Arrives {
+                to: side.peer(),
+                lane,
+                frame,
+                payload,
+            },
+        );
+    }
+
+    /// Hands over what arrived, as far as there are buffers to receive into.
+    fn deliver(&mut self, side: Side, lane: LaneId) {
+        loop {
+            let state = self.lanes.get_mut(&lane).expect("the lane exists");
+            let arrived = state.held_back.entry(side).or_default();
+            let buffers = state.receives_into.entry(side).or_default();
+            if arrived.is_empty() || buffers.is_empty() || !state.up[&side] {
+                return;
+            }
+            let (frame, payload) = arrived.pop_front().expect("not empty");
+            let buffer = buffers.pop_front().expect("not empty");
+            self.end(side).memory.insert(buffer, payload);
+            self.input(side, Input::Received { lane, frame });
+        }
+    }
+
+    fn apply(&mut self, event: Event) {
+        match event {
+            Event::Tick(side) => self.input(side, Input::Tick),
+            Event::ChannelOpens => self.input(Side::Source, Input::ChannelOpened),
+            Event::ReadReady {
+                side,
+                channel,
+                buffer,
+            } => self.read(side, channel, buffer),
+            Event::WriteDone { side, channel } => self.wrote(side, channel),
+            Event::SendDone { side, lane } => {
+                if self.lanes[&lane].alive && self.lanes[&lane].up[&side] {
+                    self.input(side, Input::Sent { lane });
+                }
+            }
+            Event::Arrives {
+                to,
+                lane,
+                frame,
+                payload,
+            } => {
+                let state = self.lanes.get_mut(&lane).expect("the lane exists");
+                if state.alive && state.up[&to] {
+                    state
+                        .held_back
+                        .entry(to)
+                        .or_default()
+                        .push_back((frame, payload));
+                    self.deliver(to, lane);
+                }
+            }
+            Event::LaneDies => self.lane_dies(),
+            Event::LaneDown { side, lane } => {
+                self.lanes
+                    .get_mut(&lane)
+                    .expect("the lane exists")
+                    .up
+                    .insert(side, false);
+                self.input(side, Input::LaneDown { lane });
+            }
+            Event::LaneUp => self.lane_up(),
+            Event::LocalBreaks { side, channel } => self.local_breaks(side, channel),
+        }
+    }
+
+    fn read(&mut self, side: Side, channel: u16, buffer: BufferId) {
+        let most = self.rng.between(1, u64::from(self.chunk_bytes)) as usize;
+        let end = self.end(side);
+        let broken = end.broken.contains(&channel);
+        let script = end.script.entry(channel).or_default();
+        let count = if broken { 0 } else { most.min(script.len()) };
+        if count == 0 {
+            self.input(side, Input::ReadEnded { channel, buffer });
+            return;
+        }
+        let bytes: Vec<u8> = script.drain(..count).collect();
+        self.read.entry((side, channel)).or_default().extend(&bytes);
+        self.end(side).memory.insert(buffer, bytes);
+        self.input(
+            side,
+            Input::Read {
+                channel,
+                buffer,
+                length: count as u32,
+            },
+        );
+    }
+
+    fn wrote(&mut self, side: Side, channel: u16) {
+        let end = self.end(side);
+        let broken = end.broken.contains(&channel);
+        let queue = end.writing.entry(channel).or_default();
+        let piece = queue.pop_front().expect("a write was under way");
+        let more = !queue.is_empty();
+        match piece {
+            Piece::Bytes { buffer, length } if !broken => {
+                let bytes = end.memory[&buffer][..length as usize].to_vec();
+                self.written
+                    .entry((side, channel))
+                    .or_default()
+                    .extend(bytes);
+            }
+            Piece::Reset => end.broken.push(channel),
+            Piece::Bytes { .. } | Piece::End | Piece::Begin => {}
+        }
+        if more {
+            self.write_next(side, channel);
+        }
+        self.input(side, Input::Written { channel });
+    }
+
+    fn local_breaks(&mut self, side: Side, channel: u16) {
+        let open = self.end(side).session.stats().channels.len();
+        if usize::from(channel) < open {
+            self.end(side).broken.push(channel);
+            self.input(side, Input::LocalBroke { channel });
+        }
+    }
+
+    fn lane_dies(&mut self) {
+        let alive: Vec<LaneId> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| lane.alive)
+            .map(|(id, _)| *id)
+            .collect();
+        if alive.is_empty() {
+            return;
+        }
+        let victim = alive[self.rng.between(0, alive.len() as u64 - 1) as usize];
+        self.deaths += 1;
+        self.kill(victim);
+        if self.faults.lanes_return {
+            self.after(0, 5000, Event::LaneUp);
+        }
+    }
+
+    fn kill(&mut self, lane: LaneId) {
+        let state = self.lanes.get_mut(&lane).expect("the lane exists");
+        if std::mem::replace(&mut state.alive, false) {
+            for side in [Side::Source, Side::Destination] {
+                self.after(0, 3000, Event::LaneDown { side, lane });
+            }
+        }
+    }
+
+    fn lane_up(&mut self) {
+        let lane = self.next_lane;
+        self.next_lane += 1;
+        let nanos_per_byte = self.rng.between(10, 4000);
+        let latency = Duration::from_micros(self.rng.between(1, 3000));
+        let direction = || Direction {
+            nanos_per_byte,
+            latency,
+            free_at: Duration::ZERO,
+        };
+        let both = [Side::Source, Side::Destination];
+        let state = LaneState {
+            alive: true,
+            directions: both.into_iter().map(|side| (side, direction())).collect(),
+            up: HashMap::from([(Side::Source, true), (Side::Destination, true)]),
+            receives_into: HashMap::new(),
+            held_back: HashMap::new(),
+        };
+        self.lanes.insert(lane, state);
+        self.input(Side::Destination, Input::LaneUp { lane });
+        self.input(Side::Source, Input::LaneUp { lane });
+    }
+
+    fn report(self) -> Report {
+        let stats: Vec<_> = self.ends.values().map(|end| end.session.stats()).collect();
+        let resent =
+            |s: &drover_session::Stats| s.lanes.iter().map(|l| l.resent_bytes).sum::<u64>();
+        let broken = |side: Side| {
+            let channels = self.ends[&side].broken.iter();
+            channels
+                .map(move |channel| (side, *channel))
+                .collect::<Vec<_>>()
+        };
+        Report {
+            source: self.ends[&Side::Source].ended,
+            destination: self.ends[&Side::Destination].ended,
+            broken: [broken(Side::Source), broken(Side::Destination)].concat(),
+            read: self.read,
+            written: self.written,
+            elapsed: self.now,
+            duplicates: stats.iter().map(|s| s.duplicate_chunks).sum(),
+            resent: stats.iter().map(resent).sum(),
+            buffers: stats.iter().map(|s| s.buffers).max().unwrap_or(0),
+            buffers_held: self
+                .ends
+                .values()
+                .map(|end| end.session.buffers_held())
+                .sum(),
+            deaths: self.deaths,
+        }
+    }
+}
