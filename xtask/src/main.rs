@@ -1,2 +1,66 @@
-//! placeholder
-fn main() {}
+//! Checks of this repository, and the one command that runs all of them and every test.
+//!
+//! Needs nothing but cargo: a tool that is not installed is reported as skipped, because.
+
+mod arrows;
+mod docs;
+mod purity;
+mod report;
+mod runner;
+mod steps;
+mod text;
+mod tree;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+const USAGE: &str = "\
+cargo run -p xtask -- COMMAND
+
+  check   crate arrows, purity of pure crates, documentation, markers: reads files only
+  lint    formatting, clippy, check, licences, shell scripts
+  test    lint, then every test; the runner's own summary comes last";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
+        ["check"] => check(),
+        ["lint"] => steps::lint(),
+        ["test"] => runner::test(),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(true)
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Everything that can be judged from the files alone. `false` when something is wrong.
+fn check() -> Result<bool> {
+    let root = tree::root();
+    let files = tree::files(&root)?;
+    let mut report = report::Report::default();
+    arrows::check(&root, &mut report)?;
+    purity::check(&files, &mut report);
+    text::check(&files, &mut report);
+    docs::check(&files, &mut report);
+    report.print();
+    Ok(report.passed())
+}
