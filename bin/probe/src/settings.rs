@@ -1,0 +1,134 @@
+//! What the kernel command line asks of the probe.
+//!
+//! Every setting is one word `drover.KEY=VALUE`. Sizes are plain numbers of bytes: whoever writes
+//! the command line is a program.
+
+use crate::content::{CLASSES, Mix};
+
+/// Bytes in a page of the guest.
+pub const PAGE: usize = 4096;
+
+/// How often the guest says that it lives.
+pub const HEARTBEAT_MILLIS: u64 = 10;
+
+/// A command line that cannot be obeyed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Unusable(pub String);
+
+/// How fast the working set is rewritten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// Bytes of pages a second.
+    Bytes(u64),
+    /// As fast as the guest can.
+    Max,
+}
+
+/// The probe's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Everything random follows from it.
+    pub seed: u64,
+    /// Pages filled, checked and, at the beginning, rewritten.
+    pub pages: usize,
+    /// What they hold.
+    pub mix: Mix,
+    /// The first so many pages are rewritten in turn.
+    pub working_set: usize,
+    /// How fast.
+    pub rewrite: Rate,
+    /// Bytes changed each time a page is rewritten.
+    pub touch: usize,
+    /// Bytes a second that are verified when nobody asks for more.
+    pub verify: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            pages: (64 << 20) / PAGE,
+            mix: Mix::default(),
+            working_set: (4 << 20) / PAGE,
+            rewrite: Rate::Bytes(16 << 20),
+            touch: 512,
+            verify: 32 << 20,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the words that are the probe's; others are the kernel's.
+    ///
+    /// # Errors
+    /// A word of ours with an unknown key or a value that is not usable.
+    pub fn parse(command_line: &str) -> Result<Self, Unusable> {
+        let mut settings = Self::default();
+        for word in command_line.split_whitespace() {
+            if let Some((key, value)) = word.strip_prefix("drover.").and_then(|w| w.split_once('='))
+            {
+                settings
+                    .set(key, value)
+                    .ok_or_else(|| Unusable(format!("drover.{key}={value}")))?;
+            }
+        }
+        settings.working_set = settings.working_set.min(settings.pages);
+        Ok(settings)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "seed" => self.seed = value.parse().ok()?,
+            "content" => self.pages = value.parse::<usize>().ok()? / PAGE,
+            "mix" => self.mix = parse_mix(value)?,
+            "working_set" => self.working_set = value.parse::<usize>().ok()? / PAGE,
+            "rate" if value == "max" => self.rewrite = Rate::Max,
+            "rate" => self.rewrite = Rate::Bytes(value.parse().ok()?),
+            "touch" => self.touch = value.parse::<usize>().ok()?.clamp(8, PAGE),
+            "verify" => self.verify = value.parse().ok()?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// `files:50,text:15,structures:15,zero:10,random:10`; a class not named gets nothing.
+fn parse_mix(text: &str) -> Option<Mix> {
+    let mut shares = [0; CLASSES.len()];
+    for part in text.split(',') {
+        let (name, share) = part.split_once(':')?;
+        let index = CLASSES.iter().position(|class| class.name() == name)?;
+        shares[index] = share.parse().ok()?;
+    }
+    Mix::new(shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_the_kernel_are_left_alone_and_ours_are_read() {
+        let settings = Settings::parse(
+            "console=ttyS0 quiet drover.seed=9 drover.content=8192 drover.rate=max \
+             drover.mix=zero:50,random:50 drover.working_set=999999",
+        )
+        .unwrap();
+        assert_eq!(settings.seed, 9);
+        assert_eq!(settings.pages, 2);
+        assert_eq!(settings.working_set, 2, "no larger than the content");
+        assert_eq!(settings.rewrite, Rate::Max);
+    }
+
+    #[test]
+    fn a_word_of_ours_that_is_wrong_is_named() {
+        for bad in [
+            "drover.sed=1",
+            "drover.seed=x",
+            "drover.mix=zero",
+            "drover.mix=zero:0",
+        ] {
+            assert_eq!(Settings::parse(bad), Err(Unusable(bad.to_owned())));
+        }
+    }
+}
