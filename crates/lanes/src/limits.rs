@@ -1,0 +1,23 @@
+//! Bounds of a lane, each with its reason.
+
+use std::time::Duration;
+
+/// Longest wait for a peer to accept a connection: two lost SYNs (1 s and 2 s) and their answers.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(3500);
+
+/// A lane on which sent bytes stay unacknowledged for this long is given up by the kernel
+/// (`TCP_USER_TIMEOUT`): long enough for a rebooting switch's port to flap, and shorter than an
+/// operator's patience.
+pub const SILENCE_LIMIT: Duration = Duration::from_secs(10);
+
+/// An idle lane is probed this often (`TCP_KEEPINTVL`), so that a peer that vanished is noticed
+/// within [`SILENCE_LIMIT`].
+pub const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Bytes that may wait unsent in a lane's socket (`TCP_NOTSENT_LOWAT`). What waits there cannot be
+/// overtaken by the main channel and cannot go over another lane; 256 KiB is 2 ms at 1 Gbit/s, and
+/// enough to keep the line busy while the lane's thread is woken.
+pub const UNSENT_BYTES: u32 = 256 << 10;
+
+/// Connections that wait to be accepted.
+pub const BACKLOG: i32 = 128;
