@@ -20,6 +20,7 @@ pub fn check(files: &[File], report: &mut Report) {
                 report.error(format!("{}:{number}: link {target:?}: {what}", page.path));
             }
         }
+        named_files_exist(files, page, report);
     }
     every_page_is_in_the_reading_order(&pages, report);
     if let Some(page) = pages.iter().find(|page| page.path == ARCHITECTURE) {
@@ -123,6 +124,40 @@ fn every_page_is_in_the_reading_order(pages: &[&File], report: &mut Report) {
     }
 }
 
+/// `crates/wire/src/frame.rs` in a page must be a file or a folder. Patterns are left alone.
+fn named_files_exist(files: &[File], page: &File, report: &mut Report) {
+    for (number, line) in page.text.lines().enumerate() {
+        for name in line
+            .split('`')
+            .skip(1)
+            .step_by(2)
+            .filter(|name| is_own_path(name))
+        {
+            let name = name.trim_end_matches('/');
+            let folder = format!("{name}/");
+            let exists = |file: &File| file.path == name || file.path.starts_with(&folder);
+            if !files.iter().any(exists) {
+                report.error(format!("{}:{}: there is no {name}", page.path, number + 1));
+            }
+        }
+    }
+}
+
+fn is_own_path(name: &str) -> bool {
+    const FOLDERS: [&str; 6] = [
+        "bin/",
+        "crates/",
+        "docs/",
+        "packaging/",
+        "scripts/",
+        "xtask/",
+    ];
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    FOLDERS.iter().any(|folder| name.starts_with(folder))
+        && name.chars().all(is_plain)
+        && !name.contains("NNNN")
+}
+
 /// In a table row, a name like `session::chunks_arrive_in_order` is a test: its last part must be
 /// a function in some Rust file.
 fn named_tests_exist(files: &[File], page: &File, report: &mut Report) {
@@ -196,6 +231,17 @@ mod tests {
         let index = file("docs/README.md", "# Reading order");
         let decision = file("docs/decisions/0001-x.md", "# X");
         assert_eq!(errors_in(&[index, decision]).len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_a_page_names_must_exist() {
+        let index = file(
+            "docs/README.md",
+            "`crates/wire/src/lib.rs`, `crates/*`, `crates/gone.rs`",
+        );
+        let source = file("crates/wire/src/lib.rs", "");
+        let errors = errors_in(&[index, source]);
+        assert_eq!(errors.len(), 1, "{errors:?}");
     }
 
     #[test]

@@ -15,10 +15,14 @@ const MARKERS: [&str; 4] = [
     concat!("todo", "!("),
 ];
 
+/// Begins the place of a figure that is still to be measured.
+const PLACE: &str = "⟨";
+
 /// All files but the lock file, which no one reads.
 pub fn check(files: &[File], report: &mut Report) {
     for file in files.iter().filter(|file| file.path != "Cargo.lock") {
         check_markers(file, report);
+        check_places(file, report);
         check_length(file, report);
     }
 }
@@ -32,6 +36,17 @@ fn check_markers(file: &File, report: &mut Report) {
                 number + 1
             ));
         }
+    }
+}
+
+/// A page that was written before its figures were measured marks their places.
+fn check_places(file: &File, report: &mut Report) {
+    let open = file.text.matches(PLACE).count();
+    if file.is(".md") && open > 0 {
+        let path = &file.path;
+        report.warning(format!(
+            "{path} has {open} places marked {PLACE}...⟩ to be filled in"
+        ));
     }
 }
 
