@@ -1,1 +1,40 @@
-//! placeholder
+//! What is needed of a hypervisor, and its adapter for QEMU.
+//!
+//! [`Hypervisor`] starts guests and finds them again; [`Machine`] is one running guest with the
+//! operations that a migration needs of it. Callers hold the two traits, so that another adapter
+//! (libvirt) can stand behind them. [`QemuLauncher`] and [`QemuMachine`] are QEMU's, over [`Qmp`].
+//!
+//! ```text
+//!   agent ── dyn Hypervisor ── QemuLauncher ── starts, finds ──▶ QEMU process
+//!     │                                                           │ qmp.sock  commands, events
+//!     └────── dyn Machine ──── QemuMachine ── Qmp, Qmp (oob) ─────┤ oob.sock  yank, nothing else
+//!                                         └── pidfd ──────────────┘ exit, stderr.log
+//! ```
+//!
+//! # Invariant
+//! Whatever a hypervisor sends or does (garbage, silence, an endless line, dying) becomes an error
+//! or an event within a bound of [`limits`]. A guest is only ever run by [`Machine::resume`] or
+//! [`Start::Run`]; nothing here decides to.
+
+mod events;
+mod guest;
+mod hypervisor;
+pub mod limits;
+mod machine;
+mod process;
+mod progress;
+mod qemu;
+pub mod qmp;
+mod settings;
+
+pub use events::MachineEvents;
+pub use guest::Guest;
+pub use hypervisor::{AdoptError, Hypervisor, InspectError, MachineType, Start, StartError};
+pub use machine::{
+    Answer, Boxed, Machine, MachineError, MachineEvent, MigrationAddress, UnixMicros,
+};
+pub use process::{Exit, ExitStatus, ProcessId};
+pub use progress::{MigrationProgress, MigrationStatus, RunState};
+pub use qemu::{QemuLauncher, QemuMachine};
+pub use qmp::Qmp;
+pub use settings::{AppliedSettings, Compression, MigrationSettings, ZeroPages};

@@ -1,0 +1,80 @@
+//! Every bound of this crate: sizes of what a hypervisor may send, and how long each wait lasts.
+
+use std::time::Duration;
+
+/// Longest line read from a monitor, in bytes.
+///
+/// The longest answer that QEMU gives is `query-qmp-schema`: 236 KB in 10.0, so this leaves it
+/// 35 times the room. A parsed line takes at most some 12 times its length in memory (`[],[],…`).
+pub const LINE_BYTES: usize = 8 << 20;
+
+/// Longest line of an event whose data is kept, in bytes; of a longer one only the name is.
+///
+/// Events carry names, paths and states: a few hundred bytes. Times [`EVENTS_KEPT`] this is what a
+/// reader that never reads can hold back: 32 MiB.
+pub const EVENT_BYTES: usize = 64 << 10;
+
+/// Events kept for a reader that is slow; the oldest go first and it is told how many it missed.
+///
+/// A migration of 1000 rounds with `MIGRATION_PASS` for each, read once a second, stays below it.
+pub const EVENTS_KEPT: usize = 512;
+
+/// Commands of one monitor that may wait for their answer at once.
+///
+/// QEMU reads at most 8 ahead (`QMP_REQ_QUEUE_LEN_MAX` in its `monitor/qmp.c`); more than this
+/// many waiting means that it answers nothing, and one more would not be answered either.
+pub const COMMANDS_WAITING: usize = 32;
+
+/// Longest text of somebody else that is repeated in an error or a log line, in characters.
+pub const EXCERPT_CHARS: usize = 200;
+
+/// From connecting to a monitor to the end of the capabilities negotiation.
+pub const CONNECT: Duration = Duration::from_secs(5);
+
+/// For a command's answer. An idle QEMU answers in 1 ms; one whose main loop is held up by a
+/// loaded machine in seconds; one whose migration socket stalls, not for minutes: not worth
+/// waiting for, [`Machine::yank_migration`](crate::Machine::yank_migration) is the way out.
+pub const COMMAND: Duration = Duration::from_secs(15);
+
+/// For an out-of-band command's answer, given by a thread that waits for nothing: 1 ms.
+pub const OOB_COMMAND: Duration = Duration::from_secs(5);
+
+/// From QEMU's start to its monitors' answer. Allocating and zeroing huge pages for a large guest
+/// with `prealloc=on` is what takes long: 1 GiB took 0.3 s on one core; 128 GiB fit.
+pub const START: Duration = Duration::from_secs(60);
+
+/// Between two looks whether a starting QEMU's monitor is there yet.
+pub const START_POLL: Duration = Duration::from_millis(10);
+
+/// From `quit` or `SIGKILL` to the end of the process: it frees the guest's memory meanwhile,
+/// some 0.1 s for each GiB of small pages.
+pub const EXIT: Duration = Duration::from_secs(30);
+
+/// Stack of the thread that watches one guest's process, in bytes. It reads a log's end of
+/// [`STDERR_BYTES`] onto the heap; 128 guests take 32 MiB of address space, touching 1 MiB of it.
+pub const WATCH_STACK_BYTES: usize = 256 << 10;
+
+/// After a process could not be watched for the moment: rare, and nobody waits for it.
+pub const WATCH_AGAIN: Duration = Duration::from_millis(100);
+
+/// For `-machine help`, which starts no guest: 50 ms.
+pub const MACHINE_HELP: Duration = Duration::from_secs(10);
+
+/// Longest output of `-machine help`, in bytes: 10.0 for x86-64 prints 6 KB, for arm 9 KB.
+pub const MACHINE_HELP_BYTES: u64 = 256 << 10;
+
+/// Last lines of QEMU's stderr that are kept with its exit.
+pub const STDERR_LINES: usize = 20;
+
+/// Longest line of them, in characters.
+pub const STDERR_LINE_CHARS: usize = 500;
+
+/// How much of the end of QEMU's stderr is looked at for them, in bytes.
+pub const STDERR_BYTES: u64 = 16 << 10;
+
+/// Longest path of a UNIX socket, in bytes: `sun_path` of 108 with its closing zero (unix(7)).
+pub const SOCKET_PATH_BYTES: usize = 107;
+
+/// Longest file read from `/proc` or from a runtime directory, in bytes. A QEMU command line that
+/// libvirt writes takes about 10 KB.
+pub const SMALL_FILE_BYTES: u64 = 128 << 10;

@@ -1,0 +1,237 @@
+use std::fmt;
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::process::{Exit, ProcessId};
+use crate::progress::{MigrationProgress, MigrationStatus, RunState};
+use crate::settings::{AppliedSettings, MigrationSettings};
+use crate::{events::MachineEvents, qmp::Version};
+
+/// A future that can be held without knowing its type.
+pub type Boxed<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// What an operation of a [`Machine`] will answer.
+pub type Answer<'a, T> = Boxed<'a, Result<T, MachineError>>;
+
+/// One guest that a hypervisor holds, and what a migration needs of it.
+///
+/// Every operation ends within a bound of [`limits`](crate::limits). Dropping a machine lets go of
+/// it; the guest stays as it is.
+pub trait Machine: Send + Sync + fmt::Debug {
+    /// Its process.
+    fn process(&self) -> ProcessId;
+
+    /// The hypervisor's version.
+    fn version(&self) -> Version;
+
+    /// Whether the guest runs.
+    fn state(&self) -> Answer<'_, RunState>;
+
+    /// The concrete machine type, such as `pc-q35-10.0` where it was started with `q35`.
+    fn machine_type(&self) -> Answer<'_, String>;
+
+    /// Lets the guest run. Refused while a migration arrives (QEMU would start the guest by
+    /// itself at its end) and for a guest that has left.
+    fn resume(&self) -> Answer<'_, ()>;
+
+    /// Stops the guest where it is.
+    fn pause(&self) -> Answer<'_, ()>;
+
+    /// Presses the guest's power button (ACPI). The guest decides what becomes of it.
+    fn power_down(&self) -> Answer<'_, ()>;
+
+    /// Ends the process in order, as pulling the plug is for the guest, and waits for its exit.
+    fn quit(&self) -> Answer<'_, Exit>;
+
+    /// Ends the process with `SIGKILL`, whatever it does, and waits for its exit.
+    fn kill(&self) -> Answer<'_, Exit>;
+
+    /// Completes when the process has ended.
+    fn exited(&self) -> Boxed<'_, Exit>;
+
+    /// How the process ended, once it has.
+    fn exit(&self) -> Option<Exit>;
+
+    /// Prepares a migration, on either side.
+    fn set_migration<'a>(&'a self, settings: &'a MigrationSettings) -> Answer<'a, AppliedSettings>;
+
+    /// Listens for a migration; it accepts connections once this has answered. For a machine that
+    /// was started with [`Start::Incoming`](crate::Start::Incoming).
+    fn listen_incoming<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
+
+    /// Begins to migrate. Answers before the connection is made: watch
+    /// [`events`](Self::events) and [`migration`](Self::migration).
+    fn migrate<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
+
+    /// Cancels the migration under way. Answers when that was taken; the status becomes
+    /// `cancelled`, or `completed` where it was too late. While a channel's socket stalls it may
+    /// get no answer: then [`yank_migration`](Self::yank_migration).
+    fn cancel(&self) -> Answer<'_, ()>;
+
+    /// Cuts the migration's connections, also while the hypervisor's main loop hangs on them. The
+    /// migration fails; the source's guest goes on.
+    fn yank_migration(&self) -> Answer<'_, ()>;
+
+    /// How the migration stands.
+    fn migration(&self) -> Answer<'_, MigrationProgress>;
+
+    /// What happens from now on. Take it before asking for the state, so that nothing falls
+    /// between.
+    fn events(&self) -> MachineEvents;
+}
+
+/// Where a migration goes to, or is awaited.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MigrationAddress {
+    /// A UNIX socket.
+    Unix(PathBuf),
+    /// QEMU's own notation, such as `tcp:10.0.0.2:4444,mptcp=on`.
+    Uri(String),
+}
+
+/// Why an operation of a [`Machine`] did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MachineError {
+    /// The hypervisor understood and refused.
+    #[error("qemu refused to {operation}: {reason}")]
+    Refused {
+        /// What was to be done.
+        operation: &'static str,
+        /// The hypervisor's own words.
+        reason: String,
+    },
+    /// No answer in time; it may still be carried out.
+    #[error("qemu did not answer within {within:?} when told to {operation}")]
+    NoAnswer {
+        /// What was to be done.
+        operation: &'static str,
+        /// How long was waited.
+        within: Duration,
+    },
+    /// The connection to the hypervisor is gone; its process most likely is as well.
+    #[error("the connection to qemu was lost, telling it to {operation}: {reason}")]
+    Lost {
+        /// What was to be done.
+        operation: &'static str,
+        /// How the connection ended.
+        reason: String,
+    },
+    /// Nothing was sent: too many commands wait for their answer.
+    #[error("qemu was not told to {operation}: {waiting} commands wait for their answer already")]
+    Busy {
+        /// What was to be done.
+        operation: &'static str,
+        /// Commands that wait.
+        waiting: usize,
+    },
+    /// This hypervisor cannot do it.
+    #[error("qemu {version} cannot {operation}: it has no {missing}")]
+    Unsupported {
+        /// What was to be done.
+        operation: &'static str,
+        /// What it would need.
+        missing: String,
+        /// The hypervisor's version.
+        version: Version,
+    },
+    /// Not in this state of the guest; nothing was sent.
+    #[error("refused to {operation}: the guest is in state {state}, {why}")]
+    WrongState {
+        /// What was to be done.
+        operation: &'static str,
+        /// The guest's state.
+        state: RunState,
+        /// What speaks against it.
+        why: &'static str,
+    },
+    /// An argument that cannot be used; nothing was sent.
+    #[error("cannot {operation}: {problem}")]
+    Invalid {
+        /// What was to be done.
+        operation: &'static str,
+        /// What is wrong with it, and what would be right.
+        problem: String,
+    },
+    /// The answer lacks what it must have.
+    #[error("qemu's answer, told to {operation}, has no usable {missing}")]
+    Unexpected {
+        /// What was to be done.
+        operation: &'static str,
+        /// The member that was looked for.
+        missing: &'static str,
+    },
+    /// The process did not end.
+    #[error("qemu, process {pid}, still runs {within:?} after it was told to end")]
+    StillRunning {
+        /// Its process.
+        pid: u32,
+        /// How long was waited.
+        within: Duration,
+    },
+}
+
+/// What a machine tells without being asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MachineEvent {
+    /// The guest's vCPUs stopped.
+    Stopped {
+        /// When.
+        at: UnixMicros,
+    },
+    /// The guest's vCPUs run.
+    Resumed {
+        /// When.
+        at: UnixMicros,
+    },
+    /// A migration, to or from here, changed its status.
+    MigrationStatus {
+        /// The new status.
+        status: MigrationStatus,
+        /// When.
+        at: UnixMicros,
+    },
+    /// A round over the memory begins.
+    Round {
+        /// Its number, from 1.
+        round: u64,
+        /// When.
+        at: UnixMicros,
+    },
+    /// The guest is shutting down or was told to; the process ends next, unless told to stay.
+    Shutdown {
+        /// Whether the guest did so by itself.
+        by_guest: bool,
+        /// Why, in the hypervisor's word, such as `guest-shutdown` or `host-qmp-quit`.
+        reason: String,
+        /// When.
+        at: UnixMicros,
+    },
+    /// So many events were dropped because this reader was slow: ask for the state anew.
+    Missed(u64),
+    /// The connection to the hypervisor ended; every later call says so again.
+    Disconnected {
+        /// How.
+        reason: String,
+    },
+    /// Anything else, by the hypervisor's name for it.
+    Other {
+        /// Its name.
+        name: String,
+        /// When.
+        at: UnixMicros,
+    },
+}
+
+/// A time in microseconds since the UNIX epoch, by the clock of the host it was taken on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnixMicros(pub u64);
+
+impl UnixMicros {
+    /// The time from `earlier` to this; zero if it was later.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}

@@ -1,0 +1,333 @@
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::QemuMachine;
+use super::command::{self, Files};
+use super::machine_types;
+use crate::guest::Guest;
+use crate::hypervisor::{AdoptError, Hypervisor, InspectError, MachineType, Start, StartError};
+use crate::limits;
+use crate::machine::{Boxed, Machine};
+use crate::process::{Exit, ProcessId, Watched, last_lines, read_start};
+use crate::qmp::{ConnectError, Qmp, QmpError};
+
+/// Starts QEMU processes, which outlive whoever started them, and finds them again.
+#[derive(Debug, Clone)]
+pub struct QemuLauncher {
+    wrapper: Vec<OsString>,
+    start_limit: Duration,
+}
+
+impl Default for QemuLauncher {
+    fn default() -> Self {
+        Self {
+            wrapper: Vec::new(),
+            start_limit: limits::START,
+        }
+    }
+}
+
+impl QemuLauncher {
+    /// Starts the binaries as they are.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts the binaries through a command that becomes them by `exec`, such as
+    /// `ip netns exec NAME`.
+    #[must_use]
+    pub fn through(mut self, wrapper: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.wrapper = wrapper.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Waits so long for a started QEMU to answer, in place of [`limits::START`].
+    #[must_use]
+    pub fn start_within(mut self, limit: Duration) -> Self {
+        self.start_limit = limit;
+        self
+    }
+
+    /// As [`Hypervisor::start`], with the concrete type.
+    ///
+    /// # Errors
+    /// The guest's arguments, its directory or its binary cannot be used; QEMU ended or did not
+    /// answer. No process is left.
+    pub async fn start(
+        &self,
+        guest: &Guest,
+        directory: &Path,
+        start: Start,
+    ) -> Result<QemuMachine, StartError> {
+        let files = Files::new(directory);
+        command::check_arguments(guest)?;
+        files.check()?;
+        if let Some(ProcessId { pid, .. }) = find(&files) {
+            return Err(StartError::AlreadyRunning { pid });
+        }
+        let log = prepare(&files)?;
+        let mut started = Started::new(self.spawn(guest, &files, start, log)?);
+        match reach(&started.process, &files, self.start_limit).await {
+            Ok((qmp, oob)) => Ok(QemuMachine::new(qmp, oob, started.keep())),
+            Err(unreached) => Err(self.give_up(&started.process, unreached).await),
+        }
+    }
+
+    /// As [`Hypervisor::find`].
+    #[must_use]
+    pub fn find(&self, directory: &Path) -> Option<ProcessId> {
+        find(&Files::new(directory))
+    }
+
+    /// As [`Hypervisor::adopt`], with the concrete type.
+    ///
+    /// # Errors
+    /// The process has ended, or its monitors cannot be used.
+    pub async fn adopt(
+        &self,
+        process: ProcessId,
+        directory: &Path,
+    ) -> Result<QemuMachine, AdoptError> {
+        let files = Files::new(directory);
+        let pid = process.pid;
+        let watched = Watched::found(process, files.stderr.clone()).map_err(|source| {
+            if source.kind() == io::ErrorKind::NotFound {
+                AdoptError::Gone {
+                    pid,
+                    stderr: last_lines(&files.stderr),
+                }
+            } else {
+                AdoptError::Watch { pid, source }
+            }
+        })?;
+        let (qmp, oob) = connect(&files)
+            .await
+            .map_err(|source| AdoptError::Unreachable { pid, source })?;
+        Ok(QemuMachine::new(qmp, oob, watched))
+    }
+
+    /// As [`Hypervisor::machine_types`].
+    ///
+    /// # Errors
+    /// The binary cannot be executed, does not end, or is no QEMU.
+    pub async fn machine_types(&self, binary: &Path) -> Result<Vec<MachineType>, InspectError> {
+        machine_types::ask(self.command(binary), binary).await
+    }
+
+    /// Ends a process that was not reached, and says why from what it left.
+    async fn give_up(&self, process: &Watched, unreached: Unreached) -> StartError {
+        process.kill();
+        let ended = tokio::time::timeout(limits::EXIT, process.exited()).await;
+        let stderr = ended.map(|exit| exit.stderr).unwrap_or_default();
+        match unreached {
+            Unreached::Ended(exit) => StartError::Ended { exit },
+            Unreached::Late(source) => StartError::NoAnswer {
+                within: self.start_limit,
+                stderr,
+                source,
+            },
+            Unreached::Unusable(source) => StartError::Unusable { stderr, source },
+        }
+    }
+
+    fn command(&self, binary: &Path) -> Command {
+        match self.wrapper.split_first() {
+            None => Command::new(binary),
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(binary);
+                command
+            }
+        }
+    }
+
+    fn spawn(
+        &self,
+        guest: &Guest,
+        files: &Files,
+        start: Start,
+        log: File,
+    ) -> Result<Watched, StartError> {
+        let binary = &guest.binary;
+        let unusable = |source| StartError::Binary {
+            binary: binary.clone(),
+            source,
+        };
+        // Behind a wrapper this is where a missing binary is noticed at all.
+        rustix::fs::access(binary, rustix::fs::Access::EXEC_OK)
+            .map_err(|error| unusable(error.into()))?;
+        let child = self
+            .command(binary)
+            .args(command::arguments(guest, files, start))
+            .current_dir("/")
+            // A group of its own: neither Ctrl-C nor a hang-up of the agent's terminal reaches it.
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .map_err(unusable)?;
+        Watched::child(child, files.stderr.clone()).map_err(|source| StartError::Watch { source })
+    }
+}
+
+impl Hypervisor for QemuLauncher {
+    fn start<'a>(
+        &'a self,
+        guest: &'a Guest,
+        directory: &'a Path,
+        start: Start,
+    ) -> Boxed<'a, Result<Arc<dyn Machine>, StartError>> {
+        Box::pin(async move {
+            let machine = self.start(guest, directory, start).await?;
+            Ok(Arc::new(machine) as Arc<dyn Machine>)
+        })
+    }
+
+    fn find(&self, directory: &Path) -> Option<ProcessId> {
+        self.find(directory)
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        process: ProcessId,
+        directory: &'a Path,
+    ) -> Boxed<'a, Result<Arc<dyn Machine>, AdoptError>> {
+        Box::pin(async move {
+            let machine = self.adopt(process, directory).await?;
+            Ok(Arc::new(machine) as Arc<dyn Machine>)
+        })
+    }
+
+    fn machine_types<'a>(
+        &'a self,
+        binary: &'a Path,
+    ) -> Boxed<'a, Result<Vec<MachineType>, InspectError>> {
+        Box::pin(self.machine_types(binary))
+    }
+}
+
+/// A process that is killed when dropped, unless it was kept.
+struct Started {
+    process: Watched,
+    kept: bool,
+}
+
+impl Started {
+    fn new(process: Watched) -> Self {
+        Self {
+            process,
+            kept: false,
+        }
+    }
+
+    fn keep(&mut self) -> Watched {
+        self.kept = true;
+        self.process.clone()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.process.kill();
+        }
+    }
+}
+
+/// Why a started process was not reached.
+enum Unreached {
+    Ended(Exit),
+    Late(ConnectError),
+    Unusable(ConnectError),
+}
+
+/// Connects to a process that has just been started.
+async fn reach(
+    process: &Watched,
+    files: &Files,
+    within: Duration,
+) -> Result<(Qmp, Qmp), Unreached> {
+    let deadline = Instant::now() + within;
+    let connecting = async {
+        loop {
+            match connect(files).await {
+                Ok(monitors) => return Ok(monitors),
+                Err(error) if !may_come(&error) => return Err(Unreached::Unusable(error)),
+                Err(error) if Instant::now() >= deadline => return Err(Unreached::Late(error)),
+                Err(_) => sleep(limits::START_POLL).await,
+            }
+        }
+    };
+    tokio::select! {
+        // The end first: it tells more than the connection that it broke.
+        biased;
+        exit = process.exited() => Err(Unreached::Ended(exit)),
+        reached = connecting => match reached {
+            Err(unreached) => Err(process.exit().map_or(unreached, Unreached::Ended)),
+            monitors => monitors,
+        },
+    }
+}
+
+/// Whether a monitor that is not there may yet come. A lost one is QEMU ending: its exit follows.
+fn may_come(error: &ConnectError) -> bool {
+    match error {
+        ConnectError::NotThere { .. }
+        | ConnectError::NoGreeting { .. }
+        | ConnectError::Lost { .. } => true,
+        ConnectError::Negotiation { source, .. } => {
+            matches!(**source, QmpError::Lost { .. } | QmpError::TimedOut { .. })
+        }
+        ConnectError::NotQmp { .. } | ConnectError::NoOob { .. } => false,
+    }
+}
+
+fn find(files: &Files) -> Option<ProcessId> {
+    let pid = read_start(&files.pid)?.trim().parse().ok()?;
+    let process = ProcessId::of(pid)?;
+    let command_line = read_start(Path::new(&format!("/proc/{pid}/cmdline")))?;
+    (command::is_ours(&command_line, files) && process.is_running()).then_some(process)
+}
+
+/// Makes the directory, clears what an earlier QEMU left in it, and opens the log.
+fn prepare(files: &Files) -> Result<File, StartError> {
+    let failed = |path: &Path| {
+        let path = path.to_owned();
+        move |source| StartError::Directory { path, source }
+    };
+    let directory = &files.directory;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)
+        .map_err(failed(directory))?;
+    // A socket left behind would be connected to before the new QEMU replaces it.
+    for path in [&files.qmp, &files.oob, &files.pid] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(failed(path)(error));
+            }
+            _ => {}
+        }
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&files.stderr).map_err(failed(&files.stderr))
+}
+
+async fn connect(files: &Files) -> Result<(Qmp, Qmp), ConnectError> {
+    let qmp = Qmp::connect(&files.qmp, false, limits::CONNECT).await?;
+    let oob = Qmp::connect(&files.oob, true, limits::CONNECT).await?;
+    Ok((qmp, oob))
+}

@@ -1,0 +1,283 @@
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::settings::{self, Offered};
+use super::status;
+use crate::events::MachineEvents;
+use crate::limits;
+use crate::machine::{Answer, Boxed, Machine, MachineError, MigrationAddress};
+use crate::process::{Exit, ProcessId, Watched};
+use crate::progress::{MigrationProgress, RunState};
+use crate::qmp::{Qmp, QmpError, Version, excerpt};
+use crate::settings::{AppliedSettings, MigrationSettings};
+
+/// A guest in a QEMU process.
+#[derive(Debug)]
+pub struct QemuMachine {
+    qmp: Qmp,
+    /// Only for what must get through while the other one waits.
+    oob: Qmp,
+    process: Watched,
+}
+
+impl QemuMachine {
+    pub(super) fn new(qmp: Qmp, oob: Qmp, process: Watched) -> Self {
+        Self { qmp, oob, process }
+    }
+
+    /// Its monitor, for commands that [`Machine`] does not have.
+    #[must_use]
+    pub fn qmp(&self) -> &Qmp {
+        &self.qmp
+    }
+
+    async fn tell(
+        &self,
+        operation: &'static str,
+        command: &str,
+        arguments: Value,
+    ) -> Result<Value, MachineError> {
+        self.qmp
+            .execute(command, arguments)
+            .await
+            .map_err(|error| explain(operation, error))
+    }
+
+    async fn resume_checked(&self) -> Result<(), MachineError> {
+        const RESUME: &str = "run the guest";
+        let state = self.state().await?;
+        let why = match state {
+            RunState::PostMigrate => "it has left this host and may run on another",
+            RunState::InMigrate => "it has not arrived yet",
+            _ => return self.tell(RESUME, "cont", Value::Null).await.map(drop),
+        };
+        Err(MachineError::WrongState {
+            operation: RESUME,
+            state,
+            why,
+        })
+    }
+
+    async fn apply(&self, settings: &MigrationSettings) -> Result<AppliedSettings, MachineError> {
+        const PREPARE: &str = "prepare the migration";
+        if settings.compression.is_some() && settings.channels == 0 {
+            let problem = "compression needs at least one multifd channel".to_owned();
+            return Err(MachineError::Invalid {
+                operation: PREPARE,
+                problem,
+            });
+        }
+        let capabilities = self
+            .tell(PREPARE, "query-migrate-capabilities", Value::Null)
+            .await?;
+        let parameters = self
+            .tell(PREPARE, "query-migrate-parameters", Value::Null)
+            .await?;
+        let offered = Offered::read(&capabilities, &parameters);
+        let orders = settings::orders(settings, &offered).map_err(|missing| {
+            let version = self.version();
+            MachineError::Unsupported {
+                operation: PREPARE,
+                missing,
+                version,
+            }
+        })?;
+        self.tell(PREPARE, "migrate-set-capabilities", orders.capabilities)
+            .await?;
+        self.tell(PREPARE, "migrate-set-parameters", orders.parameters)
+            .await?;
+        Ok(orders.applied)
+    }
+
+    async fn end(&self, within: Duration) -> Result<Exit, MachineError> {
+        let pid = self.process.id().pid;
+        let ended = timeout(within, self.process.exited()).await;
+        ended.map_err(|_| MachineError::StillRunning { pid, within })
+    }
+}
+
+impl Machine for QemuMachine {
+    fn process(&self) -> ProcessId {
+        self.process.id()
+    }
+
+    fn version(&self) -> Version {
+        self.qmp.version()
+    }
+
+    fn state(&self) -> Answer<'_, RunState> {
+        Box::pin(async {
+            let operation = "tell the guest's state";
+            let answer = self.tell(operation, "query-status", Value::Null).await?;
+            let missing = MachineError::Unexpected {
+                operation,
+                missing: "status",
+            };
+            answer["status"]
+                .as_str()
+                .map(RunState::from_word)
+                .ok_or(missing)
+        })
+    }
+
+    fn machine_type(&self) -> Answer<'_, String> {
+        Box::pin(async {
+            let operation = "tell the machine type";
+            let property = json!({"path": "/machine", "property": "type"});
+            let answer = self.tell(operation, "qom-get", property).await?;
+            let name = answer
+                .as_str()
+                .and_then(|name| name.strip_suffix("-machine"));
+            let missing = MachineError::Unexpected {
+                operation,
+                missing: "machine type",
+            };
+            name.map(excerpt).ok_or(missing)
+        })
+    }
+
+    fn resume(&self) -> Answer<'_, ()> {
+        Box::pin(self.resume_checked())
+    }
+
+    fn pause(&self) -> Answer<'_, ()> {
+        Box::pin(async {
+            self.tell("pause the guest", "stop", Value::Null)
+                .await
+                .map(drop)
+        })
+    }
+
+    fn power_down(&self) -> Answer<'_, ()> {
+        let told = async {
+            self.tell("press the power button", "system_powerdown", Value::Null)
+                .await
+                .map(drop)
+        };
+        Box::pin(told)
+    }
+
+    fn quit(&self) -> Answer<'_, Exit> {
+        Box::pin(async {
+            match self.tell("quit", "quit", Value::Null).await {
+                // QEMU may be gone before its answer is read.
+                Ok(_) | Err(MachineError::Lost { .. }) => self.end(limits::EXIT).await,
+                Err(error) => Err(error),
+            }
+        })
+    }
+
+    fn kill(&self) -> Answer<'_, Exit> {
+        Box::pin(async {
+            self.process.kill();
+            self.end(limits::EXIT).await
+        })
+    }
+
+    fn exited(&self) -> Boxed<'_, Exit> {
+        Box::pin(self.process.exited())
+    }
+
+    fn exit(&self) -> Option<Exit> {
+        self.process.exit()
+    }
+
+    fn set_migration<'a>(&'a self, settings: &'a MigrationSettings) -> Answer<'a, AppliedSettings> {
+        Box::pin(self.apply(settings))
+    }
+
+    fn listen_incoming<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let operation = "listen for a migration";
+            let uri = uri(operation, address)?;
+            self.tell(operation, "migrate-incoming", json!({"uri": uri}))
+                .await
+                .map(drop)
+        })
+    }
+
+    fn migrate<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let operation = "migrate";
+            let uri = uri(operation, address)?;
+            self.tell(operation, "migrate", json!({"uri": uri}))
+                .await
+                .map(drop)
+        })
+    }
+
+    fn cancel(&self) -> Answer<'_, ()> {
+        let told = async {
+            self.tell("cancel the migration", "migrate_cancel", Value::Null)
+                .await
+                .map(drop)
+        };
+        Box::pin(told)
+    }
+
+    fn yank_migration(&self) -> Answer<'_, ()> {
+        Box::pin(async {
+            let migration = json!({"instances": [{"type": "migration"}]});
+            let told = self.oob.execute_oob("yank", migration).await;
+            told.map(drop)
+                .map_err(|error| explain("cut the migration's connections", error))
+        })
+    }
+
+    fn migration(&self) -> Answer<'_, MigrationProgress> {
+        Box::pin(async {
+            let operation = "tell how the migration stands";
+            let info = self.tell(operation, "query-migrate", Value::Null).await?;
+            Ok(status::progress(&info))
+        })
+    }
+
+    fn events(&self) -> MachineEvents {
+        MachineEvents::new(self.qmp.events())
+    }
+}
+
+fn explain(operation: &'static str, error: QmpError) -> MachineError {
+    match error {
+        QmpError::Refused { description, .. } => MachineError::Refused {
+            operation,
+            reason: description,
+        },
+        QmpError::TimedOut { within, .. } => MachineError::NoAnswer { operation, within },
+        QmpError::Lost { source, .. } => MachineError::Lost {
+            operation,
+            reason: source.to_string(),
+        },
+        QmpError::TooManyWaiting { .. } => MachineError::Busy {
+            operation,
+            waiting: limits::COMMANDS_WAITING,
+        },
+        // Cannot come: that monitor is only ever opened with the capability.
+        QmpError::NotOob { command } => MachineError::Invalid {
+            operation,
+            problem: format!("{command} needs a monitor with oob"),
+        },
+    }
+}
+
+/// An address in QEMU's notation.
+fn uri(operation: &'static str, address: &MigrationAddress) -> Result<String, MachineError> {
+    let path = match address {
+        MigrationAddress::Uri(uri) => return Ok(uri.clone()),
+        MigrationAddress::Unix(path) => path,
+    };
+    let invalid = |problem| MachineError::Invalid { operation, problem };
+    let text = path
+        .to_str()
+        .ok_or_else(|| invalid(format!("{path:?} is not UTF-8")))?;
+    if text.len() > limits::SOCKET_PATH_BYTES {
+        return Err(invalid(format!(
+            "{text} has {} bytes, a socket's path may have {}",
+            text.len(),
+            limits::SOCKET_PATH_BYTES
+        )));
+    }
+    Ok(format!("unix:{text}"))
+}

@@ -1,0 +1,15 @@
+//! The adapter for QEMU, versions 7.2 and later.
+//!
+//! Owns the layout of a guest's runtime directory (`qmp.sock`, `oob.sock`, `stderr.log`, `pid`)
+//! and the part of QEMU's command line that makes a guest reachable there. Features are found by
+//! asking this QEMU what it has, never by its version.
+
+mod command;
+mod launcher;
+mod machine;
+mod machine_types;
+mod settings;
+mod status;
+
+pub use launcher::QemuLauncher;
+pub use machine::QemuMachine;

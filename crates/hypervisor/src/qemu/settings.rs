@@ -1,0 +1,141 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use crate::settings::{AppliedSettings, Compression, MigrationSettings, ZeroPages};
+
+/// The rate that lifts QEMU's limit, in bytes per second. QEMU's 0 would as well, but not in
+/// every version; this is near what libvirt sends for years (the most that an i64 holds).
+const UNLIMITED: u64 = 1 << 62;
+
+/// What one QEMU offers.
+#[derive(Debug, Default)]
+pub(super) struct Offered {
+    capabilities: BTreeSet<String>,
+    parameters: BTreeSet<String>,
+}
+
+impl Offered {
+    /// From the answers to `query-migrate-capabilities` and `query-migrate-parameters`.
+    pub(super) fn read(capabilities: &Value, parameters: &Value) -> Self {
+        let names = capabilities.as_array().into_iter().flatten();
+        let names = names.filter_map(|entry| entry["capability"].as_str());
+        let parameters = parameters.as_object().into_iter().flatten();
+        Self {
+            capabilities: names.map(str::to_owned).collect(),
+            parameters: parameters.map(|(name, _)| name.clone()).collect(),
+        }
+    }
+}
+
+/// What is sent to one QEMU for some settings.
+#[derive(Debug, PartialEq)]
+pub(super) struct Orders {
+    /// Arguments of `migrate-set-capabilities`.
+    pub(super) capabilities: Value,
+    /// Arguments of `migrate-set-parameters`.
+    pub(super) parameters: Value,
+    pub(super) applied: AppliedSettings,
+}
+
+/// Chooses what to send, or names what is missing and cannot be done without. What an earlier
+/// migration may have set is set again, so that nothing of it stays.
+pub(super) fn orders(settings: &MigrationSettings, offered: &Offered) -> Result<Orders, String> {
+    let mut orders = Choice {
+        offered,
+        capabilities: Vec::new(),
+        parameters: Map::new(),
+        left_out: Vec::new(),
+    };
+    let multifd = settings.channels > 0;
+    orders.capability("events", true, Need::Wanted)?;
+    orders.capability("return-path", settings.return_path, Need::Wanted)?;
+    orders.capability("multifd", multifd, Need::Required)?;
+
+    let downtime = u64::try_from(settings.downtime_limit.as_millis()).unwrap_or(u64::MAX);
+    let bandwidth = settings.max_bandwidth.map_or(UNLIMITED, |rate| rate.0);
+    orders.parameter("downtime-limit", downtime.into(), Need::Required)?;
+    orders.parameter("max-bandwidth", bandwidth.into(), Need::Required)?;
+    if multifd {
+        orders.parameter("multifd-channels", settings.channels.into(), Need::Required)?;
+    }
+    orders.compression(settings.compression)?;
+    if let Some(rate) = settings.switchover_bandwidth {
+        orders.parameter("avail-switchover-bandwidth", rate.0.into(), Need::Wanted)?;
+    }
+    if settings.zero_pages == ZeroPages::Multifd {
+        orders.parameter("zero-page-detection", "multifd".into(), Need::Wanted)?;
+    }
+    Ok(orders.done())
+}
+
+/// What becomes of a setting that this QEMU does not have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Need {
+    Required,
+    Wanted,
+}
+
+struct Choice<'a> {
+    offered: &'a Offered,
+    capabilities: Vec<Value>,
+    parameters: Map<String, Value>,
+    left_out: Vec<String>,
+}
+
+impl Choice<'_> {
+    fn capability(&mut self, name: &str, state: bool, need: Need) -> Result<(), String> {
+        if self.offered.capabilities.contains(name) {
+            self.capabilities
+                .push(json!({"capability": name, "state": state}));
+        } else if state {
+            self.missing(name, need)?;
+        }
+        Ok(())
+    }
+
+    fn parameter(&mut self, name: &str, value: Value, need: Need) -> Result<(), String> {
+        if self.offered.parameters.contains(name) {
+            self.parameters.insert(name.to_owned(), value);
+            return Ok(());
+        }
+        self.missing(name, need)
+    }
+
+    fn compression(&mut self, compression: Option<Compression>) -> Result<(), String> {
+        const METHOD: &str = "multifd-compression";
+        match compression {
+            // Without the parameter there is nothing to switch off.
+            None if self.offered.parameters.contains(METHOD) => {
+                self.parameter(METHOD, "none".into(), Need::Required)
+            }
+            None => Ok(()),
+            Some(Compression::Zlib { level }) => {
+                self.parameter(METHOD, "zlib".into(), Need::Required)?;
+                self.parameter("multifd-zlib-level", level.into(), Need::Required)
+            }
+            Some(Compression::Zstd { level }) => {
+                self.parameter(METHOD, "zstd".into(), Need::Required)?;
+                self.parameter("multifd-zstd-level", level.into(), Need::Required)
+            }
+        }
+    }
+
+    fn missing(&mut self, name: &str, need: Need) -> Result<(), String> {
+        if need == Need::Required {
+            return Err(name.to_owned());
+        }
+        self.left_out.push(name.to_owned());
+        Ok(())
+    }
+
+    fn done(self) -> Orders {
+        Orders {
+            capabilities: json!({"capabilities": self.capabilities}),
+            parameters: Value::Object(self.parameters),
+            applied: AppliedSettings {
+                left_out: self.left_out,
+            },
+        }
+    }
+}

@@ -1,0 +1,100 @@
+use std::time::Duration;
+
+use drover_types::{BitRate, Bytes};
+use serde_json::Value;
+
+use crate::progress::{MigrationProgress, MigrationStatus};
+use crate::qmp::excerpt;
+
+/// Reads the answer to `query-migrate`. Source: `MigrationInfo` in QEMU's `qapi/migration.json`.
+pub(super) fn progress(info: &Value) -> MigrationProgress {
+    let ram = &info["ram"];
+    let number = |name: &str| ram[name].as_u64().unwrap_or(0);
+    let time = |name: &str| info[name].as_u64().map(Duration::from_millis);
+    let error = info["error-desc"].as_str().map(excerpt);
+    MigrationProgress {
+        status: MigrationStatus::from_word(info["status"].as_str().unwrap_or("none")),
+        total_time: time("total-time").unwrap_or_default(),
+        setup_time: time("setup-time"),
+        downtime: time("downtime"),
+        expected_downtime: time("expected-downtime"),
+        transferred: Bytes(number("transferred")),
+        multifd: Bytes(number("multifd-bytes")),
+        remaining: Bytes(number("remaining")),
+        total: Bytes(number("total")),
+        zero_pages: number("duplicate"),
+        normal_pages: number("normal"),
+        page_size: Bytes(number("page-size")),
+        dirty_pages_per_second: number("dirty-pages-rate"),
+        rounds: number("dirty-sync-count"),
+        rate: rate(ram["mbps"].as_f64().unwrap_or(0.0)),
+        error,
+    }
+}
+
+/// From 10^6 bits per second; a number that is none is no rate.
+fn rate(megabits: f64) -> BitRate {
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    // A cast of a float saturates, and takes NaN for zero.
+    BitRate((megabits * 1e6) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_machine_that_never_migrated_has_no_progress() {
+        let none = progress(&json!({}));
+        assert_eq!(none.status, MigrationStatus::None);
+        assert_eq!(
+            (none.total, none.downtime, none.error),
+            (Bytes(0), None, None)
+        );
+    }
+
+    #[test]
+    fn an_answer_of_qemu_10_is_read() {
+        let read = progress(&json!({
+            "status": "active", "setup-time": 3, "total-time": 512, "expected-downtime": 300,
+            "ram": {"total": 1_091_379_200, "postcopy-requests": 0, "dirty-sync-count": 2,
+                "multifd-bytes": 64_225_280, "pages-per-second": 30310, "downtime-bytes": 0,
+                "page-size": 4096, "remaining": 1_001_730_048, "postcopy-bytes": 0,
+                "mbps": 994.5, "transferred": 64_268_893, "dirty-sync-missed-zero-copy": 0,
+                "precopy-bytes": 43613, "duplicate": 6152, "dirty-pages-rate": 17, "normal": 15612}
+        }));
+        assert_eq!(read.status, MigrationStatus::Active);
+        assert_eq!(read.total_time, Duration::from_millis(512));
+        assert_eq!(read.expected_downtime, Some(Duration::from_millis(300)));
+        assert_eq!(read.downtime, None);
+        assert_eq!(read.transferred, Bytes(64_268_893));
+        assert_eq!(
+            (read.zero_pages, read.normal_pages, read.rounds),
+            (6152, 15612, 2)
+        );
+        assert_eq!(
+            (read.dirty_pages_per_second, read.page_size),
+            (17, Bytes(4096))
+        );
+        assert_eq!(read.rate, BitRate(994_500_000));
+    }
+
+    #[test]
+    fn members_of_the_wrong_kind_are_as_good_as_none() {
+        for strange in [
+            json!(null),
+            json!([1]),
+            json!({"ram": 7, "status": {}, "downtime": -1}),
+            json!({"ram": {"mbps": -1.0, "total": "x"}}),
+        ] {
+            let read = progress(&strange);
+            assert_eq!(
+                (read.total, read.rate, read.downtime),
+                (Bytes(0), BitRate(0), None)
+            );
+        }
+        assert_eq!(rate(f64::NAN), BitRate(0));
+        assert_eq!(rate(f64::INFINITY), BitRate(u64::MAX));
+    }
+}

@@ -1,0 +1,75 @@
+use std::time::Duration;
+
+use drover_types::ByteRate;
+
+/// How a migration is to be carried. Both sides must be given the same `channels` and
+/// `compression` before it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationSettings {
+    /// Multifd channels beside the main channel; 0 sends everything on the main channel.
+    pub channels: u8,
+    /// Compression of the multifd channels by the hypervisor itself; needs `channels` above 0.
+    pub compression: Option<Compression>,
+    /// How long the guest may be stopped for the last round, in whole milliseconds.
+    pub downtime_limit: Duration,
+    /// Limit of the sending rate; `None` lifts it.
+    pub max_bandwidth: Option<ByteRate>,
+    /// The rate known to be there for the last round, where it is better known than measured. Not
+    /// in QEMU before 8.2.
+    pub switchover_bandwidth: Option<ByteRate>,
+    /// Whether the destination answers on the main channel: the source then completes only when
+    /// the destination has loaded everything.
+    pub return_path: bool,
+    /// Who looks for pages of zeroes.
+    pub zero_pages: ZeroPages,
+}
+
+impl Default for MigrationSettings {
+    /// One channel, no limit of the rate, 300 ms of downtime (QEMU's own default), a return path.
+    fn default() -> Self {
+        Self {
+            channels: 0,
+            compression: None,
+            downtime_limit: Duration::from_millis(300),
+            max_bandwidth: None,
+            switchover_bandwidth: None,
+            return_path: true,
+            zero_pages: ZeroPages::MachineDefault,
+        }
+    }
+}
+
+/// Who looks for pages of zeroes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ZeroPages {
+    /// As the guest's machine type has it: the multifd threads from machine types of 9.0 on, the
+    /// main thread for older ones, which any QEMU understands.
+    #[default]
+    MachineDefault,
+    /// The multifd threads, for any machine type. Both sides must be QEMU 9.0 or later: an older
+    /// destination loses the zero pages without noticing.
+    Multifd,
+}
+
+/// Compression of multifd channels by the hypervisor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compression {
+    /// zlib.
+    Zlib {
+        /// 1 (fast) to 9; 0 sends it uncompressed in zlib's frames.
+        level: u8,
+    },
+    /// Zstandard.
+    Zstd {
+        /// 1 (fast) to 20.
+        level: u8,
+    },
+}
+
+/// What became of [`MigrationSettings`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AppliedSettings {
+    /// Settings that this hypervisor does not have, by its name for them. The migration works
+    /// without, with less.
+    pub left_out: Vec<String>,
+}
