@@ -5,6 +5,7 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/cargo/bin
 
 # Arguments for `drover lab`, for example: make demo DEMO="--nics 3 --rate 1gbit,500mbit,200mbit"
 DEMO ?=
+DROVER = $(or $(CARGO_TARGET_DIR),target)/release/drover
 
 .PHONY: help demo test build lint fmt clean
 
@@ -14,7 +15,7 @@ help: ## lists these targets
 demo: ## moves a working guest between two hosts made of network namespaces (Debian 12, root)
 	@scripts/setup
 	@cargo build --release --locked --bin drover --bin droverd
-	@target/release/drover lab migrate $(DEMO)
+	@$(DROVER) lab migrate $(DEMO)
 
 test: ## installs what is missing, then checks and tests everything (Debian 12, root)
 	@scripts/setup --for-tests
@@ -30,5 +31,5 @@ fmt: ## formats the sources
 	@cargo fmt --all
 
 clean: ## removes everything that was built, and the demonstration if one is still up
-	@if [ -x target/release/drover ]; then target/release/drover lab down || true; fi
+	@if [ -x $(DROVER) ]; then $(DROVER) lab down || true; fi
 	@cargo clean

@@ -32,6 +32,11 @@ pub fn root() -> PathBuf {
         .unwrap_or_default()
 }
 
+/// Where cargo builds.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// Every text file under `root`, in order of path.
 pub fn files(root: &Path) -> Result<Vec<File>> {
     let mut found = Vec::new();

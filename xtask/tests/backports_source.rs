@@ -1,6 +1,7 @@
 //! `scripts/backports-source` against the forms that package sources come in.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

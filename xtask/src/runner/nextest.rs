@@ -9,8 +9,8 @@ use anyhow::{Context, Result};
 use super::{Outcome, SKIPPED, cargo};
 use crate::tree;
 
-/// Where `.config/nextest.toml` has the output of every test written.
-const JUNIT: &str = "target/nextest/default/junit.xml";
+/// Where `.config/nextest.toml` has the output of every test written, in the target folder.
+const JUNIT: &str = "nextest/default/junit.xml";
 
 /// Whether it is installed.
 pub fn is_there() -> bool {
@@ -24,7 +24,7 @@ pub fn is_there() -> bool {
 
 /// Every test of the workspace. The summary is held back, to be printed last.
 pub fn run() -> Result<Outcome> {
-    let junit = tree::root().join(JUNIT);
+    let junit = tree::target().join(JUNIT);
     if junit.exists() {
         fs::remove_file(&junit).with_context(|| format!("cannot remove {}", junit.display()))?;
     }
