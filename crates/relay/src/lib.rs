@@ -1,1 +1,36 @@
-//! placeholder
+//! Drives the session over lanes: threads, sockets, buffers.
+//!
+//! A [`Relay`] is one side of one migration. QEMU sees a local UNIX socket; behind it a thread
+//! reads and a thread writes for each channel, and a thread sends and a thread receives for each
+//! lane. All of them tell the one [`drover_session::Session`] what they did, under a lock that is
+//! held for its bookkeeping only, never over I/O, and are handed their next piece of work.
+//!
+//! ```text
+//!  QEMU -- UNIX socket -- channel threads --+             +-- lane threads -- TCP -- peer
+//!                                           +-- session --+
+//!                         buffers <---------+  (locked)   +--------> buffers
+//! ```
+//!
+//! [`LaneListener`] accepts the lanes of all migrations to this host and hands each to its relay;
+//! [`open_lanes`] opens those of a migration from this host.
+//!
+//! # Invariant
+//! What QEMU reads from the relay's socket is what the other QEMU wrote: bytes are carried, never
+//! altered.
+
+mod channel;
+mod goodput;
+mod handshake;
+mod lane;
+pub mod limits;
+mod listener;
+mod pool;
+mod relay;
+mod sizing;
+
+pub use drover_session::{End, LaneStats, Stats};
+pub use goodput::Goodput;
+pub use handshake::{LaneFailure, LanePlan, Opened, Order, open_lanes};
+pub use listener::{Expected, LaneListener};
+pub use relay::{Event, LaneReport, NotStarted, Relay, Report, Settings};
+pub use sizing::{Sizes, sizes};

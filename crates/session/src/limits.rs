@@ -10,5 +10,5 @@ pub const CHECKPOINT_DELAY: Duration = Duration::from_millis(5);
 /// A checkpoint is sent at the latest when this part of the window was written.
 pub const CHECKPOINT_WINDOW_PART: u64 = 4;
 
-/// Chunks without bytes (open, and end or reset) that may be on their way beside a full window.
-pub const CONTROL_CHUNKS: u64 = 2;
+/// Chunks without bytes (open, end, reset) that may be on their way beside a full window.
+pub const CONTROL_CHUNKS: u64 = 3;

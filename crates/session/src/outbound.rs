@@ -29,8 +29,10 @@ pub(crate) struct Outbound {
     with_buffer: u16,
     /// The shell was asked to read and has not answered.
     reading: bool,
-    /// An end or reset was numbered; nothing may follow.
+    /// An end or reset was numbered; no bytes may follow.
     ended: bool,
+    /// A reset was numbered; nothing may follow.
+    was_reset: bool,
     /// Bytes read from the local socket.
     pub(crate) read_bytes: u64,
     /// Of these, bytes that the peer has confirmed.
@@ -61,6 +63,10 @@ impl Outbound {
         self.ended
     }
 
+    pub(crate) fn was_reset(&self) -> bool {
+        self.was_reset
+    }
+
     /// Everything was read and confirmed.
     pub(crate) fn finished(&self) -> bool {
         self.ended && self.retained.is_empty()
@@ -71,7 +77,8 @@ impl Outbound {
         let sequence = self.next_sequence();
         self.with_buffer += u16::from(chunk.buffer.is_some());
         self.read_bytes += u64::from(chunk.length);
-        self.ended |= chunk.flags == ChunkFlags::END || chunk.flags == ChunkFlags::RESET;
+        self.was_reset |= chunk.flags == ChunkFlags::RESET;
+        self.ended |= self.was_reset || chunk.flags == ChunkFlags::END;
         self.retained.push_back(chunk);
         sequence
     }

@@ -438,16 +438,17 @@ impl Session {
             return Err(Refused::Channel { channel });
         }
         self.buffers.give(buffer);
-        self.end_outbound(channel, ChunkFlags::END)
-    }
-
-    fn local_broke(&mut self, channel: ChannelId) -> Result<(), Refused> {
-        self.end_outbound(channel, ChunkFlags::RESET)
-    }
-
-    fn end_outbound(&mut self, channel: ChannelId, flags: ChunkFlags) -> Result<(), Refused> {
         if !self.channel(channel)?.outbound.ended() {
-            self.enqueue(channel, flags, None, 0);
+            self.enqueue(channel, ChunkFlags::END, None, 0);
+        }
+        Ok(())
+    }
+
+    /// A reset may follow an end: a QEMU that exits is first seen to send nothing more, and only
+    /// then to take nothing more.
+    fn local_broke(&mut self, channel: ChannelId) -> Result<(), Refused> {
+        if !self.channel(channel)?.outbound.was_reset() {
+            self.enqueue(channel, ChunkFlags::RESET, None, 0);
         }
         Ok(())
     }

@@ -130,6 +130,12 @@ fn a_socket_that_breaks_is_broken_at_the_other_end_and_the_session_ends() {
         assert_eq!(report.source, Some(End::Finished), "seed {seed}");
         assert_eq!(report.destination, Some(End::Finished), "seed {seed}");
         assert_eq!(report.buffers_held, 0, "seed {seed}");
+        for (side, channel) in &report.broken {
+            assert!(
+                report.broken.contains(&(side.peer(), *channel)),
+                "seed {seed}: one end only"
+            );
+        }
         broken += report.broken.len();
     }
     assert!(broken > 100, "{broken}");
