@@ -32,35 +32,29 @@ struct Outcome {
 
 /// All checks, all tests, what was skipped, the summary.
 pub fn test() -> Result<bool> {
-    let mut skips = Vec::new();
-    let mut passed = steps::run_all(&mut skips)?;
-    passed &= documentation_tests()?;
+    let mut checked = steps::run_all()?;
+    checked.add("examples in documentation", documentation_tests()?);
     steps::heading("tests");
     let outcome = if nextest::is_there() {
         nextest::run()?
     } else {
         harness::run()?
     };
-    if !passed {
-        println!("A check before the tests FAILED: see above.");
-    }
-    print_skips(&skips, &outcome.skips);
+    checked.print();
+    print_skips(&outcome.skips);
     for line in &outcome.summary {
         println!("{line}");
     }
-    Ok(passed && outcome.passed)
+    Ok(checked.passed() && outcome.passed)
 }
 
-fn print_skips(steps: &[String], tests: &[String]) {
-    for skip in steps {
-        println!("{skip}");
-    }
-    if tests.is_empty() {
+fn print_skips(skips: &[String]) {
+    if skips.is_empty() {
         println!("no test skipped itself");
         return;
     }
-    println!("{} tests skipped themselves:", tests.len());
-    for skip in tests {
+    println!("{} tests skipped themselves:", skips.len());
+    for skip in skips {
         println!("   {skip}");
     }
 }

@@ -22,32 +22,60 @@ pub fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// All checks without the tests, then what was skipped.
-pub fn lint() -> Result<bool> {
-    let mut skips = Vec::new();
-    let passed = run_all(&mut skips)?;
-    for skip in skips {
-        println!("{skip}");
-    }
-    Ok(passed)
+/// What did not pass, and what could not be run.
+#[derive(Debug, Default)]
+pub struct Checked {
+    failed: Vec<&'static str>,
+    skips: Vec<String>,
 }
 
-/// All checks; goes on after a failure, so that one run shows everything. What could not be run is
-/// added to `skips`.
-pub fn run_all(skips: &mut Vec<String>) -> Result<bool> {
-    let mut passed = true;
-    heading("check: crate arrows, purity, documentation, markers");
-    passed &= crate::check()?;
+impl Checked {
+    /// Whether nothing failed.
+    pub fn passed(&self) -> bool {
+        self.failed.is_empty()
+    }
+
+    /// What has scrolled away by now.
+    pub fn print(&self) {
+        if !self.passed() {
+            println!("FAILED, see above: {}", self.failed.join("; "));
+        }
+        for skip in &self.skips {
+            println!("{skip}");
+        }
+    }
+
+    /// Remembers a verdict.
+    pub fn add(&mut self, title: &'static str, passed: bool) {
+        if !passed {
+            self.failed.push(title);
+        }
+    }
+}
+
+/// All checks without the tests.
+pub fn lint() -> Result<bool> {
+    let checked = run_all()?;
+    checked.print();
+    Ok(checked.passed())
+}
+
+/// All checks; goes on after a failure, so that one run shows everything.
+pub fn run_all() -> Result<Checked> {
+    let mut checked = Checked::default();
+    let title = "crate arrows, purity, documentation, markers";
+    heading(title);
+    checked.add(title, crate::check()?);
     for step in steps()? {
         heading(step.title);
         if let Some(skip) = step.skip() {
             println!("{skip}");
-            skips.push(skip);
+            checked.skips.push(skip);
         } else {
-            passed &= step.run()?;
+            checked.add(step.title, step.run()?);
         }
     }
-    Ok(passed)
+    Ok(checked)
 }
 
 /// A line that is found when scrolling back.
