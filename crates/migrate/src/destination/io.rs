@@ -1,0 +1,146 @@
+//! What goes into the destination's machine and what comes out of it.
+
+use crate::cause::{Cause, Reason};
+use crate::observation::{Observation, Verdict};
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// QEMU runs with `-S -incoming defer` and answers.
+    HypervisorStarted,
+    /// QEMU could not be started; nothing of it is left.
+    StartFailed {
+        /// Why, with its last words.
+        reason: Reason,
+    },
+    /// The source's lanes are up and it wants QEMU to listen (`POST /incoming/{id}/start`).
+    ListenRequested,
+    /// QEMU listens on the relay's socket.
+    Listening,
+    /// QEMU could not listen.
+    ListenFailed {
+        /// Why.
+        reason: Reason,
+    },
+    /// A look at the hypervisor.
+    Hypervisor(Observation),
+    /// The answer to [`Action::Settle`]: a look taken after the session was closed.
+    Settled(Observation),
+    /// The hypervisor process has ended, certainly.
+    HypervisorGone {
+        /// Exit status or signal, and its last words.
+        reason: Reason,
+    },
+    /// The session ended before QEMU had everything.
+    SessionFailed {
+        /// What the relay gave as a reason.
+        reason: Reason,
+    },
+    /// The source keeps the guest (`POST /incoming/{id}/abandon`).
+    AbandonRequested,
+    /// The source has handed the guest off (`POST /incoming/{id}/run`).
+    RunRequested,
+    /// The source answered [`Action::AskVerdict`].
+    VerdictAnswered(Verdict),
+    /// The source did not answer, or does not know the migration.
+    VerdictUnreachable {
+        /// What the connection ended with.
+        reason: Reason,
+    },
+    /// `cont` succeeded.
+    GuestResumed,
+    /// `cont` failed.
+    ResumeFailed {
+        /// Why.
+        reason: Reason,
+    },
+    /// The definition is in the agent's directory.
+    GuestAdopted,
+    /// The definition could not be written.
+    AdoptFailed {
+        /// Why.
+        reason: Reason,
+    },
+    /// The record that was handed out is on disk.
+    Journaled,
+    /// The record that was handed out could not be written.
+    JournalFailed {
+        /// Why.
+        reason: Reason,
+    },
+}
+
+impl Input {
+    /// The input's name, as the table of phases shows it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::HypervisorStarted => "hypervisor-started",
+            Self::StartFailed { .. } => "start-failed",
+            Self::ListenRequested => "listen-requested",
+            Self::Listening => "listening",
+            Self::ListenFailed { .. } => "listen-failed",
+            Self::Hypervisor(_) => "hypervisor",
+            Self::Settled(_) => "settled",
+            Self::HypervisorGone { .. } => "hypervisor-gone",
+            Self::SessionFailed { .. } => "session-failed",
+            Self::AbandonRequested => "abandon-requested",
+            Self::RunRequested => "run-requested",
+            Self::VerdictAnswered(_) => "verdict-answered",
+            Self::VerdictUnreachable { .. } => "verdict-unreachable",
+            Self::GuestResumed => "guest-resumed",
+            Self::ResumeFailed { .. } => "resume-failed",
+            Self::GuestAdopted => "guest-adopted",
+            Self::AdoptFailed { .. } => "adopt-failed",
+            Self::Journaled => "journaled",
+            Self::JournalFailed { .. } => "journal-failed",
+        }
+    }
+}
+
+/// What the shell does. Each that can be answered names the inputs that answer it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Start QEMU with `-S -incoming defer`. Answers: `HypervisorStarted`, `StartFailed`.
+    StartHypervisor,
+    /// Set capabilities and parameters, then `migrate-incoming` on the relay's socket. Answers:
+    /// `Listening`, `ListenFailed`. From `Listening` on the hypervisor is observed at each of
+    /// its events and at least twice a second.
+    Listen,
+    /// Look at the hypervisor now. Answers: `Hypervisor`, `HypervisorGone`.
+    Observe,
+    /// Close the session and its sockets to QEMU, and only then look at QEMU. Answers:
+    /// `Settled`, `HypervisorGone`.
+    Settle,
+    /// Ask the source (`GET /migrations/{id}/verdict`). Answers: `VerdictAnswered`,
+    /// `VerdictUnreachable`.
+    AskVerdict,
+    /// `cont`; idempotent. Answers: `GuestResumed`, `ResumeFailed`.
+    ResumeGuest,
+    /// Write the definition to the agent's directory; idempotent. Answers: `GuestAdopted`,
+    /// `AdoptFailed`.
+    AdoptGuest,
+    /// SIGKILL to QEMU, and stopping a start that is under way. Answer: `HypervisorGone`, also
+    /// when there is none.
+    KillHypervisor,
+    /// Close the session and its sockets to QEMU. No answer.
+    CloseSession,
+    /// Remove what was made for the incoming guest. No answer.
+    RemoveRuntime,
+    /// The migration has ended here; nothing comes after this.
+    Finish(Ending),
+}
+
+/// How a migration ended on the destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// The guest runs here.
+    Running,
+    /// It was given up before the hand-off; nothing is left here.
+    Abandoned(Cause),
+    /// It had arrived, and its hypervisor ended before the guest ran.
+    Lost(Reason),
+}
+
+/// What comes out of [`super::Destination::poll`].
+pub type Output = crate::Output<Action, crate::DestinationRecord>;

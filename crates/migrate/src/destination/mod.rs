@@ -1,0 +1,270 @@
+//! One migration, seen from the host that the guest goes to. It obeys the source.
+//!
+//! The shell drives it exactly as it drives [`crate::source::Source`].
+//!
+//! # Invariant
+//!
+//! [`Action::ResumeGuest`] comes out only after the source has said that it handed off
+//! ([`Input::RunRequested`], [`Verdict::HandedOff`](crate::Verdict::HandedOff)), and then
+//! [`Action::KillHypervisor`] never comes out. A guest that has arrived is neither run nor killed
+//! before the source has said which.
+//!
+//! [`Action::Settle`] is safe because QEMU says `completed` before it tells the source over the
+//! return path that it has everything (`process_incoming_migration_bh`): if it does not say so
+//! once the session is closed, the source cannot have been told and cannot complete. So every
+//! migration uses the return path.
+
+mod io;
+mod phase;
+mod step;
+
+pub use io::{Action, Ending, Input, Output};
+pub use phase::Phase;
+
+use crate::cause::{Cause, Reason, Refused};
+use crate::journal::{DestinationRecord, DestinationStep, JournalVersion, Migration};
+use crate::limits;
+use crate::observation::HandOffAnswer;
+use crate::outbox::Outbox;
+use crate::source::earlier;
+use crate::waiting::{Waiting, WaitingOn};
+use crate::{Output as Generic, Time};
+
+/// An input, or the phase's deadline.
+pub(crate) enum Event {
+    Input(Input),
+    Deadline,
+}
+
+/// The destination's side of one migration.
+#[derive(Debug, Clone)]
+pub struct Destination {
+    migration: Migration,
+    phase: Phase,
+    since: Time,
+    deadline: Option<Time>,
+    outbox: Outbox<Action, DestinationRecord>,
+    /// [`DestinationStep::Running`] is on disk.
+    runs: bool,
+    last: Option<Reason>,
+    journal_trouble: Option<Reason>,
+}
+
+impl Destination {
+    /// Begins to take a guest in.
+    #[must_use]
+    pub fn new(migration: Migration, now: Time) -> Self {
+        let mut destination = Self::at(migration, Phase::Starting, now);
+        destination.record(DestinationStep::Incoming);
+        destination.outbox.act(Action::StartHypervisor);
+        destination.deadline = Some(now + limits::HYPERVISOR_START);
+        destination
+    }
+
+    /// Goes on after the agent was started again, from the last record on disk.
+    #[must_use]
+    pub fn recover(record: DestinationRecord, now: Time) -> Self {
+        let mut destination = Self::at(record.migration, Phase::Recovering, now);
+        let ending = match record.step {
+            DestinationStep::Incoming => {
+                destination.outbox.act(Action::Observe);
+                destination.deadline = Some(now + limits::OBSERVE_RETRY);
+                return destination;
+            }
+            DestinationStep::Running => Ending::Running,
+            DestinationStep::Abandoned { cause } => Ending::Abandoned(cause),
+            DestinationStep::Lost { reason } => Ending::Lost(reason),
+        };
+        destination.runs = ending == Ending::Running;
+        destination.phase = Phase::Ended(ending.clone());
+        destination.outbox.act(Action::Finish(ending));
+        destination
+    }
+
+    fn at(migration: Migration, phase: Phase, now: Time) -> Self {
+        Self {
+            migration,
+            phase,
+            since: now,
+            deadline: None,
+            outbox: Outbox::new(),
+            runs: false,
+            last: None,
+            journal_trouble: None,
+        }
+    }
+
+    /// Takes in what happened. Afterwards [`Destination::poll`] until it says `Wait`.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] when the input changes nothing: an abandon that comes too late, or an answer
+    /// to a question that is no longer open.
+    pub fn handle(&mut self, now: Time, input: Input) -> Result<(), Refused> {
+        match input {
+            Input::Journaled => {
+                let record = self
+                    .outbox
+                    .journaled()
+                    .ok_or_else(|| self.unexpected("journaled"))?;
+                self.journal_trouble = None;
+                self.runs |= record.step == DestinationStep::Running;
+                Ok(())
+            }
+            Input::JournalFailed { reason } => {
+                if !self.outbox.journal_failed(now) {
+                    return Err(self.unexpected("journal-failed"));
+                }
+                self.journal_trouble = Some(reason);
+                Ok(())
+            }
+            other => self.step(now, Event::Input(other)),
+        }
+    }
+
+    /// The next thing to do. Passing a deadline counts as an input of its own.
+    pub fn poll(&mut self, now: Time) -> Output {
+        if self.deadline.is_some_and(|at| at <= now) {
+            self.deadline = None;
+            // A phase with a deadline has an arm for it; without one nothing would change.
+            let _ = self.step(now, Event::Deadline);
+        }
+        match self.outbox.next(now) {
+            Some(output) => output,
+            None => Generic::Wait(earlier(self.deadline, self.outbox.again_at())),
+        }
+    }
+
+    /// What the source is answered that says `run`. Never ahead of the disk.
+    #[must_use]
+    pub fn hand_off_answer(&self) -> HandOffAnswer {
+        match &self.phase {
+            _ if self.runs => HandOffAnswer::Running,
+            Phase::Abandoning { cause } | Phase::Ended(Ending::Abandoned(cause)) => {
+                HandOffAnswer::Gone {
+                    reason: Reason::from(cause.to_string()),
+                }
+            }
+            Phase::Ended(Ending::Lost(reason)) => HandOffAnswer::Gone {
+                reason: reason.clone(),
+            },
+            phase => HandOffAnswer::Pending {
+                reason: match &self.last {
+                    Some(last) => Reason::from(format!("{}: {last}", phase.name())),
+                    None => Reason::from(phase.name()),
+                },
+            },
+        }
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Which migration this is.
+    #[must_use]
+    pub fn migration(&self) -> &Migration {
+        &self.migration
+    }
+
+    /// What it waits for; `None` when it is over.
+    #[must_use]
+    pub fn waiting(&self) -> Option<Waiting> {
+        if let Some(since) = self.outbox.unsafe_since() {
+            let last = self.journal_trouble.clone();
+            return Some(Waiting {
+                on: WaitingOn::Journal,
+                since,
+                last,
+            });
+        }
+        let on = self.phase.waiting_on()?;
+        Some(Waiting {
+            on,
+            since: self.since,
+            last: self.last.clone(),
+        })
+    }
+
+    fn unexpected(&self, input: &'static str) -> Refused {
+        if matches!(self.phase, Phase::Ended(_)) {
+            return Refused::Over;
+        }
+        Refused::Unexpected {
+            phase: self.phase.name(),
+            input,
+        }
+    }
+
+    fn enter(&mut self, now: Time, phase: Phase, bound: Option<Time>) {
+        if phase.name() != self.phase.name() {
+            self.since = now;
+            self.last = None;
+        }
+        self.phase = phase;
+        self.deadline = bound.map(|bound| now + bound);
+    }
+
+    fn record(&mut self, step: DestinationStep) {
+        let migration = self.migration.clone();
+        self.outbox.record(DestinationRecord {
+            version: JournalVersion,
+            migration,
+            step,
+        });
+    }
+
+    /// QEMU has everything. The verdict comes by itself where the source is well; it is asked
+    /// for after a pause.
+    fn arrive(&mut self, now: Time) {
+        self.enter(
+            now,
+            Phase::Arrived { attempts: 0 },
+            Some(limits::VERDICT_RETRY),
+        );
+    }
+
+    fn resume(&mut self, now: Time) {
+        self.outbox.act(Action::ResumeGuest);
+        self.enter(now, Phase::Resuming, Some(limits::RESUME_ANSWER));
+    }
+
+    /// The guest runs. The definition comes after it, because the guest stood still until now.
+    fn adopt(&mut self, now: Time) {
+        self.outbox.act(Action::AdoptGuest);
+        self.enter(now, Phase::Adopting, Some(limits::ADOPT_RETRY));
+    }
+
+    fn abandon(&mut self, now: Time, cause: Cause) {
+        self.outbox.withdraw_actions();
+        self.outbox.act(Action::CloseSession);
+        self.outbox.act(Action::KillHypervisor);
+        self.enter(now, Phase::Abandoning { cause }, Some(limits::ADOPT_RETRY));
+    }
+
+    fn abandoned(&mut self, now: Time, cause: Cause) {
+        self.outbox.withdraw_actions();
+        self.outbox.act(Action::CloseSession);
+        self.outbox.act(Action::RemoveRuntime);
+        self.record(DestinationStep::Abandoned {
+            cause: cause.clone(),
+        });
+        self.finish(now, Ending::Abandoned(cause));
+    }
+
+    fn lose(&mut self, now: Time, reason: Reason) {
+        self.outbox.act(Action::CloseSession);
+        self.outbox.act(Action::RemoveRuntime);
+        self.record(DestinationStep::Lost {
+            reason: reason.clone(),
+        });
+        self.finish(now, Ending::Lost(reason));
+    }
+
+    fn finish(&mut self, now: Time, ending: Ending) {
+        self.outbox.act(Action::Finish(ending.clone()));
+        self.enter(now, Phase::Ended(ending), None);
+    }
+}

@@ -1,0 +1,100 @@
+//! The destination's phases; each owns what only it needs.
+
+use crate::cause::Cause;
+use crate::waiting::WaitingOn;
+
+use super::Ending;
+
+/// Where the destination's side of a migration stands.
+///
+/// ```text
+/// Starting ─▶ Prepared ─▶ Opening ─▶ Receiving ─▶ Arrived ─▶ Resuming ─▶ Adopting ─▶ Running
+///    │           │           │        │    ▲ │       │           └──────▶ Lost
+///    │           │           │        │    │ ▼       │
+///    │           │           │        │  Settling    │ kept
+///    └───────────┴───────────┴────────┴──────┴───────┴─▶ Abandoning ─▶ Abandoned
+/// Recovering ─▶ Arrived, Adopting, Abandoning
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// QEMU is being started.
+    Starting,
+    /// QEMU waits; the source is to open its lanes.
+    Prepared,
+    /// QEMU is to listen.
+    Opening,
+    /// The guest's state comes in.
+    Receiving {
+        /// Something of it was seen.
+        begun: bool,
+        /// The source has said already that it handed off.
+        handed_off: bool,
+    },
+    /// The session is gone; QEMU tells whether it has everything.
+    Settling {
+        /// What ended the session.
+        cause: Cause,
+    },
+    /// QEMU has everything and stands still. Only the source can say what is next.
+    Arrived {
+        /// How often it was asked.
+        attempts: u32,
+    },
+    /// Handed off: the guest is told to run.
+    Resuming,
+    /// The guest runs; its definition is to be written.
+    Adopting,
+    /// QEMU is being ended.
+    Abandoning {
+        /// Why.
+        cause: Cause,
+    },
+    /// The agent was started again; QEMU has to tell what became of it.
+    Recovering,
+    /// Over.
+    Ended(Ending),
+}
+
+impl Phase {
+    /// The phase's name, as the API and the CLI show it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Prepared => "prepared",
+            Self::Opening => "opening",
+            Self::Receiving { .. } => "receiving",
+            Self::Settling { .. } => "settling",
+            Self::Arrived { .. } => "arrived",
+            Self::Resuming => "resuming",
+            Self::Adopting => "adopting",
+            Self::Abandoning { .. } => "abandoning",
+            Self::Recovering => "recovering",
+            Self::Ended(Ending::Running) => "running",
+            Self::Ended(Ending::Abandoned(_)) => "abandoned",
+            Self::Ended(Ending::Lost(_)) => "lost",
+        }
+    }
+
+    /// What it waits for; `None` when it is over.
+    pub(crate) fn waiting_on(&self) -> Option<WaitingOn> {
+        Some(match self {
+            Self::Starting => WaitingOn::HypervisorToStart,
+            Self::Prepared => WaitingOn::SourceToConnect,
+            Self::Opening => WaitingOn::HypervisorToListen,
+            Self::Receiving {
+                handed_off: false, ..
+            } => WaitingOn::GuestMemory,
+            Self::Receiving {
+                handed_off: true, ..
+            } => WaitingOn::HypervisorToSettle,
+            Self::Settling { .. } => WaitingOn::HypervisorToSettle,
+            Self::Arrived { .. } => WaitingOn::SourceVerdict,
+            Self::Resuming => WaitingOn::GuestToResume,
+            Self::Adopting => WaitingOn::GuestToBeAdopted,
+            Self::Abandoning { .. } => WaitingOn::HypervisorToEnd,
+            Self::Recovering => WaitingOn::HypervisorToAnswer,
+            Self::Ended(_) => return None,
+        })
+    }
+}

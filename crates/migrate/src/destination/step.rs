@@ -1,0 +1,336 @@
+//! The destination's table: what each input does in each phase. The table is printed, whole, in
+//! `tests/snapshots/`.
+
+use super::{Action, Destination, Ending, Event, Input, Phase};
+use crate::Time;
+use crate::cause::{Cause, Reason, Refused};
+use crate::journal::DestinationStep;
+use crate::limits;
+use crate::observation::{GuestSeen, MigrationSeen, Observation, Verdict};
+
+impl Destination {
+    #[allow(
+        clippy::too_many_lines,
+        reason = "one match is the table; its arms are one call each"
+    )]
+    pub(super) fn step(&mut self, now: Time, event: Event) -> Result<(), Refused> {
+        use Event::Deadline;
+        use Event::Input as On;
+        match (self.phase.clone(), event) {
+            // Getting ready. The source's wish to abandon, and every failure, end it.
+            (Phase::Starting, On(Input::HypervisorStarted)) => {
+                self.enter(now, Phase::Prepared, Some(limits::PREPARED));
+            }
+            (Phase::Starting, On(Input::StartFailed { reason })) => {
+                self.abandoned(now, Cause::HypervisorRefused { reason });
+            }
+            (Phase::Starting, Deadline) => {
+                self.late(now, "starting the hypervisor", limits::HYPERVISOR_START);
+            }
+            (Phase::Prepared, On(Input::ListenRequested)) => {
+                self.outbox.act(Action::Listen);
+                self.enter(now, Phase::Opening, Some(limits::LISTEN));
+            }
+            (Phase::Prepared, Deadline) => {
+                self.late(now, "the source's opening of its lanes", limits::PREPARED);
+            }
+            (Phase::Opening, On(Input::Listening)) => {
+                let phase = Phase::Receiving {
+                    begun: false,
+                    handed_off: false,
+                };
+                self.enter(now, phase, Some(limits::FIRST_BYTES));
+            }
+            (Phase::Opening | Phase::Receiving { .. }, On(Input::ListenRequested)) => {
+                // The source asked twice; the answer to the first is on its way.
+            }
+            (Phase::Opening, On(Input::ListenFailed { reason })) => {
+                self.abandon(now, Cause::HypervisorRefused { reason });
+            }
+            (Phase::Opening, Deadline) => {
+                self.late(now, "making the hypervisor listen", limits::LISTEN);
+            }
+            (Phase::Starting | Phase::Prepared | Phase::Opening, On(Input::AbandonRequested)) => {
+                self.abandon(now, Cause::SourceKept)
+            }
+            (
+                Phase::Starting | Phase::Prepared | Phase::Opening,
+                On(Input::SessionFailed { reason }),
+            ) => self.abandon(now, Cause::SessionFailed { reason }),
+            (
+                Phase::Starting | Phase::Prepared | Phase::Opening,
+                On(Input::HypervisorGone { reason }),
+            ) => self.abandoned(now, Cause::HypervisorGone { reason }),
+            (Phase::Starting | Phase::Prepared | Phase::Opening, On(Input::Hypervisor(_))) => {}
+
+            // The guest's state comes in.
+            (Phase::Receiving { handed_off, .. }, On(Input::Hypervisor(seen))) => {
+                self.received(now, seen, handed_off);
+            }
+            (Phase::Receiving { begun, .. }, On(Input::RunRequested)) => {
+                let phase = Phase::Receiving {
+                    begun,
+                    handed_off: true,
+                };
+                self.enter(now, phase, Some(limits::OBSERVE_RETRY));
+                self.outbox.act(Action::Observe);
+            }
+            (
+                Phase::Receiving {
+                    handed_off: true, ..
+                },
+                Deadline,
+            ) => {
+                let phase = Phase::Receiving {
+                    begun: true,
+                    handed_off: true,
+                };
+                self.enter(now, phase, Some(limits::OBSERVE_RETRY));
+                self.outbox.act(Action::Observe);
+            }
+            (
+                Phase::Receiving {
+                    handed_off: true, ..
+                },
+                On(Input::SessionFailed { .. }),
+            ) => {
+                // The source would not have handed off if QEMU did not have everything.
+            }
+            (
+                Phase::Receiving {
+                    handed_off: true, ..
+                },
+                On(Input::HypervisorGone { reason }),
+            ) => self.lose(now, reason),
+            (
+                Phase::Receiving {
+                    handed_off: true, ..
+                },
+                On(Input::AbandonRequested),
+            ) => {
+                return Err(Refused::TooLate);
+            }
+            (
+                Phase::Receiving {
+                    handed_off: false, ..
+                },
+                On(Input::SessionFailed { reason }),
+            ) => self.settle(now, Cause::SessionFailed { reason }),
+            (
+                Phase::Receiving {
+                    begun: false,
+                    handed_off: false,
+                },
+                Deadline,
+            ) => {
+                let cause = deadline("the first of the guest's state", limits::FIRST_BYTES);
+                self.settle(now, cause);
+            }
+            (Phase::Receiving { .. }, On(Input::AbandonRequested)) => {
+                self.abandon(now, Cause::SourceKept);
+            }
+            (
+                Phase::Receiving { .. } | Phase::Settling { .. },
+                On(Input::HypervisorGone { reason }),
+            ) => self.abandoned(now, Cause::HypervisorGone { reason }),
+
+            // The session is gone. What is seen before it was closed does not count, unless it
+            // is final.
+            (Phase::Settling { cause }, On(Input::Settled(seen))) => {
+                self.settled(now, &seen, cause);
+            }
+            (Phase::Settling { .. }, On(Input::Hypervisor(seen))) => {
+                if seen.migration == MigrationSeen::Completed {
+                    self.arrive(now);
+                }
+            }
+            (phase @ Phase::Settling { .. }, Deadline) => {
+                self.outbox.act(Action::Settle);
+                self.enter(now, phase, Some(limits::OBSERVE_RETRY));
+            }
+            (Phase::Settling { .. }, On(Input::RunRequested)) => {
+                let phase = Phase::Receiving {
+                    begun: true,
+                    handed_off: true,
+                };
+                self.enter(now, phase, Some(limits::OBSERVE_RETRY));
+                self.outbox.act(Action::Observe);
+            }
+            (Phase::Settling { .. }, On(Input::AbandonRequested)) => {
+                self.abandon(now, Cause::SourceKept);
+            }
+
+            // Everything is here. Nothing but the source's word moves it on.
+            (
+                Phase::Arrived { .. },
+                On(Input::RunRequested | Input::VerdictAnswered(Verdict::HandedOff)),
+            ) => self.resume(now),
+            (
+                Phase::Arrived { .. },
+                On(Input::AbandonRequested | Input::VerdictAnswered(Verdict::Kept)),
+            ) => self.abandon(now, Cause::SourceKept),
+            (Phase::Arrived { .. }, On(Input::VerdictAnswered(Verdict::Undecided))) => {
+                self.last = Some(Reason::from("the source has not decided yet"));
+                self.deadline = Some(now + limits::VERDICT_RETRY);
+            }
+            (Phase::Arrived { .. }, On(Input::VerdictUnreachable { reason })) => {
+                self.last = Some(reason);
+                self.deadline = Some(now + limits::VERDICT_RETRY);
+            }
+            (Phase::Arrived { attempts }, Deadline) => {
+                self.outbox.act(Action::AskVerdict);
+                let phase = Phase::Arrived {
+                    attempts: attempts.saturating_add(1),
+                };
+                self.enter(now, phase, Some(limits::VERDICT_ANSWER));
+            }
+            (Phase::Arrived { .. } | Phase::Resuming, On(Input::HypervisorGone { reason })) => {
+                self.lose(now, reason)
+            }
+
+            // Handed off. No arm leads back.
+            (Phase::Resuming, On(Input::GuestResumed)) => self.adopt(now),
+            (Phase::Resuming, On(Input::Hypervisor(seen))) => {
+                if seen.guest == GuestSeen::Running {
+                    self.adopt(now);
+                }
+            }
+            (Phase::Resuming, On(Input::ResumeFailed { reason })) => {
+                self.last = Some(reason);
+                self.deadline = Some(now + limits::RESUME_RETRY);
+            }
+            (Phase::Resuming, Deadline) => {
+                self.outbox.act(Action::ResumeGuest);
+                self.enter(now, Phase::Resuming, Some(limits::RESUME_ANSWER));
+            }
+            (Phase::Adopting, On(Input::GuestAdopted)) => {
+                self.record(DestinationStep::Running);
+                self.outbox.act(Action::CloseSession);
+                self.finish(now, Ending::Running);
+            }
+            (Phase::Adopting, On(Input::AdoptFailed { reason })) => self.last = Some(reason),
+            (Phase::Adopting, Deadline) => self.adopt(now),
+            (
+                Phase::Resuming | Phase::Adopting | Phase::Ended(Ending::Running),
+                On(Input::AbandonRequested),
+            ) => return Err(Refused::TooLate),
+            (
+                Phase::Resuming | Phase::Adopting | Phase::Ended(_) | Phase::Abandoning { .. },
+                On(Input::RunRequested),
+            ) => {
+                // The answer is `hand_off_answer`.
+            }
+            (
+                Phase::Arrived { .. } | Phase::Resuming | Phase::Adopting,
+                On(Input::SessionFailed { .. }),
+            )
+            | (Phase::Arrived { .. } | Phase::Adopting, On(Input::Hypervisor(_)))
+            | (Phase::Adopting, On(Input::HypervisorGone { .. })) => {
+                // A session that has done its work may end; a guest that runs may be shut down.
+            }
+
+            // Nothing is to be left of it.
+            (Phase::Abandoning { cause }, On(Input::HypervisorGone { .. })) => {
+                self.abandoned(now, cause);
+            }
+            (Phase::Abandoning { cause }, On(Input::StartFailed { .. })) => {
+                self.abandoned(now, cause);
+            }
+            (Phase::Abandoning { .. }, On(Input::HypervisorStarted)) => {
+                self.outbox.act(Action::KillHypervisor);
+            }
+            (phase @ Phase::Abandoning { .. }, Deadline) => {
+                self.outbox.act(Action::KillHypervisor);
+                self.enter(now, phase, Some(limits::ADOPT_RETRY));
+            }
+            (
+                Phase::Abandoning { .. } | Phase::Ended(Ending::Abandoned(_) | Ending::Lost(_)),
+                On(Input::AbandonRequested),
+            ) => {}
+            (
+                Phase::Abandoning { .. },
+                On(Input::Hypervisor(_) | Input::Settled(_) | Input::SessionFailed { .. }),
+            ) => {}
+
+            // A new agent asks what became of it. Its predecessor's session is closed.
+            (Phase::Recovering, On(Input::Hypervisor(seen) | Input::Settled(seen))) => {
+                self.recovered(now, &seen)
+            }
+            (Phase::Recovering, On(Input::HypervisorGone { reason })) => {
+                self.abandoned(now, Cause::HypervisorGone { reason });
+            }
+            (Phase::Recovering, On(Input::AbandonRequested)) => {
+                self.abandon(now, Cause::SourceKept);
+            }
+            (Phase::Recovering, On(Input::RunRequested)) => {
+                self.outbox.act(Action::Observe);
+            }
+            (Phase::Recovering, Deadline) => {
+                self.outbox.act(Action::Observe);
+                self.enter(now, Phase::Recovering, Some(limits::OBSERVE_RETRY));
+            }
+
+            (_, On(input)) => return Err(self.unexpected(input.name())),
+            (_, Deadline) => return Err(self.unexpected("deadline")),
+        }
+        Ok(())
+    }
+
+    fn late(&mut self, now: Time, step: &str, bound: Time) {
+        self.abandon(now, deadline(step, bound));
+    }
+
+    fn settle(&mut self, now: Time, cause: Cause) {
+        self.outbox.act(Action::Settle);
+        self.enter(now, Phase::Settling { cause }, Some(limits::OBSERVE_RETRY));
+    }
+
+    fn received(&mut self, now: Time, seen: Observation, handed_off: bool) {
+        match seen.migration {
+            MigrationSeen::Completed if handed_off => self.resume(now),
+            MigrationSeen::Completed => self.arrive(now),
+            MigrationSeen::Failed { .. } | MigrationSeen::Cancelled if handed_off => {
+                // QEMU ends by itself after this; until it has, nothing is certain.
+            }
+            MigrationSeen::Failed { reason } => {
+                self.abandon(now, Cause::HypervisorFailed { reason });
+            }
+            MigrationSeen::Cancelled => self.abandon(now, Cause::CancelledElsewhere),
+            MigrationSeen::Active if !handed_off => {
+                self.enter(
+                    now,
+                    Phase::Receiving {
+                        begun: true,
+                        handed_off,
+                    },
+                    None,
+                );
+            }
+            MigrationSeen::Active | MigrationSeen::None => {}
+        }
+    }
+
+    fn settled(&mut self, now: Time, seen: &Observation, cause: Cause) {
+        if seen.migration == MigrationSeen::Completed {
+            self.arrive(now);
+        } else {
+            self.abandon(now, cause);
+        }
+    }
+
+    fn recovered(&mut self, now: Time, seen: &Observation) {
+        match (&seen.migration, seen.guest) {
+            // Only an agent that knew of the hand-off has it run.
+            (_, GuestSeen::Running) => self.adopt(now),
+            (MigrationSeen::Completed, _) => self.arrive(now),
+            _ => self.abandon(now, Cause::AgentRestarted),
+        }
+    }
+}
+
+fn deadline(step: &str, bound: Time) -> Cause {
+    Cause::Deadline {
+        step: step.to_owned(),
+        seconds: bound.as_secs(),
+    }
+}

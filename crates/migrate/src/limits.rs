@@ -1,0 +1,106 @@
+//! Every bound of a migration's control, each with its reason.
+//!
+//! The transfer itself has no deadline: a large, busy guest may take hours, and a dead or
+//! stalled session is found by the relay, which bounds it on its own.
+
+use std::time::Duration;
+
+/// How long the source waits for the destination to be prepared and the paths to be probed.
+/// A destination starts a QEMU in 0.1 to 3 s; emulated or swapping hosts were seen at 20 s.
+pub const PREPARE: Duration = Duration::from_secs(60);
+
+/// How long opening every lane may take. TCP gives up a lost SYN after 1, 3, 7 and 15 s: four
+/// tries fit.
+pub const LANES: Duration = Duration::from_secs(20);
+
+/// How long the destination's hypervisor may take to listen: four QMP commands of 5 s each.
+pub const LISTEN: Duration = Duration::from_secs(20);
+
+/// How long the `migrate` command and the settings before it may take to be answered. QMP was
+/// seen to stall behind a busy main loop for a few seconds.
+pub const MIGRATE_ANSWER: Duration = Duration::from_secs(30);
+
+/// How often a cancel is repeated that the hypervisor has not followed. A yank works at once
+/// where the monitor answers, so a repeat means something is stuck; 5 s keeps the log readable.
+pub const CANCEL_RETRY: Duration = Duration::from_secs(5);
+
+/// Pause before the destination is told again to run the guest. The guest stands still
+/// meanwhile, so it is short; one small request a second harms nobody.
+pub const HAND_OFF_RETRY: Duration = Duration::from_secs(1);
+
+/// How long one answer to the hand-off may take before it is sent again: longer than the
+/// shell's own timeout of a request, so that it is a safeguard only.
+pub const HAND_OFF_ANSWER: Duration = Duration::from_secs(15);
+
+/// Pause before the destination is told again to abandon.
+pub const ABANDON_RETRY: Duration = Duration::from_secs(1);
+
+/// How long one answer to an abandon may take: the destination may have to kill a QEMU.
+pub const ABANDON_ANSWER: Duration = Duration::from_secs(15);
+
+/// How often the destination is told to abandon. It cleans up by itself when it loses the
+/// session or learns the verdict, so telling it only makes that faster.
+pub const ABANDON_ATTEMPTS: u32 = 5;
+
+/// How often quitting the source's copy and forgetting its definition are repeated.
+pub const LEAVE_RETRY: Duration = Duration::from_secs(5);
+
+/// How often a hypervisor that has not answered is asked again.
+pub const OBSERVE_RETRY: Duration = Duration::from_secs(5);
+
+/// Pause before a journal record that could not be written is written again.
+pub const JOURNAL_RETRY: Duration = Duration::from_secs(1);
+
+/// How long the destination's QEMU may take to start: [`PREPARE`] less the time for probing.
+pub const HYPERVISOR_START: Duration = Duration::from_secs(50);
+
+/// How long a prepared destination waits for the source to open its lanes: [`PREPARE`] for the
+/// source to learn that it is ready, [`LANES`], and a margin of 10 s.
+pub const PREPARED: Duration = Duration::from_secs(90);
+
+/// How long a destination that listens waits for the first sign of the guest's state: the
+/// source starts at once when it hears of it, within [`MIGRATE_ANSWER`].
+pub const FIRST_BYTES: Duration = Duration::from_secs(60);
+
+/// How often the destination asks the source for its verdict.
+pub const VERDICT_RETRY: Duration = Duration::from_secs(1);
+
+/// How long one answer to a question for the verdict may take.
+pub const VERDICT_ANSWER: Duration = Duration::from_secs(15);
+
+/// Pause before the guest is told again to run on the destination. It may wait for the source
+/// to release a disk's lock.
+pub const RESUME_RETRY: Duration = Duration::from_secs(1);
+
+/// How long one answer to `cont` may take.
+pub const RESUME_ANSWER: Duration = Duration::from_secs(15);
+
+/// How often taking over the guest's definition, or ending a hypervisor, is repeated.
+pub const ADOPT_RETRY: Duration = Duration::from_secs(5);
+
+/// Characters kept of a reason that a peer, a hypervisor or the system gave: enough for a
+/// sentence with a path, small in a journal.
+pub const REASON_CHARS: usize = 500;
+
+/// Paths of one session: 32 covers hosts with many NICs and keeps the matching instant.
+pub const PATHS: usize = 32;
+
+/// Interfaces looked at per host, so that what a peer tells cannot grow the matching.
+pub const INTERFACES: usize = 64;
+
+/// Addresses looked at per interface.
+pub const ADDRESSES: usize = 8;
+
+/// Address pairs probed before a migration: 32 paths with 8 alternatives each.
+pub const CANDIDATES: usize = 256;
+
+/// Most multifd channels chosen by ourselves. 8 connections carried 11.5 GiB/s on 100 Gbit/s
+/// and 16 were slower (cloud-hypervisor issue 7669).
+pub const CHANNELS: u8 = 8;
+
+/// Actions that can be queued behind one journal record. Actions are queued once each, so
+/// their kinds bound the queue; this is the assertion of it.
+pub const OUTBOX: usize = 64;
+
+/// Samples that the estimate looks back on: 5 s at two samples a second, and as many more.
+pub const SAMPLES: usize = 20;

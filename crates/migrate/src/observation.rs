@@ -1,0 +1,115 @@
+//! What is seen of a hypervisor, and what the agents answer each other about the hand-off.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cause::Reason;
+
+/// A hypervisor's own word on its migration (QEMU: `query-migrate`, the event `MIGRATION`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MigrationSeen {
+    /// There is none: QEMU gives no status, or `none`.
+    None,
+    /// Under way: `setup`, `active`, `pre-switchover`, `device`, `cancelling`, `wait-unplug` and
+    /// every status that is not known.
+    Active,
+    /// `completed`.
+    Completed,
+    /// `failed`.
+    Failed {
+        /// QEMU's `error-desc`, or what the shell knows better.
+        reason: Reason,
+    },
+    /// `cancelled`.
+    Cancelled,
+}
+
+/// A hypervisor's own word on its guest (QEMU: `query-status`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GuestSeen {
+    /// `running`.
+    Running,
+    /// `paused` and `prelaunch`.
+    Paused,
+    /// `inmigrate`: an incoming migration has not ended.
+    InMigrate,
+    /// `finish-migrate`: stopped for the switchover.
+    FinishMigrate,
+    /// `postmigrate`: it has left.
+    PostMigrate,
+    /// Anything else: `shutdown`, `io-error`, `internal-error` and so on.
+    Other,
+}
+
+/// One look at a hypervisor.
+///
+/// The shell reads `migration` first and `guest` after it. A QEMU that received its guest
+/// earlier keeps saying `completed` of that; only the run state read *after* tells it from a
+/// completed outgoing migration (QEMU `qmp_query_migrate`, `migration_completion`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Observation {
+    /// The migration, read first.
+    pub migration: MigrationSeen,
+    /// The guest, read after it.
+    pub guest: GuestSeen,
+}
+
+/// What an observation means for an outgoing migration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OutgoingSeen {
+    /// It goes on.
+    UnderWay,
+    /// It has completed: the guest has left.
+    Completed,
+    /// It has failed: the guest stays.
+    Failed { reason: Reason },
+    /// It was cancelled: the guest stays.
+    Cancelled,
+    /// There is none: nothing was begun, or what is seen is an earlier incoming one.
+    NotThere,
+}
+
+impl Observation {
+    /// Reads this as the state of an outgoing migration.
+    pub(crate) fn outgoing(&self) -> OutgoingSeen {
+        match (&self.migration, self.guest) {
+            (_, GuestSeen::PostMigrate) => OutgoingSeen::Completed,
+            (MigrationSeen::Completed, GuestSeen::FinishMigrate) => OutgoingSeen::Completed,
+            (MigrationSeen::Completed | MigrationSeen::None, _) => OutgoingSeen::NotThere,
+            (MigrationSeen::Failed { reason }, _) => OutgoingSeen::Failed {
+                reason: reason.clone(),
+            },
+            (MigrationSeen::Cancelled, _) => OutgoingSeen::Cancelled,
+            (MigrationSeen::Active, _) => OutgoingSeen::UnderWay,
+        }
+    }
+}
+
+/// The source's word on who may run the guest. Told only when it is on its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Not decided yet: the migration is under way.
+    Undecided,
+    /// Only the destination may run it.
+    HandedOff,
+    /// Only the source may run it.
+    Kept,
+}
+
+/// The destination's answer to being told to run the guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum HandOffAnswer {
+    /// It runs there, and that is on the destination's disk.
+    Running,
+    /// It will run; ask again.
+    Pending {
+        /// What it waits for.
+        reason: Reason,
+    },
+    /// It is not there any more and will not run.
+    Gone {
+        /// Why.
+        reason: Reason,
+    },
+}

@@ -1,0 +1,172 @@
+//! What goes into the source's machine and what comes out of it.
+
+use drover_types::Path;
+
+use crate::cause::{CancelledBy, Outcome, Reason};
+use crate::observation::{HandOffAnswer, Observation};
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// The destination has started its QEMU, and these paths answered their probes.
+    DestinationReady {
+        /// From [`crate::paths::choose`]; none fails the migration.
+        paths: Vec<Path>,
+        /// From [`crate::channels`].
+        channels: u8,
+    },
+    /// The destination refused the last request.
+    DestinationRefused {
+        /// What it gave as a reason.
+        reason: Reason,
+    },
+    /// The destination did not answer the last request.
+    DestinationUnreachable {
+        /// The request may have reached it. False only where no connection came about.
+        sent: bool,
+        /// What the connection ended with.
+        reason: Reason,
+    },
+    /// Every lane is open at both ends.
+    LanesUp,
+    /// The destination's QEMU listens.
+    DestinationListens,
+    /// The session ended; the relay has closed its sockets to QEMU.
+    SessionFailed {
+        /// What the relay gave as a reason.
+        reason: Reason,
+    },
+    /// The hypervisor accepted `migrate`, or it is not known whether it did.
+    MigrationStarted,
+    /// The hypervisor refused `migrate` or a setting before it: nothing was begun.
+    MigrationRefused {
+        /// What it gave as a reason.
+        reason: Reason,
+    },
+    /// A look at the hypervisor, taken after [`Input::MigrationStarted`] or in recovery.
+    Hypervisor(Observation),
+    /// The hypervisor process has ended, certainly (pidfd, or pid and start time).
+    HypervisorGone {
+        /// Exit status or signal, and its last words.
+        reason: Reason,
+    },
+    /// The destination's agent says that it gave this guest up.
+    DestinationGone {
+        /// What it gave as a reason.
+        reason: Reason,
+    },
+    /// The destination answered [`Action::TellDestinationToRun`].
+    HandOffAnswered(HandOffAnswer),
+    /// The destination did not answer [`Action::TellDestinationToRun`].
+    HandOffUnreachable {
+        /// What the connection ended with.
+        reason: Reason,
+    },
+    /// The destination answered [`Action::AbandonDestination`]: nothing is left there.
+    DestinationAbandoned,
+    /// The destination did not answer [`Action::AbandonDestination`].
+    AbandonUnreachable {
+        /// What the connection ended with.
+        reason: Reason,
+    },
+    /// The definition is out of the agent's directory, by [`Action::ForgetGuest`].
+    GuestForgotten,
+    /// [`Action::QuitSource`] or [`Action::ForgetGuest`] did not succeed.
+    LeaveFailed {
+        /// Why.
+        reason: Reason,
+    },
+    /// Somebody wants the guest to stay.
+    CancelRequested {
+        /// Who.
+        by: CancelledBy,
+    },
+    /// The record that was handed out is on disk.
+    Journaled,
+    /// The record that was handed out could not be written.
+    JournalFailed {
+        /// Why.
+        reason: Reason,
+    },
+}
+
+impl Input {
+    /// The input's name, as the table of phases shows it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::DestinationReady { .. } => "destination-ready",
+            Self::DestinationRefused { .. } => "destination-refused",
+            Self::DestinationUnreachable { .. } => "destination-unreachable",
+            Self::LanesUp => "lanes-up",
+            Self::DestinationListens => "destination-listens",
+            Self::SessionFailed { .. } => "session-failed",
+            Self::MigrationStarted => "migration-started",
+            Self::MigrationRefused { .. } => "migration-refused",
+            Self::Hypervisor(_) => "hypervisor",
+            Self::HypervisorGone { .. } => "hypervisor-gone",
+            Self::DestinationGone { .. } => "destination-gone",
+            Self::HandOffAnswered(_) => "hand-off-answered",
+            Self::HandOffUnreachable { .. } => "hand-off-unreachable",
+            Self::DestinationAbandoned => "destination-abandoned",
+            Self::AbandonUnreachable { .. } => "abandon-unreachable",
+            Self::GuestForgotten => "guest-forgotten",
+            Self::LeaveFailed { .. } => "leave-failed",
+            Self::CancelRequested { .. } => "cancel-requested",
+            Self::Journaled => "journaled",
+            Self::JournalFailed { .. } => "journal-failed",
+        }
+    }
+}
+
+/// What the shell does. Each that can be answered names the inputs that answer it; an answer
+/// that never comes is bounded by the phase's deadline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Send the definition to the destination, take its offer, probe the candidates, choose
+    /// paths and channels. Answers: `DestinationReady`, `DestinationRefused`,
+    /// `DestinationUnreachable`.
+    PrepareDestination,
+    /// Start the relay and open its lanes. Answers: `LanesUp`, `SessionFailed`.
+    OpenLanes {
+        /// On these paths.
+        paths: Vec<Path>,
+    },
+    /// Have the destination's QEMU listen. Answers: `DestinationListens`, `DestinationRefused`,
+    /// `DestinationUnreachable`.
+    TellDestinationToListen,
+    /// Set capabilities and parameters, then `migrate`. Answers: `MigrationStarted`,
+    /// `MigrationRefused`. From `MigrationStarted` on the hypervisor is observed at each of its
+    /// events and at least twice a second.
+    StartMigration {
+        /// multifd channels.
+        channels: u8,
+    },
+    /// `migrate_cancel`. No answer but what is observed.
+    CancelMigration,
+    /// `yank` of the migration, on the out-of-band monitor. No answer but what is observed.
+    Yank,
+    /// Look at the hypervisor now. Answers: `Hypervisor`, `HypervisorGone`.
+    Observe,
+    /// Have the destination run the guest; idempotent. Answers: `HandOffAnswered`,
+    /// `HandOffUnreachable`.
+    TellDestinationToRun,
+    /// Have the destination give the guest up; idempotent. Answers: `DestinationAbandoned`,
+    /// `AbandonUnreachable`.
+    AbandonDestination,
+    /// Close the session, its lanes and its sockets to QEMU. No answer.
+    CloseSession,
+    /// See to it that the guest runs: wait until QEMU has left `finish-migrate`, and `cont` it
+    /// if it is `paused`. Never in `postmigrate`. No answer.
+    KeepGuest,
+    /// `quit`, and SIGKILL if it does not follow: the copy must not run again. Answers:
+    /// `HypervisorGone`, `LeaveFailed`.
+    QuitSource,
+    /// Move the definition to the departed ones. Answers: `GuestForgotten`, `LeaveFailed`.
+    ForgetGuest,
+    /// The migration has ended; nothing comes after this.
+    Finish(Outcome),
+}
+
+/// What comes out of [`super::Source::poll`].
+pub type Output = crate::Output<Action, crate::SourceRecord>;

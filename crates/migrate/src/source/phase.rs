@@ -1,0 +1,135 @@
+//! The source's phases; each owns what only it needs.
+
+use crate::cause::{CancelledBy, Cause, KeptGuest, Outcome};
+use crate::journal::SourceStep;
+use crate::waiting::WaitingOn;
+
+/// Where the source's side of a migration stands.
+///
+/// ```text
+/// Preparing ─▶ Connecting ─▶ Starting ─▶ Transferring ─▶ HandingOff ─▶ Leaving ─▶ Completed
+///     │            │            │             │  ▲             └─▶ Lost
+///     │            │            │             ▼  │ completed in spite of it
+///     │            │            │         Cancelling ─▶ HandingOff
+///     └────────────┴────────────┴─────────────┴─▶ Abandoning ─▶ Ended
+/// Recovering ─▶ HandingOff, Leaving, Cancelling, Abandoning
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// The destination starts its QEMU, paths are probed.
+    Preparing,
+    /// Lanes are being opened.
+    Connecting {
+        /// multifd channels to use then.
+        channels: u8,
+    },
+    /// The destination's QEMU is to listen.
+    Starting {
+        /// multifd channels to use then.
+        channels: u8,
+    },
+    /// The hypervisor carries the guest's state.
+    Transferring {
+        /// It has accepted the command; before, nothing that is seen of it counts.
+        accepted: bool,
+    },
+    /// The hypervisor is to give the migration up; it may still complete it.
+    Cancelling {
+        /// Why.
+        why: Why,
+        /// It is not known yet whether the command was accepted.
+        unanswered: bool,
+    },
+    /// Decided: only the destination runs the guest. It is told until it answers.
+    HandingOff {
+        /// How often it was told.
+        attempts: u32,
+        /// The source's QEMU has ended.
+        hypervisor_gone: bool,
+    },
+    /// The guest runs there; the copy here is quit and forgotten.
+    Leaving {
+        /// The source's QEMU has ended.
+        hypervisor_gone: bool,
+        /// The definition has left.
+        forgotten: bool,
+    },
+    /// Decided: the guest stays. The destination is told, a bounded number of times.
+    Abandoning {
+        /// How it is going to end.
+        outcome: Outcome,
+        /// How often the destination was told.
+        attempts: u32,
+    },
+    /// The agent was started again; the hypervisor has to tell what became of it.
+    Recovering {
+        /// The last record.
+        step: SourceStep,
+    },
+    /// Over.
+    Ended {
+        /// How.
+        outcome: Outcome,
+    },
+}
+
+/// Why the hypervisor is to give up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// Somebody asked.
+    Cancelled(CancelledBy),
+    /// Something failed.
+    Failed(Cause),
+}
+
+impl Why {
+    /// How a migration ends that is given up for this.
+    pub(crate) fn outcome(self, guest: KeptGuest) -> Outcome {
+        match self {
+            Self::Cancelled(by) => Outcome::Cancelled { by, guest },
+            Self::Failed(cause) => Outcome::Failed { cause, guest },
+        }
+    }
+}
+
+impl Phase {
+    /// The phase's name, as the API and the CLI show it.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Preparing => "preparing",
+            Self::Connecting { .. } => "connecting",
+            Self::Starting { .. } => "starting",
+            Self::Transferring { .. } => "transferring",
+            Self::Cancelling { .. } => "cancelling",
+            Self::HandingOff { .. } => "handing-off",
+            Self::Leaving { .. } => "leaving",
+            Self::Abandoning { .. } => "abandoning",
+            Self::Recovering { .. } => "recovering",
+            Self::Ended { outcome } => match outcome {
+                Outcome::Completed => "completed",
+                Outcome::Refused { .. } => "refused",
+                Outcome::Cancelled { .. } => "cancelled",
+                Outcome::Failed { .. } => "failed",
+                Outcome::Lost { .. } => "lost",
+            },
+        }
+    }
+
+    /// What it waits for; `None` when it is over.
+    pub(crate) fn waiting_on(&self) -> Option<WaitingOn> {
+        Some(match self {
+            Self::Preparing => WaitingOn::DestinationToPrepare,
+            Self::Connecting { .. } => WaitingOn::Lanes,
+            Self::Starting { .. } => WaitingOn::DestinationToListen,
+            Self::Transferring { accepted: false } => WaitingOn::HypervisorToBegin,
+            Self::Transferring { accepted: true } => WaitingOn::GuestMemory,
+            Self::Cancelling { .. } => WaitingOn::HypervisorToCancel,
+            Self::HandingOff { .. } => WaitingOn::DestinationToRun,
+            Self::Leaving { .. } => WaitingOn::SourceToForget,
+            Self::Abandoning { .. } => WaitingOn::DestinationToAbandon,
+            Self::Recovering { .. } => WaitingOn::HypervisorToAnswer,
+            Self::Ended { .. } => return None,
+        })
+    }
+}

@@ -1,0 +1,443 @@
+//! The source's table: what each input does in each phase. The table is printed, whole, in
+//! `tests/snapshots/`.
+
+use std::time::Duration;
+
+use super::{Action, Event, Input, Phase, Source, Why, failed};
+use crate::Time;
+use crate::cause::{Cause, KeptGuest, Outcome, Reason, Refused};
+use crate::journal::SourceStep;
+use crate::limits;
+use crate::observation::{GuestSeen, HandOffAnswer, Observation, OutgoingSeen};
+
+impl Source {
+    #[allow(
+        clippy::too_many_lines,
+        reason = "one match is the table; its arms are one call each"
+    )]
+    pub(super) fn step(&mut self, now: Time, event: Event) -> Result<(), Refused> {
+        use Event::Deadline;
+        use Event::Input as On;
+        match (self.phase.clone(), event) {
+            // The destination gets ready.
+            (Phase::Preparing, On(Input::DestinationReady { paths, .. })) if paths.is_empty() => {
+                self.keep(now, failed(Cause::NoPath, KeptGuest::Runs), false);
+            }
+            (Phase::Preparing, On(Input::DestinationReady { paths, channels })) => {
+                self.outbox.act(Action::OpenLanes { paths });
+                self.enter(now, Phase::Connecting { channels }, Some(limits::LANES));
+            }
+            (Phase::Preparing, On(Input::DestinationRefused { reason })) => {
+                self.end(now, Outcome::Refused { reason });
+            }
+            (
+                Phase::Preparing,
+                On(Input::DestinationUnreachable {
+                    reason,
+                    sent: false,
+                }),
+            ) => {
+                let cause = Cause::DestinationUnreachable { reason };
+                self.end(now, failed(cause, KeptGuest::Runs));
+            }
+            (Phase::Preparing, Deadline) => {
+                self.late(now, "preparing the destination", limits::PREPARE);
+            }
+            (Phase::Connecting { channels }, On(Input::LanesUp)) => {
+                self.outbox.act(Action::TellDestinationToListen);
+                self.enter(now, Phase::Starting { channels }, Some(limits::LISTEN));
+            }
+            (Phase::Connecting { .. }, Deadline) => {
+                self.late(now, "opening the lanes", limits::LANES);
+            }
+            (Phase::Starting { channels }, On(Input::DestinationListens)) => {
+                self.record(SourceStep::Transferring);
+                self.outbox.act(Action::StartMigration { channels });
+                let phase = Phase::Transferring { accepted: false };
+                self.enter(now, phase, Some(limits::MIGRATE_ANSWER));
+            }
+            (Phase::Starting { .. }, Deadline) => {
+                self.late(
+                    now,
+                    "making the destination's hypervisor listen",
+                    limits::LISTEN,
+                );
+            }
+
+            // Before the hypervisor was told anything, a failure costs nothing.
+            (
+                phase @ (Phase::Preparing | Phase::Connecting { .. } | Phase::Starting { .. }),
+                On(input),
+            ) => return self.fail_before(now, &phase, input),
+
+            // The hypervisor was told to migrate: only it knows what becomes of that.
+            (Phase::Transferring { accepted: false }, On(Input::MigrationStarted)) => {
+                self.enter(now, Phase::Transferring { accepted: true }, None);
+                self.outbox.act(Action::Observe);
+            }
+            (Phase::Transferring { accepted: false }, On(Input::MigrationRefused { reason })) => {
+                let cause = Cause::HypervisorRefused { reason };
+                self.keep(now, failed(cause, KeptGuest::Runs), true);
+            }
+            (Phase::Transferring { accepted: false }, Deadline) => {
+                let cause = deadline("the answer to the migrate command", limits::MIGRATE_ANSWER);
+                self.give_up(now, Why::Failed(cause), false);
+            }
+            (Phase::Transferring { accepted: true }, On(Input::Hypervisor(seen))) => {
+                self.observed(now, &seen);
+            }
+            (Phase::Transferring { accepted }, On(Input::SessionFailed { reason })) => {
+                let why = Why::Failed(Cause::SessionFailed { reason });
+                self.give_up(now, why, !accepted);
+            }
+            (Phase::Transferring { accepted }, On(Input::DestinationGone { reason })) => {
+                let why = Why::Failed(Cause::DestinationGone { reason });
+                self.give_up(now, why, !accepted);
+            }
+            (Phase::Transferring { accepted }, On(Input::CancelRequested { by })) => {
+                self.give_up(now, Why::Cancelled(by), !accepted);
+            }
+            (Phase::Transferring { .. }, On(Input::HypervisorGone { reason })) => {
+                let cause = Cause::HypervisorGone { reason };
+                self.keep(now, failed(cause, KeptGuest::Gone), true);
+            }
+
+            // It is to give up, and may still complete.
+            (
+                Phase::Cancelling {
+                    why,
+                    unanswered: true,
+                },
+                On(Input::MigrationStarted),
+            ) => {
+                self.give_up(now, why, false);
+            }
+            (
+                Phase::Cancelling {
+                    why,
+                    unanswered: true,
+                },
+                On(Input::MigrationRefused { .. }),
+            ) => {
+                self.keep(now, why.outcome(KeptGuest::Runs), true);
+            }
+            (Phase::Cancelling { why, .. }, Deadline) => {
+                self.stop_migration(true);
+                let phase = Phase::Cancelling {
+                    why,
+                    unanswered: false,
+                };
+                self.enter(now, phase, Some(limits::CANCEL_RETRY));
+            }
+            (
+                Phase::Cancelling {
+                    unanswered: true, ..
+                },
+                On(Input::Hypervisor(_)),
+            ) => {}
+            (Phase::Cancelling { why, .. }, On(Input::Hypervisor(seen))) => match seen.outgoing() {
+                OutgoingSeen::UnderWay => {}
+                OutgoingSeen::Completed => self.hand_off(now),
+                OutgoingSeen::Failed { .. } | OutgoingSeen::Cancelled | OutgoingSeen::NotThere => {
+                    self.keep(now, why.outcome(kept(&seen)), true)
+                }
+            },
+            (Phase::Cancelling { why, .. }, On(Input::HypervisorGone { reason })) => {
+                let cause = match why {
+                    Why::Cancelled(_) => Cause::HypervisorGone { reason },
+                    Why::Failed(cause) => cause,
+                };
+                self.keep(now, failed(cause, KeptGuest::Gone), true);
+            }
+            (
+                Phase::Cancelling {
+                    unanswered: false, ..
+                },
+                On(Input::SessionFailed { .. }),
+            ) => {
+                // A cancel could wait for a session that is no more.
+                self.stop_migration(true);
+            }
+            (
+                Phase::Cancelling { .. },
+                On(
+                    Input::CancelRequested { .. }
+                    | Input::SessionFailed { .. }
+                    | Input::DestinationGone { .. },
+                ),
+            ) => {}
+
+            // Decided for the destination. No arm leads back.
+            (
+                Phase::HandingOff {
+                    hypervisor_gone, ..
+                },
+                On(Input::HandOffAnswered(HandOffAnswer::Running)),
+            ) => {
+                self.record(SourceStep::RunsThere);
+                self.leave(now, hypervisor_gone);
+            }
+            (
+                Phase::HandingOff { .. },
+                On(
+                    Input::HandOffAnswered(HandOffAnswer::Gone { reason })
+                    | Input::DestinationGone { reason },
+                ),
+            ) => {
+                self.outbox.act(Action::CloseSession);
+                self.end(now, Outcome::Lost { reason });
+            }
+            (
+                Phase::HandingOff { .. },
+                On(
+                    Input::HandOffAnswered(HandOffAnswer::Pending { reason })
+                    | Input::HandOffUnreachable { reason },
+                ),
+            ) => {
+                self.last = Some(reason);
+                self.deadline = Some(now + limits::HAND_OFF_RETRY);
+            }
+            (
+                Phase::HandingOff {
+                    attempts,
+                    hypervisor_gone,
+                },
+                Deadline,
+            ) => {
+                self.outbox.act(Action::TellDestinationToRun);
+                let attempts = attempts.saturating_add(1);
+                let phase = Phase::HandingOff {
+                    attempts,
+                    hypervisor_gone,
+                };
+                self.enter(now, phase, Some(limits::HAND_OFF_ANSWER));
+            }
+            (Phase::HandingOff { attempts, .. }, On(Input::HypervisorGone { .. })) => {
+                self.phase = Phase::HandingOff {
+                    attempts,
+                    hypervisor_gone: true,
+                };
+            }
+            (Phase::Leaving { forgotten, .. }, On(Input::HypervisorGone { .. })) => {
+                self.left(now, true, forgotten);
+            }
+            (
+                Phase::Leaving {
+                    hypervisor_gone, ..
+                },
+                On(Input::GuestForgotten),
+            ) => {
+                self.left(now, hypervisor_gone, true);
+            }
+            (Phase::Leaving { .. }, On(Input::LeaveFailed { reason })) => {
+                self.last = Some(reason);
+            }
+            (
+                phase @ Phase::Leaving {
+                    hypervisor_gone,
+                    forgotten,
+                },
+                Deadline,
+            ) => {
+                if !hypervisor_gone {
+                    self.outbox.act(Action::QuitSource);
+                }
+                if !forgotten {
+                    self.outbox.act(Action::ForgetGuest);
+                }
+                self.enter(now, phase, Some(limits::LEAVE_RETRY));
+            }
+            (
+                Phase::HandingOff { .. } | Phase::Leaving { .. },
+                On(Input::CancelRequested { .. }),
+            ) => return Err(Refused::TooLate),
+            (
+                Phase::HandingOff { .. } | Phase::Leaving { .. },
+                On(Input::Hypervisor(_) | Input::SessionFailed { .. }),
+            ) => {}
+
+            // Decided for the source.
+            (Phase::Abandoning { outcome, .. }, On(Input::DestinationAbandoned)) => {
+                self.end(now, outcome);
+            }
+            (Phase::Abandoning { outcome, attempts }, On(Input::AbandonUnreachable { reason })) => {
+                if attempts >= limits::ABANDON_ATTEMPTS {
+                    self.end(now, outcome);
+                } else {
+                    self.last = Some(reason);
+                    self.deadline = Some(now + limits::ABANDON_RETRY);
+                }
+            }
+            (Phase::Abandoning { outcome, attempts }, Deadline) => {
+                self.abandon_again(now, outcome, attempts);
+            }
+            (Phase::Abandoning { outcome, attempts }, On(Input::HypervisorGone { .. })) => {
+                self.phase = Phase::Abandoning {
+                    outcome: without_guest(outcome),
+                    attempts,
+                };
+            }
+            (Phase::Abandoning { .. }, On(Input::DestinationReady { .. })) => {
+                // It got ready after all, perhaps after it was told to abandon.
+                self.outbox.act(Action::AbandonDestination);
+            }
+            (
+                Phase::Abandoning { .. },
+                On(
+                    Input::Hypervisor(_)
+                    | Input::SessionFailed { .. }
+                    | Input::DestinationGone { .. }
+                    | Input::CancelRequested { .. },
+                ),
+            ) => {}
+
+            // A new agent asks what became of it.
+            (Phase::Recovering { step }, On(Input::Hypervisor(seen))) => {
+                self.recovered(now, &step, &seen);
+            }
+            (Phase::Recovering { step }, On(Input::HypervisorGone { reason })) => {
+                let begun = step == SourceStep::Transferring;
+                self.keep(
+                    now,
+                    failed(Cause::HypervisorGone { reason }, KeptGuest::Gone),
+                    begun,
+                );
+            }
+            (Phase::Recovering { step }, Deadline) => {
+                if step == SourceStep::Transferring {
+                    self.outbox.act(Action::Yank);
+                }
+                self.outbox.act(Action::Observe);
+                self.enter(now, Phase::Recovering { step }, Some(limits::OBSERVE_RETRY));
+            }
+            (
+                Phase::Recovering { .. },
+                On(Input::CancelRequested { .. } | Input::SessionFailed { .. }),
+            ) => {}
+
+            (_, On(input)) => return Err(self.unexpected(input.name())),
+            (_, Deadline) => return Err(self.unexpected("deadline")),
+        }
+        Ok(())
+    }
+
+    /// Inputs that end a migration of which the hypervisor knows nothing yet.
+    fn fail_before(&mut self, now: Time, phase: &Phase, input: Input) -> Result<(), Refused> {
+        let why = match input {
+            Input::DestinationRefused { reason } => {
+                Why::Failed(Cause::DestinationFailed { reason })
+            }
+            Input::DestinationUnreachable { reason, .. } => {
+                Why::Failed(Cause::DestinationUnreachable { reason })
+            }
+            Input::DestinationGone { reason } => Why::Failed(Cause::DestinationGone { reason }),
+            Input::SessionFailed { reason } if *phase != Phase::Preparing => {
+                Why::Failed(Cause::SessionFailed { reason })
+            }
+            Input::CancelRequested { by } => Why::Cancelled(by),
+            Input::HypervisorGone { reason } => {
+                let cause = Cause::HypervisorGone { reason };
+                self.keep(now, failed(cause, KeptGuest::Gone), false);
+                return Ok(());
+            }
+            // What is seen of the hypervisor is not about this migration yet.
+            Input::Hypervisor(_) => return Ok(()),
+            other => return Err(self.unexpected(other.name())),
+        };
+        self.keep(now, why.outcome(KeptGuest::Runs), false);
+        Ok(())
+    }
+
+    fn late(&mut self, now: Time, step: &str, bound: Duration) {
+        self.keep(now, failed(deadline(step, bound), KeptGuest::Runs), false);
+    }
+
+    fn observed(&mut self, now: Time, seen: &Observation) {
+        match seen.outgoing() {
+            OutgoingSeen::UnderWay => {}
+            OutgoingSeen::Completed => self.hand_off(now),
+            OutgoingSeen::Failed { reason } => {
+                let cause = Cause::HypervisorFailed { reason };
+                self.keep(now, failed(cause, kept(seen)), true);
+            }
+            OutgoingSeen::Cancelled => {
+                self.keep(now, failed(Cause::CancelledElsewhere, kept(seen)), true);
+            }
+            OutgoingSeen::NotThere => {
+                // It accepted the command, so this cannot be; make sure of it before deciding.
+                let reason = Reason::from("it shows no migration after it accepted one");
+                self.give_up(now, Why::Failed(Cause::HypervisorFailed { reason }), false);
+            }
+        }
+    }
+
+    fn recovered(&mut self, now: Time, step: &SourceStep, seen: &Observation) {
+        let why = Why::Failed(Cause::AgentRestarted);
+        if *step != SourceStep::Transferring {
+            self.keep(now, why.outcome(kept(seen)), false);
+            return;
+        }
+        match seen.outgoing() {
+            OutgoingSeen::Completed => self.hand_off(now),
+            OutgoingSeen::UnderWay => self.give_up(now, why, false),
+            OutgoingSeen::Failed { .. } | OutgoingSeen::Cancelled | OutgoingSeen::NotThere => {
+                self.keep(now, why.outcome(kept(seen)), true);
+            }
+        }
+    }
+
+    fn left(&mut self, now: Time, hypervisor_gone: bool, forgotten: bool) {
+        if hypervisor_gone && forgotten {
+            self.end(now, Outcome::Completed);
+        } else {
+            self.phase = Phase::Leaving {
+                hypervisor_gone,
+                forgotten,
+            };
+        }
+    }
+
+    fn abandon_again(&mut self, now: Time, outcome: Outcome, attempts: u32) {
+        // While the journal is stuck nothing was told, so nothing counts.
+        let untold = self.outbox.unsafe_since().is_some();
+        if attempts >= limits::ABANDON_ATTEMPTS && !untold {
+            return self.end(now, outcome);
+        }
+        let attempts = if untold { attempts } else { attempts + 1 };
+        self.outbox.act(Action::AbandonDestination);
+        let phase = Phase::Abandoning { outcome, attempts };
+        self.enter(now, phase, Some(limits::ABANDON_ANSWER));
+    }
+}
+
+/// What becomes of a guest that stays, by the last look at it.
+fn kept(seen: &Observation) -> KeptGuest {
+    match seen.guest {
+        GuestSeen::PostMigrate | GuestSeen::Other => KeptGuest::Stopped,
+        GuestSeen::Running
+        | GuestSeen::Paused
+        | GuestSeen::InMigrate
+        | GuestSeen::FinishMigrate => KeptGuest::Runs,
+    }
+}
+
+fn without_guest(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Cancelled { by, .. } => Outcome::Cancelled {
+            by,
+            guest: KeptGuest::Gone,
+        },
+        Outcome::Failed { cause, .. } => Outcome::Failed {
+            cause,
+            guest: KeptGuest::Gone,
+        },
+        other => other,
+    }
+}
+
+fn deadline(step: &str, bound: Duration) -> Cause {
+    Cause::Deadline {
+        step: step.to_owned(),
+        seconds: bound.as_secs(),
+    }
+}
