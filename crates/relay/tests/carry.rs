@@ -178,19 +178,20 @@ fn channels_arrive_whole_in_both_directions_over_all_lanes() {
 /// Forwards TCP connections, and can cut them without a farewell.
 struct Proxy {
     port: u16,
-    connections: Arc<Mutex<Vec<TcpStream>>>,
+    connections: Arc<Mutex<Vec<[TcpStream; 2]>>>,
 }
 
 impl Proxy {
     fn start(target: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let connections: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let connections: Arc<Mutex<Vec<[TcpStream; 2]>>> = Arc::default();
         let held = connections.clone();
         thread::spawn(move || {
             while let Ok((near, _)) = listener.accept() {
                 let far = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).unwrap();
-                held.lock().unwrap().push(near.try_clone().unwrap());
+                let both = [near.try_clone().unwrap(), far.try_clone().unwrap()];
+                held.lock().unwrap().push(both);
                 let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
                 thread::spawn(move || std::io::copy(&mut &near, &mut &far));
                 thread::spawn(move || std::io::copy(&mut &back.0, &mut &back.1));
@@ -203,7 +204,9 @@ impl Proxy {
     fn cut_another(&self) {
         let mut connections = self.connections.lock().unwrap();
         if connections.len() > 1 {
-            connections.remove(0).shutdown(Shutdown::Both).unwrap();
+            for end in connections.remove(0) {
+                end.shutdown(Shutdown::Both).unwrap();
+            }
         }
     }
 }
