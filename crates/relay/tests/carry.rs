@@ -190,6 +190,8 @@ impl Proxy {
         thread::spawn(move || {
             while let Ok((near, _)) = listener.accept() {
                 let far = TcpStream::connect((Ipv4Addr::LOCALHOST, target)).unwrap();
+                near.set_nodelay(true).unwrap();
+                far.set_nodelay(true).unwrap();
                 let both = [near.try_clone().unwrap(), far.try_clone().unwrap()];
                 held.lock().unwrap().push(both);
                 let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
