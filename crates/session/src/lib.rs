@@ -35,6 +35,7 @@ mod inbound;
 mod lane;
 pub mod limits;
 mod outbound;
+mod pace;
 mod session;
 mod stats;
 

@@ -12,3 +12,20 @@ pub const CHECKPOINT_WINDOW_PART: u64 = 4;
 
 /// Chunks without bytes (open, end, reset) that may be on their way beside a full window.
 pub const CONTROL_CHUNKS: u64 = 3;
+
+/// Time at the measured rate that a channel may have on its way. A lane with a tenth of the others'
+/// rate needs about this long for a chunk (10 ms at 200 Mbit/s for 256 KiB, behind 20 ms of a
+/// switch's queue and as much in its socket), and the others are not to wait for it.
+pub const QUEUE_TIME: Duration = Duration::from_millis(50);
+
+/// How often a channel's window is adjusted.
+pub const PACE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Chunks that a channel may always have on their way, and begins with: one being written, one on
+/// each of some lanes, one being read. At a delay of 1 ms that is 2 GB/s, so that a window that
+/// begins or became small grows within a few intervals.
+pub const PACE_START_CHUNKS: u64 = 8;
+
+/// Part of its size that a window keeps at the least when it is adjusted, as one late chunk says
+/// little.
+pub const PACE_SHRINK: (u64, u64) = (7, 8);

@@ -1,9 +1,11 @@
 //! One direction of a channel, at the end that reads it from QEMU.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use drover_wire::ChunkFlags;
 
+use crate::pace::Pace;
 use crate::{BufferId, LaneId};
 
 /// A chunk that the peer has not yet confirmed.
@@ -16,12 +18,16 @@ pub(crate) struct Retained {
     pub(crate) buffer: Option<BufferId>,
     /// The lane that it was last given to; `None` while it waits in the queue.
     pub(crate) lane: Option<LaneId>,
+    /// When that lane got it.
+    pub(crate) given_at: Duration,
     /// It was given to a lane before, and that lane was lost.
     pub(crate) resent: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Outbound {
+    window: u16,
+    pace: Pace,
     /// Number of the oldest chunk in `retained`.
     confirmed: u64,
     retained: VecDeque<Retained>,
@@ -40,14 +46,34 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
+    /// For chunks of at most `chunk_bytes`, of which at most `window` may be on their way.
+    pub(crate) fn new(chunk_bytes: u32, window: u16) -> Self {
+        Self {
+            window,
+            pace: Pace::new(chunk_bytes, window),
+            confirmed: 0,
+            retained: VecDeque::new(),
+            with_buffer: 0,
+            reading: false,
+            ended: false,
+            was_reset: false,
+            read_bytes: 0,
+            confirmed_bytes: 0,
+        }
+    }
+
     /// The number that the next chunk gets.
     pub(crate) fn next_sequence(&self) -> u64 {
         self.confirmed + self.retained.len() as u64
     }
 
     /// Whether the shell should be asked to read more.
-    pub(crate) fn wants_read(&self, window: u16) -> bool {
-        !self.reading && !self.ended && self.with_buffer < window
+    pub(crate) fn wants_read(&mut self) -> bool {
+        let unconfirmed = self.read_bytes - self.confirmed_bytes;
+        !self.reading
+            && !self.ended
+            && self.pace.allows(unconfirmed)
+            && self.with_buffer < self.window
     }
 
     pub(crate) fn read_asked(&mut self) {
@@ -90,7 +116,7 @@ impl Outbound {
 
     /// The peer has written everything before `sequence`: the chunks that are done with, oldest
     /// first. `None` when it confirms what was never sent.
-    pub(crate) fn confirm(&mut self, sequence: u64) -> Option<Vec<Retained>> {
+    pub(crate) fn confirm(&mut self, now: Duration, sequence: u64) -> Option<Vec<Retained>> {
         if sequence > self.next_sequence() {
             return None;
         }
@@ -100,6 +126,8 @@ impl Outbound {
         for chunk in &done {
             self.with_buffer -= u16::from(chunk.buffer.is_some());
             self.confirmed_bytes += u64::from(chunk.length);
+            let delay = now.saturating_sub(chunk.given_at);
+            self.pace.confirmed(now, u64::from(chunk.length), delay);
         }
         Some(done)
     }

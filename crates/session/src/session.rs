@@ -249,7 +249,7 @@ pub enum Refused {
     },
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Channel {
     outbound: Outbound,
     inbound: Inbound,
@@ -415,7 +415,16 @@ impl Session {
 
     fn add_channel(&mut self) -> ChannelId {
         let channel = self.channels.len() as ChannelId;
-        self.channels.push(Channel::default());
+        let Config {
+            chunk_bytes,
+            window,
+            ..
+        } = self.config;
+        let outbound = Outbound::new(chunk_bytes, window);
+        self.channels.push(Channel {
+            outbound,
+            inbound: Inbound::default(),
+        });
         self.enqueue(channel, ChunkFlags::OPEN, None, 0);
         channel
     }
@@ -469,6 +478,7 @@ impl Session {
             length,
             buffer,
             lane: None,
+            given_at: Duration::ZERO,
             resent: false,
         };
         let sequence = self.channels[usize::from(channel)].outbound.retain(chunk);
@@ -556,7 +566,7 @@ impl Session {
                 length,
             } => self.chunk(now, lane, channel, sequence, flags, length),
             Frame::Checkpoint { channel, sequence } => {
-                self.checkpoint(channel, sequence).map(|()| false)
+                self.checkpoint(now, channel, sequence).map(|()| false)
             }
             Frame::Bye { code } => {
                 self.end(End::PeerClosed(code));
@@ -637,10 +647,15 @@ impl Session {
         Ok(())
     }
 
-    fn checkpoint(&mut self, channel: ChannelId, sequence: u64) -> Result<(), Violation> {
+    fn checkpoint(
+        &mut self,
+        now: Duration,
+        channel: ChannelId,
+        sequence: u64,
+    ) -> Result<(), Violation> {
         let state = self.channels.get_mut(usize::from(channel));
         let state = state.ok_or(Violation::Channel { channel })?;
-        let done = state.outbound.confirm(sequence);
+        let done = state.outbound.confirm(now, sequence);
         for chunk in done.ok_or(Violation::Checkpoint { channel, sequence })? {
             if let Some(lane) = chunk.lane.and_then(|lane| self.lanes.get_mut(&lane)) {
                 lane.stats.confirmed_bytes += u64::from(chunk.length);
@@ -687,7 +702,7 @@ impl Session {
 
     fn ask_for_reads(&mut self) {
         for (channel, state) in self.channels.iter_mut().enumerate() {
-            if state.outbound.wants_read(self.config.window) {
+            if state.outbound.wants_read() {
                 state.outbound.read_asked();
                 let buffer = self.buffers.take();
                 let channel = channel as ChannelId;
@@ -733,6 +748,7 @@ impl Session {
             .outbound
             .get_mut(sequence)?;
         chunk.lane = Some(lane);
+        chunk.given_at = now;
         let length = chunk.length;
         let state = self.lanes.get_mut(&lane)?;
         state.unconfirmed_bytes += u64::from(length);
