@@ -5,24 +5,33 @@ export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/local/cargo/bin
 
 # Arguments for `drover lab`, for example: make demo DEMO="--nics 3 --rate 1gbit,500mbit,200mbit"
 DEMO ?=
-DROVER = $(or $(CARGO_TARGET_DIR),target)/release/drover
 
-.PHONY: help demo test build lint fmt clean
+TARGET = $(or $(CARGO_TARGET_DIR),target)
+DROVER = $(TARGET)/release/drover
+
+.PHONY: help demo test build probe lint fmt clean
 
 help: ## lists these targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
 demo: ## moves a working guest between two hosts made of network namespaces (Debian 12, root)
 	@scripts/setup
-	@cargo build --release --locked --bin drover --bin droverd
+	@$(MAKE) --no-print-directory build
 	@$(DROVER) lab migrate $(DEMO)
 
 test: ## installs what is missing, then checks and tests everything (Debian 12, root)
 	@scripts/setup --for-tests
+	@$(MAKE) --no-print-directory probe
 	@cargo run --quiet --locked --package xtask -- test
 
-build: ## builds drover and droverd into target/release
+build: probe ## builds drover and droverd into target/release
 	@cargo build --release --locked --bin drover --bin droverd
+
+# The program inside the lab's guests: a guest has no libraries, so it is linked statically. In a
+# target folder of its own, because other flags would build everything else anew.
+probe:
+	@RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --package drover-probe \
+		--target x86_64-unknown-linux-gnu --target-dir $(TARGET)/probe
 
 lint: ## only the checks: formatting, clippy, crate arrows, documentation, licences, shell scripts
 	@cargo run --quiet --locked --package xtask -- lint

@@ -30,7 +30,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("host", Kind::Io, &["types"]),
     ("api", Kind::Io, &["types"]),
     ("relay", Kind::Io, &["types", "wire", "session", "lanes"]),
-    ("lab", Kind::Io, &["types", "api", "hypervisor"]),
+    ("lab", Kind::Io, &["types", "api", "hypervisor", "probe"]),
     ("drover", Kind::Io, &["types", "api", "lab"]),
     (
         "droverd",
