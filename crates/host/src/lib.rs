@@ -1,1 +1,24 @@
-//! placeholder
+//! Reads facts from a Linux host: its network interfaces, its memory, its processors.
+//!
+//! Owns nothing and changes nothing. Links and addresses come from the kernel by netlink, link
+//! rates by ethtool's generic netlink, everything else from files below a root that is given,
+//! so that a tree captured from another machine can be read in a test.
+//!
+//! # Invariant
+//!
+//! What a driver does not tell is `None`, never a guess. A file of `/sys` counts only if it is
+//! about an interface of the same network namespace as netlink's.
+
+mod cpus;
+mod error;
+mod ethtool;
+mod files;
+mod interfaces;
+pub mod limits;
+mod memory;
+mod sysfs;
+
+pub use cpus::{Cpus, cpus};
+pub use error::HostError;
+pub use interfaces::interfaces;
+pub use memory::{Memory, memory};

@@ -1,0 +1,45 @@
+//! What can go wrong when facts are read.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a fact could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// A file is missing or cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file does not have the line or form that it always has.
+    #[error("{} has no usable {what}", path.display())]
+    Form {
+        /// Which.
+        path: PathBuf,
+        /// What was looked for.
+        what: &'static str,
+    },
+    /// No netlink socket.
+    #[error("cannot open a netlink socket to ask the kernel for its interfaces")]
+    Socket {
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel refused to list.
+    #[error("the kernel did not list its {what}")]
+    Netlink {
+        /// Links or addresses.
+        what: &'static str,
+        /// Why.
+        source: rtnetlink::Error,
+    },
+    /// The kernel did not answer in time.
+    #[error("the kernel did not list its interfaces within {seconds} s")]
+    Late {
+        /// The bound.
+        seconds: u64,
+    },
+}

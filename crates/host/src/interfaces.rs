@@ -1,0 +1,143 @@
+//! The host's network interfaces.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use drover_types::{Interface, IpNetwork};
+use futures_util::TryStreamExt;
+use rtnetlink::Handle;
+use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+
+use crate::error::HostError;
+use crate::ethtool::Ethtool;
+use crate::limits::{LINKS, NETLINK};
+use crate::sysfs::{self, Identity};
+
+/// Reads the interfaces of this process's network namespace, in the kernel's order; `root` is
+/// where `/sys` is below.
+///
+/// # Errors
+///
+/// [`HostError::Socket`], [`HostError::Netlink`] and [`HostError::Late`] when the kernel does not
+/// answer. Facts that a driver does not give are `None`.
+pub async fn interfaces(root: &Path) -> Result<Vec<Interface>, HostError> {
+    let (connection, handle, _) =
+        rtnetlink::new_connection().map_err(|source| HostError::Socket { source })?;
+    let connection = tokio::spawn(connection);
+    let listed = tokio::time::timeout(NETLINK, list(&handle)).await;
+    connection.abort();
+    let late = |_| HostError::Late {
+        seconds: NETLINK.as_secs(),
+    };
+    let (links, addresses) = listed.map_err(late)??;
+    let mut ethtool = Ethtool::open();
+    let mut by_index = by_index(&addresses);
+    let found = links.iter().filter_map(|link| {
+        let addresses = by_index.remove(&link.header.index).unwrap_or_default();
+        interface(root, link, addresses, ethtool.as_mut())
+    });
+    Ok(found.collect())
+}
+
+async fn list(handle: &Handle) -> Result<(Vec<LinkMessage>, Vec<AddressMessage>), HostError> {
+    let failed = |what| move |source| HostError::Netlink { what, source };
+    let mut links = Vec::new();
+    let mut listed = handle.link().get().execute();
+    while let Some(link) = listed.try_next().await.map_err(failed("links"))? {
+        if links.len() < LINKS {
+            links.push(link);
+        }
+    }
+    let mut addresses = Vec::new();
+    let mut listed = handle.address().get().execute();
+    while let Some(address) = listed.try_next().await.map_err(failed("addresses"))? {
+        if addresses.len() < LINKS {
+            addresses.push(address);
+        }
+    }
+    Ok((links, addresses))
+}
+
+fn by_index(messages: &[AddressMessage]) -> BTreeMap<u32, Vec<IpNetwork>> {
+    let mut by_index: BTreeMap<u32, Vec<IpNetwork>> = BTreeMap::new();
+    for message in messages {
+        if let Some(network) = network(message) {
+            by_index
+                .entry(message.header.index)
+                .or_default()
+                .push(network);
+        }
+    }
+    by_index
+}
+
+/// The host's own address in `message`; `None` for one that cannot be bound to yet or any more.
+fn network(message: &AddressMessage) -> Option<IpNetwork> {
+    let (mut local, mut address): (Option<IpAddr>, Option<IpAddr>) = (None, None);
+    let mut flags = AddressFlags::empty();
+    for attribute in &message.attributes {
+        match attribute {
+            AddressAttribute::Local(ip) => local = Some(*ip),
+            AddressAttribute::Address(ip) => address = Some(*ip),
+            AddressAttribute::Flags(set) => flags = *set,
+            _ => {}
+        }
+    }
+    if flags.intersects(AddressFlags::Tentative | AddressFlags::Dadfailed) {
+        return None;
+    }
+    // On a point-to-point link "address" is the peer's (rtnetlink(7)).
+    IpNetwork::new(local.or(address)?, message.header.prefix_len)
+}
+
+fn interface(
+    root: &Path,
+    link: &LinkMessage,
+    addresses: Vec<IpNetwork>,
+    ethtool: Option<&mut Ethtool>,
+) -> Option<Interface> {
+    let flags = link.header.flags;
+    let mut interface = Interface {
+        name: String::new(),
+        addresses,
+        speed: None,
+        mtu: 0,
+        up: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+        loopback: flags.contains(LinkFlags::Loopback),
+        tx_queues: 1,
+        rx_queues: 1,
+        rdma: None,
+    };
+    let mut hardware_address = Vec::new();
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => interface.name.clone_from(name),
+            LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+            LinkAttribute::NumTxQueues(queues) => interface.tx_queues = *queues,
+            LinkAttribute::NumRxQueues(queues) => interface.rx_queues = *queues,
+            LinkAttribute::Address(address) => hardware_address.clone_from(address),
+            _ => {}
+        }
+    }
+    if interface.name.is_empty() {
+        tracing::warn!(
+            index = link.header.index,
+            "the kernel listed an interface without a name"
+        );
+        return None;
+    }
+    let name = interface.name.clone();
+    let identity = Identity {
+        name,
+        index: link.header.index,
+        hardware_address,
+    };
+    let folder = sysfs::folder(root, &identity);
+    interface.speed = ethtool
+        .and_then(|ethtool| ethtool.speed(identity.index))
+        .or_else(|| folder.as_deref().and_then(sysfs::speed));
+    interface.rdma = folder.and_then(|folder| sysfs::rdma(root, &folder, &identity.name));
+    Some(interface)
+}

@@ -1,0 +1,24 @@
+//! Bounds on what a host may tell, and for how long.
+
+use std::time::Duration;
+
+/// How long the kernel may take to list its links and addresses. It takes 1 ms for ten of them
+/// and some 100 ms for thousands.
+pub const NETLINK: Duration = Duration::from_secs(5);
+
+/// Interfaces and addresses read. Hosts with a bridge and two taps for each of 1000 guests have
+/// some 3000; no more than 64 of them are ever used.
+pub const LINKS: usize = 8192;
+
+/// Bytes read of one file. `/proc/meminfo` has 1.5 KiB, `/proc/self/status` 1.5 KiB and a CPU
+/// list of 4096 single CPUs 20 KiB.
+pub const FILE: u64 = 64 * 1024;
+
+/// Entries looked at in one folder of `/sys`.
+pub const ENTRIES: usize = 1024;
+
+/// Bytes of one answer of ethtool: link modes take some 100.
+pub const ETHTOOL_ANSWER: usize = 16 * 1024;
+
+/// Highest CPU number believed; Linux is built for at most 8192.
+pub const CPUS: u32 = 65_536;
