@@ -1,2 +1,90 @@
-//! placeholder
-fn main() {}
+//! The host agent: starts guests, watches them, and moves them together with its peers.
+//!
+//! ```text
+//!   drover ── UNIX socket ─▶ api ─▶ registry ─▶ hypervisor ─▶ QEMU
+//!   peers  ── TCP ─────────▶  │                     ▲
+//!                             └──▶ migration ───────┴─ relay ── lanes ─▶ peers
+//! ```
+
+#[allow(dead_code, reason = "what the module `migration` will work with")]
+mod agent;
+mod api;
+#[allow(dead_code, reason = "what the module `migration` will work with")]
+mod config;
+mod facts;
+mod limits;
+mod logging;
+mod migration;
+#[allow(dead_code, reason = "what the module `migration` will work with")]
+mod peers;
+mod places;
+#[allow(dead_code, reason = "what the module `migration` will work with")]
+mod registry;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::Config;
+
+/// The host agent of Drover.
+#[derive(Debug, Parser)]
+#[command(name = "droverd", version, about, after_help = AFTER_HELP)]
+struct Arguments {
+    /// The configuration; every key is explained in the example that comes with droverd.
+    #[arg(long, value_name = "FILE", default_value = config::DEFAULT_FILE)]
+    config: PathBuf,
+
+    /// Check the configuration and end: 0 when it can be used.
+    #[arg(long)]
+    check_config: bool,
+
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Print the OpenAPI document of the API.
+    #[command(hide = true)]
+    Openapi,
+}
+
+const AFTER_HELP: &str = "\
+Environment:
+  DROVER_LOG      what is logged: error, warn, info (default), debug, trace
+  JOURNAL_STREAM  set by systemd: no time and no colour in logs
+  NO_COLOR        no colour in logs
+
+Signals:
+  SIGTERM, SIGINT  end: migrations are cancelled or, once handed off, finished; guests run on";
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("droverd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if let Some(Command::Openapi) = arguments.command {
+        println!("{}", api::document()?);
+        return Ok(());
+    }
+    let config = Config::load(&arguments.config)?;
+    if arguments.check_config {
+        places::check(&config)?;
+        println!("{}: usable", arguments.config.display());
+        return Ok(());
+    }
+    logging::init();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(agent::run(config))
+}

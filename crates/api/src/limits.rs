@@ -19,9 +19,9 @@ pub const CONNECT: Duration = Duration::from_secs(4);
 /// An answer that only reads state.
 pub const READ_CALL: Duration = Duration::from_secs(15);
 
-/// An answer that starts a QEMU, or has a peer start one. An emulated QEMU on a busy host was
-/// seen to answer QMP after 5 s; the agent itself gives up after 30 s.
-pub const START_CALL: Duration = Duration::from_secs(60);
+/// An answer that starts a QEMU, or has a peer start one. The agent itself gives up on a QEMU
+/// after 60 s (huge pages that are allocated first); this leaves it the time to say so.
+pub const START_CALL: Duration = Duration::from_secs(90);
 
 /// How long the agent waits for a guest to obey the power button.
 pub const POWERDOWN: Duration = Duration::from_secs(90);

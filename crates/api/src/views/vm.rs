@@ -111,4 +111,7 @@ pub struct VmView {
 pub struct StopRequest {
     /// End QEMU at once, as pulling the plug does, instead of pressing the power button.
     pub force: bool,
+    /// Seconds to wait for the guest to obey the power button, 90 at most and by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_s: Option<u32>,
 }

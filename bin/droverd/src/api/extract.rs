@@ -1,0 +1,83 @@
+//! Reading requests: bounded in size and time, and refused in our own words.
+
+use std::fmt::Display;
+use std::str::FromStr;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use drover_api::{ErrorCode, Refusal, limits as api_limits};
+use serde::de::DeserializeOwned;
+
+use super::Refused;
+use crate::limits;
+
+/// A JSON body.
+pub struct JsonBody<T>(pub T);
+
+/// A JSON body that may be left out, which means the default.
+pub struct OptionalBody<T>(pub T);
+
+/// The name or id in a path.
+pub struct Named<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = Refused;
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
+        let bytes = read(request.into_body()).await?;
+        Ok(Self(decode(&bytes)?))
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalBody<T> {
+    type Rejection = Refused;
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
+        let bytes = read(request.into_body()).await?;
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Self(T::default()));
+        }
+        Ok(Self(decode(&bytes)?))
+    }
+}
+
+impl<S: Send + Sync, T: FromStr<Err: Display>> FromRequestParts<S> for Named<T> {
+    type Rejection = Refused;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let bad = |problem: &dyn Display| {
+            Refused(Refusal::new(
+                ErrorCode::BadRequest,
+                format!("the path: {problem}"),
+            ))
+        };
+        let Path(text): Path<String> = Path::from_request_parts(parts, state)
+            .await
+            .map_err(|error| bad(&error))?;
+        text.parse().map(Self).map_err(|error| bad(&error))
+    }
+}
+
+async fn read(body: Body) -> Result<axum::body::Bytes, Refused> {
+    let most = api_limits::REQUEST_BYTES;
+    match tokio::time::timeout(limits::BODY, axum::body::to_bytes(body, most)).await {
+        Ok(Ok(bytes)) => Ok(bytes),
+        // Larger, or cut off; in that case nobody reads the answer.
+        Ok(Err(_)) => {
+            let message = format!("the request body is larger than {most} bytes");
+            Err(Refusal::new(ErrorCode::TooLarge, message).into())
+        }
+        Err(_) => {
+            let seconds = limits::BODY.as_secs();
+            let message = format!("the request body was not complete within {seconds} s");
+            Err(Refusal::new(ErrorCode::Timeout, message).into())
+        }
+    }
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
+    serde_json::from_slice(bytes).map_err(|error| {
+        let message = format!("the request body cannot be used: {error}");
+        Refusal::new(ErrorCode::BadRequest, message)
+            .next("GET /v1/openapi.json describes it")
+            .into()
+    })
+}

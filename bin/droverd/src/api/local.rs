@@ -1,0 +1,141 @@
+//! Routes for this host only.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use drover_api::{ErrorBody, MigrateRequest, MigrationView, StatusView, StopRequest, VmView};
+use drover_types::{MigrationId, VmName};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::extract::{JsonBody, Named, OptionalBody};
+use super::{App, Refused, peer, to_its_end};
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(status))
+        .routes(routes!(list_vms))
+        .routes(routes!(show_vm))
+        .routes(routes!(start_vm))
+        .routes(routes!(stop_vm))
+        .routes(routes!(migrate_vm))
+        .routes(routes!(list_migrations))
+        .routes(routes!(show_migration))
+        .routes(routes!(cancel_migration))
+        .routes(routes!(openapi))
+}
+
+/// Host, guests, migrations and peers.
+#[utoipa::path(get, path = "/v1/status", tag = "local", responses(
+    (status = 200, body = StatusView), (status = "default", body = ErrorBody)))]
+async fn status(State(app): State<App>) -> Result<Json<StatusView>, Refused> {
+    let context = &app.0.context;
+    let (host, vms, migrations, peers) = tokio::join!(
+        peer::host_view(&app),
+        context.registry.list(),
+        app.0.migrations.list(),
+        context.peers.look(),
+    );
+    Ok(Json(StatusView {
+        host: host?,
+        vms: vms?,
+        migrations,
+        peers,
+    }))
+}
+
+/// Every guest that is defined or runs on this host.
+#[utoipa::path(get, path = "/v1/vms", tag = "local", responses(
+    (status = 200, body = Vec<VmView>), (status = "default", body = ErrorBody)))]
+async fn list_vms(State(app): State<App>) -> Result<Json<Vec<VmView>>, Refused> {
+    Ok(Json(app.0.context.registry.list().await?))
+}
+
+/// One guest.
+#[utoipa::path(get, path = "/v1/vms/{name}", tag = "local", params(("name" = String, Path)),
+    responses((status = 200, body = VmView), (status = "default", body = ErrorBody)))]
+async fn show_vm(
+    State(app): State<App>,
+    Named(name): Named<VmName>,
+) -> Result<Json<VmView>, Refused> {
+    Ok(Json(app.0.context.registry.get(&name).await?))
+}
+
+/// Starts a guest. Answers when its QEMU runs.
+#[utoipa::path(post, path = "/v1/vms/{name}/start", tag = "local",
+    params(("name" = String, Path)),
+    responses((status = 200, body = VmView), (status = "default", body = ErrorBody)))]
+async fn start_vm(
+    State(app): State<App>,
+    Named(name): Named<VmName>,
+) -> Result<Json<VmView>, Refused> {
+    let started = to_its_end(async move { app.0.context.registry.start(&name).await });
+    Ok(Json(started.await?))
+}
+
+/// Stops a guest. Answers when its QEMU has ended.
+#[utoipa::path(post, path = "/v1/vms/{name}/stop", tag = "local",
+    params(("name" = String, Path)), request_body = Option<StopRequest>,
+    responses((status = 200, body = VmView), (status = "default", body = ErrorBody)))]
+async fn stop_vm(
+    State(app): State<App>,
+    Named(name): Named<VmName>,
+    OptionalBody(request): OptionalBody<StopRequest>,
+) -> Result<Json<VmView>, Refused> {
+    let stopped = to_its_end(async move { app.0.context.registry.stop(&name, &request).await });
+    Ok(Json(stopped.await?))
+}
+
+/// Begins to move a guest. Answers when the destination has agreed and the migration is under way.
+#[utoipa::path(post, path = "/v1/vms/{name}/migrate", tag = "local",
+    params(("name" = String, Path)), request_body = MigrateRequest,
+    responses((status = 202, body = MigrationView), (status = "default", body = ErrorBody)))]
+async fn migrate_vm(
+    State(app): State<App>,
+    Named(name): Named<VmName>,
+    JsonBody(request): JsonBody<MigrateRequest>,
+) -> Result<(StatusCode, Json<MigrationView>), Refused> {
+    let started = to_its_end(async move { app.0.migrations.start(&name, request).await });
+    Ok((StatusCode::ACCEPTED, Json(started.await?)))
+}
+
+/// Migrations under way and recent ones, newest first.
+#[utoipa::path(get, path = "/v1/migrations", tag = "local", responses(
+    (status = 200, body = Vec<MigrationView>), (status = "default", body = ErrorBody)))]
+async fn list_migrations(State(app): State<App>) -> Json<Vec<MigrationView>> {
+    Json(app.0.migrations.list().await)
+}
+
+/// One migration.
+#[utoipa::path(get, path = "/v1/migrations/{id}", tag = "local", params(("id" = String, Path)),
+    responses((status = 200, body = MigrationView), (status = "default", body = ErrorBody)))]
+async fn show_migration(
+    State(app): State<App>,
+    Named(id): Named<MigrationId>,
+) -> Result<Json<MigrationView>, Refused> {
+    Ok(Json(app.0.migrations.get(id).await?))
+}
+
+/// Cancels a migration; the guest stays on the source. Refused once it has been handed off.
+#[utoipa::path(post, path = "/v1/migrations/{id}/cancel", tag = "local",
+    params(("id" = String, Path)),
+    responses((status = 200, body = MigrationView), (status = "default", body = ErrorBody)))]
+async fn cancel_migration(
+    State(app): State<App>,
+    Named(id): Named<MigrationId>,
+) -> Result<Json<MigrationView>, Refused> {
+    Ok(Json(
+        to_its_end(async move { app.0.migrations.cancel(id).await }).await?,
+    ))
+}
+
+/// This document.
+#[utoipa::path(get, path = "/v1/openapi.json", tag = "local", responses(
+    (status = 200, description = "The OpenAPI document", content_type = "application/json")))]
+async fn openapi() -> impl IntoResponse {
+    (
+        [(header::CONTENT_TYPE, "application/json")],
+        drover_api::OPENAPI,
+    )
+}

@@ -1,0 +1,128 @@
+//! Routes for the agents of other hosts.
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use drover_api::{
+    AbandonRequest, ErrorBody, ErrorCode, HostView, IncomingOffer, IncomingRequest, IncomingStart,
+    IncomingView, Refusal, RunRequest, VerdictView,
+};
+use drover_types::MigrationId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::extract::{JsonBody, Named};
+use super::{App, Caller, Refused, to_its_end};
+use crate::facts;
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(host))
+        .routes(routes!(incoming))
+        .routes(routes!(incoming_status))
+        .routes(routes!(incoming_start))
+        .routes(routes!(incoming_run))
+        .routes(routes!(incoming_abandon))
+        .routes(routes!(verdict))
+}
+
+pub async fn host_view(app: &App) -> Result<HostView, Refusal> {
+    facts::host(&app.0.context.config).await.map_err(|error| {
+        let message = format!("cannot read the facts of this host: {error}");
+        Refusal::new(ErrorCode::Internal, message)
+    })
+}
+
+/// This host: versions, interfaces, memory, CPUs.
+#[utoipa::path(get, path = "/v1/host", tag = "peer", responses(
+    (status = 200, body = HostView), (status = "default", body = ErrorBody)))]
+async fn host(State(app): State<App>) -> Result<Json<HostView>, Refused> {
+    Ok(Json(host_view(&app).await?))
+}
+
+/// Prepares for a guest that is to arrive: starts a QEMU that waits for it.
+#[utoipa::path(post, path = "/v1/incoming", tag = "peer", request_body = IncomingRequest,
+    responses((status = 200, body = IncomingOffer), (status = "default", body = ErrorBody)))]
+async fn incoming(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(request): JsonBody<IncomingRequest>,
+) -> Result<Json<IncomingOffer>, Refused> {
+    if let Caller::Peer(host) = &caller
+        && *host != request.source
+    {
+        let message = format!("{} asks from the address of {host}", request.source);
+        return Err(Refusal::new(ErrorCode::PeerMismatch, message)
+            .next("make `host` there and the [[peers]] section here agree")
+            .into());
+    }
+    Ok(Json(
+        to_its_end(async move { app.0.migrations.incoming(caller, request).await }).await?,
+    ))
+}
+
+/// How far an arriving guest is.
+#[utoipa::path(get, path = "/v1/incoming/{id}", tag = "peer", params(("id" = String, Path)),
+    responses((status = 200, body = IncomingView), (status = "default", body = ErrorBody)))]
+async fn incoming_status(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<MigrationId>,
+) -> Result<Json<IncomingView>, Refused> {
+    Ok(Json(app.0.migrations.incoming_status(caller, id).await?))
+}
+
+/// The lanes are up: QEMU is to listen for its channels.
+#[utoipa::path(post, path = "/v1/incoming/{id}/start", tag = "peer",
+    params(("id" = String, Path)), request_body = IncomingStart,
+    responses((status = 200, body = IncomingView), (status = "default", body = ErrorBody)))]
+async fn incoming_start(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<MigrationId>,
+    JsonBody(request): JsonBody<IncomingStart>,
+) -> Result<Json<IncomingView>, Refused> {
+    let started =
+        to_its_end(async move { app.0.migrations.incoming_start(caller, id, request).await });
+    Ok(Json(started.await?))
+}
+
+/// The guest is this host's now and runs here. Asking again does no harm.
+#[utoipa::path(post, path = "/v1/incoming/{id}/run", tag = "peer",
+    params(("id" = String, Path)), request_body = RunRequest,
+    responses((status = 200, body = IncomingView), (status = "default", body = ErrorBody)))]
+async fn incoming_run(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<MigrationId>,
+    JsonBody(request): JsonBody<RunRequest>,
+) -> Result<Json<IncomingView>, Refused> {
+    let run = to_its_end(async move { app.0.migrations.incoming_run(caller, id, request).await });
+    Ok(Json(run.await?))
+}
+
+/// The guest is not coming; nothing of it is left here. Asking again does no harm.
+#[utoipa::path(post, path = "/v1/incoming/{id}/abandon", tag = "peer",
+    params(("id" = String, Path)), request_body = AbandonRequest,
+    responses((status = 200, body = IncomingView), (status = "default", body = ErrorBody)))]
+async fn incoming_abandon(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<MigrationId>,
+    JsonBody(request): JsonBody<AbandonRequest>,
+) -> Result<Json<IncomingView>, Refused> {
+    let abandoned =
+        to_its_end(async move { app.0.migrations.incoming_abandon(caller, id, request).await });
+    Ok(Json(abandoned.await?))
+}
+
+/// Whose a guest is, for a destination in doubt.
+#[utoipa::path(get, path = "/v1/migrations/{id}/verdict", tag = "peer",
+    params(("id" = String, Path)),
+    responses((status = 200, body = VerdictView), (status = "default", body = ErrorBody)))]
+async fn verdict(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<MigrationId>,
+) -> Result<Json<VerdictView>, Refused> {
+    Ok(Json(app.0.migrations.verdict(caller, id).await?))
+}

@@ -1,0 +1,284 @@
+//! The agent's configuration: one TOML file, every key optional, no unknown keys.
+//!
+//! `packaging/droverd.toml` documents every key; a test holds it against [`Config`].
+
+mod error;
+mod values;
+
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use drover_types::{Bytes, HostName};
+use serde::Deserialize;
+
+pub use error::{ConfigError, locate};
+use values::{AbsolutePath, DataPort, DowntimeLimit, Lanes, ListenAddress, PeerAddresses};
+pub use values::{Channels, Selector};
+
+use crate::limits;
+
+/// Where the configuration is when `--config` does not say.
+pub const DEFAULT_FILE: &str = "/etc/drover/droverd.toml";
+
+/// The configuration as the agent uses it: checked, with every default in place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// This host's name.
+    pub host: HostName,
+    /// Definitions of guests, one file each.
+    pub definitions: PathBuf,
+    /// What must outlive a reboot.
+    pub state: PathBuf,
+    /// Sockets and records of running guests; gone after a reboot, as they are.
+    pub runtime: PathBuf,
+    /// The local API.
+    pub socket: PathBuf,
+    /// Where peers find the API. Empty when there are no peers.
+    pub listen: Vec<SocketAddr>,
+    /// How guests are moved.
+    pub migration: MigrationConfig,
+    /// Which networks they are moved over.
+    pub networks: Networks,
+    /// What peers may have started here.
+    pub qemu_binaries: Vec<PathBuf>,
+    /// Memory that no guest may take.
+    pub memory_headroom: Bytes,
+    /// The other hosts.
+    pub peers: Vec<Peer>,
+}
+
+/// How guests are moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MigrationConfig {
+    /// TCP port for lanes.
+    pub data_port: u16,
+    /// Connections on each path.
+    pub lanes_per_path: u8,
+    /// The longest stop of a guest to aim at.
+    pub downtime_limit: Duration,
+    /// QEMU's channels.
+    pub channels: Channels,
+}
+
+/// Which networks guests are moved over, and which first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Networks {
+    /// Only these; all when empty.
+    pub include: Vec<Selector>,
+    /// Never these.
+    pub exclude: Vec<Selector>,
+    /// These before others, in this order.
+    pub order: Vec<Selector>,
+}
+
+/// Another host that guests come from and go to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its name, as in its own configuration.
+    pub host: HostName,
+    /// Where its agent listens, tried in this order; requests from these addresses are its own.
+    pub api: Vec<SocketAddr>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    host: Option<HostName>,
+    definitions: AbsolutePath,
+    state: AbsolutePath,
+    runtime: AbsolutePath,
+    memory_headroom: Bytes,
+    api: ApiSection,
+    migration: MigrationSection,
+    networks: Networks,
+    qemu: QemuSection,
+    peers: Vec<PeerSection>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ApiSection {
+    socket: Option<AbsolutePath>,
+    listen: Vec<ListenAddress>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct MigrationSection {
+    data_port: DataPort,
+    lanes_per_path: Lanes,
+    downtime_limit_ms: DowntimeLimit,
+    channels: Channels,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct QemuSection {
+    binaries: Vec<AbsolutePath>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PeerSection {
+    host: HostName,
+    api: PeerAddresses,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        Self {
+            host: None,
+            definitions: AbsolutePath::of("/etc/drover/vms"),
+            state: AbsolutePath::of("/var/lib/drover"),
+            runtime: AbsolutePath::of("/run/drover"),
+            memory_headroom: Bytes(512 << 20),
+            api: ApiSection::default(),
+            migration: MigrationSection::default(),
+            networks: Networks::default(),
+            qemu: QemuSection::default(),
+            peers: Vec::new(),
+        }
+    }
+}
+
+impl Default for ApiSection {
+    fn default() -> Self {
+        Self {
+            socket: None,
+            listen: vec![ListenAddress::everywhere()],
+        }
+    }
+}
+
+impl Default for QemuSection {
+    fn default() -> Self {
+        Self {
+            binaries: vec![AbsolutePath::of(drover_api::DEFAULT_QEMU)],
+        }
+    }
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// The file, the key at fault with its line, and what to do.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let read = |path: &Path| -> std::io::Result<String> {
+            let mut text = String::new();
+            let file = std::fs::File::open(path)?;
+            file.take(limits::FILE_BYTES).read_to_string(&mut text)?;
+            Ok(text)
+        };
+        let text = read(path).map_err(|source| ConfigError::read(path, source))?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks a file's text; `path` is for messages.
+    ///
+    /// # Errors
+    /// As for [`Config::load`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let file: File =
+            toml::from_str(text).map_err(|source| ConfigError::parse(path, text, &source))?;
+        let key = |key, problem: String| ConfigError::key(path, key, problem);
+        let host = match file.host {
+            Some(host) => host,
+            None => system_host_name().map_err(|problem| key("host", problem))?,
+        };
+        let peers = peers(file.peers, &host).map_err(|problem| key("peers", problem))?;
+        let runtime = file.runtime.0;
+        let socket = file
+            .api
+            .socket
+            .map_or_else(|| runtime.join("droverd.sock"), |s| s.0);
+        let length = socket.as_os_str().len();
+        if length > limits::SOCKET_PATH_BYTES {
+            let longest = limits::SOCKET_PATH_BYTES;
+            let problem = format!("a path of {length} bytes; a socket's has at most {longest}");
+            return Err(key("api.socket", problem));
+        }
+        let listen: Vec<_> = file.api.listen.into_iter().map(|l| l.0).collect();
+        let data_port = file.migration.data_port.0;
+        if let Some(same) = listen.iter().find(|address| address.port() == data_port) {
+            let problem = format!("{data_port} is the port of `api.listen` ({same}) as well");
+            return Err(key("migration.data_port", problem));
+        }
+        Ok(Self {
+            host,
+            definitions: file.definitions.0,
+            state: file.state.0,
+            runtime,
+            socket,
+            // Without peers nobody could be answered.
+            listen: if peers.is_empty() { Vec::new() } else { listen },
+            migration: MigrationConfig {
+                data_port,
+                lanes_per_path: file.migration.lanes_per_path.0,
+                downtime_limit: Duration::from_millis(file.migration.downtime_limit_ms.0),
+                channels: file.migration.channels,
+            },
+            networks: file.networks,
+            qemu_binaries: file.qemu.binaries.into_iter().map(|path| path.0).collect(),
+            memory_headroom: file.memory_headroom,
+            peers,
+        })
+    }
+
+    /// The peer of that name.
+    pub fn peer(&self, host: &HostName) -> Option<&Peer> {
+        self.peers.iter().find(|peer| peer.host == *host)
+    }
+
+    /// The peer that owns this address.
+    pub fn peer_at(&self, address: IpAddr) -> Option<&Peer> {
+        let address = address.to_canonical();
+        let owns = |peer: &&Peer| peer.api.iter().any(|a| a.ip().to_canonical() == address);
+        self.peers.iter().find(owns)
+    }
+}
+
+fn peers(sections: Vec<PeerSection>, own: &HostName) -> Result<Vec<Peer>, String> {
+    if sections.len() > limits::PEERS {
+        return Err(format!(
+            "{} peers, more than {}",
+            sections.len(),
+            limits::PEERS
+        ));
+    }
+    let mut peers: Vec<Peer> = Vec::with_capacity(sections.len());
+    for section in sections {
+        let (host, api) = (section.host, section.api.0);
+        if host == *own {
+            return Err(format!(
+                "{host} is this host's own name: list only the other hosts"
+            ));
+        }
+        if peers.iter().any(|peer| peer.host == host) {
+            return Err(format!(
+                "{host} is there twice: write all its addresses in one list"
+            ));
+        }
+        let taken = |address: &&SocketAddr| peers.iter().any(|peer| peer.api.contains(address));
+        if let Some(address) = api.iter().find(taken) {
+            return Err(format!(
+                "{address} belongs to {host} and to another peer as well"
+            ));
+        }
+        peers.push(Peer { host, api });
+    }
+    Ok(peers)
+}
+
+fn system_host_name() -> Result<HostName, String> {
+    let uname = rustix::system::uname();
+    let name = uname.nodename().to_string_lossy().into_owned();
+    name.parse()
+        .map_err(|error| format!("the system's host name cannot be used: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,203 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, Path::new("d.toml")).map_err(|error| error.to_string())
+}
+
+fn example() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/droverd.toml");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The example with its settings in force: `#key = value` becomes `key = value`; prose begins
+/// with `# `.
+fn example_in_force() -> String {
+    let setting = |line: &str| {
+        line.strip_prefix('#')
+            .filter(|l| !l.starts_with(' '))
+            .map(str::to_owned)
+    };
+    let lines: Vec<_> = example()
+        .lines()
+        .map(|line| setting(line).unwrap_or_else(|| line.to_owned()))
+        .collect();
+    lines.join("\n")
+}
+
+#[test]
+fn an_empty_file_is_a_configuration() {
+    let config = parse("").unwrap();
+    assert_eq!(config.socket, Path::new("/run/drover/droverd.sock"));
+    assert_eq!(config.memory_headroom, Bytes(512 << 20));
+    assert!(config.listen.is_empty(), "nobody could be answered");
+}
+
+#[test]
+fn the_example_as_shipped_is_the_default() {
+    assert_eq!(parse(&example()), parse(""));
+}
+
+#[test]
+fn the_settings_in_the_example_are_the_defaults() {
+    let mut shown = parse(&example_in_force()).unwrap();
+    assert_eq!(
+        shown.peers.len(),
+        2,
+        "peers have no default, the example shows two"
+    );
+    assert_eq!(shown.listen, [SocketAddr::from(([0, 0, 0, 0], 7470))]);
+    let default = parse("").unwrap();
+    shown.peers.clear();
+    shown.listen.clear();
+    shown.host = default.host.clone();
+    assert_eq!(shown, default);
+}
+
+#[test]
+fn every_key_is_in_the_example() {
+    // An unknown key makes the parser list the known ones.
+    let sections = [
+        "",
+        "[api]\n",
+        "[migration]\n",
+        "[networks]\n",
+        "[qemu]\n",
+        "[[peers]]\nhost = \"b\"\n",
+    ];
+    let example = example();
+    for section in sections {
+        let refused = parse(&format!("{section}zz = 1")).unwrap_err();
+        let keys: Vec<_> = refused.split('`').skip(5).step_by(2).collect();
+        assert!(keys.len() >= 2 || section == "[qemu]\n", "{refused}");
+        for key in keys {
+            let there = |line: &str| {
+                let line = line.trim_start_matches('#');
+                line.starts_with(&format!("{key} =")) || line.trim_matches(['[', ']']) == key
+            };
+            assert!(
+                example.lines().any(there),
+                "`{key}` of {section:?} is not in the example"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_bad_value_is_refused_with_file_line_and_key() {
+    let cases = [
+        (
+            "hots = \"a\"",
+            "d.toml, line 1, key `hots`: unknown field `hots`",
+        ),
+        (
+            "host = \"a b\"",
+            "line 1, key `host`: name \"a b\" is not usable",
+        ),
+        (
+            "\n\nstate = \"var\"",
+            "line 3, key `state`: \"var\" is no absolute path",
+        ),
+        (
+            "[migration]\nlanes_per_path = 99",
+            "line 2, key `migration.lanes_per_path`: 99",
+        ),
+        (
+            "[migration]\nchannels = \"many\"",
+            "line 2, key `migration.channels`: \"many\"",
+        ),
+        ("[migration]\nchannels = 17", "write \"auto\", or 1 to 16"),
+        (
+            "[migration]\ndata_port = 70000",
+            "70000 is no port: give 1 to 65535",
+        ),
+        ("[migration]\ndowntime_limit_ms = 0", "give 1 to 2000000"),
+        (
+            "[networks]\ninclude = [\n  \"10.0.0.0/33\",\n]",
+            "line 2, key `networks.include`",
+        ),
+        ("[networks]\nexclude = [\"10.0.0.1\"]", "write a network"),
+        (
+            "[api]\nlisten = [\"here\"]",
+            "\"here\" is no address: write 10.0.0.1",
+        ),
+        ("[api]\nlisten = [\"10.0.0.1:0\"]", "port 0"),
+        (
+            "[qemu]\nbinaries = [\"qemu\"]",
+            "line 2, key `qemu.binaries`",
+        ),
+        (
+            "memory_headroom = \"lots\"",
+            "line 1, key `memory_headroom`: \"lots\" is not a size",
+        ),
+        ("[[peers]]\nhost = \"b\"", "missing field `api`"),
+        (
+            "[[peers]]\nhost = \"b\"\napi = []",
+            "0 addresses: give 1 to 16",
+        ),
+        (
+            "[[peers]]\nhost = \"b\"\napi = \"0.0.0.0\"",
+            "nobody's address",
+        ),
+        (
+            "[migration]\ndata_port = 7470",
+            "key `migration.data_port`: 7470 is the port of",
+        ),
+        ("host = ", "line 1"),
+    ];
+    for (text, expected) in cases {
+        let refused = parse(text).unwrap_err();
+        assert!(
+            refused.contains(expected),
+            "{text:?}:\n  {refused}\n  lacks {expected}"
+        );
+        assert!(refused.starts_with("d.toml, "), "{refused}");
+    }
+}
+
+#[test]
+fn peers_that_contradict_each_other_are_refused() {
+    let peer = |host: &str, api: &str| format!("[[peers]]\nhost = \"{host}\"\napi = \"{api}\"\n");
+    let own = format!("host = \"a\"\n{}", peer("a", "10.0.0.1"));
+    assert!(parse(&own).unwrap_err().contains("this host's own name"));
+    let twice = peer("b", "10.0.0.2") + &peer("b", "10.0.0.3");
+    assert!(parse(&twice).unwrap_err().contains("b is there twice"));
+    let shared = peer("b", "10.0.0.2") + &peer("c", "10.0.0.2");
+    assert!(parse(&shared).unwrap_err().contains("another peer as well"));
+}
+
+#[test]
+fn a_peer_is_known_by_each_of_its_addresses() {
+    let config =
+        parse("[[peers]]\nhost = \"b\"\napi = [\"10.0.0.2\", \"[fd00::2]:9000\"]").unwrap();
+    assert_eq!(
+        config.peers[0].api[0],
+        SocketAddr::from(([10, 0, 0, 2], 7470))
+    );
+    let at = |ip: &str| {
+        config
+            .peer_at(ip.parse().unwrap())
+            .map(|peer| peer.host.as_str())
+    };
+    assert_eq!(at("10.0.0.2"), Some("b"));
+    assert_eq!(at("::ffff:10.0.0.2"), Some("b"));
+    assert_eq!(at("fd00::2"), Some("b"));
+    assert_eq!(at("10.0.0.3"), None);
+}
+
+#[test]
+fn a_missing_file_is_refused_with_what_to_do() {
+    let refused = Config::load(Path::new("/nowhere/d.toml"))
+        .unwrap_err()
+        .to_string();
+    assert!(refused.contains("/nowhere/d.toml"), "{refused}");
+    assert!(refused.contains("--config"), "{refused}");
+}
+
+#[test]
+fn a_socket_path_too_long_for_the_kernel_is_refused() {
+    let refused = parse(&format!("runtime = \"/{}\"", "x".repeat(100))).unwrap_err();
+    assert!(
+        refused.contains("key `api.socket`: a path of 114 bytes"),
+        "{refused}"
+    );
+}

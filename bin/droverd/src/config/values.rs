@@ -1,0 +1,230 @@
+//! Values of the configuration that are checked while they are read, so that the message names
+//! their line.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use drover_types::IpNetwork;
+use serde::{Deserialize, Serialize};
+
+/// Port of the API when an address has none.
+const API_PORT: u16 = 7470;
+
+/// Longest name of an interface with its wildcards: `IFNAMSIZ` is 16 with the closing zero.
+const GLOB_CHARS: usize = 32;
+
+/// A path from the root.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "PathBuf")]
+pub struct AbsolutePath(pub PathBuf);
+
+impl AbsolutePath {
+    /// A path of ours, known to be absolute.
+    pub fn of(path: &str) -> Self {
+        Self(Path::new(path).to_owned())
+    }
+}
+
+impl TryFrom<PathBuf> for AbsolutePath {
+    type Error = String;
+    fn try_from(path: PathBuf) -> Result<Self, String> {
+        if path.is_absolute() {
+            Ok(Self(path))
+        } else {
+            Err(format!("{path:?} is no absolute path: begin it with /"))
+        }
+    }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let bare = text
+        .parse::<IpAddr>()
+        .map(|ip| SocketAddr::new(ip, API_PORT));
+    let address = text.parse::<SocketAddr>().or(bare);
+    let address = address.map_err(|_| {
+        format!(
+            "{text:?} is no address: write 10.0.0.1, 10.0.0.1:{API_PORT} or [fd00::1]:{API_PORT}"
+        )
+    })?;
+    if address.port() == 0 {
+        return Err(format!(
+            "{text:?} has port 0: write the port, or leave it out for {API_PORT}"
+        ));
+    }
+    Ok(address)
+}
+
+/// An address of our own to listen on.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ListenAddress(pub SocketAddr);
+
+impl ListenAddress {
+    /// Every IPv4 address.
+    pub fn everywhere() -> Self {
+        Self(SocketAddr::from(([0, 0, 0, 0], API_PORT)))
+    }
+}
+
+impl TryFrom<String> for ListenAddress {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        address(&text).map(Self)
+    }
+}
+
+/// One address of a peer, or several.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "OneOrMany")]
+pub struct PeerAddresses(pub Vec<SocketAddr>);
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "an address such as \"10.0.0.2:7470\", or a list of them"
+)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl TryFrom<OneOrMany> for PeerAddresses {
+    type Error = String;
+    fn try_from(value: OneOrMany) -> Result<Self, String> {
+        let texts = match value {
+            OneOrMany::One(text) => vec![text],
+            OneOrMany::Many(texts) => texts,
+        };
+        let most = drover_api::limits::PEER_ADDRESSES;
+        if texts.is_empty() || texts.len() > most {
+            return Err(format!("{} addresses: give 1 to {most}", texts.len()));
+        }
+        let addresses: Vec<_> = texts.iter().map(|t| address(t)).collect::<Result<_, _>>()?;
+        if let Some(any) = addresses
+            .iter()
+            .find(|address| address.ip().is_unspecified())
+        {
+            return Err(format!("{any} is nobody's address: write the peer's own"));
+        }
+        Ok(Self(addresses))
+    }
+}
+
+macro_rules! bounded {
+    ($(#[$doc:meta])* $name:ident($type:ty) = $default:literal in $range:expr, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Deserialize)]
+        #[serde(try_from = "i64")]
+        pub struct $name(pub $type);
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self($default)
+            }
+        }
+
+        impl TryFrom<i64> for $name {
+            type Error = String;
+            fn try_from(value: i64) -> Result<Self, String> {
+                let range: std::ops::RangeInclusive<i64> = $range;
+                match <$type>::try_from(value) {
+                    Ok(fits) if range.contains(&value) => Ok(Self(fits)),
+                    _ => Err(format!(
+                        concat!("{} is no ", $what, ": give {} to {}"),
+                        value, range.start(), range.end()
+                    )),
+                }
+            }
+        }
+    };
+}
+
+bounded! {
+    /// TCP port for lanes.
+    DataPort(u16) = 7471 in 1..=65535, "port"
+}
+bounded! {
+    /// Connections on each path.
+    Lanes(u8) = 2 in 1..=16, "number of lanes"
+}
+bounded! {
+    /// Milliseconds; QEMU's own limit is 2000 s (`MAX_MIGRATE_DOWNTIME`).
+    DowntimeLimit(u64) = 300 in 1..=2_000_000, "downtime limit in milliseconds"
+}
+
+/// How many channels QEMU opens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "NumberOrWord", into = "NumberOrWord")]
+pub enum Channels {
+    /// Chosen from paths and cores.
+    #[default]
+    Auto,
+    /// This many.
+    Fixed(u8),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged, expecting = "\"auto\", or a number from 1 to 16")]
+enum NumberOrWord {
+    Number(i64),
+    Word(String),
+}
+
+impl TryFrom<NumberOrWord> for Channels {
+    type Error = String;
+    fn try_from(value: NumberOrWord) -> Result<Self, String> {
+        match value {
+            NumberOrWord::Word(word) if word == "auto" => Ok(Self::Auto),
+            NumberOrWord::Word(word) => Err(format!(
+                "{word:?} is no number of channels: write \"auto\", or 1 to 16"
+            )),
+            NumberOrWord::Number(number) => match u8::try_from(number) {
+                Ok(fits @ 1..=16) => Ok(Self::Fixed(fits)),
+                _ => Err(format!(
+                    "{number} is no number of channels: write \"auto\", or 1 to 16"
+                )),
+            },
+        }
+    }
+}
+
+impl From<Channels> for NumberOrWord {
+    fn from(channels: Channels) -> Self {
+        match channels {
+            Channels::Auto => Self::Word("auto".to_owned()),
+            Channels::Fixed(number) => Self::Number(number.into()),
+        }
+    }
+}
+
+/// Networks or interfaces, as the configuration names them.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Selector {
+    /// Interfaces with an address in this network.
+    Network(IpNetwork),
+    /// Interfaces whose name matches, `*` for any characters and `?` for one.
+    Interface(String),
+}
+
+impl TryFrom<String> for Selector {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.contains('/') {
+            return text.parse().map(Self::Network).map_err(|e| e.to_string());
+        }
+        let allowed = |c: char| c.is_ascii_graphic();
+        if text.is_empty() || text.len() > GLOB_CHARS || !text.chars().all(allowed) {
+            return Err(format!(
+                "{text:?} is neither a network such as \"10.0.1.0/24\" nor an interface's name \
+                 such as \"eth0\" or \"ens*\""
+            ));
+        }
+        if text.parse::<IpAddr>().is_ok() {
+            return Err(format!(
+                "{text:?} is one address: write a network, such as \"{text}/24\""
+            ));
+        }
+        Ok(Self::Interface(text))
+    }
+}

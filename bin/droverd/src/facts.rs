@@ -1,0 +1,53 @@
+//! Facts of this host, as the agent tells them.
+
+use std::path::Path;
+
+use drover_api::{API_VERSION, HostView, MemoryView, ProtocolRange};
+use drover_host::HostError;
+use drover_types::Interface;
+use drover_wire::VersionRange;
+
+use crate::config::Config;
+
+/// Where facts are read from: this machine itself.
+const ROOT: &str = "/";
+
+/// The host's memory now.
+///
+/// # Errors
+/// The kernel does not tell it.
+pub fn memory() -> Result<MemoryView, HostError> {
+    let memory = drover_host::memory(Path::new(ROOT))?;
+    Ok(MemoryView { total: memory.total, available: memory.available })
+}
+
+/// The host's network interfaces.
+///
+/// # Errors
+/// The kernel does not tell them.
+pub async fn interfaces() -> Result<Vec<Interface>, HostError> {
+    drover_host::interfaces(Path::new(ROOT)).await
+}
+
+/// Versions of the relays' protocol that this agent speaks.
+pub fn protocol() -> ProtocolRange {
+    let range = VersionRange::SUPPORTED;
+    ProtocolRange { min: range.min.0.into(), max: range.max.0.into() }
+}
+
+/// This host as peers and the command line see it.
+///
+/// # Errors
+/// The kernel does not tell its memory, CPUs or interfaces.
+pub async fn host(config: &Config) -> Result<HostView, HostError> {
+    Ok(HostView {
+        host: config.host.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        api_version: API_VERSION,
+        protocol: protocol(),
+        interfaces: interfaces().await?,
+        memory: memory()?,
+        cpus: drover_host::cpus(Path::new(ROOT))?.online,
+        qemu_binaries: config.qemu_binaries.clone(),
+    })
+}

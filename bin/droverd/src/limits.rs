@@ -1,0 +1,61 @@
+//! The bound of every wait, queue and size of the agent, each with its reason. Those of the API
+//! are in `drover_api::limits`.
+
+use std::time::Duration;
+
+/// Largest configuration or definition file: 256 arguments of 4 KiB and their quotes.
+pub const FILE_BYTES: u64 = 2 << 20;
+
+/// Definition files read: each guest costs a process, and no host runs more than some hundreds.
+pub const DEFINITIONS: usize = 4096;
+
+/// Configured peers: every status asks each of them once.
+pub const PEERS: usize = 256;
+
+/// Longest wait for one peer's answer when all are shown: a connect with one lost SYN.
+pub const PEER_PROBE: Duration = Duration::from_secs(3);
+
+/// Connections open at once on each listener. The command line opens one, each migration some
+/// three; more than this is a fault or an attack, and each costs up to one request body.
+pub const CONNECTIONS: usize = 128;
+
+/// A request's head must be complete within this; a sender that is slower holds a connection.
+pub const HEAD: Duration = Duration::from_secs(10);
+
+/// A request's body must be complete within this: 2 MiB at 2 Mbit/s.
+pub const BODY: Duration = Duration::from_secs(10);
+
+/// Headers of a request, in bytes. Ours need 100.
+pub const HEAD_BYTES: usize = 16 << 10;
+
+/// Connections that are still answering when the agent ends get this long.
+pub const DRAIN_CONNECTIONS: Duration = Duration::from_secs(5);
+
+/// Migrations get this long to be cancelled or, in hand-off, to finish. systemd's
+/// `TimeoutStopSec` in the shipped unit is 20 s longer.
+pub const DRAIN_MIGRATIONS: Duration = Duration::from_secs(60);
+
+/// Connecting to our own socket to see whether an agent lives behind it.
+pub const SOCKET_PROBE: Duration = Duration::from_secs(2);
+
+/// Between two looks at a guest that is to end: a guest's own shutdown takes seconds.
+pub const STOP_POLL: Duration = Duration::from_millis(200);
+
+/// Finding one running QEMU again: its monitor is connected and asked once.
+pub const RECOVER: Duration = Duration::from_secs(20);
+
+/// Asking a QEMU for its state to show it; a list of guests must not hang on one of them.
+pub const SHOW: Duration = Duration::from_secs(2);
+
+/// Longest path of a UNIX socket: `sun_path` of 108 with its closing zero (unix(7)).
+pub const SOCKET_PATH_BYTES: usize = 107;
+
+/// From a guest's own shutdown to the end of its QEMU, which has only memory to give back then.
+pub const AFTER_SHUTDOWN: Duration = Duration::from_secs(5);
+
+/// From a request to its answer: more than the longest operation, stopping a guest (90 s for the
+/// power button and 30 s for the end of QEMU).
+pub const REQUEST: Duration = Duration::from_secs(150);
+
+/// Before accepting again when the system has no file descriptor left.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -1,0 +1,188 @@
+//! Starting and stopping guests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::{ErrorCode, Refusal, StopRequest, VmDefinition, VmView, limits as api_limits};
+use drover_hypervisor::{Exit, Machine, MachineEvent, ProcessId, RunState, Start};
+use drover_types::VmName;
+
+use super::definitions;
+use super::process::{kill_found, unwatched_exit};
+use super::record::Role;
+use super::reservation::Reservation;
+use super::{Purpose, Registry};
+use crate::limits;
+
+impl Registry {
+    /// Starts a guest.
+    ///
+    /// # Errors
+    /// It runs, is busy, is not or badly defined, has no room, or QEMU does not start.
+    pub async fn start(&self, name: &VmName) -> Result<VmView, Refusal> {
+        // Before the definition is read: a guest that leaves takes it along.
+        let reservation = self.reserve(name, Purpose::Start)?;
+        let definition = self.definition(name)?;
+        reservation
+            .launch(definition, Start::Run, Role::Running)
+            .await?;
+        drop(reservation);
+        self.get(name).await
+    }
+
+    /// The guest's definition, checked.
+    fn definition(&self, name: &VmName) -> Result<VmDefinition, Refusal> {
+        let entry = definitions::get(&self.0.config.definitions, name);
+        entry
+            .ok_or_else(|| self.0.no_such_vm(name))?
+            .map_err(|problem| {
+                let message = format!("guest {name} is not usably defined: {problem}");
+                Refusal::new(ErrorCode::DefinitionInvalid, message)
+                    .next("correct the file, then start the guest again")
+            })
+    }
+
+    /// Stops a guest: presses its power button and waits, or pulls its plug.
+    ///
+    /// # Errors
+    /// It does not run or is busy, or it did not obey in time and still runs.
+    pub async fn stop(&self, name: &VmName, request: &StopRequest) -> Result<VmView, Refusal> {
+        let reservation = self.reserve(name, Purpose::Stop)?;
+        let machine = match reservation.machine() {
+            Some(machine) => Some(machine),
+            None => self.0.reconnect(name).await,
+        };
+        reservation.set_ending(true);
+        let stopped = match (machine, request.force) {
+            (Some(machine), true) => reservation.pull_plug(&machine).await,
+            (Some(machine), false) => reservation.press_button(&machine, request).await,
+            (None, true) => Ok(reservation.kill_unreachable().await),
+            (None, false) => Err(no_answer(name)),
+        };
+        match stopped {
+            Ok(Some((process, exit))) => self.0.ended(name, process, &exit, true),
+            Ok(None) => {}
+            Err(refusal) => {
+                reservation.set_ending(false);
+                return Err(refusal);
+            }
+        }
+        drop(reservation);
+        self.get(name).await
+    }
+}
+
+/// The process that was ended and how; `None` when it had ended before.
+type Ended = Option<(ProcessId, Exit)>;
+
+fn no_answer(name: &VmName) -> Refusal {
+    let message = format!("the QEMU of guest {name} does not answer");
+    Refusal::new(ErrorCode::QemuFailed, message)
+        .next(format!("`drover vm stop {name} --force` ends it at once"))
+}
+
+impl Reservation {
+    fn set_ending(&self, ending: bool) {
+        let mut slots = self.inner.slots();
+        if let Some(running) = slots
+            .get_mut(self.name())
+            .and_then(|slot| slot.process.as_mut())
+        {
+            running.ending = ending;
+        }
+    }
+
+    fn process(&self) -> Option<ProcessId> {
+        Some(
+            self.inner
+                .slots()
+                .get(self.name())?
+                .process
+                .as_ref()?
+                .process,
+        )
+    }
+
+    async fn pull_plug(&self, machine: &Arc<dyn Machine>) -> Result<Ended, Refusal> {
+        let exit = match machine.quit().await {
+            Ok(exit) => exit,
+            Err(error) => {
+                tracing::warn!(vm = %self.name(), %error, "killed instead");
+                machine.kill().await.map_err(|error| {
+                    let message = format!("guest {}: {error}", self.name());
+                    Refusal::new(ErrorCode::QemuFailed, message)
+                })?
+            }
+        };
+        Ok(Some((machine.process(), exit)))
+    }
+
+    async fn press_button(
+        &self,
+        machine: &Arc<dyn Machine>,
+        request: &StopRequest,
+    ) -> Result<Ended, Refusal> {
+        let name = self.name();
+        let failed = |error| Refusal::new(ErrorCode::QemuFailed, format!("guest {name}: {error}"));
+        let force = format!("`drover vm stop {name} --force` ends it at once");
+        let mut events = machine.events();
+        let state = machine.state().await.map_err(failed)?;
+        if !matches!(state, RunState::Running | RunState::Suspended) {
+            let message = format!("guest {name} is {state}: it cannot obey the power button");
+            return Err(Refusal::new(ErrorCode::VmNotRunning, message).next(force));
+        }
+        machine.power_down().await.map_err(failed)?;
+        let within = request.within();
+        let obeyed = async {
+            loop {
+                tokio::select! {
+                    exit = machine.exited() => return Some(exit),
+                    event = events.next() => match event {
+                        MachineEvent::Shutdown { .. } | MachineEvent::Disconnected { .. } => {
+                            return None;
+                        }
+                        _ => {}
+                    },
+                }
+            }
+        };
+        match tokio::time::timeout(within, obeyed).await {
+            Ok(Some(exit)) => Ok(Some((machine.process(), exit))),
+            Ok(None) => self.after_shutdown(machine).await,
+            Err(_) => {
+                let message = format!(
+                    "guest {name} did not obey the power button within {} s; it still runs",
+                    within.as_secs()
+                );
+                Err(Refusal::new(ErrorCode::StopTimeout, message).next(force))
+            }
+        }
+    }
+
+    /// The guest has shut down; QEMU follows, unless its arguments tell it to stay.
+    async fn after_shutdown(&self, machine: &Arc<dyn Machine>) -> Result<Ended, Refusal> {
+        match tokio::time::timeout(limits::AFTER_SHUTDOWN, machine.exited()).await {
+            Ok(exit) => Ok(Some((machine.process(), exit))),
+            Err(_) => self.pull_plug(machine).await,
+        }
+    }
+
+    async fn kill_unreachable(&self) -> Ended {
+        let process = self.process()?;
+        kill_found(process).await;
+        Some((process, unwatched_exit(&self.directory())))
+    }
+}
+
+trait Within {
+    fn within(&self) -> Duration;
+}
+
+impl Within for StopRequest {
+    fn within(&self) -> Duration {
+        let asked = self
+            .timeout_s
+            .map_or(api_limits::POWERDOWN, |s| Duration::from_secs(s.into()));
+        asked.min(api_limits::POWERDOWN)
+    }
+}

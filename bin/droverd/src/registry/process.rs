@@ -1,0 +1,421 @@
+//! Processes of guests: started, watched, ended.
+
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use drover_api::{ErrorCode, ExitKind, ExitView, Refusal, VmDefinition};
+use drover_hypervisor::{
+    Exit, ExitStatus, Guest, InspectError, Machine, MachineEvent, MachineEvents, ProcessId, Start,
+    StartError,
+};
+use drover_types::VmName;
+use jiff::Timestamp;
+
+use super::record::{self, Record, Role};
+use super::reservation::Reservation;
+use super::room::Room;
+use super::slot::Running;
+use super::{Inner, broken, files};
+use crate::facts;
+use crate::limits;
+
+/// What the hypervisor is told of a definition.
+pub fn guest(definition: &VmDefinition) -> Guest {
+    Guest {
+        name: definition.name.clone(),
+        memory: definition.memory,
+        // A checked definition has fewer.
+        vcpus: u16::try_from(definition.vcpus).unwrap_or(u16::MAX),
+        binary: definition.qemu.clone(),
+        machine: definition.machine.clone(),
+        args: definition.args.clone(),
+    }
+}
+
+impl Reservation {
+    /// Starts QEMU. The record is written first, so that an agent that dies meanwhile finds the
+    /// process again.
+    pub(super) async fn launch(
+        &self,
+        definition: VmDefinition,
+        start: Start,
+        role: Role,
+    ) -> Result<Arc<dyn Machine>, Refusal> {
+        let (inner, name) = (&self.inner, self.name());
+        self.claim(definition.memory)?;
+        let directory = self.directory();
+        let record = Record {
+            definition,
+            role,
+            since: Timestamp::now(),
+        };
+        prepare(&directory, &record).map_err(|error| {
+            broken(
+                format_args!("prepare the runtime directory {}", directory.display()),
+                &error,
+            )
+        })?;
+        let guest = guest(&record.definition);
+        let started = inner.hypervisor.start(&guest, &directory, start).await;
+        let machine = match started {
+            Ok(machine) => machine,
+            Err(error) => return Err(self.not_started(&error, start)),
+        };
+        let events = machine.events();
+        let machine_type = machine.machine_type().await.ok();
+        let running = Running {
+            process: machine.process(),
+            machine: Some(Arc::clone(&machine)),
+            record: Some(record),
+            machine_type,
+            problem: None,
+            ending: false,
+        };
+        tracing::info!(vm = %name, pid = running.process.pid, "qemu started");
+        inner.take(name, running, Some(events));
+        Ok(machine)
+    }
+
+    /// Takes memory for the guest, so that no other start counts on it.
+    fn claim(&self, memory: drover_types::Bytes) -> Result<(), Refusal> {
+        let available = facts::memory()
+            .map_err(|e| broken("read the host's memory", &e))?
+            .available;
+        let room = Room {
+            available,
+            headroom: self.inner.config.memory_headroom,
+        };
+        let mut slots = self.inner.slots();
+        room.check(self.name(), memory, &slots)?;
+        if let Some(slot) = slots.get_mut(self.name()) {
+            slot.claimed = memory;
+        }
+        Ok(())
+    }
+
+    fn not_started(&self, error: &StartError, start: Start) -> Refusal {
+        let name = self.name();
+        if start == Start::Incoming {
+            self.inner.forget_files(name);
+        } else {
+            let directory = self.directory();
+            if let Err(error) = Record::remove(&directory) {
+                tracing::warn!(vm = %name, %error, "record not removed");
+            }
+            if let StartError::Ended { exit } = error {
+                self.inner.keep_exit(name, exit_view(exit, false));
+            }
+        }
+        let code = match error {
+            StartError::Binary { .. } => ErrorCode::QemuMissing,
+            StartError::Argument { .. } => ErrorCode::DefinitionInvalid,
+            StartError::AlreadyRunning { .. } => ErrorCode::VmRunning,
+            _ => ErrorCode::QemuFailed,
+        };
+        let next = match error {
+            StartError::Binary { .. } => "install QEMU there, or correct `qemu` in the definition",
+            StartError::PathTooLong { .. } => "choose a shorter `runtime` in droverd.toml",
+            _ => "correct the definition, then start it again",
+        };
+        Refusal::new(
+            code,
+            format!("guest {name} did not start: {}", chain(error)),
+        )
+        .next(next)
+    }
+
+    /// The preconditions of a guest that arrives which do not need it to be started.
+    pub(super) async fn check_incoming(&self, definition: &VmDefinition) -> Result<(), Refusal> {
+        let (name, config) = (self.name(), &self.inner.config);
+        let host = &config.host;
+        definition.check().map_err(|error| {
+            let message = format!("the definition of guest {name} cannot be used: {error}");
+            Refusal::new(ErrorCode::DefinitionInvalid, message)
+        })?;
+        let binary = &definition.qemu;
+        if !config.qemu_binaries.contains(binary) {
+            let message = format!("{host} does not let peers start {}", binary.display());
+            let next = format!("add it to `qemu.binaries` in droverd.toml on {host}");
+            return Err(Refusal::new(ErrorCode::QemuNotAllowed, message).next(next));
+        }
+        let types = self.inner.hypervisor.machine_types(binary).await;
+        let types = types.map_err(|error| {
+            let code = match error {
+                InspectError::Binary { .. } => ErrorCode::QemuMissing,
+                _ => ErrorCode::QemuFailed,
+            };
+            Refusal::new(code, format!("on {host}: {}", chain(&error)))
+                .next(format!("install the QEMU of guest {name} on {host}"))
+        })?;
+        let wanted = definition.machine.as_deref().and_then(machine_type_of);
+        match wanted {
+            Some(wanted) if !types.iter().any(|t| t.name == wanted) => {
+                let message = format!(
+                    "{} on {host} has no machine type {wanted}",
+                    binary.display()
+                );
+                let next = format!("install a newer QEMU on {host}");
+                Err(Refusal::new(ErrorCode::MachineTypeMissing, message).next(next))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the guest's process, whatever its state, and leaves nothing of it.
+    pub(super) async fn end(&self) {
+        let running = self.inner.slots().get_mut(self.name()).and_then(|slot| {
+            slot.process.as_mut().map(|running| {
+                running.ending = true;
+                running.clone()
+            })
+        });
+        if let Some(running) = running {
+            match &running.machine {
+                Some(machine) => {
+                    if let Err(error) = machine.kill().await {
+                        tracing::error!(vm = %self.name(), %error, "qemu not ended");
+                        return;
+                    }
+                }
+                None => kill_found(running.process).await,
+            }
+            let mut slots = self.inner.slots();
+            if let Some(slot) = slots.get_mut(self.name())
+                && slot
+                    .process
+                    .as_ref()
+                    .is_some_and(|r| r.process == running.process)
+            {
+                slot.process = None;
+            }
+        }
+        self.inner.forget_files(self.name());
+    }
+}
+
+impl Inner {
+    /// Takes a process in and watches it.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        name: &VmName,
+        running: Running,
+        events: Option<MachineEvents>,
+    ) {
+        let machine = running.machine.clone();
+        {
+            let mut slots = self.slots();
+            let slot = slots.entry(name.clone()).or_default();
+            slot.process = Some(running);
+            slot.claimed = drover_types::Bytes(0);
+            slot.last_exit = None;
+        }
+        let Some(machine) = machine else { return };
+        let (inner, name) = (Arc::clone(self), name.clone());
+        let events = events.unwrap_or_else(|| machine.events());
+        tokio::spawn(async move {
+            let (exit, clean) = watch(&*machine, events).await;
+            inner.ended(&name, machine.process(), &exit, clean);
+        });
+    }
+
+    /// Notes that a process has ended; the second call for the same one does nothing.
+    pub(super) fn ended(&self, name: &VmName, process: ProcessId, exit: &Exit, clean: bool) {
+        let mut slots = self.slots();
+        let Some(slot) = slots.get_mut(name) else {
+            return;
+        };
+        let Some(running) = slot.process.take_if(|running| running.process == process) else {
+            return;
+        };
+        let expected = running.ending || clean || exit.status == ExitStatus::Code(0);
+        let role = running.record.map(|record| record.role);
+        drop(slots);
+        let (pid, status) = (process.pid, exit.status);
+        if matches!(role, Some(Role::HandedOff { .. } | Role::Incoming { .. })) {
+            // Not a guest of this host: nothing to keep. Its migration tells what became of it.
+            tracing::info!(vm = %name, pid, %status, "qemu ended");
+            self.forget_files(name);
+            return;
+        }
+        if expected {
+            tracing::info!(vm = %name, pid, %status, "qemu ended");
+        } else {
+            let stderr = exit.stderr.join(" / ");
+            tracing::error!(vm = %name, pid, %status, %stderr, "qemu ended unasked");
+        }
+        self.keep_exit(name, exit_view(exit, expected));
+    }
+
+    /// Keeps how a guest's last process ended, also for an agent that is started later.
+    pub(super) fn keep_exit(&self, name: &VmName, exit: ExitView) {
+        let directory = self.directory(name);
+        let kept = Record::remove(&directory).and_then(|()| record::save_exit(&directory, &exit));
+        if let Err(error) = kept {
+            tracing::warn!(vm = %name, %error, "how it ended is not kept across a restart");
+        }
+        self.slots().entry(name.clone()).or_default().last_exit = Some(exit);
+    }
+
+    pub(super) fn forget_files(&self, name: &VmName) {
+        let directory = self.directory(name);
+        if let Err(error) = files::remove_tree(&directory) {
+            let directory = directory.display();
+            tracing::warn!(vm = %name, %directory, %error, "runtime directory not removed");
+        }
+    }
+}
+
+/// Waits for a machine's end; whether the guest ended by itself in order.
+async fn watch(machine: &dyn Machine, mut events: MachineEvents) -> (Exit, bool) {
+    let mut clean = false;
+    loop {
+        match events.next().await {
+            MachineEvent::Shutdown { .. } => clean = true,
+            // Everything that it said has been read.
+            MachineEvent::Disconnected { .. } => break,
+            _ => {}
+        }
+    }
+    let exit = machine.exited().await;
+    // Death by a signal is no shutdown, even when one had begun.
+    let clean = clean && !matches!(exit.status, ExitStatus::Signal(_));
+    (exit, clean)
+}
+
+/// Ends a process that does not answer.
+pub(super) async fn kill_found(process: ProcessId) {
+    let pid = i32::try_from(process.pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let Some(pid) = pid else { return };
+    // The pidfd holds whatever has the pid now: only then it is checked to be the one meant.
+    let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
+        return;
+    };
+    if !process.is_running() {
+        return;
+    }
+    if let Err(error) = rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL) {
+        tracing::warn!(pid = process.pid, %error, "not killed");
+    }
+    let gone = async {
+        while process.is_running() {
+            tokio::time::sleep(limits::STOP_POLL).await;
+        }
+    };
+    if tokio::time::timeout(drover_hypervisor::limits::EXIT, gone)
+        .await
+        .is_err()
+    {
+        tracing::error!(pid = process.pid, "still runs after SIGKILL");
+    }
+}
+
+fn prepare(directory: &Path, record: &Record) -> std::io::Result<()> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory)?;
+    record.save(directory)
+}
+
+/// How a process ended, as it is shown.
+pub(super) fn exit_view(exit: &Exit, expected: bool) -> ExitView {
+    let kind = match exit.status {
+        ExitStatus::Code(code) => ExitKind::Status(code),
+        ExitStatus::Signal(signal) => ExitKind::Signal(signal),
+        ExitStatus::Unknown => ExitKind::Unknown,
+    };
+    let at = Timestamp::try_from(exit.at).unwrap_or_else(|_| Timestamp::now());
+    ExitView {
+        exit: kind,
+        stderr: exit.stderr.clone(),
+        at,
+        expected,
+    }
+}
+
+/// How a process ended that nobody watched.
+pub(super) fn unwatched_exit(directory: &Path) -> Exit {
+    let stderr = last_lines(&directory.join("stderr.log"));
+    Exit {
+        status: ExitStatus::Unknown,
+        stderr,
+        at: SystemTime::now(),
+    }
+}
+
+fn last_lines(path: &Path) -> Vec<String> {
+    let mut end = Vec::new();
+    let read = std::fs::File::open(path).and_then(|mut file| {
+        let most = drover_hypervisor::limits::STDERR_BYTES;
+        let length = file.seek(SeekFrom::End(0))?;
+        file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
+        file.take(most).read_to_end(&mut end)
+    });
+    if let Err(error) = read {
+        tracing::debug!(path = %path.display(), %error, "no log");
+    }
+    let text = String::from_utf8_lossy(&end);
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let from = lines
+        .len()
+        .saturating_sub(drover_hypervisor::limits::STDERR_LINES);
+    lines[from..]
+        .iter()
+        .map(|line| (*line).to_owned())
+        .collect()
+}
+
+/// An error with its sources on one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        source = error.source();
+    }
+    text
+}
+
+/// The type in `-machine`'s value: `q35,accel=tcg`, `type=q35`, or none in `accel=tcg`.
+fn machine_type_of(machine: &str) -> Option<&str> {
+    machine
+        .split(',')
+        .find_map(|part| match part.split_once('=') {
+            Some(("type", name)) => Some(name),
+            Some(_) => None,
+            None => Some(part),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_type_is_found_among_its_options() {
+        assert_eq!(machine_type_of("q35,accel=tcg"), Some("q35"));
+        assert_eq!(machine_type_of("accel=tcg,type=q35"), Some("q35"));
+        assert_eq!(machine_type_of("accel=tcg"), None);
+    }
+
+    #[test]
+    fn the_last_lines_of_a_long_log_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("stderr.log");
+        let lines: Vec<_> = (0..5000).map(|i| format!("line {i}")).collect();
+        std::fs::write(&path, lines.join("\n\n")).unwrap();
+        let last = last_lines(&path);
+        assert_eq!(last.len(), drover_hypervisor::limits::STDERR_LINES);
+        assert_eq!(last.last().map(String::as_str), Some("line 4999"));
+        assert!(last_lines(&dir.path().join("none")).is_empty());
+    }
+}

@@ -1,0 +1,394 @@
+//! The right to change one guest, and what migrations do with it.
+//!
+//! ```text
+//!   source                                  destination
+//!   reserve(Outgoing)                       reserve(Incoming)
+//!   set_role(Outgoing)                      start_incoming      QEMU waits
+//!     (memory is copied)                      (memory arrives)
+//!   hand_off   definition leaves            machine.resume
+//!   release    QEMU ends, nothing is left   adopt               definition arrives
+//!      or set_role(Running) when kept          or discard       nothing is left
+//! ```
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use drover_api::{ErrorCode, Refusal, VmDefinition};
+use drover_hypervisor::{Machine, Start};
+use drover_types::VmName;
+use jiff::Timestamp;
+
+use super::definitions;
+use super::files;
+use super::record::{Record, Role};
+use super::slot::Slot;
+use super::{Inner, Purpose, Registry, broken};
+
+/// The right to change one guest; dropping it gives the right back. It changes nothing by itself:
+/// a guest keeps the role that it was last given.
+#[derive(Debug)]
+pub struct Reservation {
+    pub(super) inner: Arc<Inner>,
+    name: VmName,
+}
+
+/// A guest that was part of a migration when the agent ended.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The right to change it.
+    pub reservation: Reservation,
+    /// What it was.
+    pub role: Role,
+    /// Its process; `None` when it has ended meanwhile, or does not answer.
+    pub machine: Option<Arc<dyn Machine>>,
+}
+
+impl Registry {
+    /// Reserves a guest.
+    ///
+    /// # Errors
+    /// It is reserved already, or is not in a state in which this purpose makes sense: one that
+    /// starts must not run, one that leaves must run, one that arrives must not be here at all.
+    pub fn reserve(&self, name: &VmName, purpose: Purpose) -> Result<Reservation, Refusal> {
+        let mut slots = self.0.slots();
+        let slot = slots.get(name);
+        let allowed = slot
+            .map_or(Ok(()), |slot| not_reserved(name, slot))
+            .and_then(|()| self.0.suits(name, slot, &purpose));
+        allowed?;
+        slots.entry(name.clone()).or_default().reserved = Some(purpose);
+        Ok(Reservation {
+            inner: Arc::clone(&self.0),
+            name: name.clone(),
+        })
+    }
+}
+
+fn not_reserved(name: &VmName, slot: &Slot) -> Result<(), Refusal> {
+    let busy = |code, what: String, next: String| {
+        Err(Refusal::new(code, format!("guest {name} {what}")).next(next))
+    };
+    let wait = || format!("wait until `drover vm show {name}` tells that it is done");
+    match &slot.reserved {
+        None => Ok(()),
+        Some(Purpose::Start) => busy(ErrorCode::VmBusy, "is being started".into(), wait()),
+        Some(Purpose::Stop) => busy(ErrorCode::VmBusy, "is being stopped".into(), wait()),
+        Some(Purpose::Outgoing {
+            migration,
+            destination,
+        }) => busy(
+            ErrorCode::MigrationUnderWay,
+            format!("is migrating to {destination} (migration {migration})"),
+            format!("wait for its end, or end it with `drover cancel {name}`"),
+        ),
+        Some(Purpose::Incoming { migration, source }) => busy(
+            ErrorCode::MigrationUnderWay,
+            format!("is arriving from {source} (migration {migration})"),
+            format!("wait for its end, or end it on {source} with `drover cancel {name}`"),
+        ),
+    }
+}
+
+impl Inner {
+    fn suits(&self, name: &VmName, slot: Option<&Slot>, purpose: &Purpose) -> Result<(), Refusal> {
+        let process = slot.and_then(|slot| slot.process.as_ref());
+        let role = process
+            .and_then(|running| running.record.as_ref())
+            .map(|record| &record.role);
+        if let Some(Role::HandedOff {
+            destination,
+            migration,
+        }) = role
+        {
+            let message = format!(
+                "guest {name} was handed off to {destination} (migration {migration}); this copy \
+                 never runs again"
+            );
+            let next = format!("ask `drover status` on {destination}");
+            return Err(Refusal::new(ErrorCode::VmHandedOff, message).next(next));
+        }
+        match (purpose, process) {
+            (Purpose::Start, Some(running)) => {
+                let pid = running.process.pid;
+                let message = format!("guest {name} runs already, as process {pid}");
+                Err(Refusal::new(ErrorCode::VmRunning, message))
+            }
+            (Purpose::Incoming { .. }, Some(running)) => {
+                let (host, pid) = (&self.config.host, running.process.pid);
+                let message = format!("{host} already has a guest {name}, as process {pid}");
+                Err(Refusal::new(ErrorCode::VmExists, message)
+                    .next(format!("stop it on {host}, or rename one of the two")))
+            }
+            (Purpose::Incoming { .. }, None) => self.not_defined(name),
+            (Purpose::Stop | Purpose::Outgoing { .. }, None) => Err(self.not_running(name)),
+            _ => Ok(()),
+        }
+    }
+
+    fn not_defined(&self, name: &VmName) -> Result<(), Refusal> {
+        let path = definitions::path_of(&self.config.definitions, name);
+        if !path.exists() {
+            return Ok(());
+        }
+        let (host, path) = (&self.config.host, path.display());
+        let message = format!("{host} already has a guest {name}, defined in {path}");
+        Err(Refusal::new(ErrorCode::VmExists, message).next(format!(
+            "remove {path} on {host} if that guest is no longer wanted"
+        )))
+    }
+
+    /// Why a guest without a process cannot be stopped or moved.
+    pub(super) fn not_running(&self, name: &VmName) -> Refusal {
+        match definitions::get(&self.config.definitions, name) {
+            Some(_) => Refusal::new(
+                ErrorCode::VmNotRunning,
+                format!("guest {name} does not run"),
+            )
+            .next(format!("start it with `drover vm start {name}`")),
+            None => self.no_such_vm(name),
+        }
+    }
+
+    /// Why a guest is not known here.
+    pub(super) fn no_such_vm(&self, name: &VmName) -> Refusal {
+        let host = &self.config.host;
+        let departed = self.departed(name);
+        if departed.exists() {
+            let message = format!("guest {name} has left {host}");
+            let next = format!(
+                "`drover status` tells where it went; its definition is kept in {}",
+                departed.display()
+            );
+            return Refusal::new(ErrorCode::NoSuchVm, message).next(next);
+        }
+        let path = definitions::path_of(&self.config.definitions, name);
+        let message = format!("{host} has no guest {name}");
+        Refusal::new(ErrorCode::NoSuchVm, message).next(format!(
+            "`drover vm list` shows the guests; define one in {}",
+            path.display()
+        ))
+    }
+}
+
+impl Reservation {
+    pub(super) fn new(inner: Arc<Inner>, name: VmName) -> Self {
+        Self { inner, name }
+    }
+
+    /// The guest.
+    #[must_use]
+    pub fn name(&self) -> &VmName {
+        &self.name
+    }
+
+    /// Its runtime directory; sockets for a migration may be put there.
+    #[must_use]
+    pub fn directory(&self) -> PathBuf {
+        self.inner.directory(&self.name)
+    }
+
+    /// The guest's process, while there is one that answers.
+    #[must_use]
+    pub fn machine(&self) -> Option<Arc<dyn Machine>> {
+        let slots = self.inner.slots();
+        slots.get(&self.name)?.process.as_ref()?.machine.clone()
+    }
+
+    /// What the guest is here, while it has a process.
+    #[must_use]
+    pub fn role(&self) -> Option<Role> {
+        self.record().map(|record| record.role)
+    }
+
+    /// The definition of the running guest as it may travel: with its concrete machine type, since
+    /// an alias such as `q35` means another machine to another QEMU.
+    ///
+    /// # Errors
+    /// The guest does not run, or QEMU does not tell its machine type.
+    pub async fn travelling_definition(&self) -> Result<VmDefinition, Refusal> {
+        let (Some(machine), Some(record)) = (self.machine(), self.record()) else {
+            return Err(self.inner.not_running(&self.name));
+        };
+        let machine_type = machine
+            .machine_type()
+            .await
+            .map_err(|error| self.failed(&error))?;
+        let guest = super::process::guest(&record.definition).with_machine_type(&machine_type);
+        Ok(VmDefinition {
+            machine: guest.machine,
+            ..record.definition
+        })
+    }
+
+    /// Starts QEMU for a guest that arrives: it waits, and does not run by itself at the end.
+    ///
+    /// # Errors
+    /// A precondition does not hold (the binary, the machine type, the memory), or QEMU does not
+    /// start. Nothing is left in either case.
+    pub async fn start_incoming(
+        &self,
+        definition: VmDefinition,
+    ) -> Result<Arc<dyn Machine>, Refusal> {
+        let Some(Purpose::Incoming { migration, source }) = self.purpose() else {
+            return Err(broken(
+                "take a guest in",
+                &"its reservation has another purpose",
+            ));
+        };
+        self.check_incoming(&definition).await?;
+        let role = Role::Incoming { migration, source };
+        self.launch(definition, Start::Incoming, role).await
+    }
+
+    /// Records what the guest is here. Not for [`Role::HandedOff`]: see [`Self::hand_off`].
+    ///
+    /// # Errors
+    /// The guest has no process, or its record cannot be written.
+    pub fn set_role(&self, role: Role) -> Result<(), Refusal> {
+        let Some(mut record) = self.record() else {
+            return Err(self.inner.not_running(&self.name));
+        };
+        record.role = role;
+        record.since = Timestamp::now();
+        let directory = self.directory();
+        record.save(&directory).map_err(|error| {
+            broken(
+                format_args!("write the record in {}", directory.display()),
+                &error,
+            )
+        })?;
+        if let Some(running) = self
+            .inner
+            .slots()
+            .get_mut(&self.name)
+            .and_then(|s| s.process.as_mut())
+        {
+            running.record = Some(record);
+        }
+        Ok(())
+    }
+
+    /// Gives the guest away for good, durably: its definition leaves this host, so that nothing
+    /// can start it here again. To be called after the verdict is in the journal and before the
+    /// destination is told to run. Calling it again does no harm.
+    ///
+    /// # Errors
+    /// The definition cannot be moved. The guest must not run here all the same.
+    pub fn hand_off(&self) -> Result<(), Refusal> {
+        let Some(Purpose::Outgoing {
+            migration,
+            destination,
+        }) = self.purpose()
+        else {
+            return Err(broken(
+                "hand a guest off",
+                &"its reservation has another purpose",
+            ));
+        };
+        let path = definitions::path_of(&self.inner.config.definitions, &self.name);
+        let departed = self.inner.departed(&self.name);
+        let text = match (files::read(&path), self.record()) {
+            (Ok(Some(text)), _) => Some(text),
+            // Its file vanished while it ran: what it was started from is known all the same.
+            (_, Some(record)) => {
+                let remark = format!("{} left this host for {destination}.", self.name);
+                definitions::render(&record.definition, &remark).ok()
+            }
+            // Handed off before, and the agent was restarted since.
+            (_, None) => None,
+        };
+        let moving = format!("move {} to {}", path.display(), departed.display());
+        if let Some(text) = text {
+            files::write_whole(&departed, text.as_bytes()).map_err(|e| broken(&moving, &e))?;
+        }
+        files::remove(&path).map_err(|error| broken(&moving, &error))?;
+        if self.record().is_some() {
+            self.set_role(Role::HandedOff {
+                migration,
+                destination,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Ends what is left of a guest that was handed off: its QEMU and its runtime directory.
+    pub async fn release(self) {
+        self.end().await;
+    }
+
+    /// Makes an arrived guest this host's own: its definition is written, durably. To be called
+    /// right after `machine.resume()`, as the guest stands still until then. Calling it again does
+    /// no harm.
+    ///
+    /// # Errors
+    /// The definition or the record cannot be written. The guest runs here all the same.
+    pub fn adopt(&self) -> Result<(), Refusal> {
+        let Some(record) = self.record() else {
+            return Err(self.inner.not_running(&self.name));
+        };
+        let path = definitions::path_of(&self.inner.config.definitions, &self.name);
+        let writing = format!("write {}", path.display());
+        let remark = match &record.role {
+            Role::Incoming { source, .. } => format!("{} came from {source}.", self.name),
+            _ => format!("{} arrived.", self.name),
+        };
+        let text = definitions::render(&record.definition, &remark)
+            .map_err(|error| broken(&writing, &error))?;
+        keep_what_is_there(&path, &text).map_err(|error| broken(&writing, &error))?;
+        files::write_whole(&path, text.as_bytes()).map_err(|error| broken(&writing, &error))?;
+        // It has come back: what is kept from its last departure is out of date.
+        let departed = self.inner.departed(&self.name);
+        files::remove(&departed)
+            .map_err(|error| broken(format_args!("remove {}", departed.display()), &error))?;
+        self.set_role(Role::Running)
+    }
+
+    /// Ends a guest that was arriving and will not: nothing is left here.
+    pub async fn discard(self) {
+        self.end().await;
+    }
+
+    pub(super) fn record(&self) -> Option<Record> {
+        self.inner
+            .slots()
+            .get(&self.name)?
+            .process
+            .as_ref()?
+            .record
+            .clone()
+    }
+
+    fn purpose(&self) -> Option<Purpose> {
+        self.inner.slots().get(&self.name)?.reserved.clone()
+    }
+
+    fn failed(&self, error: &dyn std::fmt::Display) -> Refusal {
+        Refusal::new(
+            ErrorCode::QemuFailed,
+            format!("guest {}: {error}", self.name),
+        )
+        .next(format!("`drover vm show {}` tells more", self.name))
+    }
+}
+
+/// An operator may have put a file there since the guest was taken in.
+fn keep_what_is_there(path: &std::path::Path, new: &str) -> std::io::Result<()> {
+    match files::read(path) {
+        Ok(None) => Ok(()),
+        Ok(Some(old)) if old == new => Ok(()),
+        _ => std::fs::rename(path, path.with_extension("toml.before-arrival")),
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let mut slots = self.inner.slots();
+        if let Some(slot) = slots.get_mut(&self.name) {
+            slot.reserved = None;
+            slot.claimed = drover_types::Bytes(0);
+            if slot.is_empty() {
+                slots.remove(&self.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Guests as they are shown.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_api::{ExitKind, Refusal, VmDefinition, VmState, VmView};
+use drover_hypervisor::RunState;
+use drover_types::{MigrationId, VmName};
+use futures_util::future::join_all;
+
+use super::definitions::{self, Entry};
+use super::process::unwatched_exit;
+use super::record::Role;
+use super::slot::Running;
+use super::{Purpose, Registry, broken};
+use crate::limits;
+
+/// A slot as it was at one moment.
+#[derive(Default)]
+struct Snapshot {
+    reserved: Option<Purpose>,
+    process: Option<Running>,
+    last_exit: Option<drover_api::ExitView>,
+}
+
+impl Registry {
+    /// Every guest that is defined, runs, or ended in a way worth telling.
+    ///
+    /// # Errors
+    /// The directory of definitions cannot be read.
+    pub async fn list(&self) -> Result<Vec<VmView>, Refusal> {
+        let directory = self.0.config.definitions.clone();
+        let read = tokio::task::spawn_blocking({
+            let directory = directory.clone();
+            move || definitions::list(&directory)
+        });
+        let read = read
+            .await
+            .map_err(|error| broken("list the definitions", &error))?;
+        let mut defined = read.map_err(|error| {
+            broken(
+                format_args!("read the definitions in {}", directory.display()),
+                &error,
+            )
+        })?;
+        let mut slots = self.snapshots();
+        let names: BTreeSet<String> = defined
+            .keys()
+            .cloned()
+            .chain(slots.keys().map(ToString::to_string))
+            .collect();
+        let views = names.into_iter().filter_map(|name| {
+            let entry = defined.remove(&name);
+            let slot = name
+                .parse::<VmName>()
+                .ok()
+                .and_then(|name| slots.remove(&name));
+            let slot = slot.unwrap_or_default();
+            // Nothing but the end of a guest that is no longer defined.
+            let gone = entry.is_none() && slot.process.is_none() && slot.reserved.is_none();
+            (!gone).then(|| self.view(name, entry, slot))
+        });
+        Ok(join_all(views).await)
+    }
+
+    /// One guest.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub async fn get(&self, name: &VmName) -> Result<VmView, Refusal> {
+        let entry = definitions::get(&self.0.config.definitions, name);
+        let slot = self.snapshots().remove(name).unwrap_or_default();
+        if entry.is_none() && slot.process.is_none() && slot.reserved.is_none() {
+            return Err(self.0.no_such_vm(name));
+        }
+        Ok(self.view(name.to_string(), entry, slot).await)
+    }
+
+    fn snapshots(&self) -> BTreeMap<VmName, Snapshot> {
+        self.notice_ended();
+        let slots = self.0.slots();
+        let snapshot = |slot: &super::slot::Slot| Snapshot {
+            reserved: slot.reserved.clone(),
+            process: slot.process.clone(),
+            last_exit: slot.last_exit.clone(),
+        };
+        slots
+            .iter()
+            .map(|(name, slot)| (name.clone(), snapshot(slot)))
+            .collect()
+    }
+
+    /// Processes that do not answer are not watched: look whether they are still there.
+    fn notice_ended(&self) {
+        let unwatched: Vec<_> = {
+            let slots = self.0.slots();
+            let unwatched = |running: &&Running| running.machine.is_none();
+            let gone = |running: &&Running| !running.process.is_running();
+            slots
+                .iter()
+                .filter_map(|(name, slot)| {
+                    let running = slot.process.as_ref().filter(unwatched).filter(gone)?;
+                    Some((name.clone(), running.process))
+                })
+                .collect()
+        };
+        for (name, process) in unwatched {
+            let exit = unwatched_exit(&self.0.directory(&name));
+            self.0.ended(&name, process, &exit, false);
+        }
+    }
+
+    async fn view(&self, name: String, entry: Option<Entry>, slot: Snapshot) -> VmView {
+        let run_state = match &slot.process {
+            Some(running) => run_state(running).await,
+            None => Ok(RunState::Shutdown),
+        };
+        let path = self.0.config.definitions.join(format!("{name}.toml"));
+        let state = state(&entry, &slot, run_state.as_ref().ok());
+        let problem = problem(&name, &path.display(), &entry, &slot, &run_state);
+        let record = slot
+            .process
+            .as_ref()
+            .and_then(|running| running.record.as_ref());
+        let defined = entry.as_ref().and_then(|entry| entry.as_ref().ok());
+        let used: Option<&VmDefinition> = record.map(|record| &record.definition).or(defined);
+        let running = slot.process.as_ref();
+        let machine = running.and_then(|running| running.machine.as_ref());
+        VmView {
+            memory: used.map(|definition| definition.memory),
+            vcpus: used.map(|definition| definition.vcpus),
+            definition: entry.is_some().then_some(path),
+            pid: running.map(|running| running.process.pid),
+            qemu_version: machine.map(|machine| machine.version().to_string()),
+            machine: running.and_then(|running| running.machine_type.clone()),
+            since: record
+                .map(|record| record.since)
+                .or(slot.last_exit.as_ref().map(|e| e.at)),
+            last_exit: slot.last_exit.clone(),
+            migration: migration(&slot),
+            problem,
+            name,
+            state,
+        }
+    }
+}
+
+async fn run_state(running: &Running) -> Result<RunState, String> {
+    let Some(machine) = &running.machine else {
+        return Err(running
+            .problem
+            .clone()
+            .unwrap_or_else(|| "no connection".to_owned()));
+    };
+    match tokio::time::timeout(limits::SHOW, machine.state()).await {
+        Ok(state) => state.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer within {} s", limits::SHOW.as_secs())),
+    }
+}
+
+fn migration(slot: &Snapshot) -> Option<MigrationId> {
+    match &slot.reserved {
+        Some(Purpose::Outgoing { migration, .. } | Purpose::Incoming { migration, .. }) => {
+            Some(*migration)
+        }
+        _ => slot.process.as_ref()?.record.as_ref()?.role.migration(),
+    }
+}
+
+fn state(entry: &Option<Entry>, slot: &Snapshot, run_state: Option<&RunState>) -> VmState {
+    let Some(running) = &slot.process else {
+        return match (&slot.reserved, entry, &slot.last_exit) {
+            (Some(Purpose::Start), ..) => VmState::Starting,
+            (Some(Purpose::Incoming { .. }), ..) => VmState::Incoming,
+            (_, Some(Err(_)), _) => VmState::Invalid,
+            (_, _, Some(exit)) if !exit.expected => VmState::Failed,
+            _ => VmState::Stopped,
+        };
+    };
+    match running.record.as_ref().map(|record| &record.role) {
+        Some(Role::Incoming { .. }) => return VmState::Incoming,
+        Some(Role::HandedOff { .. }) => return VmState::HandingOff,
+        _ => {}
+    }
+    match (&slot.reserved, run_state) {
+        (Some(Purpose::Stop), _) => VmState::Stopping,
+        (_, None) => VmState::Unreachable,
+        (_, Some(RunState::Running | RunState::Suspended)) => VmState::Running,
+        (_, Some(RunState::InMigrate)) => VmState::Incoming,
+        (_, Some(RunState::PostMigrate)) => VmState::HandingOff,
+        // The last round of a migration stops the guest for some milliseconds.
+        (Some(Purpose::Outgoing { .. }), Some(RunState::FinishMigrate)) => VmState::Running,
+        _ => VmState::Paused,
+    }
+}
+
+fn problem(
+    name: &str,
+    path: &dyn std::fmt::Display,
+    entry: &Option<Entry>,
+    slot: &Snapshot,
+    run_state: &Result<RunState, String>,
+) -> Option<String> {
+    let Some(running) = &slot.process else {
+        let exit = slot.last_exit.as_ref().filter(|exit| !exit.expected);
+        return match entry {
+            Some(Err(problem)) => Some(problem.clone()),
+            _ => exit.map(|exit| format!("qemu ended unasked, with {}", exit_words(exit.exit))),
+        };
+    };
+    if let Err(problem) = run_state {
+        return Some(format!(
+            "qemu, process {}, does not answer: {problem}; `drover vm stop {name} --force` ends it",
+            running.process.pid
+        ));
+    }
+    let Some(record) = &running.record else {
+        return Some("the agent's record of it was lost: stop it and start it again".to_owned());
+    };
+    if record.role.migration().is_some() {
+        return None;
+    }
+    match entry {
+        None => Some(format!(
+            "its definition {path} is gone; it runs on until it is stopped"
+        )),
+        Some(Err(problem)) => Some(format!(
+            "it runs, but could not be started again: {problem}"
+        )),
+        Some(Ok(definition)) if *definition != record.definition => Some(format!(
+            "{path} was changed since it was started; stop and start it to use that"
+        )),
+        Some(Ok(_)) => None,
+    }
+}
+
+fn exit_words(exit: ExitKind) -> String {
+    match exit {
+        ExitKind::Status(status) => format!("exit status {status}"),
+        ExitKind::Signal(signal) => format!("signal {signal}"),
+        ExitKind::Unknown => "an exit status that no agent saw".to_owned(),
+    }
+}
