@@ -3,6 +3,7 @@
 //! Needs nothing but cargo: a tool that is not installed is reported as skipped, because.
 
 mod arrows;
+mod bounds;
 mod docs;
 mod purity;
 mod report;
@@ -59,6 +60,7 @@ fn check() -> Result<bool> {
     let mut report = report::Report::default();
     arrows::check(&root, &mut report)?;
     purity::check(&files, &mut report);
+    bounds::check(&files, &mut report);
     text::check(&files, &mut report);
     docs::check(&files, &mut report);
     report.print();

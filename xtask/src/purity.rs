@@ -60,7 +60,7 @@ fn check_file(name: &str, file: &File, report: &mut Report) {
 }
 
 /// Unit tests stand at the end of a file and may do what they want.
-fn before_tests(text: &str) -> &str {
+pub fn before_tests(text: &str) -> &str {
     text.find("#[cfg(test)]\nmod tests {")
         .map_or(text, |end| &text[..end])
 }
