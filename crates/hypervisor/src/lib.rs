@@ -36,5 +36,5 @@ pub use machine::{
 pub use process::{Exit, ExitStatus, ProcessId};
 pub use progress::{MigrationProgress, MigrationStatus, RunState};
 pub use qemu::{QemuLauncher, QemuMachine};
-pub use qmp::Qmp;
+pub use qmp::{Qmp, QmpError};
 pub use settings::{AppliedSettings, Compression, MigrationSettings, ZeroPages};

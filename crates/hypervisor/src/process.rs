@@ -15,6 +15,7 @@ use std::thread;
 use std::time::SystemTime;
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
@@ -112,7 +113,11 @@ impl Watched {
     fn watch(pid: u32, child: Option<Child>, stderr: PathBuf) -> io::Result<Self> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);
         let raw = raw.ok_or(io::ErrorKind::NotFound)?;
-        let pidfd = Arc::new(pidfd_open(raw, PidfdFlags::empty())?);
+        let pidfd = pidfd_open(raw, PidfdFlags::empty()).map_err(|error| match error {
+            Errno::SRCH => io::ErrorKind::NotFound.into(),
+            other => io::Error::from(other),
+        })?;
+        let pidfd = Arc::new(pidfd);
         // The pidfd holds whatever process has the pid now; only then its start time counts. A
         // child that has ended already is a zombie, and ours: its pid is not given away.
         let id = match ProcessId::of(pid) {

@@ -66,6 +66,22 @@ pub enum Compression {
     },
 }
 
+impl MigrationSettings {
+    /// What contradicts itself or is out of range, if anything: not every QEMU looks (7.2 takes
+    /// any level and fails later).
+    pub(crate) fn problem(&self) -> Option<String> {
+        let (name, level, most) = match self.compression? {
+            _ if self.channels == 0 => {
+                return Some("compression needs at least one multifd channel".to_owned());
+            }
+            Compression::Zlib { level } => ("zlib", level, 9),
+            Compression::Zstd { level } => ("zstd", level, 20),
+        };
+        let range = 0..=most;
+        (!range.contains(&level)).then(|| format!("{name} has levels 0 to {most}, not {level}"))
+    }
+}
+
 /// What became of [`MigrationSettings`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppliedSettings {

@@ -62,8 +62,7 @@ impl QemuMachine {
 
     async fn apply(&self, settings: &MigrationSettings) -> Result<AppliedSettings, MachineError> {
         const PREPARE: &str = "prepare the migration";
-        if settings.compression.is_some() && settings.channels == 0 {
-            let problem = "compression needs at least one multifd channel".to_owned();
+        if let Some(problem) = settings.problem() {
             return Err(MachineError::Invalid {
                 operation: PREPARE,
                 problem,

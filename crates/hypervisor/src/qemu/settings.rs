@@ -102,6 +102,7 @@ impl Choice<'_> {
         self.missing(name, need)
     }
 
+    /// The method and its level.
     fn compression(&mut self, compression: Option<Compression>) -> Result<(), String> {
         const METHOD: &str = "multifd-compression";
         match compression {
