@@ -28,7 +28,7 @@ impl Namespace {
         }
     }
 
-    fn run(&self, command: &[&str]) {
+    fn run(&self, command: &[&str]) -> String {
         let done = Command::new("ip")
             .args(["netns", "exec", &self.0])
             .args(command)
@@ -37,6 +37,7 @@ impl Namespace {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (out, err) = (text(&done.stdout), text(&done.stderr));
         assert!(done.status.success(), "{command:?}: {out}{err}");
+        out
     }
 }
 
@@ -66,12 +67,14 @@ fn interfaces_are_listed_with_addresses_rate_mtu_state_and_queues() {
         namespace.run(&line.split(' ').collect::<Vec<_>>());
     }
     let own = std::env::current_exe().unwrap();
-    namespace.run(&[
+    let test = [
         own.to_str().unwrap(),
         "--exact",
+        "--ignored",
         "inside_the_namespace",
-        "--nocapture",
-    ]);
+    ];
+    let said = namespace.run(&test);
+    assert!(said.contains("1 passed"), "{said}");
 }
 
 #[tokio::test]
