@@ -9,7 +9,11 @@ DEMO ?=
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 DROVER = $(TARGET)/release/drover
 
-.PHONY: help demo test build probe lint fmt clean
+# Where `make install` puts things; the unit follows.
+DESTDIR ?=
+PREFIX ?= /usr
+
+.PHONY: help demo test build probe install lint fmt clean
 
 help: ## lists these targets
 	@sed -n 's/^\([a-z]*\):[^#]*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -32,6 +36,15 @@ build: probe ## builds drover and droverd into target/release
 probe:
 	@RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --package drover-probe \
 		--target x86_64-unknown-linux-gnu --target-dir $(TARGET)/probe
+
+install: ## installs what `make build` built: programs, unit, configuration (PREFIX, DESTDIR)
+	@test -x $(DROVER) || { echo "nothing is built: run \"make build\" first" >&2; exit 1; }
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/drover $(TARGET)/release/droverd
+	install -D -m 644 packaging/droverd.service $(DESTDIR)/etc/systemd/system/droverd.service
+	sed -i 's|^ExecStart=/usr/bin|ExecStart=$(PREFIX)/bin|' $(DESTDIR)/etc/systemd/system/droverd.service
+	@test -e $(DESTDIR)/etc/drover/droverd.toml || \
+		install -D -v -m 600 packaging/droverd.toml $(DESTDIR)/etc/drover/droverd.toml
+	install -d -m 700 $(DESTDIR)/etc/drover/vms
 
 lint: ## only the checks: formatting, clippy, crate arrows, documentation, licences, shell scripts
 	@cargo run --quiet --locked --package xtask -- lint
