@@ -3,6 +3,9 @@
 //! Compression, deduplication and delta encoding see very different guests in noise, in zeros and
 //! in file contents; a probe filled with one of them would measure that one only.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::random::{Random, mix};
 use crate::settings::PAGE;
 
@@ -80,6 +83,52 @@ impl Mix {
             at -= u64::from(share);
         }
         Class::Zero
+    }
+}
+
+/// Text that is no mix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidMix(pub String);
+
+impl fmt::Display for InvalidMix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = CLASSES.map(Class::name).join(", ");
+        write!(
+            f,
+            "{:?} is no mix: write shares such as files=50,text=15,zero=10 with the names {names}",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for InvalidMix {}
+
+/// `files=50,text=15`; a class that is not named gets nothing.
+impl FromStr for Mix {
+    type Err = InvalidMix;
+
+    fn from_str(text: &str) -> Result<Self, InvalidMix> {
+        let mut shares = [0; CLASSES.len()];
+        let read = text.split(',').try_for_each(|part| {
+            let (name, share) = part.split_once('=')?;
+            let index = CLASSES
+                .iter()
+                .position(|class| class.name() == name.trim())?;
+            shares[index] = share.trim().parse().ok()?;
+            Some(())
+        });
+        let mix = read.and_then(|()| Self::new(shares));
+        mix.ok_or_else(|| InvalidMix(text.chars().take(100).collect()))
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (class, share)) in CLASSES.iter().zip(self.shares).enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{}={share}", class.name())?;
+        }
+        Ok(())
     }
 }
 

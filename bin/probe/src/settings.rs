@@ -3,7 +3,9 @@
 //! Every setting is one word `drover.KEY=VALUE`. Sizes are plain numbers of bytes: whoever writes
 //! the command line is a program.
 
-use crate::content::{CLASSES, Mix};
+use std::fmt;
+
+use crate::content::Mix;
 
 /// Bytes in a page of the guest.
 pub const PAGE: usize = 4096;
@@ -80,7 +82,7 @@ impl Settings {
         match key {
             "seed" => self.seed = value.parse().ok()?,
             "content" => self.pages = value.parse::<usize>().ok()? / PAGE,
-            "mix" => self.mix = parse_mix(value)?,
+            "mix" => self.mix = value.parse().ok()?,
             "working_set" => self.working_set = value.parse::<usize>().ok()? / PAGE,
             "rate" if value == "max" => self.rewrite = Rate::Max,
             "rate" => self.rewrite = Rate::Bytes(value.parse().ok()?),
@@ -92,15 +94,32 @@ impl Settings {
     }
 }
 
-/// `files:50,text:15,structures:15,zero:10,random:10`; a class not named gets nothing.
-fn parse_mix(text: &str) -> Option<Mix> {
-    let mut shares = [0; CLASSES.len()];
-    for part in text.split(',') {
-        let (name, share) = part.split_once(':')?;
-        let index = CLASSES.iter().position(|class| class.name() == name)?;
-        shares[index] = share.parse().ok()?;
+/// The words for the kernel command line.
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = |pages: usize| pages * PAGE;
+        write!(
+            f,
+            "drover.seed={} drover.content={}",
+            self.seed,
+            bytes(self.pages)
+        )?;
+        write!(
+            f,
+            " drover.mix={} drover.working_set={}",
+            self.mix,
+            bytes(self.working_set)
+        )?;
+        match self.rewrite {
+            Rate::Bytes(rate) => write!(f, " drover.rate={rate}")?,
+            Rate::Max => f.write_str(" drover.rate=max")?,
+        }
+        write!(
+            f,
+            " drover.touch={} drover.verify={}",
+            self.touch, self.verify
+        )
     }
-    Mix::new(shares)
 }
 
 #[cfg(test)]
@@ -111,7 +130,7 @@ mod tests {
     fn words_of_the_kernel_are_left_alone_and_ours_are_read() {
         let settings = Settings::parse(
             "console=ttyS0 quiet drover.seed=9 drover.content=8192 drover.rate=max \
-             drover.mix=zero:50,random:50 drover.working_set=999999",
+             drover.mix=zero=50,random=50 drover.working_set=999999",
         )
         .unwrap();
         assert_eq!(settings.seed, 9);
@@ -121,12 +140,25 @@ mod tests {
     }
 
     #[test]
+    fn settings_are_read_as_they_were_written() {
+        let settings = Settings {
+            seed: 3,
+            rewrite: Rate::Max,
+            verify: 0,
+            ..Settings::default()
+        };
+        for settings in [settings, Settings::default()] {
+            assert_eq!(Settings::parse(&format!("quiet {settings}")), Ok(settings));
+        }
+    }
+
+    #[test]
     fn a_word_of_ours_that_is_wrong_is_named() {
         for bad in [
             "drover.sed=1",
             "drover.seed=x",
             "drover.mix=zero",
-            "drover.mix=zero:0",
+            "drover.mix=zero=0",
         ] {
             assert_eq!(Settings::parse(bad), Err(Unusable(bad.to_owned())));
         }

@@ -1,1 +1,42 @@
-//! placeholder
+//! The proving ground: hosts as network namespaces with shaped NICs on this machine, a guest that
+//! proves from inside that a move left it whole, and the ways to move it side by side.
+//!
+//! ```text
+//!   lab ── network   namespaces, wires, rates          guest ── image, definition
+//!    │     host      programs on a host                   │     console: what it says
+//!    │     agent     droverd on each host                 │
+//!    └──── compare   the same guest, moved by each method in turn, measured the same way
+//! ```
+//!
+//! Owns everything that it starts and makes, and nothing else of the machine. Knows QEMU only
+//! through `hypervisor`, and drover only through `api`, as any user of it.
+//!
+//! # Invariant
+//! Whatever fails or is interrupted, [`Lab::remove_named`] leaves the machine as it was.
+
+pub mod agent;
+pub mod command;
+pub mod compare;
+mod counters;
+mod guest;
+mod host;
+mod lab;
+pub mod limits;
+mod machine;
+mod meter;
+mod monitor;
+pub mod network;
+pub mod operate;
+pub mod require;
+mod resident;
+pub mod settings;
+
+pub use guest::console::Console;
+pub use guest::definition::{define, monitor_socket, serial_socket};
+pub use guest::{Image, find_probe};
+pub use host::Host;
+pub use lab::{Lab, State, host_of};
+pub use machine::Machine;
+pub use meter::{CpuSeconds, Measured};
+pub use monitor::Monitor;
+pub use resident::{Boot, Keeper, Resident};

@@ -1,0 +1,468 @@
+//! `drover lab`: hosts, NICs and a guest on this machine, to see drover work and to compare it.
+
+use std::future::Future;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use drover_lab::compare::{self, Comparison, Method, Plan};
+use drover_lab::operate::{self, Moved, Status};
+use drover_lab::settings::{Dirty, GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::{Lab, State, require};
+use drover_types::{Bytes, MigrationId};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Everything went well.
+const OK: u8 = 0;
+/// An error.
+const FAILED: u8 = 1;
+/// Ended by an interrupt.
+const INTERRUPTED: u8 = 5;
+/// A part went well.
+const PARTIAL: u8 = 6;
+
+const EXAMPLES: &str = "\
+Examples:
+  drover lab demo                                 see it work, and nothing is left behind
+  drover lab up --rate 1gbit,500mbit,200mbit      three unequal NICs, left up to play with
+  drover lab migrate                              move the guest to the other host
+  drover lab compare --repeats 5 --json out.json  against QEMU's own ways
+  drover lab down                                 remove everything";
+
+/// The commands of `drover lab`.
+#[derive(Debug, Subcommand)]
+#[command(after_help = EXAMPLES)]
+pub enum LabCommand {
+    /// Make two hosts with NICs, an agent on each and a guest on the first, and leave them up
+    Up(UpArgs),
+    /// Show what is up
+    Status(NameArg),
+    /// Remove a lab and everything in it; right also when nothing is up
+    Down(NameArg),
+    /// Move the guest to the other host with drover, and have it verify its memory
+    Migrate(NameArg),
+    /// Up, migrate, show, down; removes everything also when interrupted
+    Demo(DemoArgs),
+    /// Move the same guest with QEMU's own methods and with drover, in turn, and compare
+    Compare(CompareArgs),
+}
+
+/// Which lab.
+#[derive(Debug, Clone, Args)]
+pub struct NameArg {
+    /// The lab's name; labs of different names run side by side
+    #[arg(long, default_value = "lab")]
+    name: LabName,
+}
+
+/// What a lab is made of.
+#[derive(Debug, Clone, Args)]
+pub struct MadeOf {
+    /// NICs of each host [default: as many as rates are given, or 2]
+    #[arg(long)]
+    nics: Option<usize>,
+    /// Rate of each NIC: one for all, a list such as 1gbit,500mbit, or none
+    #[arg(long, default_value = "1gbit")]
+    rate: String,
+    /// Largest packet on the NICs, in bytes
+    #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u32).range(576..=65535))]
+    mtu: u32,
+    /// Memory of the guest
+    #[arg(long, default_value = "1GiB")]
+    memory: Bytes,
+    /// Part of it that is filled with content and verified
+    #[arg(long, default_value = "640MiB")]
+    content: Bytes,
+    /// Shares of the kinds of content
+    #[arg(
+        long,
+        default_value = "files=50,text=15,structures=15,zero=10,random=10"
+    )]
+    mix: String,
+    /// What the guest rewrites all the time: size@rate (bytes a second), size@max, or none
+    #[arg(long, default_value = "16MiB@64MiB")]
+    dirty: Dirty,
+    /// Bytes changed each time a page is rewritten
+    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(8..=4096))]
+    touch: u32,
+    /// Virtual CPUs of the guest
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    vcpus: u32,
+    /// Everything random in the guest follows from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The QEMU that runs the guest
+    #[arg(long, default_value = "/usr/bin/qemu-system-x86_64")]
+    qemu: PathBuf,
+}
+
+/// Options of `drover lab up`.
+#[derive(Debug, Clone, Args)]
+pub struct UpArgs {
+    #[command(flatten)]
+    name: NameArg,
+    #[command(flatten)]
+    made_of: MadeOf,
+    /// Start no guest
+    #[arg(long)]
+    no_guest: bool,
+}
+
+/// Options of `drover lab demo`.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// The lab's name
+    #[arg(long, default_value = "demo")]
+    name: LabName,
+    #[command(flatten)]
+    made_of: MadeOf,
+}
+
+/// Options of `drover lab compare`.
+#[derive(Debug, Clone, Args)]
+pub struct CompareArgs {
+    /// The lab's name
+    #[arg(long, default_value = "compare")]
+    name: LabName,
+    #[command(flatten)]
+    made_of: MadeOf,
+    /// The methods to compare
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "tcp,multifd,multifd-zstd,mptcp,drover"
+    )]
+    methods: Vec<Method>,
+    /// How often each method moves the guest
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+    /// Multifd channels for every method that has them [default: the best of 2 to 4, tried first]
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
+    channels: Option<u8>,
+    /// Write every run and the summary to this file as JSON
+    #[arg(long = "json", value_name = "FILE", id = "json_file")]
+    file: Option<PathBuf>,
+}
+
+impl MadeOf {
+    fn lab(&self, name: &LabName) -> Result<LabSettings> {
+        let nics = nic_rates(&self.rate, self.nics)?;
+        Ok(LabSettings {
+            name: name.clone(),
+            nics,
+            mtu: self.mtu,
+        })
+    }
+
+    fn guest(&self) -> Result<GuestSettings> {
+        let guest = GuestSettings {
+            qemu: self.qemu.clone(),
+            machine: "q35".to_owned(),
+            memory: self.memory,
+            vcpus: self.vcpus,
+            content: self.content,
+            mix: self.mix.clone(),
+            dirty: self.dirty,
+            touch: self.touch,
+            seed: self.seed,
+        };
+        guest.probe()?;
+        Ok(guest)
+    }
+
+    fn state(&self, name: &LabName, with_guest: bool) -> Result<State> {
+        let guest = if with_guest {
+            Some(self.guest()?)
+        } else {
+            None
+        };
+        Ok(State {
+            lab: self.lab(name)?,
+            guest,
+        })
+    }
+}
+
+impl LabCommand {
+    /// Runs it; the exit code of the program.
+    ///
+    /// # Errors
+    /// What went wrong, for the operator.
+    pub async fn run(self, json: bool) -> Result<u8> {
+        match self {
+            Self::Up(args) => up(&args, json).await,
+            Self::Status(args) => status(&args.name, json).await,
+            Self::Down(args) => down(&args.name, json).await,
+            Self::Migrate(args) => migrate(&args.name, json).await,
+            Self::Demo(args) => demo(&args, json).await,
+            Self::Compare(args) => compare_methods(&args, json).await,
+        }
+    }
+}
+
+async fn up(args: &UpArgs, json: bool) -> Result<u8> {
+    require::check(&args.made_of.qemu)?;
+    let state = args.made_of.state(&args.name.name, !args.no_guest)?;
+    let work = async { operate::up(state, &mut say).await };
+    let Some(made) = uninterrupted(work).await? else {
+        return interrupted(&args.name.name).await;
+    };
+    print(json, &made, || show_status(&made) + &next_steps(&made))?;
+    Ok(OK)
+}
+
+async fn status(name: &LabName, json: bool) -> Result<u8> {
+    let status = operate::status(name).await?;
+    print(json, &status, || match &status {
+        Some(status) => show_status(status),
+        None => format!("no lab {name} is up; `drover lab up` makes one\n"),
+    })?;
+    Ok(OK)
+}
+
+async fn down(name: &LabName, json: bool) -> Result<u8> {
+    require::check(Path::new("/bin/sh"))?;
+    let removed = operate::down(name).await?;
+    let words = if removed { "removed" } else { "nothing was up" };
+    let answer = serde_json::json!({ "lab": name, "removed": removed });
+    print(json, &answer, || format!("lab {name}: {words}\n"))?;
+    Ok(OK)
+}
+
+async fn migrate(name: &LabName, json: bool) -> Result<u8> {
+    let moved = follow(name).await?;
+    print(json, &moved, || show_moved(&moved))?;
+    Ok(OK)
+}
+
+async fn follow(name: &LabName) -> Result<Moved> {
+    let mut shown: Option<(MigrationId, String)> = None;
+    let mut watch = |view: &drover_api::MigrationView| {
+        let phase = serde_json::to_value(view.phase).ok();
+        let phase = phase
+            .as_ref()
+            .and_then(|phase| phase.as_str())
+            .unwrap_or("?")
+            .to_owned();
+        if shown.as_ref().is_none_or(|(_, before)| *before != phase) {
+            say(&format!(
+                "{phase}, round {}, {} sent",
+                view.round, view.bytes.transferred
+            ));
+            shown = Some((view.id, phase));
+        }
+    };
+    operate::migrate(name, &mut watch).await
+}
+
+async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
+    require::check(&args.made_of.qemu)?;
+    let state = args.made_of.state(&args.name, true)?;
+    // What an earlier demonstration left behind, had it been killed.
+    operate::down(&args.name).await?;
+    let work = async {
+        operate::up(state, &mut say).await?;
+        say("moving the guest from a to b");
+        follow(&args.name).await
+    };
+    let moved = uninterrupted(work).await;
+    operate::down(&args.name)
+        .await
+        .context("the demonstration's lab was not removed")?;
+    let Some(moved) = moved? else {
+        say("interrupted; everything was removed");
+        return Ok(INTERRUPTED);
+    };
+    print(json, &moved, || show_moved(&moved))?;
+    say("everything was removed; `drover lab up` makes a lab that stays");
+    Ok(OK)
+}
+
+async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
+    require::check(&args.made_of.qemu)?;
+    if let Some(file) = &args.file {
+        let folder = file
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) {
+            anyhow::bail!("cannot write {}: no such folder", file.display());
+        }
+    }
+    let plan = Plan {
+        lab: args.made_of.lab(&args.name)?,
+        guest: args.made_of.guest()?,
+        methods: args.methods.clone(),
+        repeats: usize::try_from(args.repeats)?,
+        calibrate: args.channels.is_none(),
+        channels: args.channels,
+    };
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let compared = uninterrupted(compare::compare(&plan, &command, &mut say)).await;
+    // A comparison removes its lab itself; one that failed or was interrupted has not.
+    operate::down(&args.name)
+        .await
+        .context("the comparison's lab was not removed")?;
+    let Some(comparison) = compared? else {
+        say("interrupted; everything was removed");
+        return Ok(INTERRUPTED);
+    };
+    write_json(args.file.as_deref(), &comparison)?;
+    print(json, &comparison, || compare::table(&comparison))?;
+    Ok(
+        match comparison.runs.iter().filter(|run| run.verified).count() {
+            0 => FAILED,
+            some if some == comparison.runs.len() => OK,
+            _ => PARTIAL,
+        },
+    )
+}
+
+fn write_json(file: Option<&Path>, comparison: &Comparison) -> Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let text = serde_json::to_string_pretty(comparison)? + "\n";
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    say(&format!("wrote {}", file.display()));
+    Ok(())
+}
+
+/// Runs `work` to its end; `None` when an interrupt or SIGTERM came before.
+async fn uninterrupted<T>(work: impl Future<Output = Result<T>>) -> Result<Option<T>> {
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot watch for interrupts")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot watch for SIGTERM")?;
+    let mut hangup = signal(SignalKind::hangup()).context("cannot watch for SIGHUP")?;
+    tokio::select! {
+        result = work => result.map(Some),
+        _ = interrupt.recv() => Ok(None),
+        _ = terminate.recv() => Ok(None),
+        _ = hangup.recv() => Ok(None),
+    }
+}
+
+async fn interrupted(name: &LabName) -> Result<u8> {
+    Lab::remove_named(name).await?;
+    say("interrupted; everything was removed");
+    Ok(INTERRUPTED)
+}
+
+/// Progress, for a person: beside the result, not in it.
+fn say(text: &str) {
+    let mark = if std::io::stderr().is_terminal() {
+        "\u{2022}"
+    } else {
+        "lab:"
+    };
+    eprintln!("{mark} {text}");
+}
+
+fn print<T: serde::Serialize>(json: bool, value: &T, text: impl FnOnce() -> String) -> Result<()> {
+    if json {
+        println!("{}", serde_json::to_string_pretty(value)?);
+    } else {
+        print!("{}", text());
+    }
+    Ok(())
+}
+
+fn show_status(status: &Status) -> String {
+    let mut lines = vec![format!("lab {}", status.lab)];
+    for host in &status.hosts {
+        let addresses: Vec<_> = host.addresses.iter().map(ToString::to_string).collect();
+        let agent = if host.agent {
+            "agent answers"
+        } else {
+            "agent does NOT answer"
+        };
+        lines.push(format!(
+            "  host {}  {}  {agent}",
+            host.host,
+            addresses.join(" ")
+        ));
+        for vm in &host.vms {
+            let state = serde_json::to_value(vm.state).ok();
+            let state = state
+                .as_ref()
+                .and_then(|state| state.as_str())
+                .unwrap_or("?")
+                .to_owned();
+            lines.push(format!("    vm {}  {state}", vm.name));
+        }
+    }
+    if let (Some(verified), Some(bad)) = (status.verified_pages, status.bad_pages) {
+        lines.push(format!(
+            "  the guest verified {verified} pages so far, {bad} of them bad"
+        ));
+    }
+    lines.join("\n") + "\n"
+}
+
+fn next_steps(status: &Status) -> String {
+    let mut lines = vec![String::new(), "Next:".to_owned()];
+    if status.guest_on.is_some() {
+        lines.push("  drover lab migrate          move the guest to the other host".to_owned());
+    }
+    for host in &status.hosts {
+        let socket = host.socket.display();
+        lines.push(format!(
+            "  drover --socket {socket} status    ask the agent of {}",
+            host.host
+        ));
+        lines.push(format!("  tail -f {}", host.log.display()));
+        lines.push(format!(
+            "  ip netns exec {} bash    a shell on that host",
+            host.namespace
+        ));
+    }
+    lines.push("  drover lab down             remove everything".to_owned());
+    lines.join("\n") + "\n"
+}
+
+fn show_moved(moved: &Moved) -> String {
+    let m = &moved.measured;
+    let mut lines = vec![
+        format!("{} moved from {} to {}", moved.guest, moved.from, moved.to),
+        format!(
+            "  total       {:>8.0} ms   from the first byte until it ran there",
+            m.total_ms
+        ),
+        format!(
+            "  downtime    {:>8.0} ms   between its stop here and its run there",
+            m.downtime_ms
+        ),
+        format!(
+            "  guest gap   {:>8.0} ms   longest silence of its heartbeat (one each 10 ms)",
+            m.guest_gap_ms
+        ),
+        format!(
+            "  payload     {:>8}      in {} rounds",
+            Bytes(m.payload_bytes).to_string(),
+            m.rounds
+        ),
+    ];
+    for (nic, bytes) in &m.wire_bytes {
+        lines.push(format!(
+            "  {nic:<11} {:>8}      sent",
+            Bytes(*bytes).to_string()
+        ));
+    }
+    if let Some(share) = m.line_share {
+        lines.push(format!(
+            "  lines used  {:>8.1} %    of all NICs together, in the bulk",
+            share * 100.0
+        ));
+    }
+    let cpu = &m.cpu_seconds;
+    lines.push(format!(
+        "  CPU         {:>8.2} s    QEMU, {:.2} s the agents, both hosts",
+        cpu.qemu_source + cpu.qemu_destination,
+        cpu.agent_source + cpu.agent_destination
+    ));
+    lines.push(format!(
+        "  verified    {:>8} pages by the guest itself, none bad",
+        moved.verified_pages
+    ));
+    for note in &moved.drover.notes {
+        lines.push(format!("  note: {note}"));
+    }
+    lines.join("\n") + "\n"
+}

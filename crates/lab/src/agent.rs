@@ -1,0 +1,168 @@
+//! The agents of a lab: `droverd` on each host, configured to know the other.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use drover_api::Client;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Child;
+
+use crate::command::log_end;
+use crate::host::Host;
+use crate::lab::Lab;
+use crate::resident::wait_gone;
+use crate::{limits, network};
+
+/// The agents' port for each other.
+const PORT: u16 = 7470;
+
+/// The agent's file name.
+const DROVERD: &str = "droverd";
+
+/// A running agent.
+#[derive(Debug)]
+pub struct Agent {
+    /// Its host.
+    pub host: Host,
+    /// Its process id.
+    pub pid: u32,
+    /// How to talk to it.
+    pub client: Client,
+    child: Option<Child>,
+}
+
+impl Agent {
+    /// The agent that an earlier command started on this host.
+    ///
+    /// # Errors
+    /// There is none, or it does not answer.
+    pub async fn find(host: Host) -> Result<Self> {
+        let client = Client::unix(host.api_socket());
+        client.host().await.with_context(|| {
+            format!(
+                "the agent of lab host {} does not answer; see {}",
+                host.name,
+                host.log(DROVERD).display()
+            )
+        })?;
+        for pid in network::processes(host.namespace()).await {
+            let pid = u32::try_from(pid.as_raw_nonzero().get()).unwrap_or(0);
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            if name.trim() == DROVERD {
+                return Ok(Self {
+                    host,
+                    pid,
+                    client,
+                    child: None,
+                });
+            }
+        }
+        bail!("no {DROVERD} runs on lab host {}", host.name)
+    }
+
+    /// Starts the agent of one host and waits until it answers.
+    ///
+    /// # Errors
+    /// It cannot be found or started, or does not answer; with the end of its log.
+    pub async fn start(lab: &Lab, number: usize) -> Result<Self> {
+        let host = lab.host(number);
+        let text = configuration(lab, &host);
+        fs::write(host.config(), text)
+            .with_context(|| format!("cannot write {}", host.config().display()))?;
+        let arguments = ["--config".into(), host.config()];
+        let mut child = host.start(DROVERD, &find()?, &arguments)?;
+        let client = Client::unix(host.api_socket());
+        let deadline = Instant::now() + limits::AGENT_START;
+        while client.host().await.is_err() {
+            let ended = child.try_wait().context("cannot watch the agent")?;
+            let log = host.log(DROVERD);
+            if let Some(status) = ended {
+                bail!(
+                    "the agent of host {} ended ({status}): {}",
+                    host.name,
+                    log_end(&log)
+                );
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "the agent of host {} does not answer within {} s: {}",
+                    host.name,
+                    limits::AGENT_START.as_secs(),
+                    log_end(&log)
+                );
+            }
+            tokio::time::sleep(limits::POLL).await;
+        }
+        let pid = child.id().context("the agent ended at once")?;
+        Ok(Self {
+            host,
+            pid,
+            client,
+            child: Some(child),
+        })
+    }
+
+    /// Kills it, as a crash does; guests go on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub async fn kill(self) -> Result<()> {
+        if let Some(mut child) = self.child {
+            return child.kill().await.context("cannot kill the agent");
+        }
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        let pid = pid.context("the agent has no process")?;
+        kill_process(pid, Signal::KILL).context("cannot kill the agent")?;
+        wait_gone(self.pid, limits::KILL).await
+    }
+}
+
+/// The agent: `DROVERD`, or beside this program.
+fn find() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("DROVERD") {
+        return Ok(path.into());
+    }
+    let program = std::env::current_exe().context("cannot tell where this program is")?;
+    let places = program
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join(DROVERD));
+    places
+        .into_iter()
+        .find(|path| path.is_file())
+        .with_context(|| {
+            format!(
+                "{DROVERD} is not beside {}; `make build` makes both",
+                program.display()
+            )
+        })
+}
+
+fn configuration(lab: &Lab, host: &Host) -> String {
+    let other = lab.host(1 - host.number);
+    let addresses = |host: &Host| {
+        let nics = 0..lab.settings().nics.len();
+        let all: Vec<_> = nics
+            .map(|nic| format!("\"{}:{PORT}\"", host.address(nic)))
+            .collect();
+        all.join(", ")
+    };
+    let mut text = String::new();
+    let _ = writeln!(text, "# Written by `drover lab`; gone with it.");
+    let _ = writeln!(text, "host = {:?}", host.name);
+    let _ = writeln!(text, "definitions = {:?}", host.definitions());
+    let _ = writeln!(text, "state = {:?}", host.state());
+    let _ = writeln!(text, "runtime = {:?}", host.runtime());
+    let _ = writeln!(text, "\n[api]\nsocket = {:?}", host.api_socket());
+    let _ = writeln!(text, "listen = [{}]", addresses(host));
+    if let Some(guest) = &lab.state().guest {
+        let _ = writeln!(text, "\n[qemu]\nbinaries = [{:?}]", guest.qemu);
+    }
+    let _ = writeln!(text, "\n[[peers]]\nhost = {:?}", other.name);
+    let _ = writeln!(text, "api = [{}]", addresses(&other));
+    text
+}

@@ -1,0 +1,128 @@
+//! Drover's way to move a guest: one request to the source's agent.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use drover_api::{MigrateRequest, MigrationPhase, MigrationView};
+use drover_types::HostName;
+
+use super::by_qemu::DOWNTIME_LIMIT_MS;
+use crate::agent::Agent;
+use crate::lab::Lab;
+use crate::limits;
+use crate::meter::{Measured, Meter, QemuTotals};
+use crate::monitor::{Monitor, named};
+use crate::resident::Resident;
+
+/// Between two questions to the agent how far it is.
+const ASK: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Moves a guest that an agent runs to the other host; `watch` is shown every state.
+///
+/// # Errors
+/// The agent refused, or the move failed.
+pub async fn move_guest(
+    lab: &Lab,
+    guest: &mut Resident,
+    agents: &[Agent],
+    watch: &mut (dyn FnMut(&MigrationView) + Send),
+) -> Result<(Measured, MigrationView)> {
+    let at = |number: usize| {
+        let found = agents.iter().find(|agent| agent.host.number == number);
+        found.with_context(|| format!("no agent runs on host {number}"))
+    };
+    let (source, destination) = (at(guest.host)?, at(1 - guest.host)?);
+    let meter = Meter::begin(lab.settings(), guest, Some([source.pid, destination.pid])).await?;
+    let [serial, socket] = guest.sockets_on(&destination.host);
+    let to: HostName = destination.host.name.parse().context("a host's name")?;
+    let request = MigrateRequest {
+        to,
+        downtime_limit_ms: Some(DOWNTIME_LIMIT_MS),
+        channels: None,
+        lanes_per_path: None,
+    };
+    let begun = source
+        .client
+        .migrate(&guest.definition.name, &request)
+        .await?;
+
+    // The destination's QEMU appears while the agents prepare; a refusal ends the waiting.
+    let arrive = async {
+        guest.console.attach(&serial, limits::MOVE).await?;
+        Monitor::connect(&socket, limits::QEMU_START).await
+    };
+    let ended = follow(source, &begun, watch);
+    tokio::pin!(arrive, ended);
+    let (monitor, view) = tokio::select! {
+        arrived = &mut arrive => (arrived?, ended.await?),
+        view = &mut ended => {
+            let view = view?;
+            check(&view)?;
+            (arrive.await?, view)
+        }
+    };
+    check(&view)?;
+    monitor
+        .wait(0, limits::QEMU_START, "resume", named("RESUME"))
+        .await?;
+    guest
+        .console
+        .wait_heartbeat(limits::FIRST_HEARTBEAT)
+        .await?;
+    guest
+        .console
+        .wait_sequence(3, limits::FIRST_HEARTBEAT)
+        .await?;
+    let vm = destination.client.vm(&guest.definition.name).await?;
+    let pid = vm
+        .pid
+        .context("the destination's agent tells no process of the guest")?;
+    let totals = QemuTotals {
+        payload_bytes: view.bytes.transferred.0,
+        rounds: view.round,
+    };
+    let measured = meter
+        .end(lab.settings(), guest, (&monitor, pid), totals)
+        .await?;
+    guest.monitor = monitor;
+    guest.pid = pid;
+    guest.host = destination.host.number;
+    Ok((measured, view))
+}
+
+async fn follow(
+    source: &Agent,
+    begun: &MigrationView,
+    watch: &mut (dyn FnMut(&MigrationView) + Send),
+) -> Result<MigrationView> {
+    let deadline = Instant::now() + limits::MOVE;
+    loop {
+        let view = source.client.migration(begun.id).await?;
+        watch(&view);
+        if view.phase.has_ended() {
+            return Ok(view);
+        }
+        if Instant::now() > deadline {
+            bail!(
+                "migration {} is still {:?} after {} s",
+                view.id,
+                view.phase,
+                limits::MOVE.as_secs()
+            );
+        }
+        tokio::time::sleep(ASK).await;
+    }
+}
+
+fn check(view: &MigrationView) -> Result<()> {
+    if view.phase == MigrationPhase::Completed {
+        return Ok(());
+    }
+    let cause = view.cause.as_deref().unwrap_or("no cause was told");
+    let next = view
+        .next
+        .as_ref()
+        .map(|next| format!("; {next}"))
+        .unwrap_or_default();
+    bail!("the migration ended {:?}: {cause}{next}", view.phase)
+}

@@ -1,0 +1,191 @@
+//! QEMU's own ways to move a guest, each set as its documentation advises.
+//!
+//! The hand-off is the safe one for all: the destination is started stopped, and runs only once
+//! the source says that it completed and the destination that everything arrived.
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::method::{Method, Variant};
+use crate::lab::Lab;
+use crate::limits;
+use crate::meter::{Measured, Meter, QemuTotals};
+use crate::monitor::{Monitor, migration_is, named};
+use crate::resident::{Keeper, Resident, start_qemu, wait_gone};
+use crate::settings::LabSettings;
+
+/// The port of the destination's QEMU, in its own namespace.
+const PORT: u16 = 4444;
+
+/// No limit: QEMU's own default of 128 MiB/s (10 Gbit/s in some versions) would hold it back.
+const BANDWIDTH: u64 = 1 << 40;
+
+/// How long the guest may stop, the same for every method; QEMU's default.
+pub const DOWNTIME_LIMIT_MS: u64 = 300;
+
+/// Moves a guest that the lab started to the other host.
+///
+/// # Errors
+/// The move failed; the guest goes on on its source, or the lab must boot a new one.
+pub async fn move_guest(
+    lab: &Lab,
+    guest: &mut Resident,
+    method: Method,
+    variant: Variant,
+) -> Result<Measured> {
+    let destination = lab.host(1 - guest.host);
+    let meter = Meter::begin(lab.settings(), guest, None).await?;
+    let mut definition = guest.definition.clone();
+    definition.machine = Some(concrete_machine(&guest.monitor, &definition.machine).await?);
+    let [serial, _] = guest.sockets_on(&destination);
+    let (mut child, monitor) = start_qemu(&destination, &definition, true).await?;
+    let pid = child.id().context("QEMU ended at once")?;
+
+    let moved = async {
+        guest.console.attach(&serial, limits::QEMU_START).await?;
+        let nic = lab.settings().fastest();
+        let address = destination.address(nic);
+        let mptcp = if method == Method::Mptcp {
+            ",mptcp=on"
+        } else {
+            ""
+        };
+        let uri = format!("tcp:{address}:{PORT}{mptcp}");
+        for side in [&monitor, &guest.monitor] {
+            prepare(side, lab.settings(), method, variant).await?;
+        }
+        monitor
+            .run("migrate-incoming", json!({ "uri": uri }))
+            .await?;
+        guest.monitor.run("migrate", json!({ "uri": uri })).await?;
+        hand_off(guest, meter.mark(), &monitor).await?;
+        let totals = totals(&guest.monitor).await?;
+        meter
+            .end(lab.settings(), guest, (&monitor, pid), totals)
+            .await
+    };
+    match moved.await {
+        Ok(measured) => {
+            leave(guest).await?;
+            guest.monitor = monitor;
+            guest.pid = pid;
+            guest.host = destination.number;
+            guest.keeper = Keeper::Lab(child);
+            Ok(measured)
+        }
+        Err(error) => {
+            child
+                .kill()
+                .await
+                .context("cannot end the destination's QEMU")?;
+            Err(error)
+        }
+    }
+}
+
+/// A destination of another version must not take `q35` for its own newest.
+async fn concrete_machine(monitor: &Monitor, defined: &Option<String>) -> Result<String> {
+    let told = monitor
+        .run("qom-get", json!({"path": "/machine", "property": "type"}))
+        .await?;
+    let concrete = told.as_str().and_then(|name| name.strip_suffix("-machine"));
+    let defined = defined.as_deref().unwrap_or("q35");
+    let options = defined
+        .split_once(',')
+        .map(|(_, options)| format!(",{options}"));
+    Ok(format!(
+        "{}{}",
+        concrete.unwrap_or(defined),
+        options.unwrap_or_default()
+    ))
+}
+
+async fn prepare(
+    side: &Monitor,
+    lab: &LabSettings,
+    method: Method,
+    variant: Variant,
+) -> Result<()> {
+    side.set_capabilities(&["events", "return-path"]).await?;
+    let mut parameters = json!({
+        "max-bandwidth": BANDWIDTH,
+        "downtime-limit": DOWNTIME_LIMIT_MS,
+    });
+    if let Some(channels) = variant.channels {
+        side.set_capabilities(&["multifd"]).await?;
+        parameters["multifd-channels"] = json!(channels);
+        let zstd = method == Method::MultifdZstd;
+        parameters["multifd-compression"] = json!(if zstd { "zstd" } else { "none" });
+    } else {
+        let off = json!([{"capability": "multifd", "state": false}]);
+        side.run("migrate-set-capabilities", json!({ "capabilities": off }))
+            .await?;
+    }
+    side.run("migrate-set-parameters", parameters).await?;
+    tell_bandwidth(side, lab, method).await
+}
+
+/// Tells QEMU what the lines carry, so that it ends the rounds at the right time. Versions before
+/// 8.2 do not have the parameter.
+async fn tell_bandwidth(side: &Monitor, lab: &LabSettings, method: Method) -> Result<()> {
+    let line = if method.uses_all_nics() {
+        lab.total_rate()
+    } else {
+        lab.nics[lab.fastest()]
+    };
+    let known = side.run("query-migrate-parameters", Value::Null).await?;
+    if known.get("avail-switchover-bandwidth").is_some() {
+        let bytes = line.map_or(0, |line| line.0 / 8);
+        let parameters = json!({"avail-switchover-bandwidth": bytes});
+        side.run("migrate-set-parameters", parameters).await?;
+    }
+    Ok(())
+}
+
+async fn hand_off(guest: &Resident, mark: usize, destination: &Monitor) -> Result<()> {
+    let completed = migration_is("completed");
+    guest
+        .monitor
+        .wait(mark, limits::MOVE, "completed migration", &completed)
+        .await?;
+    destination
+        .wait(0, limits::MOVE, "arrived migration", &completed)
+        .await?;
+    destination.run("cont", Value::Null).await?;
+    destination
+        .wait(0, limits::QEMU_START, "resume", named("RESUME"))
+        .await?;
+    guest
+        .console
+        .wait_heartbeat(limits::FIRST_HEARTBEAT)
+        .await?;
+    guest
+        .console
+        .wait_sequence(3, limits::FIRST_HEARTBEAT)
+        .await
+}
+
+async fn totals(source: &Monitor) -> Result<QemuTotals> {
+    let told = source.run("query-migrate", Value::Null).await?;
+    let number = |name: &str| told["ram"][name].as_u64().unwrap_or(0);
+    Ok(QemuTotals {
+        payload_bytes: number("transferred"),
+        rounds: number("dirty-sync-count"),
+    })
+}
+
+/// Ends the source's copy, which must never run again.
+async fn leave(guest: &mut Resident) -> Result<()> {
+    // QEMU may end before it answers.
+    let _ = guest.monitor.run("quit", Value::Null).await;
+    match &mut guest.keeper {
+        Keeper::Lab(child) => {
+            let ended = tokio::time::timeout(limits::KILL, child.wait()).await;
+            ended
+                .context("the source's QEMU does not end")?
+                .context("cannot watch QEMU")?;
+            Ok(())
+        }
+        Keeper::Agent => wait_gone(guest.pid, limits::KILL).await,
+    }
+}

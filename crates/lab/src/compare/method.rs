@@ -1,0 +1,141 @@
+//! The ways to move a guest that are compared.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::bail;
+use serde::{Deserialize, Serialize};
+
+/// A way to move a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Method {
+    /// QEMU over one TCP connection, on the fastest NIC.
+    Tcp,
+    /// QEMU over several TCP connections, on the fastest NIC.
+    Multifd,
+    /// The same, compressed with zstd.
+    MultifdZstd,
+    /// QEMU over Multipath TCP, on all NICs.
+    Mptcp,
+    /// Drover, on all NICs.
+    Drover,
+}
+
+impl Method {
+    /// All of them, in the order of the table.
+    pub const ALL: [Self; 5] = [
+        Self::Tcp,
+        Self::Multifd,
+        Self::MultifdZstd,
+        Self::Mptcp,
+        Self::Drover,
+    ];
+
+    /// Its word.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Multifd => "multifd",
+            Self::MultifdZstd => "multifd-zstd",
+            Self::Mptcp => "mptcp",
+            Self::Drover => "drover",
+        }
+    }
+
+    /// Whether QEMU uses every NIC with it, or one.
+    #[must_use]
+    pub fn uses_all_nics(self) -> bool {
+        matches!(self, Self::Mptcp | Self::Drover)
+    }
+
+    /// The settings worth trying: which is best depends on the machine and the lines, and a peer
+    /// is compared with at its best.
+    #[must_use]
+    pub fn variants(self) -> &'static [Variant] {
+        const ONE: Variant = Variant { channels: None };
+        const TWO: Variant = Variant { channels: Some(2) };
+        const THREE: Variant = Variant { channels: Some(3) };
+        const FOUR: Variant = Variant { channels: Some(4) };
+        match self {
+            Self::Tcp | Self::Drover => &[ONE],
+            Self::Multifd | Self::MultifdZstd => &[TWO, THREE, FOUR],
+            Self::Mptcp => &[ONE, TWO, FOUR],
+        }
+    }
+}
+
+/// How a method is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variant {
+    /// Multifd channels; `None` without multifd.
+    pub channels: Option<u8>,
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.channels {
+            Some(channels) => write!(f, "{channels} channels"),
+            None => f.write_str("as it is"),
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let found = Self::ALL.into_iter().find(|method| method.name() == text);
+        let Some(method) = found else {
+            let names = Self::ALL.map(Self::name).join(", ");
+            bail!("{text:?} is no method: {names}");
+        };
+        Ok(method)
+    }
+}
+
+/// The order of one repeat: forwards and backwards in turn, so that what a method leaves behind
+/// (warm caches, a busy machine) meets each neighbour.
+#[must_use]
+pub fn order(methods: &[Method], repeat: usize) -> Vec<Method> {
+    let mut order = methods.to_vec();
+    let by = (repeat / 2) % order.len().max(1);
+    order.rotate_left(by);
+    if repeat % 2 == 1 {
+        order.reverse();
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_repeat_has_every_method_and_the_order_changes() {
+        let first = order(&Method::ALL, 0);
+        assert_eq!(first, Method::ALL);
+        for repeat in 1..7 {
+            let mut next = order(&Method::ALL, repeat);
+            assert_ne!(next, order(&Method::ALL, repeat - 1));
+            next.sort();
+            assert_eq!(next, Method::ALL);
+        }
+        assert_eq!(order(&[], 3), []);
+    }
+
+    #[test]
+    fn methods_are_known_by_their_names() {
+        for method in Method::ALL {
+            assert_eq!(method.name().parse::<Method>().unwrap(), method);
+        }
+        assert!("scp".parse::<Method>().is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! The same guest, moved to and fro by each method in turn, several times, in one go.
+//!
+//! Two guests that are the same from their seed on: one is QEMU's alone, one is an agent's. While
+//! one is moved the other's CPUs are held, so that it costs nothing.
+//!
+//! # Invariant
+//! A run counts as verified only when the guest itself verified every page after the move, found
+//! none bad, and its heartbeat never went back.
+
+mod by_drover;
+mod by_qemu;
+mod method;
+mod report;
+mod stage;
+mod summary;
+
+pub use by_drover::move_guest as move_by_drover;
+pub use by_qemu::{DOWNTIME_LIMIT_MS, move_guest as move_by_qemu};
+pub use method::{Method, Variant};
+pub use report::table;
+pub use summary::{Comparison, DroverFacts, Run, Skipped, Spread, Summary};
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::guest::Image;
+use crate::lab::{Lab, State};
+use crate::machine::Machine;
+use crate::network;
+use crate::settings::{GuestSettings, LabSettings};
+use stage::Stage;
+
+/// What to compare.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plan {
+    /// Hosts and NICs.
+    pub lab: LabSettings,
+    /// The guest.
+    pub guest: GuestSettings,
+    /// The methods.
+    pub methods: Vec<Method>,
+    /// How often each.
+    pub repeats: usize,
+    /// Whether to find each method's best channels first; otherwise the first of
+    /// [`Method::variants`], or [`channels`](Self::channels).
+    pub calibrate: bool,
+    /// Multifd channels for every method that has them, instead of calibrating.
+    pub channels: Option<u8>,
+}
+
+/// Told what is being done.
+pub type Say<'a> = &'a mut (dyn FnMut(&str) + Send);
+
+/// Makes the lab, compares, and gives the result; the caller removes the lab of that name.
+///
+/// # Errors
+/// What keeps any method from being measured at all. A run that fails is part of the result.
+pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Comparison> {
+    if plan.repeats == 0 || plan.methods.is_empty() {
+        bail!("nothing to compare: no methods, or no repeats");
+    }
+    plan.guest.probe()?;
+    let machine = Machine::look(&plan.guest.qemu).await;
+    let state = State {
+        lab: plan.lab.clone(),
+        guest: Some(plan.guest.clone()),
+    };
+    let lab = Lab::create(state).await?;
+    let image = Image::build(lab.folder()).await?;
+    let (methods, skipped) = possible(plan).await;
+    for one in &skipped {
+        say(&format!("{} skipped, because {}", one.method, one.because));
+    }
+    if methods.is_empty() {
+        bail!("no method is possible here");
+    }
+
+    let mut stage = Stage::new(&lab, plan, &image);
+    stage.start_agents(&methods).await?;
+    let (variants, calibration) = calibrate(plan, &methods, &mut stage, say).await;
+    let mut runs = Vec::new();
+    for repeat in 0..plan.repeats {
+        for method in method::order(&methods, repeat) {
+            let run = stage.run(method, variants[&method], repeat).await;
+            say(&report::line(&run, plan.repeats));
+            runs.push(run);
+        }
+    }
+    stage.end().await?;
+    lab.remove().await?;
+    Ok(Comparison::new(
+        command,
+        machine,
+        plan.clone(),
+        skipped,
+        calibration,
+        runs,
+    ))
+}
+
+async fn possible(plan: &Plan) -> (Vec<Method>, Vec<Skipped>) {
+    let (mut methods, mut skipped) = (Vec::new(), Vec::new());
+    for &method in &plan.methods {
+        let obstacle = match method {
+            Method::Mptcp => network::enable_mptcp(&plan.lab).await.err(),
+            _ => None,
+        };
+        match obstacle {
+            Some(error) => skipped.push(Skipped {
+                method,
+                because: format!("{error:#}"),
+            }),
+            None => methods.push(method),
+        }
+    }
+    (methods, skipped)
+}
+
+type Variants = std::collections::BTreeMap<Method, Variant>;
+
+/// Tries the variants of each method once and keeps the fastest.
+async fn calibrate(
+    plan: &Plan,
+    methods: &[Method],
+    stage: &mut Stage<'_>,
+    say: Say<'_>,
+) -> (Variants, Vec<Run>) {
+    let (mut chosen, mut runs) = (Variants::new(), Vec::new());
+    for &method in methods {
+        let all = method.variants();
+        let fixed = match plan.channels {
+            Some(_) if all.len() > 1 => Variant {
+                channels: plan.channels,
+            },
+            _ => all[0],
+        };
+        chosen.insert(method, fixed);
+        if !plan.calibrate || plan.channels.is_some() || all.len() == 1 {
+            continue;
+        }
+        let mut best = f64::INFINITY;
+        for &variant in all {
+            let run = stage.run(method, variant, 0).await;
+            say(&format!(
+                "trying {method} with {variant}: {}",
+                report::brief(&run)
+            ));
+            if let Some(total) = run.total_ms().filter(|total| *total < best) {
+                best = total;
+                chosen.insert(method, variant);
+            }
+            runs.push(run);
+        }
+    }
+    (chosen, runs)
+}

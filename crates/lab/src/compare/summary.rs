@@ -1,0 +1,348 @@
+//! The result of a comparison: every run, and what they say together.
+
+use std::collections::BTreeMap;
+
+use drover_api::MigrationView;
+use drover_types::ByteRate;
+use serde::{Deserialize, Serialize};
+
+use super::Plan;
+use super::method::{Method, Variant};
+use crate::machine::Machine;
+use crate::meter::Measured;
+use crate::network::HOSTS;
+
+/// One move.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// How it was moved.
+    pub method: Method,
+    /// And with which settings.
+    pub variant: Variant,
+    /// The number of the repeat, from 0.
+    pub repeat: usize,
+    /// The host that it left.
+    pub from: String,
+    /// The host that it went to.
+    pub to: String,
+    /// The guest verified every page after it, and its heartbeat never went back.
+    pub verified: bool,
+    /// What was measured, if it succeeded.
+    #[serde(flatten)]
+    pub measured: Option<Measured>,
+    /// What drover's agents say of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drover: Option<DroverFacts>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Run {
+    pub(super) fn new(method: Method, variant: Variant, repeat: usize, hosts: [usize; 2]) -> Self {
+        let [from, to] = hosts.map(|host| HOSTS[host].to_owned());
+        Self {
+            method,
+            variant,
+            repeat,
+            from,
+            to,
+            verified: false,
+            measured: None,
+            drover: None,
+            error: None,
+        }
+    }
+
+    /// Its total time, if it succeeded and the guest verified it.
+    #[must_use]
+    pub fn total_ms(&self) -> Option<f64> {
+        self.measured
+            .as_ref()
+            .filter(|_| self.verified)
+            .map(|measured| measured.total_ms)
+    }
+}
+
+/// What drover's agents say of a run, to hold against what was measured from outside.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DroverFacts {
+    /// Their total time.
+    pub total_ms: Option<u64>,
+    /// Their downtime.
+    pub downtime_ms: Option<u64>,
+    /// Payload between 5 % and 95 % of the bytes, in bytes a second.
+    pub bulk_goodput: Option<ByteRate>,
+    /// QEMU's channels.
+    pub channels: Option<u8>,
+    /// Lanes on each path.
+    pub lanes: Vec<usize>,
+    /// Bytes sent again.
+    pub resent_bytes: u64,
+    /// Bytes of drover's own framing.
+    pub protocol_bytes: u64,
+    /// What was used instead of something else, and why.
+    pub notes: Vec<String>,
+}
+
+impl DroverFacts {
+    /// From the view of the source's agent.
+    #[must_use]
+    pub fn of(view: &MigrationView) -> Self {
+        let lanes = || view.paths.iter().flat_map(|path| &path.lanes);
+        Self {
+            total_ms: view.total_ms,
+            downtime_ms: view.downtime_ms,
+            bulk_goodput: view.bulk_goodput,
+            channels: view.channels,
+            lanes: view.paths.iter().map(|path| path.lanes.len()).collect(),
+            resent_bytes: lanes().map(|lane| lane.resent_bytes.0).sum(),
+            protocol_bytes: lanes().map(|lane| lane.protocol_bytes.0).sum(),
+            notes: view.notes.clone(),
+        }
+    }
+}
+
+/// A method that was asked for and could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Which.
+    pub method: Method,
+    /// Why.
+    pub because: String,
+}
+
+/// The middle of several values, and the farthest.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The middle one; of an even number the mean of the two.
+    pub median: f64,
+    /// The smallest.
+    pub min: f64,
+    /// The largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of these values; `None` of none.
+    #[must_use]
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().filter(|value| !value.is_nan()).collect();
+        values.sort_by(f64::total_cmp);
+        let (min, max) = (*values.first()?, *values.last()?);
+        let half = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[half]
+        } else {
+            f64::midpoint(values[half - 1], values[half])
+        };
+        Some(Self { median, min, max })
+    }
+}
+
+/// What the runs of one method say together.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Runs that succeeded and were verified.
+    pub verified: usize,
+    /// All runs.
+    pub runs: usize,
+    /// The settings that were used.
+    pub variant: Variant,
+    /// Total time.
+    pub total_ms: Option<Spread>,
+    /// Downtime.
+    pub downtime_ms: Option<Spread>,
+    /// The guest's longest silence.
+    pub guest_gap_ms: Option<Spread>,
+    /// Part of all NICs' rates together that was used in the bulk of the transfer, headers
+    /// included.
+    pub line_share: Option<Spread>,
+    /// The payload's part of it.
+    pub goodput_share: Option<Spread>,
+    /// Bytes a second on all NICs in the bulk of the transfer.
+    pub bulk_wire_rate: Option<Spread>,
+    /// CPU seconds of QEMU on both hosts, without the guest's own CPUs.
+    pub qemu_cpu: Option<Spread>,
+    /// CPU seconds of the agents on both hosts.
+    pub agent_cpu: Option<Spread>,
+    /// The agents' CPU seconds for each GiB of payload.
+    pub agent_cpu_per_gib: Option<Spread>,
+    /// Median total time as a part of multifd's.
+    pub total_ratio: Option<f64>,
+    /// Median downtime as a part of multifd's.
+    pub downtime_ratio: Option<f64>,
+}
+
+/// A whole comparison.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The command that made it.
+    pub command: String,
+    /// When it ended.
+    pub at: jiff::Timestamp,
+    /// The machine.
+    pub machine: Machine,
+    /// What was asked for.
+    pub settings: Plan,
+    /// What could not be had.
+    pub skipped: Vec<Skipped>,
+    /// Runs that only found each method's best settings.
+    pub calibration: Vec<Run>,
+    /// The runs that count, in their order.
+    pub runs: Vec<Run>,
+    /// What they say, by method.
+    pub summary: BTreeMap<Method, Summary>,
+}
+
+impl Comparison {
+    pub(super) fn new(
+        command: &str,
+        machine: Machine,
+        settings: Plan,
+        skipped: Vec<Skipped>,
+        calibration: Vec<Run>,
+        runs: Vec<Run>,
+    ) -> Self {
+        Self {
+            command: command.to_owned(),
+            at: jiff::Timestamp::now(),
+            machine,
+            settings,
+            skipped,
+            calibration,
+            summary: summarise(&runs),
+            runs,
+        }
+    }
+
+    /// Whether every run succeeded and was verified.
+    #[must_use]
+    pub fn all_verified(&self) -> bool {
+        self.runs.iter().all(|run| run.verified)
+    }
+}
+
+fn summarise(runs: &[Run]) -> BTreeMap<Method, Summary> {
+    let mut summary = BTreeMap::new();
+    for method in Method::ALL {
+        let own: Vec<_> = runs.iter().filter(|run| run.method == method).collect();
+        if let Some(last) = own.last() {
+            summary.insert(method, of_method(last.variant, &own));
+        }
+    }
+    let base = summary
+        .get(&Method::Multifd)
+        .map(|m: &Summary| (m.total_ms, m.downtime_ms));
+    if let Some((total, downtime)) = base {
+        let ratio = |own: Option<Spread>, base: Option<Spread>| {
+            own.zip(base).map(|(own, base)| own.median / base.median)
+        };
+        for method in summary.values_mut() {
+            method.total_ratio = ratio(method.total_ms, total);
+            method.downtime_ratio = ratio(method.downtime_ms, downtime);
+        }
+    }
+    summary
+}
+
+fn of_method(variant: Variant, runs: &[&Run]) -> Summary {
+    let good: Vec<_> = runs
+        .iter()
+        .filter(|run| run.verified)
+        .filter_map(|run| run.measured.as_ref())
+        .collect();
+    let spread = |value: fn(&Measured) -> Option<f64>| {
+        Spread::of(good.iter().filter_map(|measured| value(measured)))
+    };
+    Summary {
+        verified: good.len(),
+        runs: runs.len(),
+        variant,
+        total_ms: spread(|m| Some(m.total_ms)),
+        downtime_ms: spread(|m| Some(m.downtime_ms)),
+        guest_gap_ms: spread(|m| Some(m.guest_gap_ms)),
+        line_share: spread(|m| m.line_share),
+        goodput_share: spread(|m| m.goodput_share),
+        bulk_wire_rate: spread(|m| m.bulk_wire_rate),
+        qemu_cpu: spread(|m| Some(m.cpu_seconds.qemu_source + m.cpu_seconds.qemu_destination)),
+        agent_cpu: spread(|m| Some(agent_cpu(m))),
+        agent_cpu_per_gib: spread(|m| {
+            let gib = m.payload_bytes as f64 / f64::from(1 << 30);
+            (gib > 0.0).then(|| agent_cpu(m) / gib)
+        }),
+        total_ratio: None,
+        downtime_ratio: None,
+    }
+}
+
+fn agent_cpu(measured: &Measured) -> f64 {
+    measured.cpu_seconds.agent_source + measured.cpu_seconds.agent_destination
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meter::CpuSeconds;
+
+    fn run(method: Method, total_ms: f64, verified: bool) -> Run {
+        let measured = Measured {
+            prepare_ms: 1.0,
+            total_ms,
+            downtime_ms: total_ms / 10.0,
+            guest_gap_ms: total_ms / 5.0,
+            wire_bytes: BTreeMap::new(),
+            cpu_seconds: CpuSeconds::default(),
+            bulk_wire_rate: None,
+            line_share: Some(0.9),
+            payload_bytes: 1 << 30,
+            goodput_share: None,
+            rounds: 2,
+        };
+        Run {
+            verified,
+            measured: Some(measured),
+            ..Run::new(method, method.variants()[0], 0, [0, 1])
+        }
+    }
+
+    #[test]
+    fn medians_and_ratios_are_of_verified_runs_only() {
+        let runs = [
+            run(Method::Multifd, 100.0, true),
+            run(Method::Multifd, 200.0, true),
+            run(Method::Multifd, 1.0, false),
+            run(Method::Drover, 60.0, true),
+        ];
+        let summary = summarise(&runs);
+        let multifd = &summary[&Method::Multifd];
+        assert_eq!((multifd.verified, multifd.runs), (2, 3));
+        let expected = Spread {
+            median: 150.0,
+            min: 100.0,
+            max: 200.0,
+        };
+        assert_eq!(multifd.total_ms, Some(expected));
+        assert_eq!(summary[&Method::Drover].total_ratio, Some(0.4));
+        assert!(!summary.contains_key(&Method::Tcp));
+    }
+
+    #[test]
+    fn a_run_in_json_has_its_figures_beside_its_method() {
+        let json = serde_json::to_value(run(Method::MultifdZstd, 10.0, true)).unwrap();
+        assert_eq!(json["method"], "multifd-zstd");
+        assert_eq!(json["total_ms"], 10.0);
+        assert_eq!(json["verified"], true);
+        assert_eq!(
+            serde_json::from_value::<Run>(json).unwrap().total_ms(),
+            Some(10.0)
+        );
+    }
+
+    #[test]
+    fn the_median_of_nothing_is_nothing() {
+        assert_eq!(Spread::of([]), None);
+        assert_eq!(Spread::of([f64::NAN]), None);
+        assert_eq!(Spread::of([3.0, 1.0, 2.0]).map(|s| s.median), Some(2.0));
+    }
+}

@@ -1,0 +1,83 @@
+//! The guest as a host's agent, or the lab itself, starts it.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use drover_api::VmDefinition;
+use drover_types::VmName;
+
+use super::Image;
+use crate::require::has_hardware_virtualisation;
+use crate::settings::GuestSettings;
+
+/// The guest's serial port, in a host's folder of sockets.
+#[must_use]
+pub fn serial_socket(guest: &VmName) -> String {
+    format!("{guest}.serial")
+}
+
+/// The lab's own monitor of the guest's QEMU, in a host's folder of sockets. Beside the agent's:
+/// it only watches.
+#[must_use]
+pub fn monitor_socket(guest: &VmName) -> String {
+    format!("{guest}.monitor")
+}
+
+/// The guest's definition. `here` is the path under which every host sees its own folder of
+/// sockets: the definition travels, and must be right on both hosts.
+///
+/// # Errors
+/// Settings that do not fit each other.
+pub fn define(
+    name: &VmName,
+    settings: &GuestSettings,
+    image: &Image,
+    here: &Path,
+) -> Result<VmDefinition> {
+    let text = |path: &Path| {
+        path.to_str()
+            .map(str::to_owned)
+            .with_context(|| format!("{} is no text", path.display()))
+    };
+    let socket = |id: &str, file: String| -> Result<String> {
+        let path = text(&here.join(file))?;
+        Ok(format!("socket,id={id},path={path},server=on,wait=off"))
+    };
+    // Freed memory reads as zero, so that the guest carries its content and little else.
+    let words = format!(
+        "console=ttyS0 quiet init_on_free=1 panic=-1 {}",
+        settings.probe()?
+    );
+    let (accelerator, cpu) = if has_hardware_virtualisation() {
+        ("kvm", "host")
+    } else {
+        ("tcg,thread=multi", "max")
+    };
+    let mut args: Vec<String> = [
+        "-nodefaults",
+        "-no-user-config",
+        "-no-reboot",
+        "-display",
+        "none",
+    ]
+    .map(str::to_owned)
+    .into();
+    let mut option = |key: &str, value: String| args.extend([key.to_owned(), value]);
+    option("-accel", accelerator.to_owned());
+    option("-cpu", cpu.to_owned());
+    option("-kernel", text(&image.kernel)?);
+    option("-initrd", text(&image.initramfs)?);
+    option("-append", words);
+    option("-chardev", socket("serial", serial_socket(name))?);
+    option("-serial", "chardev:serial".to_owned());
+    option("-chardev", socket("watch", monitor_socket(name))?);
+    option("-mon", "chardev=watch,mode=control".to_owned());
+    Ok(VmDefinition {
+        name: name.clone(),
+        memory: settings.memory,
+        vcpus: settings.vcpus,
+        qemu: settings.qemu.clone(),
+        machine: Some(settings.machine.clone()),
+        args,
+    })
+}

@@ -1,0 +1,142 @@
+//! One host of a lab: a network namespace, a folder, and what runs in them.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, Result};
+use tokio::process::{Child, Command};
+
+use crate::network::{self, HOSTS};
+use crate::settings::LabName;
+
+/// Gives a program its host's view: the host's own folder of sockets under the common path. `ip
+/// netns exec` has given it mounts of its own, and the network's `/sys`.
+const ENTER: &str = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+
+/// One host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// `a` or `b`.
+    pub name: String,
+    /// Its place in [`HOSTS`].
+    pub number: usize,
+    namespace: String,
+    folder: PathBuf,
+    here: PathBuf,
+}
+
+impl Host {
+    pub(crate) fn new(lab: &LabName, number: usize, lab_folder: &Path) -> Self {
+        let name = HOSTS[number];
+        Self {
+            name: name.to_owned(),
+            number,
+            namespace: network::namespace(lab, name),
+            folder: lab_folder.join(name),
+            here: lab_folder.join("here"),
+        }
+    }
+
+    pub(crate) fn create_folders(&self) -> Result<()> {
+        for folder in [
+            self.definitions(),
+            self.runtime(),
+            self.state(),
+            self.folder.join("here"),
+        ] {
+            fs::create_dir_all(&folder)
+                .with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Its network namespace.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
+    /// The address of one of its NICs.
+    #[must_use]
+    pub fn address(&self, nic: usize) -> Ipv4Addr {
+        network::address(nic, self.number)
+    }
+
+    /// The agent's configuration.
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.folder.join("droverd.toml")
+    }
+
+    /// The agent's definitions of guests.
+    #[must_use]
+    pub fn definitions(&self) -> PathBuf {
+        self.folder.join("vms")
+    }
+
+    /// The agent's runtime folder.
+    #[must_use]
+    pub fn runtime(&self) -> PathBuf {
+        self.folder.join("run")
+    }
+
+    /// The agent's state folder.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.folder.join("state")
+    }
+
+    /// The agent's socket.
+    #[must_use]
+    pub fn api_socket(&self) -> PathBuf {
+        self.runtime().join("droverd.sock")
+    }
+
+    /// What a program on this host writes to its stdout and stderr.
+    #[must_use]
+    pub fn log(&self, program: &str) -> PathBuf {
+        self.folder.join(format!("{program}.log"))
+    }
+
+    /// A socket that the host has in its own folder of sockets, as seen from outside.
+    #[must_use]
+    pub fn socket(&self, file: &str) -> PathBuf {
+        self.folder.join("here").join(file)
+    }
+
+    /// Starts a program on this host, its output going to [`log`](Self::log). It is its own
+    /// process group: an interrupt at the terminal is not for it.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(
+        &self,
+        log: &str,
+        program: &Path,
+        arguments: &[impl AsRef<OsStr>],
+    ) -> Result<Child> {
+        let path = self.log(log);
+        let output = File::options()
+            .create(true)
+            .append(true)
+            .open(&path)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        let errors = output.try_clone().context("cannot share a log")?;
+        Command::new(crate::command::find("ip").unwrap_or_else(|| "ip".into()))
+            .args(["netns", "exec", &self.namespace, "sh", "-c", ENTER, "sh"])
+            .arg(self.folder.join("here"))
+            .arg(&self.here)
+            .arg(program)
+            .args(arguments)
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(errors)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {} on host {}", program.display(), self.name))
+    }
+}

@@ -1,0 +1,205 @@
+//! A lab on this machine: its files, its lock, its hosts.
+//!
+//! ```text
+//! /run/drover-lab/NAME.lock      held by whoever builds, changes or removes the lab
+//! /run/drover-lab/NAME/
+//!     lab.json                   what it is made of
+//!     initramfs
+//!     here/                      every host sees its own a/here or b/here under this path
+//!     a/  droverd.toml  droverd.log  vms/  run/  state/  here/
+//!     b/  the same
+//! ```
+//!
+//! # Invariant
+//! [`Lab::remove`] leaves nothing of a lab behind, whatever ended before it.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::host::Host;
+use crate::network;
+use crate::settings::{GuestSettings, LabName, LabSettings};
+
+/// Where labs are kept, unless `DROVER_LAB_RUN` says otherwise.
+const FOLDER: &str = "/run/drover-lab";
+
+/// What a lab is made of, as it is kept for the next command.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Hosts and NICs.
+    pub lab: LabSettings,
+    /// The guest, when there is one.
+    pub guest: Option<GuestSettings>,
+}
+
+/// A lab that this process holds.
+#[derive(Debug)]
+pub struct Lab {
+    state: State,
+    folder: PathBuf,
+    _lock: File,
+}
+
+fn base() -> PathBuf {
+    std::env::var_os("DROVER_LAB_RUN").map_or_else(|| FOLDER.into(), PathBuf::from)
+}
+
+fn lock(name: &LabName) -> Result<File> {
+    let base = base();
+    fs::create_dir_all(&base).with_context(|| format!("cannot create {}", base.display()))?;
+    let path = base.join(format!("{name}.lock"));
+    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!(
+            "lab {name} is in use by another command (it holds {})",
+            path.display()
+        );
+    }
+    Ok(file)
+}
+
+fn state_file(name: &LabName) -> PathBuf {
+    base().join(name.to_string()).join("lab.json")
+}
+
+impl Lab {
+    /// Makes hosts and NICs. What an earlier lab of this name left behind is removed first.
+    ///
+    /// # Errors
+    /// The lab is in use, or what the system says; nothing is left behind then.
+    pub async fn create(state: State) -> Result<Self> {
+        let name = state.lab.name.clone();
+        let held = lock(&name)?;
+        clear(&name).await?;
+        let lab = Self {
+            folder: base().join(name.to_string()),
+            state,
+            _lock: held,
+        };
+        if let Err(error) = lab.build().await {
+            clear(&name).await?;
+            return Err(error);
+        }
+        Ok(lab)
+    }
+
+    async fn build(&self) -> Result<()> {
+        network::create(&self.state.lab).await?;
+        fs::create_dir_all(self.here())
+            .with_context(|| format!("cannot create {}", self.here().display()))?;
+        for host in self.hosts() {
+            host.create_folders()?;
+        }
+        let json = serde_json::to_vec_pretty(&self.state)?;
+        let path = self.folder.join("lab.json");
+        fs::write(&path, json).with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// The lab of this name that an earlier command left up; `None` when there is none.
+    ///
+    /// # Errors
+    /// It is in use, or its state cannot be read.
+    pub fn open(name: &LabName) -> Result<Option<Self>> {
+        let Some(state) = Self::peek(name)? else {
+            return Ok(None);
+        };
+        let held = lock(name)?;
+        Ok(Some(Self {
+            folder: base().join(name.to_string()),
+            state,
+            _lock: held,
+        }))
+    }
+
+    /// What the lab of this name is made of, without holding it.
+    ///
+    /// # Errors
+    /// Its state cannot be read.
+    pub fn peek(name: &LabName) -> Result<Option<State>> {
+        let path = state_file(name);
+        match fs::read(&path) {
+            Ok(json) => serde_json::from_slice(&json).map(Some).with_context(|| {
+                format!(
+                    "{} is damaged; `drover lab down` removes that lab",
+                    path.display()
+                )
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+        }
+    }
+
+    /// Removes the lab of this name and everything in it, if there is anything.
+    ///
+    /// # Errors
+    /// It is in use, or a process of it cannot be ended.
+    pub async fn remove_named(name: &LabName) -> Result<()> {
+        let _held = lock(name)?;
+        clear(name).await
+    }
+
+    /// Removes this lab and everything in it.
+    ///
+    /// # Errors
+    /// A process of it cannot be ended.
+    pub async fn remove(self) -> Result<()> {
+        clear(&self.state.lab.name).await
+    }
+
+    /// What it is made of.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Hosts and NICs.
+    #[must_use]
+    pub fn settings(&self) -> &LabSettings {
+        &self.state.lab
+    }
+
+    /// Its folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The path under which each host sees its own sockets.
+    #[must_use]
+    pub fn here(&self) -> PathBuf {
+        self.folder.join("here")
+    }
+
+    /// A host, by its number in [`network::HOSTS`].
+    #[must_use]
+    pub fn host(&self, number: usize) -> Host {
+        host_of(&self.state.lab.name, number)
+    }
+
+    /// Both hosts.
+    #[must_use]
+    pub fn hosts(&self) -> [Host; 2] {
+        [self.host(0), self.host(1)]
+    }
+}
+
+/// A host of the lab of this name, whether it is up or not.
+#[must_use]
+pub fn host_of(name: &LabName, number: usize) -> Host {
+    Host::new(name, number, &base().join(name.to_string()))
+}
+
+async fn clear(name: &LabName) -> Result<()> {
+    network::remove(name).await?;
+    let folder = base().join(name.to_string());
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}

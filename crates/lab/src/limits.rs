@@ -1,0 +1,63 @@
+//! Every bound of the lab: how long each wait lasts, and how much is kept.
+
+use std::time::Duration;
+
+/// One `ip`, `tc` or `dpkg` command. They take milliseconds; a machine that compiles on every
+/// core at the same time was seen to take 2 s.
+pub const COMMAND: Duration = Duration::from_secs(60);
+
+/// Downloading the kernel's package of 34 MB: 60 s at 5 Mbit/s.
+pub const DOWNLOAD: Duration = Duration::from_secs(300);
+
+/// Between two looks for something that the kernel gives no event for (a socket that another
+/// process will make, an agent's answer).
+pub const POLL: Duration = Duration::from_millis(5);
+
+/// An agent's first answer. It starts in some 50 ms.
+pub const AGENT_START: Duration = Duration::from_secs(20);
+
+/// A started QEMU's monitor.
+pub const QEMU_START: Duration = Duration::from_secs(30);
+
+/// The guest's first heartbeat, and its fill: an emulated guest boots in 3 s and fills 640 MiB in
+/// 4 s on an idle core, 10 times that on a busy machine.
+pub const BOOT: Duration = Duration::from_secs(180);
+
+/// One complete move. 1 GiB over a line of 100 Mbit/s takes 90 s.
+pub const MOVE: Duration = Duration::from_secs(600);
+
+/// From the destination's arrival to the first heartbeat from there.
+pub const FIRST_HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// The guest's verification of every page: 640 MiB take 1.5 s emulated.
+pub const VERIFY: Duration = Duration::from_secs(180);
+
+/// From `SIGKILL` to the end of the last process of a lab: freeing a guest's memory takes 0.1 s
+/// for each GiB.
+pub const KILL: Duration = Duration::from_secs(20);
+
+/// Between two readings of the NICs' counters: 5 s of transfer give 250 samples, each reading
+/// costs some 30 microseconds.
+pub const SAMPLE: Duration = Duration::from_millis(20);
+
+/// Samples of counters that one move keeps: [`MOVE`] at one each [`SAMPLE`].
+pub const SAMPLES: usize = 30_000;
+
+/// Heartbeats that are kept: 20 minutes of one each 10 ms.
+pub const HEARTBEATS: usize = 120_000;
+
+/// Longest line from the guest that is looked at, in bytes; the probe's have some 100.
+pub const LINE: usize = 1000;
+
+/// Network interfaces of a lab host, as many as drover's own limit of paths.
+pub const NICS: usize = 32;
+
+/// Real file contents that go into the guest, in bytes: enough that 320 MiB cut from it at any
+/// offset hold no page twice, and small enough that an emulated guest unpacks it in 0.2 s.
+pub const CORPUS: usize = 12 << 20;
+
+/// Taken from one file at most, so that the corpus is of many.
+pub const CORPUS_FILE: usize = 256 << 10;
+
+/// Last lines of a log that an error repeats.
+pub const LOG_LINES: usize = 8;

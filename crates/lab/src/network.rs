@@ -1,0 +1,199 @@
+//! Hosts as network namespaces, and the wires between them.
+//!
+//! ```text
+//!   namespace drover-lab-a                 namespace drover-lab-b
+//!   nic0 10.77.0.1 ──tbf──── veth ────tbf── nic0 10.77.0.2
+//!   nic1 10.77.1.1 ──tbf──── veth ────tbf── nic1 10.77.1.2
+//! ```
+//!
+//! Both ends of every wire are made inside the namespaces: the machine's own interfaces, routes
+//! and addresses are never touched, and two labs may use the same addresses.
+//!
+//! # Invariant
+//! [`remove`] takes away everything that belongs to a lab, whatever state it was left in, and
+//! nothing else.
+
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::command::run;
+use crate::limits;
+use crate::settings::{LabName, LabSettings};
+
+/// The two hosts of a lab.
+pub const HOSTS: [&str; 2] = ["a", "b"];
+
+/// How a NIC is shaped beside its rate: as a line that never holds more than 20 ms, with a burst
+/// of 4 ms at 1 Gbit/s so that the timer's grain does not cost rate (994 of 1000 Mbit/s seen).
+const SHAPE: [&str; 4] = ["burst", "512kb", "latency", "20ms"];
+
+/// The namespace of a host.
+#[must_use]
+pub fn namespace(lab: &LabName, host: &str) -> String {
+    format!("drover-{lab}-{host}")
+}
+
+/// The name of a NIC, the same on every host.
+#[must_use]
+pub fn nic(number: usize) -> String {
+    format!("nic{number}")
+}
+
+/// The address of NIC `number` of the host that is `host` in [`HOSTS`].
+#[must_use]
+pub fn address(number: usize, host: usize) -> Ipv4Addr {
+    let byte = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
+    Ipv4Addr::new(10, 77, byte(number), byte(host).saturating_add(1))
+}
+
+/// Makes the namespaces and wires of a lab that has none.
+///
+/// # Errors
+/// What `ip` or `tc` say.
+pub async fn create(lab: &LabSettings) -> Result<()> {
+    for host in HOSTS {
+        let space = namespace(&lab.name, host);
+        run("ip", &["netns", "add", &space]).await?;
+        run("ip", &["-n", &space, "link", "set", "lo", "up"]).await?;
+    }
+    let [a, b] = HOSTS.map(|host| namespace(&lab.name, host));
+    for number in 0..lab.nics.len() {
+        let nic = nic(number);
+        let wire = [
+            "link", "add", &nic, "netns", &a, "type", "veth", "peer", "name", &nic,
+        ];
+        run("ip", &[&wire[..], &["netns", &b]].concat())
+            .await
+            .with_context(|| {
+                format!("cannot connect {nic} of the hosts (is the kernel's veth there?)")
+            })?;
+        for host in 0..HOSTS.len() {
+            set_up_nic(lab, number, host).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn set_up_nic(lab: &LabSettings, number: usize, host: usize) -> Result<()> {
+    let (nic, space) = (nic(number), namespace(&lab.name, HOSTS[host]));
+    let own = format!("{}/24", address(number, host));
+    run("ip", &["-n", &space, "address", "add", &own, "dev", &nic]).await?;
+    let mtu = lab.mtu.to_string();
+    run(
+        "ip",
+        &["-n", &space, "link", "set", &nic, "mtu", &mtu, "up"],
+    )
+    .await?;
+    if let Some(rate) = lab.nics[number] {
+        let rate = format!("{}bit", rate.0);
+        let shape = [
+            "-n", &space, "qdisc", "replace", "dev", &nic, "root", "tbf", "rate", &rate,
+        ];
+        run("tc", &[&shape[..], &SHAPE].concat()).await?;
+    }
+    Ok(())
+}
+
+/// Lets MPTCP use every NIC: each host signals the addresses of its further NICs, and accepts the
+/// other's.
+///
+/// # Errors
+/// The reason why this kernel or `ip` cannot.
+pub async fn enable_mptcp(lab: &LabSettings) -> Result<()> {
+    let enabled = std::fs::read_to_string("/proc/sys/net/mptcp/enabled");
+    if enabled.map(|text| text.trim() != "1").unwrap_or(true) {
+        bail!("this kernel has no MPTCP, or it is switched off (net.mptcp.enabled)");
+    }
+    // Eight is the most that the kernel takes (MPTCP_PM_ADDR_MAX).
+    let limits = [
+        "mptcp",
+        "limits",
+        "set",
+        "subflows",
+        "8",
+        "add_addr_accepted",
+        "8",
+    ];
+    let first = lab.fastest();
+    for (host, name) in HOSTS.iter().enumerate() {
+        let space = namespace(&lab.name, name);
+        run("ip", &[&["-n", &space][..], &limits].concat()).await?;
+        for number in (0..lab.nics.len())
+            .filter(|number| *number != first)
+            .take(8)
+        {
+            let (own, nic) = (address(number, host).to_string(), nic(number));
+            let endpoint = ["mptcp", "endpoint", "add", &own, "dev", &nic, "signal"];
+            run("ip", &[&["-n", &space][..], &endpoint].concat()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The processes in a namespace; none when there is no such namespace.
+pub async fn processes(space: &str) -> Vec<Pid> {
+    let text = run("ip", &["netns", "pids", space])
+        .await
+        .unwrap_or_default();
+    text.split_whitespace()
+        .filter_map(|pid| Pid::from_raw(pid.parse().ok()?))
+        .collect()
+}
+
+/// The lab's namespaces that exist.
+///
+/// # Errors
+/// What `ip` says.
+pub async fn namespaces(lab: &LabName) -> Result<Vec<String>> {
+    let prefix = format!("drover-{lab}-");
+    let list = run("ip", &["netns", "list"]).await?;
+    let names = list
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    Ok(names
+        .filter(|name| name.starts_with(&prefix))
+        .map(str::to_owned)
+        .collect())
+}
+
+/// Ends every process in the lab's namespaces and removes them, with all their interfaces. Right
+/// whatever is there, also nothing.
+///
+/// # Errors
+/// A process that does not end, or what `ip` says.
+pub async fn remove(lab: &LabName) -> Result<()> {
+    for space in namespaces(lab).await? {
+        end_processes(&space).await?;
+        run("ip", &["netns", "delete", &space]).await?;
+    }
+    Ok(())
+}
+
+async fn end_processes(space: &str) -> Result<()> {
+    let deadline = Instant::now() + limits::KILL;
+    loop {
+        let left = processes(space).await;
+        if left.is_empty() {
+            return Ok(());
+        }
+        for pid in &left {
+            // Gone already is what we want.
+            let _ = kill_process(*pid, Signal::KILL);
+        }
+        if Instant::now() > deadline {
+            let pids: Vec<_> = left
+                .iter()
+                .map(|pid| pid.as_raw_nonzero().to_string())
+                .collect();
+            bail!(
+                "processes {} in {space} do not end within {} s of SIGKILL",
+                pids.join(", "),
+                limits::KILL.as_secs()
+            );
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
