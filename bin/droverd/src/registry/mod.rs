@@ -16,7 +16,7 @@
 //! off has no definition here any more: nothing can start it, not even after a reboot.
 
 mod definitions;
-mod files;
+pub mod files;
 mod operations;
 mod process;
 mod record;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{ErrorCode, Refusal, StopRequest, VmDefinition, VmView, limits as api_limits};
-use drover_hypervisor::{Exit, Machine, MachineEvent, ProcessId, RunState, Start};
+use drover_hypervisor::{Exit, Machine, MachineError, MachineEvent, ProcessId, RunState, Start};
 use drover_types::VmName;
 
 use super::definitions;
@@ -27,7 +27,7 @@ impl Registry {
             .launch(definition, Start::Run, Role::Running)
             .await?;
         drop(reservation);
-        self.get(name).await
+        Ok(self.afterwards(name).await)
     }
 
     /// The guest's definition, checked.
@@ -49,8 +49,8 @@ impl Registry {
     pub async fn stop(&self, name: &VmName, request: &StopRequest) -> Result<VmView, Refusal> {
         let reservation = self.reserve(name, Purpose::Stop)?;
         let machine = match reservation.machine() {
-            Some(machine) => Some(machine),
-            None => self.0.reconnect(name).await,
+            Some(machine) if !is_lost(&machine).await => Some(machine),
+            _ => self.0.reconnect(name).await,
         };
         reservation.set_ending(true);
         let stopped = match (machine, request.force) {
@@ -68,12 +68,17 @@ impl Registry {
             }
         }
         drop(reservation);
-        self.get(name).await
+        Ok(self.afterwards(name).await)
     }
 }
 
 /// The process that was ended and how; `None` when it had ended before.
 type Ended = Option<(ProcessId, Exit)>;
+
+/// Whether the connection to its QEMU is gone; a new one may work.
+async fn is_lost(machine: &Arc<dyn Machine>) -> bool {
+    matches!(machine.state().await, Err(MachineError::Lost { .. }))
+}
 
 fn no_answer(name: &VmName) -> Refusal {
     let message = format!("the QEMU of guest {name} does not answer");

@@ -106,7 +106,12 @@ impl Reservation {
                 tracing::warn!(vm = %name, %error, "record not removed");
             }
             if let StartError::Ended { exit } = error {
-                self.inner.keep_exit(name, exit_view(exit, false));
+                let exit = self.inner.keep_exit(name, exit_view(exit, false));
+                self.inner
+                    .slots()
+                    .entry(name.clone())
+                    .or_default()
+                    .last_exit = Some(exit);
             }
         }
         let code = match error {
@@ -223,6 +228,8 @@ impl Inner {
 
     /// Notes that a process has ended; the second call for the same one does nothing.
     pub(super) fn ended(&self, name: &VmName, process: ProcessId, exit: &Exit, clean: bool) {
+        // Held to the end: whoever sees that the process is gone may start the next one, and its
+        // files must not be taken for those of this one.
         let mut slots = self.slots();
         let Some(slot) = slots.get_mut(name) else {
             return;
@@ -232,7 +239,6 @@ impl Inner {
         };
         let expected = running.ending || clean || exit.status == ExitStatus::Code(0);
         let role = running.record.map(|record| record.role);
-        drop(slots);
         let (pid, status) = (process.pid, exit.status);
         if matches!(role, Some(Role::HandedOff { .. } | Role::Incoming { .. })) {
             // Not a guest of this host: nothing to keep. Its migration tells what became of it.
@@ -246,17 +252,17 @@ impl Inner {
             let stderr = exit.stderr.join(" / ");
             tracing::error!(vm = %name, pid, %status, %stderr, "qemu ended unasked");
         }
-        self.keep_exit(name, exit_view(exit, expected));
+        slot.last_exit = Some(self.keep_exit(name, exit_view(exit, expected)));
     }
 
     /// Keeps how a guest's last process ended, also for an agent that is started later.
-    pub(super) fn keep_exit(&self, name: &VmName, exit: ExitView) {
+    pub(super) fn keep_exit(&self, name: &VmName, exit: ExitView) -> ExitView {
         let directory = self.directory(name);
         let kept = Record::remove(&directory).and_then(|()| record::save_exit(&directory, &exit));
         if let Err(error) = kept {
             tracing::warn!(vm = %name, %error, "how it ended is not kept across a restart");
         }
-        self.slots().entry(name.clone()).or_default().last_exit = Some(exit);
+        exit
     }
 
     pub(super) fn forget_files(&self, name: &VmName) {

@@ -132,7 +132,8 @@ impl Inner {
                 let exit = unwatched_exit(&directory);
                 let stderr = exit.stderr.join(" / ");
                 tracing::error!(vm = %name, %stderr, "ended while no agent watched it");
-                self.keep_exit(name, exit_view(&exit, false));
+                let exit = self.keep_exit(name, exit_view(&exit, false));
+                self.slots().entry(name.clone()).or_default().last_exit = Some(exit);
             }
             Some(Role::HandedOff { .. } | Role::Incoming { .. }) => self.forget_files(name),
             None => match record::load_exit(&directory) {

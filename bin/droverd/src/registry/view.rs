@@ -75,6 +75,13 @@ impl Registry {
         Ok(self.view(name.to_string(), entry, slot).await)
     }
 
+    /// One guest after an operation on it, also when nothing is left of it to be found.
+    pub(super) async fn afterwards(&self, name: &VmName) -> VmView {
+        let entry = definitions::get(&self.0.config.definitions, name);
+        let slot = self.snapshots().remove(name).unwrap_or_default();
+        self.view(name.to_string(), entry, slot).await
+    }
+
     fn snapshots(&self) -> BTreeMap<VmName, Snapshot> {
         self.notice_ended();
         let slots = self.0.slots();
