@@ -1,0 +1,348 @@
+//! The agent's beginning, end, sockets and bounds; no guest is started.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::process::Output;
+
+use drover_api::{Client, ErrorCode, VmState};
+use support::Place;
+
+/// Runs an agent that is expected to end by itself; its exit code and stderr.
+fn refused(place: &Place) -> (Option<i32>, String) {
+    let Output { status, stderr, .. } = place.droverd().output().unwrap();
+    (status.code(), String::from_utf8(stderr).unwrap())
+}
+
+fn assert_refused(place: &Place, expected: &[&str]) {
+    let (code, message) = refused(place);
+    assert_eq!(code, Some(1), "{message}");
+    for part in expected {
+        assert!(message.contains(part), "{message:?} lacks {part:?}");
+    }
+    assert_eq!(message.trim().lines().count(), 1, "{message}");
+}
+
+#[test]
+fn a_configuration_that_cannot_be_used_ends_the_agent_with_file_line_and_key() {
+    let place = Place::new();
+    place.configure("hots = 1");
+    let file = place.path("droverd.toml").display().to_string();
+    assert_refused(&place, &[&file, "line 6, key `hots`", "unknown field"]);
+    place.configure("[migration]\nchannels = 99");
+    assert_refused(
+        &place,
+        &[&file, "line 7, key `migration.channels`", "1 to 16"],
+    );
+    std::fs::remove_file(place.path("droverd.toml")).unwrap();
+    assert_refused(&place, &[&file, "copy the commented example"]);
+}
+
+#[test]
+fn a_port_in_use_is_named_with_its_key() {
+    let place = Place::new();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap();
+    place.configure(&format!(
+        "[api]\nlisten = [\"{address}\"]\n[[peers]]\nhost = \"b\"\napi = \"127.0.0.2\""
+    ));
+    assert_refused(
+        &place,
+        &[
+            "key `api.listen`",
+            &address.to_string(),
+            "the port is in use",
+        ],
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_named_with_its_key() {
+    let place = Place::new();
+    let text = std::fs::read_to_string(place.path("droverd.toml")).unwrap();
+    // Below a file nobody can make a directory, not even root.
+    let text = text.replace("/state\"", "/droverd.toml/state\"");
+    std::fs::write(place.path("droverd.toml"), text).unwrap();
+    assert_refused(&place, &["key `state`", "droverd.toml/state"]);
+    let checked = place.droverd().arg("--check-config").output().unwrap();
+    assert_eq!(checked.status.code(), Some(1));
+}
+
+#[test]
+fn a_file_in_the_sockets_place_is_not_removed() {
+    let place = Place::new();
+    std::fs::create_dir(place.path("run")).unwrap();
+    std::fs::write(place.socket(), "precious").unwrap();
+    assert_refused(&place, &["key `api.socket`", "no socket"]);
+    assert_eq!(std::fs::read_to_string(place.socket()).unwrap(), "precious");
+}
+
+#[tokio::test]
+async fn a_second_agent_is_refused_and_harms_nothing() {
+    let place = Place::new();
+    let agent = place.start().await;
+    let pid = agent.pid().to_string();
+    assert_refused(&place, &["another droverd", &pid]);
+    agent.client.host().await.unwrap();
+    // Other directories, but the same socket.
+    let socket = place.socket().display().to_string();
+    let text = std::fs::read_to_string(place.path("droverd.toml")).unwrap();
+    let text = text
+        .replace("/run\"", "/run2\"")
+        .replace("/state\"", "/state2\"");
+    std::fs::write(
+        place.path("droverd.toml"),
+        format!("{text}[api]\nsocket = \"{socket}\""),
+    )
+    .unwrap();
+    assert_refused(&place, &["key `api.socket`", "listens on", &socket]);
+    agent.client.host().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_socket_is_for_root_only_and_a_stale_one_is_replaced() {
+    let place = Place::new();
+    let agent = place.start().await;
+    let mode = std::fs::metadata(place.socket())
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    agent.kill();
+    assert!(place.socket().exists(), "stale");
+    let agent = place.start().await;
+    assert_eq!(agent.terminate(), Some(0));
+    assert!(!place.socket().exists());
+}
+
+#[test]
+fn check_config_says_whether_it_can_be_used() {
+    let place = Place::new();
+    let output = place.droverd().arg("--check-config").output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with("droverd.toml: usable\n"));
+    assert!(!place.path("run").exists(), "checking changes nothing");
+}
+
+#[tokio::test]
+async fn systemd_is_told_when_the_agent_is_ready_and_when_it_ends() {
+    let place = Place::new();
+    let path = place.path("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let mut command = place.droverd();
+    command
+        .env("NOTIFY_SOCKET", &path)
+        .env("JOURNAL_STREAM", "8:1");
+    let agent = place.start_by(command).await;
+    let mut buffer = [0; 256];
+    let mut told = || {
+        let length = socket.recv(&mut buffer).unwrap();
+        String::from_utf8_lossy(&buffer[..length]).trim().to_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    let log = agent.log();
+    assert!(
+        log.trim_start().starts_with("INFO ready"),
+        "no time, no colour: {log:?}"
+    );
+    assert_eq!(agent.terminate(), Some(0));
+    assert_eq!(told(), "STOPPING=1");
+}
+
+#[tokio::test]
+async fn a_bad_definition_is_shown_and_the_others_work() {
+    let place = Place::new();
+    place.define("good");
+    place.define_with("bad", "cpus = 2");
+    let agent = place.start().await;
+    let vms = agent.client.vms().await.unwrap();
+    let states: Vec<_> = vms.iter().map(|vm| (vm.name.as_str(), vm.state)).collect();
+    assert_eq!(
+        states,
+        [("bad", VmState::Invalid), ("good", VmState::Stopped)]
+    );
+    let problem = vms[0].problem.as_ref().unwrap();
+    assert!(
+        problem.contains("bad.toml: line 5, key `cpus`"),
+        "{problem}"
+    );
+    let refused = agent
+        .client
+        .start_vm(&"bad".parse().unwrap())
+        .await
+        .unwrap_err();
+    assert!(
+        refused.is_refused_with(ErrorCode::DefinitionInvalid),
+        "{refused}"
+    );
+}
+
+/// An agent that listens on TCP with a peer at this address.
+async fn with_peer(place: &Place, peer: &str) -> (support::Agent, SocketAddr) {
+    // The port of a listener that is closed again: free, most likely, for the moment.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    place.configure(&format!(
+        "[api]\nlisten = [\"127.0.0.1:{port}\"]\n[[peers]]\nhost = \"b\"\napi = \"{peer}:1\""
+    ));
+    (
+        place.start().await,
+        SocketAddr::from(([127, 0, 0, 1], port)),
+    )
+}
+
+#[tokio::test]
+async fn peers_are_served_their_routes_and_no_others() {
+    let place = Place::new();
+    let (agent, address) = with_peer(&place, "127.0.0.1").await;
+    let peer = Client::tcp(vec![address]);
+    let host = peer.host().await.unwrap();
+    assert_eq!(host.host.as_str(), "a");
+    assert!(host.interfaces.iter().any(|i| i.loopback), "{host:#?}");
+    assert!(host.memory.available.0 > 0 && host.cpus > 0);
+    for refused in [peer.vms().await.map(drop), peer.status().await.map(drop)] {
+        let refused = refused.unwrap_err();
+        assert!(refused.is_refused_with(ErrorCode::LocalOnly), "{refused}");
+    }
+    // The other side: nobody listens at the peer's port, and the status says so.
+    let status = agent.client.status().await.unwrap();
+    assert_eq!(status.peers.len(), 1);
+    assert!(!status.peers[0].reachable);
+    let problem = status.peers[0].problem.as_ref().unwrap();
+    assert_eq!(problem.code, ErrorCode::PeerUnreachable);
+    assert!(problem.message.contains("127.0.0.1:1"), "{problem}");
+}
+
+#[tokio::test]
+async fn strangers_are_refused_and_told_why() {
+    let place = Place::new();
+    let (_agent, address) = with_peer(&place, "127.0.0.2").await;
+    let refused = Client::tcp(vec![address]).host().await.unwrap_err();
+    assert!(refused.is_refused_with(ErrorCode::NotAPeer), "{refused}");
+    assert!(refused.to_string().contains("127.0.0.1"), "{refused}");
+}
+
+/// Sends these bytes to the local socket; the status line and the body of the answer.
+fn raw(place: &Place, request: &[u8]) -> (String, serde_json::Value) {
+    let mut stream = UnixStream::connect(place.socket()).unwrap();
+    // The agent may answer and close before it has read all.
+    let _ = stream.write_all(request);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8(answer).unwrap();
+    let status = answer.lines().next().unwrap_or_default().to_owned();
+    let body = answer
+        .split_once("\r\n\r\n")
+        .map(|(_, body)| body)
+        .unwrap_or_default();
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+fn request(call: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "{call} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+#[tokio::test]
+async fn requests_that_make_no_sense_are_refused_with_a_code() {
+    let place = Place::new();
+    let agent = place.start().await;
+    let id = "018f0000-0000-7000-8000-000000000000";
+    let cases = [
+        ("GET /v1/nothing", "", "404", "no-such-route"),
+        ("DELETE /v1/vms", "", "405", "method-not-allowed"),
+        ("GET /v1/vms/..%2f..%2fetc", "", "400", "bad-request"),
+        ("GET /v1/vms/web1", "", "404", "no-such-vm"),
+        (
+            "POST /v1/vms/web1/stop",
+            "{\"force\": 1}",
+            "400",
+            "bad-request",
+        ),
+        (
+            "POST /v1/vms/web1/stop",
+            "{\"fast\": true}",
+            "400",
+            "bad-request",
+        ),
+        ("POST /v1/vms/web1/migrate", "", "400", "bad-request"),
+        (
+            "POST /v1/vms/web1/migrate",
+            "{\"to\": \"../b\"}",
+            "400",
+            "bad-request",
+        ),
+        ("GET /v1/migrations/7", "", "400", "bad-request"),
+        (
+            &format!("GET /v1/migrations/{id}"),
+            "",
+            "404",
+            "no-such-migration",
+        ),
+        ("POST /v1/incoming", "[[[[", "400", "bad-request"),
+    ];
+    for (call, body, status, code) in cases {
+        let (line, answer) = raw(&place, &request(call, body));
+        assert!(line.contains(status), "{call}: {line} {answer}");
+        assert_eq!(answer["error"]["code"], code, "{call}: {answer}");
+        assert!(answer["error"]["message"].is_string(), "{call}: {answer}");
+    }
+    agent.client.host().await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_beyond_the_limits_are_refused_and_the_agent_lives_on() {
+    let place = Place::new();
+    let agent = place.start().await;
+    let huge = "x".repeat(drover_api::limits::REQUEST_BYTES + 1);
+    let (line, answer) = raw(&place, &request("POST /v1/incoming", &huge));
+    // The connection may be cut while we still send: then there is no answer at all.
+    assert!(line.contains("413") || line.is_empty(), "{line} {answer}");
+    let head = format!(
+        "GET /v1/host HTTP/1.1\r\nx: {}\r\n\r\n",
+        "y".repeat(64 << 10)
+    );
+    let (line, _) = raw(&place, head.as_bytes());
+    assert!(line.contains("431") || line.is_empty(), "{line}");
+    let deep = "[".repeat(1 << 20);
+    let (line, _) = raw(&place, &request("POST /v1/incoming", &deep));
+    assert!(line.contains("400"), "{line}");
+    let (line, _) = raw(&place, b"\x16\x03\x01 this is TLS or worse\r\n\r\n");
+    assert!(line.contains("400") || line.is_empty(), "{line}");
+    agent.client.host().await.unwrap();
+}
+
+#[tokio::test]
+async fn idle_connections_do_not_keep_others_out_for_ever_nor_the_agent_from_ending() {
+    let place = Place::new();
+    let (agent, address) = with_peer(&place, "127.0.0.1").await;
+    let idle: Vec<_> = (0..200)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    // However many a peer opens, the operator's socket is its own.
+    agent.client.host().await.unwrap();
+    drop(idle);
+    let _open = UnixStream::connect(place.socket()).unwrap();
+    assert_eq!(agent.terminate(), Some(0));
+}
+
+#[tokio::test]
+async fn the_agent_serves_the_document_that_is_committed() {
+    let place = Place::new();
+    let _agent = place.start().await;
+    let (line, document) = raw(&place, &request("GET /v1/openapi.json", ""));
+    assert!(line.contains("200"), "{line}");
+    assert_eq!(
+        document,
+        serde_json::from_str::<serde_json::Value>(drover_api::OPENAPI).unwrap()
+    );
+}
