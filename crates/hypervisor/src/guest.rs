@@ -16,7 +16,7 @@ pub struct Guest {
     pub binary: PathBuf,
     /// Its machine type, with options if any (`q35,accel=tcg`); `None` for the binary's default.
     pub machine: Option<String>,
-    /// Further arguments, appended as they are.
+    /// Further arguments, appended as they are. The process runs in `/`: paths must be absolute.
     pub args: Vec<String>,
 }
 

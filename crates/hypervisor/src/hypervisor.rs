@@ -20,7 +20,8 @@ pub trait Hypervisor: Send + Sync + fmt::Debug {
         start: Start,
     ) -> Boxed<'a, Result<Arc<dyn Machine>, StartError>>;
 
-    /// The process of the guest that was started with this directory, while it runs.
+    /// The process of the guest that was started with this directory, while it runs; also of one
+    /// that has not answered yet. Looks at every process where there is none.
     fn find(&self, directory: &Path) -> Option<ProcessId>;
 
     /// Takes over a guest that somebody else started, such as this agent before its restart.

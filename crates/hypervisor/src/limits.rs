@@ -4,9 +4,10 @@ use std::time::Duration;
 
 /// Longest line read from a monitor, in bytes.
 ///
-/// The longest answer that QEMU gives is `query-qmp-schema`: 236 KB in 10.0, so this leaves it
-/// 35 times the room. A parsed line takes at most some 12 times its length in memory (`[],[],…`).
-pub const LINE_BYTES: usize = 8 << 20;
+/// The longest answer that QEMU gives is `query-qmp-schema`: 235,944 bytes in 10.0.2, so this
+/// leaves 8 times the room. Parsed, a line of the worst shape (`{"":0},` again and again) takes 98
+/// times its length in memory: 196 MiB.
+pub const LINE_BYTES: usize = 2 << 20;
 
 /// Longest line of an event whose data is kept, in bytes; of a longer one only the name is.
 ///
@@ -31,23 +32,24 @@ pub const EXCERPT_CHARS: usize = 200;
 /// From connecting to a monitor to the end of the capabilities negotiation.
 pub const CONNECT: Duration = Duration::from_secs(5);
 
-/// For a command's answer. An idle QEMU answers in 1 ms; one whose main loop is held up by a
-/// loaded machine in seconds; one whose migration socket stalls, not for minutes: not worth
-/// waiting for, [`Machine::yank_migration`](crate::Machine::yank_migration) is the way out.
+/// For a command's answer. An idle QEMU answers in 0.05 ms, the schema in 30 ms; one whose main
+/// loop is held up on a loaded machine, in seconds. One that hangs on a migration's socket does
+/// not for minutes: not worth waiting for, [`Machine::yank_migration`](crate::Machine) is the way
+/// out.
 pub const COMMAND: Duration = Duration::from_secs(15);
 
-/// For an out-of-band command's answer, given by a thread that waits for nothing: 1 ms.
+/// For an out-of-band command's answer, given by a thread that waits for nothing: 0.1 ms.
 pub const OOB_COMMAND: Duration = Duration::from_secs(5);
 
-/// From QEMU's start to its monitors' answer. Allocating and zeroing huge pages for a large guest
-/// with `prealloc=on` is what takes long: 1 GiB took 0.3 s on one core; 128 GiB fit.
-pub const START: Duration = Duration::from_secs(60);
+/// From QEMU's start to its monitors' answer: 30 ms. What takes long is memory that is filled
+/// beforehand (`prealloc=on`): 8 GiB took 5.1 s on one thread, so 180 GiB fit.
+pub const START: Duration = Duration::from_secs(120);
 
 /// Between two looks whether a starting QEMU's monitor is there yet.
 pub const START_POLL: Duration = Duration::from_millis(10);
 
-/// From `quit` or `SIGKILL` to the end of the process: it frees the guest's memory meanwhile,
-/// some 0.1 s for each GiB of small pages.
+/// From `quit` or `SIGKILL` to the end of the process. Giving back 8 GiB of touched memory took
+/// 20 ms; what takes long is a disk that still writes.
 pub const EXIT: Duration = Duration::from_secs(30);
 
 /// Stack of the thread that watches one guest's process, in bytes. It reads a log's end of
@@ -57,10 +59,10 @@ pub const WATCH_STACK_BYTES: usize = 256 << 10;
 /// After a process could not be watched for the moment: rare, and nobody waits for it.
 pub const WATCH_AGAIN: Duration = Duration::from_millis(100);
 
-/// For `-machine help`, which starts no guest: 50 ms.
+/// For `-machine help`, which starts no guest: 30 ms.
 pub const MACHINE_HELP: Duration = Duration::from_secs(10);
 
-/// Longest output of `-machine help`, in bytes: 10.0 for x86-64 prints 6 KB, for arm 9 KB.
+/// Longest output of `-machine help` that is looked at, in bytes: 10.0.2 prints 4,164.
 pub const MACHINE_HELP_BYTES: u64 = 256 << 10;
 
 /// Last lines of QEMU's stderr that are kept with its exit.

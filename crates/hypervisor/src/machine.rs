@@ -54,7 +54,9 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// How the process ended, once it has.
     fn exit(&self) -> Option<Exit>;
 
-    /// Prepares a migration, on either side.
+    /// Prepares a migration, on either side, before [`migrate`](Self::migrate) or
+    /// [`listen_incoming`](Self::listen_incoming). Without it QEMU tells no
+    /// [`MachineEvent::MigrationStatus`].
     fn set_migration<'a>(&'a self, settings: &'a MigrationSettings) -> Answer<'a, AppliedSettings>;
 
     /// Listens for a migration; it accepts connections once this has answered. For a machine that

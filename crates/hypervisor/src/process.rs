@@ -37,12 +37,8 @@ impl ProcessId {
     #[must_use]
     pub fn of(pid: u32) -> Option<Self> {
         let stat = read_start(Path::new(&format!("/proc/{pid}/stat")))?;
-        // Field 2 is the command's name in parentheses; it may hold parentheses and spaces.
-        let fields = &stat[stat.rfind(')')? + 1..];
-        let mut fields = fields.split_ascii_whitespace();
-        let state = fields.next()?;
-        let start_time = fields.nth(18)?.parse().ok()?;
-        (!matches!(state, "Z" | "X")).then_some(Self { pid, start_time })
+        let start_time = start_time_of_running(&stat)?;
+        Some(Self { pid, start_time })
     }
 
     /// Whether it still runs.
@@ -208,6 +204,21 @@ fn reap(mut child: Child) -> ExitStatus {
     }
 }
 
+/// Field 22 of a `stat` file, `None` for a process that has ended.
+fn start_time_of_running(stat: &str) -> Option<u64> {
+    // Field 2 is the program's name in parentheses; it may hold parentheses and spaces.
+    let mut fields = stat[stat.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?;
+    let start_time = fields.nth(18)?.parse().ok()?;
+    (!matches!(state, "Z" | "X")).then_some(start_time)
+}
+
+/// The pids of all processes.
+pub(crate) fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// The last lines of a log; none when it cannot be read.
 pub(crate) fn last_lines(path: &Path) -> Vec<String> {
     let mut end = Vec::new();
@@ -240,4 +251,96 @@ pub(crate) fn read_start(path: &Path) -> Option<String> {
         .read_to_end(&mut bytes)
         .ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+    use std::time::Duration;
+
+    const PATIENCE: Duration = Duration::from_secs(30);
+
+    #[test]
+    fn a_running_process_is_told_by_its_start_and_an_ended_one_is_none() {
+        let own = ProcessId::of(std::process::id()).unwrap();
+        assert!(own.is_running() && own.start_time > 0);
+        assert!(
+            !ProcessId {
+                start_time: own.start_time + 1,
+                ..own
+            }
+            .is_running()
+        );
+        assert_eq!(ProcessId::of(u32::MAX), None);
+        assert!(pids().any(|pid| pid == own.pid));
+    }
+
+    #[test]
+    fn names_with_parentheses_do_not_shift_the_fields() {
+        let rest = "S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 20 21";
+        assert_eq!(
+            start_time_of_running(&format!("7 (a) S) (b) {rest}")),
+            Some(4711)
+        );
+        assert_eq!(
+            start_time_of_running(&format!("7 (a) {}", rest.replace('S', "Z"))),
+            None
+        );
+        for bad in ["", "7 (a", "7 (a) S", "7 (a) S 1 2 x", ")"] {
+            assert_eq!(start_time_of_running(bad), None, "{bad:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unreaped_child_is_reaped_with_its_status() {
+        let child = Command::new("sh").args(["-c", "exit 3"]).spawn().unwrap();
+        let watched = Watched::child(child, "/no/such/log".into()).unwrap();
+        let exit = tokio::time::timeout(PATIENCE, watched.exited())
+            .await
+            .unwrap();
+        assert_eq!((exit.status, exit.stderr.len()), (ExitStatus::Code(3), 0));
+        assert!(!watched.id().is_running(), "no zombie is left");
+        watched.kill();
+    }
+
+    #[tokio::test]
+    async fn the_end_of_somebody_elses_process_is_seen_without_its_status() {
+        let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let id = ProcessId::of(child.id()).unwrap();
+        let watched = Watched::found(id, "/no/such/log".into()).unwrap();
+        assert_eq!(watched.exit(), None);
+        watched.kill();
+        let exit = tokio::time::timeout(PATIENCE, watched.exited())
+            .await
+            .unwrap();
+        assert_eq!(exit.status, ExitStatus::Unknown);
+        let gone = Watched::found(id, "/no/such/log".into()).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound, "a zombie is gone");
+        child.wait().unwrap();
+        let gone = Watched::found(id, "/no/such/log".into()).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn of_a_long_log_the_last_lines_are_kept_each_of_bounded_length() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let long = "y".repeat(limits::STDERR_LINE_CHARS + 1);
+        let lines: Vec<String> = (0..10_000).map(|n| format!("line {n}\n\n")).collect();
+        fs::write(file.path(), format!("{}{long}\n", lines.concat())).unwrap();
+        let kept = last_lines(file.path());
+        assert_eq!(kept.len(), limits::STDERR_LINES);
+        assert_eq!(kept[limits::STDERR_LINES - 2], "line 9999");
+        assert_eq!(
+            kept[limits::STDERR_LINES - 1].len(),
+            limits::STDERR_LINE_CHARS
+        );
+        fs::write(file.path(), [0xff; 100_000]).unwrap();
+        assert_eq!(
+            last_lines(file.path()).len(),
+            1,
+            "bytes that are no text do no harm"
+        );
+        assert!(last_lines(Path::new("/no/such/log")).is_empty());
+    }
 }

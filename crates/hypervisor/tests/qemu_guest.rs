@@ -28,6 +28,8 @@ on_each_qemu! {
     machine_types_are_listed_with_their_aliases
     the_power_button_reaches_a_running_guest
     a_start_that_is_given_up_leaves_no_process
+    a_guest_is_started_again_where_a_killed_one_left_its_files
+    a_guest_that_has_not_answered_yet_is_found
 }
 
 async fn a_started_guest_runs_and_can_be_paused_and_resumed(qemu: Qemu) {
@@ -420,5 +422,30 @@ async fn memory_that_is_no_whole_number_of_mebibytes_is_accepted() {
     assert!(
         told["base-memory"].as_u64().unwrap() >= guest.memory.0,
         "{told}"
+    );
+}
+
+async fn a_guest_is_started_again_where_a_killed_one_left_its_files(qemu: Qemu) {
+    let place = Place::new();
+    let first = place.start(&guest(&qemu), "a", Start::Run).await;
+    first.kill().await.unwrap();
+    for left in ["qmp.sock", "oob.sock", "pid"] {
+        assert!(place.file("a").join(left).exists(), "{left}");
+    }
+    let second = place.start(&guest(&qemu), "a", Start::Run).await;
+    assert_eq!(second.state().await, Ok(RunState::Running));
+    assert_eq!(
+        place.launcher.find(&place.file("a")),
+        Some(second.process())
+    );
+}
+
+async fn a_guest_that_has_not_answered_yet_is_found(qemu: Qemu) {
+    let place = Place::new();
+    let machine = place.start(&guest(&qemu), "a", Start::Run).await;
+    std::fs::remove_file(place.file("a").join("pid")).unwrap();
+    assert_eq!(
+        place.launcher.find(&place.file("a")),
+        Some(machine.process())
     );
 }

@@ -1,5 +1,5 @@
 use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,7 @@ use crate::guest::Guest;
 use crate::hypervisor::{AdoptError, Hypervisor, InspectError, MachineType, Start, StartError};
 use crate::limits;
 use crate::machine::{Boxed, Machine};
-use crate::process::{Exit, ProcessId, Watched, last_lines, read_start};
+use crate::process::{self, Exit, ProcessId, Watched, last_lines, read_start};
 use crate::qmp::{ConnectError, Qmp, QmpError};
 
 /// Starts QEMU processes, which outlive whoever started them, and finds them again.
@@ -110,9 +110,9 @@ impl QemuLauncher {
                 AdoptError::Watch { pid, source }
             }
         })?;
-        let (qmp, oob) = connect(&files)
-            .await
-            .map_err(|source| AdoptError::Unreachable { pid, source })?;
+        let deadline = Instant::now() + 2 * limits::CONNECT;
+        let monitors = connect(&files, deadline).await;
+        let (qmp, oob) = monitors.map_err(|source| AdoptError::Unreachable { pid, source })?;
         Ok(QemuMachine::new(qmp, oob, watched))
     }
 
@@ -261,7 +261,7 @@ async fn reach(
     let deadline = Instant::now() + within;
     let connecting = async {
         loop {
-            match connect(files).await {
+            match connect(files, deadline).await {
                 Ok(monitors) => return Ok(monitors),
                 Err(error) if !may_come(&error) => return Err(Unreached::Unusable(error)),
                 Err(error) if Instant::now() >= deadline => return Err(Unreached::Late(error)),
@@ -294,13 +294,21 @@ fn may_come(error: &ConnectError) -> bool {
 }
 
 fn find(files: &Files) -> Option<ProcessId> {
-    let pid = read_start(&files.pid)?.trim().parse().ok()?;
+    let told = read_start(&files.pid).and_then(|pid| pid.trim().parse().ok());
+    // Between its start and writing that file, only a process's command line tells.
+    told.into_iter()
+        .chain(process::pids())
+        .find_map(|pid| on_directory(pid, files))
+}
+
+fn on_directory(pid: u32, files: &Files) -> Option<ProcessId> {
     let process = ProcessId::of(pid)?;
     let command_line = read_start(Path::new(&format!("/proc/{pid}/cmdline")))?;
     (command::is_ours(&command_line, files) && process.is_running()).then_some(process)
 }
 
-/// Makes the directory, clears what an earlier QEMU left in it, and opens the log.
+/// Makes the directory and opens the log. QEMU itself replaces the sockets and the pid file that an
+/// earlier one left.
 fn prepare(files: &Files) -> Result<File, StartError> {
     let failed = |path: &Path| {
         let path = path.to_owned();
@@ -312,22 +320,19 @@ fn prepare(files: &Files) -> Result<File, StartError> {
         .mode(0o700)
         .create(directory)
         .map_err(failed(directory))?;
-    // A socket left behind would be connected to before the new QEMU replaces it.
-    for path in [&files.qmp, &files.oob, &files.pid] {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed(path)(error));
-            }
-            _ => {}
-        }
-    }
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.open(&files.stderr).map_err(failed(&files.stderr))
 }
 
-async fn connect(files: &Files) -> Result<(Qmp, Qmp), ConnectError> {
-    let qmp = Qmp::connect(&files.qmp, false, limits::CONNECT).await?;
-    let oob = Qmp::connect(&files.oob, true, limits::CONNECT).await?;
+/// Connects to both monitors before the deadline, and in no more than [`limits::CONNECT`] each.
+async fn connect(files: &Files, deadline: Instant) -> Result<(Qmp, Qmp), ConnectError> {
+    let within = || {
+        deadline
+            .saturating_duration_since(Instant::now())
+            .min(limits::CONNECT)
+    };
+    let qmp = Qmp::connect(&files.qmp, false, within()).await?;
+    let oob = Qmp::connect(&files.oob, true, within()).await?;
     Ok((qmp, oob))
 }

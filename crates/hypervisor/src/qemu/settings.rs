@@ -140,3 +140,117 @@ impl Choice<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    use drover_types::ByteRate;
+
+    fn offered(capabilities: &[&str], parameters: &[&str]) -> Offered {
+        let capabilities: Vec<Value> = capabilities
+            .iter()
+            .map(|name| json!({"capability": name, "state": true}))
+            .collect();
+        let parameters: Map<String, Value> = parameters
+            .iter()
+            .map(|&name| (name.to_owned(), json!(0)))
+            .collect();
+        Offered::read(&capabilities.into(), &parameters.into())
+    }
+
+    fn old() -> Offered {
+        offered(
+            &["events", "return-path", "multifd"],
+            &[
+                "downtime-limit",
+                "max-bandwidth",
+                "multifd-channels",
+                "multifd-compression",
+            ],
+        )
+    }
+
+    #[test]
+    fn everything_that_an_earlier_migration_may_have_set_is_set_again() {
+        let sent = orders(&MigrationSettings::default(), &old()).unwrap();
+        let capabilities = json!({"capabilities": [
+            {"capability": "events", "state": true},
+            {"capability": "return-path", "state": true},
+            {"capability": "multifd", "state": false},
+        ]});
+        let parameters = json!({"downtime-limit": 300, "max-bandwidth": UNLIMITED,
+            "multifd-compression": "none"});
+        let applied = AppliedSettings::default();
+        assert_eq!(
+            sent,
+            Orders {
+                capabilities,
+                parameters,
+                applied
+            }
+        );
+    }
+
+    #[test]
+    fn what_is_asked_for_is_sent() {
+        let settings = MigrationSettings {
+            channels: 4,
+            compression: Some(Compression::Zstd { level: 2 }),
+            downtime_limit: Duration::from_millis(50),
+            max_bandwidth: Some(ByteRate(1000)),
+            switchover_bandwidth: Some(ByteRate(2000)),
+            return_path: false,
+            zero_pages: ZeroPages::Multifd,
+        };
+        let parameters = [
+            ("avail-switchover-bandwidth", json!(2000)),
+            ("downtime-limit", json!(50)),
+            ("max-bandwidth", json!(1000)),
+            ("multifd-channels", json!(4)),
+            ("multifd-compression", json!("zstd")),
+            ("multifd-zstd-level", json!(2)),
+            ("zero-page-detection", json!("multifd")),
+        ];
+        let names = parameters.clone().map(|(name, _)| name);
+        let sent = orders(&settings, &offered(&["multifd", "return-path"], &names)).unwrap();
+        let parameters = parameters.map(|(name, value)| (name.to_owned(), value));
+        assert_eq!(
+            sent.parameters,
+            Value::Object(parameters.into_iter().collect())
+        );
+        assert_eq!(
+            sent.capabilities["capabilities"][0]["state"], false,
+            "no return path"
+        );
+        assert_eq!(sent.applied.left_out, ["events"]);
+    }
+
+    #[test]
+    fn what_cannot_be_done_without_is_named_and_the_rest_left_out() {
+        let settings = MigrationSettings {
+            channels: 2,
+            ..MigrationSettings::default()
+        };
+        let without = offered(
+            &["events", "return-path"],
+            &["downtime-limit", "max-bandwidth"],
+        );
+        assert_eq!(orders(&settings, &without), Err("multifd".into()));
+        let compression = Some(Compression::Zlib { level: 1 });
+        let settings = MigrationSettings {
+            compression,
+            ..settings
+        };
+        assert_eq!(orders(&settings, &old()), Err("multifd-zlib-level".into()));
+        let settings = MigrationSettings {
+            switchover_bandwidth: Some(ByteRate(1)),
+            ..MigrationSettings::default()
+        };
+        let sent = orders(&settings, &old()).unwrap();
+        assert_eq!(sent.applied.left_out, ["avail-switchover-bandwidth"]);
+        let nothing = Offered::read(&json!({"a": 1}), &json!([7]));
+        assert_eq!(orders(&settings, &nothing), Err("downtime-limit".into()));
+    }
+}

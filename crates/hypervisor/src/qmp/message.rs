@@ -136,6 +136,7 @@ fn timestamp(value: &Value) -> UnixMicros {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
     use serde_json::json;
 
     fn read(text: &str) -> Option<Message> {
@@ -215,6 +216,23 @@ mod tests {
         assert_eq!(decode("[".repeat(100_000).as_bytes()), None);
         assert_eq!(read(r#"{"news": 1}"#), Some(Message::Unknown));
         assert_eq!(read(r#"{"event": 1}"#), Some(Message::Unknown));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_understood_or_refused_without_panic(line: Vec<u8>) {
+            let _ = decode(&line);
+        }
+
+        #[test]
+        fn members_of_any_kind_do_no_harm(
+            key in "QMP|event|return|error|id|data|timestamp",
+            other in "QMP|event|error|timestamp",
+            value in "null|-1|1e99|\\[\\]|\"x\"|\\{\"version\":[0-9]\\}|\\{\"seconds\":9e18\\}",
+        ) {
+            let line = format!("{{\"{key}\": {value}, \"{other}\": {value}}}");
+            prop_assert!(decode(line.as_bytes()).is_some(), "{}", line);
+        }
     }
 
     #[test]
