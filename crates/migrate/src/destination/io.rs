@@ -125,7 +125,8 @@ pub enum Action {
     KillHypervisor,
     /// Close the session and its sockets to QEMU. No answer.
     CloseSession,
-    /// Remove what was made for the incoming guest. No answer.
+    /// Remove everything that was made for the incoming guest, also a definition that
+    /// [`Action::AdoptGuest`] has written: the source keeps its own. Idempotent. No answer.
     RemoveRuntime,
     /// The migration has ended here; nothing comes after this.
     Finish(Ending),

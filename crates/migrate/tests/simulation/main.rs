@@ -1,0 +1,269 @@
+//! Migrations simulated from a seed, with everything that can die dying at every step.
+//!
+//! After every single event: never two running guests; never a running source after the
+//! decision for the destination. At the end: every agent has ended, or waits for something that
+//! has a name and that an operator can act on; and where nothing was killed the guest runs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests are tests too"
+)]
+
+mod qemu;
+mod world;
+
+use std::time::Duration;
+
+use drover_migrate::{DestinationStep, KeptGuest, Outcome, SourceStep};
+use proptest::prelude::*;
+
+use world::{Event, Fault, World};
+
+/// Longer than every deadline and every retry that ends by itself: five times 15 s for an
+/// abandon, 90 s for a prepared destination, and what led there.
+const LONG: Duration = Duration::from_secs(300);
+
+/// Faults that something heals, and those that nothing needs to.
+const FAULTS: [Fault; 11] = [
+    Fault::KillSourceAgent,
+    Fault::KillDestinationAgent,
+    Fault::KillSourceQemu,
+    Fault::KillDestinationQemu,
+    Fault::LoseSourceHost,
+    Fault::LoseDestinationHost,
+    Fault::CutPaths,
+    Fault::FillSourceDisk,
+    Fault::FillDestinationDisk,
+    Fault::FailMigration,
+    Fault::Cancel,
+];
+
+fn check_always(world: &World) {
+    let source = world.source_qemu.runs_its_guest();
+    let destination = world
+        .destination_qemu
+        .as_ref()
+        .is_some_and(qemu::Qemu::runs_its_guest);
+    assert!(
+        !(source && destination),
+        "two running guests\n{}",
+        world.story()
+    );
+    assert!(
+        !(source && world.decided_for_destination()),
+        "the source runs after the hand-off\n{}",
+        world.story()
+    );
+    assert!(
+        !destination || world.decided_for_destination(),
+        "the destination runs before the hand-off\n{}",
+        world.story()
+    );
+}
+
+/// Where the guest runs at the end.
+#[derive(Debug, PartialEq, Eq)]
+enum Runs {
+    Source,
+    Destination,
+    Nowhere,
+}
+
+fn runs(world: &World) -> Runs {
+    let destination = world.destination_qemu.as_ref();
+    if world.source_qemu.runs_its_guest() {
+        Runs::Source
+    } else if destination.is_some_and(qemu::Qemu::runs_its_guest) {
+        Runs::Destination
+    } else {
+        Runs::Nowhere
+    }
+}
+
+/// Every machine has ended or says what it waits for.
+fn check_end(world: &World, healed: bool) {
+    let log = || world.story();
+    let waiting = [
+        world
+            .source
+            .as_ref()
+            .and_then(drover_migrate::source::Source::waiting),
+        world
+            .destination
+            .as_ref()
+            .and_then(drover_migrate::destination::Destination::waiting),
+    ];
+    for waiting in waiting.into_iter().flatten() {
+        assert!(!healed, "still waits for {:?}\n{}", waiting.on, log());
+        assert!(
+            waiting.on.what_to_do().is_some(),
+            "waits for {:?}\n{}",
+            waiting.on,
+            log()
+        );
+    }
+    if world.source.is_some() {
+        check_ended_source(world);
+    }
+    if let Some(record) = &world.destination_disk
+        && matches!(record.step, DestinationStep::Abandoned { .. })
+    {
+        let left = world
+            .destination_qemu
+            .as_ref()
+            .is_some_and(|qemu| qemu.alive);
+        assert!(
+            !left && !world.destination_definition,
+            "something is left\n{}",
+            log()
+        );
+    }
+}
+
+/// What the source says of its guest is so.
+fn check_ended_source(world: &World) {
+    let Some(SourceStep::Finished { outcome }) =
+        world.source_disk.as_ref().map(|record| record.step.clone())
+    else {
+        return;
+    };
+    let log = || world.story();
+    let (alive, definition) = (world.source_qemu.alive, world.source_definition);
+    match outcome {
+        Outcome::Completed => assert!(!alive && !definition, "{}", log()),
+        Outcome::Lost { .. } => assert!(definition && runs(world) == Runs::Nowhere, "{}", log()),
+        Outcome::Refused { .. } => assert!(definition, "{}", log()),
+        Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => {
+            assert!(definition, "{}", log());
+            match guest {
+                KeptGuest::Gone => assert!(!alive, "{}", log()),
+                KeptGuest::Stopped => assert_eq!(runs(world), Runs::Nowhere, "{}", log()),
+                // It may have been killed since.
+                KeptGuest::Runs => {
+                    assert!(runs(world) == Runs::Source || !alive, "{}", log());
+                }
+            }
+        }
+    }
+}
+
+/// The number of events of a migration in which nothing goes wrong, and where its guest runs.
+fn undisturbed(seed: u64) -> (usize, Runs) {
+    let mut world = World::new(seed);
+    world.run(LONG, check_always);
+    check_end(&world, true);
+    (world.steps, runs(&world))
+}
+
+#[test]
+fn without_faults_the_guest_ends_up_on_the_destination_unless_its_hypervisor_refused() {
+    let moved = (0..300).filter(|seed| match undisturbed(*seed).1 {
+        Runs::Destination => true,
+        Runs::Source => false,
+        Runs::Nowhere => panic!("seed {seed} lost the guest"),
+    });
+    let moved = moved.count();
+    assert!((270..300).contains(&moved), "{moved} of 300 moved");
+}
+
+/// Strikes at `step`, heals after `heals`, and looks at the end.
+fn struck(seed: u64, step: usize, fault: Fault, heals: Option<Duration>) -> World {
+    let mut world = World::new(seed);
+    world.fault_at = Some((step, fault, heals));
+    world.run(LONG, check_always);
+    world
+}
+
+fn kills_a_hypervisor(fault: Fault) -> bool {
+    matches!(
+        fault,
+        Fault::KillSourceQemu
+            | Fault::KillDestinationQemu
+            | Fault::LoseSourceHost
+            | Fault::LoseDestinationHost
+    )
+}
+
+#[test]
+fn each_fault_at_every_step_ends_well_when_it_heals() {
+    for fault in FAULTS {
+        for seed in 0..12 {
+            for step in 1..=undisturbed(seed).0 {
+                for heals in [1, 40] {
+                    let heals = Duration::from_secs(heals);
+                    let world = struck(seed, step, fault, Some(heals));
+                    check_end(&world, true);
+                    let lost = runs(&world) == Runs::Nowhere;
+                    assert!(
+                        !lost || kills_a_hypervisor(fault),
+                        "{fault:?} at {step} of seed {seed} lost the guest\n{}",
+                        world.story()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn each_fault_at_every_step_that_never_heals_ends_or_waits_for_something_named() {
+    for fault in FAULTS {
+        for seed in 100..112 {
+            for step in 1..=undisturbed(seed).0 {
+                let world = struck(seed, step, fault, None);
+                check_end(&world, false);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cancel_before_the_hand_off_keeps_the_guest_on_the_source() {
+    for seed in 0..12 {
+        for step in 1..=undisturbed(seed).0 {
+            let world = struck(seed, step, Fault::Cancel, None);
+            let cancelled = world.source_disk.as_ref().is_some_and(|record| {
+                let outcome = match &record.step {
+                    SourceStep::Finished { outcome } => Some(outcome),
+                    _ => None,
+                };
+                matches!(outcome, Some(Outcome::Cancelled { .. }))
+            });
+            let expected = if cancelled {
+                Runs::Source
+            } else {
+                runs(&world)
+            };
+            assert_eq!(runs(&world), expected, "{}", world.story());
+            assert_ne!(runs(&world), Runs::Nowhere);
+        }
+    }
+}
+
+fn any_fault() -> impl Strategy<Value = Fault> {
+    prop::sample::select(FAULTS.to_vec())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn several_faults_at_any_time_never_make_two_running_guests_and_end_when_healed(
+        seed: u64,
+        faults in prop::collection::vec((0_u64..20_000, any_fault()), 1..5),
+        healed_after in 1_u64..60_000,
+    ) {
+        let mut world = World::new(seed);
+        for (millis, fault) in faults {
+            world.at(Duration::from_millis(millis), Event::Fault(fault));
+        }
+        let healed = Duration::from_millis(20_000 + healed_after);
+        for fault in [Fault::JoinPaths, Fault::FreeDisks] {
+            world.at(healed, Event::Fault(fault));
+        }
+        world.at(healed, Event::StartDeadAgents);
+        world.run(healed + LONG, check_always);
+        check_end(&world, true);
+    }
+}

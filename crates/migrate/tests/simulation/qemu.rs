@@ -1,0 +1,97 @@
+//! Two hypervisors as far as a migration sees them, with the orders of QEMU 10.0 that matter:
+//! a source that fails resumes its guest by itself; a destination is completed before it tells
+//! the source so; a source completes only when it was told.
+
+use drover_migrate::{GuestSeen, MigrationSeen, Observation, Reason};
+
+/// A hypervisor process.
+#[derive(Debug, Clone)]
+pub struct Qemu {
+    pub alive: bool,
+    pub migration: MigrationSeen,
+    pub guest: GuestSeen,
+    /// An incoming hypervisor has the whole state in its socket or in memory.
+    pub has_everything: bool,
+    /// What its socket to the relay will end with is decided.
+    pub cut: bool,
+}
+
+impl Qemu {
+    /// Runs its guest. A guest that came here by an earlier migration still says `completed`.
+    pub fn running(came_by_migration: bool) -> Self {
+        let migration = if came_by_migration {
+            MigrationSeen::Completed
+        } else {
+            MigrationSeen::None
+        };
+        Self {
+            alive: true,
+            migration,
+            guest: GuestSeen::Running,
+            has_everything: false,
+            cut: false,
+        }
+    }
+
+    /// Waits for its guest.
+    pub fn incoming() -> Self {
+        let (migration, guest) = (MigrationSeen::None, GuestSeen::InMigrate);
+        Self {
+            alive: true,
+            migration,
+            guest,
+            has_everything: false,
+            cut: false,
+        }
+    }
+
+    pub fn runs_its_guest(&self) -> bool {
+        self.alive && self.guest == GuestSeen::Running
+    }
+
+    pub fn observe(&self) -> Observation {
+        Observation {
+            migration: self.migration.clone(),
+            guest: self.guest,
+        }
+    }
+
+    pub fn migrates(&self) -> bool {
+        self.alive && self.migration == MigrationSeen::Active
+    }
+
+    /// An outgoing migration ends without success: the guest goes on.
+    pub fn give_up(&mut self, cancelled: bool) {
+        if !self.migrates() {
+            return;
+        }
+        self.migration = if cancelled {
+            MigrationSeen::Cancelled
+        } else {
+            MigrationSeen::Failed {
+                reason: Reason::from("channel closed"),
+            }
+        };
+        if self.guest == GuestSeen::FinishMigrate {
+            self.guest = GuestSeen::Running;
+        }
+    }
+
+    /// What follows `completed`, a moment later.
+    pub fn after_migrate(&mut self) {
+        if self.migration == MigrationSeen::Completed && self.guest == GuestSeen::FinishMigrate {
+            self.guest = GuestSeen::PostMigrate;
+        }
+    }
+
+    /// `cont`, as unguarded as QEMU's own.
+    pub fn cont(&mut self) {
+        if self.alive && self.guest != GuestSeen::InMigrate {
+            self.guest = GuestSeen::Running;
+        }
+    }
+
+    pub fn kill(&mut self) {
+        self.alive = false;
+    }
+}
