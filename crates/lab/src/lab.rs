@@ -14,6 +14,7 @@
 //! [`Lab::remove`] leaves nothing of a lab behind, whatever ended before it.
 
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -41,25 +42,56 @@ pub struct State {
 pub struct Lab {
     state: State,
     folder: PathBuf,
-    _lock: File,
+    lock: Lock,
 }
 
 fn base() -> PathBuf {
     std::env::var_os("DROVER_LAB_RUN").map_or_else(|| FOLDER.into(), PathBuf::from)
 }
 
-fn lock(name: &LabName) -> Result<File> {
-    let base = base();
-    fs::create_dir_all(&base).with_context(|| format!("cannot create {}", base.display()))?;
-    let path = base.join(format!("{name}.lock"));
-    let file = File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        bail!(
-            "lab {name} is in use by another command (it holds {})",
-            path.display()
-        );
+/// The right to change a lab. Gone with the process that holds it, however that ends.
+#[derive(Debug)]
+struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    fn take(name: &LabName) -> Result<Self> {
+        let base = base();
+        fs::create_dir_all(&base).with_context(|| format!("cannot create {}", base.display()))?;
+        let path = base.join(format!("{name}.lock"));
+        loop {
+            let file =
+                File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+            if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+                bail!(
+                    "lab {name} is in use by another command (it holds {})",
+                    path.display()
+                );
+            }
+            let lock = Self {
+                file,
+                path: path.clone(),
+            };
+            // Whoever held it may have removed the file between our two steps.
+            if lock.is_current() {
+                return Ok(lock);
+            }
+        }
     }
-    Ok(file)
+
+    fn is_current(&self) -> bool {
+        let own = self.file.metadata().map(|file| (file.dev(), file.ino()));
+        let named = fs::metadata(&self.path).map(|file| (file.dev(), file.ino()));
+        matches!((own, named), (Ok(own), Ok(named)) if own == named)
+    }
+
+    /// Lets go of a lab that is no more.
+    fn remove(self) {
+        // A file that stays is no harm: it is free.
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 fn state_file(name: &LabName) -> PathBuf {
@@ -73,15 +105,15 @@ impl Lab {
     /// The lab is in use, or what the system says; nothing is left behind then.
     pub async fn create(state: State) -> Result<Self> {
         let name = state.lab.name.clone();
-        let held = lock(&name)?;
+        let lock = Lock::take(&name)?;
         clear(&name).await?;
         let lab = Self {
             folder: base().join(name.to_string()),
             state,
-            _lock: held,
+            lock,
         };
         if let Err(error) = lab.build().await {
-            clear(&name).await?;
+            lab.remove().await?;
             return Err(error);
         }
         Ok(lab)
@@ -107,11 +139,11 @@ impl Lab {
         let Some(state) = Self::peek(name)? else {
             return Ok(None);
         };
-        let held = lock(name)?;
+        let lock = Lock::take(name)?;
         Ok(Some(Self {
             folder: base().join(name.to_string()),
             state,
-            _lock: held,
+            lock,
         }))
     }
 
@@ -138,8 +170,10 @@ impl Lab {
     /// # Errors
     /// It is in use, or a process of it cannot be ended.
     pub async fn remove_named(name: &LabName) -> Result<()> {
-        let _held = lock(name)?;
-        clear(name).await
+        let lock = Lock::take(name)?;
+        clear(name).await?;
+        lock.remove();
+        Ok(())
     }
 
     /// Removes this lab and everything in it.
@@ -147,7 +181,9 @@ impl Lab {
     /// # Errors
     /// A process of it cannot be ended.
     pub async fn remove(self) -> Result<()> {
-        clear(&self.state.lab.name).await
+        clear(&self.state.lab.name).await?;
+        self.lock.remove();
+        Ok(())
     }
 
     /// What it is made of.

@@ -97,8 +97,9 @@ async fn set_up_nic(lab: &LabSettings, number: usize, host: usize) -> Result<()>
     Ok(())
 }
 
-/// Lets MPTCP use every NIC: each host signals the addresses of its further NICs, and accepts the
-/// other's.
+/// Lets MPTCP use every NIC: each host signals the addresses of its further NICs, accepts the
+/// other's, and connects from its own (without that the kernel sends the join from the first
+/// NIC's address, and it never arrives).
 ///
 /// # Errors
 /// The reason why this kernel or `ip` cannot.
@@ -126,7 +127,9 @@ pub async fn enable_mptcp(lab: &LabSettings) -> Result<()> {
             .take(8)
         {
             let (own, nic) = (address(number, host).to_string(), nic(number));
-            let endpoint = ["mptcp", "endpoint", "add", &own, "dev", &nic, "signal"];
+            let endpoint = [
+                "mptcp", "endpoint", "add", &own, "dev", &nic, "signal", "subflow",
+            ];
             run("ip", &[&["-n", &space][..], &endpoint].concat()).await?;
         }
     }

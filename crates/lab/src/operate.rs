@@ -156,7 +156,7 @@ pub async fn status(name: &LabName) -> Result<Option<Status>> {
     for number in 0..HOSTS.len() {
         hosts.push(host_status(&host_of(name, number), state.lab.nics.len()).await);
     }
-    let runs = |host: &HostStatus| host.vms.iter().any(|vm| is_running_guest(vm));
+    let runs = |host: &HostStatus| host.vms.iter().any(is_running_guest);
     let guest_on = hosts.iter().position(runs);
     let beat = match guest_on {
         Some(number) => listen(&host_of(name, number)).await,

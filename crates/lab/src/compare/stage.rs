@@ -135,10 +135,11 @@ impl<'a> Stage<'a> {
 
     /// Ends a guest that went wrong, as far as it can be ended.
     async fn discard(&mut self, slot: usize) {
-        if let Some(guest) = self.guests[slot].take() {
-            if let Err(error) = guest.end(&self.agents).await {
-                tracing::warn!("cannot end a guest that failed: {error:#}");
-            }
+        let Some(guest) = self.guests[slot].take() else {
+            return;
+        };
+        if let Err(error) = guest.end(&self.agents).await {
+            tracing::warn!("cannot end a guest that failed: {error:#}");
         }
     }
 

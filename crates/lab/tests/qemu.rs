@@ -1,0 +1,172 @@
+//! The lab with real QEMU: a small guest that is moved by QEMU's own means.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use drover_lab::compare::{Method, Variant, move_by_qemu};
+use drover_lab::settings::{GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::{Boot, Image, Lab, Resident, State, find_probe, network, require};
+use drover_types::Bytes;
+
+const QEMU: &str = "/usr/bin/qemu-system-x86_64";
+
+/// What this machine lacks, so that the test cannot run.
+fn lacks() -> Option<String> {
+    let obstacle = require::check(Path::new(QEMU)).err()?;
+    println!("skipped, because {obstacle}");
+    Some(obstacle.to_string())
+}
+
+/// The guest's program, built as `make build` builds it when it is not there.
+fn build_probe() -> PathBuf {
+    if let Ok(probe) = find_probe() {
+        return probe;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let own = std::env::current_exe().unwrap();
+    let target = own.ancestors().nth(3).unwrap().join("probe");
+    let status = Command::new(env!("CARGO"))
+        .args([
+            "build",
+            "--release",
+            "--locked",
+            "--package",
+            "drover-probe",
+        ])
+        .args(["--target", "x86_64-unknown-linux-gnu", "--target-dir"])
+        .arg(target)
+        .env(
+            "RUSTFLAGS",
+            "-C target-feature=+crt-static -C strip=symbols",
+        )
+        .current_dir(root)
+        .status()
+        .unwrap();
+    assert!(status.success(), "the guest's program cannot be built");
+    find_probe().unwrap()
+}
+
+fn name(test: &str) -> LabName {
+    format!("{test}{}", std::process::id()).parse().unwrap()
+}
+
+fn state(name: &LabName) -> State {
+    let guest = GuestSettings {
+        qemu: QEMU.into(),
+        machine: "q35".into(),
+        memory: Bytes(256 << 20),
+        vcpus: 1,
+        content: Bytes(96 << 20),
+        mix: "files=50,text=15,structures=15,zero=10,random=10".into(),
+        dirty: "8MiB@32MiB".parse().unwrap(),
+        touch: 512,
+        seed: 7,
+    };
+    let nics = nic_rates("none", Some(2)).unwrap();
+    State {
+        lab: LabSettings {
+            name: name.clone(),
+            nics,
+            mtu: 9000,
+        },
+        guest: Some(guest),
+    }
+}
+
+async fn boot(lab: &Lab) -> Resident {
+    let image = Image::build(lab.folder()).await.unwrap();
+    let settings = lab.state().guest.as_ref().unwrap();
+    let guest = "guest".parse().unwrap();
+    Boot {
+        lab,
+        host: 0,
+        name: guest,
+        settings,
+        image: &image,
+    }
+    .by_lab()
+    .await
+    .unwrap()
+}
+
+async fn nothing_is_left(name: &LabName) {
+    assert_eq!(
+        network::namespaces(name).await.unwrap(),
+        Vec::<String>::new()
+    );
+    assert!(Lab::peek(name).unwrap().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_qemu_moves_to_and_fro_keeps_every_page() {
+    if lacks().is_some() {
+        return;
+    }
+    build_probe();
+    let name = name("move");
+    let lab = Lab::create(state(&name)).await.unwrap();
+    let mut guest = boot(&lab).await;
+
+    let zstd = Variant { channels: Some(2) };
+    let moves = [
+        (Method::Tcp, Variant { channels: None }),
+        (Method::MultifdZstd, zstd),
+    ];
+    for (number, (method, variant)) in moves.into_iter().enumerate() {
+        let measured = move_by_qemu(&lab, &mut guest, method, variant)
+            .await
+            .unwrap();
+        let verified = guest.console.verify().await.unwrap();
+        assert_eq!((verified.pages, verified.bad), ((96 << 20) / 4096, 0));
+        assert_eq!(guest.host, 1 - number % 2);
+        assert!(measured.downtime_ms > 0.0 && measured.downtime_ms < measured.total_ms);
+        assert!(
+            measured.guest_gap_ms >= measured.downtime_ms * 0.9,
+            "{measured:?}"
+        );
+        assert!(measured.wire_bytes["nic0"] > 10 << 20, "{measured:?}");
+        assert!(
+            measured.wire_bytes["nic1"] < 1 << 20,
+            "one NIC is QEMU's way: {measured:?}"
+        );
+    }
+    lab.remove().await.unwrap();
+    nothing_is_left(&name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lab_whose_owner_vanished_is_removed_with_its_qemu() {
+    if lacks().is_some() {
+        return;
+    }
+    build_probe();
+    let name = name("gone");
+    let lab = Lab::create(state(&name)).await.unwrap();
+    let pid = boot(&lab).await.pid;
+    // As after SIGKILL: the lock is free, everything else is still there.
+    drop(lab);
+    assert_eq!(network::namespaces(&name).await.unwrap().len(), 2);
+    Lab::remove_named(&name).await.unwrap();
+    nothing_is_left(&name).await;
+    let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    assert!(
+        state.is_empty() || state.contains(") Z "),
+        "QEMU still runs: {state}"
+    );
+    Lab::remove_named(&name).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lab_in_use_is_neither_made_nor_removed_by_another() {
+    if lacks().is_some() {
+        return;
+    }
+    let name = name("held");
+    let lab = Lab::create(state(&name)).await.unwrap();
+    let refused = Lab::remove_named(&name).await.unwrap_err().to_string();
+    assert!(refused.contains("in use by another command"), "{refused}");
+    assert!(Lab::create(state(&name)).await.is_err());
+    assert_eq!(network::namespaces(&name).await.unwrap().len(), 2);
+    lab.remove().await.unwrap();
+    nothing_is_left(&name).await;
+}
