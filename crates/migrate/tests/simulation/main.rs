@@ -188,7 +188,7 @@ fn kills_a_hypervisor(fault: Fault) -> bool {
 #[test]
 fn each_fault_at_every_step_ends_well_when_it_heals() {
     for fault in FAULTS {
-        for seed in 0..12 {
+        for seed in 0..40 {
             for step in 1..=undisturbed(seed).0 {
                 for heals in [1, 40] {
                     let heals = Duration::from_secs(heals);

@@ -71,6 +71,10 @@ pub enum Event {
     /// A hypervisor notices that its sockets are closed.
     SourceCut,
     DestinationCut,
+    /// The source's hypervisor follows a cancel or a yank.
+    GivesUp {
+        cancelled: bool,
+    },
     Fault(Fault),
     /// Whichever agent is not there is started.
     StartDeadAgents,
@@ -234,7 +238,7 @@ impl World {
 
     /// Mostly some milliseconds, now and then much longer.
     fn soon(&mut self) -> Duration {
-        let most = match self.random() % 20 {
+        let most = match self.random() % 10 {
             0 => 3000,
             1..4 => 300,
             _ => 20,
@@ -312,7 +316,8 @@ impl World {
             Event::Loaded => self.loaded(),
             Event::Told => self.told(),
             Event::AfterMigrate => self.source_qemu.after_migrate(),
-            Event::SourceCut => self.source_qemu.give_up(false),
+            Event::SourceCut => self.gives_up(false),
+            Event::GivesUp { cancelled } => self.gives_up(cancelled),
             Event::DestinationCut => self.destination_cut(),
             Event::Fault(fault) => self.fault(fault),
             Event::StartDeadAgents => {
@@ -476,8 +481,9 @@ impl World {
                 }
             }
             Action::StartMigration { .. } => self.start_migration(),
-            Action::CancelMigration => self.source_qemu.give_up(true),
-            Action::Yank => self.source_qemu.give_up(false),
+            // It takes a moment, in which the migration may complete.
+            Action::CancelMigration => self.later(Event::GivesUp { cancelled: true }),
+            Action::Yank => self.later(Event::GivesUp { cancelled: false }),
             Action::Observe => self.look_at_source(),
             Action::CloseSession => self.close_source_session(),
             Action::KeepGuest => self.source_qemu.cont(),
@@ -747,6 +753,11 @@ impl World {
         }
     }
 
+    fn gives_up(&mut self, cancelled: bool) {
+        self.source_qemu.give_up(cancelled);
+        self.look_at_both();
+    }
+
     fn close_source_session(&mut self) {
         if std::mem::replace(&mut self.source_session, false) {
             self.later(Event::SourceCut);
@@ -827,10 +838,7 @@ impl World {
             }
             Fault::FillSourceDisk => self.source_full = true,
             Fault::FillDestinationDisk => self.destination_full = true,
-            Fault::FailMigration => {
-                self.source_qemu.give_up(false);
-                self.look_at_both();
-            }
+            Fault::FailMigration => self.gives_up(false),
             Fault::Cancel => {
                 let by = CancelledBy::Operator;
                 self.tell_source(source::Input::CancelRequested { by });
