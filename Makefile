@@ -34,7 +34,7 @@ build: probe ## builds drover and droverd into target/release
 # The program inside the lab's guests: a guest has no libraries, so it is linked statically. In a
 # target folder of its own, because other flags would build everything else anew.
 probe:
-	@RUSTFLAGS="-C target-feature=+crt-static" cargo build --release --locked --package drover-probe \
+	@RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols" cargo build --release --locked --package drover-probe \
 		--target x86_64-unknown-linux-gnu --target-dir $(TARGET)/probe
 
 install: ## installs what `make build` built: programs, unit, configuration (PREFIX, DESTDIR)
