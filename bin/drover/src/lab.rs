@@ -22,19 +22,38 @@ const INTERRUPTED: u8 = 5;
 /// A part went well.
 const PARTIAL: u8 = 6;
 
-const EXAMPLES: &str = "\
+mod examples {
+    pub const LAB: &str = "\
 Examples:
-  drover lab demo                                 see it work, and nothing is left behind
+  drover lab demo                                 see it work; nothing is left behind
   drover lab up --rate 1gbit,500mbit,200mbit      three unequal NICs, left up to play with
   drover lab migrate                              move the guest to the other host
-  drover lab compare --repeats 5 --json out.json  against QEMU's own ways
-  drover lab down                                 remove everything";
+  drover lab compare --repeats 5 --json out.json  against QEMU's own ways to move a guest
+  drover lab down                                 remove everything
+
+";
+    pub const UP: &str = "\
+Examples:
+  drover lab up
+  drover lab up --nics 4 --rate 500mbit --memory 2GiB --content 1GiB --dirty 64MiB@max
+  drover lab up --rate none --mix random=100
+
+";
+    pub const COMPARE: &str = "\
+Examples:
+  drover lab compare
+  drover lab compare --methods multifd,drover --rate 1gbit,500mbit,200mbit --json unequal.json
+  drover lab compare --rate none --dirty none --repeats 9
+
+";
+}
 
 /// The commands of `drover lab`.
 #[derive(Debug, Subcommand)]
-#[command(after_help = EXAMPLES)]
+#[command(before_help = examples::LAB)]
 pub enum LabCommand {
     /// Make two hosts with NICs, an agent on each and a guest on the first, and leave them up
+    #[command(before_help = examples::UP)]
     Up(UpArgs),
     /// Show what is up
     Status(NameArg),
@@ -45,6 +64,7 @@ pub enum LabCommand {
     /// Up, migrate, show, down; removes everything also when interrupted
     Demo(DemoArgs),
     /// Move the same guest with QEMU's own methods and with drover, in turn, and compare
+    #[command(before_help = examples::COMPARE)]
     Compare(CompareArgs),
 }
 
