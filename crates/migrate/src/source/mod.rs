@@ -21,6 +21,7 @@
 //! on disk, and after that record [`Action::KeepGuest`] never comes out. Once it is written no
 //! input leads back.
 
+mod decide;
 mod io;
 mod phase;
 mod step;

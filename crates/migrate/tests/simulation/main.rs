@@ -10,7 +10,11 @@
     reason = "helpers of tests are tests too"
 )]
 
+mod faults;
 mod qemu;
+mod requests;
+mod shells;
+mod transfer;
 mod world;
 
 use std::time::Duration;

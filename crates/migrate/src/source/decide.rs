@@ -1,0 +1,137 @@
+//! What the source's table calls: decisions that depend on what was seen, not on the phase alone.
+
+use std::time::Duration;
+
+use super::{Action, Input, Phase, Source, Why, failed};
+use crate::Time;
+use crate::cause::{Cause, KeptGuest, Outcome, Reason, Refused};
+use crate::journal::SourceStep;
+use crate::limits;
+use crate::observation::{GuestSeen, Observation, OutgoingSeen};
+
+impl Source {
+    /// Inputs that end a migration of which the hypervisor knows nothing yet.
+    pub(super) fn fail_before(
+        &mut self,
+        now: Time,
+        phase: &Phase,
+        input: Input,
+    ) -> Result<(), Refused> {
+        let why = match input {
+            Input::DestinationRefused { reason } => {
+                Why::Failed(Cause::DestinationFailed { reason })
+            }
+            Input::DestinationUnreachable { reason, .. } => {
+                Why::Failed(Cause::DestinationUnreachable { reason })
+            }
+            Input::DestinationGone { reason } => Why::Failed(Cause::DestinationGone { reason }),
+            Input::SessionFailed { reason } if *phase != Phase::Preparing => {
+                Why::Failed(Cause::SessionFailed { reason })
+            }
+            Input::CancelRequested { by } => Why::Cancelled(by),
+            Input::HypervisorGone { reason } => {
+                let cause = Cause::HypervisorGone { reason };
+                self.keep(now, failed(cause, KeptGuest::Gone), false);
+                return Ok(());
+            }
+            // What is seen of the hypervisor is not about this migration yet.
+            Input::Hypervisor(_) => return Ok(()),
+            other => return Err(self.unexpected(other.name())),
+        };
+        self.keep(now, why.outcome(KeptGuest::Runs), false);
+        Ok(())
+    }
+
+    pub(super) fn late(&mut self, now: Time, step: &str, bound: Duration) {
+        self.keep(now, failed(deadline(step, bound), KeptGuest::Runs), false);
+    }
+
+    pub(super) fn observed(&mut self, now: Time, seen: &Observation) {
+        match seen.outgoing() {
+            OutgoingSeen::UnderWay => {}
+            OutgoingSeen::Completed => self.hand_off(now),
+            OutgoingSeen::Failed { reason } => {
+                let cause = Cause::HypervisorFailed { reason };
+                self.keep(now, failed(cause, kept(seen)), true);
+            }
+            OutgoingSeen::Cancelled => {
+                self.keep(now, failed(Cause::CancelledElsewhere, kept(seen)), true);
+            }
+            OutgoingSeen::NotThere => {
+                // It accepted the command, so this cannot be; make sure of it before deciding.
+                let reason = Reason::from("it shows no migration after it accepted one");
+                self.give_up(now, Why::Failed(Cause::HypervisorFailed { reason }), false);
+            }
+        }
+    }
+
+    pub(super) fn recovered(&mut self, now: Time, step: &SourceStep, seen: &Observation) {
+        let why = Why::Failed(Cause::AgentRestarted);
+        if *step != SourceStep::Transferring {
+            self.keep(now, why.outcome(kept(seen)), false);
+            return;
+        }
+        match seen.outgoing() {
+            OutgoingSeen::Completed => self.hand_off(now),
+            OutgoingSeen::UnderWay => self.give_up(now, why, false),
+            OutgoingSeen::Failed { .. } | OutgoingSeen::Cancelled | OutgoingSeen::NotThere => {
+                self.keep(now, why.outcome(kept(seen)), true);
+            }
+        }
+    }
+
+    pub(super) fn left(&mut self, now: Time, hypervisor_gone: bool, forgotten: bool) {
+        if hypervisor_gone && forgotten {
+            self.end(now, Outcome::Completed);
+        } else {
+            self.phase = Phase::Leaving {
+                hypervisor_gone,
+                forgotten,
+            };
+        }
+    }
+
+    pub(super) fn abandon_again(&mut self, now: Time, outcome: Outcome, attempts: u32) {
+        // While the journal is stuck nothing was told, so nothing counts.
+        let untold = self.outbox.unsafe_since().is_some();
+        if attempts >= limits::ABANDON_ATTEMPTS && !untold {
+            return self.end(now, outcome);
+        }
+        let attempts = if untold { attempts } else { attempts + 1 };
+        self.outbox.act(Action::AbandonDestination);
+        let phase = Phase::Abandoning { outcome, attempts };
+        self.enter(now, phase, Some(limits::ABANDON_ANSWER));
+    }
+}
+
+/// What becomes of a guest that stays, by the last look at it.
+pub(super) fn kept(seen: &Observation) -> KeptGuest {
+    match seen.guest {
+        GuestSeen::PostMigrate | GuestSeen::Other => KeptGuest::Stopped,
+        GuestSeen::Running
+        | GuestSeen::Paused
+        | GuestSeen::InMigrate
+        | GuestSeen::FinishMigrate => KeptGuest::Runs,
+    }
+}
+
+pub(super) fn without_guest(outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Cancelled { by, .. } => Outcome::Cancelled {
+            by,
+            guest: KeptGuest::Gone,
+        },
+        Outcome::Failed { cause, .. } => Outcome::Failed {
+            cause,
+            guest: KeptGuest::Gone,
+        },
+        other => other,
+    }
+}
+
+pub(super) fn deadline(step: &str, bound: Duration) -> Cause {
+    Cause::Deadline {
+        step: step.to_owned(),
+        seconds: bound.as_secs(),
+    }
+}

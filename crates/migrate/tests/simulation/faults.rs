@@ -1,0 +1,135 @@
+//! What goes wrong, and what heals.
+
+use drover_migrate::destination::{self, Destination};
+use drover_migrate::source::{self, Source};
+use drover_migrate::{CancelledBy, DestinationStep, SourceStep, Verdict};
+
+use crate::requests::unreachable;
+use crate::world::{Event, Fault, World, gone};
+
+impl World {
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        match fault {
+            Fault::KillSourceAgent => self.kill_source_agent(),
+            Fault::KillDestinationAgent => self.kill_destination_agent(),
+            Fault::KillSourceQemu => {
+                self.source_qemu.kill();
+                self.source_hears(source::Input::HypervisorGone { reason: gone() });
+                self.later(Event::DestinationCut);
+            }
+            Fault::KillDestinationQemu => {
+                if let Some(qemu) = &mut self.destination_qemu {
+                    qemu.kill();
+                    self.destination_hears(destination::Input::HypervisorGone { reason: gone() });
+                    self.later(Event::SourceCut);
+                }
+            }
+            Fault::LoseSourceHost => {
+                self.source_qemu.kill();
+                self.source_host = false;
+                self.kill_source_agent();
+            }
+            Fault::LoseDestinationHost => {
+                if let Some(qemu) = &mut self.destination_qemu {
+                    qemu.kill();
+                }
+                self.destination_host = false;
+                self.kill_destination_agent();
+            }
+            Fault::CutPaths => {
+                self.control = false;
+                self.session_failed_at_source();
+                self.session_failed_at_destination();
+            }
+            Fault::FillSourceDisk => self.source_full = true,
+            Fault::FillDestinationDisk => self.destination_full = true,
+            Fault::FailMigration => self.gives_up(false),
+            Fault::Cancel => {
+                let by = CancelledBy::Operator;
+                self.tell_source(source::Input::CancelRequested { by });
+            }
+            Fault::StartSourceAgent => self.start_source_agent(),
+            Fault::StartDestinationAgent => self.start_destination_agent(),
+            Fault::JoinPaths => self.control = true,
+            Fault::FreeDisks => {
+                self.source_full = false;
+                self.destination_full = false;
+            }
+        }
+    }
+
+    pub(crate) fn kill_source_agent(&mut self) {
+        self.source = None;
+        self.source_life = 0;
+        self.observing_source = false;
+        self.close_source_session();
+    }
+
+    pub(crate) fn kill_destination_agent(&mut self) {
+        self.destination = None;
+        self.destination_life = 0;
+        self.observing_destination = false;
+        self.close_destination_session();
+        // Requests that waited here end with the connection.
+        let waiting = [
+            (
+                self.waits_for_ready.take(),
+                source::Action::PrepareDestination,
+            ),
+            (
+                self.waits_for_listening.take(),
+                source::Action::TellDestinationToListen,
+            ),
+            (
+                self.waits_for_abandoned.take(),
+                source::Action::AbandonDestination,
+            ),
+        ];
+        for (life, action) in waiting {
+            if let Some(life) = life {
+                self.answer_locally(life, unreachable(&action));
+            }
+        }
+    }
+
+    pub(crate) fn start_source_agent(&mut self) {
+        self.source_host = true;
+        self.source_life = u32::try_from(self.steps).unwrap_or(1).max(2);
+        if let Some(record) = self.source_disk.clone()
+            && !matches!(record.step, SourceStep::Finished { .. })
+        {
+            self.observing_source = true;
+            self.source = Some(Source::recover(record, self.now));
+            self.drive_source();
+        }
+    }
+
+    pub(crate) fn start_destination_agent(&mut self) {
+        self.destination_host = true;
+        self.destination_life = u32::try_from(self.steps).unwrap_or(1).max(2);
+        if let Some(record) = self.destination_disk.clone()
+            && record.step == DestinationStep::Incoming
+        {
+            self.observing_destination = true;
+            self.destination = Some(Destination::recover(record, self.now));
+            self.drive_destination();
+        }
+    }
+
+    pub fn decided_for_destination(&self) -> bool {
+        self.source_disk
+            .as_ref()
+            .is_some_and(|record| record.verdict() == Verdict::HandedOff)
+    }
+}
+
+/// What undoes a fault, where something does.
+pub(crate) fn healing(fault: Fault) -> &'static [Fault] {
+    match fault {
+        Fault::KillSourceAgent | Fault::LoseSourceHost => &[Fault::StartSourceAgent],
+        Fault::KillDestinationAgent | Fault::LoseDestinationHost => &[Fault::StartDestinationAgent],
+        Fault::CutPaths => &[Fault::JoinPaths],
+        Fault::FillSourceDisk | Fault::FillDestinationDisk => &[Fault::FreeDisks],
+        _ => &[],
+    }
+}

@@ -1,0 +1,262 @@
+//! The two agents as far as they drive their machines: what is done, and what is answered.
+
+use drover_migrate::destination;
+use drover_migrate::source;
+use drover_migrate::{DestinationStep, MigrationSeen, Output, Reason};
+
+use crate::qemu::Qemu;
+use crate::world::{Event, World, gone};
+
+impl World {
+    pub(crate) fn drive_source(&mut self) {
+        let life = self.source_life;
+        loop {
+            let Some(source) = &mut self.source else {
+                return;
+            };
+            match source.poll(self.now) {
+                Output::Wait(until) => {
+                    if let Some(until) = until
+                        && self.source_wake != Some((life, until))
+                    {
+                        self.source_wake = Some((life, until));
+                        self.at(until, Event::WakeSource { life });
+                    }
+                    return;
+                }
+                Output::Journal(record) => {
+                    let input = if self.source_full {
+                        source::Input::JournalFailed {
+                            reason: Reason::from("disk full"),
+                        }
+                    } else {
+                        self.source_disk = Some(record);
+                        source::Input::Journaled
+                    };
+                    let result = source.handle(self.now, input);
+                    assert_eq!(result, Ok(()));
+                }
+                Output::Do(action) => self.later_source(action),
+            }
+        }
+    }
+
+    /// Effects of one agent keep their order: each at the time of the one before, or later.
+    pub(crate) fn later_source(&mut self, action: source::Action) {
+        let life = self.source_life;
+        let last = self.events.iter().rev().find_map(|((time, _), event)| {
+            matches!(event, Event::SourceDoes { life: of, .. } if *of == life).then_some(*time)
+        });
+        let time = (self.now + self.soon()).max(last.unwrap_or_default());
+        self.at(time, Event::SourceDoes { life, action });
+    }
+
+    pub(crate) fn later_destination(&mut self, action: destination::Action) {
+        let life = self.destination_life;
+        let last = self.events.iter().rev().find_map(|((time, _), event)| {
+            matches!(event, Event::DestinationDoes { life: of, .. } if *of == life).then_some(*time)
+        });
+        let time = (self.now + self.soon()).max(last.unwrap_or_default());
+        self.at(time, Event::DestinationDoes { life, action });
+    }
+
+    pub(crate) fn tell_source(&mut self, input: source::Input) {
+        if let source::Input::Hypervisor(_) = input {
+            // A look is at what is now, not at what was when it was sent off.
+            if !self.source_qemu.alive {
+                return;
+            }
+        }
+        let Some(source) = &mut self.source else {
+            return;
+        };
+        if matches!(input, source::Input::MigrationStarted) {
+            self.observing_source = true;
+        }
+        let _ = source.handle(self.now, input);
+        self.drive_source();
+    }
+
+    pub(crate) fn tell_destination(&mut self, input: destination::Input) {
+        let Some(destination) = &mut self.destination else {
+            return;
+        };
+        if matches!(input, destination::Input::Listening) {
+            self.observing_destination = true;
+        }
+        let _ = destination.handle(self.now, input);
+        self.drive_destination();
+        self.answer_waiting();
+    }
+
+    pub(crate) fn drive_destination(&mut self) {
+        let life = self.destination_life;
+        loop {
+            let Some(destination) = &mut self.destination else {
+                return;
+            };
+            match destination.poll(self.now) {
+                Output::Wait(until) => {
+                    if let Some(until) = until
+                        && self.destination_wake != Some((life, until))
+                    {
+                        self.destination_wake = Some((life, until));
+                        self.at(until, Event::WakeDestination { life });
+                    }
+                    break;
+                }
+                Output::Journal(record) => {
+                    let input = if self.destination_full {
+                        destination::Input::JournalFailed {
+                            reason: Reason::from("disk full"),
+                        }
+                    } else {
+                        self.destination_disk = Some(record);
+                        destination::Input::Journaled
+                    };
+                    let result = destination.handle(self.now, input);
+                    assert_eq!(result, Ok(()));
+                }
+                Output::Do(action) => self.later_destination(action),
+            }
+        }
+        self.answer_waiting();
+    }
+
+    pub(crate) fn answer(&mut self, life: u32, input: source::Input) {
+        self.later(Event::Answer { life, input });
+    }
+
+    pub(crate) fn source_hears(&mut self, input: source::Input) {
+        let life = self.source_life;
+        self.later(Event::ToSource { life, input });
+    }
+
+    pub(crate) fn destination_hears(&mut self, input: destination::Input) {
+        let life = self.destination_life;
+        self.later(Event::ToDestination { life, input });
+    }
+
+    pub(crate) fn source_does(&mut self, action: source::Action) {
+        use source::{Action, Input};
+        let life = self.source_life;
+        match action {
+            Action::PrepareDestination
+            | Action::TellDestinationToListen
+            | Action::TellDestinationToRun
+            | Action::AbandonDestination => self.later(Event::Request { life, action }),
+            Action::OpenLanes { .. } => {
+                if self.control && self.destination.is_some() {
+                    self.source_session = true;
+                    self.destination_session = true;
+                    self.source_hears(Input::LanesUp);
+                } else {
+                    self.source_hears(Input::SessionFailed { reason: gone() });
+                }
+            }
+            Action::StartMigration { .. } => self.start_migration(),
+            // It takes a moment, in which the migration may complete.
+            Action::CancelMigration => self.later(Event::GivesUp { cancelled: true }),
+            Action::Yank => self.later(Event::GivesUp { cancelled: false }),
+            Action::Observe => self.look_at_source(),
+            Action::CloseSession => self.close_source_session(),
+            Action::KeepGuest => self.source_qemu.cont(),
+            Action::QuitSource => {
+                let step = self.destination_disk.as_ref().map(|record| &record.step);
+                assert_eq!(
+                    step,
+                    Some(&DestinationStep::Running),
+                    "quit before it runs there"
+                );
+                self.source_qemu.kill();
+                self.source_hears(Input::HypervisorGone { reason: gone() });
+            }
+            Action::ForgetGuest => {
+                self.source_definition = false;
+                self.source_hears(Input::GuestForgotten);
+            }
+            Action::Finish(_) => self.observing_source = false,
+        }
+    }
+
+    pub(crate) fn start_migration(&mut self) {
+        if !self.source_qemu.alive {
+            return;
+        }
+        if self.source_session && self.chance(97) {
+            self.source_qemu.migration = MigrationSeen::Active;
+            self.source_hears(source::Input::MigrationStarted);
+            self.later(Event::Transfer { step: 0 });
+        } else {
+            let reason = Reason::from("refused");
+            self.source_hears(source::Input::MigrationRefused { reason });
+        }
+    }
+
+    pub(crate) fn look_at_source(&mut self) {
+        let input = if self.source_qemu.alive {
+            source::Input::Hypervisor(self.source_qemu.observe())
+        } else {
+            source::Input::HypervisorGone { reason: gone() }
+        };
+        self.source_hears(input);
+    }
+
+    pub(crate) fn look_at_destination(&mut self, settled: bool) {
+        let input = match &self.destination_qemu {
+            Some(qemu) if qemu.alive && settled => destination::Input::Settled(qemu.observe()),
+            Some(qemu) if qemu.alive => destination::Input::Hypervisor(qemu.observe()),
+            _ => destination::Input::HypervisorGone { reason: gone() },
+        };
+        self.destination_hears(input);
+    }
+
+    pub(crate) fn destination_does(&mut self, action: destination::Action) {
+        use destination::{Action, Input};
+        match action {
+            Action::StartHypervisor => {
+                self.destination_qemu = Some(Qemu::incoming());
+                self.destination_hears(Input::HypervisorStarted);
+            }
+            Action::Listen => {
+                if self
+                    .destination_qemu
+                    .as_ref()
+                    .is_some_and(|qemu| qemu.alive)
+                {
+                    self.destination_hears(Input::Listening);
+                }
+            }
+            Action::Observe => self.look_at_destination(false),
+            Action::Settle => {
+                self.close_destination_session();
+                self.look_at_destination(true);
+            }
+            Action::AskVerdict => {
+                let life = self.destination_life;
+                self.later(Event::AskVerdict { life });
+            }
+            Action::ResumeGuest => {
+                let qemu = self.destination_qemu.as_mut().filter(|qemu| qemu.alive);
+                if let Some(qemu) = qemu {
+                    qemu.cont();
+                    self.destination_hears(Input::GuestResumed);
+                }
+            }
+            Action::AdoptGuest => {
+                self.destination_definition = true;
+                self.destination_hears(Input::GuestAdopted);
+            }
+            Action::KillHypervisor => {
+                if let Some(qemu) = &mut self.destination_qemu {
+                    assert!(!qemu.runs_its_guest(), "a running guest is killed");
+                    qemu.kill();
+                }
+                self.destination_hears(Input::HypervisorGone { reason: gone() });
+            }
+            Action::CloseSession => self.close_destination_session(),
+            Action::RemoveRuntime => self.destination_definition = false,
+            Action::Finish(_) => self.observing_destination = false,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The guest's state on its way, and the session that carries it.
+
+use drover_migrate::{GuestSeen, MigrationSeen, destination, source};
+
+use crate::world::{Event, World, gone};
+
+impl World {
+    pub(crate) fn connected(&self) -> bool {
+        self.source_session && self.destination_session && self.control
+    }
+
+    pub(crate) fn transfer(&mut self, step: u8) {
+        let goes_on = self.source_qemu.migrates() && self.connected();
+        let Some(incoming) = self.destination_qemu.as_mut().filter(|qemu| qemu.alive) else {
+            return;
+        };
+        if !goes_on {
+            return;
+        }
+        match step {
+            0 => incoming.migration = MigrationSeen::Active,
+            1 => self.source_qemu.guest = GuestSeen::FinishMigrate,
+            _ => {
+                incoming.has_everything = true;
+                return self.later(Event::Loaded);
+            }
+        }
+        self.look_at_both();
+        self.later(Event::Transfer { step: step + 1 });
+    }
+
+    pub(crate) fn loaded(&mut self) {
+        let session = self.destination_session;
+        let Some(qemu) = self.destination_qemu.as_mut().filter(|qemu| qemu.alive) else {
+            return;
+        };
+        if !qemu.has_everything || qemu.migration != MigrationSeen::Active {
+            return;
+        }
+        qemu.migration = MigrationSeen::Completed;
+        qemu.guest = GuestSeen::Paused;
+        if session {
+            self.later(Event::Told);
+        }
+        self.look_at_both();
+    }
+
+    /// The word went off while the session lived; it may arrive even if it has died since.
+    pub(crate) fn told(&mut self) {
+        let arrives = self.source_session && (self.connected() || self.chance(50));
+        if arrives && self.source_qemu.migrates() {
+            self.source_qemu.migration = MigrationSeen::Completed;
+            self.source_qemu.guest = GuestSeen::FinishMigrate;
+            self.later(Event::AfterMigrate);
+            self.look_at_both();
+        }
+    }
+
+    /// The hypervisors' own events make their agents look.
+    pub(crate) fn look_at_both(&mut self) {
+        if self.observing_source && self.source_life != 0 {
+            self.look_at_source();
+        }
+        if self.observing_destination && self.destination_life != 0 {
+            self.look_at_destination(false);
+        }
+    }
+
+    pub(crate) fn gives_up(&mut self, cancelled: bool) {
+        self.source_qemu.give_up(cancelled);
+        self.look_at_both();
+    }
+
+    pub(crate) fn close_source_session(&mut self) {
+        if std::mem::replace(&mut self.source_session, false) {
+            self.later(Event::SourceCut);
+            self.session_failed_at_destination();
+        }
+    }
+
+    pub(crate) fn close_destination_session(&mut self) {
+        if std::mem::replace(&mut self.destination_session, false) {
+            self.later(Event::DestinationCut);
+            self.session_failed_at_source();
+        }
+    }
+
+    pub(crate) fn session_failed_at_source(&mut self) {
+        if self.source_session && self.source_life != 0 {
+            let life = self.source_life;
+            let time = self.now + self.soon() + self.soon();
+            let input = source::Input::SessionFailed { reason: gone() };
+            self.at(time, Event::ToSource { life, input });
+        }
+    }
+
+    pub(crate) fn session_failed_at_destination(&mut self) {
+        if self.destination_session && self.destination_life != 0 {
+            let life = self.destination_life;
+            let time = self.now + self.soon() + self.soon();
+            let input = destination::Input::SessionFailed { reason: gone() };
+            self.at(time, Event::ToDestination { life, input });
+        }
+    }
+
+    pub(crate) fn destination_cut(&mut self) {
+        let Some(qemu) = self.destination_qemu.as_mut().filter(|qemu| qemu.alive) else {
+            return;
+        };
+        qemu.cut = true;
+        if !qemu.has_everything && qemu.guest == GuestSeen::InMigrate {
+            qemu.kill();
+            self.destination_hears(destination::Input::HypervisorGone { reason: gone() });
+        }
+    }
+}

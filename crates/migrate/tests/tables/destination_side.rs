@@ -1,0 +1,165 @@
+//! The destination's table.
+
+use super::*;
+use destination::{Action, Destination, Input, Phase};
+
+fn inputs() -> Vec<(String, Input)> {
+    let mut inputs = vec![
+        Input::HypervisorStarted,
+        Input::StartFailed { reason: why() },
+        Input::ListenRequested,
+        Input::Listening,
+        Input::ListenFailed { reason: why() },
+        Input::HypervisorGone { reason: why() },
+        Input::SessionFailed { reason: why() },
+        Input::AbandonRequested,
+        Input::RunRequested,
+        Input::VerdictUnreachable { reason: why() },
+        Input::GuestResumed,
+        Input::ResumeFailed { reason: why() },
+        Input::GuestAdopted,
+        Input::AdoptFailed { reason: why() },
+        Input::Journaled,
+        Input::JournalFailed { reason: why() },
+    ]
+    .into_iter()
+    .map(|input| (input.name().to_owned(), input))
+    .collect::<Vec<_>>();
+    for verdict in [Verdict::Undecided, Verdict::HandedOff, Verdict::Kept] {
+        let input = Input::VerdictAnswered(verdict);
+        inputs.push((format!("verdict-answered, {}", name(&verdict)), input));
+    }
+    let look = |(name, look)| (format!("hypervisor, {name}"), Input::Hypervisor(look));
+    inputs.extend(looks().into_iter().map(look));
+    let settled = [
+        ("active", seen(MigrationSeen::Active, GuestSeen::InMigrate)),
+        (
+            "completed",
+            seen(MigrationSeen::Completed, GuestSeen::Paused),
+        ),
+    ];
+    let settled = settled.map(|(name, look)| (format!("settled, {name}"), Input::Settled(look)));
+    inputs.extend(settled);
+    inputs
+}
+
+fn drain(destination: &mut Destination, now: Time) -> (Vec<String>, Option<Time>) {
+    let mut done = Vec::new();
+    loop {
+        match destination.poll(now) {
+            Output::Wait(until) => return (done, until),
+            Output::Do(Action::Finish(ending)) => {
+                done.push(format!("Finish({})", name(&ending)));
+            }
+            Output::Do(action) => done.push(name(&action)),
+            Output::Journal(record) => {
+                done.push(format!("journal {}", name(&record.step)));
+                destination.handle(now, Input::Journaled).unwrap();
+            }
+        }
+    }
+}
+
+fn after(inputs: &[Input]) -> Destination {
+    let mut destination = Destination::new(migration(), Time::ZERO);
+    drain(&mut destination, Time::ZERO);
+    for input in inputs {
+        destination.handle(Time::ZERO, input.clone()).unwrap();
+        drain(&mut destination, Time::ZERO);
+    }
+    destination
+}
+
+fn recovering() -> Destination {
+    let step = DestinationStep::Incoming;
+    let record = DestinationRecord {
+        version: JournalVersion,
+        migration: migration(),
+        step,
+    };
+    let mut destination = Destination::recover(record, Time::ZERO);
+    drain(&mut destination, Time::ZERO);
+    destination
+}
+
+fn phases() -> Vec<(&'static str, Destination)> {
+    let prepared = vec![Input::HypervisorStarted];
+    let opening = [prepared.clone(), vec![Input::ListenRequested]].concat();
+    let listening = [opening.clone(), vec![Input::Listening]].concat();
+    let active = Input::Hypervisor(seen(MigrationSeen::Active, GuestSeen::InMigrate));
+    let receiving = [listening.clone(), vec![active]].concat();
+    let told = [receiving.clone(), vec![Input::RunRequested]].concat();
+    let cut = Input::SessionFailed { reason: why() };
+    let settling = [receiving.clone(), vec![cut]].concat();
+    let all = Input::Hypervisor(seen(MigrationSeen::Completed, GuestSeen::Paused));
+    let arrived = [receiving.clone(), vec![all]].concat();
+    let resuming = [arrived.clone(), vec![Input::RunRequested]].concat();
+    let adopting = [resuming.clone(), vec![Input::GuestResumed]].concat();
+    let running = [adopting.clone(), vec![Input::GuestAdopted]].concat();
+    let abandoning = [receiving.clone(), vec![Input::AbandonRequested]].concat();
+    let gone = Input::HypervisorGone { reason: why() };
+    vec![
+        ("starting", after(&[])),
+        ("prepared", after(&prepared)),
+        ("opening", after(&opening)),
+        ("receiving, nothing yet", after(&listening)),
+        ("receiving", after(&receiving)),
+        ("receiving, handed off", after(&told)),
+        ("settling", after(&settling)),
+        ("arrived", after(&arrived)),
+        ("resuming", after(&resuming)),
+        ("adopting", after(&adopting)),
+        ("abandoning", after(&abandoning)),
+        ("recovering", recovering()),
+        ("running", after(&running)),
+        (
+            "abandoned",
+            after(&[abandoning, vec![gone.clone()]].concat()),
+        ),
+        ("lost", after(&[arrived, vec![gone]].concat())),
+    ]
+}
+
+#[test]
+fn the_table_of_the_destination_is_the_committed_one() {
+    let mut table = String::new();
+    for (title, destination) in phases() {
+        let before = destination.phase().name();
+        let mut lines = Vec::new();
+        for (input, value) in inputs() {
+            let mut destination = destination.clone();
+            let refused = destination.handle(LATER, value).err();
+            let (done, _) = drain(&mut destination, LATER);
+            lines.push((
+                input,
+                result(destination.phase().name(), before, &done, refused),
+            ));
+        }
+        lines.extend(deadline(destination.clone(), before));
+        section(&mut table, title, &lines);
+    }
+    insta::assert_snapshot!("destination", table);
+}
+
+fn deadline(mut destination: Destination, before: &str) -> Option<(String, String)> {
+    let (_, until) = drain(&mut destination, Time::ZERO);
+    let until = until?;
+    let (done, _) = drain(&mut destination, until);
+    let result = result(destination.phase().name(), before, &done, None);
+    Some((format!("deadline, {} s", until.as_secs()), result))
+}
+
+#[test]
+fn every_phase_has_a_deadline_or_waits_for_something_that_an_operator_can_act_on() {
+    for (title, mut destination) in phases() {
+        let (_, until) = drain(&mut destination, Time::ZERO);
+        let Some(waiting) = destination.waiting() else {
+            assert!(matches!(destination.phase(), Phase::Ended(_)), "{title}");
+            continue;
+        };
+        assert!(
+            until.is_some() || waiting.on.what_to_do().is_some(),
+            "{title}"
+        );
+    }
+}

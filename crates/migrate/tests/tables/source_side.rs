@@ -1,0 +1,202 @@
+//! The source's table.
+
+use super::*;
+use source::{Action, Input, Phase, Source};
+
+fn path() -> Path {
+    let end = |host: u8| PathEnd {
+        interface: "eth0".into(),
+        address: std::net::Ipv4Addr::new(10, 0, 0, host).into(),
+    };
+    Path {
+        id: PathId(0),
+        source: end(1),
+        destination: end(2),
+        rate: None,
+        mtu: 1500,
+    }
+}
+
+fn inputs() -> Vec<(String, Input)> {
+    let mut inputs = vec![
+        Input::DestinationReady {
+            paths: vec![path()],
+            channels: 2,
+        },
+        Input::DestinationRefused { reason: why() },
+        Input::LanesUp,
+        Input::DestinationListens,
+        Input::SessionFailed { reason: why() },
+        Input::MigrationStarted,
+        Input::MigrationRefused { reason: why() },
+        Input::HypervisorGone { reason: why() },
+        Input::DestinationGone { reason: why() },
+        Input::HandOffUnreachable { reason: why() },
+        Input::DestinationAbandoned,
+        Input::AbandonUnreachable { reason: why() },
+        Input::GuestForgotten,
+        Input::LeaveFailed { reason: why() },
+        Input::CancelRequested {
+            by: CancelledBy::Operator,
+        },
+        Input::Journaled,
+        Input::JournalFailed { reason: why() },
+    ]
+    .into_iter()
+    .map(|input| (input.name().to_owned(), input))
+    .collect::<Vec<_>>();
+    let none = Input::DestinationReady {
+        paths: Vec::new(),
+        channels: 2,
+    };
+    inputs.insert(1, ("destination-ready, no path".into(), none));
+    for (sent, name) in [(true, "sent"), (false, "not sent")] {
+        let input = Input::DestinationUnreachable {
+            sent,
+            reason: why(),
+        };
+        inputs.push((format!("destination-unreachable, {name}"), input));
+    }
+    for (name, answer) in [
+        ("running", HandOffAnswer::Running),
+        ("pending", HandOffAnswer::Pending { reason: why() }),
+        ("gone", HandOffAnswer::Gone { reason: why() }),
+    ] {
+        inputs.push((
+            format!("hand-off-answered, {name}"),
+            Input::HandOffAnswered(answer),
+        ));
+    }
+    let look = |(name, look)| (format!("hypervisor, {name}"), Input::Hypervisor(look));
+    inputs.extend(looks().into_iter().map(look));
+    inputs
+}
+
+/// Everything that comes out until `Wait`; records are acknowledged.
+fn drain(source: &mut Source, now: Time) -> (Vec<String>, Option<Time>) {
+    let mut done = Vec::new();
+    loop {
+        match source.poll(now) {
+            Output::Wait(until) => return (done, until),
+            Output::Do(Action::Finish(outcome)) => {
+                done.push(format!("Finish({})", name(&outcome)));
+            }
+            Output::Do(action) => done.push(name(&action)),
+            Output::Journal(record) => {
+                done.push(format!("journal {}", name(&record.step)));
+                source.handle(now, Input::Journaled).unwrap();
+            }
+        }
+    }
+}
+
+fn after(inputs: &[Input]) -> Source {
+    let mut source = Source::new(migration(), Time::ZERO);
+    drain(&mut source, Time::ZERO);
+    for input in inputs {
+        source.handle(Time::ZERO, input.clone()).unwrap();
+        drain(&mut source, Time::ZERO);
+    }
+    source
+}
+
+fn recovered(step: SourceStep) -> Source {
+    let record = SourceRecord {
+        version: JournalVersion,
+        migration: migration(),
+        step,
+    };
+    let mut source = Source::recover(record, Time::ZERO);
+    drain(&mut source, Time::ZERO);
+    source
+}
+
+fn phases() -> Vec<(&'static str, Source)> {
+    let ready = Input::DestinationReady {
+        paths: vec![path()],
+        channels: 2,
+    };
+    let cancel = Input::CancelRequested {
+        by: CancelledBy::Operator,
+    };
+    let completed = Input::Hypervisor(seen(MigrationSeen::Completed, GuestSeen::PostMigrate));
+    let told = vec![ready.clone(), Input::LanesUp, Input::DestinationListens];
+    let begun = [told.clone(), vec![Input::MigrationStarted]].concat();
+    let handed_off = [begun.clone(), vec![completed]].concat();
+    let runs = Input::HandOffAnswered(HandOffAnswer::Running);
+    let leaving = [handed_off.clone(), vec![runs]].concat();
+    let left = [
+        Input::HypervisorGone { reason: why() },
+        Input::GuestForgotten,
+    ];
+    vec![
+        ("preparing", after(&[])),
+        ("connecting", after(std::slice::from_ref(&ready))),
+        ("starting", after(&[ready, Input::LanesUp])),
+        ("transferring, not accepted yet", after(&told)),
+        ("transferring", after(&begun)),
+        (
+            "cancelling, not accepted yet",
+            after(&[told, vec![cancel.clone()]].concat()),
+        ),
+        ("cancelling", after(&[begun, vec![cancel.clone()]].concat())),
+        ("handing-off", after(&handed_off)),
+        ("leaving", after(&leaving)),
+        (
+            "leaving, hypervisor gone",
+            after(&[leaving.clone(), left[..1].to_vec()].concat()),
+        ),
+        ("abandoning", after(&[cancel])),
+        ("recovering, preparing", recovered(SourceStep::Preparing)),
+        (
+            "recovering, transferring",
+            recovered(SourceStep::Transferring),
+        ),
+        ("completed", after(&[leaving, left.to_vec()].concat())),
+        (
+            "refused",
+            after(&[Input::DestinationRefused { reason: why() }]),
+        ),
+    ]
+}
+
+#[test]
+fn the_table_of_the_source_is_the_committed_one() {
+    let mut table = String::new();
+    for (title, source) in phases() {
+        let before = source.phase().name();
+        let mut lines = Vec::new();
+        for (input, value) in inputs() {
+            let mut source = source.clone();
+            let refused = source.handle(LATER, value).err();
+            let (done, _) = drain(&mut source, LATER);
+            lines.push((input, result(source.phase().name(), before, &done, refused)));
+        }
+        lines.extend(deadline(source.clone(), before));
+        section(&mut table, title, &lines);
+    }
+    insta::assert_snapshot!("source", table);
+}
+
+fn deadline(mut source: Source, before: &str) -> Option<(String, String)> {
+    let (_, until) = drain(&mut source, Time::ZERO);
+    let until = until?;
+    let (done, _) = drain(&mut source, until);
+    let result = result(source.phase().name(), before, &done, None);
+    Some((format!("deadline, {} s", until.as_secs()), result))
+}
+
+#[test]
+fn every_phase_has_a_deadline_or_waits_for_something_that_an_operator_can_act_on() {
+    for (title, mut source) in phases() {
+        let (_, until) = drain(&mut source, Time::ZERO);
+        let Some(waiting) = source.waiting() else {
+            assert!(matches!(source.phase(), Phase::Ended { .. }), "{title}");
+            continue;
+        };
+        assert!(
+            until.is_some() || waiting.on.what_to_do().is_some(),
+            "{title}"
+        );
+    }
+}
