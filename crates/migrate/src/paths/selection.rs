@@ -132,7 +132,7 @@ pub struct Endpoint {
     pub interface: String,
     /// The address with its prefix.
     pub address: IpNetwork,
-    /// Its place in the operator's order, 0 first.
+    /// Its place in the operator's order, 0 first; `usize::MAX` where that does not name it.
     pub rank: usize,
     /// The link rate, where known.
     pub speed: Option<BitRate>,
@@ -225,7 +225,7 @@ fn judge(
         .order
         .iter()
         .position(|pattern| pattern.matches(interface, address));
-    Ok(ranked.unwrap_or(selection.order.len()))
+    Ok(ranked.unwrap_or(usize::MAX))
 }
 
 /// Link-local addresses need an interface to be complete, which no peer can give.
