@@ -51,7 +51,7 @@ pub async fn run(config: Config) -> Result<()> {
         registry,
         hypervisor,
     });
-    let migrations = Arc::new(Migrations::new(Arc::clone(&context)));
+    let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await;
 
     let app = App::new(context, Arc::clone(&migrations));

@@ -18,7 +18,10 @@ const ROOT: &str = "/";
 /// The kernel does not tell it.
 pub fn memory() -> Result<MemoryView, HostError> {
     let memory = drover_host::memory(Path::new(ROOT))?;
-    Ok(MemoryView { total: memory.total, available: memory.available })
+    Ok(MemoryView {
+        total: memory.total,
+        available: memory.available,
+    })
 }
 
 /// The host's network interfaces.
@@ -29,10 +32,21 @@ pub async fn interfaces() -> Result<Vec<Interface>, HostError> {
     drover_host::interfaces(Path::new(ROOT)).await
 }
 
+/// CPUs that are online.
+///
+/// # Errors
+/// The kernel does not tell them.
+pub fn cpus() -> Result<u32, HostError> {
+    Ok(drover_host::cpus(Path::new(ROOT))?.online)
+}
+
 /// Versions of the relays' protocol that this agent speaks.
 pub fn protocol() -> ProtocolRange {
     let range = VersionRange::SUPPORTED;
-    ProtocolRange { min: range.min.0.into(), max: range.max.0.into() }
+    ProtocolRange {
+        min: range.min.0.into(),
+        max: range.max.0.into(),
+    }
 }
 
 /// This host as peers and the command line see it.
@@ -47,7 +61,7 @@ pub async fn host(config: &Config) -> Result<HostView, HostError> {
         protocol: protocol(),
         interfaces: interfaces().await?,
         memory: memory()?,
-        cpus: drover_host::cpus(Path::new(ROOT))?.online,
+        cpus: cpus()?,
         qemu_binaries: config.qemu_binaries.clone(),
     })
 }

@@ -59,3 +59,31 @@ pub const REQUEST: Duration = Duration::from_secs(150);
 
 /// Before accepting again when the system has no file descriptor left.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Migrations that have ended and are still shown; older ones are removed at the next start. Each
+/// is a file of some kilobytes.
+pub const HISTORY: usize = 200;
+
+/// Between two looks at a QEMU that migrates, beside those at each of its events: five a second
+/// move a progress bar smoothly and cost two small commands each.
+pub const OBSERVE: Duration = Duration::from_millis(200);
+
+/// A lane's rate is taken over at least this time.
+pub const RATE_SPAN: Duration = Duration::from_millis(400);
+
+/// Messages that wait for a migration's task. It handles each in microseconds; the journal's disk
+/// may hold it up for a moment.
+pub const INBOX: usize = 256;
+
+/// The source is answered within this whether the guest runs; if not yet, it asks again.
+pub const RUN_ANSWER: Duration = Duration::from_secs(8);
+
+/// Asking the other agent why a session ended, before that is shown without its answer.
+pub const WHY: Duration = Duration::from_millis(1500);
+
+/// A guest that stays gets this long to leave the last moments of a migration that failed.
+pub const KEEP_GUEST: Duration = Duration::from_secs(30);
+
+/// A QEMU whose sockets were closed before it had everything ends by itself within this; one that
+/// had everything stays.
+pub const SETTLE: Duration = Duration::from_secs(2);

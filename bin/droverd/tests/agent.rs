@@ -1,5 +1,7 @@
 //! The agent's beginning, end, sockets and bounds; no guest is started.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
 mod support;
 
 use std::io::{Read, Write};
@@ -31,7 +33,7 @@ fn a_configuration_that_cannot_be_used_ends_the_agent_with_file_line_and_key() {
     let place = Place::new();
     place.configure("hots = 1");
     let file = place.path("droverd.toml").display().to_string();
-    assert_refused(&place, &[&file, "line 6, key `hots`", "unknown field"]);
+    assert_refused(&place, &[&file, "line 7, key `hots`", "unknown field"]);
     place.configure("[migration]\nchannels = 99");
     assert_refused(
         &place,

@@ -1,5 +1,7 @@
 //! Guests on a real QEMU, through the agent's API.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
 mod support;
 
 use drover_api::{ClientError, ErrorCode, ExitKind, StopRequest, VmState};

@@ -30,7 +30,7 @@ pub use schema::{InterfaceSchema, PathEndSchema, PathSchema};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{
     AbandonRequest, IncomingOffer, IncomingPhase, IncomingRequest, IncomingStart, IncomingView,
-    RunRequest, Verdict, VerdictView,
+    RunRequest, SessionSizes, Verdict, VerdictView,
 };
 pub use views::migration::{
     BytesView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase, MigrationRole,

@@ -9,7 +9,7 @@ use drover_session::LaneId;
 use drover_types::{MigrationId, Path, PathId};
 use drover_wire::{Hello, Token, VersionRange, WELCOME_BYTES, Welcome};
 
-use crate::limits::HANDSHAKE_TIMEOUT;
+use crate::limits::{HANDSHAKE_TIMEOUT, PROBES_AT_ONCE};
 
 /// Which lanes to open, and with what they are let in.
 #[derive(Debug, Clone)]
@@ -74,6 +74,25 @@ impl Order {
         };
         rounds.enumerate().map(plan).collect()
     }
+}
+
+/// Which of these targets accept a connection; each is closed again at once. Blocks for at most the
+/// connect timeout per [`PROBES_AT_ONCE`] targets.
+#[must_use]
+pub fn probe(targets: &[Target]) -> Vec<bool> {
+    let mut answers = Vec::with_capacity(targets.len());
+    for batch in targets.chunks(PROBES_AT_ONCE) {
+        thread::scope(|scope| {
+            let attempt = |target| scope.spawn(move || Lane::connect(target).is_ok());
+            let attempts: Vec<_> = batch.iter().map(attempt).collect();
+            answers.extend(
+                attempts
+                    .into_iter()
+                    .map(|attempt| attempt.join().unwrap_or(false)),
+            );
+        });
+    }
+    answers
 }
 
 /// Opens all lanes at once and waits for all of them; blocks for at most the connect timeout and

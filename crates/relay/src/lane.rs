@@ -9,7 +9,7 @@ use drover_lanes::Lane;
 use drover_session::{BufferId, Input, LaneId};
 use drover_wire::{Frame, HEADER_BYTES};
 
-use crate::relay::{Shared, spawn};
+use crate::relay::{LaneEnd, Shared, spawn};
 
 /// One frame to send.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(crate) fn start(shared: &Arc<Shared>, id: LaneId, lane: &Arc<Lane>) -> io::R
     let (send, sends) = channel();
     let (receive, receives) = channel();
     let ending = Arc::new(AtomicBool::new(false));
-    let run = |name: &str, work: Box<dyn FnOnce(&Side<'_>) -> Ended + Send>| {
+    let run = |name: &str, work: Box<dyn FnOnce(&Side<'_>) -> LaneEnd + Send>| {
         let (shared, lane, ending) = (shared.clone(), lane.clone(), ending.clone());
         spawn(&format!("{name}-{id}"), move || {
             let reason = work(&Side {
@@ -33,7 +33,7 @@ pub(crate) fn start(shared: &Arc<Shared>, id: LaneId, lane: &Arc<Lane>) -> io::R
                 lane: &lane,
                 id,
             });
-            shared.lane_failed(id, &reason);
+            shared.lane_failed(id, reason);
             // The second thread to end is the one that reports: then nothing uses the lane's
             // buffers any more.
             if ending.swap(true, Ordering::AcqRel) {
@@ -53,24 +53,21 @@ struct Side<'a> {
     id: LaneId,
 }
 
-/// Why a lane's thread ended, for the operator.
-type Ended = String;
-
-fn send_all(on: &Side<'_>, sends: &Receiver<Sending>) -> Ended {
+fn send_all(on: &Side<'_>, sends: &Receiver<Sending>) -> LaneEnd {
     while let Ok(Sending { frame, buffer }) = sends.recv() {
         let payload = buffer.map(|buffer| on.shared.pool.share(buffer));
         let payload = payload
             .as_ref()
             .and_then(|p| p.get(..frame.payload_length() as usize));
         if let Err(error) = on.lane.send(&frame.encode(), payload.unwrap_or_default()) {
-            return format!("sending to {} failed: {error}", on.lane.peer());
+            return LaneEnd::Lost(format!("sending to {} failed: {error}", on.lane.peer()));
         }
         on.shared.step_or_end(Input::Sent { lane: on.id });
     }
-    "closed".into()
+    LaneEnd::Closed
 }
 
-fn receive_all(on: &Side<'_>, receives: &Receiver<BufferId>) -> Ended {
+fn receive_all(on: &Side<'_>, receives: &Receiver<BufferId>) -> LaneEnd {
     while let Ok(buffer) = receives.recv() {
         match receive(on, buffer) {
             Ok(frame) => on
@@ -79,23 +76,26 @@ fn receive_all(on: &Side<'_>, receives: &Receiver<BufferId>) -> Ended {
             Err(reason) => return reason,
         }
     }
-    "closed".into()
+    LaneEnd::Closed
 }
 
-fn receive(on: &Side<'_>, buffer: BufferId) -> Result<Frame, Ended> {
+fn receive(on: &Side<'_>, buffer: BufferId) -> Result<Frame, LaneEnd> {
     let peer = on.lane.peer();
-    let failed = |error: io::Error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => format!("{peer} closed the connection"),
-        _ => format!("receiving from {peer} failed: {error}"),
+    let failed = |error: io::Error| {
+        LaneEnd::Lost(match error.kind() {
+            io::ErrorKind::UnexpectedEof => format!("{peer} closed the connection"),
+            _ => format!("receiving from {peer} failed: {error}"),
+        })
     };
     let mut header = [0; HEADER_BYTES];
     on.lane.receive(&mut header).map_err(failed)?;
-    let frame = Frame::decode(&header).map_err(|error| format!("{peer} sent no frame: {error}"))?;
+    let frame = Frame::decode(&header)
+        .map_err(|error| LaneEnd::Lost(format!("{peer} sent no frame: {error}")))?;
     let (length, limit) = (frame.payload_length(), on.shared.chunk_bytes);
     if length > limit {
-        return Err(format!(
+        return Err(LaneEnd::Lost(format!(
             "{peer} sent a chunk of {length} bytes, {limit} are agreed on"
-        ));
+        )));
     }
     if length > 0 {
         let length = length as usize;

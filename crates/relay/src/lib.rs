@@ -28,9 +28,11 @@ mod pool;
 mod relay;
 mod sizing;
 
+pub use drover_lanes::{NotListening, Target};
 pub use drover_session::{End, LaneStats, Stats};
+pub use drover_wire::{ByeCode, Token};
 pub use goodput::Goodput;
-pub use handshake::{LaneFailure, LanePlan, Opened, Order, open_lanes};
+pub use handshake::{LaneFailure, LanePlan, Opened, Order, open_lanes, probe};
 pub use listener::{Expected, LaneListener};
-pub use relay::{Event, LaneReport, NotStarted, Relay, Report, Settings};
+pub use relay::{Event, LaneEnd, LaneReport, NotStarted, Relay, Report, Settings};
 pub use sizing::{Sizes, sizes};

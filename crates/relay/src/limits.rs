@@ -18,9 +18,13 @@ pub const UNKNOWN_RATE_BITS: u64 = 10_000_000_000;
 /// Fewest chunks in a channel's window: one being read, one queued, one on a lane, one to confirm.
 pub const WINDOW_CHUNKS_MIN: u16 = 4;
 
-/// Most memory that one migration's buffers take on one host, in bytes; 50 ms at 20 Gbit/s in one
-/// direction.
+/// Most bytes that the windows of one direction of all channels hold: 50 ms at 20 Gbit/s. It bounds
+/// the memory of one migration on one host, as only the main channel carries much in both
+/// directions.
 pub const BUFFER_BYTES_MAX: u64 = 128 << 20;
+
+/// Connections tried at once to find out what reaches what; each costs a thread for a moment.
+pub const PROBES_AT_ONCE: usize = 32;
 
 /// A peer that connected has this long to say which migration it belongs to.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);

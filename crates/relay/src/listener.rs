@@ -111,8 +111,10 @@ fn shake_hands(lane: Lane, expected: &Arc<Registry>, under_way: &Arc<AtomicUsize
     let (expected, counter) = (expected.clone(), under_way.clone());
     let started = spawn("greet", move || {
         let peer = lane.peer();
-        if let Err(reason) = greet(lane, &expected) {
-            tracing::warn!(%peer, reason, "turned a lane away");
+        match greet(lane, &expected) {
+            Ok(()) => {}
+            Err(Turned::Away(reason)) => tracing::warn!(%peer, reason, "turned a lane away"),
+            Err(Turned::Probe) => tracing::debug!(%peer, "was probed"),
         }
         counter.fetch_sub(1, Ordering::AcqRel);
     });
@@ -122,18 +124,33 @@ fn shake_hands(lane: Lane, expected: &Arc<Registry>, under_way: &Arc<AtomicUsize
     }
 }
 
-fn greet(lane: Lane, expected: &Registry) -> Result<(), String> {
+/// Why a connection became no lane.
+enum Turned {
+    /// The peer closed it without a word: it only looked whether we are there.
+    Probe,
+    /// The reason, for the log.
+    Away(String),
+}
+
+fn greet(lane: Lane, expected: &Registry) -> Result<(), Turned> {
     let mut bytes = [0; HELLO_BYTES];
+    let away = |what: &str, error: &dyn std::fmt::Display| Turned::Away(format!("{what}: {error}"));
     lane.set_receive_timeout(Some(HANDSHAKE_TIMEOUT))
         .and_then(|()| lane.receive(&mut bytes))
         .and_then(|()| lane.set_receive_timeout(None))
-        .map_err(|error| format!("no handshake: {error}"))?;
-    let hello = Hello::decode(&bytes).map_err(|error| error.to_string())?;
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Turned::Probe,
+            _ => away("no handshake", &error),
+        })?;
+    let hello = Hello::decode(&bytes).map_err(|error| away("handshake", &error))?;
     let refuse = |code: RefusalCode| {
         let answer = Welcome::Refused(code, VersionRange::SUPPORTED).encode();
         // The peer may be gone; the refusal stands all the same.
         let _ = lane.send(&answer, b"");
-        Err(format!("migration {}: {code}", hello.migration))
+        Err(Turned::Away(format!(
+            "migration {}: {code}",
+            hello.migration
+        )))
     };
     let Ok(version) = VersionRange::SUPPORTED.newest_common(hello.versions) else {
         return refuse(RefusalCode::Version);
@@ -143,10 +160,9 @@ fn greet(lane: Lane, expected: &Registry) -> Result<(), String> {
     };
     // The answer goes out before the relay may send frames behind it.
     lane.send(&Welcome::Accepted(version).encode(), b"")
-        .map_err(|error| format!("answering failed: {error}"))?;
-    relay
-        .add_lane(hello.lane, hello.path, lane)
-        .map_err(|refused| refused.to_string())
+        .map_err(|error| away("answering", &error))?;
+    let added = relay.add_lane(hello.lane, hello.path, lane);
+    added.map_err(|refused| away("session", &refused))
 }
 
 fn find(expected: &Registry, hello: &Hello) -> Option<Arc<Relay>> {

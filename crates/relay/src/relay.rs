@@ -20,7 +20,7 @@ use drover_wire::limits::LANES_MAX;
 use crate::channel;
 use crate::goodput::Goodput;
 use crate::lane::{self, Sending};
-use crate::limits::FAREWELL_TIME;
+use crate::limits::{BUFFER_BYTES_MAX, FAREWELL_TIME};
 use crate::pool::{Pool, lock};
 use crate::{End, Sizes, Stats};
 
@@ -67,6 +67,21 @@ pub enum NotStarted {
     /// The sizes are beyond the protocol's limits.
     #[error("the session's settings cannot be used")]
     Settings(#[from] drover_session::Refused),
+    /// The windows would take more memory than is allowed.
+    #[error(
+        "{channels} channels with windows of {window} chunks of {chunk_bytes} bytes need {bytes} \
+         bytes, {BUFFER_BYTES_MAX} are allowed"
+    )]
+    Memory {
+        /// Channels.
+        channels: u16,
+        /// Chunks in each window.
+        window: u16,
+        /// Size of a chunk.
+        chunk_bytes: u32,
+        /// What they need together.
+        bytes: u64,
+    },
     /// No socket for QEMU to connect to.
     #[error("cannot listen on {}", path.display())]
     Socket {
@@ -81,6 +96,15 @@ pub enum NotStarted {
     Thread(#[source] io::Error),
 }
 
+/// How a lane ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaneEnd {
+    /// One of the two agents closed it.
+    Closed,
+    /// It was lost; why, as far as it is known.
+    Lost(String),
+}
+
 /// What one lane carried, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaneReport {
@@ -88,8 +112,8 @@ pub struct LaneReport {
     pub path: PathId,
     /// Its counters.
     pub stats: drover_session::LaneStats,
-    /// Why it ended, if it did.
-    pub ended: Option<String>,
+    /// How it ended, if it did.
+    pub ended: Option<LaneEnd>,
 }
 
 /// A relay's counters.
@@ -125,7 +149,7 @@ pub(crate) struct ChannelPort {
 
 struct LaneNote {
     path: PathId,
-    ended: Option<String>,
+    ended: Option<LaneEnd>,
 }
 
 pub(crate) struct Core {
@@ -222,6 +246,16 @@ impl Relay {
             window,
         } = settings.sizes;
         let channels_max = settings.channels_max;
+        let bytes = u64::from(chunk_bytes) * u64::from(window) * u64::from(channels_max);
+        if bytes > BUFFER_BYTES_MAX {
+            let channels = channels_max;
+            return Err(NotStarted::Memory {
+                channels,
+                window,
+                chunk_bytes,
+                bytes,
+            });
+        }
         // In this version a session does not wait for new lanes.
         let outage_limit = Duration::ZERO;
         let config = Config {
@@ -479,10 +513,10 @@ impl Shared {
 
     /// One of a lane's threads cannot go on: its other thread is made to end, too. The first
     /// reason is the one that counts.
-    pub(crate) fn lane_failed(&self, id: LaneId, reason: &str) {
+    pub(crate) fn lane_failed(&self, id: LaneId, end: LaneEnd) {
         let mut core = self.lock();
         if let Some(note) = core.notes.get_mut(&id) {
-            note.ended.get_or_insert_with(|| reason.to_owned());
+            note.ended.get_or_insert(end);
         }
         if let Some(port) = core.lanes.remove(&id) {
             port.lane.shut_down();
@@ -491,15 +525,15 @@ impl Shared {
 
     /// Both of a lane's threads have ended.
     pub(crate) fn lane_gone(self: &Arc<Self>, id: LaneId) {
-        let note = {
+        let lost = {
             let core = self.lock();
             let note = core
                 .notes
                 .get(&id)
                 .filter(|_| !core.terminated && core.close_at.is_none());
-            note.map(|note| (note.path, note.ended.clone().unwrap_or_default()))
+            note.map(|note| (note.path, note.ended.clone()))
         };
-        if let Some((path, reason)) = note {
+        if let Some((path, Some(LaneEnd::Lost(reason)))) = lost {
             self.tell(Event::LaneLost {
                 lane: id,
                 path,
@@ -563,7 +597,10 @@ impl Shared {
             End::LanesLost => {
                 let core = self.lock();
                 let reason = |(id, note): (&LaneId, &LaneNote)| {
-                    let ended = note.ended.as_deref().unwrap_or("reason unknown");
+                    let ended = match &note.ended {
+                        Some(LaneEnd::Lost(reason)) => reason,
+                        Some(LaneEnd::Closed) | None => "closed",
+                    };
                     format!("lane {id} on path {}: {ended}", note.path)
                 };
                 let reasons: Vec<String> = core.notes.iter().map(reason).collect();

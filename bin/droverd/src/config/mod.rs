@@ -10,12 +10,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use drover_migrate::paths::Selection;
 use drover_types::{Bytes, HostName};
 use serde::Deserialize;
 
 pub use error::{ConfigError, locate};
+pub use values::Channels;
 use values::{AbsolutePath, DataPort, DowntimeLimit, Lanes, ListenAddress, PeerAddresses};
-pub use values::{Channels, Selector};
 
 use crate::limits;
 
@@ -40,7 +41,7 @@ pub struct Config {
     /// How guests are moved.
     pub migration: MigrationConfig,
     /// Which networks they are moved over.
-    pub networks: Networks,
+    pub networks: Selection,
     /// What peers may have started here.
     pub qemu_binaries: Vec<PathBuf>,
     /// Memory that no guest may take.
@@ -62,18 +63,6 @@ pub struct MigrationConfig {
     pub channels: Channels,
 }
 
-/// Which networks guests are moved over, and which first.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Networks {
-    /// Only these; all when empty.
-    pub include: Vec<Selector>,
-    /// Never these.
-    pub exclude: Vec<Selector>,
-    /// These before others, in this order.
-    pub order: Vec<Selector>,
-}
-
 /// Another host that guests come from and go to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
@@ -93,7 +82,7 @@ struct File {
     memory_headroom: Bytes,
     api: ApiSection,
     migration: MigrationSection,
-    networks: Networks,
+    networks: Selection,
     qemu: QemuSection,
     peers: Vec<PeerSection>,
 }
@@ -137,7 +126,7 @@ impl Default for File {
             memory_headroom: Bytes(512 << 20),
             api: ApiSection::default(),
             migration: MigrationSection::default(),
-            networks: Networks::default(),
+            networks: Selection::default(),
             qemu: QemuSection::default(),
             peers: Vec::new(),
         }

@@ -108,14 +108,14 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
         ("[migration]\nchannels = 17", "write \"auto\", or 1 to 16"),
         (
             "[migration]\ndata_port = 70000",
-            "70000 is no port: give 1 to 65535",
+            "70000 is no port: give 0 to 65535",
         ),
         ("[migration]\ndowntime_limit_ms = 0", "give 1 to 2000000"),
         (
             "[networks]\ninclude = [\n  \"10.0.0.0/33\",\n]",
             "line 2, key `networks.include`",
         ),
-        ("[networks]\nexclude = [\"10.0.0.1\"]", "write a network"),
+        ("[networks]\nexclude = [\"10.0.0.1\"]", "names no network"),
         (
             "[api]\nlisten = [\"here\"]",
             "\"here\" is no address: write 10.0.0.1",

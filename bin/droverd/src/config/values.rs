@@ -4,14 +4,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use drover_types::IpNetwork;
 use serde::{Deserialize, Serialize};
 
 /// Port of the API when an address has none.
 const API_PORT: u16 = 7470;
-
-/// Longest name of an interface with its wildcards: `IFNAMSIZ` is 16 with the closing zero.
-const GLOB_CHARS: usize = 32;
 
 /// A path from the root.
 #[derive(Debug, Clone, Deserialize)]
@@ -140,8 +136,8 @@ macro_rules! bounded {
 }
 
 bounded! {
-    /// TCP port for lanes.
-    DataPort(u16) = 7471 in 1..=65535, "port"
+    /// TCP port for lanes; 0 takes any that is free, and tells the source which.
+    DataPort(u16) = 7471 in 0..=65535, "port"
 }
 bounded! {
     /// Connections on each path.
@@ -194,37 +190,5 @@ impl From<Channels> for NumberOrWord {
             Channels::Auto => Self::Word("auto".to_owned()),
             Channels::Fixed(number) => Self::Number(number.into()),
         }
-    }
-}
-
-/// Networks or interfaces, as the configuration names them.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub enum Selector {
-    /// Interfaces with an address in this network.
-    Network(IpNetwork),
-    /// Interfaces whose name matches, `*` for any characters and `?` for one.
-    Interface(String),
-}
-
-impl TryFrom<String> for Selector {
-    type Error = String;
-    fn try_from(text: String) -> Result<Self, String> {
-        if text.contains('/') {
-            return text.parse().map(Self::Network).map_err(|e| e.to_string());
-        }
-        let allowed = |c: char| c.is_ascii_graphic();
-        if text.is_empty() || text.len() > GLOB_CHARS || !text.chars().all(allowed) {
-            return Err(format!(
-                "{text:?} is neither a network such as \"10.0.1.0/24\" nor an interface's name \
-                 such as \"eth0\" or \"ens*\""
-            ));
-        }
-        if text.parse::<IpAddr>().is_ok() {
-            return Err(format!(
-                "{text:?} is one address: write a network, such as \"{text}/24\""
-            ));
-        }
-        Ok(Self::Interface(text))
     }
 }

@@ -1,126 +1,495 @@
 //! Migrations of guests from and to this host.
+//!
+//! Each migration is a task that owns its state machine of [`drover_migrate`]; this module starts
+//! the tasks, finds them for the API, and takes them up again after the agent was restarted.
+//!
+//! ```text
+//!   API ──▶ Migrations ──▶ outgoing (source)  ──▶ QEMU, registry, relay, the peer's API
+//!                     └──▶ incoming (destination) ──▶ QEMU, registry, relay, the peer's API
+//! ```
 
-use std::sync::Arc;
+mod carrier;
+mod incoming;
+mod journal;
+mod observe;
+mod outgoing;
+mod recover;
+mod snapshot;
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use anyhow::Context as _;
 use drover_api::{
-    AbandonRequest, ErrorCode, IncomingOffer, IncomingRequest, IncomingStart, IncomingView,
-    MigrateRequest, MigrationView, Refusal, RunRequest, VerdictView,
+    AbandonRequest, ErrorCode, IncomingOffer, IncomingPhase, IncomingRequest, IncomingStart,
+    IncomingView, MigrateRequest, MigrationRole, MigrationView, Refusal, RunRequest,
+    Verdict as ApiVerdict, VerdictView,
 };
-use drover_types::{MigrationId, VmName};
+use drover_hypervisor::RunState;
+use drover_migrate::destination::{Destination, Input as DestinationInput};
+use drover_migrate::paths::{Endpoint, LeftOut, LeftOutReason, Side, select};
+use drover_migrate::source::Source;
+use drover_migrate::{CancelledBy, HandOffAnswer, Migration, Refused, Verdict};
+use drover_relay::LaneListener;
+use drover_types::{Interface, MigrationId, VmName};
+use tokio::sync::{oneshot, watch};
+use uuid::Uuid;
 
+use self::incoming::incoming_view;
+use self::journal::Journal;
+use self::outgoing::Options;
+use self::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::api::Caller;
-use crate::registry::Recovered;
+use crate::config::Channels;
+use crate::registry::Purpose;
+use crate::{facts, limits};
+
+/// One migration, and how to reach it.
+#[derive(Debug, Clone)]
+enum Known {
+    /// The guest leaves this host.
+    Outgoing(outgoing::Handle),
+    /// The guest arrives at this host.
+    Incoming(incoming::Handle),
+    /// It has ended before this agent was started.
+    Past(Box<Snapshot>),
+}
+
+impl Known {
+    fn snapshot(&self) -> Snapshot {
+        match self {
+            Self::Outgoing(handle) => handle.snapshot.borrow().clone(),
+            Self::Incoming(handle) => handle.snapshot.borrow().clone(),
+            Self::Past(snapshot) => (**snapshot).clone(),
+        }
+    }
+}
+
+/// A migration of one id can be known on both sides, when a host is its own peer in tests.
+type Key = (MigrationId, bool);
 
 /// Every migration that this agent knows of.
 #[derive(Debug)]
 pub struct Migrations {
     context: Arc<Context>,
-}
-
-fn not_yet<T>() -> Result<T, Refusal> {
-    Err(Refusal::new(
-        ErrorCode::NotYet,
-        "this agent cannot migrate guests yet",
-    ))
+    journal: Journal,
+    /// Open while there are peers.
+    lanes: Option<LaneListener>,
+    known: Mutex<BTreeMap<Key, Known>>,
 }
 
 impl Migrations {
-    /// None yet. `context` is what migrations work with.
-    pub fn new(context: Arc<Context>) -> Self {
-        Self { context }
+    /// None yet. The journal's directory is made and the port for lanes opened.
+    ///
+    /// # Errors
+    /// The directory cannot be made, or another process has the port.
+    pub fn open(context: Arc<Context>) -> anyhow::Result<Self> {
+        let config = &context.config;
+        let journal = Journal::open(&config.state)
+            .with_context(|| format!("key `state`: cannot use {}", config.state.display()))?;
+        let port = config.migration.data_port;
+        let bind = || {
+            LaneListener::bind(port).with_context(|| {
+                format!(
+                    "key `migration.data_port`: port {port} cannot be opened; stop what uses it \
+                     (`ss -tlnp`), or choose another"
+                )
+            })
+        };
+        let lanes = if config.peers.is_empty() {
+            None
+        } else {
+            Some(bind()?)
+        };
+        Ok(Self {
+            context,
+            journal,
+            lanes,
+            known: Mutex::default(),
+        })
     }
 
-    /// Takes up what an earlier agent left: the journal, and guests that were part of a migration.
-    /// Called once, before the API is open.
-    pub async fn recover(&self, recovered: Vec<Recovered>) {
-        for guest in recovered {
-            tracing::warn!(vm = %guest.reservation.name(), role = ?guest.role, "left as it is");
-        }
-        tracing::debug!(host = %self.context.config.host, "no migrations");
+    fn known(&self) -> MutexGuard<'_, BTreeMap<Key, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to move a guest.
+    fn add(&self, id: MigrationId, known: Known) {
+        let source = known.snapshot().view.role == MigrationRole::Source;
+        self.known().insert((id, source), known);
+    }
+
+    /// Begins to move a guest. Answers when the destination has agreed.
     pub async fn start(
         &self,
-        _vm: &VmName,
-        _request: MigrateRequest,
+        vm: &VmName,
+        request: MigrateRequest,
     ) -> Result<MigrationView, Refusal> {
-        not_yet()
+        let config = &self.context.config;
+        let client = self.context.peers.client(&request.to)?;
+        let migration = Migration {
+            id: MigrationId(Uuid::now_v7()),
+            vm: vm.clone(),
+            source: config.host.clone(),
+            destination: request.to.clone(),
+        };
+        let purpose = Purpose::Outgoing {
+            migration: migration.id,
+            destination: request.to.clone(),
+        };
+        let reservation = self.context.registry.reserve(vm, purpose)?;
+        let runs = match reservation.machine() {
+            Some(machine) => machine
+                .state()
+                .await
+                .is_ok_and(|state| state == RunState::Running),
+            None => false,
+        };
+        if !runs {
+            let message = format!("guest {vm} does not run, or its QEMU does not answer");
+            return Err(Refusal::new(ErrorCode::VmNotRunning, message)
+                .next(format!("`drover vm show {vm}` tells its state")));
+        }
+        let origin = Instant::now();
+        let handle = outgoing::start(
+            Arc::clone(&self.context),
+            self.journal.clone(),
+            outgoing::Beginning {
+                source: Source::new(migration.clone(), origin.elapsed()),
+                snapshot: Snapshot::new(&migration, MigrationRole::Source),
+                reservation: Some(reservation),
+                options: self.options(&request),
+                client,
+                origin,
+            },
+        );
+        self.add(migration.id, Known::Outgoing(handle.clone()));
+        let snapshot = once_prepared(handle.snapshot).await;
+        match snapshot.refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(snapshot.view),
+        }
+    }
+
+    fn options(&self, request: &MigrateRequest) -> Options {
+        let config = &self.context.config.migration;
+        let configured = match config.channels {
+            Channels::Auto => None,
+            Channels::Fixed(count) => Some(count),
+        };
+        let limit = request
+            .downtime_limit_ms
+            .map(std::time::Duration::from_millis);
+        Options {
+            downtime_limit: limit.unwrap_or(config.downtime_limit),
+            channels: request.channels.or(configured),
+            lanes_per_path: request.lanes_per_path.unwrap_or(config.lanes_per_path),
+        }
     }
 
     /// Under way and recent, newest first.
     pub async fn list(&self) -> Vec<MigrationView> {
-        Vec::new()
+        let known: Vec<Known> = self.known().values().cloned().collect();
+        let mut views: Vec<_> = known.iter().map(|known| known.snapshot().view).collect();
+        views.sort_by_key(|view| std::cmp::Reverse(view.started_at));
+        views
     }
 
-    /// One migration.
+    /// One migration; the source's side of it where this host is both.
     pub async fn get(&self, id: MigrationId) -> Result<MigrationView, Refusal> {
-        Err(Refusal::new(
+        self.find(id).map(|known| known.snapshot().view)
+    }
+
+    fn find(&self, id: MigrationId) -> Result<Known, Refusal> {
+        let known = self.known();
+        let found = known.get(&(id, true)).or_else(|| known.get(&(id, false)));
+        found.cloned().ok_or_else(|| self.unknown(id))
+    }
+
+    fn unknown(&self, id: MigrationId) -> Refusal {
+        let host = &self.context.config.host;
+        Refusal::new(
             ErrorCode::NoSuchMigration,
-            format!("no migration {id}"),
-        ))
+            format!("{host} knows no migration {id}"),
+        )
+        .next("`drover status` shows those that it knows")
     }
 
     /// Cancels one.
     pub async fn cancel(&self, id: MigrationId) -> Result<MigrationView, Refusal> {
-        self.get(id).await
+        let handle = match self.find(id)? {
+            Known::Outgoing(handle) => handle,
+            Known::Incoming(handle) => {
+                let source = handle.snapshot.borrow().view.source.clone();
+                let message = format!("migration {id} is decided on {source}, the host it leaves");
+                return Err(Refusal::new(ErrorCode::WrongPhase, message)
+                    .next(format!("run `drover cancel {id}` on {source}")));
+            }
+            Known::Past(_) => return Err(ended(id)),
+        };
+        cancel(&handle, CancelledBy::Operator)
+            .await
+            .map_err(|refused| match refused {
+                Refused::TooLate => Refusal::new(ErrorCode::TooLate, refused.to_string()),
+                Refused::Over => ended(id),
+                Refused::Unexpected { .. } => {
+                    Refusal::new(ErrorCode::WrongPhase, refused.to_string())
+                }
+            })?;
+        let view = handle.snapshot.borrow().view.clone();
+        Ok(view)
     }
 
     /// Prepares for a guest.
     pub async fn incoming(
         &self,
         _caller: Caller,
-        _request: IncomingRequest,
+        request: IncomingRequest,
     ) -> Result<IncomingOffer, Refusal> {
-        not_yet()
+        let config = &self.context.config;
+        let protocol = facts::protocol()
+            .newest_common(request.protocol)
+            .ok_or_else(|| {
+                let (ours, theirs) = (facts::protocol(), request.protocol);
+                let message = format!(
+                    "no common protocol version: {} speaks {} to {}, {} speaks {} to {}",
+                    config.host, ours.min, ours.max, request.source, theirs.min, theirs.max
+                );
+                Refusal::new(ErrorCode::VersionMismatch, message)
+                    .next("bring the older of the two agents to a newer version")
+            })?;
+        let client = self.context.peers.client(&request.source)?;
+        let migration = Migration {
+            id: request.id,
+            vm: request.definition.name.clone(),
+            source: request.source.clone(),
+            destination: config.host.clone(),
+        };
+        if self.known().contains_key(&(request.id, false)) {
+            let message = format!("migration {} is known here already", request.id);
+            return Err(Refusal::new(ErrorCode::MigrationUnderWay, message));
+        }
+        let purpose = Purpose::Incoming {
+            migration: migration.id,
+            source: request.source.clone(),
+        };
+        let reservation = self.context.registry.reserve(&migration.vm, purpose)?;
+        let unreadable = |error: &dyn std::fmt::Display| {
+            let message = format!("cannot read the facts of {}: {error}", config.host);
+            Refusal::new(ErrorCode::Internal, message)
+        };
+        let interfaces = facts::interfaces()
+            .await
+            .map_err(|error| unreadable(&error))?;
+        let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
+        let origin = Instant::now();
+        let beginning = incoming::Beginning {
+            destination: Destination::new(migration.clone(), origin.elapsed()),
+            snapshot: Snapshot::new(&migration, MigrationRole::Destination),
+            reservation: Some(reservation),
+            client,
+            origin,
+            request: Some(request),
+        };
+        let (handle, offer) =
+            incoming::start(self.journal.clone(), self.lanes.as_ref(), beginning)?;
+        self.add(migration.id, Known::Incoming(handle.clone()));
+        let snapshot = once_prepared(handle.snapshot).await;
+        if let Some(refusal) = snapshot.refusal {
+            return Err(refusal);
+        }
+        let offer = offer.ok_or_else(|| self.unknown(migration.id))?;
+        let (interfaces, left_out) = self.offered(interfaces);
+        Ok(IncomingOffer {
+            protocol,
+            interfaces,
+            cpus,
+            qemu_version: snapshot.qemu_version.unwrap_or_default(),
+            notes: snapshot.view.notes.into_iter().chain(left_out).collect(),
+            ..offer
+        })
+    }
+
+    /// The interfaces that this host's configuration lets migrations use, and what is to be said
+    /// of the others.
+    fn offered(&self, interfaces: Vec<Interface>) -> (Vec<Interface>, Vec<String>) {
+        let selected = select(
+            Side::Destination,
+            &interfaces,
+            &self.context.config.networks,
+        );
+        let used = |interface: &Interface| {
+            let same = |endpoint: &Endpoint| endpoint.interface == interface.name;
+            selected.endpoints.iter().any(same)
+        };
+        let host = &self.context.config.host;
+        // Loopback is nobody's loss, nor is one address of an interface that is used.
+        let silent = |left: &LeftOut| {
+            let same = |endpoint: &Endpoint| endpoint.interface == left.interface;
+            matches!(left.reason, LeftOutReason::Loopback) || selected.endpoints.iter().any(same)
+        };
+        let left_out = selected.left_out.iter().filter(|left| !silent(left));
+        let said = left_out
+            .map(|left| format!("{host} does not offer {}: {}", left.interface, left.reason));
+        let said = said.collect();
+        (interfaces.into_iter().filter(used).collect(), said)
+    }
+
+    fn find_incoming(&self, id: MigrationId) -> Result<Known, Refusal> {
+        self.known()
+            .get(&(id, false))
+            .cloned()
+            .ok_or_else(|| self.unknown(id))
+    }
+
+    /// Tells an arriving guest's task something and waits for what comes of it.
+    async fn tell_incoming(
+        &self,
+        id: MigrationId,
+        message: incoming::Message,
+        until: impl FnMut(&Snapshot) -> bool,
+    ) -> Result<IncomingView, Refusal> {
+        let mut handle = match self.find_incoming(id)? {
+            Known::Incoming(handle) => handle,
+            known => return Ok(incoming_view(&known.snapshot())),
+        };
+        // A task that has ended has left its last word in the snapshot.
+        let _ = handle.inbox.send(message).await;
+        let waited = handle.snapshot.wait_for(until);
+        let _ = tokio::time::timeout(limits::RUN_ANSWER, waited).await;
+        let snapshot = handle.snapshot.borrow().clone();
+        Ok(incoming_view(&snapshot))
     }
 
     /// The lanes are up.
     pub async fn incoming_start(
         &self,
         _caller: Caller,
-        _id: MigrationId,
-        _request: IncomingStart,
+        id: MigrationId,
+        request: IncomingStart,
     ) -> Result<IncomingView, Refusal> {
-        not_yet()
+        let listens =
+            |snapshot: &Snapshot| !matches!(incoming_view(snapshot).phase, IncomingPhase::Prepared);
+        let message = incoming::Message::Listen(request);
+        let view = self.tell_incoming(id, message, listens).await?;
+        match view.phase {
+            IncomingPhase::Receiving | IncomingPhase::Arrived => Ok(view),
+            _ => {
+                let cause = view
+                    .cause
+                    .unwrap_or_else(|| "QEMU does not listen yet".to_owned());
+                Err(Refusal::new(ErrorCode::QemuFailed, cause))
+            }
+        }
     }
 
     /// The guest is ours.
     pub async fn incoming_run(
         &self,
         _caller: Caller,
-        _id: MigrationId,
+        id: MigrationId,
         _request: RunRequest,
     ) -> Result<IncomingView, Refusal> {
-        not_yet()
+        let answered = |snapshot: &Snapshot| {
+            matches!(
+                snapshot.answer,
+                Some(HandOffAnswer::Running | HandOffAnswer::Gone { .. })
+            )
+        };
+        let message = incoming::Message::Input(DestinationInput::RunRequested);
+        self.tell_incoming(id, message, answered).await
     }
 
     /// The guest is not coming.
     pub async fn incoming_abandon(
         &self,
         _caller: Caller,
-        _id: MigrationId,
-        _request: AbandonRequest,
+        id: MigrationId,
+        request: AbandonRequest,
     ) -> Result<IncomingView, Refusal> {
-        not_yet()
+        let message = incoming::Message::Abandon(request.cause);
+        let over = |snapshot: &Snapshot| snapshot.view.phase.has_ended();
+        self.tell_incoming(id, message, over).await
     }
 
     /// How far an arriving guest is.
     pub async fn incoming_status(
         &self,
         _caller: Caller,
-        _id: MigrationId,
+        id: MigrationId,
     ) -> Result<IncomingView, Refusal> {
-        not_yet()
+        self.find_incoming(id)
+            .map(|known| incoming_view(&known.snapshot()))
     }
 
     /// Whose the guest is.
-    pub async fn verdict(&self, _caller: Caller, _id: MigrationId) -> Result<VerdictView, Refusal> {
-        not_yet()
+    pub async fn verdict(&self, _caller: Caller, id: MigrationId) -> Result<VerdictView, Refusal> {
+        let known = self
+            .known()
+            .get(&(id, true))
+            .cloned()
+            .ok_or_else(|| self.unknown(id))?;
+        let verdict = match known.snapshot().verdict {
+            Verdict::Undecided => ApiVerdict::Undecided,
+            Verdict::HandedOff => ApiVerdict::HandedOff,
+            Verdict::Kept => ApiVerdict::Kept,
+        };
+        Ok(VerdictView { verdict })
     }
 
     /// Cancels what can be cancelled, finishes what is in hand-off; new ones are refused from now
     /// on. Bounded by the caller.
-    pub async fn shutdown(&self) {}
+    pub async fn shutdown(&self) {
+        let known: Vec<Known> = self.known().values().cloned().collect();
+        for known in &known {
+            match known {
+                Known::Outgoing(handle) => {
+                    // One that is too late to cancel is finished.
+                    let _ = cancel(handle, CancelledBy::AgentStopping).await;
+                }
+                Known::Incoming(handle) => {
+                    let reason = "the destination's agent was stopped".into();
+                    let input = DestinationInput::SessionFailed { reason };
+                    let _ = handle.inbox.send(incoming::Message::Input(input)).await;
+                }
+                Known::Past(_) => {}
+            }
+        }
+        for known in known {
+            let snapshot = match known {
+                Known::Outgoing(handle) => handle.snapshot,
+                Known::Incoming(handle) => handle.snapshot,
+                Known::Past(_) => continue,
+            };
+            once_ended(snapshot).await;
+        }
+    }
+}
+
+async fn cancel(handle: &outgoing::Handle, by: CancelledBy) -> Result<(), Refused> {
+    let (answer, answered) = oneshot::channel();
+    let message = outgoing::Message::Cancel(by, answer);
+    if handle.inbox.send(message).await.is_err() {
+        return Err(Refused::Over);
+    }
+    answered.await.unwrap_or(Err(Refused::Over))
+}
+
+fn ended(id: MigrationId) -> Refusal {
+    let message = format!("migration {id} has ended");
+    Refusal::new(ErrorCode::MigrationEnded, message).next("`drover status` tells how")
+}
+
+/// The first snapshot after the preparations, or the last one of all.
+async fn once_prepared(mut snapshot: watch::Receiver<Snapshot>) -> Snapshot {
+    let done = |s: &Snapshot| (s.prepared && s.refusal.is_none()) || s.view.phase.has_ended();
+    let _ = snapshot.wait_for(done).await;
+    let last = snapshot.borrow().clone();
+    last
+}
+
+async fn once_ended(mut snapshot: watch::Receiver<Snapshot>) {
+    // A task that ended without saying so has nothing to wait for either.
+    let _ = snapshot.wait_for(|s| s.view.phase.has_ended()).await;
 }

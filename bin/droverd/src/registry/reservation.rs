@@ -64,6 +64,25 @@ impl Registry {
     }
 }
 
+impl Registry {
+    /// Reserves a guest for a migration of the journal, whatever the guest's state: its process
+    /// may have ended with the host, and it must not be started until the migration is decided.
+    ///
+    /// # Errors
+    /// It is reserved already.
+    pub fn reserve_recovered(
+        &self,
+        name: &VmName,
+        purpose: Purpose,
+    ) -> Result<Reservation, Refusal> {
+        let mut slots = self.0.slots();
+        let slot = slots.entry(name.clone()).or_default();
+        not_reserved(name, slot)?;
+        slot.reserved = Some(purpose);
+        Ok(Reservation::new(Arc::clone(&self.0), name.clone()))
+    }
+}
+
 fn not_reserved(name: &VmName, slot: &Slot) -> Result<(), Refusal> {
     let busy = |code, what: String, next: String| {
         Err(Refusal::new(code, format!("guest {name} {what}")).next(next))

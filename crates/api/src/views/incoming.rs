@@ -21,6 +21,17 @@ use super::host::ProtocolRange;
 use crate::definition::VmDefinition;
 use crate::schema::{InterfaceSchema, PathSchema};
 
+/// Sizes that both relays of a session use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SessionSizes {
+    /// Largest chunk in bytes.
+    pub chunk_bytes: u32,
+    /// Chunks of one direction of one channel that may be under way.
+    pub window: u16,
+    /// Most channels of QEMU, the main channel included.
+    pub channels_max: u16,
+}
+
 /// Asks a host to prepare for a guest.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct IncomingRequest {
@@ -34,6 +45,8 @@ pub struct IncomingRequest {
     pub definition: VmDefinition,
     /// Versions of the relays' protocol that the source speaks.
     pub protocol: ProtocolRange,
+    /// Sizes of the session.
+    pub session: SessionSizes,
     /// The source's interfaces.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
@@ -57,6 +70,10 @@ pub struct IncomingOffer {
     /// The destination's interfaces that may carry the guest.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
+    /// Sizes of the session, as the source asked for them.
+    pub session: SessionSizes,
+    /// The secret with which lanes are let in, 32 hexadecimal digits.
+    pub token: String,
     /// The TCP port for lanes, on every address of those interfaces.
     pub data_port: u16,
     /// CPUs of the destination.

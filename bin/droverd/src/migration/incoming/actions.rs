@@ -1,0 +1,259 @@
+//! What the state machine wants done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_api::Verdict as ApiVerdict;
+use drover_hypervisor::{Machine, MigrationAddress, MigrationSettings};
+use drover_migrate::destination::{Action, Ending, Input};
+use drover_migrate::{Reason, Verdict};
+use tokio::sync::mpsc;
+
+use super::{Incoming, Message, socket};
+use crate::migration::journal::{AnyRecord, Entry};
+use crate::migration::observe::{self, Seen, Watcher};
+use crate::migration::outgoing::with_source;
+
+async fn input(inbox: &mpsc::Sender<Message>, input: Input) {
+    // The task ends only when the migration has: then nobody needs to know.
+    let _ = inbox.send(Message::Input(input)).await;
+}
+
+impl Incoming {
+    /// Begins an action; its answer comes as a message.
+    pub(super) fn perform(&mut self, action: Action) {
+        tracing::debug!(id = %self.destination.migration().id, ?action, "performing");
+        match action {
+            Action::StartHypervisor => self.start_hypervisor(),
+            Action::Listen => self.listen(),
+            Action::Observe => self.observe(false),
+            Action::Settle => {
+                self.close_session();
+                self.observe(true);
+            }
+            Action::AskVerdict => self.ask_verdict(),
+            Action::ResumeGuest => self.resume(),
+            Action::AdoptGuest => self.adopt(),
+            Action::KillHypervisor => self.kill(),
+            Action::CloseSession => self.close_session(),
+            Action::RemoveRuntime => self.remove_runtime(),
+            // The loop handles it, since it ends the task.
+            Action::Finish(_) => {}
+        }
+    }
+
+    fn start_hypervisor(&mut self) {
+        let (Some(request), Some(reservation)) = (&self.request, &self.reservation) else {
+            let reason = Reason::from("nothing is known of the guest any more");
+            return self.handle(Input::StartFailed { reason });
+        };
+        let (definition, reservation) = (request.definition.clone(), reservation.clone());
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            let message = match reservation.start_incoming(definition).await {
+                Ok(machine) => Message::Started(machine),
+                Err(refusal) => Message::NotStarted(refusal),
+            };
+            // The task must be the only holder when it gives the reservation up.
+            drop(reservation);
+            let _ = inbox.send(message).await;
+        });
+    }
+
+    fn listen(&mut self) {
+        let (Some(machine), Some(reservation)) = (self.machine.clone(), &self.reservation) else {
+            let reason = Reason::from("QEMU has ended");
+            return self.handle(Input::ListenFailed { reason });
+        };
+        let address = MigrationAddress::Unix(socket(reservation));
+        let downtime = self
+            .request
+            .as_ref()
+            .map_or(300, |request| request.downtime_limit_ms);
+        let settings = MigrationSettings {
+            channels: self.channels,
+            downtime_limit: Duration::from_millis(downtime),
+            ..MigrationSettings::default()
+        };
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            let listening = match machine.set_migration(&settings).await {
+                Ok(applied) => {
+                    for setting in applied.left_out {
+                        let note = format!("the destination's QEMU has no {setting}: done without");
+                        let _ = inbox.send(Message::Note(note)).await;
+                    }
+                    machine.listen_incoming(&address).await
+                }
+                Err(error) => Err(error),
+            };
+            let message = match listening {
+                Ok(()) => Message::Listening(watch(&inbox, &machine)),
+                Err(error) => Message::Input(Input::ListenFailed {
+                    reason: with_source(&error).into(),
+                }),
+            };
+            let _ = inbox.send(message).await;
+        });
+    }
+
+    fn observe(&mut self, settle: bool) {
+        let Some(machine) = self.machine.clone() else {
+            return self.handle(no_process());
+        };
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            if settle {
+                // QEMU sees its sockets close and ends, or has everything: give it the moment.
+                let ended = machine.exited();
+                let _ = tokio::time::timeout(crate::limits::SETTLE, ended).await;
+            }
+            if let Some(exit) = machine.exit() {
+                let reason = observe::gone(&exit);
+                return input(&inbox, Input::HypervisorGone { reason }).await;
+            }
+            if let Ok((observation, _)) = observe::look(&*machine).await {
+                let seen = if settle {
+                    Input::Settled(observation)
+                } else {
+                    Input::Hypervisor(observation)
+                };
+                input(&inbox, seen).await;
+            }
+        });
+    }
+
+    fn ask_verdict(&self) {
+        let (client, inbox) = (self.client.clone(), self.inbox.clone());
+        let id = self.destination.migration().id;
+        tokio::spawn(async move {
+            let answer = match client.verdict(id).await {
+                Ok(view) => Input::VerdictAnswered(match view.verdict {
+                    ApiVerdict::Undecided => Verdict::Undecided,
+                    ApiVerdict::HandedOff => Verdict::HandedOff,
+                    ApiVerdict::Kept => Verdict::Kept,
+                }),
+                Err(error) => Input::VerdictUnreachable {
+                    reason: with_source(&error).into(),
+                },
+            };
+            input(&inbox, answer).await;
+        });
+    }
+
+    fn resume(&mut self) {
+        let Some(machine) = self.machine.clone() else {
+            let reason = Reason::from("QEMU does not answer");
+            return self.handle(Input::ResumeFailed { reason });
+        };
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            let resumed = match machine.resume().await {
+                Ok(()) => Input::GuestResumed,
+                Err(error) => Input::ResumeFailed {
+                    reason: with_source(&error).into(),
+                },
+            };
+            input(&inbox, resumed).await;
+        });
+    }
+
+    fn adopt(&mut self) {
+        let adopted = self
+            .reservation
+            .as_ref()
+            .map(|reservation| reservation.adopt());
+        self.handle(match adopted {
+            Some(Ok(())) => Input::GuestAdopted,
+            Some(Err(refusal)) => Input::AdoptFailed {
+                reason: refusal.message.into(),
+            },
+            None => Input::AdoptFailed {
+                reason: Reason::from("the guest is not held by this migration"),
+            },
+        });
+    }
+
+    fn kill(&mut self) {
+        let machine = self.machine.clone();
+        let machine = machine.or_else(|| self.reservation.as_ref()?.machine());
+        let Some(machine) = machine else {
+            return self.handle(no_process());
+        };
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            if let Ok(exit) = machine.kill().await {
+                let reason = observe::gone(&exit);
+                input(&inbox, Input::HypervisorGone { reason }).await;
+            }
+        });
+    }
+
+    fn close_session(&mut self) {
+        self.show();
+        self.expected = None;
+        if let Some(carrier) = &self.carrier {
+            carrier.close(false);
+        }
+    }
+
+    /// Gives the right to the guest back after its runtime is gone, so that the next attempt finds
+    /// nothing of this one.
+    fn remove_runtime(&mut self) {
+        if let Some(reservation) = self.reservation.take().and_then(Arc::into_inner) {
+            self.discarding = Some(tokio::spawn(reservation.discard()));
+        }
+    }
+
+    pub(super) async fn finish(&mut self, ending: &Ending) {
+        self.watcher = None;
+        self.show_ending(ending);
+        self.expected = None;
+        if let Some(carrier) = self.carrier.take() {
+            carrier.close(*ending == Ending::Running);
+        }
+        if let Some(discarding) = self.discarding.take()
+            && let Err(error) = discarding.await
+        {
+            tracing::error!(%error, "runtime directory not removed");
+        }
+        self.reservation = None;
+        let view = self.snapshot.borrow().view.clone();
+        let record = AnyRecord::Destination(drover_migrate::DestinationRecord {
+            version: drover_migrate::JournalVersion,
+            migration: self.destination.migration().clone(),
+            step: match ending.clone() {
+                Ending::Running => drover_migrate::DestinationStep::Running,
+                Ending::Abandoned(cause) => drover_migrate::DestinationStep::Abandoned { cause },
+                Ending::Lost(reason) => drover_migrate::DestinationStep::Lost { reason },
+            },
+        });
+        let id = view.id;
+        if let Err(error) = self.journal.write(Entry { record, view }).await {
+            tracing::error!(%id, %error, "history not written");
+        }
+        tracing::info!(%id, ?ending, "migration ended");
+    }
+}
+
+fn no_process() -> Input {
+    Input::HypervisorGone {
+        reason: Reason::from("there is no process of it any more"),
+    }
+}
+
+fn watch(inbox: &mpsc::Sender<Message>, machine: &Arc<dyn Machine>) -> Watcher {
+    let inbox = inbox.clone();
+    Watcher::start(machine.clone(), move |seen| {
+        let inbox = inbox.clone();
+        async move {
+            let message = match seen {
+                Seen::Look(observation, progress) => Message::Look(observation, progress),
+                Seen::Stopped(_) => return true,
+                Seen::Resumed(at) => Message::Resumed(at),
+                Seen::Gone(reason) => Message::Input(Input::HypervisorGone { reason }),
+            };
+            inbox.send(message).await.is_ok()
+        }
+    })
+}

@@ -1,0 +1,268 @@
+//! A guest that arrives: performs what [`Destination`] decides, and tells it what became of it.
+//!
+//! As for a guest that leaves: one task owns the state machine, everything that takes time runs
+//! beside it and answers with a [`Message`].
+
+mod actions;
+mod prepare;
+mod show;
+
+pub use show::incoming_view;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use drover_api::{Client, IncomingOffer, IncomingRequest, IncomingStart, Refusal};
+use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
+use drover_migrate::destination::{Action, Destination, Input, Output};
+use drover_migrate::{DestinationRecord, Observation};
+use drover_relay::{Expected, LaneListener};
+use tokio::sync::{mpsc, watch};
+
+use super::carrier::{Carried, Carrier};
+use super::journal::{AnyRecord, Entry, Journal};
+use super::observe::Watcher;
+use super::outgoing::until;
+use super::snapshot::{LaneRates, Snapshot};
+use crate::limits;
+use crate::registry::Reservation;
+
+/// What reaches the task.
+#[derive(Debug)]
+pub enum Message {
+    /// Something happened.
+    Input(Input),
+    /// QEMU waits.
+    Started(Arc<dyn Machine>),
+    /// QEMU was not started: a precondition does not hold, or it failed.
+    NotStarted(Refusal),
+    /// The source's lanes are up.
+    Listen(IncomingStart),
+    /// QEMU listens; the watch of it began.
+    Listening(Watcher),
+    /// The source keeps the guest, and why.
+    Abandon(String),
+    /// What the relay reports.
+    Carried(Carried),
+    /// A look at QEMU.
+    Look(Observation, Box<MigrationProgress>),
+    /// The guest runs.
+    Resumed(UnixMicros),
+    /// A fallback or choice to show.
+    Note(String),
+}
+
+/// The task's state.
+pub struct Incoming {
+    inbox: mpsc::Sender<Message>,
+    destination: Destination,
+    journal: Journal,
+    client: Client,
+    request: Option<IncomingRequest>,
+    channels: u8,
+    reservation: Option<Arc<Reservation>>,
+    machine: Option<Arc<dyn Machine>>,
+    snapshot: watch::Sender<Snapshot>,
+    origin: Instant,
+    carrier: Option<Carrier>,
+    expected: Option<Expected>,
+    watcher: Option<Watcher>,
+    abandoned_for: Option<String>,
+    discarding: Option<tokio::task::JoinHandle<()>>,
+    rates: LaneRates,
+}
+
+/// How others reach the task.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    /// To it.
+    pub inbox: mpsc::Sender<Message>,
+    /// From it.
+    pub snapshot: watch::Receiver<Snapshot>,
+}
+
+/// What a migration to here begins, or goes on, with.
+pub struct Beginning {
+    /// The machine, new or recovered.
+    pub destination: Destination,
+    /// What is known.
+    pub snapshot: Snapshot,
+    /// The right to change the guest.
+    pub reservation: Option<Reservation>,
+    /// The source's agent.
+    pub client: Client,
+    /// When the machine's time began.
+    pub origin: Instant,
+    /// What was asked for; none after a restart.
+    pub request: Option<IncomingRequest>,
+}
+
+/// Starts the task. With a request, the relay and its token are made first.
+///
+/// # Errors
+/// The session that was asked for cannot be used.
+pub fn start(
+    journal: Journal,
+    lanes: Option<&LaneListener>,
+    beginning: Beginning,
+) -> Result<(Handle, Option<IncomingOffer>), Refusal> {
+    let (inbox, messages) = mpsc::channel(limits::INBOX);
+    let session = match (&beginning.request, &beginning.reservation, lanes) {
+        (Some(request), Some(reservation), Some(lanes)) => {
+            let socket = socket(reservation);
+            Some(prepare::session(request, &socket, lanes, inbox.clone())?)
+        }
+        _ => None,
+    };
+    let (snapshot, shown) = watch::channel(beginning.snapshot);
+    let (carrier, expected, offer) = match session {
+        Some(session) => (
+            Some(session.carrier),
+            Some(session.expected),
+            Some(session.offer),
+        ),
+        None => (None, None, None),
+    };
+    let task = Incoming {
+        inbox: inbox.clone(),
+        destination: beginning.destination,
+        journal,
+        client: beginning.client,
+        request: beginning.request,
+        channels: 0,
+        machine: beginning
+            .reservation
+            .as_ref()
+            .and_then(Reservation::machine),
+        reservation: beginning.reservation.map(Arc::new),
+        snapshot,
+        origin: beginning.origin,
+        carrier,
+        expected,
+        watcher: None,
+        abandoned_for: None,
+        discarding: None,
+        rates: LaneRates::default(),
+    };
+    tokio::spawn(task.run(messages));
+    let handle = Handle {
+        inbox,
+        snapshot: shown,
+    };
+    Ok((handle, offer))
+}
+
+/// Where this guest's QEMU listens for the relay.
+fn socket(reservation: &Reservation) -> PathBuf {
+    reservation.directory().join("migration.sock")
+}
+
+impl Incoming {
+    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        while let Some(deadline) = self.drain().await {
+            let message = tokio::select! {
+                message = messages.recv() => message,
+                () = until(self.origin, deadline) => None,
+            };
+            if let Some(message) = message {
+                self.take(message);
+            }
+        }
+    }
+
+    /// Does everything that the machine wants done now; the time of its next deadline, if the
+    /// migration goes on.
+    async fn drain(&mut self) -> Option<Option<drover_migrate::Time>> {
+        loop {
+            let now = self.origin.elapsed();
+            match self.destination.poll(now) {
+                Output::Journal(record) => self.write(record).await,
+                Output::Do(Action::Finish(ending)) => {
+                    self.finish(&ending).await;
+                    return None;
+                }
+                Output::Do(action) => self.perform(action),
+                Output::Wait(deadline) => {
+                    self.show();
+                    return Some(deadline);
+                }
+            }
+        }
+    }
+
+    async fn write(&mut self, record: DestinationRecord) {
+        self.show();
+        let view = self.snapshot.borrow().view.clone();
+        let record = AnyRecord::Destination(record);
+        let input = match self.journal.write(Entry { record, view }).await {
+            Ok(()) => Input::Journaled,
+            Err(error) => Input::JournalFailed {
+                reason: error.to_string().into(),
+            },
+        };
+        self.handle(input);
+    }
+
+    fn handle(&mut self, input: Input) {
+        let name = input.name();
+        if let Err(refused) = self.destination.handle(self.origin.elapsed(), input) {
+            let id = self.destination.migration().id;
+            tracing::debug!(%id, input = name, %refused, "no effect");
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Input(input) => self.handle(input),
+            Message::Started(machine) => {
+                let version = machine.version().to_string();
+                self.machine = Some(machine);
+                self.snapshot.send_modify(|snapshot| {
+                    snapshot.prepared = true;
+                    snapshot.qemu_version = Some(version);
+                });
+                self.handle(Input::HypervisorStarted);
+            }
+            Message::NotStarted(refusal) => {
+                let reason = refusal.message.as_str().into();
+                self.snapshot
+                    .send_modify(|snapshot| snapshot.refusal = Some(refusal));
+                self.handle(Input::StartFailed { reason });
+            }
+            Message::Listen(request) => {
+                self.channels = request.channels;
+                if let Some(carrier) = &mut self.carrier {
+                    carrier.paths = request.paths;
+                }
+                self.handle(Input::ListenRequested);
+            }
+            Message::Listening(watcher) => {
+                self.watcher = Some(watcher);
+                self.handle(Input::Listening);
+            }
+            Message::Abandon(cause) => {
+                self.abandoned_for = Some(cause);
+                self.handle(Input::AbandonRequested);
+            }
+            Message::Carried(Carried::Note(note)) | Message::Note(note) => self.note(note),
+            Message::Carried(Carried::Failed(reason)) => {
+                self.handle(Input::SessionFailed {
+                    reason: reason.into(),
+                });
+            }
+            Message::Look(observation, progress) => {
+                self.snapshot
+                    .send_modify(|snapshot| snapshot.show_progress(&progress));
+                self.handle(Input::Hypervisor(observation));
+            }
+            Message::Resumed(at) => self.resumed(at),
+        }
+    }
+
+    fn note(&mut self, note: String) {
+        let id = self.destination.migration().id;
+        tracing::info!(%id, note);
+        self.snapshot.send_modify(|snapshot| snapshot.note(note));
+    }
+}

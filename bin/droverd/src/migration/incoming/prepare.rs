@@ -1,0 +1,80 @@
+//! Making ready for a guest: the relay, its token, QEMU.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use drover_api::{ErrorCode, IncomingOffer, IncomingRequest, Refusal};
+use drover_relay::{Expected, LaneListener, Token};
+use tokio::sync::mpsc;
+
+use super::Message;
+use crate::migration::carrier::{self, Carrier};
+use crate::migration::outgoing::with_source;
+
+/// A relay that waits for its lanes.
+pub struct Session {
+    /// It.
+    pub carrier: Carrier,
+    /// While this lives, lanes with the token are let in.
+    pub expected: Expected,
+    /// What the source is told; what is not known yet is filled in later.
+    pub offer: IncomingOffer,
+}
+
+/// Makes the relay for a request.
+///
+/// # Errors
+/// The sizes that were asked for cannot be used.
+pub fn session(
+    request: &IncomingRequest,
+    socket: &Path,
+    lanes: &LaneListener,
+    inbox: mpsc::Sender<Message>,
+) -> Result<Session, Refusal> {
+    let report = move |carried| {
+        // A relay's thread may wait for the task; it holds no lock while it reports.
+        let _ = inbox.blocking_send(Message::Carried(carried));
+    };
+    let relay = carrier::destination(request.session, socket, report);
+    let relay = relay.map_err(|e| Refusal::new(ErrorCode::BadRequest, with_source(&e)))?;
+    let relay = Arc::new(relay);
+    let token = new_token().map_err(|error| internal("draw a token", &error))?;
+    let shown = format!("{:032x}", u128::from_be_bytes(token.0));
+    let expected = lanes.expect(request.id, token, &relay);
+    let data_port = lanes
+        .port()
+        .map_err(|error| internal("tell the port for lanes", &error))?;
+    let offer = IncomingOffer {
+        id: request.id,
+        protocol: 0,
+        interfaces: Vec::new(),
+        session: request.session,
+        token: shown,
+        data_port,
+        cpus: 0,
+        qemu_version: String::new(),
+        notes: Vec::new(),
+    };
+    let paths = Vec::new();
+    Ok(Session {
+        carrier: Carrier { relay, paths },
+        expected,
+        offer,
+    })
+}
+
+fn internal(what: &str, error: &dyn std::fmt::Display) -> Refusal {
+    Refusal::new(ErrorCode::Internal, format!("cannot {what}: {error}"))
+}
+
+fn new_token() -> std::io::Result<Token> {
+    let mut bytes = [0; 16];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    if filled == bytes.len() {
+        Ok(Token(bytes))
+    } else {
+        Err(std::io::Error::other(
+            "the kernel gave too few random bytes",
+        ))
+    }
+}

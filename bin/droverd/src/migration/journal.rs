@@ -1,0 +1,118 @@
+//! What outlives the agent: one file per migration, its last record and what is shown of it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drover_api::{MigrationRole, MigrationView};
+use drover_migrate::{DestinationRecord, SourceRecord};
+use drover_types::MigrationId;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::HISTORY;
+use crate::registry::files;
+
+/// The last record of a migration, of whichever side this host was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AnyRecord {
+    /// The guest left this host, or was to.
+    Source(SourceRecord),
+    /// The guest came to this host, or was to.
+    Destination(DestinationRecord),
+}
+
+/// One file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Entry {
+    /// What the state machine may rely on.
+    pub record: AnyRecord,
+    /// What is shown.
+    pub view: MigrationView,
+}
+
+/// The directory with one file for each migration and side.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    directory: PathBuf,
+}
+
+impl Journal {
+    /// The journal below the agent's state directory, which is made if it is missing.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn open(state: &Path) -> io::Result<Self> {
+        let directory = state.join("migrations");
+        std::fs::create_dir_all(&directory)?;
+        Ok(Self { directory })
+    }
+
+    fn path(&self, id: MigrationId, role: MigrationRole) -> PathBuf {
+        let side = match role {
+            MigrationRole::Source => "source",
+            MigrationRole::Destination => "destination",
+        };
+        self.directory.join(format!("{id}.{side}.json"))
+    }
+
+    /// Writes an entry, durably: when this returns it survives the loss of power.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub async fn write(&self, entry: Entry) -> io::Result<()> {
+        let path = self.path(entry.view.id, entry.view.role);
+        let text = serde_json::to_vec_pretty(&entry)?;
+        let written = tokio::task::spawn_blocking(move || files::write_whole(&path, &text));
+        written.await.map_err(io::Error::other)?
+    }
+
+    /// Every entry that can be read, newest first; those beyond the [`HISTORY`] are removed if
+    /// their migration has ended. Files that cannot be read are logged and left.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn load(&self) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for file in std::fs::read_dir(&self.directory)? {
+            let path = file?.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "json")
+            {
+                entries.extend(read(&path));
+            }
+        }
+        entries.sort_by_key(|entry| std::cmp::Reverse(entry.view.started_at));
+        let mut seen = 0;
+        entries.retain(|entry| {
+            seen += 1;
+            let kept = seen <= HISTORY || !entry.view.phase.has_ended();
+            if !kept {
+                self.forget(entry);
+            }
+            kept
+        });
+        Ok(entries)
+    }
+
+    fn forget(&self, entry: &Entry) {
+        let path = self.path(entry.view.id, entry.view.role);
+        if let Err(error) = files::remove(&path) {
+            tracing::warn!(path = %path.display(), %error, "old migration not removed");
+        }
+    }
+}
+
+fn read(path: &Path) -> Option<Entry> {
+    let parsed = files::read(path).and_then(|text| {
+        let text = text.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        Ok(serde_json::from_str::<Entry>(&text)?)
+    });
+    match parsed {
+        Ok(entry) => Some(entry),
+        Err(error) => {
+            tracing::error!(path = %path.display(), %error, "journal not readable, left as it is");
+            None
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Looking at a hypervisor while a migration is under way.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drover_hypervisor::{
+    Exit, Machine, MachineError, MachineEvent, MigrationProgress, MigrationStatus, RunState,
+    UnixMicros,
+};
+use drover_migrate::{GuestSeen, MigrationSeen, Observation, Reason};
+use tokio::task::JoinHandle;
+
+use crate::limits::OBSERVE;
+
+/// What a watcher reports.
+#[derive(Debug)]
+pub enum Seen {
+    /// A look.
+    Look(Observation, Box<MigrationProgress>),
+    /// The guest stopped.
+    Stopped(UnixMicros),
+    /// The guest runs.
+    Resumed(UnixMicros),
+    /// The process has ended.
+    Gone(Reason),
+}
+
+/// One look: the migration first, the guest after it, as [`Observation`] wants it.
+pub async fn look(
+    machine: &dyn Machine,
+) -> Result<(Observation, Box<MigrationProgress>), MachineError> {
+    let progress = machine.migration().await?;
+    let guest = guest_seen(&machine.state().await?);
+    let migration = migration_seen(&progress);
+    Ok((Observation { migration, guest }, Box::new(progress)))
+}
+
+fn migration_seen(progress: &MigrationProgress) -> MigrationSeen {
+    match &progress.status {
+        MigrationStatus::None => MigrationSeen::None,
+        MigrationStatus::Completed => MigrationSeen::Completed,
+        MigrationStatus::Cancelled => MigrationSeen::Cancelled,
+        MigrationStatus::Failed => MigrationSeen::Failed {
+            reason: Reason::from(progress.error.as_deref().unwrap_or("qemu gives no reason")),
+        },
+        _ => MigrationSeen::Active,
+    }
+}
+
+fn guest_seen(state: &RunState) -> GuestSeen {
+    match state {
+        RunState::Running => GuestSeen::Running,
+        RunState::Paused | RunState::Prelaunch => GuestSeen::Paused,
+        RunState::InMigrate => GuestSeen::InMigrate,
+        RunState::FinishMigrate => GuestSeen::FinishMigrate,
+        RunState::PostMigrate => GuestSeen::PostMigrate,
+        _ => GuestSeen::Other,
+    }
+}
+
+/// How a process ended, as a reason.
+pub fn gone(exit: &Exit) -> Reason {
+    let words = match exit.stderr.as_slice() {
+        [] => String::new(),
+        lines => format!(", saying: {}", lines.join(" / ")),
+    };
+    Reason::from(format!("qemu ended with {}{words}", exit.status))
+}
+
+/// Looks at each of the hypervisor's events and every [`OBSERVE`], until it is dropped.
+#[derive(Debug)]
+pub struct Watcher(JoinHandle<()>);
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Watcher {
+    /// Watches `machine`; `report` is awaited for each thing seen, and ends the watch by `false`.
+    pub fn start<F, R>(machine: Arc<dyn Machine>, report: F) -> Self
+    where
+        F: Fn(Seen) -> R + Send + Sync + 'static,
+        R: Future<Output = bool> + Send,
+    {
+        Self(tokio::spawn(async move { watch(machine, report).await }))
+    }
+}
+
+async fn watch<F, R>(machine: Arc<dyn Machine>, report: F)
+where
+    F: Fn(Seen) -> R,
+    R: Future<Output = bool>,
+{
+    let mut events = machine.events();
+    let exited = machine.exited();
+    tokio::pin!(exited);
+    let mut tick = tokio::time::interval(OBSERVE);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let event = tokio::select! {
+            exit = &mut exited => {
+                report(Seen::Gone(gone(&exit))).await;
+                return;
+            }
+            event = events.next() => Some(event),
+            _ = tick.tick() => None,
+        };
+        let first = match event {
+            Some(MachineEvent::Stopped { at }) => Some(Seen::Stopped(at)),
+            Some(MachineEvent::Resumed { at }) => Some(Seen::Resumed(at)),
+            Some(MachineEvent::Disconnected { .. }) => {
+                // The process is ending or hangs: its end is what counts.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                None
+            }
+            Some(MachineEvent::MigrationStatus { .. } | MachineEvent::Missed(_)) | None => None,
+            Some(_) => continue,
+        };
+        if let Some(seen) = first
+            && !report(seen).await
+        {
+            return;
+        }
+        if let Ok((observation, progress)) = look(&*machine).await
+            && !report(Seen::Look(observation, progress)).await
+        {
+            return;
+        }
+    }
+}

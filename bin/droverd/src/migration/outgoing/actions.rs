@@ -1,0 +1,323 @@
+//! What the state machine wants done.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use drover_hypervisor::{Machine, MachineError, MigrationAddress, MigrationSettings, RunState};
+use drover_migrate::source::{Action, Input};
+use drover_migrate::{Outcome, Reason};
+use jiff::Timestamp;
+
+use super::connect::{self, Opening, with_source};
+use super::{Link, Message, Outgoing, hand_off};
+use crate::limits;
+use crate::migration::journal::{AnyRecord, Entry};
+use crate::migration::observe::{self, Seen, Watcher};
+use crate::registry::{Reservation, Role};
+
+impl Outgoing {
+    /// Begins an action; its answer comes as a message.
+    pub(super) fn perform(&mut self, action: Action) {
+        let migration = self.source.migration().clone();
+        tracing::debug!(id = %migration.id, ?action, "performing");
+        let link = self.link.clone();
+        match action {
+            Action::PrepareDestination => {
+                tokio::spawn(connect::prepare(link, migration, self.reservation.clone()));
+            }
+            Action::OpenLanes { paths } => self.open_lanes(paths),
+            Action::TellDestinationToListen => {
+                let channels = self.snapshot.borrow().view.channels.unwrap_or(0);
+                let paths = self
+                    .carrier
+                    .as_ref()
+                    .map_or_else(Vec::new, |c| c.paths.clone());
+                tokio::spawn(connect::tell_to_listen(link, migration, channels, paths));
+            }
+            Action::StartMigration { channels } => self.start_migration(channels),
+            Action::CancelMigration => self.with_machine(|link, machine| async move {
+                if let Err(error) = machine.cancel().await {
+                    link.tell(Message::Note(format!("cancelling: {error}")))
+                        .await;
+                }
+            }),
+            Action::Yank => self.with_machine(|link, machine| async move {
+                if let Err(error) = machine.yank_migration().await {
+                    link.tell(Message::Note(format!("cutting the connections: {error}")))
+                        .await;
+                }
+            }),
+            Action::Observe => self.observe(),
+            Action::TellDestinationToRun => {
+                let reservation = self.reservation.clone();
+                let told = hand_off::tell_to_run(link, migration, reservation, self.stopped_at);
+                tokio::spawn(told);
+            }
+            Action::AbandonDestination => {
+                let cause = self.cause_in_words();
+                tokio::spawn(hand_off::tell_to_abandon(link, migration, cause));
+            }
+            Action::CloseSession => self.close_session(false),
+            Action::KeepGuest => {
+                if let (Some(machine), Some(reservation)) = (&self.machine, &self.reservation) {
+                    tokio::spawn(keep(link, machine.clone(), reservation.clone()));
+                }
+            }
+            Action::QuitSource => self.quit_source(),
+            Action::ForgetGuest => self.forget_guest(),
+            // The loop handles it, since it ends the task.
+            Action::Finish(_) => {}
+        }
+    }
+
+    /// Runs something with QEMU beside the task; without a QEMU there is nothing to do.
+    fn with_machine<F, R>(&self, work: F)
+    where
+        F: FnOnce(Link, Arc<dyn Machine>) -> R,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        if let Some(machine) = &self.machine {
+            tokio::spawn(work(self.link.clone(), machine.clone()));
+        }
+    }
+
+    fn open_lanes(&self, paths: Vec<drover_types::Path>) {
+        let (Some(offer), Some(socket)) = (self.offer.clone(), self.socket()) else {
+            return;
+        };
+        let link = self.link.clone();
+        let migration = self.source.migration().clone();
+        let sizes = offer.session;
+        tokio::spawn(connect::open(
+            link,
+            Opening {
+                migration,
+                paths,
+                offer,
+                socket,
+                sizes,
+            },
+        ));
+    }
+
+    fn start_migration(&mut self, channels: u8) {
+        let (Some(machine), Some(socket)) = (self.machine.clone(), self.socket()) else {
+            return;
+        };
+        if let Err(refusal) = self.mark_outgoing() {
+            let reason = Reason::from(refusal.message);
+            self.handle(Input::MigrationRefused { reason });
+            return;
+        }
+        let settings = MigrationSettings {
+            channels,
+            downtime_limit: self.link.options.downtime_limit,
+            ..MigrationSettings::default()
+        };
+        let link = self.link.clone();
+        tokio::spawn(begin(
+            link,
+            machine,
+            settings,
+            MigrationAddress::Unix(socket),
+        ));
+    }
+
+    fn mark_outgoing(&self) -> Result<(), drover_api::Refusal> {
+        let migration = self.source.migration();
+        let role = Role::Outgoing {
+            migration: migration.id,
+            destination: migration.destination.clone(),
+        };
+        self.reservation
+            .as_ref()
+            .map_or(Ok(()), |reservation| reservation.set_role(role))
+    }
+
+    fn observe(&mut self) {
+        match self.machine.clone() {
+            Some(machine) => {
+                let link = self.link.clone();
+                tokio::spawn(async move {
+                    if let Some(exit) = machine.exit() {
+                        let reason = observe::gone(&exit);
+                        link.input(Input::HypervisorGone { reason }).await;
+                    } else if let Ok((observation, progress)) = observe::look(&*machine).await {
+                        link.tell(Message::Look(observation, progress)).await;
+                    }
+                });
+            }
+            None => self.handle(no_process()),
+        }
+    }
+
+    fn quit_source(&mut self) {
+        self.close_session(true);
+        match self.machine.clone() {
+            Some(machine) => {
+                let link = self.link.clone();
+                tokio::spawn(async move {
+                    let ended = match machine.quit().await {
+                        Ok(exit) => Ok(exit),
+                        Err(_) => machine.kill().await,
+                    };
+                    link.input(match ended {
+                        Ok(exit) => Input::HypervisorGone {
+                            reason: observe::gone(&exit),
+                        },
+                        Err(error) => Input::LeaveFailed {
+                            reason: error.to_string().into(),
+                        },
+                    })
+                    .await;
+                });
+            }
+            None => self.handle(no_process()),
+        }
+    }
+
+    fn forget_guest(&mut self) {
+        let handed_off = self.reservation.as_ref().map_or(Ok(()), |r| r.hand_off());
+        self.handle(match handed_off {
+            Ok(()) => Input::GuestForgotten,
+            Err(refusal) => Input::LeaveFailed {
+                reason: refusal.message.into(),
+            },
+        });
+    }
+
+    pub(super) fn close_session(&mut self, finished: bool) {
+        self.show();
+        if let Some(carrier) = &self.carrier {
+            carrier.close(finished);
+        }
+    }
+
+    /// The relay gave up: what the destination knows of it is worth more than "closed".
+    pub(super) fn session_failed(&mut self, reason: String) {
+        let link = self.link.clone();
+        let migration = self.source.migration().clone();
+        tokio::spawn(async move {
+            let input = match hand_off::why_it_ended(&link, &migration).await {
+                Some(reason) => Input::DestinationGone { reason },
+                None => Input::SessionFailed {
+                    reason: reason.into(),
+                },
+            };
+            link.input(input).await;
+        });
+    }
+
+    pub(super) async fn finish(&mut self, outcome: &Outcome) {
+        self.watcher = None;
+        self.show_outcome(outcome);
+        if let Some(carrier) = self.carrier.take() {
+            carrier.close(*outcome == Outcome::Completed);
+        }
+        let reservation = self.reservation.take().and_then(Arc::into_inner);
+        if let Some(reservation) = reservation {
+            if *outcome == Outcome::Completed {
+                reservation.release().await;
+            } else if matches!(reservation.role(), Some(Role::Outgoing { .. }))
+                && let Err(refusal) = reservation.set_role(Role::Running)
+            {
+                tracing::error!(%refusal, "record not written");
+            }
+        }
+        let view = self.snapshot.borrow().view.clone();
+        let record = AnyRecord::Source(drover_migrate::SourceRecord {
+            version: drover_migrate::JournalVersion,
+            migration: self.source.migration().clone(),
+            step: drover_migrate::SourceStep::Finished {
+                outcome: outcome.clone(),
+            },
+        });
+        let id = view.id;
+        if let Err(error) = self.journal.write(Entry { record, view }).await {
+            tracing::error!(%id, %error, "history not written");
+        }
+        tracing::info!(%id, ?outcome, "migration ended");
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.prepared = true;
+            snapshot.view.ended_at = Some(Timestamp::now());
+        });
+    }
+}
+
+fn no_process() -> Input {
+    Input::HypervisorGone {
+        reason: Reason::from("there is no process of it any more"),
+    }
+}
+
+/// Sets QEMU up and tells it to migrate; watches it from before that.
+async fn begin(
+    link: Link,
+    machine: Arc<dyn Machine>,
+    settings: MigrationSettings,
+    address: MigrationAddress,
+) {
+    let refused = |error: &MachineError| Input::MigrationRefused {
+        reason: with_source(error).into(),
+    };
+    match machine.set_migration(&settings).await {
+        Err(error) => return link.input(refused(&error)).await,
+        Ok(applied) => {
+            for setting in applied.left_out {
+                let note = format!("this QEMU has no {setting}: done without");
+                link.tell(Message::Note(note)).await;
+            }
+        }
+    }
+    let watcher = watch(&link, &machine);
+    let at = Timestamp::now();
+    match machine.migrate(&address).await {
+        // Without an answer it may have begun: the watch will tell.
+        Ok(()) | Err(MachineError::NoAnswer { .. } | MachineError::Lost { .. }) => {
+            link.tell(Message::Begun(at, watcher)).await;
+        }
+        Err(error) => link.input(refused(&error)).await,
+    }
+}
+
+fn watch(link: &Link, machine: &Arc<dyn Machine>) -> Watcher {
+    let link = link.clone();
+    Watcher::start(machine.clone(), move |seen| {
+        let link = link.clone();
+        async move {
+            let message = match seen {
+                Seen::Look(observation, progress) => Message::Look(observation, progress),
+                Seen::Stopped(at) => Message::Stopped(at),
+                Seen::Resumed(_) => return true,
+                Seen::Gone(reason) => Message::Input(Input::HypervisorGone { reason }),
+            };
+            link.inbox.send(message).await.is_ok()
+        }
+    })
+}
+
+/// Sees to it that a guest that stays runs, as it did before.
+async fn keep(link: Link, machine: Arc<dyn Machine>, reservation: Arc<Reservation>) {
+    let begun = Instant::now();
+    while begun.elapsed() < limits::KEEP_GUEST {
+        match machine.state().await {
+            Ok(RunState::FinishMigrate) | Err(MachineError::NoAnswer { .. }) => {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Ok(RunState::Paused) => match machine.resume().await {
+                Ok(()) => break,
+                Err(error) => {
+                    link.tell(Message::Note(format!("letting the guest run: {error}")))
+                        .await;
+                    tokio::time::sleep(Duration::from_millis(200)).await;
+                }
+            },
+            _ => break,
+        }
+    }
+    if matches!(reservation.role(), Some(Role::Outgoing { .. }))
+        && let Err(refusal) = reservation.set_role(Role::Running)
+    {
+        link.tell(Message::Note(refusal.message)).await;
+    }
+}

@@ -1,0 +1,253 @@
+//! Agreeing with the destination, and opening lanes to it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use drover_api::{
+    ErrorCode, IncomingOffer, IncomingRequest, IncomingStart, LeftOut, Refusal, SessionSizes,
+};
+use drover_migrate::limits::CHANNELS;
+use drover_migrate::paths::{self, Candidate, Selected, Selection, Side};
+use drover_migrate::source::Input;
+use drover_migrate::{ChannelLimit, Migration, Reason, channels};
+use drover_relay::{Opened, Order, Target, Token, open_lanes};
+use drover_types::Path;
+
+use super::{Agreed, Link, Message};
+use crate::facts;
+use crate::migration::carrier::{self, Carrier};
+use crate::peers;
+use crate::registry::Reservation;
+
+/// Asks the destination, and finds out which of its interfaces ours reach.
+pub async fn prepare(link: Link, migration: Migration, reservation: Option<Arc<Reservation>>) {
+    let asked = match reservation {
+        Some(reservation) => ask(&link, &migration, &reservation).await,
+        None => Err(Refusal::new(
+            ErrorCode::VmNotRunning,
+            "the guest does not run",
+        )),
+    };
+    match asked {
+        Ok(agreed) => link.tell(Message::Agreed(Box::new(agreed))).await,
+        Err(refusal) => link.tell(Message::NotAgreed(refusal)).await,
+    }
+}
+
+async fn ask(
+    link: &Link,
+    migration: &Migration,
+    reservation: &Reservation,
+) -> Result<Agreed, Refusal> {
+    let config = &link.context.config;
+    let unreadable = |error: &dyn std::fmt::Display| {
+        let message = format!("cannot read the facts of this host: {error}");
+        Refusal::new(ErrorCode::Internal, message)
+    };
+    let interfaces = facts::interfaces()
+        .await
+        .map_err(|error| unreadable(&error))?;
+    let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
+    let ours = paths::select(Side::Source, &interfaces, &config.networks);
+    let request = IncomingRequest {
+        id: migration.id,
+        source: migration.source.clone(),
+        definition: reservation.travelling_definition().await?,
+        protocol: facts::protocol(),
+        session: sizes(link, &ours, cpus),
+        interfaces,
+        cpus,
+        channels: link.options.channels,
+        downtime_limit_ms: super::millis(link.options.downtime_limit),
+    };
+    let offer = link.client.incoming(&request).await;
+    let offer = offer.map_err(|error| peers::unreachable(&migration.destination, &error))?;
+    Ok(agree(link, &ours, cpus, offer).await)
+}
+
+/// Sizes for all links that may be used and all channels that may be opened.
+fn sizes(link: &Link, ours: &Selected, cpus: u32) -> SessionSizes {
+    let rates: Vec<_> = ours
+        .endpoints
+        .iter()
+        .map(|endpoint| endpoint.speed)
+        .collect();
+    let by_cores = u8::try_from(cpus).unwrap_or(u8::MAX).min(CHANNELS);
+    carrier::session_sizes(&rates, link.options.channels.unwrap_or(by_cores))
+}
+
+async fn agree(link: &Link, ours: &Selected, cpus: u32, offer: IncomingOffer) -> Agreed {
+    // The destination has offered only what its own configuration allows.
+    let theirs = paths::select(Side::Destination, &offer.interfaces, &Selection::default());
+    let candidates = paths::candidates(ours, &theirs);
+    let answered = probe(candidates, offer.data_port).await;
+    let pairing = paths::choose(ours, &theirs, &answered);
+    let mut notes = Vec::new();
+    let count = match link.options.channels {
+        Some(count) => count,
+        None => {
+            let chosen = channels(&pairing.paths, cpus, offer.cpus);
+            if chosen.limit == ChannelLimit::Cores {
+                notes.push(format!(
+                    "{} channels: no more, for want of cores",
+                    chosen.count
+                ));
+            }
+            chosen.count
+        }
+    };
+    let left_out = pairing.left_out.iter().map(show_left_out).collect();
+    let input = Input::DestinationReady {
+        paths: pairing.paths,
+        channels: count,
+    };
+    Agreed {
+        offer,
+        left_out,
+        input,
+        notes,
+    }
+}
+
+fn show_left_out(left: &paths::LeftOut) -> LeftOut {
+    let host = match left.side {
+        Side::Source => "source",
+        Side::Destination => "destination",
+    };
+    let what = match left.address {
+        Some(address) => format!("{} ({address}) of the {host}", left.interface),
+        None => format!("{} of the {host}", left.interface),
+    };
+    LeftOut {
+        what,
+        reason: left.reason.to_string(),
+    }
+}
+
+/// The candidates whose far end takes a connection from the near one.
+async fn probe(candidates: Vec<Candidate>, port: u16) -> Vec<Candidate> {
+    let target = |candidate: &Candidate| Target {
+        interface: candidate.source.interface.clone(),
+        local: candidate.source.address,
+        remote: SocketAddr::new(candidate.destination.address, port),
+    };
+    let targets: Vec<Target> = candidates.iter().map(target).collect();
+    let probed = tokio::task::spawn_blocking(move || drover_relay::probe(&targets)).await;
+    let answers = probed.unwrap_or_default().into_iter();
+    let pairs = candidates.into_iter().zip(answers);
+    pairs
+        .filter_map(|(candidate, answered)| answered.then_some(candidate))
+        .collect()
+}
+
+/// What is needed to open lanes.
+pub struct Opening {
+    /// Which migration.
+    pub migration: Migration,
+    /// On these paths.
+    pub paths: Vec<Path>,
+    /// To this port, with this token.
+    pub offer: IncomingOffer,
+    /// Where QEMU will connect.
+    pub socket: PathBuf,
+    /// Sizes of the session.
+    pub sizes: SessionSizes,
+}
+
+/// Starts the relay and opens its lanes.
+pub async fn open(link: Link, opening: Opening) {
+    let inbox = link.inbox.clone();
+    let report = move |carried| {
+        // A relay's thread may wait for the task; it holds no lock while it reports.
+        let _ = inbox.blocking_send(Message::Carried(carried));
+    };
+    let lanes_per_path = u16::from(link.options.lanes_per_path);
+    let opened = tokio::task::spawn_blocking(move || {
+        let token = parse_token(&opening.offer.token)?;
+        // A socket of an earlier attempt is in the way.
+        let _ = std::fs::remove_file(&opening.socket);
+        let relay = carrier::source(opening.sizes, &opening.socket, report)
+            .map_err(|error| with_source(&error))?;
+        let order = Order {
+            migration: opening.migration.id,
+            token,
+            port: opening.offer.data_port,
+            paths: opening.paths.clone(),
+            lanes_per_path,
+        };
+        let opened = open_lanes(&order);
+        let notes = failures(&opened);
+        if opened.lanes.is_empty() {
+            return Err(format!("no lane could be opened: {}", notes.join("; ")));
+        }
+        for (plan, lane) in opened.lanes {
+            let added = relay.add_lane(plan.lane, plan.path, lane);
+            added.map_err(|refused| refused.to_string())?;
+        }
+        let carrier = Carrier {
+            relay: Arc::new(relay),
+            paths: opening.paths,
+        };
+        Ok((carrier, notes))
+    });
+    match opened.await.unwrap_or_else(|error| Err(error.to_string())) {
+        Ok((carrier, notes)) => {
+            for note in notes {
+                link.tell(Message::Note(note)).await;
+            }
+            link.tell(Message::Carries(carrier)).await;
+            link.input(Input::LanesUp).await;
+        }
+        Err(reason) => {
+            let reason = Reason::from(reason);
+            link.input(Input::SessionFailed { reason }).await;
+        }
+    }
+}
+
+fn failures(opened: &Opened) -> Vec<String> {
+    let failure = |f: &drover_relay::LaneFailure| {
+        format!(
+            "lane {} on path {} could not be opened: {}",
+            f.lane, f.path, f.reason
+        )
+    };
+    opened.failures.iter().map(failure).collect()
+}
+
+fn parse_token(text: &str) -> Result<Token, String> {
+    u128::from_str_radix(text, 16)
+        .map(|bits| Token(bits.to_be_bytes()))
+        .map_err(|error| format!("the destination's token is not usable: {error}"))
+}
+
+/// An error with everything that led to it.
+pub fn with_source(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", with_source(source)),
+        None => error.to_string(),
+    }
+}
+
+/// Has the destination's QEMU listen.
+pub async fn tell_to_listen(link: Link, migration: Migration, channels: u8, paths: Vec<Path>) {
+    let request = IncomingStart {
+        channels,
+        multifd: channels > 0,
+        paths,
+    };
+    let input = match link.client.incoming_start(migration.id, &request).await {
+        Ok(_) => Input::DestinationListens,
+        Err(error) => match error.refusal() {
+            Some(refusal) => Input::DestinationRefused {
+                reason: refusal.message.as_str().into(),
+            },
+            None => Input::DestinationUnreachable {
+                sent: true,
+                reason: with_source(&error).into(),
+            },
+        },
+    };
+    link.input(input).await;
+}

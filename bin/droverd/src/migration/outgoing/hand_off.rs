@@ -1,0 +1,121 @@
+//! Telling the destination whose the guest is.
+
+use std::sync::Arc;
+
+use drover_api::{AbandonRequest, IncomingPhase, IncomingView, RunRequest};
+use drover_hypervisor::UnixMicros;
+use drover_migrate::source::Input;
+use drover_migrate::{HandOffAnswer, Migration, Reason};
+use jiff::Timestamp;
+
+use super::connect::with_source;
+use super::{Link, Message};
+use crate::limits;
+use crate::registry::Reservation;
+
+/// When what happened in a hand-off, by this host's clock unless said otherwise.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// The destination was told.
+    pub told: Timestamp,
+    /// It had answered that the guest runs.
+    pub answered: Timestamp,
+    /// The guest ran, by the destination's clock.
+    pub resumed: Option<Timestamp>,
+}
+
+impl Times {
+    /// When the guest ran, by this host's clock: the destination's word where it lies between
+    /// question and answer, as it does when the clocks agree, else the nearer of the two.
+    pub fn ran(&self) -> Timestamp {
+        let resumed = self.resumed.unwrap_or(self.answered);
+        resumed.clamp(self.told, self.answered)
+    }
+}
+
+/// Tells the destination to run the guest, once.
+pub async fn tell_to_run(
+    link: Link,
+    migration: Migration,
+    reservation: Option<Arc<Reservation>>,
+    stopped_at: Option<UnixMicros>,
+) {
+    let told = Timestamp::now();
+    let request = RunRequest {
+        stopped_at: stopped_at.and_then(timestamp),
+    };
+    let answered = link.client.incoming_run(migration.id, &request).await;
+    let input = match answered {
+        Ok(view) => {
+            let answer = answer_of(&view);
+            if answer == HandOffAnswer::Running {
+                let answered = Timestamp::now();
+                let resumed = view.resumed_at;
+                let times = Times {
+                    told,
+                    answered,
+                    resumed,
+                };
+                link.tell(Message::RunsThere(times)).await;
+            }
+            Input::HandOffAnswered(answer)
+        }
+        Err(error) => Input::HandOffUnreachable {
+            reason: with_source(&error).into(),
+        },
+    };
+    // The definition leaves for good before the state machine may forget the guest; the guest on
+    // the destination does not wait for it.
+    if let Some(reservation) = reservation // dropped before the answer: the task must be the only holder
+        && let Err(refusal) = reservation.hand_off()
+    {
+        tracing::error!(vm = %migration.vm, %refusal, "definition not moved yet");
+    }
+    link.input(input).await;
+}
+
+fn answer_of(view: &IncomingView) -> HandOffAnswer {
+    let cause = || {
+        view.cause
+            .clone()
+            .unwrap_or_else(|| "no reason given".to_owned())
+    };
+    match view.phase {
+        IncomingPhase::Running => HandOffAnswer::Running,
+        IncomingPhase::Abandoned => HandOffAnswer::Gone {
+            reason: cause().into(),
+        },
+        phase => HandOffAnswer::Pending {
+            reason: format!("the destination is at {phase:?}").into(),
+        },
+    }
+}
+
+/// Tells the destination that the guest stays, once.
+pub async fn tell_to_abandon(link: Link, migration: Migration, cause: String) {
+    let request = AbandonRequest { cause };
+    let input = match link.client.incoming_abandon(migration.id, &request).await {
+        Ok(_) => Input::DestinationAbandoned,
+        // It never heard of it: nothing is left there.
+        Err(error) if error.is_refused_with(drover_api::ErrorCode::NoSuchMigration) => {
+            Input::DestinationAbandoned
+        }
+        Err(error) => Input::AbandonUnreachable {
+            reason: with_source(&error).into(),
+        },
+    };
+    link.input(input).await;
+}
+
+/// What the destination says about a session that ended, when it says something.
+pub async fn why_it_ended(link: &Link, migration: &Migration) -> Option<Reason> {
+    let asked = link.client.incoming_status(migration.id);
+    let view = tokio::time::timeout(limits::WHY, asked).await.ok()?.ok()?;
+    let abandoned = view.phase == IncomingPhase::Abandoned;
+    view.cause.filter(|_| abandoned).map(Reason::from)
+}
+
+/// A time as the API tells it.
+pub fn timestamp(at: UnixMicros) -> Option<Timestamp> {
+    Timestamp::from_microsecond(i64::try_from(at.0).ok()?).ok()
+}

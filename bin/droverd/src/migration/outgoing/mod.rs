@@ -1,0 +1,349 @@
+//! A guest that leaves: performs what [`Source`] decides, and tells it what became of it.
+//!
+//! One task owns the state machine. Everything that takes time runs beside it and answers with a
+//! [`Message`], so that the machine is always ready for a cancel.
+
+mod actions;
+mod connect;
+mod hand_off;
+mod show;
+
+pub use connect::with_source;
+pub use hand_off::timestamp;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use drover_api::{Client, ErrorCode, IncomingOffer, LeftOut, Refusal};
+use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
+use drover_migrate::estimate::Estimator;
+use drover_migrate::source::{Action, Input, Output, Source};
+use drover_migrate::{CancelledBy, Observation, Refused, SourceRecord};
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::carrier::{Carried, Carrier};
+use super::journal::{AnyRecord, Entry, Journal};
+use super::observe::Watcher;
+use super::snapshot::{LaneRates, Snapshot};
+use crate::agent::Context;
+use crate::limits;
+use crate::registry::Reservation;
+
+/// How this guest is to be moved.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The longest stop to aim at.
+    pub downtime_limit: std::time::Duration,
+    /// QEMU's channels, when they are given.
+    pub channels: Option<u8>,
+    /// Connections on each path.
+    pub lanes_per_path: u8,
+}
+
+/// What reaches the task.
+#[derive(Debug)]
+pub enum Message {
+    /// Something happened.
+    Input(Input),
+    /// Somebody wants it to end.
+    Cancel(CancelledBy, oneshot::Sender<Result<(), Refused>>),
+    /// The destination agreed.
+    Agreed(Box<Agreed>),
+    /// The destination, or this host, refused before anything was changed.
+    NotAgreed(Refusal),
+    /// The relay runs.
+    Carries(Carrier),
+    /// What the relay reports.
+    Carried(Carried),
+    /// A look at QEMU.
+    Look(Observation, Box<MigrationProgress>),
+    /// QEMU was told to migrate; the watch of it began.
+    Begun(Timestamp, Watcher),
+    /// The guest stopped for the last round.
+    Stopped(UnixMicros),
+    /// The guest runs on the destination.
+    RunsThere(hand_off::Times),
+    /// A fallback or choice to show.
+    Note(String),
+}
+
+/// What came of asking the destination.
+#[derive(Debug)]
+pub struct Agreed {
+    /// Its offer.
+    pub offer: IncomingOffer,
+    /// Interfaces that are not used.
+    pub left_out: Vec<LeftOut>,
+    /// The input for the machine.
+    pub input: Input,
+    /// What to show.
+    pub notes: Vec<String>,
+}
+
+/// What the parts of the task share; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Link {
+    context: Arc<Context>,
+    client: Client,
+    inbox: mpsc::Sender<Message>,
+    options: Options,
+}
+
+impl Link {
+    async fn tell(&self, message: Message) {
+        // The task ends only when the migration has: then nobody needs to know.
+        let _ = self.inbox.send(message).await;
+    }
+
+    async fn input(&self, input: Input) {
+        self.tell(Message::Input(input)).await;
+    }
+}
+
+/// The task's state.
+pub struct Outgoing {
+    link: Link,
+    source: Source,
+    journal: Journal,
+    reservation: Option<Arc<Reservation>>,
+    machine: Option<Arc<dyn Machine>>,
+    snapshot: watch::Sender<Snapshot>,
+    origin: Instant,
+    asked_at: Instant,
+    offer: Option<IncomingOffer>,
+    carrier: Option<Carrier>,
+    watcher: Option<Watcher>,
+    begun_at: Option<Timestamp>,
+    stopped_at: Option<UnixMicros>,
+    estimator: Estimator,
+    rates: LaneRates,
+}
+
+/// How others reach the task.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    /// To it.
+    pub inbox: mpsc::Sender<Message>,
+    /// From it.
+    pub snapshot: watch::Receiver<Snapshot>,
+}
+
+/// What a migration from here begins, or goes on, with.
+pub struct Beginning {
+    /// The machine, new or recovered.
+    pub source: Source,
+    /// What is known.
+    pub snapshot: Snapshot,
+    /// The right to change the guest.
+    pub reservation: Option<Reservation>,
+    /// How it is to be moved.
+    pub options: Options,
+    /// The destination's agent.
+    pub client: Client,
+    /// When the machine's time began.
+    pub origin: Instant,
+}
+
+/// Starts the task.
+pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> Handle {
+    let (inbox, messages) = mpsc::channel(limits::INBOX);
+    let (snapshot, shown) = watch::channel(beginning.snapshot);
+    let machine = beginning
+        .reservation
+        .as_ref()
+        .and_then(Reservation::machine);
+    let options = beginning.options;
+    let task = Outgoing {
+        link: Link {
+            context,
+            client: beginning.client,
+            inbox: inbox.clone(),
+            options,
+        },
+        source: beginning.source,
+        journal,
+        reservation: beginning.reservation.map(Arc::new),
+        machine,
+        snapshot,
+        origin: beginning.origin,
+        asked_at: Instant::now(),
+        offer: None,
+        carrier: None,
+        watcher: None,
+        begun_at: None,
+        stopped_at: None,
+        estimator: Estimator::new(options.downtime_limit),
+        rates: LaneRates::default(),
+    };
+    tokio::spawn(task.run(messages));
+    Handle {
+        inbox,
+        snapshot: shown,
+    }
+}
+
+impl Outgoing {
+    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+        loop {
+            let deadline = match self.drain().await {
+                Progress::Ended => return,
+                Progress::Until(deadline) => deadline,
+            };
+            let message = tokio::select! {
+                message = messages.recv() => message,
+                () = until(self.origin, deadline) => None,
+            };
+            if let Some(message) = message {
+                self.take(message);
+            }
+        }
+    }
+
+    fn now(&self) -> drover_migrate::Time {
+        self.origin.elapsed()
+    }
+
+    /// Does everything that the machine wants done now.
+    async fn drain(&mut self) -> Progress {
+        loop {
+            let now = self.now();
+            match self.source.poll(now) {
+                Output::Journal(record) => self.write(record).await,
+                Output::Do(Action::Finish(outcome)) => {
+                    self.finish(&outcome).await;
+                    return Progress::Ended;
+                }
+                Output::Do(action) => self.perform(action),
+                Output::Wait(deadline) => {
+                    self.show();
+                    return Progress::Until(deadline);
+                }
+            }
+        }
+    }
+
+    async fn write(&mut self, record: SourceRecord) {
+        self.show();
+        let view = self.snapshot.borrow().view.clone();
+        let record = AnyRecord::Source(record);
+        let input = match self.journal.write(Entry { record, view }).await {
+            Ok(()) => Input::Journaled,
+            Err(error) => Input::JournalFailed {
+                reason: error.to_string().as_str().into(),
+            },
+        };
+        self.handle(input);
+        let verdict = self.source.verdict();
+        self.snapshot
+            .send_modify(|snapshot| snapshot.verdict = verdict);
+    }
+
+    fn handle(&mut self, input: Input) {
+        let now = self.now();
+        let name = input.name();
+        if let Err(refused) = self.source.handle(now, input) {
+            tracing::debug!(id = %self.source.migration().id, input = name, %refused, "no effect");
+        }
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Input(input) => self.handle(input),
+            Message::Cancel(by, answer) => {
+                let now = self.now();
+                let taken = self.source.handle(now, Input::CancelRequested { by });
+                // The one who asked may have gone.
+                let _ = answer.send(taken);
+            }
+            Message::Agreed(agreed) => self.agreed(*agreed),
+            Message::NotAgreed(refusal) => {
+                let reason = refusal.message.as_str().into();
+                let input = if refusal.code == ErrorCode::PeerUnreachable {
+                    Input::DestinationUnreachable {
+                        sent: false,
+                        reason,
+                    }
+                } else {
+                    Input::DestinationRefused { reason }
+                };
+                self.snapshot
+                    .send_modify(|snapshot| snapshot.refusal = Some(refusal));
+                self.handle(input);
+            }
+            Message::Carries(carrier) => self.carrier = Some(carrier),
+            Message::Carried(Carried::Note(note)) | Message::Note(note) => self.note(note),
+            Message::Carried(Carried::Failed(reason)) => self.session_failed(reason),
+            Message::Look(observation, progress) => {
+                self.show_progress(&progress);
+                self.handle(Input::Hypervisor(observation));
+            }
+            Message::Begun(at, watcher) => {
+                self.begun_at = Some(at);
+                self.watcher = Some(watcher);
+                let prepare = millis(self.asked_at.elapsed());
+                self.snapshot
+                    .send_modify(|s| s.view.prepare_ms = Some(prepare));
+                self.handle(Input::MigrationStarted);
+            }
+            Message::Stopped(at) => self.stopped_at = Some(at),
+            Message::RunsThere(times) => self.runs_there(&times),
+        }
+    }
+
+    fn agreed(&mut self, agreed: Agreed) {
+        let Agreed {
+            offer,
+            left_out,
+            input,
+            notes,
+        } = agreed;
+        if let Input::DestinationReady { channels, paths } = &input {
+            let (channels, paths) = (*channels, paths.clone());
+            self.snapshot.send_modify(|snapshot| {
+                snapshot.view.channels = Some(channels);
+                snapshot.view.paths = show::paths_without_lanes(&paths);
+            });
+        }
+        self.snapshot
+            .send_modify(|snapshot| snapshot.view.left_out = left_out);
+        for note in notes.into_iter().chain(offer.notes.clone()) {
+            self.note(note);
+        }
+        self.offer = Some(offer);
+        self.handle(input);
+    }
+
+    fn note(&mut self, note: String) {
+        let id = self.source.migration().id;
+        tracing::info!(%id, note);
+        self.snapshot.send_modify(|snapshot| snapshot.note(note));
+    }
+
+    fn socket(&self) -> Option<PathBuf> {
+        let reservation = self.reservation.as_ref()?;
+        Some(reservation.directory().join("relay.sock"))
+    }
+}
+
+/// Whether there is more to come.
+enum Progress {
+    /// The migration has ended.
+    Ended,
+    /// Until the next message, or this time.
+    Until(Option<drover_migrate::Time>),
+}
+
+/// Completes at `deadline`, counted from `origin`; never without one.
+pub async fn until(origin: Instant, deadline: Option<drover_migrate::Time>) {
+    match deadline {
+        Some(at) => tokio::time::sleep_until((origin + at).into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whole milliseconds.
+pub fn millis(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}

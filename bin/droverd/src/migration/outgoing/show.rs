@@ -1,0 +1,152 @@
+//! What is shown of a guest that leaves.
+
+use drover_api::{MigrationPhase, PathView};
+use drover_hypervisor::MigrationProgress;
+use drover_migrate::source::Phase;
+use drover_migrate::{KeptGuest, Outcome, Reason};
+use drover_types::{Bytes, Path};
+use jiff::Timestamp;
+
+use super::hand_off::{Times, timestamp};
+use super::{Outgoing, millis};
+use crate::migration::snapshot::{sample, show_estimate};
+
+impl Outgoing {
+    /// Brings what is shown up to date.
+    pub(super) fn show(&mut self) {
+        let phase = phase(self.source.phase());
+        let waiting = self.source.waiting();
+        let report = self
+            .carrier
+            .as_ref()
+            .map(|carrier| (carrier, carrier.relay.report()));
+        if let Some((_, report)) = &report {
+            self.rates.take(report);
+        }
+        let offer = self.offer.as_ref();
+        let rates = &self.rates;
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.prepared |= !matches!(self.source.phase(), Phase::Preparing);
+            snapshot.view.phase = phase;
+            snapshot.view.next = waiting.as_ref().and_then(|waiting| {
+                let advice = waiting.on.what_to_do()?;
+                let last: &Reason = waiting.last.as_ref()?;
+                Some(format!("{last}; {advice}"))
+            });
+            if let Some((carrier, report)) = &report {
+                snapshot.show_lanes(&carrier.paths, report, rates);
+            }
+            if let Some(offer) = offer {
+                let sizes = offer.session;
+                let chunk = u64::from(sizes.chunk_bytes);
+                snapshot.view.chunk_bytes = Some(Bytes(chunk));
+                let window = u64::from(sizes.window);
+                snapshot.view.window_bytes = Some(Bytes(chunk * window));
+            }
+        });
+    }
+
+    pub(super) fn show_progress(&mut self, progress: &MigrationProgress) {
+        let at = self.now();
+        let estimator = &mut self.estimator;
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.show_progress(progress);
+            show_estimate(snapshot, estimator, sample(at, progress));
+        });
+        self.show();
+    }
+
+    /// The guest runs on the destination: how long it took, and how long the guest stood still.
+    pub(super) fn runs_there(&mut self, times: &Times) {
+        let between = |from: Timestamp, to: Timestamp| {
+            millis(to.duration_since(from).try_into().unwrap_or_default())
+        };
+        let ran = times.ran();
+        let stopped = self.stopped_at.and_then(timestamp);
+        let (begun, downtime) = (self.begun_at, stopped.map(|at| between(at, ran)));
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.view.total_ms = begun.map(|at| between(at, ran));
+            snapshot.view.downtime_ms = downtime;
+        });
+    }
+
+    /// Why the migration is being given up, for the destination's log.
+    pub(super) fn cause_in_words(&self) -> String {
+        match self.source.phase() {
+            Phase::Abandoning { outcome, .. } => outcome_in_words(outcome).1,
+            other => other.name().to_owned(),
+        }
+    }
+
+    pub(super) fn show_outcome(&mut self, outcome: &Outcome) {
+        self.show();
+        let (phase, cause) = outcome_in_words(outcome);
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.view.phase = phase;
+            snapshot.view.cause = (*outcome != Outcome::Completed).then_some(cause);
+            snapshot.view.next = next_step(outcome);
+            snapshot.view.time_left_ms = None;
+            snapshot.view.ended_at = Some(Timestamp::now());
+        });
+    }
+}
+
+/// Paths of which no lane is known yet.
+pub fn paths_without_lanes(paths: &[Path]) -> Vec<PathView> {
+    let view = |path: &Path| PathView {
+        path: path.clone(),
+        lanes: Vec::new(),
+    };
+    paths.iter().map(view).collect()
+}
+
+fn phase(phase: &Phase) -> MigrationPhase {
+    match phase {
+        Phase::Preparing => MigrationPhase::Preparing,
+        Phase::Connecting { .. } | Phase::Starting { .. } => MigrationPhase::Connecting,
+        Phase::Transferring { .. } => MigrationPhase::Transferring,
+        Phase::Cancelling { .. } | Phase::Abandoning { .. } | Phase::Recovering { .. } => {
+            MigrationPhase::Cancelling
+        }
+        Phase::HandingOff { .. } | Phase::Leaving { .. } => MigrationPhase::HandingOff,
+        Phase::Ended { outcome } => outcome_in_words(outcome).0,
+    }
+}
+
+/// How it ended, and why in words.
+pub fn outcome_in_words(outcome: &Outcome) -> (MigrationPhase, String) {
+    match outcome {
+        Outcome::Completed => (MigrationPhase::Completed, "completed".to_owned()),
+        Outcome::Refused { reason } => (MigrationPhase::Failed, reason.to_string()),
+        Outcome::Cancelled { by, .. } => {
+            let cause = match by {
+                drover_migrate::CancelledBy::Operator => "cancelled by the operator",
+                drover_migrate::CancelledBy::AgentStopping => "the source's agent was stopped",
+            };
+            (MigrationPhase::Cancelled, cause.to_owned())
+        }
+        Outcome::Failed { cause, .. } => (MigrationPhase::Failed, cause.to_string()),
+        Outcome::Lost { reason } => (
+            MigrationPhase::Failed,
+            format!("the destination lost the guest after the hand-off: {reason}"),
+        ),
+    }
+}
+
+fn next_step(outcome: &Outcome) -> Option<String> {
+    let guest = match outcome {
+        Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => guest,
+        Outcome::Lost { .. } => {
+            return Some(
+                "the copy on the source stands still with its memory intact; no agent runs it"
+                    .to_owned(),
+            );
+        }
+        Outcome::Completed | Outcome::Refused { .. } => return None,
+    };
+    Some(match guest {
+        KeptGuest::Runs => "the guest runs on the source, unharmed".to_owned(),
+        KeptGuest::Stopped => "the guest stands still on the source".to_owned(),
+        KeptGuest::Gone => "the guest's QEMU on the source has ended".to_owned(),
+    })
+}

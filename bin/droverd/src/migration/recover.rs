@@ -1,0 +1,201 @@
+//! Taking up what an earlier agent left: its journal, and the guests that were part of it.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use drover_api::MigrationRole;
+use drover_migrate::destination::Destination;
+use drover_migrate::source::Source;
+use drover_migrate::{
+    DestinationRecord, DestinationStep, JournalVersion, Migration, SourceRecord, SourceStep,
+    Verdict,
+};
+use drover_types::HostName;
+
+use super::journal::{AnyRecord, Entry};
+use super::outgoing::Options;
+use super::snapshot::Snapshot;
+use super::{Known, Migrations, incoming, outgoing};
+use crate::registry::{Purpose, Recovered, Reservation, Role};
+
+impl Migrations {
+    /// Takes up what an earlier agent left: the journal, and guests that were part of a migration.
+    /// Called once, before the API is open.
+    pub async fn recover(&self, mut recovered: Vec<Recovered>) {
+        let entries = self.journal.load().unwrap_or_else(|error| {
+            tracing::error!(%error, "journal not readable: recent migrations are not shown");
+            Vec::new()
+        });
+        for entry in entries {
+            let ended = match &entry.record {
+                AnyRecord::Source(record) => matches!(record.step, SourceStep::Finished { .. }),
+                AnyRecord::Destination(record) => {
+                    !matches!(record.step, DestinationStep::Incoming)
+                        && entry.view.phase.has_ended()
+                }
+            };
+            if ended {
+                self.remember(entry);
+            } else {
+                let guest = take(&mut recovered, &entry);
+                self.take_up(entry.record, Some(entry.view), guest);
+            }
+        }
+        for guest in recovered {
+            // The journal does not know it: what its record says is enough to decide.
+            if let Some(record) = record_of(&guest, &self.context.config.host) {
+                tracing::warn!(vm = %guest.reservation.name(), role = ?guest.role, "not in the journal");
+                self.take_up(record, None, Some(guest.reservation));
+            }
+        }
+    }
+
+    fn remember(&self, entry: Entry) {
+        let verdict = match &entry.record {
+            AnyRecord::Source(record) => record.verdict(),
+            AnyRecord::Destination(_) => Verdict::Undecided,
+        };
+        let snapshot = Snapshot::of(entry.view, verdict);
+        self.add(snapshot.view.id, Known::Past(Box::new(snapshot)));
+    }
+
+    fn take_up(
+        &self,
+        record: AnyRecord,
+        view: Option<drover_api::MigrationView>,
+        reservation: Option<Reservation>,
+    ) {
+        let (migration, role) = match &record {
+            AnyRecord::Source(record) => (record.migration.clone(), MigrationRole::Source),
+            AnyRecord::Destination(record) => {
+                (record.migration.clone(), MigrationRole::Destination)
+            }
+        };
+        let reservation = reservation.or_else(|| self.reserve_again(&migration, role));
+        let mut snapshot = Snapshot::new(&migration, role);
+        if let Some(view) = view {
+            snapshot.view = view;
+        }
+        snapshot.prepared = true;
+        let peer = match role {
+            MigrationRole::Source => &migration.destination,
+            MigrationRole::Destination => &migration.source,
+        };
+        let client = match self.context.peers.client(peer) {
+            Ok(client) => client,
+            Err(refusal) => {
+                tracing::error!(id = %migration.id, %refusal, "its other host cannot be asked");
+                drover_api::Client::tcp(Vec::new())
+            }
+        };
+        tracing::warn!(id = %migration.id, vm = %migration.vm, ?role, "taken up again");
+        let origin = Instant::now();
+        let known = match record {
+            AnyRecord::Source(record) => Known::Outgoing(outgoing::start(
+                Arc::clone(&self.context),
+                self.journal.clone(),
+                outgoing::Beginning {
+                    source: Source::recover(record, origin.elapsed()),
+                    snapshot,
+                    reservation,
+                    options: Options {
+                        downtime_limit: self.context.config.migration.downtime_limit,
+                        channels: None,
+                        lanes_per_path: self.context.config.migration.lanes_per_path,
+                    },
+                    client,
+                    origin,
+                },
+            )),
+            AnyRecord::Destination(record) => {
+                let beginning = incoming::Beginning {
+                    destination: Destination::recover(record, origin.elapsed()),
+                    snapshot,
+                    reservation,
+                    client,
+                    origin,
+                    request: None,
+                };
+                match incoming::start(self.journal.clone(), self.lanes.as_ref(), beginning) {
+                    Ok((handle, _)) => Known::Incoming(handle),
+                    Err(refusal) => {
+                        tracing::error!(id = %migration.id, %refusal, "not taken up");
+                        return;
+                    }
+                }
+            }
+        };
+        self.add(migration.id, known);
+    }
+
+    /// The right to a guest that is no longer, or not yet, part of its migration by its record.
+    fn reserve_again(&self, migration: &Migration, role: MigrationRole) -> Option<Reservation> {
+        let purpose = match role {
+            MigrationRole::Source => Purpose::Outgoing {
+                migration: migration.id,
+                destination: migration.destination.clone(),
+            },
+            MigrationRole::Destination => Purpose::Incoming {
+                migration: migration.id,
+                source: migration.source.clone(),
+            },
+        };
+        let reserved = self
+            .context
+            .registry
+            .reserve_recovered(&migration.vm, purpose);
+        if let Err(refusal) = &reserved {
+            tracing::warn!(id = %migration.id, %refusal, "guest not reserved");
+        }
+        reserved.ok()
+    }
+}
+
+fn take(recovered: &mut Vec<Recovered>, entry: &Entry) -> Option<Reservation> {
+    let source = matches!(entry.record, AnyRecord::Source(_));
+    let matches = |guest: &Recovered| {
+        let is_incoming = matches!(guest.role, Role::Incoming { .. });
+        guest.role.migration() == Some(entry.view.id) && is_incoming != source
+    };
+    let at = recovered.iter().position(matches)?;
+    Some(recovered.swap_remove(at).reservation)
+}
+
+/// The journal's record that a guest's own record stands for.
+fn record_of(guest: &Recovered, host: &HostName) -> Option<AnyRecord> {
+    let vm = guest.reservation.name().clone();
+    let migration = |id, source: &HostName, destination: &HostName| Migration {
+        id,
+        vm,
+        source: source.clone(),
+        destination: destination.clone(),
+    };
+    let version = JournalVersion;
+    Some(match &guest.role {
+        Role::Running => return None,
+        Role::Outgoing {
+            migration: id,
+            destination,
+        } => AnyRecord::Source(SourceRecord {
+            version,
+            migration: migration(*id, host, destination),
+            step: SourceStep::Transferring,
+        }),
+        Role::HandedOff {
+            migration: id,
+            destination,
+        } => AnyRecord::Source(SourceRecord {
+            version,
+            migration: migration(*id, host, destination),
+            step: SourceStep::HandedOff,
+        }),
+        Role::Incoming {
+            migration: id,
+            source,
+        } => AnyRecord::Destination(DestinationRecord {
+            version,
+            migration: migration(*id, source, host),
+            step: DestinationStep::Incoming,
+        }),
+    })
+}
