@@ -67,13 +67,17 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// [`events`](Self::events) and [`migration`](Self::migration).
     fn migrate<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
 
-    /// Cancels the migration under way. Answers when that was taken; the status becomes
-    /// `cancelled`, or `completed` where it was too late. While a channel's socket stalls it may
-    /// get no answer: then [`yank_migration`](Self::yank_migration).
+    /// Cancels the migration under way. Answers when that was taken; then the status becomes
+    /// `cancelled`, or now and then `failed` (QEMU shuts the return path down first, and its
+    /// thread may be quicker: `migrate_fd_cancel` in QEMU's `migration/migration.c`), or
+    /// `completed` where it was too late. While a channel's socket stalls it stays `cancelling`
+    /// (seen on 7.2 and 10.0), or there is no answer: then
+    /// [`yank_migration`](Self::yank_migration).
     fn cancel(&self) -> Answer<'_, ()>;
 
     /// Cuts the migration's connections, also while the hypervisor's main loop hangs on them. The
-    /// migration fails; the source's guest goes on.
+    /// migration fails, or is cancelled where that was asked before; the source's guest goes on.
+    /// Without a connection there is nothing to do, and that is no error.
     fn yank_migration(&self) -> Answer<'_, ()>;
 
     /// How the migration stands.

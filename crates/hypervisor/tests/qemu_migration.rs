@@ -25,6 +25,7 @@ on_each_qemu! {
     a_paused_guest_arrives_paused
     a_cancelled_migration_leaves_the_guest_running_and_can_be_repeated
     a_migration_that_stalls_is_cut_out_of_band
+    a_cancel_held_up_by_a_stalled_channel_is_finished_by_a_yank
     a_source_hanging_in_its_last_round_is_freed_out_of_band
     a_dying_destination_fails_the_migration_and_the_guest_goes_on
     a_dying_source_ends_the_destination
@@ -189,6 +190,16 @@ async fn a_paused_guest_arrives_paused(qemu: Qemu) {
     assert_eq!(pair.destination.state().await, Ok(RunState::Running));
 }
 
+/// What a cancel ends with: now and then it is `failed`.
+async fn ended_without_completing(events: &mut MachineEvents) {
+    let over = |event: &MachineEvent| matches!(event, MachineEvent::MigrationStatus { status, .. } if status.is_final());
+    let MachineEvent::MigrationStatus { status, .. } = event(events, over).await else {
+        unreachable!()
+    };
+    let ends = [MigrationStatus::Cancelled, MigrationStatus::Failed];
+    assert!(ends.contains(&status), "{status}");
+}
+
 async fn a_cancelled_migration_leaves_the_guest_running_and_can_be_repeated(qemu: Qemu) {
     let pair = Pair::new(&qemu, &qemu, None).await;
     pair.prepare(&MigrationSettings {
@@ -203,8 +214,8 @@ async fn a_cancelled_migration_leaves_the_guest_running_and_can_be_repeated(qemu
     assert!(progress.remaining > Bytes(0) && progress.downtime.is_none());
 
     pair.source.cancel().await.unwrap();
-    status(&mut source, MigrationStatus::Cancelled).await;
-    assert_eq!(pair.source.state().await, Ok(RunState::Running));
+    ended_without_completing(&mut source).await;
+    state(&pair.source, &[RunState::Running]).await;
     let ended = tokio::time::timeout(PATIENCE, pair.destination.exited())
         .await
         .unwrap();
@@ -263,6 +274,44 @@ async fn a_migration_that_stalls_is_cut_out_of_band(qemu: Qemu) {
     assert_eq!(deaf.0.len(), 4);
 }
 
+/// Waits until nothing more is sent, though the migration goes on.
+async fn stalled(source: &Running) {
+    let stalling = async {
+        let (mut sent, mut unchanged) = (Bytes(0), 0);
+        while unchanged < 20 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let progress = source.migration().await.unwrap();
+            assert_eq!(progress.status, MigrationStatus::Active);
+            let same = progress.transferred == sent && sent > Bytes(0);
+            unchanged = if same { unchanged + 1 } else { 0 };
+            sent = progress.transferred;
+        }
+    };
+    tokio::time::timeout(PATIENCE, stalling).await.unwrap();
+}
+
+async fn a_cancel_held_up_by_a_stalled_channel_is_finished_by_a_yank(qemu: Qemu) {
+    let place = Place::new();
+    place.content(CONTENT);
+    let source = place
+        .start(&place.filled(&qemu), "source", Start::Run)
+        .await;
+    let listener = UnixListener::bind(place.file("migration.sock")).unwrap();
+    source.set_migration(&multifd()).await.unwrap();
+    let mut events = source.events();
+    source.migrate(&place.socket()).await.unwrap();
+    let _deaf = Deaf::accept(&listener, 4).await;
+    status(&mut events, MigrationStatus::Active).await;
+    stalled(&source).await;
+    source.cancel().await.unwrap();
+    // QEMU waits for its multifd threads, which wait for their sockets.
+    let progress = source.migration().await.unwrap();
+    assert_eq!(progress.status.as_str(), "cancelling");
+    source.yank_migration().await.unwrap();
+    ended_without_completing(&mut events).await;
+    state(&source, &[RunState::Running]).await;
+}
+
 async fn a_source_hanging_in_its_last_round_is_freed_out_of_band(qemu: Qemu) {
     let place = Place::new();
     place.content(CONTENT);
@@ -292,13 +341,17 @@ async fn a_source_hanging_in_its_last_round_is_freed_out_of_band(qemu: Qemu) {
         _ = event(&mut events, stop) => {}
         () = reading => {}
     }
-    // Then nobody reads any more, and QEMU's main loop waits for the socket.
-    let short = Duration::from_millis(500);
-    let hangs = source
-        .qmp()
-        .execute_within("query-status", Value::Null, short)
-        .await;
-    assert!(matches!(hangs, Err(QmpError::TimedOut { .. })), "{hangs:?}");
+    // Then nobody reads any more, and QEMU's main loop comes to wait for the socket.
+    let hangs = async {
+        let short = Duration::from_millis(500);
+        let ask = || {
+            source
+                .qmp()
+                .execute_within("query-status", Value::Null, short)
+        };
+        while !matches!(ask().await, Err(QmpError::TimedOut { .. })) {}
+    };
+    tokio::time::timeout(PATIENCE, hangs).await.unwrap();
     source.yank_migration().await.unwrap();
     status(&mut events, MigrationStatus::Failed).await;
     state(&source, &[RunState::Running]).await;
@@ -356,6 +409,11 @@ async fn a_migration_to_nobody_fails_with_its_reason(qemu: Qemu) {
     let reason = progress.error.unwrap();
     assert!(reason.contains("migration.sock"), "{reason}");
     assert_eq!(source.state().await, Ok(RunState::Running));
+    assert_eq!(
+        source.yank_migration().await,
+        Ok(()),
+        "there is nothing to cut"
+    );
     let long = MigrationAddress::Unix(format!("/{}", "x".repeat(200)).into());
     let refused = source.migrate(&long).await.unwrap_err().to_string();
     assert!(
