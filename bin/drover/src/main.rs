@@ -1,2 +1,56 @@
-//! placeholder
-fn main() {}
+//! The command line: asks the agent of this host, and shows what it answers.
+//!
+//! It owns no state. What it prints to stdout is the answer, for a person or with `--json` for a
+//! program; progress, advice and errors go to stderr.
+
+mod cli;
+mod command;
+mod failure;
+mod lab;
+mod limits;
+mod migrate;
+mod pages;
+mod progress;
+mod show;
+
+use std::process::ExitCode;
+
+use crate::cli::{Cli, Command};
+use crate::command::Outcome;
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let (cli, json) = cli::parse();
+    let done = run(cli, json);
+    let code = match done {
+        Ok(outcome) => outcome.print(json),
+        Err(failure) => failure.print(json),
+    };
+    ExitCode::from(code)
+}
+
+fn run(cli: Cli, json: bool) -> Result<Outcome, Failure> {
+    match cli.command {
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { directory } => pages::man(&directory),
+        Command::Lab { command } => runtime()?.block_on(async {
+            let code = command
+                .run(json)
+                .await
+                .map_err(|error| Failure::of_lab(&error))?;
+            Ok(Outcome::printed_already(code))
+        }),
+        Command::Host => runtime()?.block_on(command::host(&cli.agent)),
+        Command::Status => runtime()?.block_on(command::status(&cli.agent)),
+        Command::Vm { command } => runtime()?.block_on(command::vm(&cli.agent, command)),
+        Command::Cancel { what } => runtime()?.block_on(command::cancel(&cli.agent, &what)),
+        Command::Migrate(what) => runtime()?.block_on(migrate::migrate(&cli.agent, &what, json)),
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build();
+    runtime.map_err(|error| Failure::error(format!("cannot start: {error}")))
+}

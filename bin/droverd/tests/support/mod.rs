@@ -66,7 +66,7 @@ impl Place {
         let port = if own { "" } else { "migration.data_port = 0\n" };
         let text = format!(
             "host = \"a\"\ndefinitions = \"{at}/vms\"\nstate = \"{at}/state\"\n\
-             runtime = \"{at}/run\"\nmemory_headroom = 0\nmigration.data_port = 0\n{more}"
+             runtime = \"{at}/run\"\nmemory_headroom = 0\n{port}{more}"
         );
         fs::write(self.path("droverd.toml"), text).unwrap();
     }

@@ -1,0 +1,344 @@
+//! The one definition of the command line: help, completions and manual pages come from it.
+
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::Shell;
+use drover_types::{HostName, VmName};
+
+use crate::lab::LabCommand;
+
+/// Where the agent listens when nothing else is said.
+const DEFAULT_SOCKET: &str = "/run/drover/droverd.sock";
+
+/// Options of every command stand behind those of their own.
+const GENERAL: usize = 900;
+
+/// Every help begins with what it is for and examples of its use.
+const TEMPLATE: &str = "\
+{about-with-newline}
+{before-help}{usage-heading} {usage}
+
+{all-args}{after-help}";
+
+/// Moves running guests between hosts, over all their NICs at once.
+#[derive(Debug, Parser)]
+#[command(name = "drover", version, before_help = examples::TOP, after_help = AFTER)]
+pub struct Cli {
+    #[command(flatten)]
+    pub agent: Agent,
+
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Which agent is asked.
+#[derive(Debug, Clone, Args)]
+pub struct Agent {
+    /// The socket of the agent on this host
+    #[arg(
+        long,
+        value_name = "PATH",
+        env = "DROVER_SOCKET",
+        default_value = DEFAULT_SOCKET,
+        hide_env_values = true,
+        display_order = GENERAL,
+        global = true
+    )]
+    pub socket: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Guests of this host: list, show, start, stop
+    #[command(before_help = examples::VM)]
+    Vm {
+        #[command(subcommand)]
+        command: VmCommand,
+    },
+    /// Move a running guest to another host
+    #[command(before_help = examples::MIGRATE, after_help = MIGRATE_EXIT)]
+    Migrate(Migrate),
+    /// Guests, migrations and peers of this host
+    #[command(before_help = examples::STATUS)]
+    Status,
+    /// Cancel a migration; the guest stays where it is
+    #[command(before_help = examples::CANCEL)]
+    Cancel {
+        /// The migration's id, or the name of its guest
+        #[arg(value_name = "ID|NAME")]
+        what: String,
+    },
+    /// This host: versions, memory, interfaces
+    #[command(before_help = examples::HOST)]
+    Host,
+    /// Hosts, NICs and a guest made on this machine: see Drover work, and compare it
+    Lab {
+        #[command(subcommand)]
+        command: LabCommand,
+    },
+    /// Print completions for a shell
+    #[command(before_help = examples::COMPLETIONS)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man {
+        /// The directory to write them to
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum VmCommand {
+    /// List the guests that are defined or run on this host
+    #[command(before_help = examples::VM_LIST)]
+    List,
+    /// Show everything that is known of a guest
+    #[command(before_help = examples::VM_SHOW)]
+    Show {
+        /// The guest
+        name: VmName,
+    },
+    /// Start a guest from its definition
+    #[command(before_help = examples::VM_START)]
+    Start {
+        /// The guest
+        name: VmName,
+    },
+    /// Stop a guest: press its power button and wait until it has shut down
+    #[command(before_help = examples::VM_STOP)]
+    Stop {
+        /// The guest
+        name: VmName,
+        /// End it at once, as pulling the plug does
+        #[arg(long)]
+        force: bool,
+        /// Seconds to wait for the guest to shut down
+        #[arg(long, value_name = "SECONDS", default_value_t = 90,
+              value_parser = clap::value_parser!(u32).range(1..=90), conflicts_with = "force")]
+        timeout: u32,
+    },
+}
+
+/// Options of `drover migrate`.
+#[derive(Debug, Clone, Args)]
+pub struct Migrate {
+    /// The guest
+    pub name: VmName,
+    /// The host to move it to, a peer of this host's configuration
+    #[arg(long, value_name = "HOST")]
+    pub to: HostName,
+    /// The longest stop of the guest to aim at, in milliseconds [default: the agent's]
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=2_000_000))]
+    pub downtime_limit: Option<u64>,
+    /// QEMU's channels [default: chosen from paths and cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub channels: Option<u8>,
+    /// Connections on each pair of NICs [default: the agent's]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub lanes: Option<u8>,
+    /// Do not wait for the end
+    #[arg(long)]
+    pub detach: bool,
+}
+
+const AFTER: &str = "\
+Exit codes:
+  0  done                         5  cancelled by the operator
+  1  an error                     6  partly done
+  2  wrong usage                  7  the agent does not answer
+  4  refused, nothing was changed
+
+Environment:
+  DROVER_SOCKET  as --socket
+  NO_COLOR       no colour";
+
+const MIGRATE_EXIT: &str = "\
+Ctrl-C cancels the migration; the guest stays where it is, and the exit code is 5. A second Ctrl-C
+only ends this command.";
+
+mod examples {
+    pub const TOP: &str = "\
+Examples:
+  drover vm list                  the guests of this host
+  drover vm start web             start one from /etc/drover/vms/web.toml
+  drover migrate web --to b       move it to host b while it runs
+  drover status                   guests, migrations and peers at a glance
+  drover lab demo                 see it work, on this machine alone
+
+";
+    pub const VM: &str = "\
+Examples:
+  drover vm list
+  drover vm start web
+  drover vm stop web --force
+
+";
+    pub const VM_LIST: &str = "\
+Examples:
+  drover vm list
+  drover vm list --json | jq -r '.vms[] | select(.state == \"running\") | .name'
+
+";
+    pub const VM_SHOW: &str = "\
+Examples:
+  drover vm show web
+  drover vm show web --json | jq .vm.last_exit
+
+";
+    pub const VM_START: &str = "\
+Examples:
+  drover vm start web
+
+";
+    pub const VM_STOP: &str = "\
+Examples:
+  drover vm stop web                  press the power button, wait 90 s at most
+  drover vm stop web --timeout 10
+  drover vm stop web --force          pull the plug
+
+";
+    pub const MIGRATE: &str = "\
+Examples:
+  drover migrate web --to b                        with a progress bar; Ctrl-C cancels
+  drover migrate web --to b --downtime-limit 50    rather copy longer than stop longer
+  drover migrate web --to b --detach               begin, and look later with drover status
+  drover migrate web --to b --json                 one JSON document at the end
+
+";
+    pub const STATUS: &str = "\
+Examples:
+  drover status
+  drover status --json | jq '.migrations[0].phase'
+
+";
+    pub const CANCEL: &str = "\
+Examples:
+  drover cancel web
+  drover cancel 01938f2e-7b1c-7000-8000-2f8e9d3c4b5a
+
+";
+    pub const HOST: &str = "\
+Examples:
+  drover host
+  drover host --json | jq '.host.interfaces[] | {name, speed, up}'
+
+";
+    pub const COMPLETIONS: &str = "\
+Examples:
+  drover completions bash > /etc/bash_completion.d/drover
+  drover completions zsh > ~/.zfunc/_drover
+
+";
+}
+
+/// The definition, with `--json` on every command and examples in front of every help.
+pub fn definition() -> clap::Command {
+    complete(Cli::command(), "")
+}
+
+/// Adds to a command and those below it what is the same for all. `examples` are its parent's.
+fn complete(command: clap::Command, examples: &str) -> clap::Command {
+    let mut command = with_json(with_examples(command.help_template(TEMPLATE), examples));
+    let examples = command
+        .get_before_help()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    let names: Vec<_> = command
+        .get_subcommands()
+        .map(|c| c.get_name().to_owned())
+        .collect();
+    for name in &names {
+        command = command.mut_subcommand(name, |below| complete(below, &examples));
+    }
+    command
+}
+
+/// A command without examples of its own may be in its parent's.
+fn with_examples(command: clap::Command, of_parent: &str) -> clap::Command {
+    if command.get_before_help().is_some() {
+        return command;
+    }
+    let is_own = |line: &&str| {
+        line.split_whitespace()
+            .any(|word| word == command.get_name())
+    };
+    let own: Vec<_> = of_parent.lines().filter(is_own).collect();
+    if own.is_empty() {
+        return command;
+    }
+    command.before_help(format!("Examples:\n{}\n\n", own.join("\n")))
+}
+
+/// Adds `--json`, unless the command has a `--json` of its own. A global argument would do, but for
+/// `lab compare`, whose `--json` takes a file.
+fn with_json(command: clap::Command) -> clap::Command {
+    let without = ["completions", "man"].contains(&command.get_name());
+    if without
+        || command
+            .get_arguments()
+            .any(|arg| arg.get_long() == Some("json"))
+    {
+        return command;
+    }
+    // It is understood before the last word of a command as well, but shown only after it.
+    let hidden = command.get_subcommands().next().is_some();
+    let json = Arg::new("json")
+        .long("json")
+        .action(ArgAction::SetTrue)
+        .hide(hidden);
+    let json = json
+        .display_order(GENERAL)
+        .help("Print one JSON document, see docs/CLI.md");
+    command.arg(json)
+}
+
+/// Reads the arguments of this process, and whether JSON is wanted. Ends it for help, a version
+/// or wrong usage.
+pub fn parse() -> (Cli, bool) {
+    let matches = definition().get_matches();
+    match Cli::from_arg_matches(&matches) {
+        Ok(cli) => (cli, wants_json(&matches)),
+        Err(error) => error.exit(),
+    }
+}
+
+fn wants_json(matches: &ArgMatches) -> bool {
+    let here = matches
+        .try_get_one::<bool>("json")
+        .ok()
+        .flatten()
+        .copied()
+        .unwrap_or(false);
+    here || matches
+        .subcommand()
+        .is_some_and(|(_, below)| wants_json(below))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_definition_holds_together() {
+        definition().debug_assert();
+    }
+
+    #[test]
+    fn json_is_understood_before_and_after_the_command() {
+        let wants = |line: &str| {
+            let matches = definition().get_matches_from(line.split(' '));
+            assert!(Cli::from_arg_matches(&matches).is_ok(), "{line}");
+            wants_json(&matches)
+        };
+        assert!(wants("drover vm list --json"));
+        assert!(wants("drover --json vm list"));
+        assert!(wants("drover lab status --json"));
+        assert!(!wants("drover vm list"));
+        assert!(!wants("drover lab compare --json out.json"));
+    }
+}

@@ -1,0 +1,183 @@
+//! The commands that ask once and show the answer.
+
+use std::io::Write;
+
+use drover_api::{Client, MigrationView, StopRequest};
+use drover_types::{MigrationId, VmName};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::cli::{Agent, VmCommand};
+use crate::failure::{Failure, exit};
+use crate::show;
+
+/// What a command has to say at its end.
+#[derive(Debug)]
+pub struct Outcome {
+    exit: u8,
+    text: String,
+    document: Option<Value>,
+}
+
+impl Outcome {
+    /// Text for a person.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            exit: exit::DONE,
+            text: text.into(),
+            document: None,
+        }
+    }
+
+    /// Text for a person, and the same for a program below `key`.
+    pub fn new(
+        text: impl Into<String>,
+        key: &str,
+        value: &impl Serialize,
+    ) -> Result<Self, Failure> {
+        Self::of_parts(text, &[(key, encoded(value)?)])
+    }
+
+    /// The same with several keys.
+    pub fn of_parts(text: impl Into<String>, parts: &[(&str, Value)]) -> Result<Self, Failure> {
+        let mut document = json!({ "exit_code": exit::DONE });
+        for (key, value) in parts {
+            document[*key] = value.clone();
+        }
+        Ok(Self {
+            exit: exit::DONE,
+            text: text.into(),
+            document: Some(document),
+        })
+    }
+
+    /// Of a command that printed its answer itself.
+    pub fn printed_already(exit: u8) -> Self {
+        Self {
+            exit,
+            text: String::new(),
+            document: None,
+        }
+    }
+
+    /// Prints it; the exit code.
+    pub fn print(&self, json: bool) -> u8 {
+        match &self.document {
+            Some(document) if json => to_stdout(&format!("{document:#}\n")),
+            _ => to_stdout(&self.text),
+        }
+        self.exit
+    }
+}
+
+/// Prints to stdout. Whoever closes it early, such as `head`, has read enough.
+pub fn to_stdout(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    // There is nobody left to tell.
+    let _ = stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush());
+}
+
+fn encoded(value: &impl Serialize) -> Result<Value, Failure> {
+    serde_json::to_value(value).map_err(|error| Failure::error(error.to_string()))
+}
+
+/// The agent of this host.
+pub fn client(agent: &Agent) -> Client {
+    Client::unix(&agent.socket)
+}
+
+/// `drover host`
+pub async fn host(agent: &Agent) -> Result<Outcome, Failure> {
+    let host = client(agent).host().await.map_err(Failure::of_reading)?;
+    Outcome::new(show::host(&host), "host", &host)
+}
+
+/// `drover status`
+pub async fn status(agent: &Agent) -> Result<Outcome, Failure> {
+    let status = client(agent).status().await.map_err(Failure::of_reading)?;
+    let parts = [
+        ("host", encoded(&status.host)?),
+        ("vms", encoded(&status.vms)?),
+        ("migrations", encoded(&status.migrations)?),
+        ("peers", encoded(&status.peers)?),
+    ];
+    Outcome::of_parts(show::status(&status), &parts)
+}
+
+/// `drover vm …`
+pub async fn vm(agent: &Agent, command: VmCommand) -> Result<Outcome, Failure> {
+    let client = client(agent);
+    match command {
+        VmCommand::List => {
+            let vms = client.vms().await.map_err(Failure::of_reading)?;
+            Outcome::new(show::vms(&vms), "vms", &vms)
+        }
+        VmCommand::Show { name } => {
+            let vm = client.vm(&name).await.map_err(Failure::of_reading)?;
+            Outcome::new(show::vm(&vm), "vm", &vm)
+        }
+        VmCommand::Start { name } => {
+            let vm = client.start_vm(&name).await.map_err(Failure::of_changing)?;
+            let pid = vm
+                .pid
+                .map_or_else(String::new, |pid| format!(", process {pid}"));
+            Outcome::new(format!("guest {name} runs{pid}\n"), "vm", &vm)
+        }
+        VmCommand::Stop {
+            name,
+            force,
+            timeout,
+        } => {
+            let request = StopRequest {
+                force,
+                timeout_s: (!force).then_some(timeout),
+            };
+            let vm = client
+                .stop_vm(&name, &request)
+                .await
+                .map_err(Failure::of_changing)?;
+            Outcome::new(format!("guest {name} has ended\n"), "vm", &vm)
+        }
+    }
+}
+
+/// `drover cancel …`
+pub async fn cancel(agent: &Agent, what: &str) -> Result<Outcome, Failure> {
+    let client = client(agent);
+    let id = match what.parse::<MigrationId>() {
+        Ok(id) => id,
+        Err(_) => migration_of(&client, what).await?,
+    };
+    let view = client.cancel(id).await.map_err(Failure::of_changing)?;
+    let text = format!(
+        "guest {} stays on {}; migration {} to {} is {}\n",
+        view.vm,
+        view.source,
+        view.id,
+        view.destination,
+        show::word(&view.phase)
+    );
+    Outcome::new(text, "migration", &view)
+}
+
+/// The migration of a guest that is under way.
+async fn migration_of(client: &Client, what: &str) -> Result<MigrationId, Failure> {
+    let name: VmName = what.parse().map_err(|_| {
+        let message = format!("{what:?} is neither a migration's id nor a guest's name");
+        Failure::new(exit::REFUSED, "no-such-migration", message)
+            .next("`drover status` shows the migrations")
+    })?;
+    let migrations = client.migrations().await.map_err(Failure::of_changing)?;
+    let open = |view: &&MigrationView| view.vm == name && !view.phase.has_ended();
+    migrations
+        .iter()
+        .find(open)
+        .map(|view| view.id)
+        .ok_or_else(|| {
+            let message = format!("guest {name} is not migrating");
+            Failure::new(exit::REFUSED, "no-such-migration", message)
+                .next("`drover status` shows the migrations")
+        })
+}

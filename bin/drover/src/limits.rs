@@ -1,0 +1,17 @@
+//! The bound of every wait of the command line, each with its reason.
+
+use std::time::Duration;
+
+/// Between two looks at a migration: four a second read as motion, and cost the agent nothing.
+pub const LOOK: Duration = Duration::from_millis(250);
+
+/// How long an agent that stops answering during a migration is asked again: it is restarted by
+/// systemd after 1 s and takes up its guests within some seconds.
+pub const AGENT_AWAY: Duration = Duration::from_secs(30);
+
+/// How long is waited for the destination's word after a hand-off. The source's agent asks on
+/// after that; only the command ends.
+pub const HAND_OFF: Duration = Duration::from_secs(60);
+
+/// Lines of paths below the progress bar: more would not fit beside a shell's prompt.
+pub const PATH_LINES: usize = 8;

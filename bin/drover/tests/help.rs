@@ -1,0 +1,92 @@
+//! Help, completions and manual pages, as they are committed.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
+use std::process::{Command, Output};
+
+fn drover(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
+    // The width of no terminal, and nothing of the caller's.
+    command
+        .args(arguments)
+        .env_clear()
+        .env("COLUMNS", "100")
+        .env("NO_COLOR", "1");
+    command.output().unwrap()
+}
+
+fn help(arguments: &[&str]) -> String {
+    let output = drover(arguments);
+    assert!(output.status.success(), "{arguments:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_help_is_as_committed_and_begins_with_examples() {
+    let commands: [&[&str]; 12] = [
+        &[],
+        &["vm"],
+        &["vm", "list"],
+        &["vm", "show"],
+        &["vm", "start"],
+        &["vm", "stop"],
+        &["migrate"],
+        &["status"],
+        &["cancel"],
+        &["host"],
+        &["completions"],
+        &["lab"],
+    ];
+    for command in commands {
+        let arguments: Vec<_> = command.iter().copied().chain(["--help"]).collect();
+        let text = help(&arguments);
+        let name = [&["drover"], command].concat().join("_");
+        assert_eq!(text.lines().nth(2), Some("Examples:"), "{name}:\n{text}");
+        insta::assert_snapshot!(name, text);
+    }
+    // Their options are still growing: only the beginning is held.
+    for command in ["up", "down", "migrate", "demo", "compare"] {
+        let text = help(&["lab", command, "--help"]);
+        assert_eq!(text.lines().nth(2), Some("Examples:"), "{text}");
+    }
+}
+
+#[test]
+fn completions_are_made_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = help(&["completions", shell]);
+        assert!(script.contains("downtime-limit"), "{shell}");
+    }
+}
+
+#[test]
+fn a_manual_page_is_written_for_every_command() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("man1");
+    help(&["man", path.to_str().unwrap()]);
+    for page in [
+        "drover.1",
+        "drover-vm-stop.1",
+        "drover-migrate.1",
+        "drover-lab-compare.1",
+    ] {
+        let text = std::fs::read_to_string(path.join(page)).unwrap();
+        assert!(text.contains("Examples:"), "{page}:\n{text}");
+    }
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2_and_tells_how() {
+    for arguments in [
+        &["migrate", "web"][..],
+        &["vm", "start", "../etc"],
+        &["vm", "stop"],
+        &["no"],
+    ] {
+        let output = drover(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains("--help"), "{stderr}");
+        assert!(output.stdout.is_empty());
+    }
+}
