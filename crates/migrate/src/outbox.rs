@@ -67,6 +67,17 @@ impl<A: PartialEq, R: Clone> Outbox<A, R> {
         debug_assert!(self.entries.len() <= OUTBOX);
     }
 
+    /// Takes back every action that has not come out yet; records stay. Tells whether `action`
+    /// was among them, and so will never be answered.
+    pub(crate) fn withdraw_actions_and_find(&mut self, action: &A) -> bool {
+        let found = self.entries.iter().any(|entry| match entry {
+            Entry::Action(queued) => queued == action,
+            Entry::Record(_) => false,
+        });
+        self.withdraw_actions();
+        found
+    }
+
     /// Takes back every action that has not come out yet; records stay.
     pub(crate) fn withdraw_actions(&mut self) {
         self.entries

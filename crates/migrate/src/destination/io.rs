@@ -101,7 +101,8 @@ impl Input {
 /// What the shell does. Each that can be answered names the inputs that answer it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Start QEMU with `-S -incoming defer`. Answers: `HypervisorStarted`, `StartFailed`.
+    /// Start QEMU with `-S -incoming defer`. Always answered, also after the guest was given up
+    /// meanwhile: `HypervisorStarted`, `StartFailed`.
     StartHypervisor,
     /// Set capabilities and parameters, then `migrate-incoming` on the relay's socket. Answers:
     /// `Listening`, `ListenFailed`. From `Listening` on the hypervisor is observed at each of
@@ -120,8 +121,7 @@ pub enum Action {
     /// Write the definition to the agent's directory; idempotent. Answers: `GuestAdopted`,
     /// `AdoptFailed`.
     AdoptGuest,
-    /// SIGKILL to QEMU, and stopping a start that is under way. Answer: `HypervisorGone`, also
-    /// when there is none.
+    /// SIGKILL to QEMU. Answer: `HypervisorGone`, also when there is none.
     KillHypervisor,
     /// Close the session and its sockets to QEMU. No answer.
     CloseSession,

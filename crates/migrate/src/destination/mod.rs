@@ -140,7 +140,7 @@ impl Destination {
     pub fn hand_off_answer(&self) -> HandOffAnswer {
         match &self.phase {
             _ if self.runs => HandOffAnswer::Running,
-            Phase::Abandoning { cause } | Phase::Ended(Ending::Abandoned(cause)) => {
+            Phase::Abandoning { cause, .. } | Phase::Ended(Ending::Abandoned(cause)) => {
                 HandOffAnswer::Gone {
                     reason: Reason::from(cause.to_string()),
                 }
@@ -238,10 +238,18 @@ impl Destination {
     }
 
     fn abandon(&mut self, now: Time, cause: Cause) {
-        self.outbox.withdraw_actions();
+        let withdrawn = self
+            .outbox
+            .withdraw_actions_and_find(&Action::StartHypervisor);
+        let starting = self.phase == Phase::Starting && !withdrawn;
         self.outbox.act(Action::CloseSession);
-        self.outbox.act(Action::KillHypervisor);
-        self.enter(now, Phase::Abandoning { cause }, Some(limits::ADOPT_RETRY));
+        let bound = if starting {
+            limits::HYPERVISOR_START
+        } else {
+            self.outbox.act(Action::KillHypervisor);
+            limits::ADOPT_RETRY
+        };
+        self.enter(now, Phase::Abandoning { cause, starting }, Some(bound));
     }
 
     fn abandoned(&mut self, now: Time, cause: Cause) {

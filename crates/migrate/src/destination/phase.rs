@@ -48,6 +48,9 @@ pub enum Phase {
     Abandoning {
         /// Why.
         cause: Cause,
+        /// Its start was not answered yet; before that there may be nothing to end, and after
+        /// it there is.
+        starting: bool,
     },
     /// The agent was started again; QEMU has to tell what became of it.
     Recovering,

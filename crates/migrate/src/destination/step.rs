@@ -57,10 +57,12 @@ impl Destination {
                 Phase::Starting | Phase::Prepared | Phase::Opening,
                 On(Input::SessionFailed { reason }),
             ) => self.abandon(now, Cause::SessionFailed { reason }),
-            (
-                Phase::Starting | Phase::Prepared | Phase::Opening,
-                On(Input::HypervisorGone { reason }),
-            ) => self.abandoned(now, Cause::HypervisorGone { reason }),
+            (Phase::Starting, On(Input::HypervisorGone { reason })) => {
+                self.abandon(now, Cause::HypervisorGone { reason });
+            }
+            (Phase::Prepared | Phase::Opening, On(Input::HypervisorGone { reason })) => {
+                self.abandoned(now, Cause::HypervisorGone { reason });
+            }
             (Phase::Starting | Phase::Prepared | Phase::Opening, On(Input::Hypervisor(_))) => {}
 
             // The guest's state comes in.
@@ -230,17 +232,19 @@ impl Destination {
             }
 
             // Nothing is to be left of it.
-            (Phase::Abandoning { cause }, On(Input::HypervisorGone { .. })) => {
-                self.abandoned(now, cause);
+            (Phase::Abandoning { starting: true, .. }, On(Input::HypervisorGone { .. })) => {
+                // A start that is under way could still bring one.
             }
-            (Phase::Abandoning { cause }, On(Input::StartFailed { .. })) => {
-                self.abandoned(now, cause);
-            }
-            (Phase::Abandoning { .. }, On(Input::HypervisorStarted)) => {
+            (
+                Phase::Abandoning { cause, .. },
+                On(Input::HypervisorGone { .. } | Input::StartFailed { .. }),
+            ) => self.abandoned(now, cause),
+            (Phase::Abandoning { cause, .. }, On(Input::HypervisorStarted) | Deadline) => {
                 self.outbox.act(Action::KillHypervisor);
-            }
-            (phase @ Phase::Abandoning { .. }, Deadline) => {
-                self.outbox.act(Action::KillHypervisor);
+                let phase = Phase::Abandoning {
+                    cause,
+                    starting: false,
+                };
                 self.enter(now, phase, Some(limits::ADOPT_RETRY));
             }
             (

@@ -24,6 +24,12 @@ impl World {
                     self.later(Event::SourceCut);
                 }
             }
+            Fault::HangSourceQemu => self.source_hangs = true,
+            Fault::HangDestinationQemu => self.destination_hangs = true,
+            Fault::ReleaseQemus => {
+                self.source_hangs = false;
+                self.destination_hangs = false;
+            }
             Fault::LoseSourceHost => {
                 self.source_qemu.kill();
                 self.source_host = false;
@@ -129,6 +135,7 @@ pub(crate) fn healing(fault: Fault) -> &'static [Fault] {
         Fault::KillSourceAgent | Fault::LoseSourceHost => &[Fault::StartSourceAgent],
         Fault::KillDestinationAgent | Fault::LoseDestinationHost => &[Fault::StartDestinationAgent],
         Fault::CutPaths => &[Fault::JoinPaths],
+        Fault::HangSourceQemu | Fault::HangDestinationQemu => &[Fault::ReleaseQemus],
         Fault::FillSourceDisk | Fault::FillDestinationDisk => &[Fault::FreeDisks],
         _ => &[],
     }

@@ -1,4 +1,5 @@
-//! Migrations simulated from a seed, with everything that can die dying at every step.
+//! Migrations simulated from a seed, with everything that can die dying at every step, or
+//! hanging.
 //!
 //! After every single event: never two running guests; never a running source after the
 //! decision for the destination. At the end: every agent has ended, or waits for something that
@@ -29,11 +30,13 @@ use world::{Event, Fault, World};
 const LONG: Duration = Duration::from_secs(300);
 
 /// Faults that something heals, and those that nothing needs to.
-const FAULTS: [Fault; 11] = [
+const FAULTS: [Fault; 13] = [
     Fault::KillSourceAgent,
     Fault::KillDestinationAgent,
     Fault::KillSourceQemu,
     Fault::KillDestinationQemu,
+    Fault::HangSourceQemu,
+    Fault::HangDestinationQemu,
     Fault::LoseSourceHost,
     Fault::LoseDestinationHost,
     Fault::CutPaths,
@@ -192,7 +195,7 @@ fn kills_a_hypervisor(fault: Fault) -> bool {
 #[test]
 fn each_fault_at_every_step_ends_well_when_it_heals() {
     for fault in FAULTS {
-        for seed in 0..40 {
+        for seed in 0..25 {
             for step in 1..=undisturbed(seed).0 {
                 for heals in [1, 40] {
                     let heals = Duration::from_secs(heals);
@@ -263,7 +266,7 @@ proptest! {
             world.at(Duration::from_millis(millis), Event::Fault(fault));
         }
         let healed = Duration::from_millis(20_000 + healed_after);
-        for fault in [Fault::JoinPaths, Fault::FreeDisks] {
+        for fault in [Fault::JoinPaths, Fault::FreeDisks, Fault::ReleaseQemus] {
             world.at(healed, Event::Fault(fault));
         }
         world.at(healed, Event::StartDeadAgents);

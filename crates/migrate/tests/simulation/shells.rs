@@ -179,6 +179,11 @@ impl World {
         }
     }
 
+    pub(crate) fn started(&mut self) {
+        self.destination_qemu = Some(Qemu::incoming());
+        self.destination_hears(destination::Input::HypervisorStarted);
+    }
+
     pub(crate) fn start_migration(&mut self) {
         if !self.source_qemu.alive {
             return;
@@ -214,9 +219,10 @@ impl World {
     pub(crate) fn destination_does(&mut self, action: destination::Action) {
         use destination::{Action, Input};
         match action {
+            // Until it has started there is nothing to kill.
             Action::StartHypervisor => {
-                self.destination_qemu = Some(Qemu::incoming());
-                self.destination_hears(Input::HypervisorStarted);
+                let life = self.destination_life;
+                self.later(Event::Started { life });
             }
             Action::Listen => {
                 if self

@@ -57,6 +57,10 @@ pub enum Event {
     AskVerdict {
         life: u32,
     },
+    /// The destination's hypervisor is there.
+    Started {
+        life: u32,
+    },
     /// The guest's state moves on: 0 memory, 1 stopped, 2 all of it is at the destination.
     Transfer {
         step: u8,
@@ -86,6 +90,9 @@ pub enum Fault {
     KillDestinationAgent,
     KillSourceQemu,
     KillDestinationQemu,
+    /// It answers nothing and does nothing, until it is released.
+    HangSourceQemu,
+    HangDestinationQemu,
     LoseSourceHost,
     LoseDestinationHost,
     CutPaths,
@@ -98,6 +105,7 @@ pub enum Fault {
     StartDestinationAgent,
     JoinPaths,
     FreeDisks,
+    ReleaseQemus,
 }
 
 pub struct World {
@@ -118,6 +126,8 @@ pub struct World {
     pub(crate) destination_host: bool,
     pub source_disk: Option<SourceRecord>,
     pub destination_disk: Option<DestinationRecord>,
+    pub(crate) source_hangs: bool,
+    pub(crate) destination_hangs: bool,
     pub(crate) source_full: bool,
     pub(crate) destination_full: bool,
     pub source_qemu: Qemu,
@@ -182,6 +192,8 @@ impl World {
             destination_host: true,
             source_disk: None,
             destination_disk: None,
+            source_hangs: false,
+            destination_hangs: false,
             source_full: false,
             destination_full: false,
             source_qemu: Qemu::running(false),
@@ -284,7 +296,40 @@ impl World {
         }
     }
 
+    /// Whether `event` needs a hypervisor that hangs.
+    fn hangs(&self, event: &Event) -> bool {
+        use drover_migrate::{destination, source};
+        match event {
+            Event::SourceDoes { action, .. } => {
+                use source::Action;
+                let needs = matches!(
+                    action,
+                    Action::StartMigration { .. } | Action::Observe | Action::KeepGuest
+                );
+                self.source_hangs && needs
+            }
+            Event::Transfer { .. }
+            | Event::Told
+            | Event::AfterMigrate
+            | Event::SourceCut
+            | Event::GivesUp { cancelled: true } => self.source_hangs,
+            Event::DestinationDoes { action, .. } => {
+                use destination::Action;
+                let needs = matches!(
+                    action,
+                    Action::Listen | Action::Observe | Action::Settle | Action::ResumeGuest
+                );
+                self.destination_hangs && needs
+            }
+            Event::Loaded | Event::DestinationCut => self.destination_hangs,
+            _ => false,
+        }
+    }
+
     pub(crate) fn happen(&mut self, event: Event) {
+        if self.hangs(&event) {
+            return self.at(self.now + Duration::from_secs(2), event);
+        }
         match event {
             Event::WakeSource { life } if life == self.source_life => self.drive_source(),
             Event::WakeDestination { life } if life == self.destination_life => {
@@ -300,6 +345,7 @@ impl World {
             Event::DestinationDoes { life, action } if life == self.destination_life => {
                 self.destination_does(action);
             }
+            Event::Started { life } if life == self.destination_life => self.started(),
             Event::Request { life, action } => self.request(life, &action),
             Event::Answer { life, input } => {
                 let arrives = self.control;

@@ -110,6 +110,10 @@ fn phases() -> Vec<(&'static str, Destination)> {
         ("resuming", after(&resuming)),
         ("adopting", after(&adopting)),
         ("abandoning", after(&abandoning)),
+        (
+            "abandoning, start unanswered",
+            after(&[Input::AbandonRequested]),
+        ),
         ("recovering", recovering()),
         ("running", after(&running)),
         (
