@@ -27,6 +27,8 @@ pub async fn run_within(program: &str, arguments: &[&str], within: Duration) -> 
     command
         .args(arguments)
         .stdin(Stdio::null())
+        // An interrupt at the terminal is for us: what cleans up after it must not die of it.
+        .process_group(0)
         .kill_on_drop(true);
     let output = tokio::time::timeout(within, command.output())
         .await
