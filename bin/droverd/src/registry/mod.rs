@@ -99,3 +99,6 @@ fn broken(what: impl std::fmt::Display, error: &dyn std::fmt::Display) -> Refusa
     Refusal::new(ErrorCode::Internal, format!("cannot {what}: {error}"))
         .next("check the file system and its permissions, then try again")
 }
+
+#[cfg(test)]
+mod tests;

@@ -347,8 +347,8 @@ impl Reservation {
         };
         let path = definitions::path_of(&self.inner.config.definitions, &self.name);
         let writing = format!("write {}", path.display());
-        let remark = match &record.role {
-            Role::Incoming { source, .. } => format!("{} came from {source}.", self.name),
+        let remark = match self.purpose() {
+            Some(Purpose::Incoming { source, .. }) => format!("{} came from {source}.", self.name),
             _ => format!("{} arrived.", self.name),
         };
         let text = definitions::render(&record.definition, &remark)
