@@ -4,6 +4,8 @@
 
 use std::process::{Command, Output};
 
+use drover_api::ErrorCode;
+
 fn drover(arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
     // The width of no terminal, and nothing of the caller's.
@@ -89,4 +91,21 @@ fn wrong_usage_is_exit_code_2_and_tells_how() {
         assert!(stderr.contains("--help"), "{stderr}");
         assert!(output.stdout.is_empty());
     }
+}
+
+#[test]
+fn the_documented_codes_are_those_of_the_agent() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CLI.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let list = page.split_once("<!-- codes: begin -->\n").unwrap().1;
+    let list = list.split_once("<!-- codes: end -->").unwrap().0;
+    let mut expected = String::new();
+    for (exit, refusal) in [(4, true), (1, false)] {
+        let codes = ErrorCode::ALL
+            .iter()
+            .filter(|code| code.is_preflight() == refusal);
+        let codes: Vec<_> = codes.map(|code| format!("`{code}`")).collect();
+        expected += &format!("- {exit}: {}\n", codes.join(", "));
+    }
+    assert_eq!(list, expected, "write this list into docs/CLI.md");
 }

@@ -62,19 +62,15 @@ codes! {
     /// The route is there, but not for this method.
     MethodNotAllowed = "method-not-allowed", 405, false;
     /// The caller's address belongs to no configured peer.
-    NotAPeer = "not-a-peer", 403, false;
+    NotAPeer = "not-a-peer", 403, true;
     /// The route is served only on the local UNIX socket.
     LocalOnly = "local-only", 403, false;
     /// The agent is ending and takes no new work.
     ShuttingDown = "shutting-down", 503, true;
-    /// Too many requests are open at once.
-    Overloaded = "overloaded", 503, true;
     /// The agent did not finish in time.
     Timeout = "timeout", 504, false;
     /// The agent failed at something that should not fail; its log tells more.
     Internal = "internal", 500, false;
-    /// This agent cannot do that yet.
-    NotYet = "not-yet", 501, true;
 
     /// No definition and no process of that name on this host.
     NoSuchVm = "no-such-vm", 404, true;
