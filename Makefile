@@ -37,9 +37,12 @@ probe:
 	@RUSTFLAGS="-C target-feature=+crt-static -C strip=symbols" cargo build --release --locked --package drover-probe \
 		--target x86_64-unknown-linux-gnu --target-dir $(TARGET)/probe
 
-install: ## installs what `make build` built: programs, unit, configuration (PREFIX, DESTDIR)
+install: ## installs what `make build` built: programs, pages, unit, configuration (PREFIX, DESTDIR)
 	@test -x $(DROVER) || { echo "nothing is built: run \"make build\" first" >&2; exit 1; }
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/drover $(TARGET)/release/droverd
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	$(DROVER) man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(DROVER) completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/drover
 	install -D -m 644 packaging/droverd.service $(DESTDIR)/etc/systemd/system/droverd.service
 	sed -i 's|^ExecStart=/usr/bin|ExecStart=$(PREFIX)/bin|' $(DESTDIR)/etc/systemd/system/droverd.service
 	@test -e $(DESTDIR)/etc/drover/droverd.toml || \

@@ -42,6 +42,9 @@ pub fn test() -> Result<bool> {
     };
     checked.print();
     print_skips(&outcome.skips);
+    if outcome.summary.is_empty() {
+        println!("the test runner ended without a summary: see above");
+    }
     for line in &outcome.summary {
         println!("{line}");
     }

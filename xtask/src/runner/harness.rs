@@ -32,7 +32,7 @@ pub fn run() -> Result<Outcome> {
         .args([
             "test",
             "--workspace",
-            "--all-targets",
+            "--tests",
             "--locked",
             "--no-fail-fast",
         ])

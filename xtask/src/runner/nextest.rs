@@ -33,7 +33,7 @@ pub fn run() -> Result<Outcome> {
             "nextest",
             "run",
             "--workspace",
-            "--all-targets",
+            "--tests",
             "--locked",
             "--no-fail-fast",
         ])
