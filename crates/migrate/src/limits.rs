@@ -20,6 +20,10 @@ pub const LISTEN: Duration = Duration::from_secs(20);
 /// seen to stall behind a busy main loop for a few seconds.
 pub const MIGRATE_ANSWER: Duration = Duration::from_secs(30);
 
+/// How old a look at the hypervisor can be when it is reported: two QMP commands of some
+/// milliseconds, on a busy host. Only an end that is seen in the first moments waits for it.
+pub const LOOK_AGE: Duration = Duration::from_secs(2);
+
 /// How often a cancel is repeated that the hypervisor has not followed. A yank works at once
 /// where the monitor answers, so a repeat means something is stuck; 5 s keeps the log readable.
 pub const CANCEL_RETRY: Duration = Duration::from_secs(5);

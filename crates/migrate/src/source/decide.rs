@@ -46,10 +46,13 @@ impl Source {
         self.keep(now, failed(deadline(step, bound), KeptGuest::Runs), false);
     }
 
-    pub(super) fn observed(&mut self, now: Time, seen: &Observation) {
+    /// A look at a hypervisor that accepted the command.
+    pub(super) fn observed(&mut self, now: Time, seen: &Observation, believed: bool) {
         match seen.outgoing() {
             OutgoingSeen::UnderWay => {}
             OutgoingSeen::Completed => self.hand_off(now),
+            // It may be of an earlier migration; the deadline asks again.
+            _ if !believed => {}
             OutgoingSeen::Failed { reason } => {
                 let cause = Cause::HypervisorFailed { reason };
                 self.keep(now, failed(cause, kept(seen)), true);
@@ -60,7 +63,8 @@ impl Source {
             OutgoingSeen::NotThere => {
                 // It accepted the command, so this cannot be; make sure of it before deciding.
                 let reason = Reason::from("it shows no migration after it accepted one");
-                self.give_up(now, Why::Failed(Cause::HypervisorFailed { reason }), false);
+                let why = Why::Failed(Cause::HypervisorFailed { reason });
+                self.give_up(now, why, true, true);
             }
         }
     }
@@ -73,7 +77,7 @@ impl Source {
         }
         match seen.outgoing() {
             OutgoingSeen::Completed => self.hand_off(now),
-            OutgoingSeen::UnderWay => self.give_up(now, why, false),
+            OutgoingSeen::UnderWay => self.give_up(now, why, true, true),
             OutgoingSeen::Failed { .. } | OutgoingSeen::Cancelled | OutgoingSeen::NotThere => {
                 self.keep(now, why.outcome(kept(seen)), true);
             }

@@ -269,19 +269,26 @@ impl Source {
     }
 
     /// Has the hypervisor give up; only it can tell whether that was still possible.
-    fn give_up(&mut self, now: Time, why: Why, unanswered: bool) {
+    fn give_up(&mut self, now: Time, why: Why, accepted: bool, believed: bool) {
         let session_is_of_use = matches!(why, Why::Cancelled(_));
-        if !unanswered {
+        if accepted {
             self.stop_migration(!session_is_of_use);
         }
         if !session_is_of_use {
             self.outbox.act(Action::CloseSession);
         }
-        self.enter(
-            now,
-            Phase::Cancelling { why, unanswered },
-            Some(limits::CANCEL_RETRY),
-        );
+        // Until the command is answered an observation could be older than it.
+        let bound = match (accepted, believed) {
+            (false, _) => limits::MIGRATE_ANSWER,
+            (true, false) => limits::LOOK_AGE,
+            (true, true) => limits::CANCEL_RETRY,
+        };
+        let phase = Phase::Cancelling {
+            why,
+            unanswered: !accepted,
+            believed,
+        };
+        self.enter(now, phase, Some(bound));
     }
 
     fn stop_migration(&mut self, by_force: bool) {

@@ -32,6 +32,10 @@ pub enum Phase {
     Transferring {
         /// It has accepted the command; before, nothing that is seen of it counts.
         accepted: bool,
+        /// What is seen is of this migration, surely: [`LOOK_AGE`](crate::limits::LOOK_AGE) has
+        /// passed. A look that was under way when the command was accepted may still show the
+        /// end of an earlier one.
+        believed: bool,
     },
     /// The hypervisor is to give the migration up; it may still complete it.
     Cancelling {
@@ -39,6 +43,8 @@ pub enum Phase {
         why: Why,
         /// It is not known yet whether the command was accepted.
         unanswered: bool,
+        /// As in [`Phase::Transferring`].
+        believed: bool,
     },
     /// Decided: only the destination runs the guest. It is told until it answers.
     HandingOff {
@@ -122,8 +128,10 @@ impl Phase {
             Self::Preparing => WaitingOn::DestinationToPrepare,
             Self::Connecting { .. } => WaitingOn::Lanes,
             Self::Starting { .. } => WaitingOn::DestinationToListen,
-            Self::Transferring { accepted: false } => WaitingOn::HypervisorToBegin,
-            Self::Transferring { accepted: true } => WaitingOn::GuestMemory,
+            Self::Transferring {
+                accepted: false, ..
+            } => WaitingOn::HypervisorToBegin,
+            Self::Transferring { accepted: true, .. } => WaitingOn::GuestMemory,
             Self::Cancelling { .. } => WaitingOn::HypervisorToCancel,
             Self::HandingOff { .. } => WaitingOn::DestinationToRun,
             Self::Leaving { .. } => WaitingOn::SourceToForget,

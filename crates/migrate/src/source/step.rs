@@ -52,7 +52,10 @@ impl Source {
             (Phase::Starting { channels }, On(Input::DestinationListens)) => {
                 self.record(SourceStep::Transferring);
                 self.outbox.act(Action::StartMigration { channels });
-                let phase = Phase::Transferring { accepted: false };
+                let phase = Phase::Transferring {
+                    accepted: false,
+                    believed: false,
+                };
                 self.enter(now, phase, Some(limits::MIGRATE_ANSWER));
             }
             (Phase::Starting { .. }, Deadline) => {
@@ -70,31 +73,67 @@ impl Source {
             ) => return self.fail_before(now, &phase, input),
 
             // The hypervisor was told to migrate: only it knows what becomes of that.
-            (Phase::Transferring { accepted: false }, On(Input::MigrationStarted)) => {
-                self.enter(now, Phase::Transferring { accepted: true }, None);
+            (
+                Phase::Transferring {
+                    accepted: false, ..
+                },
+                On(Input::MigrationStarted),
+            ) => {
+                let phase = Phase::Transferring {
+                    accepted: true,
+                    believed: false,
+                };
+                self.enter(now, phase, Some(limits::LOOK_AGE));
                 self.outbox.act(Action::Observe);
             }
-            (Phase::Transferring { accepted: false }, On(Input::MigrationRefused { reason })) => {
+            (
+                Phase::Transferring {
+                    accepted: false, ..
+                },
+                On(Input::MigrationRefused { reason }),
+            ) => {
                 let cause = Cause::HypervisorRefused { reason };
                 self.keep(now, failed(cause, KeptGuest::Runs), true);
             }
-            (Phase::Transferring { accepted: false }, Deadline) => {
+            (
+                Phase::Transferring {
+                    accepted: false, ..
+                },
+                Deadline,
+            ) => {
                 let cause = deadline("the answer to the migrate command", limits::MIGRATE_ANSWER);
-                self.give_up(now, Why::Failed(cause), false);
+                self.give_up(now, Why::Failed(cause), true, false);
             }
-            (Phase::Transferring { accepted: true }, On(Input::Hypervisor(seen))) => {
-                self.observed(now, &seen);
+            (Phase::Transferring { accepted: true, .. }, Deadline) => {
+                self.enter(
+                    now,
+                    Phase::Transferring {
+                        accepted: true,
+                        believed: true,
+                    },
+                    None,
+                );
+                self.outbox.act(Action::Observe);
             }
-            (Phase::Transferring { accepted }, On(Input::SessionFailed { reason })) => {
+            (
+                Phase::Transferring {
+                    accepted: true,
+                    believed,
+                },
+                On(Input::Hypervisor(seen)),
+            ) => {
+                self.observed(now, &seen, believed);
+            }
+            (Phase::Transferring { accepted, believed }, On(Input::SessionFailed { reason })) => {
                 let why = Why::Failed(Cause::SessionFailed { reason });
-                self.give_up(now, why, !accepted);
+                self.give_up(now, why, accepted, believed);
             }
-            (Phase::Transferring { accepted }, On(Input::DestinationGone { reason })) => {
+            (Phase::Transferring { accepted, believed }, On(Input::DestinationGone { reason })) => {
                 let why = Why::Failed(Cause::DestinationGone { reason });
-                self.give_up(now, why, !accepted);
+                self.give_up(now, why, accepted, believed);
             }
-            (Phase::Transferring { accepted }, On(Input::CancelRequested { by })) => {
-                self.give_up(now, Why::Cancelled(by), !accepted);
+            (Phase::Transferring { accepted, believed }, On(Input::CancelRequested { by })) => {
+                self.give_up(now, Why::Cancelled(by), accepted, believed)
             }
             (Phase::Transferring { .. }, On(Input::HypervisorGone { reason })) => {
                 let cause = Cause::HypervisorGone { reason };
@@ -106,25 +145,34 @@ impl Source {
                 Phase::Cancelling {
                     why,
                     unanswered: true,
+                    ..
                 },
                 On(Input::MigrationStarted),
             ) => {
-                self.give_up(now, why, false);
+                self.give_up(now, why, true, false);
             }
             (
                 Phase::Cancelling {
                     why,
                     unanswered: true,
+                    ..
                 },
                 On(Input::MigrationRefused { .. }),
             ) => {
                 self.keep(now, why.outcome(KeptGuest::Runs), true);
             }
-            (Phase::Cancelling { why, .. }, Deadline) => {
+            (
+                Phase::Cancelling {
+                    why, unanswered, ..
+                },
+                Deadline,
+            ) => {
                 self.stop_migration(true);
+                let believed = !unanswered;
                 let phase = Phase::Cancelling {
                     why,
                     unanswered: false,
+                    believed,
                 };
                 self.enter(now, phase, Some(limits::CANCEL_RETRY));
             }
@@ -134,13 +182,14 @@ impl Source {
                 },
                 On(Input::Hypervisor(_)),
             ) => {}
-            (Phase::Cancelling { why, .. }, On(Input::Hypervisor(seen))) => match seen.outgoing() {
-                OutgoingSeen::UnderWay => {}
-                OutgoingSeen::Completed => self.hand_off(now),
-                OutgoingSeen::Failed { .. } | OutgoingSeen::Cancelled | OutgoingSeen::NotThere => {
-                    self.keep(now, why.outcome(kept(&seen)), true)
+            (Phase::Cancelling { why, believed, .. }, On(Input::Hypervisor(seen))) => {
+                match seen.outgoing() {
+                    OutgoingSeen::Completed => self.hand_off(now),
+                    OutgoingSeen::UnderWay => {}
+                    _ if believed => self.keep(now, why.outcome(kept(&seen)), true),
+                    _ => {}
                 }
-            },
+            }
             (Phase::Cancelling { why, .. }, On(Input::HypervisorGone { reason })) => {
                 let cause = match why {
                     Why::Cancelled(_) => Cause::HypervisorGone { reason },

@@ -17,17 +17,13 @@ pub struct Qemu {
 }
 
 impl Qemu {
-    /// Runs its guest. A guest that came here by an earlier migration still says `completed`.
-    pub fn running(came_by_migration: bool) -> Self {
-        let migration = if came_by_migration {
-            MigrationSeen::Completed
-        } else {
-            MigrationSeen::None
-        };
+    /// Runs its guest. Of an earlier migration, in or out, it still tells how that ended.
+    pub fn running(earlier: MigrationSeen) -> Self {
+        let guest = GuestSeen::Running;
         Self {
             alive: true,
-            migration,
-            guest: GuestSeen::Running,
+            migration: earlier,
+            guest,
             has_everything: false,
             cut: false,
         }

@@ -1,5 +1,7 @@
 //! The two agents as far as they drive their machines: what is done, and what is answered.
 
+use std::time::Duration;
+
 use drover_migrate::destination;
 use drover_migrate::source;
 use drover_migrate::{DestinationStep, MigrationSeen, Output, Reason};
@@ -189,6 +191,11 @@ impl World {
             return;
         }
         if self.source_session && self.chance(97) {
+            // A look that was under way is told of when it is old; no older than it can be.
+            let look = source::Input::Hypervisor(self.source_qemu.observe());
+            let life = self.source_life;
+            let age = Duration::from_millis(self.random() % 1500);
+            self.at(self.now + age, Event::ToSource { life, input: look });
             self.source_qemu.migration = MigrationSeen::Active;
             self.source_hears(source::Input::MigrationStarted);
             self.later(Event::Transfer { step: 0 });

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use drover_migrate::destination::{self, Destination};
 use drover_migrate::source::{self, Source};
-use drover_migrate::{DestinationRecord, Migration, Reason, SourceRecord, Time};
+use drover_migrate::{DestinationRecord, Migration, MigrationSeen, Reason, SourceRecord, Time};
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 
 use crate::faults::healing;
@@ -196,7 +196,7 @@ impl World {
             destination_hangs: false,
             source_full: false,
             destination_full: false,
-            source_qemu: Qemu::running(false),
+            source_qemu: Qemu::running(MigrationSeen::None),
             destination_qemu: None,
             source_definition: true,
             destination_definition: false,
@@ -211,9 +211,11 @@ impl World {
             waits_for_listening: None,
             waits_for_abandoned: None,
         };
-        if world.chance(50) {
-            world.source_qemu = Qemu::running(true);
-        }
+        world.source_qemu.migration = match world.random() % 3 {
+            0 => MigrationSeen::None,
+            1 => MigrationSeen::Completed,
+            _ => MigrationSeen::Failed { reason: gone() },
+        };
         world.source = Some(Source::new(migration(), Duration::ZERO));
         world.drive_source();
         world

@@ -1,6 +1,7 @@
 //! The source's table.
 
 use super::*;
+use drover_migrate::limits;
 use source::{Action, Input, Phase, Source};
 
 fn path() -> Path {
@@ -100,6 +101,17 @@ fn after(inputs: &[Input]) -> Source {
     source
 }
 
+/// Between the two, looks at the hypervisor have become as young as they need to be.
+fn a_while_after(before: &[Input], then: &[Input]) -> Source {
+    let mut source = after(before);
+    drain(&mut source, limits::LOOK_AGE);
+    for input in then {
+        source.handle(Time::ZERO, input.clone()).unwrap();
+        drain(&mut source, Time::ZERO);
+    }
+    source
+}
+
 fn recovered(step: SourceStep) -> Source {
     let record = SourceRecord {
         version: JournalVersion,
@@ -121,8 +133,8 @@ fn phases() -> Vec<(&'static str, Source)> {
     };
     let completed = Input::Hypervisor(seen(MigrationSeen::Completed, GuestSeen::PostMigrate));
     let told = vec![ready.clone(), Input::LanesUp, Input::DestinationListens];
-    let begun = [told.clone(), vec![Input::MigrationStarted]].concat();
-    let handed_off = [begun.clone(), vec![completed]].concat();
+    let accepted = [told.clone(), vec![Input::MigrationStarted]].concat();
+    let handed_off = [accepted.clone(), vec![completed]].concat();
     let runs = Input::HandOffAnswered(HandOffAnswer::Running);
     let leaving = [handed_off.clone(), vec![runs]].concat();
     let left = [
@@ -134,12 +146,17 @@ fn phases() -> Vec<(&'static str, Source)> {
         ("connecting", after(std::slice::from_ref(&ready))),
         ("starting", after(&[ready, Input::LanesUp])),
         ("transferring, not accepted yet", after(&told)),
-        ("transferring", after(&begun)),
+        ("transferring, just accepted", after(&accepted)),
+        ("transferring", a_while_after(&accepted, &[])),
         (
             "cancelling, not accepted yet",
             after(&[told, vec![cancel.clone()]].concat()),
         ),
-        ("cancelling", after(&[begun, vec![cancel.clone()]].concat())),
+        (
+            "cancelling, just accepted",
+            after(&[accepted.clone(), vec![cancel.clone()]].concat()),
+        ),
+        ("cancelling", a_while_after(&accepted, &[cancel.clone()])),
         ("handing-off", after(&handed_off)),
         ("leaving", after(&leaving)),
         (
