@@ -41,6 +41,7 @@ pub fn test() -> Result<bool> {
         harness::run()?
     };
     checked.print();
+    print_ignored()?;
     print_skips(&outcome.skips);
     if outcome.summary.is_empty() {
         println!("the test runner ended without a summary: see above");
@@ -49,6 +50,23 @@ pub fn test() -> Result<bool> {
         println!("{line}");
     }
     Ok(checked.passed() && outcome.passed)
+}
+
+/// Tests that are marked as not to be run by themselves; a runner counts them and hides the reason.
+fn print_ignored() -> Result<()> {
+    for file in tree::files(&tree::root())?
+        .iter()
+        .filter(|file| file.is(".rs"))
+    {
+        for (number, line) in file.text.lines().enumerate() {
+            let Some(reason) = line.trim().strip_prefix("#[ignore = \"") else {
+                continue;
+            };
+            let reason = reason.trim_end_matches("\"]");
+            println!("skipped, because {reason} ({}:{})", file.path, number + 1);
+        }
+    }
+    Ok(())
 }
 
 fn print_skips(skips: &[String]) {
