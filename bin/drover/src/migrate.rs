@@ -60,7 +60,8 @@ fn conclude(view: &MigrationView) -> Result<Outcome, Failure> {
         }
         MigrationPhase::Cancelled => {
             let message = format!("cancelled; guest {vm} runs on {source}");
-            Failure::new(exit::CANCELLED, "cancelled", message)
+            let failure = Failure::new(exit::CANCELLED, "cancelled", message);
+            return Err(failure.with("migration", view));
         }
         MigrationPhase::HandingOff => {
             let message = format!(

@@ -2,17 +2,13 @@
 
 use drover_api::{LaneState, MigrationPhase, MigrationView, PathView};
 use drover_types::ByteRate;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::limits;
 use crate::show::{milliseconds, word};
 
-/// A progress bar with a line for each path below it. Silent when stderr is no terminal.
-pub struct Progress {
-    all: MultiProgress,
-    bar: ProgressBar,
-    paths: Vec<ProgressBar>,
-}
+/// A progress bar with lines below it. Silent when stderr is no terminal.
+pub struct Progress(ProgressBar);
 
 impl Progress {
     /// A bar that shows nothing yet; `quiet` never does.
@@ -22,56 +18,37 @@ impl Progress {
         } else {
             ProgressDrawTarget::stderr()
         };
-        let all = MultiProgress::with_draw_target(target);
-        let bar = all.add(ProgressBar::new(1));
+        let bar = ProgressBar::with_draw_target(Some(1), target);
         if let Ok(style) = ProgressStyle::with_template("{prefix} [{bar:24}] {percent:>3}% {msg}") {
             bar.set_style(style.progress_chars("=> "));
         }
-        Self {
-            all,
-            bar,
-            paths: Vec::new(),
-        }
+        Self(bar)
     }
 
     /// Shows how far a migration is.
-    pub fn show(&mut self, view: &MigrationView) {
+    pub fn show(&self, view: &MigrationView) {
         let (done, total) = position(view);
-        self.bar.set_length(total);
-        self.bar.set_position(done);
-        self.bar.set_prefix(format!(
-            "{} {} > {}",
-            view.vm, view.source, view.destination
-        ));
-        self.bar.set_message(message(view));
-        let lines = path_lines(view);
-        while self.paths.len() < lines.len() {
-            let line = self.all.add(ProgressBar::new(1));
-            if let Ok(style) = ProgressStyle::with_template("  {msg}") {
-                line.set_style(style);
-            }
-            self.paths.push(line);
-        }
-        for (line, text) in self.paths.iter().zip(lines) {
-            line.set_message(text);
-        }
+        let prefix = format!("{} {} > {}", view.vm, view.source, view.destination);
+        self.0.set_prefix(prefix);
+        self.0.update(|state| {
+            state.set_len(total);
+            state.set_pos(done);
+        });
+        self.0.set_message(lines(view).join("\n  "));
     }
 
     /// Says something above the bar.
     pub fn say(&self, text: &str) {
-        if self.all.is_hidden() {
+        if self.0.is_hidden() {
             eprintln!("{text}");
         } else {
-            self.all.suspend(|| eprintln!("{text}"));
+            self.0.suspend(|| eprintln!("{text}"));
         }
     }
 
     /// Takes it all away.
     pub fn end(&self) {
-        for line in &self.paths {
-            line.finish_and_clear();
-        }
-        self.bar.finish_and_clear();
+        self.0.finish_and_clear();
     }
 }
 
@@ -86,8 +63,23 @@ fn position(view: &MigrationView) -> (u64, u64) {
     (done, total)
 }
 
-fn message(view: &MigrationView) -> String {
-    let mut parts = vec![word(&view.phase)];
+/// The phase, what was sent and how fast, and each path; all of it fits in 80 columns.
+fn lines(view: &MigrationView) -> Vec<String> {
+    let mut lines = vec![word(&view.phase)];
+    let sent = sent(view);
+    if !sent.is_empty() {
+        lines.push(sent);
+    }
+    lines.extend(view.paths.iter().take(limits::PATH_LINES).map(path_line));
+    let more = view.paths.len().saturating_sub(limits::PATH_LINES);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines
+}
+
+fn sent(view: &MigrationView) -> String {
+    let mut parts = Vec::new();
     if view.bytes.transferred.0 > 0 {
         parts.push(format!("{} sent", view.bytes.transferred));
     }
@@ -104,20 +96,6 @@ fn message(view: &MigrationView) -> String {
         parts.push(format!("{} left", milliseconds(left)));
     }
     parts.join(", ")
-}
-
-fn path_lines(view: &MigrationView) -> Vec<String> {
-    let mut lines: Vec<_> = view
-        .paths
-        .iter()
-        .take(limits::PATH_LINES)
-        .map(path_line)
-        .collect();
-    let more = view.paths.len().saturating_sub(limits::PATH_LINES);
-    if more > 0 {
-        lines.push(format!("and {more} more"));
-    }
-    lines
 }
 
 fn path_line(view: &PathView) -> String {

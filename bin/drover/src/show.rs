@@ -227,7 +227,8 @@ fn migrations(migrations: &[MigrationView]) -> String {
     let mut text = table(&rows);
     for view in migrations {
         for more in [&view.cause, &view.next].into_iter().flatten() {
-            let _ = writeln!(text, "{}: {more}", view.vm);
+            let (vm, source, destination) = (&view.vm, &view.source, &view.destination);
+            let _ = writeln!(text, "{vm} from {source} to {destination}: {more}");
         }
     }
     text

@@ -19,7 +19,7 @@ fn view(more: serde_json::Value) -> MigrationView {
 fn a_migration_that_has_sent_nothing_shows_an_empty_bar() {
     let view = view(json!({"phase": "connecting"}));
     assert_eq!(position(&view), (0, 1000));
-    assert_eq!(message(&view), "connecting");
+    assert_eq!(lines(&view), ["connecting"]);
 }
 
 #[test]
@@ -30,8 +30,11 @@ fn progress_tells_phase_bytes_rates_and_time_left() {
     }));
     assert_eq!(position(&view), (768 << 20, 1 << 30));
     assert_eq!(
-        message(&view),
-        "transferring, 640 MiB sent, round 2, 238 MiB/s, dirty 16 MiB/s, 3.1 s left"
+        lines(&view),
+        [
+            "transferring",
+            "640 MiB sent, round 2, 238 MiB/s, dirty 16 MiB/s, 3.1 s left"
+        ]
     );
 }
 
@@ -53,11 +56,11 @@ fn each_path_has_a_line_with_its_rate_and_many_are_cut() {
                  "destination": {"interface": "ens2", "address": "10.0.1.2"}},
         "lanes": [lane("up"), lane("lost")],
     });
-    let lines = path_lines(&view(json!({"paths": vec![path; 10]})));
+    let lines = lines(&view(json!({"paths": vec![path; 10]})));
     assert_eq!(
-        lines[0],
+        lines[1],
         "eth1 > ens2  100 MiB/s (838.9 Mbit/s of 1 Gbit/s), 1 of 2 lanes"
     );
-    assert_eq!(lines.len(), 9);
-    assert_eq!(lines[8], "and 2 more");
+    assert_eq!(lines.len(), 10);
+    assert_eq!(lines[9], "and 2 more");
 }
