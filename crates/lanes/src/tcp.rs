@@ -95,6 +95,14 @@ impl Lane {
         self.stream.set_read_timeout(timeout)
     }
 
+    /// Ends the sending direction: the peer receives what was sent before, and then the end.
+    /// Receiving goes on, since a socket that is shut for both answers late data with a reset, and
+    /// that may overtake what was sent.
+    pub fn finish_sending(&self) {
+        // An error means that it was disconnected already.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
     /// Ends both directions: sends and receives under way return at once, what was sent before is
     /// still delivered.
     pub fn shut_down(&self) {

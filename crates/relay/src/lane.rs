@@ -70,10 +70,14 @@ fn send_all(on: &Side<'_>, sends: &Receiver<Sending>) -> LaneEnd {
 fn receive_all(on: &Side<'_>, receives: &Receiver<BufferId>) -> LaneEnd {
     while let Ok(buffer) = receives.recv() {
         match receive(on, buffer) {
-            Ok(frame) => on
-                .shared
-                .step_or_end(Input::Received { lane: on.id, frame }),
-            Err(reason) => return reason,
+            Ok(frame) => {
+                let lane = on.id;
+                on.shared.step_or_end(Input::Received { lane, frame });
+                if matches!(frame, Frame::Bye { .. }) {
+                    return LaneEnd::Closed;
+                }
+            }
+            Err(end) => return end,
         }
     }
     LaneEnd::Closed

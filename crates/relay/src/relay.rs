@@ -434,7 +434,7 @@ impl Shared {
             }
             Output::CloseLane { lane } => {
                 if let Some(port) = core.lanes.get(&lane) {
-                    port.lane.shut_down();
+                    port.lane.finish_sending();
                 }
             }
             Output::Ended(_) | Output::Wait(_) => {}
@@ -515,6 +515,12 @@ impl Shared {
     /// reason is the one that counts.
     pub(crate) fn lane_failed(&self, id: LaneId, end: LaneEnd) {
         let mut core = self.lock();
+        // While we close, the peer answers our farewell by closing, too.
+        let end = if core.close_at.is_some() {
+            LaneEnd::Closed
+        } else {
+            end
+        };
         if let Some(note) = core.notes.get_mut(&id) {
             note.ended.get_or_insert(end);
         }
@@ -637,8 +643,11 @@ impl Shared {
         if std::mem::replace(&mut core.terminated, true) {
             return;
         }
-        for port in std::mem::take(&mut core.lanes).into_values() {
+        for (id, port) in std::mem::take(&mut core.lanes) {
             port.lane.shut_down();
+            if let Some(note) = core.notes.get_mut(&id) {
+                note.ended.get_or_insert(LaneEnd::Closed);
+            }
         }
         for port in std::mem::take(&mut core.channels) {
             if let Some(stream) = port.stream {

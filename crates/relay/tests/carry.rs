@@ -398,3 +398,31 @@ fn a_peer_that_speaks_garbage_after_the_handshake_loses_its_lane_only() {
         (b"up".to_vec(), b"down".to_vec())
     );
 }
+
+#[test]
+fn a_farewell_closes_lanes_without_losing_them() {
+    let pair = pair();
+    pair.connect();
+    let near = UnixStream::connect(&pair.near).unwrap();
+    let far = pair.far.accept().unwrap().0;
+    assert_eq!(
+        exchange(&near, &far, b"up", b"down"),
+        (b"up".to_vec(), b"down".to_vec())
+    );
+    pair.destination.close(ByeCode::Finished);
+    let told: Vec<Event> =
+        std::iter::from_fn(|| pair.source_events.recv_timeout(Duration::from_secs(1)).ok())
+            .collect();
+    assert!(
+        told.iter()
+            .all(|event| !matches!(event, Event::LaneLost { .. })),
+        "{told:?}"
+    );
+    let lanes = pair.source.report().lanes;
+    assert!(
+        lanes
+            .iter()
+            .all(|lane| lane.ended == Some(drover_relay::LaneEnd::Closed)),
+        "{lanes:?}"
+    );
+}
