@@ -91,8 +91,8 @@ impl WaitingOn {
             Self::Journal => "free space in the agent's state directory, or make it writable",
             Self::GuestMemory => "cancel the migration, or lower the guest's load",
             Self::HypervisorToCancel | Self::HypervisorToAnswer => {
-                "the source's QEMU does not answer; the guest is not resumed or killed until it \
-                 does. If it is beyond help, stop the guest with force"
+                "QEMU does not answer, and only it knows whether the guest has left: nothing is \
+                 resumed or killed until it does. If it is beyond help, kill its process"
             }
             Self::DestinationToRun => {
                 "bring the destination's agent back: it has the guest and runs it when told. The \

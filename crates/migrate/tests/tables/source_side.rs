@@ -156,7 +156,10 @@ fn phases() -> Vec<(&'static str, Source)> {
             "cancelling, just accepted",
             after(&[accepted.clone(), vec![cancel.clone()]].concat()),
         ),
-        ("cancelling", a_while_after(&accepted, &[cancel.clone()])),
+        (
+            "cancelling",
+            a_while_after(&accepted, std::slice::from_ref(&cancel)),
+        ),
         ("handing-off", after(&handed_off)),
         ("leaving", after(&leaving)),
         (
