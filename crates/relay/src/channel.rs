@@ -10,7 +10,8 @@ use std::sync::mpsc::{Receiver, channel};
 use drover_session::{BufferId, ChannelId, Input, Piece};
 
 use crate::limits::ACCEPT_PAUSE;
-use crate::relay::{ChannelPort, Event, Shared, spawn};
+use crate::report::Event;
+use crate::shared::{ChannelPort, Shared, spawn};
 
 /// Takes QEMU's connections until the relay ends.
 pub(crate) fn accept(shared: &Arc<Shared>) {

@@ -9,7 +9,8 @@ use drover_lanes::Lane;
 use drover_session::{BufferId, Input, LaneId};
 use drover_wire::{Frame, HEADER_BYTES};
 
-use crate::relay::{LaneEnd, Shared, spawn};
+use crate::report::LaneEnd;
+use crate::shared::{Shared, spawn};
 
 /// One frame to send.
 #[derive(Debug)]

@@ -26,6 +26,8 @@ pub mod limits;
 mod listener;
 mod pool;
 mod relay;
+mod report;
+mod shared;
 mod sizing;
 
 pub use drover_lanes::{NotListening, Target};
@@ -34,5 +36,6 @@ pub use drover_wire::{ByeCode, Token};
 pub use goodput::Goodput;
 pub use handshake::{LaneFailure, LanePlan, Opened, Order, open_lanes, probe};
 pub use listener::{Expected, LaneListener};
-pub use relay::{Event, LaneEnd, LaneReport, NotStarted, Relay, Report, Settings};
+pub use relay::Relay;
+pub use report::{Event, LaneEnd, LaneReport, NotStarted, Report, Settings};
 pub use sizing::{Sizes, sizes};

@@ -12,7 +12,7 @@ use drover_wire::{HELLO_BYTES, Hello, RefusalCode, Token, VersionRange, Welcome}
 use crate::Relay;
 use crate::limits::{ACCEPT_PAUSE, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX};
 use crate::pool::lock;
-use crate::relay::spawn;
+use crate::shared::spawn;
 
 type Registry = Mutex<HashMap<MigrationId, (Token, Weak<Relay>)>>;
 

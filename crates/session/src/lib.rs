@@ -31,6 +31,7 @@
 //! each once, whatever lanes come and go.
 
 mod buffers;
+mod event;
 mod inbound;
 mod lane;
 pub mod limits;
@@ -39,7 +40,8 @@ mod pace;
 mod session;
 mod stats;
 
-pub use session::{Config, End, Input, Output, Piece, Refused, Role, Session, Violation};
+pub use event::{Config, End, Input, Output, Piece, Refused, Role, Violation};
+pub use session::Session;
 pub use stats::{ChannelStats, LaneStats, Stats};
 
 /// Number of one of QEMU's byte streams, in the order in which it opened them; 0 is its main

@@ -1,0 +1,113 @@
+//! What a relay is given, and what it tells.
+
+use std::io;
+use std::path::PathBuf;
+
+use drover_session::{ChannelId, LaneId};
+use drover_types::{ByteRate, PathId};
+
+use crate::limits::BUFFER_BYTES_MAX;
+use crate::{End, Sizes, Stats};
+
+/// What both ends agreed on for one migration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Sizes of chunks and windows.
+    pub sizes: Sizes,
+    /// Most channels that QEMU may open.
+    pub channels_max: u16,
+}
+
+/// What the agent should know at once.
+#[derive(Debug)]
+pub enum Event {
+    /// The session is over; why, for the operator.
+    Ended {
+        /// How it ended.
+        end: End,
+        /// The same in words, with causes.
+        reason: String,
+    },
+    /// A lane is gone.
+    LaneLost {
+        /// The lane.
+        lane: LaneId,
+        /// Its path.
+        path: PathId,
+        /// Why, as far as it is known.
+        reason: String,
+    },
+    /// A local socket broke or could not be opened.
+    ChannelBroke {
+        /// The channel.
+        channel: ChannelId,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A relay that could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStarted {
+    /// The sizes are beyond the protocol's limits.
+    #[error("the session's settings cannot be used")]
+    Settings(#[from] drover_session::Refused),
+    /// The windows would take more memory than is allowed.
+    #[error(
+        "{channels} channels with windows of {window} chunks of {chunk_bytes} bytes need {bytes} \
+         bytes, {BUFFER_BYTES_MAX} are allowed"
+    )]
+    Memory {
+        /// Channels.
+        channels: u16,
+        /// Chunks in each window.
+        window: u16,
+        /// Size of a chunk.
+        chunk_bytes: u32,
+        /// What they need together.
+        bytes: u64,
+    },
+    /// No socket for QEMU to connect to.
+    #[error("cannot listen on {}", path.display())]
+    Socket {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+    /// No thread could be started.
+    #[error("cannot start a thread of the relay")]
+    Thread(#[source] io::Error),
+}
+
+/// How a lane ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaneEnd {
+    /// One of the two agents closed it.
+    Closed,
+    /// It was lost; why, as far as it is known.
+    Lost(String),
+}
+
+/// What one lane carried, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneReport {
+    /// Its path.
+    pub path: PathId,
+    /// Its counters.
+    pub stats: drover_session::LaneStats,
+    /// How it ended, if it did.
+    pub ended: Option<LaneEnd>,
+}
+
+/// A relay's counters.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// Per lane.
+    pub lanes: Vec<LaneReport>,
+    /// Per channel, and in all.
+    pub session: Stats,
+    /// Rate of QEMU's bytes in the bulk phase, if there was one.
+    pub bulk: Option<ByteRate>,
+}

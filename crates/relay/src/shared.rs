@@ -1,0 +1,446 @@
+//! What the relay's threads share: the session under its lock, and who performs its outputs.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use drover_lanes::Lane;
+use drover_session::{BufferId, ChannelId, Input, LaneId, Output, Piece, Session};
+use drover_types::PathId;
+use drover_wire::ByeCode;
+
+use crate::End;
+use crate::channel;
+use crate::goodput::Goodput;
+use crate::lane::{self, Sending};
+use crate::limits::FAREWELL_TIME;
+use crate::pool::{Pool, lock};
+use crate::report::{Event, LaneEnd, LaneReport, Report};
+
+/// Where a relay's QEMU is.
+pub(crate) enum Local {
+    /// QEMU connects to us.
+    Listening(UnixListener, PathBuf),
+    /// We connect to QEMU.
+    Connects(PathBuf),
+}
+
+struct LanePort {
+    lane: Arc<Lane>,
+    send: Sender<Sending>,
+    receive: Sender<BufferId>,
+}
+
+pub(crate) struct ChannelPort {
+    pub(crate) read: Sender<BufferId>,
+    pub(crate) write: Sender<Piece>,
+    pub(crate) stream: Option<Arc<UnixStream>>,
+}
+
+struct LaneNote {
+    path: PathId,
+    ended: Option<LaneEnd>,
+}
+
+struct Core {
+    session: Session,
+    channels: Vec<ChannelPort>,
+    lanes: BTreeMap<LaneId, LanePort>,
+    notes: BTreeMap<LaneId, LaneNote>,
+    /// When the session wants to be called again.
+    deadline: Option<Duration>,
+    /// When everything is closed, said farewell or not.
+    close_at: Option<Duration>,
+    terminated: bool,
+    goodput: Goodput,
+}
+
+pub(crate) type Listener = dyn Fn(Event) + Send + Sync;
+
+pub(crate) struct Shared {
+    core: Mutex<Core>,
+    /// Wakes the timer's thread: an earlier deadline, or the end.
+    timer: Condvar,
+    pub(crate) pool: Pool,
+    pub(crate) chunk_bytes: u32,
+    local: Local,
+    started: Instant,
+    listener: Box<Listener>,
+}
+
+/// Starts one of the relay's threads. Its name is what an operator sees in `top -H`.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    thread::Builder::new()
+        .name(format!("relay-{name}"))
+        .spawn(run)
+        .map(drop)
+}
+
+impl Shared {
+    pub(crate) fn new(
+        session: Session,
+        pool: Pool,
+        chunk_bytes: u32,
+        local: Local,
+        listener: Box<Listener>,
+    ) -> Arc<Self> {
+        let core = Core {
+            session,
+            channels: Vec::new(),
+            lanes: BTreeMap::new(),
+            notes: BTreeMap::new(),
+            deadline: None,
+            close_at: None,
+            terminated: false,
+            goodput: Goodput::default(),
+        };
+        Arc::new(Self {
+            core: Mutex::new(core),
+            timer: Condvar::new(),
+            pool,
+            chunk_bytes,
+            local,
+            started: Instant::now(),
+            listener,
+        })
+    }
+
+    pub(crate) fn report(&self) -> Report {
+        let core = self.lock();
+        let session = core.session.stats();
+        let lanes = session.lanes.iter().filter_map(|stats| {
+            let note = core.notes.get(&stats.lane)?;
+            Some(LaneReport {
+                path: note.path,
+                stats: *stats,
+                ended: note.ended.clone(),
+            })
+        });
+        Report {
+            lanes: lanes.collect(),
+            bulk: core.goodput.bulk(),
+            session,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        lock(&self.core)
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        (self.listener)(event);
+    }
+
+    /// Gives the session an input and hands out what it wants done.
+    pub(crate) fn step(self: &Arc<Self>, input: Input) -> Result<(), drover_session::Refused> {
+        let now = self.now();
+        let mut core = self.lock();
+        if core.terminated {
+            return Ok(());
+        }
+        core.session.handle(now, input)?;
+        let ended = self.route(&mut core, now);
+        drop(core);
+        if let Some(end) = ended {
+            self.ended(end);
+        }
+        Ok(())
+    }
+
+    /// As [`Shared::step`], for inputs that only a bug could make the session refuse: the
+    /// migration is then ended rather than left hanging.
+    pub(crate) fn step_or_end(self: &Arc<Self>, input: Input) {
+        if let Err(refused) = self.step(input) {
+            tracing::error!(%refused, ?input, "the session refused what it asked for: ending it");
+            let reason = format!("internal error: {refused}");
+            self.tell(Event::Ended {
+                end: End::Closed(ByeCode::Violation),
+                reason,
+            });
+            self.terminate();
+        }
+    }
+
+    fn route(self: &Arc<Self>, core: &mut Core, now: Duration) -> Option<End> {
+        let mut ended = None;
+        loop {
+            match core.session.poll(now) {
+                Output::Wait(deadline) => {
+                    self.wait_until(core, deadline);
+                    return ended;
+                }
+                Output::Ended(end) => ended = Some(end),
+                output => self.perform(core, output),
+            }
+        }
+    }
+
+    /// Hands an output to the thread that performs it. A thread that is gone has reported why, so
+    /// that nobody waits for its answer.
+    fn perform(self: &Arc<Self>, core: &mut Core, output: Output) {
+        match output {
+            Output::Open { .. } => self.open_channel(core),
+            Output::Read { channel, buffer } => {
+                if let Some(port) = core.channels.get(usize::from(channel)) {
+                    let _ = port.read.send(buffer);
+                }
+            }
+            Output::Write { channel, piece } => {
+                if let Some(port) = core.channels.get(usize::from(channel)) {
+                    let _ = port.write.send(piece);
+                }
+            }
+            Output::Send {
+                lane,
+                frame,
+                buffer,
+            } => {
+                if let Some(port) = core.lanes.get(&lane) {
+                    let _ = port.send.send(Sending { frame, buffer });
+                }
+            }
+            Output::Receive { lane, buffer } => {
+                if let Some(port) = core.lanes.get(&lane) {
+                    let _ = port.receive.send(buffer);
+                }
+            }
+            Output::CloseLane { lane } => {
+                if let Some(port) = core.lanes.get(&lane) {
+                    port.lane.finish_sending();
+                }
+            }
+            Output::Ended(_) | Output::Wait(_) => {}
+        }
+    }
+
+    fn open_channel(self: &Arc<Self>, core: &mut Core) {
+        if let Local::Connects(path) = &self.local {
+            let channel = core.channels.len() as ChannelId;
+            let port = channel::start_connecting(self, channel, path.clone());
+            core.channels.push(port);
+        }
+    }
+
+    /// A channel that QEMU opened. The session is told under the same lock that numbers it.
+    pub(crate) fn channel_accepted(
+        self: &Arc<Self>,
+        stream: UnixStream,
+    ) -> Result<(), drover_session::Refused> {
+        let now = self.now();
+        let mut core = self.lock();
+        core.session.handle(now, Input::ChannelOpened)?;
+        let channel = core.channels.len() as ChannelId;
+        let port = channel::start_accepted(self, channel, Arc::new(stream));
+        core.channels.push(port);
+        self.route(&mut core, now);
+        Ok(())
+    }
+
+    /// QEMU's next connection; `None` once the relay has ended.
+    pub(crate) fn accept_local(&self) -> Option<io::Result<UnixStream>> {
+        let Local::Listening(listener, _) = &self.local else {
+            return None;
+        };
+        let accepted = listener.accept();
+        let ended = self.lock().terminated;
+        (!ended).then(|| accepted.map(|(stream, _)| stream))
+    }
+
+    pub(crate) fn add_lane(
+        self: &Arc<Self>,
+        id: LaneId,
+        path: PathId,
+        lane: Lane,
+    ) -> Result<(), drover_session::Refused> {
+        let now = self.now();
+        let lane = Arc::new(lane);
+        let mut core = self.lock();
+        let refused = Err(drover_session::Refused::Lane { lane: id });
+        if core.terminated || core.notes.contains_key(&id) {
+            lane.shut_down();
+            return refused;
+        }
+        let Ok((send, receive)) = lane::start(self, id, &lane) else {
+            lane.shut_down();
+            return refused;
+        };
+        core.lanes.insert(
+            id,
+            LanePort {
+                lane: lane.clone(),
+                send,
+                receive,
+            },
+        );
+        core.notes.insert(id, LaneNote { path, ended: None });
+        if let Err(refused) = core.session.handle(now, Input::LaneUp { lane: id }) {
+            core.lanes.remove(&id);
+            core.notes.remove(&id);
+            lane.shut_down();
+            return Err(refused);
+        }
+        self.route(&mut core, now);
+        Ok(())
+    }
+
+    /// One of a lane's threads cannot go on: its other thread is made to end, too. The first
+    /// reason is the one that counts.
+    pub(crate) fn lane_failed(&self, id: LaneId, end: LaneEnd) {
+        let mut core = self.lock();
+        // While we close, the peer answers our farewell by closing, too.
+        let end = if core.close_at.is_some() {
+            LaneEnd::Closed
+        } else {
+            end
+        };
+        if let Some(note) = core.notes.get_mut(&id) {
+            note.ended.get_or_insert(end);
+        }
+        if let Some(port) = core.lanes.remove(&id) {
+            port.lane.shut_down();
+        }
+    }
+
+    /// Both of a lane's threads have ended.
+    pub(crate) fn lane_gone(self: &Arc<Self>, id: LaneId) {
+        let lost = {
+            let core = self.lock();
+            let note = core
+                .notes
+                .get(&id)
+                .filter(|_| !core.terminated && core.close_at.is_none());
+            note.map(|note| (note.path, note.ended.clone()))
+        };
+        if let Some((path, Some(LaneEnd::Lost(reason)))) = lost {
+            self.tell(Event::LaneLost {
+                lane: id,
+                path,
+                reason,
+            });
+        }
+        self.step_or_end(Input::LaneDown { lane: id });
+    }
+
+    fn wait_until(&self, core: &mut Core, deadline: Option<Duration>) {
+        let sooner = match (deadline, core.deadline) {
+            (Some(new), Some(old)) => new < old,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        core.deadline = deadline;
+        if sooner {
+            self.timer.notify_one();
+        }
+    }
+
+    pub(crate) fn run_timer(self: &Arc<Self>) {
+        let mut core = self.lock();
+        while !core.terminated {
+            let now = self.now();
+            if core.close_at.is_some_and(|at| at <= now) {
+                drop(core);
+                return self.terminate();
+            }
+            if core.goodput.next_at() <= now {
+                let stats = core.session.stats();
+                let carried = stats.confirmed_bytes().max(stats.written_bytes());
+                core.goodput.note(now, carried);
+            }
+            if core.deadline.is_some_and(|at| at <= now) {
+                core.deadline = None;
+                drop(core);
+                self.step_or_end(Input::Tick);
+                core = self.lock();
+                continue;
+            }
+            let others = [core.close_at, core.deadline].into_iter().flatten();
+            let next = others.fold(core.goodput.next_at(), Duration::min);
+            let pause = next.saturating_sub(now);
+            let waited = self.timer.wait_timeout(core, pause);
+            core = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn ended(self: &Arc<Self>, end: End) {
+        let reason = self.end_in_words(end);
+        self.tell(Event::Ended { end, reason });
+        if end != End::Finished {
+            self.terminate();
+        }
+    }
+
+    fn end_in_words(&self, end: End) -> String {
+        match end {
+            End::Finished => "everything was delivered".into(),
+            End::LanesLost => {
+                let core = self.lock();
+                let reason = |(id, note): (&LaneId, &LaneNote)| {
+                    let ended = match &note.ended {
+                        Some(LaneEnd::Lost(reason)) => reason,
+                        Some(LaneEnd::Closed) | None => "closed",
+                    };
+                    format!("lane {id} on path {}: {ended}", note.path)
+                };
+                let reasons: Vec<String> = core.notes.iter().map(reason).collect();
+                format!("no lane to the other host is left ({})", reasons.join("; "))
+            }
+            End::PeerClosed(code) => match code {
+                ByeCode::Finished => "the other agent closed the session as finished".into(),
+                ByeCode::Aborted => "the other agent ended the session".into(),
+                ByeCode::Violation => "the other agent found a violation of the protocol".into(),
+                ByeCode::Unknown(code) => format!("the other agent ended the session, code {code}"),
+            },
+            End::Closed(_) => "the session was closed".into(),
+            End::Violation(violation) => violation.to_string(),
+        }
+    }
+
+    pub(crate) fn close(self: &Arc<Self>, code: ByeCode) {
+        let now = self.now();
+        {
+            let mut core = self.lock();
+            if core.terminated || core.close_at.is_some() {
+                return;
+            }
+            core.close_at = Some(now + FAREWELL_TIME);
+            self.timer.notify_one();
+        }
+        self.step_or_end(Input::Close { code });
+    }
+
+    /// Closes every socket; every thread ends by itself. QEMU's sockets are closed only here, so
+    /// that what it reads until then is what the other QEMU wrote.
+    fn terminate(self: &Arc<Self>) {
+        let mut core = self.lock();
+        if std::mem::replace(&mut core.terminated, true) {
+            return;
+        }
+        for (id, port) in std::mem::take(&mut core.lanes) {
+            port.lane.shut_down();
+            if let Some(note) = core.notes.get_mut(&id) {
+                note.ended.get_or_insert(LaneEnd::Closed);
+            }
+        }
+        for port in std::mem::take(&mut core.channels) {
+            if let Some(stream) = port.stream {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+        if let Local::Listening(listener, path) = &self.local {
+            let _ = rustix::net::shutdown(listener.as_fd(), rustix::net::Shutdown::Both);
+            let _ = std::fs::remove_file(path);
+        }
+        self.timer.notify_all();
+    }
+}

@@ -1,0 +1,244 @@
+//! What goes into a session and what comes out of it.
+
+use std::time::Duration;
+
+use drover_wire::{ByeCode, Frame};
+
+use crate::{BufferId, ChannelId, LaneId};
+
+/// Who opens channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The source: QEMU connects to us, we number the channels.
+    Opener,
+    /// The destination: the peer's first chunk of a channel makes us connect to QEMU.
+    Accepter,
+}
+
+/// What both ends agreed on, and who we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Who opens channels.
+    pub role: Role,
+    /// Size of a buffer and of the largest chunk, in bytes.
+    pub chunk_bytes: u32,
+    /// Chunks of one direction of one channel that may be on their way.
+    pub window: u16,
+    /// Most channels that may be opened.
+    pub channels_max: u16,
+    /// How long to wait for a lane when the last one was lost. Zero: not at all.
+    pub outage_limit: Duration,
+}
+
+/// What happened outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// QEMU opened its next channel (opener only).
+    ChannelOpened,
+    /// The answer to [`Output::Read`]: `length` bytes are in `buffer`, at least 1.
+    Read {
+        /// The channel.
+        channel: ChannelId,
+        /// The buffer that was handed out.
+        buffer: BufferId,
+        /// Bytes in it.
+        length: u32,
+    },
+    /// The answer to [`Output::Read`]: QEMU will send nothing more on this channel.
+    ReadEnded {
+        /// The channel.
+        channel: ChannelId,
+        /// The buffer that was handed out.
+        buffer: BufferId,
+    },
+    /// The local socket broke. Later [`Output::Write`]s of the channel are to be answered all the
+    /// same, their bytes thrown away; a read that is asked for ends with [`Input::ReadEnded`].
+    LocalBroke {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// The channel's oldest [`Output::Write`] is done.
+    Written {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// A lane is connected.
+    LaneUp {
+        /// Its number, never used before in this session.
+        lane: LaneId,
+    },
+    /// A lane is gone, and nothing touches its buffers any more.
+    LaneDown {
+        /// Its number.
+        lane: LaneId,
+    },
+    /// The lane's [`Output::Send`] is done.
+    Sent {
+        /// The lane.
+        lane: LaneId,
+    },
+    /// A frame arrived; its payload is in the buffer that the lane received into.
+    Received {
+        /// The lane.
+        lane: LaneId,
+        /// The frame.
+        frame: Frame,
+    },
+    /// The deadline of [`Output::Wait`] has come.
+    Tick,
+    /// The agent ends the session: say so to the peer, then end.
+    Close {
+        /// What to tell the peer.
+        code: ByeCode,
+    },
+}
+
+/// What a writer is to do to a local socket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    /// Write these bytes.
+    Bytes {
+        /// Where they are.
+        buffer: BufferId,
+        /// How many.
+        length: u32,
+    },
+    /// Write nothing more: half-close.
+    End,
+    /// Close both directions.
+    Reset,
+    /// Nothing: the channel begins.
+    Begin,
+}
+
+/// What the shell is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Output {
+    /// Connect the next channel to QEMU (accepter only). Reads and writes that follow wait for it.
+    Open {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// Read from the channel's local socket into this buffer; one at a time per channel.
+    Read {
+        /// The channel.
+        channel: ChannelId,
+        /// Where to.
+        buffer: BufferId,
+    },
+    /// Write to the channel's local socket, in the order of these outputs; each is answered with
+    /// [`Input::Written`].
+    Write {
+        /// The channel.
+        channel: ChannelId,
+        /// What.
+        piece: Piece,
+    },
+    /// Send a frame, with the first `frame.payload_length()` bytes of the buffer; one at a time
+    /// per lane, answered with [`Input::Sent`].
+    Send {
+        /// The lane.
+        lane: LaneId,
+        /// The frame.
+        frame: Frame,
+        /// Its payload.
+        buffer: Option<BufferId>,
+    },
+    /// Receive the lane's next frame with its payload into this buffer.
+    Receive {
+        /// The lane.
+        lane: LaneId,
+        /// Where to.
+        buffer: BufferId,
+    },
+    /// Close this lane: the farewell is sent.
+    CloseLane {
+        /// The lane.
+        lane: LaneId,
+    },
+    /// The session is over, once.
+    Ended(End),
+    /// Nothing to do until the next input, or [`Input::Tick`] at this time.
+    Wait(Option<Duration>),
+}
+
+/// How a session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Every channel was closed by both QEMUs and everything delivered.
+    Finished,
+    /// No lane is left, and none came within the outage limit.
+    LanesLost,
+    /// The peer's agent ended it.
+    PeerClosed(ByeCode),
+    /// Our agent ended it.
+    Closed(ByeCode),
+    /// The peer broke the protocol.
+    Violation(Violation),
+}
+
+/// How a peer broke the protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Violation {
+    /// A channel that we did not open, or more than agreed.
+    #[error("the peer sent on channel {channel}, which may not be open")]
+    Channel {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// More than the window allows.
+    #[error("the peer sent chunk {sequence} of channel {channel}, beyond the window")]
+    BeyondWindow {
+        /// The channel.
+        channel: ChannelId,
+        /// The chunk.
+        sequence: u64,
+    },
+    /// A confirmation of what was never sent.
+    #[error("the peer confirmed chunk {sequence} of channel {channel}, which was never sent")]
+    Checkpoint {
+        /// The channel.
+        channel: ChannelId,
+        /// The chunk.
+        sequence: u64,
+    },
+    /// A chunk larger than agreed.
+    #[error("the peer sent a chunk of {length} bytes, more than agreed")]
+    ChunkLength {
+        /// Its length in bytes.
+        length: u32,
+    },
+}
+
+/// An input or a configuration that makes no sense here: the shell's mistake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// A setting beyond its limit.
+    #[error("a session cannot have {what} = {value}, 1 to {limit} are possible")]
+    Config {
+        /// The setting.
+        what: &'static str,
+        /// Its value.
+        value: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// More channels than agreed.
+    #[error("QEMU opened more than the {limit} channels agreed on")]
+    TooManyChannels {
+        /// What was agreed.
+        limit: u16,
+    },
+    /// An answer to nothing.
+    #[error("channel {channel} answered what was not asked")]
+    Channel {
+        /// The channel.
+        channel: ChannelId,
+    },
+    /// A lane that does not exist, or does already.
+    #[error("lane {lane} is not in the state that the input says")]
+    Lane {
+        /// The lane.
+        lane: LaneId,
+    },
+}
