@@ -21,7 +21,7 @@ help: ## lists these targets
 demo: ## moves a working guest between two hosts made of network namespaces (Debian 12, root)
 	@scripts/setup
 	@$(MAKE) --no-print-directory build
-	@$(DROVER) lab migrate $(DEMO)
+	@$(DROVER) lab demo $(DEMO)
 
 test: ## installs what is missing, then checks and tests everything (Debian 12, root)
 	@scripts/setup --for-tests
