@@ -24,8 +24,6 @@ pub struct Context {
     pub registry: Registry,
     /// The other hosts.
     pub peers: Peers,
-    /// What starts QEMU.
-    pub hypervisor: Arc<dyn Hypervisor>,
 }
 
 /// Runs the agent until it is told to end.
@@ -42,14 +40,13 @@ pub async fn run(config: Config) -> Result<()> {
         peers.push(places::listen_peers(*address).await?);
     }
     let hypervisor: Arc<dyn Hypervisor> = Arc::new(QemuLauncher::new());
-    let opened = Registry::open(Arc::clone(&config), Arc::clone(&hypervisor)).await;
+    let opened = Registry::open(Arc::clone(&config), hypervisor).await;
     let (registry, recovered) = opened
         .with_context(|| format!("key `runtime`: cannot read {}", config.runtime.display()))?;
     let context = Arc::new(Context {
         peers: Peers::new(Arc::clone(&config)),
         config: Arc::clone(&config),
         registry,
-        hypervisor,
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await;

@@ -6,19 +6,15 @@
 //!                             └──▶ migration ───────┴─ relay ── lanes ─▶ peers
 //! ```
 
-#[allow(dead_code, reason = "what the module `migration` will work with")]
 mod agent;
 mod api;
-#[allow(dead_code, reason = "what the module `migration` will work with")]
 mod config;
 mod facts;
 mod limits;
 mod logging;
 mod migration;
-#[allow(dead_code, reason = "what the module `migration` will work with")]
 mod peers;
 mod places;
-#[allow(dead_code, reason = "what the module `migration` will work with")]
 mod registry;
 
 use std::path::PathBuf;
@@ -28,9 +24,12 @@ use clap::{Parser, Subcommand};
 
 use crate::config::Config;
 
-/// The host agent of Drover.
+/// The host agent of Drover: starts guests, watches them, and moves them together with its peers.
 #[derive(Debug, Parser)]
-#[command(name = "droverd", version, about, after_help = AFTER_HELP)]
+#[command(name = "droverd", version, before_help = EXAMPLES, after_help = AFTER_HELP)]
+#[command(
+    help_template = "{about-with-newline}\n{before-help}{usage-heading} {usage}\n\n{all-args}{after-help}"
+)]
 struct Arguments {
     /// The configuration; every key is explained in the example that comes with droverd.
     #[arg(long, value_name = "FILE", default_value = config::DEFAULT_FILE)]
@@ -50,6 +49,14 @@ enum Command {
     #[command(hide = true)]
     Openapi,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  droverd                                       with /etc/drover/droverd.toml
+  droverd --config ./droverd.toml
+  droverd --config ./droverd.toml --check-config
+
+";
 
 const AFTER_HELP: &str = "\
 Environment:

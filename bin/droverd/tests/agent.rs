@@ -348,3 +348,14 @@ async fn the_agent_serves_the_document_that_is_committed() {
         serde_json::from_str::<serde_json::Value>(drover_api::OPENAPI).unwrap()
     );
 }
+
+#[test]
+fn the_help_is_as_committed() {
+    let output = Place::new()
+        .droverd()
+        .arg("--help")
+        .env("COLUMNS", "100")
+        .output()
+        .unwrap();
+    insta::assert_snapshot!("droverd", String::from_utf8(output.stdout).unwrap());
+}

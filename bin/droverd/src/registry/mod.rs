@@ -35,9 +35,7 @@ use drover_hypervisor::Hypervisor;
 use drover_types::{HostName, MigrationId, VmName};
 
 use crate::config::Config;
-#[allow(unused_imports, reason = "what the module `migration` will work with")]
 pub use record::Role;
-#[allow(unused_imports, reason = "what the module `migration` will work with")]
 pub use reservation::{Recovered, Reservation};
 use slot::Slot;
 

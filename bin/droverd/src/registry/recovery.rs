@@ -79,12 +79,7 @@ impl Inner {
         let role = role.filter(|role| *role != Role::Running)?;
         self.slots().entry(name.clone()).or_default().reserved = Some(purpose(&role)?);
         let reservation = Reservation::new(Arc::clone(&self), name);
-        let machine = reservation.machine();
-        Some(Recovered {
-            reservation,
-            role,
-            machine,
-        })
+        Some(Recovered { reservation, role })
     }
 
     async fn recover_running(

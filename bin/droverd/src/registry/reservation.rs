@@ -32,15 +32,14 @@ pub struct Reservation {
     name: VmName,
 }
 
-/// A guest that was part of a migration when the agent ended.
+/// A guest that was part of a migration when the agent ended. Its process may have ended meanwhile,
+/// or not answer: then the reservation has no machine.
 #[derive(Debug)]
 pub struct Recovered {
     /// The right to change it.
     pub reservation: Reservation,
     /// What it was.
     pub role: Role,
-    /// Its process; `None` when it has ended meanwhile, or does not answer.
-    pub machine: Option<Arc<dyn Machine>>,
 }
 
 impl Registry {
@@ -306,7 +305,12 @@ impl Reservation {
         };
         let path = definitions::path_of(&self.inner.config.definitions, &self.name);
         let departed = self.inner.departed(&self.name);
-        let text = match (files::read(&path), self.record()) {
+        let record = self.record();
+        let again = |record: &Record| matches!(record.role, Role::HandedOff { .. });
+        if record.as_ref().is_some_and(again) && !path.exists() {
+            return Ok(());
+        }
+        let text = match (files::read(&path), record) {
             (Ok(Some(text)), _) => Some(text),
             // Its file vanished while it ran: what it was started from is known all the same.
             (_, Some(record)) => {

@@ -59,7 +59,7 @@ impl Host {
     }
 
     async fn start(&self, agent: &Agent) -> u32 {
-        let text = toml::to_string(&definition()).unwrap();
+        let text = toml::to_string(&definition()).unwrap() + "# the operator's\n";
         std::fs::write(self.path("vms/web.toml"), text).unwrap();
         agent.registry.start(&web()).await.unwrap().pid.unwrap()
     }
@@ -155,7 +155,11 @@ fn a_guest_that_was_handed_off_never_starts_here_again() {
         leaving.hand_off().unwrap();
         assert_eq!(agent.state().await, VmState::HandingOff);
         assert!(!host.path("vms/web.toml").exists());
-        assert!(host.path("state/departed/web.toml").exists());
+        let departed = std::fs::read_to_string(host.path("state/departed/web.toml")).unwrap();
+        assert!(
+            departed.ends_with("# the operator's\n"),
+            "as it was: {departed}"
+        );
         // Also by an agent that knows nothing of it but the files.
         drop(leaving);
         let refused = agent.registry.start(&web()).await.unwrap_err();
@@ -165,7 +169,7 @@ fn a_guest_that_was_handed_off_never_starts_here_again() {
     host.life(async |mut agent| {
         let recovered = agent.recovered.remove(0);
         assert!(matches!(recovered.role, Role::HandedOff { .. }));
-        assert!(recovered.machine.is_some());
+        assert!(recovered.reservation.machine().is_some());
         recovered.reservation.release().await;
         assert_eq!(drover_hypervisor::ProcessId::of(pid), None);
         assert!(!host.path("run/vms/web").exists());
@@ -274,7 +278,7 @@ fn an_arriving_guest_is_found_again_and_stays_reserved() {
     host.life(async |mut agent| {
         let recovered = agent.recovered.remove(0);
         assert!(matches!(recovered.role, Role::Incoming { .. }));
-        let again = recovered.machine.as_ref().unwrap();
+        let again = recovered.reservation.machine().unwrap();
         assert_eq!(again.process(), process);
         let refused = agent.registry.start(&web()).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::MigrationUnderWay);
