@@ -125,8 +125,9 @@ pub enum Action {
     KillHypervisor,
     /// Close the session and its sockets to QEMU. No answer.
     CloseSession,
-    /// Remove everything that was made for the incoming guest, also a definition that
-    /// [`Action::AdoptGuest`] has written: the source keeps its own. Idempotent. No answer.
+    /// Remove everything that was made for the incoming guest, but a definition that
+    /// [`Action::AdoptGuest`] has written: the source's has left by then, so it is the only one.
+    /// Idempotent. No answer.
     RemoveRuntime,
     /// The migration has ended here; nothing comes after this.
     Finish(Ending),

@@ -148,7 +148,9 @@ pub enum Action {
     Yank,
     /// Look at the hypervisor now. Answers: `Hypervisor`, `HypervisorGone`.
     Observe,
-    /// Have the destination run the guest; idempotent. Answers: `HandOffAnswered`,
+    /// Have the destination run the guest; idempotent. Whatever it answers, the definition is
+    /// moved to the departed ones before the answer is handed in, so that no end of this
+    /// migration leaves two hosts with a definition. Answers: `HandOffAnswered`,
     /// `HandOffUnreachable`.
     TellDestinationToRun,
     /// Have the destination give the guest up; idempotent. Answers: `DestinationAbandoned`,
@@ -162,7 +164,7 @@ pub enum Action {
     /// `quit`, and SIGKILL if it does not follow: the copy must not run again. Answers:
     /// `HypervisorGone`, `LeaveFailed`.
     QuitSource,
-    /// Move the definition to the departed ones. Answers: `GuestForgotten`, `LeaveFailed`.
+    /// See to it that the definition is among the departed ones; idempotent. Answers: `GuestForgotten`, `LeaveFailed`.
     ForgetGuest,
     /// The migration has ended; nothing comes after this.
     Finish(Outcome),

@@ -113,6 +113,10 @@ fn check_end(world: &World, healed: bool) {
     if world.source.is_some() {
         check_ended_source(world);
     }
+    if healed {
+        let both = world.source_definition && world.destination_definition;
+        assert!(!both, "both hosts could start the guest\n{}", log());
+    }
     if let Some(record) = &world.destination_disk
         && matches!(record.step, DestinationStep::Abandoned { .. })
     {
@@ -120,11 +124,7 @@ fn check_end(world: &World, healed: bool) {
             .destination_qemu
             .as_ref()
             .is_some_and(|qemu| qemu.alive);
-        assert!(
-            !left && !world.destination_definition,
-            "something is left\n{}",
-            log()
-        );
+        assert!(!left, "something is left\n{}", log());
     }
 }
 
@@ -139,7 +139,7 @@ fn check_ended_source(world: &World) {
     let (alive, definition) = (world.source_qemu.alive, world.source_definition);
     match outcome {
         Outcome::Completed => assert!(!alive && !definition, "{}", log()),
-        Outcome::Lost { .. } => assert!(definition && runs(world) == Runs::Nowhere, "{}", log()),
+        Outcome::Lost { .. } => assert_eq!(runs(world), Runs::Nowhere, "{}", log()),
         Outcome::Refused { .. } => assert!(definition, "{}", log()),
         Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => {
             assert!(definition, "{}", log());

@@ -72,6 +72,10 @@ impl World {
         let Some(source) = &mut self.source else {
             return;
         };
+        if let source::Input::HandOffAnswered(_) | source::Input::HandOffUnreachable { .. } = input
+        {
+            self.source_definition = false;
+        }
         if matches!(input, source::Input::MigrationStarted) {
             self.observing_source = true;
         }
@@ -268,7 +272,7 @@ impl World {
                 self.destination_hears(Input::HypervisorGone { reason: gone() });
             }
             Action::CloseSession => self.close_destination_session(),
-            Action::RemoveRuntime => self.destination_definition = false,
+            Action::RemoveRuntime => {}
             Action::Finish(_) => self.observing_destination = false,
         }
     }
