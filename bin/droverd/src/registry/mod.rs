@@ -16,12 +16,15 @@
 //! off has no definition here any more: nothing can start it, not even after a reboot.
 
 mod definitions;
+mod exit;
 pub mod files;
 mod operations;
+mod preflight;
 mod process;
 mod record;
 mod recovery;
 mod reservation;
+mod reserve;
 mod room;
 mod slot;
 mod view;

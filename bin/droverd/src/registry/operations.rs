@@ -8,7 +8,8 @@ use drover_hypervisor::{Exit, Machine, MachineError, MachineEvent, ProcessId, Ru
 use drover_types::VmName;
 
 use super::definitions;
-use super::process::{kill_found, unwatched_exit};
+use super::exit::unwatched_exit;
+use super::process::kill_found;
 use super::record::Role;
 use super::reservation::Reservation;
 use super::{Purpose, Registry};

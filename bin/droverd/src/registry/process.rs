@@ -1,19 +1,17 @@
 //! Processes of guests: started, watched, ended.
 
-use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use drover_api::{ErrorCode, ExitKind, ExitView, Refusal, VmDefinition};
+use drover_api::{ErrorCode, ExitView, Refusal, VmDefinition};
 use drover_hypervisor::{
-    Exit, ExitStatus, Guest, InspectError, Machine, MachineEvent, MachineEvents, ProcessId, Start,
-    StartError,
+    Exit, ExitStatus, Guest, Machine, MachineEvent, MachineEvents, ProcessId, Start, StartError,
 };
 use drover_types::VmName;
 use jiff::Timestamp;
 
+use super::exit::{chain, exit_view};
 use super::record::{self, Record, Role};
 use super::reservation::Reservation;
 use super::room::Room;
@@ -130,43 +128,6 @@ impl Reservation {
             format!("guest {name} did not start: {}", chain(error)),
         )
         .next(next)
-    }
-
-    /// The preconditions of a guest that arrives which do not need it to be started.
-    pub(super) async fn check_incoming(&self, definition: &VmDefinition) -> Result<(), Refusal> {
-        let (name, config) = (self.name(), &self.inner.config);
-        let host = &config.host;
-        definition.check().map_err(|error| {
-            let message = format!("the definition of guest {name} cannot be used: {error}");
-            Refusal::new(ErrorCode::DefinitionInvalid, message)
-        })?;
-        let binary = &definition.qemu;
-        if !config.qemu_binaries.contains(binary) {
-            let message = format!("{host} does not let peers start {}", binary.display());
-            let next = format!("add it to `qemu.binaries` in droverd.toml on {host}");
-            return Err(Refusal::new(ErrorCode::QemuNotAllowed, message).next(next));
-        }
-        let types = self.inner.hypervisor.machine_types(binary).await;
-        let types = types.map_err(|error| {
-            let code = match error {
-                InspectError::Binary { .. } => ErrorCode::QemuMissing,
-                _ => ErrorCode::QemuFailed,
-            };
-            Refusal::new(code, format!("on {host}: {}", chain(&error)))
-                .next(format!("install the QEMU of guest {name} on {host}"))
-        })?;
-        let wanted = definition.machine.as_deref().and_then(machine_type_of);
-        match wanted {
-            Some(wanted) if !types.iter().any(|t| t.name == wanted) => {
-                let message = format!(
-                    "{} on {host} has no machine type {wanted}",
-                    binary.display()
-                );
-                let next = format!("install a newer QEMU on {host}");
-                Err(Refusal::new(ErrorCode::MachineTypeMissing, message).next(next))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Ends the guest's process, whatever its state, and leaves nothing of it.
@@ -326,102 +287,4 @@ fn prepare(directory: &Path, record: &Record) -> std::io::Result<()> {
         .mode(0o700)
         .create(directory)?;
     record.save(directory)
-}
-
-/// How a process ended, as it is shown.
-pub(super) fn exit_view(exit: &Exit, expected: bool) -> ExitView {
-    let kind = match exit.status {
-        ExitStatus::Code(code) => ExitKind::Status(code),
-        ExitStatus::Signal(signal) => ExitKind::Signal(signal),
-        ExitStatus::Unknown => ExitKind::Unknown,
-    };
-    let at = Timestamp::try_from(exit.at).unwrap_or_else(|_| Timestamp::now());
-    ExitView {
-        exit: kind,
-        stderr: exit.stderr.clone(),
-        at,
-        expected,
-    }
-}
-
-/// How a process ended that nobody watched.
-pub(super) fn unwatched_exit(directory: &Path) -> Exit {
-    let stderr = last_lines(&directory.join("stderr.log"));
-    Exit {
-        status: ExitStatus::Unknown,
-        stderr,
-        at: SystemTime::now(),
-    }
-}
-
-fn last_lines(path: &Path) -> Vec<String> {
-    let mut end = Vec::new();
-    let read = std::fs::File::open(path).and_then(|mut file| {
-        let most = drover_hypervisor::limits::STDERR_BYTES;
-        let length = file.seek(SeekFrom::End(0))?;
-        file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
-        file.take(most).read_to_end(&mut end)
-    });
-    if let Err(error) = read {
-        tracing::debug!(path = %path.display(), %error, "no log");
-    }
-    let text = String::from_utf8_lossy(&end);
-    let lines: Vec<_> = text
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .collect();
-    let from = lines
-        .len()
-        .saturating_sub(drover_hypervisor::limits::STDERR_LINES);
-    lines[from..]
-        .iter()
-        .map(|line| (*line).to_owned())
-        .collect()
-}
-
-/// An error with its sources on one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
-}
-
-/// The type in `-machine`'s value: `q35,accel=tcg`, `type=q35`, or none in `accel=tcg`.
-fn machine_type_of(machine: &str) -> Option<&str> {
-    machine
-        .split(',')
-        .find_map(|part| match part.split_once('=') {
-            Some(("type", name)) => Some(name),
-            Some(_) => None,
-            None => Some(part),
-        })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_machine_type_is_found_among_its_options() {
-        assert_eq!(machine_type_of("q35,accel=tcg"), Some("q35"));
-        assert_eq!(machine_type_of("accel=tcg,type=q35"), Some("q35"));
-        assert_eq!(machine_type_of("accel=tcg"), None);
-    }
-
-    #[test]
-    fn the_last_lines_of_a_long_log_are_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("stderr.log");
-        let lines: Vec<_> = (0..5000).map(|i| format!("line {i}")).collect();
-        std::fs::write(&path, lines.join("\n\n")).unwrap();
-        let last = last_lines(&path);
-        assert_eq!(last.len(), drover_hypervisor::limits::STDERR_LINES);
-        assert_eq!(last.last().map(String::as_str), Some("line 4999"));
-        assert!(last_lines(&dir.path().join("none")).is_empty());
-    }
 }

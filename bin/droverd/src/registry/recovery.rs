@@ -9,7 +9,7 @@ use drover_types::VmName;
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use super::process::{chain, exit_view, unwatched_exit};
+use super::exit::{chain, exit_view, unwatched_exit};
 use super::record::{self, Record, Role};
 use super::reservation::{Recovered, Reservation};
 use super::slot::Running;

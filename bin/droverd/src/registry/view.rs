@@ -8,7 +8,7 @@ use drover_types::{MigrationId, VmName};
 use futures_util::future::join_all;
 
 use super::definitions::{self, Entry};
-use super::process::unwatched_exit;
+use super::exit::unwatched_exit;
 use super::record::Role;
 use super::slot::Running;
 use super::{Purpose, Registry, broken};
