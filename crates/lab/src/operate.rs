@@ -15,12 +15,12 @@ use crate::guest::Image;
 use crate::guest::console::Console;
 use crate::guest::definition::serial_socket;
 use crate::host::Host;
-use crate::host_of;
 use crate::lab::{Lab, State};
 use crate::meter::Measured;
 use crate::network::{self, HOSTS};
 use crate::resident::{Boot, Resident};
 use crate::settings::LabName;
+use crate::{host_of, require};
 
 /// The name of the guest in a lab that is up.
 pub const GUEST: &str = "guest";
@@ -95,6 +95,9 @@ pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
     let name = state.lab.name.clone();
     if Lab::peek(&name)?.is_some() {
         bail!("lab {name} is up already; `drover lab down` removes it");
+    }
+    if let Some(guest) = &state.guest {
+        require::check_guest(&guest.qemu).await?;
     }
     match build(state, say).await {
         Ok(()) => status(&name).await?.context("the lab vanished"),

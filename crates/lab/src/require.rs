@@ -48,6 +48,47 @@ pub fn check(qemu: &Path) -> Result<()> {
     )
 }
 
+/// The first version whose emulation keeps track of every write of a guest that is being moved.
+///
+/// Older ones forget to (`cpu_physical_memory_sync_dirty_bitmap` in QEMU's `ram_addr.h`, mended in
+/// 9.0): seen with 7.2, 14 of 14 emulated guests crashed after a plain TCP migration, and none with
+/// 10.0, nor with 7.2 and a memory size for which the faulty path is not taken.
+const EMULATION_IS_RIGHT: (u32, u32) = (9, 0);
+
+/// Checks that this QEMU can move a running guest on this machine without damaging it.
+///
+/// # Errors
+/// It cannot; what to use instead.
+pub async fn check_guest(qemu: &Path) -> Result<()> {
+    if has_hardware_virtualisation() {
+        return Ok(());
+    }
+    let told = command::run(&qemu.to_string_lossy(), &["--version"]).await?;
+    let Some(version) = version(&told) else {
+        bail!("{} does not tell its version: {told:?}", qemu.display());
+    };
+    if version < EMULATION_IS_RIGHT {
+        bail!(
+            "this machine has no hardware virtualisation, and QEMU {}.{} ({}) loses writes of an \
+             emulated guest while it is moved, by whatever method; use QEMU 9.0 or newer (Debian \
+             12: apt-get install -t bookworm-backports qemu-system-x86), or another machine",
+            version.0,
+            version.1,
+            qemu.display()
+        );
+    }
+    Ok(())
+}
+
+/// Major and minor of `QEMU emulator version 10.0.2 (…)`.
+fn version(told: &str) -> Option<(u32, u32)> {
+    let mut numbers = told
+        .split("version ")
+        .nth(1)?
+        .split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 /// Whether this machine can run a stock guest kernel with hardware help. `/dev/kvm` alone does
 /// not tell: it may be there without it.
 #[must_use]
@@ -61,4 +102,35 @@ pub fn has_hardware_virtualisation() -> bool {
         .split_whitespace()
         .any(|flag| flag == "vmx" || flag == "svm")
         && Path::new("/dev/kvm").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_of_qemu_are_read_from_its_own_words() {
+        assert_eq!(
+            version("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)\n"),
+            Some((10, 0))
+        );
+        assert_eq!(
+            version("QEMU emulator version 7.2.22 (Debian 1:7.2)"),
+            Some((7, 2))
+        );
+        assert_eq!(version("command not found"), None);
+    }
+
+    #[test]
+    fn a_missing_qemu_is_named_with_the_package_that_has_it() {
+        let missing = check(Path::new("/no/qemu")).unwrap_err().to_string();
+        if rustix::process::geteuid().is_root() {
+            assert!(
+                missing.contains("/no/qemu") && missing.contains("qemu-system-x86"),
+                "{missing}"
+            );
+        } else {
+            assert!(missing.contains("not root"), "{missing}");
+        }
+    }
 }

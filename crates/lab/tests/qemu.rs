@@ -12,11 +12,17 @@ use drover_types::Bytes;
 
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
-/// What this machine lacks, so that the test cannot run.
-fn lacks() -> Option<String> {
-    let obstacle = require::check(Path::new(QEMU)).err()?;
-    println!("skipped, because {obstacle}");
-    Some(obstacle.to_string())
+/// Whether this machine lacks something, so that the test cannot run.
+async fn lacks_something() -> bool {
+    let qemu = Path::new(QEMU);
+    let checked = match require::check(qemu) {
+        Ok(()) => require::check_guest(qemu).await,
+        missing => missing,
+    };
+    if let Err(obstacle) = &checked {
+        println!("skipped, because {obstacle}");
+    }
+    checked.is_err()
 }
 
 /// The guest's program, built as `make build` builds it when it is not there.
@@ -101,7 +107,7 @@ async fn nothing_is_left(name: &LabName) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_qemu_moves_to_and_fro_keeps_every_page() {
-    if lacks().is_some() {
+    if lacks_something().await {
         return;
     }
     build_probe();
@@ -138,7 +144,7 @@ async fn a_guest_that_qemu_moves_to_and_fro_keeps_every_page() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lab_whose_owner_vanished_is_removed_with_its_qemu() {
-    if lacks().is_some() {
+    if lacks_something().await {
         return;
     }
     build_probe();
@@ -160,7 +166,7 @@ async fn a_lab_whose_owner_vanished_is_removed_with_its_qemu() {
 
 #[tokio::test]
 async fn a_lab_in_use_is_neither_made_nor_removed_by_another() {
-    if lacks().is_some() {
+    if lacks_something().await {
         return;
     }
     let name = name("held");

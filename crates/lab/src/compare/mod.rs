@@ -26,8 +26,8 @@ use serde::{Deserialize, Serialize};
 use crate::guest::Image;
 use crate::lab::{Lab, State};
 use crate::machine::Machine;
-use crate::network;
 use crate::settings::{GuestSettings, LabSettings};
+use crate::{network, require};
 use stage::Stage;
 
 /// What to compare.
@@ -60,6 +60,7 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
         bail!("nothing to compare: no methods, or no repeats");
     }
     plan.guest.probe()?;
+    require::check_guest(&plan.guest.qemu).await?;
     let machine = Machine::look(&plan.guest.qemu).await;
     let state = State {
         lab: plan.lab.clone(),

@@ -86,6 +86,12 @@ pub fn table(comparison: &Comparison) -> String {
         text,
         "of the bytes, headers included. CPU s: QEMU + agents, both hosts, without the guest."
     );
+    if let Some(cpu) = drover_cpu(comparison) {
+        let _ = writeln!(
+            text,
+            "Drover's agents: {cpu:.2} CPU s for each GiB of payload, both hosts together."
+        );
+    }
     for skipped in &comparison.skipped {
         let _ = writeln!(
             text,
@@ -103,6 +109,11 @@ pub fn table(comparison: &Comparison) -> String {
         );
     }
     text
+}
+
+fn drover_cpu(comparison: &Comparison) -> Option<f64> {
+    let drover = comparison.summary.get(&Method::Drover)?;
+    drover.agent_cpu_per_gib.map(|cpu| cpu.median)
 }
 
 fn heading(comparison: &Comparison) -> String {

@@ -40,6 +40,18 @@ struct Log {
     told: Vec<String>,
 }
 
+impl Log {
+    /// What a kernel says when it dies, if it did; else the last lines.
+    fn last_words(&self) -> String {
+        let dying = |line: &&String| ["Oops", "BUG:", "panic"].iter().any(|w| line.contains(w));
+        let mut words: Vec<_> = self.told.iter().filter(dying).take(3).cloned().collect();
+        if words.is_empty() {
+            words = self.told.iter().rev().take(3).rev().cloned().collect();
+        }
+        words.join(" | ")
+    }
+}
+
 #[derive(Debug)]
 struct Stream {
     socket: UnixStream,
@@ -227,18 +239,11 @@ impl Console {
             Some(beat) => format!("its last heartbeat was number {}", beat.heartbeat.sequence),
             None => "no heartbeat came".to_owned(),
         };
-        let told: Vec<_> = log
-            .told
-            .iter()
-            .rev()
-            .take(limits::LOG_LINES)
-            .rev()
-            .cloned()
-            .collect();
-        if told.is_empty() {
+        let words = log.last_words();
+        if words.is_empty() {
             beat
         } else {
-            format!("{beat}; it said: {}", told.join(" | "))
+            format!("{beat}; it said: {words}")
         }
     }
 
