@@ -21,12 +21,17 @@ pub struct InvalidName {
 
 fn check_name(name: &str) -> Result<(), InvalidName> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let begins_well = name.chars().next().is_some_and(|c| c.is_ascii_alphanumeric());
+    let begins_well = name
+        .chars()
+        .next()
+        .is_some_and(|c| c.is_ascii_alphanumeric());
     if begins_well && name.len() <= NAME_LIMIT && name.chars().all(allowed) {
         Ok(())
     } else {
         // An absurdly long name must not become an absurdly long message.
-        Err(InvalidName { name: name.chars().take(NAME_LIMIT + 1).collect() })
+        Err(InvalidName {
+            name: name.chars().take(NAME_LIMIT + 1).collect(),
+        })
     }
 }
 
@@ -120,7 +125,17 @@ mod tests {
 
     #[test]
     fn names_that_could_leave_their_directory_are_refused() {
-        for bad in ["", ".", "..", "../a", "a/b", "-rf", "a b", "é", &"x".repeat(64)] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            "../a",
+            "a/b",
+            "-rf",
+            "a b",
+            "é",
+            &"x".repeat(64),
+        ] {
             assert!(bad.parse::<VmName>().is_err(), "{bad:?}");
         }
     }
@@ -128,7 +143,10 @@ mod tests {
     #[test]
     fn names_of_letters_digits_dots_and_dashes_are_accepted() {
         for good in ["a", "web1", "db-2.example", "0_0", &"x".repeat(63)] {
-            assert_eq!(good.parse::<HostName>().map(String::from).as_deref(), Ok(good));
+            assert_eq!(
+                good.parse::<HostName>().map(String::from).as_deref(),
+                Ok(good)
+            );
         }
     }
 }

@@ -71,10 +71,12 @@ impl IpNetwork {
 impl FromStr for IpNetwork {
     type Err = InvalidNetwork;
     fn from_str(text: &str) -> Result<Self, InvalidNetwork> {
-        let parsed = text.split_once('/').and_then(|(address, prefix)| {
-            Self::new(address.parse().ok()?, prefix.parse().ok()?)
-        });
-        parsed.ok_or_else(|| InvalidNetwork { text: text.chars().take(60).collect() })
+        let parsed = text
+            .split_once('/')
+            .and_then(|(address, prefix)| Self::new(address.parse().ok()?, prefix.parse().ok()?));
+        parsed.ok_or_else(|| InvalidNetwork {
+            text: text.chars().take(60).collect(),
+        })
     }
 }
 
@@ -177,7 +179,14 @@ mod tests {
 
     #[test]
     fn prefixes_longer_than_the_address_are_refused() {
-        for bad in ["10.0.0.0/33", "fd00::/129", "10.0.0.0", "10.0.0.0/", "/8", "a/8"] {
+        for bad in [
+            "10.0.0.0/33",
+            "fd00::/129",
+            "10.0.0.0",
+            "10.0.0.0/",
+            "/8",
+            "a/8",
+        ] {
             assert!(bad.parse::<IpNetwork>().is_err(), "{bad}");
         }
     }

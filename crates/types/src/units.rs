@@ -20,17 +20,27 @@ pub struct InvalidQuantity {
 /// Splits `12.5gbit` in its number and its lower-case unit.
 fn split_unit(text: &str) -> Option<(f64, String)> {
     let text = text.trim();
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
     let number: f64 = text[..end].parse().ok()?;
-    number.is_finite().then(|| (number, text[end..].trim().to_ascii_lowercase()))
+    number
+        .is_finite()
+        .then(|| (number, text[end..].trim().to_ascii_lowercase()))
 }
 
 /// `number * factor` as a whole number, if it fits.
 fn scaled(number: f64, factor: u64) -> Option<u64> {
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss
+    )]
     let value = {
         let product = (number * factor as f64).round();
-        (0.0..u64::MAX as f64).contains(&product).then_some(product as u64)
+        (0.0..u64::MAX as f64)
+            .contains(&product)
+            .then_some(product as u64)
     };
     value
 }
@@ -162,13 +172,23 @@ impl fmt::Display for Bytes {
 
 impl fmt::Display for ByteRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(f, self.0, 1024.0, &["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"])
+        show(
+            f,
+            self.0,
+            1024.0,
+            &["B/s", "KiB/s", "MiB/s", "GiB/s", "TiB/s"],
+        )
     }
 }
 
 impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(f, self.0, 1000.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+        show(
+            f,
+            self.0,
+            1000.0,
+            &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"],
+        )
     }
 }
 
@@ -214,7 +234,15 @@ mod tests {
 
     #[test]
     fn what_is_no_quantity_is_refused_with_an_example() {
-        for bad in ["", "GiB", "1 parsec", "-1", "1e99GiB", "nan", "99999999999TiB"] {
+        for bad in [
+            "",
+            "GiB",
+            "1 parsec",
+            "-1",
+            "1e99GiB",
+            "nan",
+            "99999999999TiB",
+        ] {
             let refused = bad.parse::<Bytes>().map_err(|e| e.to_string());
             assert!(refused.is_err_and(|e| e.contains("1GiB")), "{bad:?}");
         }
@@ -232,7 +260,10 @@ mod tests {
     fn a_link_carries_its_rate() {
         let rate = BitRate(1_000_000_000);
         assert_eq!(rate.bytes_in(Duration::from_millis(8)), Bytes(1_000_000));
-        assert_eq!(ByteRate::of(Bytes(125_000_000), Duration::from_secs(1)).to_bits(), rate);
+        assert_eq!(
+            ByteRate::of(Bytes(125_000_000), Duration::from_secs(1)).to_bits(),
+            rate
+        );
     }
 
     proptest! {
