@@ -80,3 +80,7 @@ pub const SOCKET_PATH_BYTES: usize = 107;
 /// Longest file read from `/proc` or from a runtime directory, in bytes. A QEMU command line that
 /// libvirt writes takes about 10 KB.
 pub const SMALL_FILE_BYTES: u64 = 128 << 10;
+
+/// Longest stop of a guest to aim at, where nobody says otherwise: QEMU's own default
+/// (`DEFAULT_MIGRATE_SET_DOWNTIME`).
+pub const DOWNTIME_LIMIT: Duration = Duration::from_millis(300);

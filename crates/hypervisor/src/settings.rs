@@ -2,6 +2,8 @@ use std::time::Duration;
 
 use drover_types::ByteRate;
 
+use crate::limits;
+
 /// How a migration is to be carried. Both sides must be given the same `channels` and
 /// `compression` before it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +32,7 @@ impl Default for MigrationSettings {
         Self {
             channels: 0,
             compression: None,
-            downtime_limit: Duration::from_millis(300),
+            downtime_limit: limits::DOWNTIME_LIMIT,
             max_bandwidth: None,
             switchover_bandwidth: None,
             return_path: true,
