@@ -68,6 +68,9 @@ pub const HISTORY: usize = 200;
 /// move a progress bar smoothly and cost two small commands each.
 pub const OBSERVE: Duration = Duration::from_millis(200);
 
+/// Before asking a QEMU again that is about to change its state by itself.
+pub const SOON: Duration = Duration::from_millis(50);
+
 /// A lane's rate is taken over at least this time.
 pub const RATE_SPAN: Duration = Duration::from_millis(400);
 

@@ -23,7 +23,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use drover_api::{
     AbandonRequest, ErrorCode, IncomingOffer, IncomingPhase, IncomingRequest, IncomingStart,
-    IncomingView, MigrateRequest, MigrationRole, MigrationView, Refusal, RunRequest,
+    IncomingView, MigrateRequest, MigrationRole, MigrationView, ProtocolRange, Refusal, RunRequest,
     Verdict as ApiVerdict, VerdictView,
 };
 use drover_hypervisor::RunState;
@@ -32,7 +32,7 @@ use drover_migrate::paths::{Endpoint, LeftOut, LeftOutReason, Side, select};
 use drover_migrate::source::Source;
 use drover_migrate::{CancelledBy, HandOffAnswer, Migration, Refused, Verdict};
 use drover_relay::LaneListener;
-use drover_types::{Interface, MigrationId, VmName};
+use drover_types::{HostName, Interface, MigrationId, VmName};
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
@@ -244,21 +244,11 @@ impl Migrations {
     /// Prepares for a guest.
     pub async fn incoming(
         &self,
-        _caller: Caller,
+        _caller: Caller, // the route has compared it with the request's source
         request: IncomingRequest,
     ) -> Result<IncomingOffer, Refusal> {
         let config = &self.context.config;
-        let protocol = facts::protocol()
-            .newest_common(request.protocol)
-            .ok_or_else(|| {
-                let (ours, theirs) = (facts::protocol(), request.protocol);
-                let message = format!(
-                    "no common protocol version: {} speaks {} to {}, {} speaks {} to {}",
-                    config.host, ours.min, ours.max, request.source, theirs.min, theirs.max
-                );
-                Refusal::new(ErrorCode::VersionMismatch, message)
-                    .next("bring the older of the two agents to a newer version")
-            })?;
+        let protocol = common_protocol(&config.host, &request.source, request.protocol)?;
         let client = self.context.peers.client(&request.source)?;
         let migration = Migration {
             id: request.id,
@@ -336,6 +326,25 @@ impl Migrations {
         (interfaces.into_iter().filter(used).collect(), said)
     }
 
+    /// Whether `caller` may speak for the other host of an arriving or leaving guest.
+    fn authorize(&self, caller: &Caller, id: MigrationId, source: bool) -> Result<(), Refusal> {
+        let Caller::Peer(peer) = caller else {
+            return Ok(());
+        };
+        let known = self.known().get(&(id, source)).map(Known::snapshot);
+        let view = known.ok_or_else(|| self.unknown(id))?.view;
+        let other = if source {
+            view.destination
+        } else {
+            view.source
+        };
+        if *peer == other {
+            return Ok(());
+        }
+        let message = format!("migration {id} is between other hosts than {peer}");
+        Err(Refusal::new(ErrorCode::NotAPeer, message))
+    }
+
     fn find_incoming(&self, id: MigrationId) -> Result<Known, Refusal> {
         self.known()
             .get(&(id, false))
@@ -365,10 +374,11 @@ impl Migrations {
     /// The lanes are up.
     pub async fn incoming_start(
         &self,
-        _caller: Caller,
+        caller: Caller,
         id: MigrationId,
         request: IncomingStart,
     ) -> Result<IncomingView, Refusal> {
+        self.authorize(&caller, id, false)?;
         let listens =
             |snapshot: &Snapshot| !matches!(incoming_view(snapshot).phase, IncomingPhase::Prepared);
         let message = incoming::Message::Listen(request);
@@ -387,10 +397,11 @@ impl Migrations {
     /// The guest is ours.
     pub async fn incoming_run(
         &self,
-        _caller: Caller,
+        caller: Caller,
         id: MigrationId,
         _request: RunRequest,
     ) -> Result<IncomingView, Refusal> {
+        self.authorize(&caller, id, false)?;
         let answered = |snapshot: &Snapshot| {
             matches!(
                 snapshot.answer,
@@ -404,27 +415,36 @@ impl Migrations {
     /// The guest is not coming.
     pub async fn incoming_abandon(
         &self,
-        _caller: Caller,
+        caller: Caller,
         id: MigrationId,
         request: AbandonRequest,
     ) -> Result<IncomingView, Refusal> {
+        self.authorize(&caller, id, false)?;
         let message = incoming::Message::Abandon(request.cause);
         let over = |snapshot: &Snapshot| snapshot.view.phase.has_ended();
-        self.tell_incoming(id, message, over).await
+        let view = self.tell_incoming(id, message, over).await?;
+        if self.find_incoming(id)?.snapshot().view.phase.has_ended() {
+            return Ok(view);
+        }
+        let host = &self.context.config.host;
+        let message = format!("{host} is still ending the QEMU of guest {}", view.vm);
+        Err(Refusal::new(ErrorCode::Timeout, message))
     }
 
     /// How far an arriving guest is.
     pub async fn incoming_status(
         &self,
-        _caller: Caller,
+        caller: Caller,
         id: MigrationId,
     ) -> Result<IncomingView, Refusal> {
+        self.authorize(&caller, id, false)?;
         self.find_incoming(id)
             .map(|known| incoming_view(&known.snapshot()))
     }
 
     /// Whose the guest is.
-    pub async fn verdict(&self, _caller: Caller, id: MigrationId) -> Result<VerdictView, Refusal> {
+    pub async fn verdict(&self, caller: Caller, id: MigrationId) -> Result<VerdictView, Refusal> {
+        self.authorize(&caller, id, true)?;
         let known = self
             .known()
             .get(&(id, true))
@@ -467,6 +487,23 @@ impl Migrations {
     }
 }
 
+/// The newest version of the relays' protocol that this host, `own`, and the other one speak.
+fn common_protocol(
+    own: &HostName,
+    other: &HostName,
+    theirs: ProtocolRange,
+) -> Result<u32, Refusal> {
+    let ours = facts::protocol();
+    ours.newest_common(theirs).ok_or_else(|| {
+        let message = format!(
+            "no common protocol version: {own} speaks {} to {}, {other} speaks {} to {}",
+            ours.min, ours.max, theirs.min, theirs.max
+        );
+        Refusal::new(ErrorCode::VersionMismatch, message)
+            .next("bring the older of the two agents to a newer version")
+    })
+}
+
 async fn cancel(handle: &outgoing::Handle, by: CancelledBy) -> Result<(), Refused> {
     let (answer, answered) = oneshot::channel();
     let message = outgoing::Message::Cancel(by, answer);
@@ -485,8 +522,7 @@ fn ended(id: MigrationId) -> Refusal {
 async fn once_prepared(mut snapshot: watch::Receiver<Snapshot>) -> Snapshot {
     let done = |s: &Snapshot| (s.prepared && s.refusal.is_none()) || s.view.phase.has_ended();
     let _ = snapshot.wait_for(done).await;
-    let last = snapshot.borrow().clone();
-    last
+    snapshot.borrow().clone()
 }
 
 async fn once_ended(mut snapshot: watch::Receiver<Snapshot>) {

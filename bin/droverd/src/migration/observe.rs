@@ -1,7 +1,6 @@
 //! Looking at a hypervisor while a migration is under way.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_hypervisor::{
     Exit, Machine, MachineError, MachineEvent, MigrationProgress, MigrationStatus, RunState,
@@ -10,7 +9,7 @@ use drover_hypervisor::{
 use drover_migrate::{GuestSeen, MigrationSeen, Observation, Reason};
 use tokio::task::JoinHandle;
 
-use crate::limits::OBSERVE;
+use crate::limits::{OBSERVE, SOON};
 
 /// What a watcher reports.
 #[derive(Debug)]
@@ -112,7 +111,7 @@ where
             Some(MachineEvent::Resumed { at }) => Some(Seen::Resumed(at)),
             Some(MachineEvent::Disconnected { .. }) => {
                 // The process is ending or hangs: its end is what counts.
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(SOON).await;
                 None
             }
             Some(MachineEvent::MigrationStatus { .. } | MachineEvent::Missed(_)) | None => None,

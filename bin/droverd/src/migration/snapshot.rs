@@ -111,6 +111,17 @@ impl Snapshot {
     }
 }
 
+/// What is left of lanes when their session is closed.
+pub fn end_lanes(view: &mut MigrationView) {
+    for lane in view.paths.iter_mut().flat_map(|path| &mut path.lanes) {
+        lane.rate = ByteRate(0);
+        if lane.state == LaneState::Up {
+            lane.state = LaneState::Ended;
+        }
+    }
+    view.rate = ByteRate(0);
+}
+
 fn lane_view(lane: &drover_relay::LaneReport, rates: &LaneRates) -> LaneView {
     let stats = &lane.stats;
     let (state, ended_reason) = match &lane.ended {

@@ -188,7 +188,7 @@ impl Reservation {
     }
 
     /// Ends what is left of a guest that was handed off: its QEMU and its runtime directory.
-    pub async fn release(self) {
+    pub async fn release(&self) {
         self.end().await;
     }
 
@@ -220,7 +220,7 @@ impl Reservation {
     }
 
     /// Ends a guest that was arriving and will not: nothing is left here.
-    pub async fn discard(self) {
+    pub async fn discard(&self) {
         self.end().await;
     }
 

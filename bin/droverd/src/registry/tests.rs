@@ -171,6 +171,7 @@ fn a_guest_that_was_handed_off_never_starts_here_again() {
         assert!(matches!(recovered.role, Role::HandedOff { .. }));
         assert!(recovered.reservation.machine().is_some());
         recovered.reservation.release().await;
+        drop(recovered);
         assert_eq!(drover_hypervisor::ProcessId::of(pid), None);
         assert!(!host.path("run/vms/web").exists());
         let refused = agent.registry.start(&web()).await.unwrap_err();
@@ -257,6 +258,7 @@ fn a_guest_that_arrives_waits_and_leaves_nothing_when_it_is_discarded() {
             assert_eq!(refused.code, ErrorCode::MigrationUnderWay, "{refused}");
         }
         arriving.discard().await;
+        drop(arriving);
         assert!(machine.exit().is_some());
         assert!(!host.path("run/vms/web").exists());
         assert_eq!(agent.registry.list().await.unwrap(), vec![]);

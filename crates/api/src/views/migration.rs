@@ -52,7 +52,7 @@ pub enum MigrationPhase {
     HandingOff,
     /// Source: the guest runs on the destination.
     Completed,
-    /// Source: was told to stop and is undoing.
+    /// Told to stop, or failed, and undoing it; on either side.
     Cancelling,
     /// Source: stopped as asked; the guest runs here.
     Cancelled,

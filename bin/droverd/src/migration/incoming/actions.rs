@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::Verdict as ApiVerdict;
+use drover_api::{MigrationView, Verdict as ApiVerdict};
 use drover_hypervisor::{Machine, MigrationAddress, MigrationSettings};
-use drover_migrate::destination::{Action, Ending, Input};
-use drover_migrate::{Reason, Verdict};
+use drover_migrate::destination::{Action, Ending, Input, Phase};
+use drover_migrate::{DestinationStep, Reason, Verdict};
 use tokio::sync::mpsc;
 
 use super::{Incoming, Message, socket};
-use crate::migration::journal::{AnyRecord, Entry};
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::outgoing::with_source;
 
@@ -28,14 +27,17 @@ impl Incoming {
             Action::Listen => self.listen(),
             Action::Observe => self.observe(false),
             Action::Settle => {
-                self.close_session();
+                self.close_session(false);
                 self.observe(true);
             }
             Action::AskVerdict => self.ask_verdict(),
             Action::ResumeGuest => self.resume(),
             Action::AdoptGuest => self.adopt(),
             Action::KillHypervisor => self.kill(),
-            Action::CloseSession => self.close_session(),
+            Action::CloseSession => {
+                let finished = matches!(self.destination.phase(), Phase::Ended(Ending::Running));
+                self.close_session(finished);
+            }
             Action::RemoveRuntime => self.remove_runtime(),
             // The loop handles it, since it ends the task.
             Action::Finish(_) => {}
@@ -54,8 +56,6 @@ impl Incoming {
                 Ok(machine) => Message::Started(machine),
                 Err(refusal) => Message::NotStarted(refusal),
             };
-            // The task must be the only holder when it gives the reservation up.
-            drop(reservation);
             let _ = inbox.send(message).await;
         });
     }
@@ -189,27 +189,29 @@ impl Incoming {
         });
     }
 
-    fn close_session(&mut self) {
+    fn close_session(&mut self, finished: bool) {
         self.show();
         self.expected = None;
         if let Some(carrier) = &self.carrier {
-            carrier.close(false);
+            carrier.close(finished);
         }
     }
 
     /// Gives the right to the guest back after its runtime is gone, so that the next attempt finds
     /// nothing of this one.
     fn remove_runtime(&mut self) {
-        if let Some(reservation) = self.reservation.take().and_then(Arc::into_inner) {
-            self.discarding = Some(tokio::spawn(reservation.discard()));
+        if let Some(reservation) = self.reservation.take() {
+            let discarding = async move { reservation.discard().await };
+            self.discarding = Some(tokio::spawn(discarding));
         }
     }
 
-    pub(super) async fn finish(&mut self, ending: &Ending) {
+    /// The last that is done before the end is written down and shown: whoever sees the end finds
+    /// nothing left that is to go.
+    pub(super) async fn settle(&mut self, ending: &Ending) -> MigrationView {
         self.watcher = None;
-        self.show_ending(ending);
         self.expected = None;
-        if let Some(carrier) = self.carrier.take() {
+        if let Some(carrier) = &self.carrier {
             carrier.close(*ending == Ending::Running);
         }
         if let Some(discarding) = self.discarding.take()
@@ -217,22 +219,31 @@ impl Incoming {
         {
             tracing::error!(%error, "runtime directory not removed");
         }
+        let view = self.final_view(ending);
+        self.last_view = Some(view.clone());
+        view
+    }
+
+    pub(super) fn finish(&mut self, ending: &Ending) {
+        let view = self.last_view.take();
+        let view = view.unwrap_or_else(|| self.final_view(ending));
+        self.carrier = None;
         self.reservation = None;
-        let view = self.snapshot.borrow().view.clone();
-        let record = AnyRecord::Destination(drover_migrate::DestinationRecord {
-            version: drover_migrate::JournalVersion,
-            migration: self.destination.migration().clone(),
-            step: match ending.clone() {
-                Ending::Running => drover_migrate::DestinationStep::Running,
-                Ending::Abandoned(cause) => drover_migrate::DestinationStep::Abandoned { cause },
-                Ending::Lost(reason) => drover_migrate::DestinationStep::Lost { reason },
-            },
+        tracing::info!(id = %view.id, ?ending, "migration ended");
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.prepared = true;
+            snapshot.view = view;
         });
-        let id = view.id;
-        if let Err(error) = self.journal.write(Entry { record, view }).await {
-            tracing::error!(%id, %error, "history not written");
-        }
-        tracing::info!(%id, ?ending, "migration ended");
+    }
+}
+
+/// The end that a record stands for, if it is the last one.
+pub(super) fn ending_of(step: &DestinationStep) -> Option<Ending> {
+    match step.clone() {
+        DestinationStep::Incoming => None,
+        DestinationStep::Running => Some(Ending::Running),
+        DestinationStep::Abandoned { cause } => Some(Ending::Abandoned(cause)),
+        DestinationStep::Lost { reason } => Some(Ending::Lost(reason)),
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_api::{Client, IncomingOffer, IncomingRequest, IncomingStart, Refusal};
+use drover_api::{Client, IncomingOffer, IncomingRequest, IncomingStart, MigrationView, Refusal};
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::destination::{Action, Destination, Input, Output};
 use drover_migrate::{DestinationRecord, Observation};
@@ -71,6 +71,8 @@ pub struct Incoming {
     abandoned_for: Option<String>,
     discarding: Option<tokio::task::JoinHandle<()>>,
     rates: LaneRates,
+    /// As it was written down at the end.
+    last_view: Option<MigrationView>,
 }
 
 /// How others reach the task.
@@ -144,6 +146,7 @@ pub fn start(
         abandoned_for: None,
         discarding: None,
         rates: LaneRates::default(),
+        last_view: None,
     };
     tokio::spawn(task.run(messages));
     let handle = Handle {
@@ -179,7 +182,7 @@ impl Incoming {
             match self.destination.poll(now) {
                 Output::Journal(record) => self.write(record).await,
                 Output::Do(Action::Finish(ending)) => {
-                    self.finish(&ending).await;
+                    self.finish(&ending);
                     return None;
                 }
                 Output::Do(action) => self.perform(action),
@@ -193,7 +196,10 @@ impl Incoming {
 
     async fn write(&mut self, record: DestinationRecord) {
         self.show();
-        let view = self.snapshot.borrow().view.clone();
+        let view = match actions::ending_of(&record.step) {
+            Some(ending) => self.settle(&ending).await,
+            None => self.snapshot.borrow().view.clone(),
+        };
         let record = AnyRecord::Destination(record);
         let input = match self.journal.write(Entry { record, view }).await {
             Ok(()) => Input::Journaled,

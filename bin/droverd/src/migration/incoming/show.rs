@@ -1,6 +1,6 @@
 //! What is shown of a guest that arrives.
 
-use drover_api::{IncomingPhase, IncomingView, MigrationPhase};
+use drover_api::{IncomingPhase, IncomingView, MigrationPhase, MigrationView};
 use drover_hypervisor::UnixMicros;
 use drover_migrate::HandOffAnswer;
 use drover_migrate::destination::{Ending, Phase};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::Incoming;
 use crate::migration::outgoing::timestamp;
-use crate::migration::snapshot::Snapshot;
+use crate::migration::snapshot::{Snapshot, end_lanes};
 
 impl Incoming {
     /// Brings what is shown up to date.
@@ -27,7 +27,7 @@ impl Incoming {
         let (rates, channels) = (&self.rates, self.channels);
         let session = self.request.as_ref().map(|request| request.session);
         self.snapshot.send_modify(|snapshot| {
-            snapshot.view.phase = phase;
+            snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
             snapshot.answer = Some(answer);
             snapshot.view.channels = (channels > 0).then_some(channels);
             snapshot.view.next = waiting.and_then(|waiting| {
@@ -51,36 +51,44 @@ impl Incoming {
             .send_modify(|snapshot| snapshot.resumed_at = snapshot.resumed_at.or(at));
     }
 
-    pub(super) fn show_ending(&mut self, ending: &Ending) {
-        self.show();
-        let cause = match ending {
-            Ending::Running => None,
+    /// What is shown once everything is done.
+    pub(super) fn final_view(&self, ending: &Ending) -> MigrationView {
+        let (phase, cause) = match ending {
+            Ending::Running => (MigrationPhase::Running, None),
             Ending::Abandoned(cause) => {
                 let why = self.abandoned_for.as_ref();
-                Some(why.map_or_else(|| cause.to_string(), |why| format!("{cause}: {why}")))
+                let cause = why.map_or_else(|| cause.to_string(), |why| format!("{cause}: {why}"));
+                (MigrationPhase::Abandoned, Some(cause))
             }
-            Ending::Lost(reason) => Some(format!("lost after the hand-off: {reason}")),
+            Ending::Lost(reason) => {
+                let cause = format!("lost after the hand-off: {reason}");
+                (MigrationPhase::Failed, Some(cause))
+            }
         };
-        self.snapshot.send_modify(|snapshot| {
-            snapshot.prepared = true;
-            snapshot.view.cause = cause;
-            snapshot.view.next = None;
-            snapshot.view.ended_at = Some(Timestamp::now());
-        });
+        let mut view = self.snapshot.borrow().view.clone();
+        end_lanes(&mut view);
+        MigrationView {
+            phase,
+            cause,
+            next: None,
+            time_left_ms: None,
+            ended_at: Some(Timestamp::now()),
+            ..view
+        }
     }
 }
 
-fn phase(phase: &Phase) -> MigrationPhase {
-    match phase {
+/// The phase to show; none for the end, which is shown when everything is done and on disk.
+fn phase(phase: &Phase) -> Option<MigrationPhase> {
+    Some(match phase {
         Phase::Starting | Phase::Prepared | Phase::Opening => MigrationPhase::Prepared,
         Phase::Receiving { .. } | Phase::Settling { .. } => MigrationPhase::Receiving,
         Phase::Arrived { .. } | Phase::Resuming | Phase::Adopting | Phase::Recovering => {
             MigrationPhase::Arrived
         }
-        Phase::Abandoning { .. } | Phase::Ended(Ending::Abandoned(_)) => MigrationPhase::Abandoned,
-        Phase::Ended(Ending::Running) => MigrationPhase::Running,
-        Phase::Ended(Ending::Lost(_)) => MigrationPhase::Failed,
-    }
+        Phase::Abandoning { .. } => MigrationPhase::Cancelling,
+        Phase::Ended(_) => return None,
+    })
 }
 
 /// What the source is told of a guest that arrives.

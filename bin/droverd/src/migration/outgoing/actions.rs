@@ -1,17 +1,17 @@
 //! What the state machine wants done.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use drover_api::MigrationView;
 use drover_hypervisor::{Machine, MachineError, MigrationAddress, MigrationSettings, RunState};
-use drover_migrate::source::{Action, Input};
+use drover_migrate::source::{Action, Input, Phase};
 use drover_migrate::{Outcome, Reason};
 use jiff::Timestamp;
 
 use super::connect::{self, Opening, with_source};
 use super::{Link, Message, Outgoing, hand_off};
 use crate::limits;
-use crate::migration::journal::{AnyRecord, Entry};
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::registry::{Reservation, Role};
 
@@ -23,7 +23,8 @@ impl Outgoing {
         let link = self.link.clone();
         match action {
             Action::PrepareDestination => {
-                tokio::spawn(connect::prepare(link, migration, self.reservation.clone()));
+                let prepare = connect::prepare(link, migration, self.reservation.clone());
+                self.preparing = Some(tokio::spawn(prepare).abort_handle());
             }
             Action::OpenLanes { paths } => self.open_lanes(paths),
             Action::TellDestinationToListen => {
@@ -57,10 +58,14 @@ impl Outgoing {
                 let cause = self.cause_in_words();
                 tokio::spawn(hand_off::tell_to_abandon(link, migration, cause));
             }
-            Action::CloseSession => self.close_session(false),
+            Action::CloseSession => {
+                let finished = matches!(self.source.phase(), Phase::Leaving { .. });
+                self.close_session(finished);
+            }
             Action::KeepGuest => {
                 if let (Some(machine), Some(reservation)) = (&self.machine, &self.reservation) {
-                    tokio::spawn(keep(link, machine.clone(), reservation.clone()));
+                    let keep = keep(link, machine.clone(), reservation.clone());
+                    self.keeping = Some(tokio::spawn(keep));
                 }
             }
             Action::QuitSource => self.quit_source(),
@@ -208,38 +213,46 @@ impl Outgoing {
         });
     }
 
-    pub(super) async fn finish(&mut self, outcome: &Outcome) {
+    /// The last that is done before the end is written down and shown: whoever sees the end finds
+    /// the guest free for the next command.
+    pub(super) async fn settle(&mut self, outcome: &Outcome) -> MigrationView {
         self.watcher = None;
-        self.show_outcome(outcome);
-        if let Some(carrier) = self.carrier.take() {
+        if let Some(preparing) = self.preparing.take() {
+            preparing.abort();
+        }
+        if let Some(keeping) = self.keeping.take() {
+            // It is bounded, and has said itself what went wrong.
+            let _ = keeping.await;
+        }
+        if let Some(carrier) = &self.carrier {
             carrier.close(*outcome == Outcome::Completed);
         }
-        let reservation = self.reservation.take().and_then(Arc::into_inner);
-        if let Some(reservation) = reservation {
-            if *outcome == Outcome::Completed {
-                reservation.release().await;
-            } else if matches!(reservation.role(), Some(Role::Outgoing { .. }))
-                && let Err(refusal) = reservation.set_role(Role::Running)
-            {
-                tracing::error!(%refusal, "record not written");
-            }
+        if let Some(reservation) = &self.reservation
+            && *outcome != Outcome::Completed
+            && matches!(reservation.role(), Some(Role::Outgoing { .. }))
+            && let Err(refusal) = reservation.set_role(Role::Running)
+        {
+            tracing::error!(%refusal, "record not written");
         }
-        let view = self.snapshot.borrow().view.clone();
-        let record = AnyRecord::Source(drover_migrate::SourceRecord {
-            version: drover_migrate::JournalVersion,
-            migration: self.source.migration().clone(),
-            step: drover_migrate::SourceStep::Finished {
-                outcome: outcome.clone(),
-            },
-        });
-        let id = view.id;
-        if let Err(error) = self.journal.write(Entry { record, view }).await {
-            tracing::error!(%id, %error, "history not written");
+        let view = self.final_view(outcome);
+        self.last_view = Some(view.clone());
+        view
+    }
+
+    pub(super) async fn finish(&mut self, outcome: &Outcome) {
+        let view = self.last_view.take();
+        let view = view.unwrap_or_else(|| self.final_view(outcome));
+        self.carrier = None;
+        if *outcome == Outcome::Completed
+            && let Some(reservation) = &self.reservation
+        {
+            reservation.release().await;
         }
-        tracing::info!(%id, ?outcome, "migration ended");
+        self.reservation = None;
+        tracing::info!(id = %view.id, ?outcome, "migration ended");
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared = true;
-            snapshot.view.ended_at = Some(Timestamp::now());
+            snapshot.view = view;
         });
     }
 }
@@ -302,14 +315,14 @@ async fn keep(link: Link, machine: Arc<dyn Machine>, reservation: Arc<Reservatio
     while begun.elapsed() < limits::KEEP_GUEST {
         match machine.state().await {
             Ok(RunState::FinishMigrate) | Err(MachineError::NoAnswer { .. }) => {
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(limits::SOON).await;
             }
             Ok(RunState::Paused) => match machine.resume().await {
                 Ok(()) => break,
                 Err(error) => {
                     link.tell(Message::Note(format!("letting the guest run: {error}")))
                         .await;
-                    tokio::time::sleep(Duration::from_millis(200)).await;
+                    tokio::time::sleep(limits::OBSERVE).await;
                 }
             },
             _ => break,

@@ -5,18 +5,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use drover_api::{
-    ErrorCode, IncomingOffer, IncomingRequest, IncomingStart, LeftOut, Refusal, SessionSizes,
+    API_VERSION, ClientError, ErrorCode, IncomingOffer, IncomingRequest, IncomingStart, LeftOut,
+    ProtocolRange, Refusal, SessionSizes,
 };
 use drover_migrate::limits::CHANNELS;
 use drover_migrate::paths::{self, Candidate, Selected, Selection, Side};
 use drover_migrate::source::Input;
 use drover_migrate::{ChannelLimit, Migration, Reason, channels};
 use drover_relay::{Opened, Order, Target, Token, open_lanes};
-use drover_types::Path;
+use drover_types::{HostName, Path};
 
-use super::{Agreed, Link, Message};
+use super::{Agreed, Link, Message, NotAgreed};
 use crate::facts;
 use crate::migration::carrier::{self, Carrier};
+use crate::migration::common_protocol;
 use crate::peers;
 use crate::registry::Reservation;
 
@@ -24,14 +26,11 @@ use crate::registry::Reservation;
 pub async fn prepare(link: Link, migration: Migration, reservation: Option<Arc<Reservation>>) {
     let asked = match reservation {
         Some(reservation) => ask(&link, &migration, &reservation).await,
-        None => Err(Refusal::new(
-            ErrorCode::VmNotRunning,
-            "the guest does not run",
-        )),
+        None => Err(Refusal::new(ErrorCode::VmNotRunning, "the guest does not run").into()),
     };
     match asked {
         Ok(agreed) => link.tell(Message::Agreed(Box::new(agreed))).await,
-        Err(refusal) => link.tell(Message::NotAgreed(refusal)).await,
+        Err(not_agreed) => link.tell(Message::NotAgreed(not_agreed)).await,
     }
 }
 
@@ -39,8 +38,16 @@ async fn ask(
     link: &Link,
     migration: &Migration,
     reservation: &Reservation,
-) -> Result<Agreed, Refusal> {
+) -> Result<Agreed, NotAgreed> {
     let config = &link.context.config;
+    let destination = &migration.destination;
+    let peer = link
+        .client
+        .host()
+        .await
+        .map_err(|error| look(destination, &error))?;
+    peers::same_host(destination, &peer)?;
+    common_protocol(&config.host, destination, peer.protocol)?;
     let unreadable = |error: &dyn std::fmt::Display| {
         let message = format!("cannot read the facts of this host: {error}");
         Refusal::new(ErrorCode::Internal, message)
@@ -62,8 +69,42 @@ async fn ask(
         downtime_limit_ms: super::millis(link.options.downtime_limit),
     };
     let offer = link.client.incoming(&request).await;
-    let offer = offer.map_err(|error| peers::unreachable(&migration.destination, &error))?;
+    let offer = offer.map_err(|error| NotAgreed {
+        refusal: peers::unreachable(destination, &error),
+        sent: may_have_begun(&error),
+    })?;
+    let offered = ProtocolRange {
+        min: offer.protocol,
+        max: offer.protocol,
+    };
+    common_protocol(&config.host, destination, offered).map_err(|refusal| NotAgreed {
+        refusal,
+        sent: true,
+    })?;
     Ok(agree(link, &ours, cpus, offer).await)
+}
+
+/// What to tell when the destination does not say who it is.
+fn look(destination: &HostName, error: &ClientError) -> Refusal {
+    if error.is_refused_with(ErrorCode::NoSuchRoute) {
+        let message =
+            format!("the agent of {destination} does not serve version {API_VERSION} of the API");
+        return Refusal::new(ErrorCode::VersionMismatch, message)
+            .next("bring the older of the two agents to a newer version");
+    }
+    peers::unreachable(destination, error)
+}
+
+/// Whether the destination may be at it, although it did not agree.
+fn may_have_begun(error: &ClientError) -> bool {
+    match error {
+        ClientError::Unreachable { .. } => false,
+        // An answer that came for want of a better one.
+        ClientError::Refused(refusal) => {
+            matches!(refusal.code, ErrorCode::Timeout | ErrorCode::Internal)
+        }
+        _ => true,
+    }
 }
 
 /// Sizes for all links that may be used and all channels that may be opened.

@@ -66,7 +66,7 @@ pub async fn tell_to_run(
     };
     // The definition leaves for good before the state machine may forget the guest; the guest on
     // the destination does not wait for it.
-    if let Some(reservation) = reservation // dropped before the answer: the task must be the only holder
+    if let Some(reservation) = reservation
         && let Err(refusal) = reservation.hand_off()
     {
         tracing::error!(vm = %migration.vm, %refusal, "definition not moved yet");
@@ -95,7 +95,13 @@ fn answer_of(view: &IncomingView) -> HandOffAnswer {
 pub async fn tell_to_abandon(link: Link, migration: Migration, cause: String) {
     let request = AbandonRequest { cause };
     let input = match link.client.incoming_abandon(migration.id, &request).await {
-        Ok(_) => Input::DestinationAbandoned,
+        Ok(view) if view.phase == IncomingPhase::Abandoned => Input::DestinationAbandoned,
+        Ok(view) => {
+            let reason = format!("the destination is still at {:?}", view.phase);
+            Input::AbandonUnreachable {
+                reason: reason.into(),
+            }
+        }
         // It never heard of it: nothing is left there.
         Err(error) if error.is_refused_with(drover_api::ErrorCode::NoSuchMigration) => {
             Input::DestinationAbandoned

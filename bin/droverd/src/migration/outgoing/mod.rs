@@ -15,13 +15,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_api::{Client, ErrorCode, IncomingOffer, LeftOut, Refusal};
+use drover_api::{Client, ErrorCode, IncomingOffer, LeftOut, MigrationView, Refusal};
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::estimate::Estimator;
 use drover_migrate::source::{Action, Input, Output, Source};
-use drover_migrate::{CancelledBy, Observation, Refused, SourceRecord};
+use drover_migrate::{CancelledBy, Observation, Refused, SourceRecord, SourceStep};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{AbortHandle, JoinHandle};
 
 use super::carrier::{Carried, Carrier};
 use super::journal::{AnyRecord, Entry, Journal};
@@ -52,7 +53,7 @@ pub enum Message {
     /// The destination agreed.
     Agreed(Box<Agreed>),
     /// The destination, or this host, refused before anything was changed.
-    NotAgreed(Refusal),
+    NotAgreed(NotAgreed),
     /// The relay runs.
     Carries(Carrier),
     /// What the relay reports.
@@ -67,6 +68,25 @@ pub enum Message {
     RunsThere(hand_off::Times),
     /// A fallback or choice to show.
     Note(String),
+}
+
+/// Why the destination was not won.
+#[derive(Debug)]
+pub struct NotAgreed {
+    /// For whoever asked.
+    pub refusal: Refusal,
+    /// The request may have reached the destination all the same.
+    pub sent: bool,
+}
+
+impl From<Refusal> for NotAgreed {
+    /// A refusal that came before anything was sent, or as the answer.
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            refusal,
+            sent: false,
+        }
+    }
 }
 
 /// What came of asking the destination.
@@ -119,6 +139,10 @@ pub struct Outgoing {
     stopped_at: Option<UnixMicros>,
     estimator: Estimator,
     rates: LaneRates,
+    preparing: Option<AbortHandle>,
+    keeping: Option<JoinHandle<()>>,
+    /// As it was written down at the end.
+    last_view: Option<MigrationView>,
 }
 
 /// How others reach the task.
@@ -176,6 +200,9 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         stopped_at: None,
         estimator: Estimator::new(options.downtime_limit),
         rates: LaneRates::default(),
+        preparing: None,
+        keeping: None,
+        last_view: None,
     };
     tokio::spawn(task.run(messages));
     Handle {
@@ -226,7 +253,10 @@ impl Outgoing {
 
     async fn write(&mut self, record: SourceRecord) {
         self.show();
-        let view = self.snapshot.borrow().view.clone();
+        let view = match &record.step {
+            SourceStep::Finished { outcome } => self.settle(outcome).await,
+            _ => self.snapshot.borrow().view.clone(),
+        };
         let record = AnyRecord::Source(record);
         let input = match self.journal.write(Entry { record, view }).await {
             Ok(()) => Input::Journaled,
@@ -258,13 +288,10 @@ impl Outgoing {
                 let _ = answer.send(taken);
             }
             Message::Agreed(agreed) => self.agreed(*agreed),
-            Message::NotAgreed(refusal) => {
+            Message::NotAgreed(NotAgreed { refusal, sent }) => {
                 let reason = refusal.message.as_str().into();
-                let input = if refusal.code == ErrorCode::PeerUnreachable {
-                    Input::DestinationUnreachable {
-                        sent: false,
-                        reason,
-                    }
+                let input = if sent || refusal.code == ErrorCode::PeerUnreachable {
+                    Input::DestinationUnreachable { sent, reason }
                 } else {
                     Input::DestinationRefused { reason }
                 };
@@ -300,6 +327,11 @@ impl Outgoing {
             notes,
         } = agreed;
         if let Input::DestinationReady { channels, paths } = &input {
+            if paths.is_empty() {
+                let refusal = Some(no_path(&left_out));
+                self.snapshot
+                    .send_modify(|snapshot| snapshot.refusal = refusal);
+            }
             let (channels, paths) = (*channels, paths.clone());
             self.snapshot.send_modify(|snapshot| {
                 snapshot.view.channels = Some(channels);
@@ -325,6 +357,21 @@ impl Outgoing {
         let reservation = self.reservation.as_ref()?;
         Some(reservation.directory().join("relay.sock"))
     }
+}
+
+fn no_path(left_out: &[LeftOut]) -> Refusal {
+    let said = left_out
+        .iter()
+        .map(|left| format!("{}: {}", left.what, left.reason));
+    let said: Vec<String> = said.collect();
+    let message = format!(
+        "no interface of this host reaches one of the destination ({})",
+        said.join("; ")
+    );
+    Refusal::new(ErrorCode::NoPath, message).next(
+        "check addresses, cables and firewalls between the hosts (the destination's \
+         `migration.data_port`), and [networks] in droverd.toml on both",
+    )
 }
 
 /// Whether there is more to come.

@@ -1,6 +1,6 @@
 //! What is shown of a guest that leaves.
 
-use drover_api::{MigrationPhase, PathView};
+use drover_api::{MigrationPhase, MigrationView, PathView};
 use drover_hypervisor::MigrationProgress;
 use drover_migrate::source::Phase;
 use drover_migrate::{KeptGuest, Outcome, Reason};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::hand_off::{Times, timestamp};
 use super::{Outgoing, millis};
-use crate::migration::snapshot::{sample, show_estimate};
+use crate::migration::snapshot::{end_lanes, sample, show_estimate};
 
 impl Outgoing {
     /// Brings what is shown up to date.
@@ -27,7 +27,7 @@ impl Outgoing {
         let rates = &self.rates;
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared |= !matches!(self.source.phase(), Phase::Preparing);
-            snapshot.view.phase = phase;
+            snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
             snapshot.view.next = waiting.as_ref().and_then(|waiting| {
                 let advice = waiting.on.what_to_do()?;
                 let last: &Reason = waiting.last.as_ref()?;
@@ -78,16 +78,19 @@ impl Outgoing {
         }
     }
 
-    pub(super) fn show_outcome(&mut self, outcome: &Outcome) {
-        self.show();
+    /// What is shown once everything is done.
+    pub(super) fn final_view(&self, outcome: &Outcome) -> MigrationView {
         let (phase, cause) = outcome_in_words(outcome);
-        self.snapshot.send_modify(|snapshot| {
-            snapshot.view.phase = phase;
-            snapshot.view.cause = (*outcome != Outcome::Completed).then_some(cause);
-            snapshot.view.next = next_step(outcome);
-            snapshot.view.time_left_ms = None;
-            snapshot.view.ended_at = Some(Timestamp::now());
-        });
+        let mut view = self.snapshot.borrow().view.clone();
+        end_lanes(&mut view);
+        MigrationView {
+            phase,
+            cause: (*outcome != Outcome::Completed).then_some(cause),
+            next: next_step(outcome),
+            time_left_ms: None,
+            ended_at: Some(Timestamp::now()),
+            ..view
+        }
     }
 }
 
@@ -100,8 +103,9 @@ pub fn paths_without_lanes(paths: &[Path]) -> Vec<PathView> {
     paths.iter().map(view).collect()
 }
 
-fn phase(phase: &Phase) -> MigrationPhase {
-    match phase {
+/// The phase to show; none for the end, which is shown when everything is done and on disk.
+fn phase(phase: &Phase) -> Option<MigrationPhase> {
+    Some(match phase {
         Phase::Preparing => MigrationPhase::Preparing,
         Phase::Connecting { .. } | Phase::Starting { .. } => MigrationPhase::Connecting,
         Phase::Transferring { .. } => MigrationPhase::Transferring,
@@ -109,8 +113,8 @@ fn phase(phase: &Phase) -> MigrationPhase {
             MigrationPhase::Cancelling
         }
         Phase::HandingOff { .. } | Phase::Leaving { .. } => MigrationPhase::HandingOff,
-        Phase::Ended { outcome } => outcome_in_words(outcome).0,
-    }
+        Phase::Ended { .. } => return None,
+    })
 }
 
 /// How it ended, and why in words.

@@ -1,0 +1,118 @@
+//! The agent under test.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+
+use drover_api::{Client, StatusView};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Child;
+use toml::{Table, Value};
+
+use super::{Hosts, PATIENCE, until};
+
+/// The agents' port for each other.
+pub const PORT: u16 = 7470;
+
+/// A running agent.
+pub struct Agent {
+    child: Child,
+    pub client: Client,
+}
+
+impl Agent {
+    pub fn signal(&self, signal: Signal) {
+        let pid = i32::try_from(self.child.id().unwrap()).unwrap();
+        kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+    }
+}
+
+fn strings(values: impl IntoIterator<Item = String>) -> Value {
+    Value::Array(values.into_iter().map(Value::String).collect())
+}
+
+fn table<'a>(parent: &'a mut Table, name: &str) -> &'a mut Table {
+    let entry = parent.entry(name).or_insert_with(|| Table::new().into());
+    entry.as_table_mut().unwrap()
+}
+
+/// Sets a key of a section, such as `set(config, "networks", "exclude", ["nic1"])`.
+pub fn set<const N: usize>(config: &mut Table, section: &str, key: &str, values: [&str; N]) {
+    let values = strings(values.map(str::to_owned));
+    table(config, section).insert(key.to_owned(), values);
+}
+
+impl Hosts {
+    /// Writes the configuration of a host's agent, with changes.
+    pub fn configure(&self, number: usize, change: impl FnOnce(&mut Table)) {
+        let (host, peer) = (self.host(number), self.host(1 - number));
+        let path = |path: PathBuf| Value::String(path.to_str().unwrap().to_owned());
+        let addresses = |number: usize| {
+            let nics = 0..self.lab().settings().nics.len();
+            strings(nics.map(|nic| format!("{}:{PORT}", self.host(number).address(nic))))
+        };
+        let mut config = Table::new();
+        config.insert("host".into(), host.name.clone().into());
+        config.insert("definitions".into(), path(host.definitions()));
+        config.insert("state".into(), path(host.state()));
+        config.insert("runtime".into(), path(host.runtime()));
+        config.insert("memory_headroom".into(), 0.into());
+        table(&mut config, "api").insert("listen".into(), addresses(number));
+        let qemu = &self.lab().state().guest.as_ref().unwrap().qemu;
+        set(&mut config, "qemu", "binaries", [qemu.to_str().unwrap()]);
+        let mut other = Table::new();
+        other.insert("host".into(), peer.name.clone().into());
+        other.insert("api".into(), addresses(1 - number));
+        config.insert("peers".into(), Value::Array(vec![other.into()]));
+        change(&mut config);
+        fs::write(host.config(), config.to_string()).unwrap();
+    }
+
+    /// Starts a host's agent and waits until it answers.
+    pub async fn start_agent(&mut self, number: usize) {
+        let host = self.host(number);
+        let config = host.config();
+        let arguments: [&OsStr; 4] = [
+            "DROVER_LOG=info,droverd=debug".as_ref(),
+            env!("CARGO_BIN_EXE_droverd").as_ref(),
+            "--config".as_ref(),
+            config.as_ref(),
+        ];
+        let env = drover_lab::command::find("env").unwrap();
+        let mut child = host.start("droverd", &env, &arguments).unwrap();
+        let client = Client::unix(host.api_socket());
+        until(PATIENCE, async || {
+            assert_eq!(child.try_wait().unwrap(), None, "the agent ended");
+            client.host().await
+        })
+        .await;
+        self.agents[number] = Some(Agent { child, client });
+    }
+
+    /// Ends an agent without a word.
+    pub async fn kill_agent(&mut self, number: usize) {
+        self.agents[number]
+            .take()
+            .unwrap()
+            .child
+            .kill()
+            .await
+            .unwrap();
+    }
+
+    /// Ends an agent in order; its exit code.
+    pub async fn terminate_agent(&mut self, number: usize) -> Option<i32> {
+        let mut agent = self.agents[number].take().unwrap();
+        agent.signal(Signal::TERM);
+        let ended = tokio::time::timeout(PATIENCE, agent.child.wait()).await;
+        ended.expect("the agent does not end").unwrap().code()
+    }
+
+    pub fn runs_agent(&self, number: usize) -> bool {
+        self.agents[number].is_some()
+    }
+
+    pub async fn status(&self, number: usize) -> StatusView {
+        self.client(number).status().await.unwrap()
+    }
+}

@@ -1,0 +1,160 @@
+//! The guest: booted by an agent, moved, and heard on whichever host it is.
+
+use std::time::Duration;
+
+use drover_api::{
+    ClientError, ErrorCode, MigrateRequest, MigrationPhase, MigrationView, VmDefinition,
+};
+use drover_lab::{Console, Image, define, serial_socket};
+use drover_types::{MigrationId, VmName};
+use tokio::task::AbortHandle;
+
+use super::{A, Hosts, PATIENCE, until};
+
+/// Transferred by then, a migration is well under way: a tenth of what there is.
+const MIDWAY: u64 = 8 << 20;
+
+/// A guest that was booted.
+pub struct Guest {
+    pub definition: VmDefinition,
+    pub console: Console,
+    /// Waits for the guest on the host that it is to move to.
+    attaching: Option<AbortHandle>,
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if let Some(attaching) = &self.attaching {
+            attaching.abort();
+        }
+    }
+}
+
+/// The guest's name.
+pub fn name() -> VmName {
+    "guest".parse().unwrap()
+}
+
+/// The code of a refusal, and all that the operator is told.
+pub fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> (ErrorCode, String) {
+    let error = result.unwrap_err();
+    let refusal = error.refusal().unwrap_or_else(|| panic!("{error}"));
+    let next = refusal.next.as_deref().unwrap_or("NO NEXT STEP");
+    (refusal.code, format!("{}; {next}", refusal.message))
+}
+
+impl Hosts {
+    /// Its definition, not given to an agent.
+    pub async fn definition(&self) -> VmDefinition {
+        let image = Image::build(self.lab().folder()).await.unwrap();
+        let settings = self.lab().state().guest.as_ref().unwrap();
+        define(&name(), settings, &image, &self.lab().here()).unwrap()
+    }
+
+    /// Gives a definition to a host's agent.
+    pub fn define(&self, host: usize, definition: &VmDefinition) {
+        let file = self.host(host).definitions();
+        let file = file.join(format!("{}.toml", definition.name));
+        std::fs::write(file, toml::to_string(definition).unwrap()).unwrap();
+    }
+
+    /// Boots the guest on the first host, and waits until its memory is filled.
+    pub async fn boot(&mut self) {
+        let definition = self.definition().await;
+        self.boot_from(definition).await;
+    }
+
+    /// The same from a definition of the test's own.
+    pub async fn boot_from(&mut self, definition: VmDefinition) {
+        self.define(A, &definition);
+        self.client(A).start_vm(&definition.name).await.unwrap();
+        let console = Console::default();
+        let serial = self.host(A).socket(&serial_socket(&definition.name));
+        console.attach(&serial, PATIENCE).await.unwrap();
+        console.wait_ready().await.unwrap();
+        self.guest = Some(Guest {
+            definition,
+            console,
+            attaching: None,
+        });
+    }
+
+    /// Asks for a migration to the other host.
+    pub async fn migrate(&mut self, from: usize) -> Result<MigrationView, ClientError> {
+        let to = self.host(1 - from);
+        if let Some(guest) = &mut self.guest {
+            let serial = to.socket(&serial_socket(&guest.definition.name));
+            let console = guest.console.clone();
+            let attach = tokio::spawn(async move {
+                // A guest that never comes is the test's business.
+                let _ = console.attach(&serial, PATIENCE * 2).await;
+            });
+            if let Some(earlier) = guest.attaching.replace(attach.abort_handle()) {
+                earlier.abort();
+            }
+        }
+        let request = MigrateRequest {
+            to: to.name.parse().unwrap(),
+            downtime_limit_ms: None,
+            channels: None,
+            lanes_per_path: None,
+        };
+        self.client(from).migrate(&name(), &request).await
+    }
+
+    /// Begins a migration and waits until memory is being carried.
+    pub async fn migrate_midway(&mut self, from: usize) -> MigrationId {
+        let id = self.migrate(from).await.unwrap().id;
+        let client = self.client(from);
+        until(PATIENCE, async || {
+            let view = client.migration(id).await.unwrap();
+            assert!(!view.phase.has_ended(), "{view:#?}");
+            let midway =
+                view.phase == MigrationPhase::Transferring && view.bytes.transferred.0 >= MIDWAY;
+            if midway {
+                Ok(())
+            } else {
+                Err(format!("{view:#?}"))
+            }
+        })
+        .await;
+        id
+    }
+
+    /// How a migration ended, as one of its hosts tells it.
+    pub async fn ended(&self, host: usize, id: MigrationId) -> MigrationView {
+        self.phase_when(host, id, PATIENCE, MigrationPhase::has_ended)
+            .await
+    }
+
+    /// A migration once its phase is the one waited for.
+    pub async fn phase_when(
+        &self,
+        host: usize,
+        id: MigrationId,
+        within: Duration,
+        accept: impl Fn(MigrationPhase) -> bool,
+    ) -> MigrationView {
+        let client = self.client(host);
+        until(within, async || {
+            let view = client
+                .migration(id)
+                .await
+                .map_err(|error| error.to_string())?;
+            if accept(view.phase) {
+                Ok(view)
+            } else {
+                Err(format!("{view:#?}"))
+            }
+        })
+        .await
+    }
+
+    /// Moves the guest to the other host; what the source tells of it.
+    pub async fn move_from(&mut self, from: usize) -> MigrationView {
+        let id = self.migrate(from).await.unwrap().id;
+        let view = self.ended(from, id).await;
+        assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
+        view
+    }
+}
