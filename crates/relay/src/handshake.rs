@@ -7,6 +7,7 @@ use std::thread;
 use drover_lanes::{Lane, Target};
 use drover_session::LaneId;
 use drover_types::{MigrationId, Path, PathId};
+use drover_wire::limits::LANES_MAX;
 use drover_wire::{Hello, Token, VersionRange, WELCOME_BYTES, Welcome};
 
 use crate::limits::{HANDSHAKE_TIMEOUT, PROBES_AT_ONCE};
@@ -59,7 +60,7 @@ pub struct Opened {
 
 impl Order {
     /// The lanes in the order in which they are numbered: the first of each path, then the second,
-    /// so that whatever is opened first uses every path.
+    /// so that whatever is opened first uses every path; at most [`LANES_MAX`].
     #[must_use]
     pub fn lanes(&self) -> Vec<LanePlan> {
         let rounds = (0..self.lanes_per_path).flat_map(|_| self.paths.iter());
@@ -72,7 +73,11 @@ impl Order {
                 remote: SocketAddr::new(path.destination.address, self.port),
             },
         };
-        rounds.enumerate().map(plan).collect()
+        rounds
+            .take(usize::from(LANES_MAX))
+            .enumerate()
+            .map(plan)
+            .collect()
     }
 }
 

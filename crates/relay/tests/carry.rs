@@ -426,3 +426,18 @@ fn a_farewell_closes_lanes_without_losing_them() {
         "{lanes:?}"
     );
 }
+
+#[test]
+fn more_lanes_than_a_session_takes_are_not_planned_and_every_path_keeps_one() {
+    let paths: Vec<Path> = (0..32).map(loopback_path).collect();
+    let many = Order {
+        lanes_per_path: 16,
+        paths,
+        ..order(1, TOKEN)
+    };
+    let lanes = many.lanes();
+    assert_eq!(lanes.len(), usize::from(drover_wire::limits::LANES_MAX));
+    for path in 0..32 {
+        assert!(lanes.iter().any(|lane| lane.path == PathId(path)));
+    }
+}
