@@ -1,5 +1,7 @@
 //! `drover lab`: hosts, NICs and a guest on this machine, to see drover work and to compare it.
 
+mod show;
+
 use std::future::Future;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -7,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use drover_lab::compare::{self, Comparison, Method, Plan};
-use drover_lab::operate::{self, Moved, Status};
+use drover_lab::operate::{self, Moved};
 use drover_lab::settings::{Dirty, GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Lab, State, require};
 use drover_types::{Bytes, MigrationId};
@@ -228,14 +230,16 @@ async fn up(args: &UpArgs, json: bool) -> Result<u8> {
     let Some(made) = uninterrupted(work).await? else {
         return interrupted(&args.name.name).await;
     };
-    print(json, &made, || show_status(&made) + &next_steps(&made))?;
+    print(json, &made, || {
+        show::status(&made) + &show::next_steps(&made)
+    })?;
     Ok(OK)
 }
 
 async fn status(name: &LabName, json: bool) -> Result<u8> {
     let status = operate::status(name).await?;
     print(json, &status, || match &status {
-        Some(status) => show_status(status),
+        Some(status) => show::status(status),
         None => format!("no lab {name} is up; `drover lab up` makes one\n"),
     })?;
     Ok(OK)
@@ -252,7 +256,7 @@ async fn down(name: &LabName, json: bool) -> Result<u8> {
 
 async fn migrate(name: &LabName, json: bool) -> Result<u8> {
     let moved = follow(name).await?;
-    print(json, &moved, || show_moved(&moved))?;
+    print(json, &moved, || show::moved(&moved))?;
     Ok(OK)
 }
 
@@ -294,7 +298,7 @@ async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
         say("interrupted; everything was removed");
         return Ok(INTERRUPTED);
     };
-    print(json, &moved, || show_moved(&moved))?;
+    print(json, &moved, || show::moved(&moved))?;
     say("everything was removed; `drover lab up` makes a lab that stays");
     Ok(OK)
 }
@@ -382,107 +386,4 @@ fn print<T: serde::Serialize>(json: bool, value: &T, text: impl FnOnce() -> Stri
         print!("{}", text());
     }
     Ok(())
-}
-
-fn show_status(status: &Status) -> String {
-    let mut lines = vec![format!("lab {}", status.lab)];
-    for host in &status.hosts {
-        let addresses: Vec<_> = host.addresses.iter().map(ToString::to_string).collect();
-        let agent = if host.agent {
-            "agent answers"
-        } else {
-            "agent does NOT answer"
-        };
-        lines.push(format!(
-            "  host {}  {}  {agent}",
-            host.host,
-            addresses.join(" ")
-        ));
-        for vm in &host.vms {
-            let state = serde_json::to_value(vm.state).ok();
-            let state = state
-                .as_ref()
-                .and_then(|state| state.as_str())
-                .unwrap_or("?")
-                .to_owned();
-            lines.push(format!("    vm {}  {state}", vm.name));
-        }
-    }
-    if let (Some(verified), Some(bad)) = (status.verified_pages, status.bad_pages) {
-        lines.push(format!(
-            "  the guest verified {verified} pages so far, {bad} of them bad"
-        ));
-    }
-    lines.join("\n") + "\n"
-}
-
-fn next_steps(status: &Status) -> String {
-    let mut lines = vec![String::new(), "Next:".to_owned()];
-    if status.guest_on.is_some() {
-        lines.push("  drover lab migrate          move the guest to the other host".to_owned());
-    }
-    for host in &status.hosts {
-        let socket = host.socket.display();
-        lines.push(format!(
-            "  drover --socket {socket} status    ask the agent of {}",
-            host.host
-        ));
-        lines.push(format!("  tail -f {}", host.log.display()));
-        lines.push(format!(
-            "  ip netns exec {} bash    a shell on that host",
-            host.namespace
-        ));
-    }
-    lines.push("  drover lab down             remove everything".to_owned());
-    lines.join("\n") + "\n"
-}
-
-fn show_moved(moved: &Moved) -> String {
-    let m = &moved.measured;
-    let mut lines = vec![
-        format!("{} moved from {} to {}", moved.guest, moved.from, moved.to),
-        format!(
-            "  total       {:>8.0} ms   from the first byte until it ran there",
-            m.total_ms
-        ),
-        format!(
-            "  downtime    {:>8.0} ms   between its stop here and its run there",
-            m.downtime_ms
-        ),
-        format!(
-            "  guest gap   {:>8.0} ms   longest silence of its heartbeat (one each 10 ms)",
-            m.guest_gap_ms
-        ),
-        format!(
-            "  payload     {:>8}      in {} rounds",
-            Bytes(m.payload_bytes).to_string(),
-            m.rounds
-        ),
-    ];
-    for (nic, bytes) in &m.wire_bytes {
-        lines.push(format!(
-            "  {nic:<11} {:>8}      sent",
-            Bytes(*bytes).to_string()
-        ));
-    }
-    if let Some(share) = m.line_share {
-        lines.push(format!(
-            "  lines used  {:>8.1} %    of all NICs together, in the bulk",
-            share * 100.0
-        ));
-    }
-    let cpu = &m.cpu_seconds;
-    lines.push(format!(
-        "  CPU         {:>8.2} s    QEMU, {:.2} s the agents, both hosts",
-        cpu.qemu_source + cpu.qemu_destination,
-        cpu.agent_source + cpu.agent_destination
-    ));
-    lines.push(format!(
-        "  verified    {:>8} pages by the guest itself, none bad",
-        moved.verified_pages
-    ));
-    for note in &moved.drover.notes {
-        lines.push(format!("  note: {note}"));
-    }
-    lines.join("\n") + "\n"
 }

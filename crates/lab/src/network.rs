@@ -14,7 +14,7 @@
 //! nothing else.
 
 use std::net::Ipv4Addr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
@@ -197,6 +197,6 @@ async fn end_processes(space: &str) -> Result<()> {
                 limits::KILL.as_secs()
             );
         }
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        tokio::time::sleep(limits::POLL).await;
     }
 }
