@@ -70,8 +70,15 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// Cancels the migration under way. Answers when that was taken; then the status becomes
     /// `cancelled`, or now and then `failed` (QEMU shuts the return path down first, and its
     /// thread may be quicker: `migrate_fd_cancel` in QEMU's `migration/migration.c`), or
-    /// `completed` where it was too late. While a channel's socket stalls it stays `cancelling`
-    /// (seen on 7.2 and 10.0), or there is no answer: then
+    /// `completed` where it was too late.
+    ///
+    /// Whoever holds the other ends of the migration's sockets must go on reading all of them to
+    /// their end. Where the peer closes the multifd channels once the main channel has ended,
+    /// QEMU's migration thread may wait for ever for a channel's thread that has gone: the guest
+    /// runs, but cannot migrate again, and no command helps (8 to 11 of 100 cancels on 7.2 and
+    /// 10.0.2; none of 600 with a peer that reads on: `docs/measurements/qemu-cancel.md`).
+    ///
+    /// While a channel stalls, the status stays `cancelling`, or there is no answer: then
     /// [`yank_migration`](Self::yank_migration).
     fn cancel(&self) -> Answer<'_, ()>;
 

@@ -3,6 +3,9 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+pub mod fake;
+pub mod pair;
+
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
