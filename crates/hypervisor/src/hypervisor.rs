@@ -24,6 +24,10 @@ pub trait Hypervisor: Send + Sync + fmt::Debug {
     /// that has not answered yet. Looks at every process where there is none.
     fn find(&self, directory: &Path) -> Option<ProcessId>;
 
+    /// The last lines that the guest's process wrote to stderr, at most
+    /// [`limits::STDERR_LINES`]: for one that ended while nobody watched.
+    fn last_words(&self, directory: &Path) -> Vec<String>;
+
     /// Takes over a guest that somebody else started, such as this agent before its restart.
     fn adopt<'a>(
         &'a self,

@@ -17,12 +17,13 @@ pub const EVENT_BYTES: usize = 64 << 10;
 
 /// Events kept for a reader that is slow; the oldest go first and it is told how many it missed.
 ///
-/// A migration of 1000 rounds with `MIGRATION_PASS` for each, read once a second, stays below it.
+/// Even rounds of 2 ms, an event each, stay below it where they are read once a second.
 pub const EVENTS_KEPT: usize = 512;
 
 /// Commands of one monitor that may wait for their answer at once.
 ///
-/// QEMU reads at most 8 ahead (`QMP_REQ_QUEUE_LEN_MAX` in its `monitor/qmp.c`); more than this
+/// QEMU reads at most 8 ahead (`QMP_REQ_QUEUE_LEN_MAX` in its
+/// `include/monitor/monitor.h`); more than this
 /// many waiting means that it answers nothing, and one more would not be answered either.
 pub const COMMANDS_WAITING: usize = 32;
 
@@ -53,7 +54,7 @@ pub const START_POLL: Duration = Duration::from_millis(10);
 pub const EXIT: Duration = Duration::from_secs(30);
 
 /// Stack of the thread that watches one guest's process, in bytes. It reads a log's end of
-/// [`STDERR_BYTES`] onto the heap; 128 guests take 32 MiB of address space, touching 1 MiB of it.
+/// [`STDERR_BYTES`] onto the heap. 128 guests reserve 32 MiB of address space.
 pub const WATCH_STACK_BYTES: usize = 256 << 10;
 
 /// After a process could not be watched for the moment: rare, and nobody waits for it.
@@ -77,8 +78,8 @@ pub const STDERR_BYTES: u64 = 16 << 10;
 /// Longest path of a UNIX socket, in bytes: `sun_path` of 108 with its closing zero (unix(7)).
 pub const SOCKET_PATH_BYTES: usize = 107;
 
-/// Longest file read from `/proc` or from a runtime directory, in bytes. A QEMU command line that
-/// libvirt writes takes about 10 KB.
+/// How much is read of a file in `/proc` or of a pid file, in bytes. What is looked for in a command
+/// line stands near its beginning; one argument may have 128 KiB (`MAX_ARG_STRLEN`, execve(2)).
 pub const SMALL_FILE_BYTES: u64 = 128 << 10;
 
 /// Longest stop of a guest to aim at, where nobody says otherwise: QEMU's own default

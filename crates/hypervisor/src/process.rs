@@ -46,6 +46,21 @@ impl ProcessId {
     pub fn is_running(&self) -> bool {
         Self::of(self.pid) == Some(*self)
     }
+
+    /// Ends it with `SIGKILL`, for a process that no [`Machine`](crate::Machine) could be had of,
+    /// and waits for its end.
+    ///
+    /// # Errors
+    /// It still runs after [`limits::EXIT`], or cannot be watched. That it has ended is no error.
+    pub async fn kill(self) -> io::Result<()> {
+        let watched = match Watched::found(self, PathBuf::new()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            watched => watched?,
+        };
+        watched.kill();
+        let ended = tokio::time::timeout(limits::EXIT, watched.exited()).await;
+        ended.map(drop).map_err(|_| io::ErrorKind::TimedOut.into())
+    }
 }
 
 /// How a process ended.
@@ -310,13 +325,14 @@ mod tests {
         let id = ProcessId::of(child.id()).unwrap();
         let watched = Watched::found(id, "/no/such/log".into()).unwrap();
         assert_eq!(watched.exit(), None);
-        watched.kill();
+        id.kill().await.unwrap();
         let exit = tokio::time::timeout(PATIENCE, watched.exited())
             .await
             .unwrap();
         assert_eq!(exit.status, ExitStatus::Unknown);
         let gone = Watched::found(id, "/no/such/log".into()).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::NotFound, "a zombie is gone");
+        id.kill().await.unwrap();
         child.wait().unwrap();
         let gone = Watched::found(id, "/no/such/log".into()).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::NotFound);

@@ -186,6 +186,7 @@ async fn a_program_that_never_answers_is_killed_when_its_time_is_over() {
     };
     assert_eq!(stderr, &["waiting"]);
     assert_eq!(refused.stderr(), ["waiting"]);
+    assert_eq!(launcher.last_words(&place.file("a")), ["waiting"]);
 }
 
 #[tokio::test]

@@ -89,6 +89,12 @@ impl QemuLauncher {
         find(&Files::new(directory))
     }
 
+    /// As [`Hypervisor::last_words`].
+    #[must_use]
+    pub fn last_words(&self, directory: &Path) -> Vec<String> {
+        last_lines(&Files::new(directory).stderr)
+    }
+
     /// As [`Hypervisor::adopt`], with the concrete type.
     ///
     /// # Errors
@@ -196,6 +202,10 @@ impl Hypervisor for QemuLauncher {
 
     fn find(&self, directory: &Path) -> Option<ProcessId> {
         self.find(directory)
+    }
+
+    fn last_words(&self, directory: &Path) -> Vec<String> {
+        self.last_words(directory)
     }
 
     fn adopt<'a>(
@@ -321,8 +331,14 @@ fn prepare(files: &Files) -> Result<File, StartError> {
         .create(directory)
         .map_err(failed(directory))?;
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options.open(&files.stderr).map_err(failed(&files.stderr))
+    // Appending, so that the log can be cut while QEMU runs.
+    let log = options
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(&files.stderr);
+    let empty = |log: File| log.set_len(0).map(|()| log);
+    log.and_then(empty).map_err(failed(&files.stderr))
 }
 
 /// Connects to both monitors before the deadline, and in no more than [`limits::CONNECT`] each.
