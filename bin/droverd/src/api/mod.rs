@@ -115,14 +115,17 @@ fn peer_router(app: &App, host: HostName) -> Router {
 }
 
 /// For callers that are no peers.
-fn stranger_router() -> Router {
-    Router::new().fallback(async |Extension(address): Extension<std::net::IpAddr>| {
-        let message = format!("{address} is no address of a configured peer");
-        refused(
-            &Refusal::new(ErrorCode::NotAPeer, message)
-                .next("add it to `api` of that host's [[peers]] section in droverd.toml here"),
-        )
-    })
+fn stranger_router(app: &App) -> Router {
+    let host = app.0.context.config.host.clone();
+    let refuse = move |Extension(address): Extension<std::net::IpAddr>| {
+        let message = format!("{address} is no address of a configured peer of {host}");
+        let next =
+            format!("add it to `api` of that peer's [[peers]] section in droverd.toml on {host}");
+        std::future::ready(refused(
+            &Refusal::new(ErrorCode::NotAPeer, message).next(next),
+        ))
+    };
+    Router::new().fallback(refuse)
 }
 
 fn finish(router: Router<App>, app: &App) -> Router {

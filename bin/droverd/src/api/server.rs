@@ -111,7 +111,7 @@ fn router_for(app: &App, address: SocketAddr) -> Router {
         Some(peer) => peer_router(app, peer.host.clone()),
         None => {
             tracing::warn!(address = %ip, "refused: no address of a configured peer");
-            stranger_router().layer(Extension(ip))
+            stranger_router(app).layer(Extension(ip))
         }
     }
 }

@@ -87,7 +87,7 @@ impl Reservation {
             headroom: self.inner.config.memory_headroom,
         };
         let mut slots = self.inner.slots();
-        room.check(self.name(), memory, &slots)?;
+        room.check(&self.inner.config.host, self.name(), memory, &slots)?;
         if let Some(slot) = slots.get_mut(self.name()) {
             slot.claimed = memory;
         }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use drover_api::{ErrorCode, Refusal};
-use drover_types::{Bytes, VmName};
+use drover_types::{Bytes, HostName, VmName};
 
 use super::slot::Slot;
 
@@ -27,6 +27,7 @@ impl Room {
     /// The refusal, with the numbers.
     pub fn check(
         self,
+        host: &HostName,
         name: &VmName,
         needed: Bytes,
         slots: &BTreeMap<VmName, Slot>,
@@ -42,14 +43,17 @@ impl Room {
             return Ok(());
         }
         let message = format!(
-            "guest {name} needs {needed} of memory, this host has {} left: {} available, of which \
+            "guest {name} needs {needed} of memory, {host} has {} left: {} available, of which \
              {} are kept free and {promised} are promised to other guests",
             Bytes(free),
             self.available,
             self.headroom
         );
-        Err(Refusal::new(ErrorCode::NotEnoughMemory, message)
-            .next("stop or move another guest, or lower `memory_headroom` in droverd.toml"))
+        Err(
+            Refusal::new(ErrorCode::NotEnoughMemory, message).next(format!(
+                "stop or move another guest, or lower `memory_headroom` in droverd.toml, on {host}"
+            )),
+        )
     }
 }
 
@@ -81,6 +85,10 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
+    fn host() -> HostName {
+        "a".parse().unwrap()
+    }
+
     fn claimed(bytes: u64) -> Slot {
         Slot {
             claimed: Bytes(bytes),
@@ -96,13 +104,15 @@ mod tests {
             available: Bytes(4 * GIB),
             headroom: Bytes(GIB),
         };
-        assert!(room.check(&name, Bytes(3 * GIB), &slots).is_ok());
+        assert!(room.check(&host(), &name, Bytes(3 * GIB), &slots).is_ok());
         slots.insert("b".parse().unwrap(), claimed(GIB));
-        let refused = room.check(&name, Bytes(3 * GIB), &slots).unwrap_err();
+        let refused = room
+            .check(&host(), &name, Bytes(3 * GIB), &slots)
+            .unwrap_err();
         assert_eq!(refused.code, ErrorCode::NotEnoughMemory);
         assert!(refused.message.contains("needs 3 GiB"), "{refused}");
         assert!(refused.message.contains("has 2 GiB left"), "{refused}");
-        assert!(room.check(&name, Bytes(2 * GIB), &slots).is_ok());
+        assert!(room.check(&host(), &name, Bytes(2 * GIB), &slots).is_ok());
     }
 
     #[test]
@@ -113,7 +123,7 @@ mod tests {
             available: Bytes(4 * GIB),
             headroom: Bytes(GIB),
         };
-        assert!(room.check(&name, Bytes(3 * GIB), &slots).is_ok());
+        assert!(room.check(&host(), &name, Bytes(3 * GIB), &slots).is_ok());
     }
 
     #[test]

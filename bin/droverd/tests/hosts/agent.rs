@@ -5,7 +5,8 @@ use std::fs;
 use std::path::PathBuf;
 
 use drover_api::{Client, StatusView};
-use rustix::process::{Pid, Signal, kill_process};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use tokio::process::Child;
 use toml::{Table, Value};
 
@@ -68,6 +69,23 @@ impl Hosts {
         fs::write(host.config(), config.to_string()).unwrap();
     }
 
+    /// Has an agent serve, and look for its peer, at one NIC that carries no guests.
+    pub fn talk_over(&self, number: usize, nic: usize) {
+        let address = |number: usize| format!("{}:{PORT}", self.host(number).address(nic));
+        self.configure(number, |config| {
+            set(config, "api", "listen", [&address(number)]);
+            set(
+                config,
+                "networks",
+                "exclude",
+                [&drover_lab::network::nic(nic)],
+            );
+            let peers = config["peers"].as_array_mut().unwrap();
+            let peer = peers[0].as_table_mut().unwrap();
+            peer.insert("api".into(), address(1 - number).into());
+        });
+    }
+
     /// Starts a host's agent and waits until it answers.
     pub async fn start_agent(&mut self, number: usize) {
         let host = self.host(number);
@@ -102,8 +120,13 @@ impl Hosts {
 
     /// Ends an agent in order; its exit code.
     pub async fn terminate_agent(&mut self, number: usize) -> Option<i32> {
+        self.agent(number).signal(Signal::TERM);
+        self.agent_ends(number).await
+    }
+
+    /// Waits for the end of an agent that was told to; its exit code.
+    pub async fn agent_ends(&mut self, number: usize) -> Option<i32> {
         let mut agent = self.agents[number].take().unwrap();
-        agent.signal(Signal::TERM);
         let ended = tokio::time::timeout(PATIENCE, agent.child.wait()).await;
         ended.expect("the agent does not end").unwrap().code()
     }

@@ -150,6 +150,24 @@ impl Hosts {
         .await
     }
 
+    /// Waits until little of the guest is left to carry, or nothing any more.
+    pub async fn nearly_done(&self, host: usize, id: MigrationId) {
+        use MigrationPhase::{Connecting, Preparing, Transferring};
+        let client = self.client(host);
+        until(PATIENCE, async || {
+            let view = client.migration(id).await.unwrap();
+            let early = matches!(view.phase, Preparing | Connecting | Transferring);
+            let bytes = view.bytes;
+            let near = bytes.total.0 > 0 && bytes.remaining.0 < bytes.total.0 / 4;
+            if near || !early {
+                Ok(())
+            } else {
+                Err(format!("{view:#?}"))
+            }
+        })
+        .await;
+    }
+
     /// Moves the guest to the other host; what the source tells of it.
     pub async fn move_from(&mut self, from: usize) -> MigrationView {
         let id = self.migrate(from).await.unwrap().id;

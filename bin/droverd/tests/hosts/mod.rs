@@ -31,8 +31,9 @@ use drover_lab::settings::{GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Host, Lab, State, find_probe, network, require};
 use drover_types::Bytes;
 
-pub use agent::Agent;
-pub use guest::{Guest, refused};
+pub use agent::{Agent, Signal, set};
+pub use guest::{Guest, name, refused};
+pub use judge::guest_of;
 
 /// The host that the guest is booted on.
 pub const A: usize = 0;
@@ -45,10 +46,15 @@ const POLL: Duration = Duration::from_millis(20);
 
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
-/// Rates at which the guest takes some five seconds: time for a test to step in.
-pub const SLOW: &str = "100mbit,100mbit";
+/// Rates at which the guest takes some four seconds: time for a test to step in.
+pub const SLOW: &str = "150mbit,150mbit";
 /// Rates at which it takes one.
 pub const FAST: &str = "1gbit,1gbit";
+
+/// The same with a NIC more, for the agents alone.
+pub const SLOW_AND_API: &str = "150mbit,150mbit,none";
+/// The number of that NIC.
+pub const API_NIC: usize = 2;
 
 /// A lab with an agent on each host. All of it is gone with this value.
 pub struct Hosts {
@@ -129,6 +135,17 @@ impl Hosts {
         Some(hosts)
     }
 
+    /// The same, with a NIC over which the agents talk and nothing else goes.
+    pub async fn with_api_apart(test: &str) -> Option<Self> {
+        let mut hosts = Self::new(test, SLOW_AND_API).await?;
+        for host in [A, B] {
+            hosts.talk_over(host, API_NIC);
+            hosts.start_agent(host).await;
+        }
+        hosts.boot().await;
+        Some(hosts)
+    }
+
     pub fn lab(&self) -> &Lab {
         self.lab.as_ref().unwrap()
     }
@@ -192,6 +209,13 @@ fn last_lines(path: &Path, count: usize) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// Kills a process.
+pub fn kill(pid: u32) {
+    use rustix::process::{Pid, kill_process};
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    kill_process(pid.unwrap(), Signal::KILL).unwrap();
 }
 
 /// Waits until `look` is content; its last complaint otherwise.

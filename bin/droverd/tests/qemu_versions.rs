@@ -1,0 +1,147 @@
+//! Agents and QEMUs of other versions.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+
+mod hosts;
+
+use std::net::SocketAddr;
+
+use drover_api::{Client, ErrorCode, IncomingRequest, ProtocolRange, SessionSizes};
+use drover_types::MigrationId;
+use hosts::peer::{FakeAgent, on};
+use hosts::{A, B, FAST, Hosts, name, refused, set};
+use serde_json::json;
+
+/// A host with its guest, and none that answers on the other.
+async fn alone(test: &str) -> Option<Hosts> {
+    let mut hosts = Hosts::new(test, FAST).await?;
+    hosts.start_agent(A).await;
+    hosts.boot().await;
+    Some(hosts)
+}
+
+/// What the destination says of itself, with these versions.
+async fn introduction(hosts: &Hosts, protocol: ProtocolRange) -> serde_json::Value {
+    let mut view = hosts.client(A).host().await.unwrap();
+    view.host = "b".parse().unwrap();
+    view.version = "9.9.9".to_owned();
+    view.protocol = protocol;
+    serde_json::to_value(view).unwrap()
+}
+
+const NEWER: ProtocolRange = ProtocolRange { min: 98, max: 99 };
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_of_another_version_is_refused_before_it_is_asked_for_anything() {
+    let Some(mut hosts) = alone("newer").await else {
+        return;
+    };
+    let introduction = introduction(&hosts, NEWER).await;
+    let answer = move |_: &str| (200, introduction.clone());
+    let fake = FakeAgent::start(&hosts.host(B), answer).await;
+    let (code, message) = refused(hosts.migrate(A).await);
+    assert_eq!(code, ErrorCode::VersionMismatch, "{message}");
+    for word in ["a speaks 1 to 1", "b speaks 98 to 99", "newer version"] {
+        assert!(message.contains(word), "{message}");
+    }
+    assert_eq!(fake.calls(), ["GET /v1/host"]);
+    hosts.guest_runs_only_on(A).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_offers_what_was_not_agreed_on_is_told_to_give_up() {
+    let Some(mut hosts) = alone("offers").await else {
+        return;
+    };
+    let own = hosts.client(A).host().await.unwrap();
+    let introduction = introduction(&hosts, own.protocol).await;
+    let id = MigrationId(uuid::Uuid::nil());
+    let answer = move |call: &str| match call {
+        "GET /v1/host" => (200, introduction.clone()),
+        "POST /v1/incoming" => {
+            let session = json!({"chunk_bytes": 65536, "window": 16, "channels_max": 4});
+            let offer = json!({
+                "id": id, "protocol": 99, "interfaces": [], "session": session,
+                "token": "0".repeat(32), "data_port": 7471, "cpus": 1,
+                "qemu_version": "10.0.0", "notes": [],
+            });
+            (200, offer)
+        }
+        _ => (200, json!({"id": id, "vm": "guest", "phase": "abandoned"})),
+    };
+    let fake = FakeAgent::start(&hosts.host(B), answer).await;
+    let (code, message) = refused(hosts.migrate(A).await);
+    assert_eq!(code, ErrorCode::VersionMismatch, "{message}");
+    assert!(message.contains("b speaks 99 to 99"), "{message}");
+    let calls = fake.calls();
+    assert!(calls.last().unwrap().ends_with("/abandon"), "{calls:?}");
+    hosts.guest_runs_only_on(A).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_of_another_version_is_refused_and_nothing_is_started() {
+    let Some(hosts) = alone("older").await else {
+        return;
+    };
+    let mut definition = hosts.guest.as_ref().unwrap().definition.clone();
+    definition.name = "visitor".parse().unwrap();
+    let request = IncomingRequest {
+        id: MigrationId(uuid::Uuid::now_v7()),
+        source: "b".parse().unwrap(),
+        definition,
+        protocol: NEWER,
+        session: SessionSizes {
+            chunk_bytes: 65536,
+            window: 16,
+            channels_max: 4,
+        },
+        interfaces: Vec::new(),
+        cpus: 1,
+        channels: None,
+        downtime_limit_ms: 300,
+    };
+    let agent = SocketAddr::new(hosts.host(A).address(0).into(), 7470);
+    let b = hosts.host(B);
+    let asked = on(&b, move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime
+            .unwrap()
+            .block_on(Client::tcp(vec![agent]).incoming(&request))
+    });
+    let (code, message) = refused(asked.await);
+    assert_eq!(code, ErrorCode::VersionMismatch, "{message}");
+    for word in ["a speaks 1 to 1", "b speaks 98 to 99"] {
+        assert!(message.contains(word), "{message}");
+    }
+    let status = hosts.status(A).await;
+    assert_eq!(status.vms.len(), 1, "{status:#?}");
+    assert_eq!(status.migrations, []);
+    hosts.guest_runs_only_on(A).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_of_the_oldest_qemu_moves_to_and_fro() {
+    let Some(qemu) = hosts::qemu_7_2() else {
+        return;
+    };
+    let Some(mut hosts) = Hosts::new("oldest", FAST).await else {
+        return;
+    };
+    let allowed = qemu.to_str().unwrap().to_owned();
+    for host in [A, B] {
+        hosts.configure(host, |config| set(config, "qemu", "binaries", [&allowed]));
+        hosts.start_agent(host).await;
+    }
+    let mut definition = hosts.definition().await;
+    definition.qemu = qemu;
+    hosts.boot_from(definition).await;
+    for (from, to) in [(A, B), (B, A)] {
+        hosts.move_from(from).await;
+        hosts.guest_runs_only_on(to).await;
+        let vm = hosts.client(to).vm(&name()).await.unwrap();
+        let version = vm.qemu_version.unwrap();
+        assert!(version.starts_with("7.2"), "{version}");
+    }
+}
