@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 
 use drover_session::{BufferId, ChannelId, Input, Piece};
 
-use crate::limits::ACCEPT_PAUSE;
+use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE};
 use crate::report::Event;
 use crate::shared::{ChannelPort, Shared, spawn};
 
@@ -136,6 +136,11 @@ fn read(
         };
         shared.step_or_end(input);
     }
+    if let Some(stream) = &stream
+        && channel > 0
+    {
+        drain(stream);
+    }
 }
 
 fn read_some(mut stream: &UnixStream, bytes: &mut [u8]) -> io::Result<usize> {
@@ -144,6 +149,27 @@ fn read_some(mut stream: &UnixStream, bytes: &mut [u8]) -> io::Result<usize> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             other => return other,
         }
+    }
+}
+
+/// Reads what QEMU still sends, and throws it away, until QEMU closes.
+///
+/// A QEMU that cancels a migration can wait for ever when its multifd channels are closed under it
+/// (docs/measurements/qemu-cancel.md); one whose channels are read to their end does not. Nothing
+/// is lost by it: the main channel is closed, so that this migration can only fail.
+fn drain(mut stream: &UnixStream) {
+    let mut scratch = vec![0; DRAIN_BYTES];
+    if stream.set_read_timeout(Some(DRAIN_SILENCE)).is_ok() {
+        while matches!(stream.read(&mut scratch), Ok(count) if count > 0) {}
+    }
+}
+
+/// How much of a channel's socket is closed when its migration has failed.
+pub(crate) fn closing(channel: ChannelId) -> Shutdown {
+    match channel {
+        // Without the main channel QEMU fails the migration at once.
+        0 => Shutdown::Both,
+        _ => Shutdown::Write,
     }
 }
 
@@ -157,9 +183,9 @@ fn write(
 ) {
     while let Ok(piece) = writes.recv() {
         if let Some(open) = &stream
-            && let Err(error) = write_piece(shared, open, piece)
+            && let Err(error) = write_piece(shared, open, channel, piece)
         {
-            let _ = open.shutdown(Shutdown::Both);
+            let _ = open.shutdown(closing(channel));
             stream = None;
             broke(shared, channel, format!("writing to QEMU failed: {error}"));
         }
@@ -167,7 +193,12 @@ fn write(
     }
 }
 
-fn write_piece(shared: &Shared, mut stream: &UnixStream, piece: Piece) -> io::Result<()> {
+fn write_piece(
+    shared: &Shared,
+    mut stream: &UnixStream,
+    channel: ChannelId,
+    piece: Piece,
+) -> io::Result<()> {
     match piece {
         Piece::Begin => Ok(()),
         Piece::Bytes { buffer, length } => {
@@ -175,7 +206,7 @@ fn write_piece(shared: &Shared, mut stream: &UnixStream, piece: Piece) -> io::Re
             stream.write_all(bytes.get(..length as usize).unwrap_or_default())
         }
         Piece::End => close(stream, Shutdown::Write),
-        Piece::Reset => close(stream, Shutdown::Both),
+        Piece::Reset => close(stream, closing(channel)),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -432,9 +431,9 @@ impl Shared {
                 note.ended.get_or_insert(LaneEnd::Closed);
             }
         }
-        for port in std::mem::take(&mut core.channels) {
+        for (channel, port) in std::mem::take(&mut core.channels).into_iter().enumerate() {
             if let Some(stream) = port.stream {
-                let _ = stream.shutdown(Shutdown::Both);
+                let _ = stream.shutdown(channel::closing(channel as ChannelId));
             }
         }
         if let Local::Listening(listener, path) = &self.local {

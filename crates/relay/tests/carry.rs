@@ -305,6 +305,30 @@ fn a_qemu_that_does_not_listen_at_the_destination_closes_the_sources_socket() {
 }
 
 #[test]
+fn when_the_session_ends_qemus_other_channels_are_read_until_it_closes_them() {
+    let pair = pair();
+    pair.connect();
+    let streams: Vec<_> = (0..2)
+        .map(|_| {
+            (
+                UnixStream::connect(&pair.near).unwrap(),
+                pair.far.accept().unwrap().0,
+            )
+        })
+        .collect();
+    pair.destination.close(ByeCode::Aborted);
+    for (near, _) in &streams {
+        near.set_read_timeout(Some(PATIENCE)).unwrap();
+        near.set_write_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!((&mut &*near).read(&mut [0; 1]).unwrap(), 0);
+    }
+    // More than the sockets between them hold: somebody reads it.
+    let more = vec![0; 4 << 20];
+    assert!((&streams[0].0).write_all(&more).is_err());
+    (&streams[1].0).write_all(&more).unwrap();
+}
+
+#[test]
 fn more_channels_than_agreed_are_turned_away() {
     let pair = pair();
     pair.connect();

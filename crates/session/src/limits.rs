@@ -13,10 +13,11 @@ pub const CHECKPOINT_WINDOW_PART: u64 = 4;
 /// Chunks without bytes (open, end, reset) that may be on their way beside a full window.
 pub const CONTROL_CHUNKS: u64 = 3;
 
-/// Time at the measured rate that a channel may have on its way. A lane with a tenth of the others'
-/// rate needs about this long for a chunk (10 ms at 200 Mbit/s for 256 KiB, behind 20 ms of a
-/// switch's queue and as much in its socket), and the others are not to wait for it.
-pub const QUEUE_TIME: Duration = Duration::from_millis(50);
+/// Time at the measured rate that a channel may have on its way. It is felt twice: the guest's last
+/// pages wait behind it when QEMU stops the guest (50 ms: 216 ms of downtime over two lines of
+/// 1 Gbit/s, 25 ms: 155 ms), and the lanes that are fast wait for a chunk on a slow one (25 ms: 98 %
+/// of 1000, 500 and 200 Mbit/s together, 12 ms: 56 %).
+pub const QUEUE_TIME: Duration = Duration::from_millis(25);
 
 /// How often a channel's window is adjusted.
 pub const PACE_INTERVAL: Duration = Duration::from_millis(20);

@@ -98,8 +98,8 @@ mod tests {
     #[test]
     fn the_window_holds_the_queue_time_of_the_line_whatever_the_driver_said() {
         let (limit, _) = settle(125_000, Duration::from_micros(200));
-        let fifty_ms = 125_000 * 50;
-        assert!((fifty_ms..fifty_ms * 3).contains(&limit), "{limit}");
+        let queue = 125_000 * QUEUE_TIME.as_millis() as u64;
+        assert!((queue..queue * 3).contains(&limit), "{limit} for {queue}");
     }
 
     #[test]
