@@ -1,6 +1,11 @@
 //! A guest that moves, and what is shown of it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 mod hosts;
 

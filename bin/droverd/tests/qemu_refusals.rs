@@ -1,7 +1,12 @@
 //! Migrations that are refused before anything is changed: the guest does not notice, nothing is
 //! left on the destination, and the operator is told what, where and what to do next.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
 
 mod hosts;
 

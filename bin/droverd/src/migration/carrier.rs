@@ -95,7 +95,7 @@ fn tell(event: Event, report: &impl Fn(Carried)) {
     match event {
         // What follows a delivered session, or our own farewell, is no news.
         Event::Ended {
-            end: End::Finished | End::Closed(_),
+            end: End::Finished | End::Closed(ByeCode::Finished | ByeCode::Aborted),
             ..
         } => {}
         Event::Ended {

@@ -66,6 +66,16 @@ impl Journal {
         written.await.map_err(io::Error::other)?
     }
 
+    /// Changes what is shown of a migration that has ended.
+    ///
+    /// # Errors
+    /// There is no such entry, or it cannot be written.
+    pub async fn amend(&self, view: MigrationView) -> io::Result<()> {
+        let path = self.path(view.id, view.role);
+        let entry = read(&path).ok_or(io::ErrorKind::NotFound)?;
+        self.write(Entry { view, ..entry }).await
+    }
+
     /// Every entry that can be read, newest first; those beyond the [`HISTORY`] are removed if
     /// their migration has ended. Files that cannot be read are logged and left.
     ///

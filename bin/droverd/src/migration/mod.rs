@@ -23,8 +23,8 @@ use std::time::Instant;
 use anyhow::Context as _;
 use drover_api::{
     AbandonRequest, ErrorCode, IncomingOffer, IncomingPhase, IncomingRequest, IncomingStart,
-    IncomingView, MigrateRequest, MigrationRole, MigrationView, ProtocolRange, Refusal, RunRequest,
-    Verdict as ApiVerdict, VerdictView,
+    IncomingView, MigrateRequest, MigrationPhase, MigrationRole, MigrationView, ProtocolRange,
+    Refusal, RunRequest, Verdict as ApiVerdict, VerdictView,
 };
 use drover_hypervisor::RunState;
 use drover_migrate::destination::{Destination, Input as DestinationInput};
@@ -420,15 +420,34 @@ impl Migrations {
         request: AbandonRequest,
     ) -> Result<IncomingView, Refusal> {
         self.authorize(&caller, id, false)?;
-        let message = incoming::Message::Abandon(request.cause);
+        let message = incoming::Message::Abandon(request.cause.clone());
         let over = |snapshot: &Snapshot| snapshot.view.phase.has_ended();
         let view = self.tell_incoming(id, message, over).await?;
-        if self.find_incoming(id)?.snapshot().view.phase.has_ended() {
+        let snapshot = self.find_incoming(id)?.snapshot();
+        if snapshot.view.phase.has_ended() {
+            self.amend(snapshot, &request.cause).await;
             return Ok(view);
         }
         let host = &self.context.config.host;
         let message = format!("{host} is still ending the QEMU of guest {}", view.vm);
         Err(Refusal::new(ErrorCode::Timeout, message))
+    }
+
+    /// A guest that was given up already: what the source says of it belongs to its history.
+    async fn amend(&self, mut snapshot: Snapshot, why: &str) {
+        let Some(own) = &snapshot.view.cause else {
+            return;
+        };
+        let both = incoming::with_the_sources_word(own, why);
+        if both == *own || snapshot.view.phase != MigrationPhase::Abandoned {
+            return;
+        }
+        snapshot.view.cause = Some(both);
+        let (id, view) = (snapshot.view.id, snapshot.view.clone());
+        self.add(id, Known::Past(Box::new(snapshot)));
+        if let Err(error) = self.journal.amend(view).await {
+            tracing::warn!(%id, %error, "history not amended");
+        }
     }
 
     /// How far an arriving guest is.

@@ -131,10 +131,13 @@ impl Destination {
             (Phase::Receiving { .. }, On(Input::AbandonRequested)) => {
                 self.abandon(now, Cause::SourceKept);
             }
-            (
-                Phase::Receiving { .. } | Phase::Settling { .. },
-                On(Input::HypervisorGone { reason }),
-            ) => self.abandoned(now, Cause::HypervisorGone { reason }),
+            (Phase::Receiving { .. }, On(Input::HypervisorGone { reason })) => {
+                self.abandoned(now, Cause::HypervisorGone { reason });
+            }
+            (Phase::Settling { cause }, On(Input::HypervisorGone { .. })) => {
+                // It ends because its session did: that is the cause.
+                self.abandoned(now, cause);
+            }
 
             // The session is gone. What is seen before it was closed does not count, unless it
             // is final.

@@ -10,6 +10,7 @@ use drover_migrate::{DestinationStep, Reason, Verdict};
 use tokio::sync::mpsc;
 
 use super::{Incoming, Message, socket};
+use crate::limits;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::outgoing::with_source;
 
@@ -106,7 +107,7 @@ impl Incoming {
             if settle {
                 // QEMU sees its sockets close and ends, or has everything: give it the moment.
                 let ended = machine.exited();
-                let _ = tokio::time::timeout(crate::limits::SETTLE, ended).await;
+                let _ = tokio::time::timeout(limits::SETTLE, ended).await;
             }
             if let Some(exit) = machine.exit() {
                 let reason = observe::gone(&exit);

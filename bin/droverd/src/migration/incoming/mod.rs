@@ -7,7 +7,7 @@ mod actions;
 mod prepare;
 mod show;
 
-pub use show::incoming_view;
+pub use show::{incoming_view, with_the_sources_word};
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use drover_api::{IncomingPhase, IncomingView, MigrationPhase, MigrationView};
 use drover_hypervisor::UnixMicros;
-use drover_migrate::HandOffAnswer;
 use drover_migrate::destination::{Ending, Phase};
+use drover_migrate::{Cause, HandOffAnswer};
 use drover_types::Bytes;
 use jiff::Timestamp;
 
@@ -15,6 +15,12 @@ impl Incoming {
     /// Brings what is shown up to date.
     pub(super) fn show(&mut self) {
         let phase = phase(self.destination.phase());
+        let giving_up = match self.destination.phase() {
+            Phase::Settling { cause } | Phase::Abandoning { cause, .. } => {
+                Some(self.in_words(cause))
+            }
+            _ => None,
+        };
         let answer = self.destination.hand_off_answer();
         let waiting = self.destination.waiting();
         let report = self
@@ -28,6 +34,7 @@ impl Incoming {
         let session = self.request.as_ref().map(|request| request.session);
         self.snapshot.send_modify(|snapshot| {
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
+            snapshot.view.cause = giving_up;
             snapshot.answer = Some(answer);
             snapshot.view.channels = (channels > 0).then_some(channels);
             snapshot.view.next = waiting.and_then(|waiting| {
@@ -51,15 +58,19 @@ impl Incoming {
             .send_modify(|snapshot| snapshot.resumed_at = snapshot.resumed_at.or(at));
     }
 
+    fn in_words(&self, cause: &Cause) -> String {
+        match &self.abandoned_for {
+            Some(why) if *cause == Cause::SourceKept => kept(why),
+            Some(why) => with_the_sources_word(&cause.to_string(), why),
+            None => cause.to_string(),
+        }
+    }
+
     /// What is shown once everything is done.
     pub(super) fn final_view(&self, ending: &Ending) -> MigrationView {
         let (phase, cause) = match ending {
             Ending::Running => (MigrationPhase::Running, None),
-            Ending::Abandoned(cause) => {
-                let why = self.abandoned_for.as_ref();
-                let cause = why.map_or_else(|| cause.to_string(), |why| format!("{cause}: {why}"));
-                (MigrationPhase::Abandoned, Some(cause))
-            }
+            Ending::Abandoned(cause) => (MigrationPhase::Abandoned, Some(self.in_words(cause))),
             Ending::Lost(reason) => {
                 let cause = format!("lost after the hand-off: {reason}");
                 (MigrationPhase::Failed, Some(cause))
@@ -89,6 +100,19 @@ fn phase(phase: &Phase) -> Option<MigrationPhase> {
         Phase::Abandoning { .. } => MigrationPhase::Cancelling,
         Phase::Ended(_) => return None,
     })
+}
+
+fn kept(why: &str) -> String {
+    format!("{}: {why}", Cause::SourceKept)
+}
+
+/// What ended it here, and why the source says that it ended. One follows from the other, and the
+/// source's is the first unless it quotes ours.
+pub fn with_the_sources_word(own: &str, why: &str) -> String {
+    if why.contains(own) || own.contains(why) {
+        return own.to_owned();
+    }
+    format!("{} ({own})", kept(why))
 }
 
 /// What the source is told of a guest that arrives.

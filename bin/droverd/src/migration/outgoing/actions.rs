@@ -10,7 +10,8 @@ use drover_migrate::{Outcome, Reason};
 use jiff::Timestamp;
 
 use super::connect::{self, Opening, with_source};
-use super::{Link, Message, Outgoing, hand_off};
+use super::hand_off::{self, Said};
+use super::{Link, Message, Outgoing};
 use crate::limits;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::registry::{Reservation, Role};
@@ -198,18 +199,24 @@ impl Outgoing {
         }
     }
 
-    /// The relay gave up: what the destination knows of it is worth more than "closed".
-    pub(super) fn session_failed(&mut self, reason: String) {
+    /// Something broke off; `otherwise` is what is known here of it.
+    pub(super) fn broke_off(&mut self, otherwise: Input) {
+        if std::mem::replace(&mut self.asking_why, true) {
+            return;
+        }
         let link = self.link.clone();
         let migration = self.source.migration().clone();
         tokio::spawn(async move {
-            let input = match hand_off::why_it_ended(&link, &migration).await {
-                Some(reason) => Input::DestinationGone { reason },
-                None => Input::SessionFailed {
-                    reason: reason.into(),
-                },
+            let input = match hand_off::ask_why(&link, &migration).await {
+                Some(Said::Gone(reason)) => Input::DestinationGone { reason },
+                Some(Said::Trouble(reason)) => {
+                    let at = &migration.destination;
+                    let reason = format!("on {at}, {reason}").into();
+                    Input::SessionFailed { reason }
+                }
+                None => otherwise,
             };
-            link.input(input).await;
+            link.tell(Message::BrokeOff(input)).await;
         });
     }
 
@@ -228,7 +235,7 @@ impl Outgoing {
             carrier.close(*outcome == Outcome::Completed);
         }
         if let Some(reservation) = &self.reservation
-            && *outcome != Outcome::Completed
+            && !matches!(outcome, Outcome::Completed | Outcome::Lost { .. })
             && matches!(reservation.role(), Some(Role::Outgoing { .. }))
             && let Err(refusal) = reservation.set_role(Role::Running)
         {

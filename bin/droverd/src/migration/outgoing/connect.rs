@@ -13,7 +13,7 @@ use drover_migrate::paths::{self, Candidate, Selected, Selection, Side};
 use drover_migrate::source::Input;
 use drover_migrate::{ChannelLimit, Migration, Reason, channels};
 use drover_relay::{Opened, Order, Target, Token, open_lanes};
-use drover_types::{HostName, Path};
+use drover_types::{HostName, Interface, Path};
 
 use super::{Agreed, Link, Message, NotAgreed};
 use crate::facts;
@@ -57,6 +57,7 @@ async fn ask(
         .map_err(|error| unreadable(&error))?;
     let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
     let ours = paths::select(Side::Source, &interfaces, &config.networks);
+    let own = interfaces.clone();
     let request = IncomingRequest {
         id: migration.id,
         source: migration.source.clone(),
@@ -81,7 +82,7 @@ async fn ask(
         refusal,
         sent: true,
     })?;
-    Ok(agree(link, &ours, cpus, offer).await)
+    Ok(agree(link, (&ours, &own), cpus, offer).await)
 }
 
 /// What to tell when the destination does not say who it is.
@@ -118,10 +119,16 @@ fn sizes(link: &Link, ours: &Selected, cpus: u32) -> SessionSizes {
     carrier::session_sizes(&rates, link.options.channels.unwrap_or(by_cores))
 }
 
-async fn agree(link: &Link, ours: &Selected, cpus: u32, offer: IncomingOffer) -> Agreed {
+async fn agree(
+    link: &Link,
+    (ours, own): (&Selected, &[Interface]),
+    cpus: u32,
+    offer: IncomingOffer,
+) -> Agreed {
     // The destination has offered only what its own configuration allows.
     let theirs = paths::select(Side::Destination, &offer.interfaces, &Selection::default());
-    let candidates = paths::candidates(ours, &theirs);
+    let mut candidates = paths::candidates(ours, &theirs);
+    candidates.retain(|candidate| leads_there(own, candidate));
     let answered = probe(candidates, offer.data_port).await;
     let pairing = paths::choose(ours, &theirs, &answered);
     let mut notes = Vec::new();
@@ -149,6 +156,16 @@ async fn agree(link: &Link, ours: &Selected, cpus: u32, offer: IncomingOffer) ->
         input,
         notes,
     }
+}
+
+/// Whether the way to the far address can begin at the near interface: not if that address lies in
+/// the network of another interface of ours only. Linux answers on every interface for all of a
+/// host's addresses, so the probe of such a pair succeeds over a NIC that is not part of it.
+fn leads_there(own: &[Interface], candidate: &Candidate) -> bool {
+    let far = candidate.destination.address;
+    let is_there = |interface: &Interface| interface.addresses.iter().any(|a| a.contains(far));
+    let near = |interface: &&Interface| interface.name == candidate.source.interface;
+    own.iter().find(near).is_some_and(is_there) || !own.iter().any(is_there)
 }
 
 fn show_left_out(left: &paths::LeftOut) -> LeftOut {

@@ -113,12 +113,32 @@ pub async fn tell_to_abandon(link: Link, migration: Migration, cause: String) {
     link.input(input).await;
 }
 
-/// What the destination says about a session that ended, when it says something.
-pub async fn why_it_ended(link: &Link, migration: &Migration) -> Option<Reason> {
-    let asked = link.client.incoming_status(migration.id);
-    let view = tokio::time::timeout(limits::WHY, asked).await.ok()?.ok()?;
-    let abandoned = view.phase == IncomingPhase::Abandoned;
-    view.cause.filter(|_| abandoned).map(Reason::from)
+/// What the destination says of its part.
+#[derive(Debug)]
+pub enum Said {
+    /// It gave the guest up; why.
+    Gone(Reason),
+    /// It is in trouble; what.
+    Trouble(Reason),
+}
+
+/// Asks the destination what is wrong there: what it tells is worth more than that the session was
+/// closed, or that QEMU could not write. It may be learning it at the same time as we.
+pub async fn ask_why(link: &Link, migration: &Migration) -> Option<Said> {
+    let asking = async {
+        loop {
+            let view = link.client.incoming_status(migration.id).await.ok()?;
+            if let Some(cause) = view.cause {
+                let reason = Reason::from(cause);
+                return Some(match view.phase {
+                    IncomingPhase::Abandoned => Said::Gone(reason),
+                    _ => Said::Trouble(reason),
+                });
+            }
+            tokio::time::sleep(limits::SOON).await;
+        }
+    };
+    tokio::time::timeout(limits::WHY, asking).await.ok()?
 }
 
 /// A time as the API tells it.

@@ -18,8 +18,8 @@ use std::time::Instant;
 use drover_api::{Client, ErrorCode, IncomingOffer, LeftOut, MigrationView, Refusal};
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::estimate::Estimator;
-use drover_migrate::source::{Action, Input, Output, Source};
-use drover_migrate::{CancelledBy, Observation, Refused, SourceRecord, SourceStep};
+use drover_migrate::source::{Action, Input, Output, Phase, Source};
+use drover_migrate::{CancelledBy, MigrationSeen, Observation, Refused, SourceRecord, SourceStep};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -62,6 +62,8 @@ pub enum Message {
     Look(Observation, Box<MigrationProgress>),
     /// QEMU was told to migrate; the watch of it began.
     Begun(Timestamp, Watcher),
+    /// What is known by now of something that broke off.
+    BrokeOff(Input),
     /// The guest stopped for the last round.
     Stopped(UnixMicros),
     /// The guest runs on the destination.
@@ -140,6 +142,7 @@ pub struct Outgoing {
     estimator: Estimator,
     rates: LaneRates,
     preparing: Option<AbortHandle>,
+    asking_why: bool,
     keeping: Option<JoinHandle<()>>,
     /// As it was written down at the end.
     last_view: Option<MigrationView>,
@@ -201,6 +204,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         estimator: Estimator::new(options.downtime_limit),
         rates: LaneRates::default(),
         preparing: None,
+        asking_why: false,
         keeping: None,
         last_view: None,
     };
@@ -301,10 +305,17 @@ impl Outgoing {
             }
             Message::Carries(carrier) => self.carrier = Some(carrier),
             Message::Carried(Carried::Note(note)) | Message::Note(note) => self.note(note),
-            Message::Carried(Carried::Failed(reason)) => self.session_failed(reason),
+            Message::Carried(Carried::Failed(reason)) => {
+                let reason = reason.into();
+                self.broke_off(Input::SessionFailed { reason });
+            }
+            Message::BrokeOff(input) => {
+                self.asking_why = false;
+                self.handle(input);
+            }
             Message::Look(observation, progress) => {
                 self.show_progress(&progress);
-                self.handle(Input::Hypervisor(observation));
+                self.looked(observation);
             }
             Message::Begun(at, watcher) => {
                 self.begun_at = Some(at);
@@ -316,6 +327,17 @@ impl Outgoing {
             }
             Message::Stopped(at) => self.stopped_at = Some(at),
             Message::RunsThere(times) => self.runs_there(&times),
+        }
+    }
+
+    fn looked(&mut self, observation: Observation) {
+        let failed = matches!(observation.migration, MigrationSeen::Failed { .. });
+        let carrying = matches!(self.source.phase(), Phase::Transferring { .. });
+        let input = Input::Hypervisor(observation);
+        if failed && carrying {
+            self.broke_off(input);
+        } else {
+            self.handle(input);
         }
     }
 
