@@ -2,12 +2,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use drover_session::{BufferId, ChannelId, Input, Piece};
+use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE};
 use crate::report::Event;
@@ -52,9 +54,8 @@ pub(crate) fn start_connecting(
 ) -> ChannelPort {
     let (read, reads) = channel();
     let (write, writes) = channel();
-    // Connecting to a local socket does not block: it is accepted or refused at once. It happens
-    // here, in order, since QEMU 7.2 takes the first connection for the main channel.
-    let stream = UnixStream::connect(&path).map(Arc::new);
+    // It happens here, in order, since QEMU 7.2 takes the first connection for the main channel.
+    let stream = connect(&path).map(Arc::new);
     let connected = stream.as_ref().ok().cloned();
     if let Err(error) = stream {
         let reason = format!(
@@ -69,6 +70,16 @@ pub(crate) fn start_connecting(
         write,
         stream: connected,
     }
+}
+
+/// Connects without waiting: the session's lock is held, and a QEMU that hangs with a full queue of
+/// connections would hold up everything.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    socket.set_nonblocking(false)?;
+    Ok(OwnedFd::from(socket).into())
 }
 
 /// Reports a channel as broken from a thread of its own: the caller holds the session's lock.
@@ -202,8 +213,11 @@ fn write_piece(
     match piece {
         Piece::Begin => Ok(()),
         Piece::Bytes { buffer, length } => {
-            let bytes = shared.pool.share(buffer);
-            stream.write_all(bytes.get(..length as usize).unwrap_or_default())
+            let held = shared.pool.share(buffer);
+            let bytes = held.as_ref().and_then(|held| held.get(..length as usize));
+            // Anything but the peer's bytes would be written into the guest's memory.
+            let lost = || io::Error::other("the bytes of a chunk are not in their buffer");
+            stream.write_all(bytes.ok_or_else(lost)?)
         }
         Piece::End => close(stream, Shutdown::Write),
         Piece::Reset => close(stream, closing(channel)),

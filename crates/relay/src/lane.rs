@@ -56,11 +56,12 @@ struct Side<'a> {
 
 fn send_all(on: &Side<'_>, sends: &Receiver<Sending>) -> LaneEnd {
     while let Ok(Sending { frame, buffer }) = sends.recv() {
-        let payload = buffer.map(|buffer| on.shared.pool.share(buffer));
-        let payload = payload
-            .as_ref()
-            .and_then(|p| p.get(..frame.payload_length() as usize));
-        if let Err(error) = on.lane.send(&frame.encode(), payload.unwrap_or_default()) {
+        let length = frame.payload_length() as usize;
+        let held = buffer.and_then(|buffer| on.shared.pool.share(buffer));
+        // A chunk that is sent again can be confirmed before its turn comes, and its buffer be in
+        // use for another: the peer has it and throws this copy away, whatever is in it.
+        let bytes = held.unwrap_or_else(|| Arc::new(vec![0; length]));
+        if let Err(error) = on.lane.send(&frame.encode(), &bytes[..length]) {
             return LaneEnd::Lost(format!("sending to {} failed: {error}", on.lane.peer()));
         }
         on.shared.step_or_end(Input::Sent { lane: on.id });

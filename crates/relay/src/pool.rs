@@ -23,10 +23,10 @@ impl Pool {
         self.slots.get(id.0 as usize)
     }
 
-    /// The buffer's bytes as they are, to read from.
-    pub(crate) fn share(&self, id: BufferId) -> Arc<Vec<u8>> {
-        let held = self.slot(id).and_then(|slot| lock(slot).clone());
-        held.unwrap_or_else(|| Arc::new(vec![0; self.bytes]))
+    /// The buffer's bytes as they are, to read from; `None` while it is being filled anew, or was
+    /// never filled.
+    pub(crate) fn share(&self, id: BufferId) -> Option<Arc<Vec<u8>>> {
+        lock(self.slot(id)?).clone()
     }
 
     /// Fills the buffer by `fill`. A lane that still sends the buffer's last content, resent and
@@ -65,18 +65,25 @@ mod tests {
     fn memory_is_used_again_once_nobody_reads_it() {
         let pool = Pool::new(4, 1);
         pool.fill(BufferId(0), |bytes| bytes.copy_from_slice(b"abcd"));
-        let first = pool.share(BufferId(0)).as_ptr();
+        let first = pool.share(BufferId(0)).unwrap().as_ptr();
         pool.fill(BufferId(0), |bytes| bytes.copy_from_slice(b"efgh"));
-        assert_eq!(pool.share(BufferId(0)).as_ptr(), first);
+        assert_eq!(pool.share(BufferId(0)).unwrap().as_ptr(), first);
     }
 
     #[test]
     fn a_reader_keeps_what_it_reads_while_the_buffer_is_filled_anew() {
         let pool = Pool::new(4, 1);
         pool.fill(BufferId(0), |bytes| bytes.copy_from_slice(b"abcd"));
-        let reading = pool.share(BufferId(0));
+        let reading = pool.share(BufferId(0)).unwrap();
         pool.fill(BufferId(0), |bytes| bytes.copy_from_slice(b"efgh"));
         assert_eq!(reading.as_slice(), b"abcd");
-        assert_eq!(pool.share(BufferId(0)).as_slice(), b"efgh");
+        assert_eq!(pool.share(BufferId(0)).unwrap().as_slice(), b"efgh");
+    }
+
+    #[test]
+    fn a_buffer_that_was_never_filled_has_no_bytes() {
+        let pool = Pool::new(4, 1);
+        assert_eq!(pool.share(BufferId(0)), None);
+        assert_eq!(pool.share(BufferId(7)), None);
     }
 }

@@ -131,6 +131,14 @@ impl Relay {
     }
 }
 
+impl Relay {
+    /// Ends the session at once, without a farewell: when this returns, QEMU's sockets are closed
+    /// and no further byte reaches it.
+    pub fn cut(&self) {
+        self.shared.terminate();
+    }
+}
+
 impl Drop for Relay {
     fn drop(&mut self) {
         self.shared.close(ByeCode::Aborted);

@@ -149,11 +149,7 @@ impl Shared {
             return Ok(());
         }
         core.session.handle(now, input)?;
-        let ended = self.route(&mut core, now);
-        drop(core);
-        if let Some(end) = ended {
-            self.ended(end);
-        }
+        self.route_and_release(core, now);
         Ok(())
     }
 
@@ -168,6 +164,15 @@ impl Shared {
                 reason,
             });
             self.terminate();
+        }
+    }
+
+    /// Hands out what the session wants done; if that was its end, says so without the lock.
+    fn route_and_release(self: &Arc<Self>, mut core: MutexGuard<'_, Core>, now: Duration) {
+        let ended = self.route(&mut core, now);
+        drop(core);
+        if let Some(end) = ended {
+            self.ended(end);
         }
     }
 
@@ -238,11 +243,14 @@ impl Shared {
     ) -> Result<(), drover_session::Refused> {
         let now = self.now();
         let mut core = self.lock();
+        if core.terminated {
+            return Ok(()); // the stream closes here
+        }
         core.session.handle(now, Input::ChannelOpened)?;
         let channel = core.channels.len() as ChannelId;
         let port = channel::start_accepted(self, channel, Arc::new(stream));
         core.channels.push(port);
-        self.route(&mut core, now);
+        self.route_and_release(core, now);
         Ok(())
     }
 
@@ -289,7 +297,7 @@ impl Shared {
             lane.shut_down();
             return Err(refused);
         }
-        self.route(&mut core, now);
+        self.route_and_release(core, now);
         Ok(())
     }
 
@@ -315,11 +323,11 @@ impl Shared {
     pub(crate) fn lane_gone(self: &Arc<Self>, id: LaneId) {
         let lost = {
             let core = self.lock();
-            let note = core
-                .notes
-                .get(&id)
-                .filter(|_| !core.terminated && core.close_at.is_none());
-            note.map(|note| (note.path, note.ended.clone()))
+            let Some(note) = core.notes.get(&id) else {
+                return; // it was refused before the session knew of it
+            };
+            let expected = core.terminated || core.close_at.is_some();
+            (!expected).then(|| (note.path, note.ended.clone()))
         };
         if let Some((path, Some(LaneEnd::Lost(reason)))) = lost {
             self.tell(Event::LaneLost {
@@ -420,7 +428,7 @@ impl Shared {
 
     /// Closes every socket; every thread ends by itself. QEMU's sockets are closed only here, so
     /// that what it reads until then is what the other QEMU wrote.
-    fn terminate(self: &Arc<Self>) {
+    pub(crate) fn terminate(self: &Arc<Self>) {
         let mut core = self.lock();
         if std::mem::replace(&mut core.terminated, true) {
             return;

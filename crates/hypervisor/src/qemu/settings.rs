@@ -49,7 +49,8 @@ pub(super) fn orders(settings: &MigrationSettings, offered: &Offered) -> Result<
     };
     let multifd = settings.channels > 0;
     orders.capability("events", true, Need::Wanted)?;
-    orders.capability("return-path", settings.return_path, Need::Wanted)?;
+    // Without it a source completes when all was sent, whether or not it arrived.
+    orders.capability("return-path", settings.return_path, Need::Required)?;
     orders.capability("multifd", multifd, Need::Required)?;
 
     let downtime = u64::try_from(settings.downtime_limit.as_millis()).unwrap_or(u64::MAX);
