@@ -49,7 +49,7 @@ pub async fn run(config: Config) -> Result<()> {
         registry,
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
-    migrations.recover(recovered).await;
+    migrations.recover(recovered).await?;
 
     let app = App::new(context, Arc::clone(&migrations));
     let server = api::serve(&app, local, peers);

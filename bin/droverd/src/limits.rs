@@ -38,9 +38,6 @@ pub const DRAIN_MIGRATIONS: Duration = Duration::from_secs(60);
 /// Connecting to our own socket to see whether an agent lives behind it.
 pub const SOCKET_PROBE: Duration = Duration::from_secs(2);
 
-/// Between two looks at a guest that is to end: a guest's own shutdown takes seconds.
-pub const STOP_POLL: Duration = Duration::from_millis(200);
-
 /// Finding one running QEMU again: its monitor is connected and asked once.
 pub const RECOVER: Duration = Duration::from_secs(20);
 
@@ -90,3 +87,6 @@ pub const KEEP_GUEST: Duration = Duration::from_secs(30);
 /// A QEMU whose sockets were closed before it had everything ends by itself within this; one that
 /// had everything stays.
 pub const SETTLE: Duration = Duration::from_secs(2);
+
+/// Before a QEMU is looked for again that runs and does not answer.
+pub const REACH_AGAIN: Duration = Duration::from_secs(2);

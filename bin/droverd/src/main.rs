@@ -20,6 +20,7 @@ mod registry;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
 use crate::config::Config;
@@ -93,5 +94,6 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(agent::run(config))
+    let file = arguments.config.display().to_string();
+    runtime.block_on(agent::run(config)).context(file)
 }

@@ -15,12 +15,12 @@ use std::time::Duration;
 
 use drover_api::{ErrorCode, MigrationPhase, StopRequest, VmState};
 use drover_types::MigrationId;
-use hosts::{A, API_NIC, B, FAST, Hosts, PATIENCE, Signal, guest_of, kill, name, refused, until};
+use hosts::{A, B, FAST, Hosts, PATIENCE, Signal, guest_of, kill, name, refused, until};
 
 /// Everything has arrived, and neither agent can ask the other.
 async fn in_doubt(hosts: &mut Hosts) -> MigrationId {
     let id = hosts.migrate_midway(A).await;
-    hosts.set_nic(A, API_NIC, "down").await;
+    hosts.set_api("down").await;
     stands_still(hosts, id).await;
     id
 }
@@ -54,7 +54,7 @@ async fn stands_still(hosts: &Hosts, id: MigrationId) {
 
 /// The agents reach each other again: the guest runs on the destination, and only there.
 async fn resolves(hosts: &mut Hosts, id: MigrationId) {
-    hosts.set_nic(A, API_NIC, "up").await;
+    hosts.set_api("up").await;
     let view = hosts.ended(A, id).await;
     assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
     hosts.guest_runs_only_on(B).await;
@@ -196,7 +196,7 @@ async fn a_source_that_is_told_to_end_at_the_hand_off_finishes_it_first() {
     })
     .await;
     stands_still(&hosts, id).await;
-    hosts.set_nic(A, API_NIC, "up").await;
+    hosts.set_api("up").await;
     assert_eq!(hosts.agent_ends(A).await, Some(0));
     assert_eq!(hosts.left_on(A).await, Vec::<String>::new());
     hosts.guest_runs_only_on(B).await;
@@ -236,7 +236,7 @@ async fn the_destinations_qemu_that_is_killed_before_it_runs_is_a_loss_that_is_t
     assert_eq!(there.phase, MigrationPhase::Failed, "{there:#?}");
     assert!(there.cause.unwrap().contains("signal 9"));
     assert_eq!(hosts.left_on(B).await, Vec::<String>::new());
-    hosts.set_nic(A, API_NIC, "up").await;
+    hosts.set_api("up").await;
     let view = hosts.ended(A, id).await;
     assert_eq!(view.phase, MigrationPhase::Failed, "{view:#?}");
     assert!(view.cause.as_ref().unwrap().contains("lost"), "{view:#?}");

@@ -72,15 +72,16 @@ impl Journal {
     /// There is no such entry, or it cannot be written.
     pub async fn amend(&self, view: MigrationView) -> io::Result<()> {
         let path = self.path(view.id, view.role);
-        let entry = read(&path).ok_or(io::ErrorKind::NotFound)?;
+        let entry = read(&path)?;
         self.write(Entry { view, ..entry }).await
     }
 
-    /// Every entry that can be read, newest first; those beyond the [`HISTORY`] are removed if
-    /// their migration has ended. Files that cannot be read are logged and left.
+    /// Every entry, newest first; those beyond the [`HISTORY`] are removed if their migration has
+    /// ended.
     ///
     /// # Errors
-    /// The directory cannot be read.
+    /// The directory or one of its files cannot be read, named. An entry that is passed over could
+    /// be the one that says that a guest belongs to another host now.
     pub fn load(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for file in std::fs::read_dir(&self.directory)? {
@@ -89,7 +90,7 @@ impl Journal {
                 .extension()
                 .is_some_and(|extension| extension == "json")
             {
-                entries.extend(read(&path));
+                entries.push(read(&path)?);
             }
         }
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.view.started_at));
@@ -113,16 +114,16 @@ impl Journal {
     }
 }
 
-fn read(path: &Path) -> Option<Entry> {
+fn read(path: &Path) -> io::Result<Entry> {
     let parsed = files::read(path).and_then(|text| {
         let text = text.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         Ok(serde_json::from_str::<Entry>(&text)?)
     });
-    match parsed {
-        Ok(entry) => Some(entry),
-        Err(error) => {
-            tracing::error!(path = %path.display(), %error, "journal not readable, left as it is");
-            None
-        }
-    }
+    parsed.map_err(|error| {
+        io::Error::other(format!(
+            "{}: {error}; it may say that a guest was handed to another host: restore it, start the \
+             version of droverd that wrote it, or, once you know where its guest is, remove it",
+            path.display()
+        ))
+    })
 }

@@ -117,7 +117,18 @@ impl Migrations {
 
     fn add(&self, id: MigrationId, known: Known) {
         let source = known.snapshot().view.role == MigrationRole::Source;
-        self.known().insert((id, source), known);
+        let mut all = self.known();
+        all.insert((id, source), known);
+        // Ids are ordered by time: the oldest come first.
+        let ended = |known: &Known| known.snapshot().view.phase.has_ended();
+        let old: Vec<Key> = all
+            .iter()
+            .filter(|(_, k)| ended(k))
+            .map(|(key, _)| *key)
+            .collect();
+        for key in old.iter().take(old.len().saturating_sub(limits::HISTORY)) {
+            all.remove(key);
+        }
     }
 
     /// Begins to move a guest. Answers when the destination has agreed.
@@ -162,6 +173,7 @@ impl Migrations {
                 options: self.options(&request),
                 client,
                 origin,
+                recovered: false,
             },
         );
         self.add(migration.id, Known::Outgoing(handle.clone()));

@@ -9,7 +9,8 @@ use drover_hypervisor::{
 use drover_migrate::{GuestSeen, MigrationSeen, Observation, Reason};
 use tokio::task::JoinHandle;
 
-use crate::limits::{OBSERVE, SOON};
+use crate::limits::{OBSERVE, REACH_AGAIN, SETTLE};
+use crate::registry::{Reached, Reservation};
 
 /// What a watcher reports.
 #[derive(Debug)]
@@ -20,6 +21,8 @@ pub enum Seen {
     Stopped(UnixMicros),
     /// The guest runs.
     Resumed(UnixMicros),
+    /// The connection to QEMU is lost, while its process runs; the watch is over.
+    Lost,
     /// The process has ended.
     Gone(Reason),
 }
@@ -54,6 +57,18 @@ fn guest_seen(state: &RunState) -> GuestSeen {
         RunState::FinishMigrate => GuestSeen::FinishMigrate,
         RunState::PostMigrate => GuestSeen::PostMigrate,
         _ => GuestSeen::Other,
+    }
+}
+
+/// Looks for a guest's process until it answers; `None` when it has ended. While it runs and does
+/// not answer nothing is concluded.
+pub async fn reach(reservation: &Reservation) -> Option<Arc<dyn Machine>> {
+    loop {
+        match reservation.reach().await {
+            Reached::Machine(machine) => return Some(machine),
+            Reached::Gone => return None,
+            Reached::Unreachable => tokio::time::sleep(REACH_AGAIN).await,
+        }
     }
 }
 
@@ -110,9 +125,13 @@ where
             Some(MachineEvent::Stopped { at }) => Some(Seen::Stopped(at)),
             Some(MachineEvent::Resumed { at }) => Some(Seen::Resumed(at)),
             Some(MachineEvent::Disconnected { .. }) => {
-                // The process is ending or hangs: its end is what counts.
-                tokio::time::sleep(SOON).await;
-                None
+                // Mostly the process is ending: its end comes right behind.
+                let seen = match tokio::time::timeout(SETTLE, &mut exited).await {
+                    Ok(exit) => Seen::Gone(gone(&exit)),
+                    Err(_) => Seen::Lost,
+                };
+                report(seen).await;
+                return;
             }
             Some(MachineEvent::MigrationStatus { .. } | MachineEvent::Missed(_)) | None => None,
             Some(_) => continue,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use anyhow::Context as _;
 use drover_api::MigrationRole;
 use drover_migrate::destination::Destination;
 use drover_migrate::source::Source;
@@ -21,11 +22,14 @@ use crate::registry::{Purpose, Recovered, Reservation, Role};
 impl Migrations {
     /// Takes up what an earlier agent left: the journal, and guests that were part of a migration.
     /// Called once, before the API is open.
-    pub async fn recover(&self, mut recovered: Vec<Recovered>) {
-        let entries = self.journal.load().unwrap_or_else(|error| {
-            tracing::error!(%error, "journal not readable: recent migrations are not shown");
-            Vec::new()
-        });
+    ///
+    /// # Errors
+    /// The journal cannot be read: without it nobody knows which guests may be started here.
+    pub async fn recover(&self, mut recovered: Vec<Recovered>) -> anyhow::Result<()> {
+        let entries = self
+            .journal
+            .load()
+            .context("key `state`: the journal cannot be read")?;
         for entry in entries {
             let ended = match &entry.record {
                 AnyRecord::Source(record) => matches!(record.step, SourceStep::Finished { .. }),
@@ -48,6 +52,7 @@ impl Migrations {
                 self.take_up(record, None, Some(guest.reservation));
             }
         }
+        Ok(())
     }
 
     fn remember(&self, entry: Entry) {
@@ -105,6 +110,7 @@ impl Migrations {
                     },
                     client,
                     origin,
+                    recovered: true,
                 },
             )),
             AnyRecord::Destination(record) => {

@@ -39,7 +39,7 @@ use drover_types::{HostName, MigrationId, VmName};
 
 use crate::config::Config;
 pub use record::Role;
-pub use reservation::{Recovered, Reservation};
+pub use reservation::{Reached, Recovered, Reservation};
 use slot::Slot;
 
 /// Why a guest is reserved.

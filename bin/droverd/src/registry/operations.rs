@@ -9,7 +9,6 @@ use drover_types::VmName;
 
 use super::definitions;
 use super::exit::unwatched_exit;
-use super::process::kill_found;
 use super::record::Role;
 use super::reservation::Reservation;
 use super::{Purpose, Registry};
@@ -57,7 +56,7 @@ impl Registry {
         let stopped = match (machine, request.force) {
             (Some(machine), true) => reservation.pull_plug(&machine).await,
             (Some(machine), false) => reservation.press_button(&machine, request).await,
-            (None, true) => Ok(reservation.kill_unreachable().await),
+            (None, true) => reservation.kill_unreachable().await,
             (None, false) => Err(no_answer(name)),
         };
         match stopped {
@@ -77,7 +76,7 @@ impl Registry {
 type Ended = Option<(ProcessId, Exit)>;
 
 /// Whether the connection to its QEMU is gone; a new one may work.
-async fn is_lost(machine: &Arc<dyn Machine>) -> bool {
+pub(super) async fn is_lost(machine: &Arc<dyn Machine>) -> bool {
     matches!(machine.state().await, Err(MachineError::Lost { .. }))
 }
 
@@ -173,10 +172,17 @@ impl Reservation {
         }
     }
 
-    async fn kill_unreachable(&self) -> Ended {
-        let process = self.process()?;
-        kill_found(process).await;
-        Some((process, unwatched_exit(&self.directory())))
+    async fn kill_unreachable(&self) -> Result<Ended, Refusal> {
+        let Some(process) = self.process() else {
+            return Ok(None);
+        };
+        process.kill().await.map_err(|error| {
+            let (name, pid) = (self.name(), process.pid);
+            let message = format!("guest {name}: process {pid} is not ended: {error}");
+            Refusal::new(ErrorCode::QemuFailed, message)
+                .next(format!("look at it: `ps -o stat,wchan {pid}`"))
+        })?;
+        Ok(Some((process, unwatched_exit(&self.directory()))))
     }
 }
 

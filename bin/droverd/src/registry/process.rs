@@ -18,7 +18,6 @@ use super::room::Room;
 use super::slot::Running;
 use super::{Inner, broken, files};
 use crate::facts;
-use crate::limits;
 
 /// What the hypervisor is told of a definition.
 pub fn guest(definition: &VmDefinition) -> Guest {
@@ -45,6 +44,12 @@ impl Reservation {
         let (inner, name) = (&self.inner, self.name());
         self.claim(definition.memory)?;
         let directory = self.directory();
+        // Its files are not to be touched: they are how that process is found again.
+        if let Some(process) = inner.hypervisor.find(&directory) {
+            let message = format!("guest {name} has a qemu already, process {}", process.pid);
+            return Err(Refusal::new(ErrorCode::VmRunning, message)
+                .next("restart droverd, which takes it up again, or end that process"));
+        }
         let record = Record {
             definition,
             role,
@@ -146,7 +151,12 @@ impl Reservation {
                         return;
                     }
                 }
-                None => kill_found(running.process).await,
+                None => {
+                    if let Err(error) = running.process.kill().await {
+                        tracing::error!(vm = %self.name(), %error, "qemu not ended");
+                        return;
+                    }
+                }
             }
             let mut slots = self.inner.slots();
             if let Some(slot) = slots.get_mut(self.name())
@@ -250,35 +260,6 @@ async fn watch(machine: &dyn Machine, mut events: MachineEvents) -> (Exit, bool)
     // Death by a signal is no shutdown, even when one had begun.
     let clean = clean && !matches!(exit.status, ExitStatus::Signal(_));
     (exit, clean)
-}
-
-/// Ends a process that does not answer.
-pub(super) async fn kill_found(process: ProcessId) {
-    let pid = i32::try_from(process.pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw);
-    let Some(pid) = pid else { return };
-    // The pidfd holds whatever has the pid now: only then it is checked to be the one meant.
-    let Ok(pidfd) = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()) else {
-        return;
-    };
-    if !process.is_running() {
-        return;
-    }
-    if let Err(error) = rustix::process::pidfd_send_signal(&pidfd, rustix::process::Signal::KILL) {
-        tracing::warn!(pid = process.pid, %error, "not killed");
-    }
-    let gone = async {
-        while process.is_running() {
-            tokio::time::sleep(limits::STOP_POLL).await;
-        }
-    };
-    if tokio::time::timeout(drover_hypervisor::limits::EXIT, gone)
-        .await
-        .is_err()
-    {
-        tracing::error!(pid = process.pid, "still runs after SIGKILL");
-    }
 }
 
 fn prepare(directory: &Path, record: &Record) -> std::io::Result<()> {

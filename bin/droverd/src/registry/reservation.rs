@@ -20,6 +20,7 @@ use jiff::Timestamp;
 
 use super::definitions;
 use super::files;
+use super::operations;
 use super::record::{Record, Role};
 use super::{Inner, Purpose, broken};
 
@@ -29,6 +30,17 @@ use super::{Inner, Purpose, broken};
 pub struct Reservation {
     pub(super) inner: Arc<Inner>,
     name: VmName,
+}
+
+/// What a look for a guest's process found.
+#[derive(Debug)]
+pub enum Reached {
+    /// It answers.
+    Machine(Arc<dyn Machine>),
+    /// It runs and does not answer: nothing may be concluded of its guest.
+    Unreachable,
+    /// It has ended, certainly.
+    Gone,
 }
 
 /// A guest that was part of a migration when the agent ended. Its process may have ended meanwhile,
@@ -63,6 +75,24 @@ impl Reservation {
     pub fn machine(&self) -> Option<Arc<dyn Machine>> {
         let slots = self.inner.slots();
         slots.get(&self.name)?.process.as_ref()?.machine.clone()
+    }
+
+    /// The way to the guest's process, made anew where it was lost.
+    pub async fn reach(&self) -> Reached {
+        if let Some(machine) = self.machine()
+            && !operations::is_lost(&machine).await
+        {
+            return Reached::Machine(machine);
+        }
+        let slots = |inner: &Inner| inner.slots().get(&self.name)?.process.clone();
+        let Some(running) = slots(&self.inner) else {
+            return Reached::Gone;
+        };
+        match self.inner.reconnect(&self.name).await {
+            Some(machine) => Reached::Machine(machine),
+            None if running.process.is_running() => Reached::Unreachable,
+            None => Reached::Gone,
+        }
     }
 
     /// What the guest is here, while it has a process.

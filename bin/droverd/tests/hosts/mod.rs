@@ -46,13 +46,13 @@ const POLL: Duration = Duration::from_millis(20);
 
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
-/// Rates at which the guest takes some four seconds: time for a test to step in.
-pub const SLOW: &str = "150mbit,150mbit";
+/// Rates at which the guest takes some two seconds: time for a test to step in.
+pub const SLOW: &str = "250mbit,250mbit";
 /// Rates at which it takes one.
 pub const FAST: &str = "1gbit,1gbit";
 
 /// The same with a NIC more, for the agents alone.
-pub const SLOW_AND_API: &str = "150mbit,150mbit,none";
+pub const SLOW_AND_API: &str = "250mbit,250mbit,none";
 /// The number of that NIC.
 pub const API_NIC: usize = 2;
 
@@ -169,6 +169,13 @@ impl Hosts {
         let nic = network::nic(nic);
         let link = ["-n", &namespace, "link", "set", &nic, to];
         run("ip", &link).await.unwrap();
+    }
+
+    /// Cuts the NIC over which the agents talk, or joins it again: at both ends, so that neither
+    /// waits for an answer that cannot come.
+    pub async fn set_api(&self, to: &str) {
+        self.set_nic(A, API_NIC, to).await;
+        self.set_nic(B, API_NIC, to).await;
     }
 
     /// A program that only this host has, at a path that the definition can name.

@@ -98,9 +98,11 @@ impl Incoming {
         });
     }
 
-    fn observe(&mut self, settle: bool) {
+    /// Looks once. A QEMU that runs and does not answer is no reason for anything: the state
+    /// machine asks again.
+    fn observe(&self, settle: bool) {
         let Some(machine) = self.machine.clone() else {
-            return self.handle(no_process());
+            return;
         };
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
@@ -122,6 +124,29 @@ impl Incoming {
                 input(&inbox, seen).await;
             }
         });
+    }
+
+    /// Looks for the guest's process, whose connection is lost or was never had.
+    pub(super) fn reach(&self) {
+        let (inbox, reservation) = (self.inbox.clone(), self.reservation.clone());
+        tokio::spawn(async move {
+            let reached = match &reservation {
+                Some(reservation) => observe::reach(reservation).await,
+                None => None,
+            };
+            let message = match reached {
+                Some(machine) => Message::Reached(machine),
+                None => Message::Input(no_process()),
+            };
+            let _ = inbox.send(message).await;
+        });
+    }
+
+    /// The guest's process answers: it is watched from now on.
+    pub(super) fn reached(&mut self, machine: Arc<dyn Machine>) {
+        self.watcher = Some(watch(&self.inbox, &machine));
+        self.machine = Some(machine);
+        self.observe(false);
     }
 
     fn ask_verdict(&self) {
@@ -263,6 +288,7 @@ fn watch(inbox: &mpsc::Sender<Message>, machine: &Arc<dyn Machine>) -> Watcher {
                 Seen::Look(observation, progress) => Message::Look(observation, progress),
                 Seen::Stopped(_) => return true,
                 Seen::Resumed(at) => Message::Resumed(at),
+                Seen::Lost => Message::MonitorLost,
                 Seen::Gone(reason) => Message::Input(Input::HypervisorGone { reason }),
             };
             inbox.send(message).await.is_ok()

@@ -49,6 +49,10 @@ pub enum Message {
     Look(Observation, Box<MigrationProgress>),
     /// The guest runs.
     Resumed(UnixMicros),
+    /// The connection to QEMU is lost.
+    MonitorLost,
+    /// There is a connection to QEMU again.
+    Reached(Arc<dyn Machine>),
     /// A fallback or choice to show.
     Note(String),
 }
@@ -148,6 +152,9 @@ pub fn start(
         rates: LaneRates::default(),
         last_view: None,
     };
+    if task.request.is_none() {
+        task.reach(); // it goes on after a restart
+    }
     tokio::spawn(task.run(messages));
     let handle = Handle {
         inbox,
@@ -263,6 +270,11 @@ impl Incoming {
                 self.handle(Input::Hypervisor(observation));
             }
             Message::Resumed(at) => self.resumed(at),
+            Message::MonitorLost => {
+                self.note("the connection to this host's QEMU was lost: made anew".to_owned());
+                self.reach();
+            }
+            Message::Reached(machine) => self.reached(machine),
         }
     }
 

@@ -140,21 +140,42 @@ impl Outgoing {
             .map_or(Ok(()), |reservation| reservation.set_role(role))
     }
 
-    fn observe(&mut self) {
-        match self.machine.clone() {
-            Some(machine) => {
-                let link = self.link.clone();
-                tokio::spawn(async move {
-                    if let Some(exit) = machine.exit() {
-                        let reason = observe::gone(&exit);
-                        link.input(Input::HypervisorGone { reason }).await;
-                    } else if let Ok((observation, progress)) = observe::look(&*machine).await {
-                        link.tell(Message::Look(observation, progress)).await;
-                    }
-                });
-            }
-            None => self.handle(no_process()),
+    /// Looks once. A QEMU that runs and does not answer is no reason for anything: the state
+    /// machine asks again.
+    fn observe(&self) {
+        let (link, machine) = (self.link.clone(), self.machine.clone());
+        if let Some(machine) = machine {
+            tokio::spawn(async move {
+                if let Some(exit) = machine.exit() {
+                    let reason = observe::gone(&exit);
+                    link.input(Input::HypervisorGone { reason }).await;
+                } else if let Ok((observation, progress)) = observe::look(&*machine).await {
+                    link.tell(Message::Look(observation, progress)).await;
+                }
+            });
         }
+    }
+
+    /// Looks for the guest's process, whose connection is lost or was never had.
+    pub(super) fn reach(&self) {
+        let link = self.link.clone();
+        let Some(reservation) = self.reservation.clone() else {
+            tokio::spawn(async move { link.input(no_process()).await });
+            return;
+        };
+        tokio::spawn(async move {
+            match observe::reach(&reservation).await {
+                Some(machine) => link.tell(Message::Reached(machine)).await,
+                None => link.input(no_process()).await,
+            }
+        });
+    }
+
+    /// The guest's process answers: it is watched from now on.
+    pub(super) fn reached(&mut self, machine: Arc<dyn Machine>) {
+        self.watcher = Some(watch(&self.link, &machine));
+        self.machine = Some(machine);
+        self.observe();
     }
 
     fn quit_source(&mut self) {
@@ -309,6 +330,7 @@ fn watch(link: &Link, machine: &Arc<dyn Machine>) -> Watcher {
                 Seen::Look(observation, progress) => Message::Look(observation, progress),
                 Seen::Stopped(at) => Message::Stopped(at),
                 Seen::Resumed(_) => return true,
+                Seen::Lost => Message::MonitorLost,
                 Seen::Gone(reason) => Message::Input(Input::HypervisorGone { reason }),
             };
             link.inbox.send(message).await.is_ok()

@@ -68,6 +68,10 @@ pub enum Message {
     Stopped(UnixMicros),
     /// The guest runs on the destination.
     RunsThere(hand_off::Times),
+    /// The connection to QEMU is lost.
+    MonitorLost,
+    /// There is a connection to QEMU again.
+    Reached(Arc<dyn Machine>),
     /// A fallback or choice to show.
     Note(String),
 }
@@ -171,6 +175,8 @@ pub struct Beginning {
     pub client: Client,
     /// When the machine's time began.
     pub origin: Instant,
+    /// It goes on after a restart: whether its QEMU answers is to be found out.
+    pub recovered: bool,
 }
 
 /// Starts the task.
@@ -208,6 +214,9 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         keeping: None,
         last_view: None,
     };
+    if beginning.recovered {
+        task.reach();
+    }
     tokio::spawn(task.run(messages));
     Handle {
         inbox,
@@ -326,6 +335,11 @@ impl Outgoing {
                 self.handle(Input::MigrationStarted);
             }
             Message::Stopped(at) => self.stopped_at = Some(at),
+            Message::MonitorLost => {
+                self.note("the connection to this host's QEMU was lost: made anew".to_owned());
+                self.reach();
+            }
+            Message::Reached(machine) => self.reached(machine),
             Message::RunsThere(times) => self.runs_there(&times),
         }
     }
