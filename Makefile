@@ -55,6 +55,6 @@ lint: ## only the checks: formatting, clippy, crate arrows, documentation, licen
 fmt: ## formats the sources
 	@cargo fmt --all
 
-clean: ## removes everything that was built, and the demonstration if one is still up
+clean: ## removes everything that was built, and the lab of `drover lab up` if it is still up
 	@if [ -x $(DROVER) ]; then $(DROVER) lab down || true; fi
 	@cargo clean

@@ -152,7 +152,7 @@ pub async fn cancel(agent: &Agent, what: &str) -> Result<Outcome, Failure> {
     };
     let view = client.cancel(id).await.map_err(Failure::of_changing)?;
     let text = format!(
-        "guest {} stays on {}; migration {} to {} is {}\n",
+        "guest {} is to stay on {}; migration {} to {} is {}\n",
         view.vm,
         view.source,
         view.id,

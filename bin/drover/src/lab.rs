@@ -29,6 +29,7 @@ mod examples {
 Examples:
   drover lab demo                                 see it work; nothing is left behind
   drover lab up --rate 1gbit,500mbit,200mbit      three unequal NICs, left up to play with
+  drover lab status                               what is up, and how the guest is
   drover lab migrate                              move the guest to the other host
   drover lab compare --repeats 5 --json out.json  against QEMU's own ways to move a guest
   drover lab down                                 remove everything

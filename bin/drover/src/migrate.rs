@@ -143,7 +143,7 @@ impl Follower {
         }
         self.cancelling = true;
         self.say(&format!(
-            "cancelling: guest {} stays on {} (Ctrl-C again: no longer wait)",
+            "cancelling: guest {} is to stay on {} (Ctrl-C again: no longer wait)",
             view.vm, view.source
         ));
         match self.client.cancel(view.id).await {

@@ -60,7 +60,8 @@ pub fn age(then: Timestamp, now: Timestamp) -> String {
 /// `drover vm list`
 pub fn vms(vms: &[VmView]) -> String {
     if vms.is_empty() {
-        return "no guests; define one in /etc/drover/vms/NAME.toml\n".to_owned();
+        return "no guests; define one: NAME.toml in /etc/drover/vms, or where droverd.toml says\n"
+            .to_owned();
     }
     let now = Timestamp::now();
     let mut rows = vec![row(&[

@@ -251,7 +251,7 @@ fn ctrl_c_cancels_the_migration_and_says_so() {
     let (code, stdout, stderr) = agent.run_interrupted(&MIGRATE);
     assert_eq!((code, stdout.as_str()), (Some(5), ""), "{stderr}");
     assert!(
-        stderr.starts_with("cancelling: guest web stays on a"),
+        stderr.starts_with("cancelling: guest web is to stay on a"),
         "{stderr}"
     );
     assert!(
@@ -291,7 +291,7 @@ fn a_guest_is_enough_to_cancel_its_migration() {
     )])]));
     let (code, stdout, stderr) = agent.run(&["cancel", "web"]);
     assert_eq!(code, Some(0), "{stderr}");
-    assert!(stdout.starts_with("guest web stays on a"), "{stdout}");
+    assert!(stdout.starts_with("guest web is to stay on a"), "{stdout}");
     assert!(
         agent
             .calls()
