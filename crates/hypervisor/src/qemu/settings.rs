@@ -252,6 +252,6 @@ mod tests {
         let sent = orders(&settings, &old()).unwrap();
         assert_eq!(sent.applied.left_out, ["avail-switchover-bandwidth"]);
         let nothing = Offered::read(&json!({"a": 1}), &json!([7]));
-        assert_eq!(orders(&settings, &nothing), Err("downtime-limit".into()));
+        assert_eq!(orders(&settings, &nothing), Err("return-path".into()));
     }
 }
