@@ -1,0 +1,223 @@
+//! Guests that arrive, as the other host's agent asks for them: each call finds the task, tells it
+//! what was asked, and waits for what comes of it.
+
+use std::time::Instant;
+
+use drover_api::{
+    AbandonRequest, ErrorCode, IncomingOffer, IncomingPhase, IncomingRequest, IncomingStart,
+    IncomingView, MigrationPhase, MigrationRole, Refusal, RunRequest,
+};
+use drover_migrate::destination::{Destination, Input};
+use drover_migrate::paths::{Endpoint, LeftOut, LeftOutReason, Side, select};
+use drover_migrate::{HandOffAnswer, Migration};
+use drover_types::{Interface, MigrationId};
+
+use super::incoming::{self, incoming_view};
+use super::snapshot::Snapshot;
+use super::{Known, Migrations, common_protocol, once_prepared};
+use crate::api::Caller;
+use crate::registry::Purpose;
+use crate::{facts, limits};
+
+impl Migrations {
+    /// Prepares for a guest.
+    pub async fn incoming(
+        &self,
+        _caller: Caller, // the route has compared it with the request's source
+        request: IncomingRequest,
+    ) -> Result<IncomingOffer, Refusal> {
+        let config = &self.context.config;
+        let protocol = common_protocol(&config.host, &request.source, request.protocol)?;
+        let client = self.context.peers.client(&request.source)?;
+        let migration = Migration {
+            id: request.id,
+            vm: request.definition.name.clone(),
+            source: request.source.clone(),
+            destination: config.host.clone(),
+        };
+        if self.known().contains_key(&(request.id, false)) {
+            let message = format!("migration {} is known here already", request.id);
+            return Err(Refusal::new(ErrorCode::MigrationUnderWay, message));
+        }
+        let purpose = Purpose::Incoming {
+            migration: migration.id,
+            source: request.source.clone(),
+        };
+        let reservation = self.context.registry.reserve(&migration.vm, purpose)?;
+        let unreadable = |error: &dyn std::fmt::Display| {
+            let message = format!("cannot read the facts of {}: {error}", config.host);
+            Refusal::new(ErrorCode::Internal, message)
+        };
+        let interfaces = facts::interfaces()
+            .await
+            .map_err(|error| unreadable(&error))?;
+        let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
+        let origin = Instant::now();
+        let beginning = incoming::Beginning {
+            destination: Destination::new(migration.clone(), origin.elapsed()),
+            snapshot: Snapshot::new(&migration, MigrationRole::Destination),
+            reservation: Some(reservation),
+            client,
+            origin,
+            request: Some(request),
+        };
+        let (handle, offer) =
+            incoming::start(self.journal.clone(), self.lanes.as_ref(), beginning)?;
+        self.add(migration.id, Known::Incoming(handle.clone()));
+        let snapshot = once_prepared(handle.snapshot).await;
+        if let Some(refusal) = snapshot.refusal {
+            return Err(refusal);
+        }
+        let offer = offer.ok_or_else(|| self.unknown(migration.id))?;
+        let (interfaces, left_out) = self.offered(interfaces);
+        Ok(IncomingOffer {
+            protocol,
+            interfaces,
+            cpus,
+            qemu_version: snapshot.qemu_version.unwrap_or_default(),
+            notes: snapshot.view.notes.into_iter().chain(left_out).collect(),
+            ..offer
+        })
+    }
+
+    /// The interfaces that this host's configuration lets migrations use, and what is to be said
+    /// of the others.
+    fn offered(&self, interfaces: Vec<Interface>) -> (Vec<Interface>, Vec<String>) {
+        let selected = select(
+            Side::Destination,
+            &interfaces,
+            &self.context.config.networks,
+        );
+        let used = |interface: &Interface| {
+            let same = |endpoint: &Endpoint| endpoint.interface == interface.name;
+            selected.endpoints.iter().any(same)
+        };
+        let host = &self.context.config.host;
+        // Loopback is nobody's loss, nor is one address of an interface that is used.
+        let silent = |left: &LeftOut| {
+            let same = |endpoint: &Endpoint| endpoint.interface == left.interface;
+            matches!(left.reason, LeftOutReason::Loopback) || selected.endpoints.iter().any(same)
+        };
+        let left_out = selected.left_out.iter().filter(|left| !silent(left));
+        let said = left_out
+            .map(|left| format!("{host} does not offer {}: {}", left.interface, left.reason));
+        let said = said.collect();
+        (interfaces.into_iter().filter(used).collect(), said)
+    }
+
+    fn find_incoming(&self, id: MigrationId) -> Result<Known, Refusal> {
+        self.known()
+            .get(&(id, false))
+            .cloned()
+            .ok_or_else(|| self.unknown(id))
+    }
+
+    /// Tells an arriving guest's task something and waits for what comes of it.
+    async fn tell_incoming(
+        &self,
+        id: MigrationId,
+        message: incoming::Message,
+        until: impl FnMut(&Snapshot) -> bool,
+    ) -> Result<IncomingView, Refusal> {
+        let mut handle = match self.find_incoming(id)? {
+            Known::Incoming(handle) => handle,
+            known => return Ok(incoming_view(&known.snapshot())),
+        };
+        // A task that has ended has left its last word in the snapshot.
+        let _ = handle.inbox.send(message).await;
+        let waited = handle.snapshot.wait_for(until);
+        let _ = tokio::time::timeout(limits::RUN_ANSWER, waited).await;
+        let snapshot = handle.snapshot.borrow().clone();
+        Ok(incoming_view(&snapshot))
+    }
+
+    /// The lanes are up.
+    pub async fn incoming_start(
+        &self,
+        caller: Caller,
+        id: MigrationId,
+        request: IncomingStart,
+    ) -> Result<IncomingView, Refusal> {
+        self.authorize(&caller, id, false)?;
+        let listens =
+            |snapshot: &Snapshot| !matches!(incoming_view(snapshot).phase, IncomingPhase::Prepared);
+        let message = incoming::Message::Listen(request);
+        let view = self.tell_incoming(id, message, listens).await?;
+        match view.phase {
+            IncomingPhase::Receiving | IncomingPhase::Arrived => Ok(view),
+            _ => {
+                let cause = view
+                    .cause
+                    .unwrap_or_else(|| "QEMU does not listen yet".to_owned());
+                Err(Refusal::new(ErrorCode::QemuFailed, cause))
+            }
+        }
+    }
+
+    /// The guest is ours.
+    pub async fn incoming_run(
+        &self,
+        caller: Caller,
+        id: MigrationId,
+        _request: RunRequest,
+    ) -> Result<IncomingView, Refusal> {
+        self.authorize(&caller, id, false)?;
+        let answered = |snapshot: &Snapshot| {
+            matches!(
+                snapshot.answer,
+                Some(HandOffAnswer::Running | HandOffAnswer::Gone { .. })
+            )
+        };
+        let message = incoming::Message::Input(Input::RunRequested);
+        self.tell_incoming(id, message, answered).await
+    }
+
+    /// The guest is not coming.
+    pub async fn incoming_abandon(
+        &self,
+        caller: Caller,
+        id: MigrationId,
+        request: AbandonRequest,
+    ) -> Result<IncomingView, Refusal> {
+        self.authorize(&caller, id, false)?;
+        let message = incoming::Message::Abandon(request.cause.clone());
+        let over = |snapshot: &Snapshot| snapshot.view.phase.has_ended();
+        let view = self.tell_incoming(id, message, over).await?;
+        let snapshot = self.find_incoming(id)?.snapshot();
+        if snapshot.view.phase.has_ended() {
+            self.amend(snapshot, &request.cause).await;
+            return Ok(view);
+        }
+        let host = &self.context.config.host;
+        let message = format!("{host} is still ending the QEMU of guest {}", view.vm);
+        Err(Refusal::new(ErrorCode::Timeout, message))
+    }
+
+    /// A guest that was given up already: what the source says of it belongs to its history.
+    async fn amend(&self, mut snapshot: Snapshot, why: &str) {
+        let Some(own) = &snapshot.view.cause else {
+            return;
+        };
+        let both = incoming::with_the_sources_word(own, why);
+        if both == *own || snapshot.view.phase != MigrationPhase::Abandoned {
+            return;
+        }
+        snapshot.view.cause = Some(both);
+        let (id, view) = (snapshot.view.id, snapshot.view.clone());
+        self.add(id, Known::Past(Box::new(snapshot)));
+        if let Err(error) = self.journal.amend(view).await {
+            tracing::warn!(%id, %error, "history not amended");
+        }
+    }
+
+    /// How far an arriving guest is.
+    pub async fn incoming_status(
+        &self,
+        caller: Caller,
+        id: MigrationId,
+    ) -> Result<IncomingView, Refusal> {
+        self.authorize(&caller, id, false)?;
+        self.find_incoming(id)
+            .map(|known| incoming_view(&known.snapshot()))
+    }
+}
