@@ -47,6 +47,7 @@ install: ## installs what `make build` built: programs, pages, unit, configurati
 	sed -i 's|^ExecStart=/usr/bin|ExecStart=$(PREFIX)/bin|' $(DESTDIR)/etc/systemd/system/droverd.service
 	@test -e $(DESTDIR)/etc/drover/droverd.toml || \
 		install -D -v -m 600 packaging/droverd.toml $(DESTDIR)/etc/drover/droverd.toml
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/drover packaging/vm.toml packaging/droverd.toml
 	install -d -m 700 $(DESTDIR)/etc/drover/vms
 
 lint: ## only the checks: formatting, clippy, crate arrows, documentation, licences, shell scripts

@@ -8,13 +8,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read the configuration {}: {source}; {next}", .path.display())]
+    #[error("cannot read the configuration {}: {why}; {next}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// Why.
-        #[source]
-        source: Explained,
+        why: String,
         /// What to do.
         next: String,
     },
@@ -40,21 +39,9 @@ pub enum ConfigError {
     },
 }
 
-/// An I/O error whose text is already part of the message, so that a chain shows it once.
-#[derive(Debug)]
-pub struct Explained(io::Error);
-
-impl std::fmt::Display for Explained {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl std::error::Error for Explained {}
-
 impl ConfigError {
-    pub(super) fn read(path: &Path, source: io::Error) -> Self {
-        let next = match source.kind() {
+    pub(super) fn read(path: &Path, error: &io::Error) -> Self {
+        let next = match error.kind() {
             io::ErrorKind::NotFound => {
                 "copy the commented example droverd.toml there, or name another file with --config"
             }
@@ -64,7 +51,7 @@ impl ConfigError {
         };
         Self::Read {
             path: path.to_owned(),
-            source: Explained(source),
+            why: error.to_string(),
             next: next.to_owned(),
         }
     }

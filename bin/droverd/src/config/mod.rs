@@ -162,7 +162,7 @@ impl Config {
             file.take(limits::FILE_BYTES).read_to_string(&mut text)?;
             Ok(text)
         };
-        let text = read(path).map_err(|source| ConfigError::read(path, source))?;
+        let text = read(path).map_err(|error| ConfigError::read(path, &error))?;
         Self::parse(&text, path)
     }
 

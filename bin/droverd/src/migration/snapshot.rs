@@ -88,6 +88,10 @@ impl Snapshot {
 
     /// Takes QEMU's numbers over.
     pub fn show_progress(&mut self, progress: &MigrationProgress) {
+        // After a cancel QEMU tells no numbers any more: the last ones stay.
+        if progress.total == Bytes(0) {
+            return;
+        }
         let view = &mut self.view;
         view.bytes.total = progress.total;
         view.bytes.transferred = progress.transferred;

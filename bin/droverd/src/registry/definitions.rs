@@ -110,6 +110,18 @@ mod tests {
     }
 
     #[test]
+    fn the_shipped_example_is_usable_and_names_every_key() {
+        let example = include_str!("../../../../packaging/vm.toml");
+        let directory = directory(&[("vm.toml", example)]);
+        let found = list(directory.path()).unwrap();
+        let definition = found["vm"].clone().unwrap();
+        for key in ["name", "memory", "vcpus", "qemu", "machine", "args"] {
+            assert!(example.contains(&format!("\n{key} = ")), "{key}");
+        }
+        assert_eq!(definition.qemu.to_str(), Some(drover_api::DEFAULT_QEMU));
+    }
+
+    #[test]
     fn a_bad_file_is_shown_with_its_error_and_the_others_work() {
         let directory = directory(&[
             ("good.toml", "name = \"good\"\nmemory = \"1GiB\""),

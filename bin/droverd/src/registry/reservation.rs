@@ -149,8 +149,12 @@ impl Reservation {
         let Some(mut record) = self.record() else {
             return Err(self.inner.not_running(&self.name));
         };
+        // A guest that is copied away goes on running as it did.
+        let stays = |role: &Role| matches!(role, Role::Running | Role::Outgoing { .. });
+        if !(stays(&record.role) && stays(&role)) {
+            record.since = Timestamp::now();
+        }
         record.role = role;
-        record.since = Timestamp::now();
         let directory = self.directory();
         record.save(&directory).map_err(|error| {
             broken(
