@@ -6,6 +6,7 @@ use std::time::Duration;
 use drover_wire::ChunkFlags;
 
 use crate::BufferId;
+use crate::event::Piece;
 use crate::limits::{CHECKPOINT_DELAY, CHECKPOINT_WINDOW_PART, CONTROL_CHUNKS};
 
 /// A chunk that arrived.
@@ -14,6 +15,21 @@ pub(crate) struct Arrived {
     pub(crate) flags: ChunkFlags,
     pub(crate) length: u32,
     pub(crate) buffer: Option<BufferId>,
+}
+
+impl Arrived {
+    /// What the local socket's writer is to do with it.
+    pub(crate) fn piece(self) -> Piece {
+        match (self.flags, self.buffer) {
+            (ChunkFlags::END, _) => Piece::End,
+            (ChunkFlags::RESET, _) => Piece::Reset,
+            (_, Some(buffer)) => Piece::Bytes {
+                buffer,
+                length: self.length,
+            },
+            (_, None) => Piece::Begin,
+        }
+    }
 }
 
 /// What became of a chunk that arrived.

@@ -7,7 +7,7 @@ use drover_wire::limits::{CHANNELS_MAX, CHUNK_BYTES_MAX, LANES_MAX, WINDOW_CHUNK
 use drover_wire::{ByeCode, ChunkFlags, Frame, HEADER_BYTES};
 
 use crate::buffers::Buffers;
-use crate::event::{Config, End, Input, Output, Piece, Refused, Role, Violation};
+use crate::event::{Config, End, Input, Output, Refused, Role, Violation};
 use crate::inbound::{Arrived, Inbound, Placed};
 use crate::lane::Lane;
 use crate::outbound::{Outbound, Retained};
@@ -584,20 +584,6 @@ impl Session {
             }
             Phase::Outage(until) => Some(until),
             Phase::Closing(_) | Phase::Ended => None,
-        }
-    }
-}
-
-impl Arrived {
-    fn piece(self) -> Piece {
-        match (self.flags, self.buffer) {
-            (ChunkFlags::END, _) => Piece::End,
-            (ChunkFlags::RESET, _) => Piece::Reset,
-            (_, Some(buffer)) => Piece::Bytes {
-                buffer,
-                length: self.length,
-            },
-            (_, None) => Piece::Begin,
         }
     }
 }

@@ -228,12 +228,14 @@ impl Reservation {
 
     /// Makes an arrived guest this host's own: its definition is written, durably. To be called
     /// right after `machine.resume()`, as the guest stands still until then. Calling it again does
-    /// no harm.
+    /// no harm. `arrived` is what it was taken in with, for a guest whose process has ended since.
     ///
     /// # Errors
     /// The definition or the record cannot be written. The guest runs here all the same.
-    pub fn adopt(&self) -> Result<(), Refusal> {
-        let Some(record) = self.record() else {
+    pub fn adopt(&self, arrived: Option<&VmDefinition>) -> Result<(), Refusal> {
+        let record = self.record();
+        let definition = record.as_ref().map(|record| &record.definition);
+        let Some(definition) = definition.or(arrived) else {
             return Err(self.inner.not_running(&self.name));
         };
         let path = definitions::path_of(&self.inner.config.definitions, &self.name);
@@ -242,14 +244,17 @@ impl Reservation {
             Some(Purpose::Incoming { source, .. }) => format!("{} came from {source}.", self.name),
             _ => format!("{} arrived.", self.name),
         };
-        let text = definitions::render(&record.definition, &remark)
-            .map_err(|error| broken(&writing, &error))?;
+        let text =
+            definitions::render(definition, &remark).map_err(|error| broken(&writing, &error))?;
         keep_what_is_there(&path, &text).map_err(|error| broken(&writing, &error))?;
         files::write_whole(&path, text.as_bytes()).map_err(|error| broken(&writing, &error))?;
         // It has come back: what is kept from its last departure is out of date.
         let departed = self.inner.departed(&self.name);
         files::remove(&departed)
             .map_err(|error| broken(format_args!("remove {}", departed.display()), &error))?;
+        if record.is_none() {
+            return Ok(()); // it has run, and ended: there is nothing left to mark
+        }
         self.set_role(Role::Running)
     }
 

@@ -301,8 +301,8 @@ fn an_adopted_guest_is_this_hosts_own() {
         arriving.start_incoming(definition()).await.unwrap();
         // Put there while it was on its way.
         std::fs::write(host.path("vms/web.toml"), "# the operator's").unwrap();
-        arriving.adopt().unwrap();
-        arriving.adopt().unwrap();
+        arriving.adopt(None).unwrap();
+        arriving.adopt(None).unwrap();
         assert_eq!(arriving.role(), Some(Role::Running));
         drop(arriving);
         let text = std::fs::read_to_string(host.path("vms/web.toml")).unwrap();
@@ -315,6 +315,24 @@ fn an_adopted_guest_is_this_hosts_own() {
     host.life(async |agent| {
         assert!(agent.recovered.is_empty());
         assert_eq!(agent.registry.get(&web()).await.unwrap().problem, None);
+    });
+}
+
+#[test]
+fn a_guest_that_ran_and_ended_before_it_was_adopted_leaves_its_definition_here() {
+    if !has_qemu() {
+        return;
+    }
+    let host = Host::new();
+    host.life(async |agent| {
+        let arriving = agent.registry.reserve(&web(), from_b()).unwrap();
+        arriving.start_incoming(definition()).await.unwrap();
+        arriving.discard().await;
+        assert!(arriving.adopt(None).is_err());
+        arriving.adopt(Some(&definition())).unwrap();
+        let text = std::fs::read_to_string(host.path("vms/web.toml")).unwrap();
+        assert!(text.starts_with("# web came from b."), "{text}");
+        assert_eq!(toml::from_str::<VmDefinition>(&text).unwrap(), definition());
     });
 }
 

@@ -185,10 +185,11 @@ impl Incoming {
     }
 
     fn adopt(&mut self) {
+        let definition = self.request.as_ref().map(|request| &request.definition);
         let adopted = self
             .reservation
             .as_ref()
-            .map(|reservation| reservation.adopt());
+            .map(|reservation| reservation.adopt(definition));
         self.handle(match adopted {
             Some(Ok(())) => Input::GuestAdopted,
             Some(Err(refusal)) => Input::AdoptFailed {
