@@ -251,10 +251,16 @@ fn peers(sections: Vec<PeerSection>, own: &HostName) -> Result<Vec<Peer>, String
                 "{host} is there twice: write all its addresses in one list"
             ));
         }
-        let taken = |address: &&SocketAddr| peers.iter().any(|peer| peer.api.contains(address));
-        if let Some(address) = api.iter().find(taken) {
+        // A peer is known by its address alone: the port that it asks from is any.
+        let same = |one: &SocketAddr, other: &SocketAddr| one.ip() == other.ip();
+        let others = || peers.iter().flat_map(|peer| &peer.api);
+        if let Some(address) = api
+            .iter()
+            .find(|own| others().any(|other| same(own, other)))
+        {
+            let ip = address.ip();
             return Err(format!(
-                "{address} belongs to {host} and to another peer as well"
+                "{ip} belongs to {host} and to another peer as well"
             ));
         }
         peers.push(Peer { host, api });

@@ -163,6 +163,12 @@ fn peers_that_contradict_each_other_are_refused() {
     assert!(parse(&twice).unwrap_err().contains("b is there twice"));
     let shared = peer("b", "10.0.0.2") + &peer("c", "10.0.0.2");
     assert!(parse(&shared).unwrap_err().contains("another peer as well"));
+    let port_alone = peer("b", "10.0.0.2:1") + &peer("c", "10.0.0.2:2");
+    assert!(
+        parse(&port_alone)
+            .unwrap_err()
+            .contains("10.0.0.2 belongs to c")
+    );
 }
 
 #[test]
