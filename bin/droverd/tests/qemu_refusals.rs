@@ -106,7 +106,9 @@ fn wrapper(qemu: &Path) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destination_without_the_qemu_binary_is_refused_with_its_path() {
-    let Some(qemu) = hosts::qemu() else { return };
+    let Some(qemu) = hosts::qemu().await else {
+        return;
+    };
     let Some(mut hosts) = with_own_qemus("nobinary", &wrapper(&qemu), None).await else {
         return;
     };
@@ -118,7 +120,9 @@ async fn a_destination_without_the_qemu_binary_is_refused_with_its_path() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destination_without_the_machine_type_is_refused_with_type_and_binary() {
-    let Some(qemu) = hosts::qemu() else { return };
+    let Some(qemu) = hosts::qemu().await else {
+        return;
+    };
     // A real older QEMU where there is one, else one that says it was older.
     let older = match std::env::var_os("DROVER_QEMU_7_2") {
         Some(older) => wrapper(Path::new(&older)),

@@ -65,9 +65,12 @@ pub struct Hosts {
 }
 
 /// The QEMU that tests use, or why they cannot run.
-pub fn qemu() -> Option<PathBuf> {
+pub async fn qemu() -> Option<PathBuf> {
     let qemu = std::env::var_os("DROVER_QEMU").map_or_else(|| QEMU.into(), PathBuf::from);
-    let missing = require::check(&qemu).and_then(|()| find_probe()).err();
+    let mut missing = require::check(&qemu).and_then(|()| find_probe()).err();
+    if missing.is_none() {
+        missing = require::check_guest(&qemu).await.err();
+    }
     if let Some(missing) = missing {
         println!("skipped, because {missing}");
         return None;
@@ -87,7 +90,7 @@ pub fn qemu_7_2() -> Option<PathBuf> {
 impl Hosts {
     /// Two hosts with these NICs and no agents yet; `None`, and said so, where that is not possible.
     pub async fn new(test: &str, rates: &str) -> Option<Self> {
-        let qemu = qemu()?;
+        let qemu = qemu().await?;
         let name: LabName = format!("{test}{}", std::process::id()).parse().unwrap();
         let guest = GuestSettings {
             qemu,
