@@ -244,6 +244,58 @@ async fn the_destinations_qemu_that_is_killed_before_it_runs_is_a_loss_that_is_t
     assert_eq!((again.phase, &again.cause), (view.phase, &view.cause));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn an_arrived_guest_that_does_not_answer_a_restarted_agent_is_neither_run_nor_ended() {
+    let Some(mut hosts) = Hosts::with_api_apart("hosilent").await else {
+        return;
+    };
+    let id = in_doubt(&mut hosts).await;
+    let qemu = hosts.qemus(B).await;
+    hosts.kill_agent(B).await;
+    for pid in &qemu {
+        signal(*pid, "-STOP");
+    }
+    hosts.start_agent(B).await;
+    hosts.set_api("up").await;
+    // The source tells it to run the guest, and nobody can know what became of it.
+    let source = hosts.client(A).migration(id).await.unwrap();
+    assert_eq!(source.phase, MigrationPhase::HandingOff, "{source:#?}");
+    assert_eq!(hosts.qemus(B).await, qemu, "it is still there");
+    for pid in &qemu {
+        signal(*pid, "-CONT");
+    }
+    resolves(&mut hosts, id).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_death_of_an_arrived_guest_is_seen_by_an_agent_that_was_restarted_meanwhile() {
+    let Some(mut hosts) = Hosts::with_api_apart("hounseen").await else {
+        return;
+    };
+    let id = in_doubt(&mut hosts).await;
+    hosts.kill_agent(B).await;
+    hosts.start_agent(B).await;
+    stands_still(&hosts, id).await;
+    for pid in hosts.qemus(B).await {
+        kill(pid);
+    }
+    hosts.set_api("up").await;
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::Failed, "{view:#?}");
+    assert!(
+        view.cause
+            .is_some_and(|cause| cause.contains("lost the guest"))
+    );
+    assert_eq!(hosts.left_on(B).await, Vec::<String>::new());
+}
+
+fn signal(pid: u32, signal: &str) {
+    let sent = std::process::Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status();
+    assert!(sent.unwrap().success(), "{signal} {pid}");
+}
+
 /// Kills an agent at moments around the hand-off, and each time lets all come to its end.
 async fn killed_near_the_end(test: &str, source: bool) {
     let Some(mut hosts) = Hosts::with_guest(test, FAST).await else {
