@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
 
@@ -76,6 +77,9 @@ fn newest_in(cache: &Path) -> Option<Kernel> {
     })
 }
 
+/// Downloads that this process has begun.
+static FETCHES: AtomicU32 = AtomicU32::new(0);
+
 /// Downloads into a folder of its own first: an interrupted download leaves no half kernel, and
 /// two that run at once do no harm.
 async fn fetch(cache: &Path) -> Result<()> {
@@ -92,7 +96,9 @@ async fn fetch(cache: &Path) -> Result<()> {
 
 async fn fetch_package(cache: &Path, package: &str) -> Result<()> {
     let release = package.strip_prefix("linux-image-").unwrap_or(package);
-    let work = cache.join(format!(".kernel-{}-{release}", std::process::id()));
+    // Two at once may be of one process.
+    let turn = FETCHES.fetch_add(1, Ordering::Relaxed);
+    let work = cache.join(format!(".kernel-{}-{turn}-{release}", std::process::id()));
     let fetched = unpack_into(&work, package).await;
     if fetched.is_ok() {
         let place = cache.join(format!("kernel-{release}"));
