@@ -105,11 +105,17 @@ impl Incoming {
             return;
         };
         let inbox = self.inbox.clone();
+        let relay = self.carrier.as_ref().map(|carrier| carrier.relay.clone());
         tokio::spawn(async move {
             if settle {
                 // QEMU sees its sockets close and ends, or has everything: give it the moment.
                 let ended = machine.exited();
                 let _ = tokio::time::timeout(limits::SETTLE, ended).await;
+                // However late the farewell is: after this look QEMU can no longer tell the source
+                // that it has everything.
+                if let Some(relay) = relay {
+                    relay.cut();
+                }
             }
             if let Some(exit) = machine.exit() {
                 let reason = observe::gone(&exit);
