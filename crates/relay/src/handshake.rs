@@ -1,6 +1,5 @@
 //! Opening the lanes of a migration from this host.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::thread;
 
@@ -124,18 +123,6 @@ pub fn open_lanes(order: &Order) -> Opened {
         }
     }
     opened
-}
-
-impl Opened {
-    /// Lanes that were opened, per path.
-    #[must_use]
-    pub fn lanes_per_path(&self) -> BTreeMap<PathId, usize> {
-        let mut counts = BTreeMap::new();
-        for (plan, _) in &self.lanes {
-            *counts.entry(plan.path).or_default() += 1;
-        }
-        counts
-    }
 }
 
 fn open(order: &Order, plan: &LanePlan) -> Result<Lane, String> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Longest time for which a written chunk goes unconfirmed. A checkpoint is sent earlier when a
-/// quarter of the window was written. Small against the window, which holds some 50 ms of the
+/// quarter of the window was written. Small against the window, which holds some 25 ms of the
 /// line, and large enough that a slow trickle does not cost a frame per chunk.
 pub const CHECKPOINT_DELAY: Duration = Duration::from_millis(5);
 
