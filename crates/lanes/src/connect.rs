@@ -2,11 +2,11 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::Lane;
-use crate::limits::CONNECT_TIMEOUT;
 
 /// Where a lane goes, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,11 @@ pub struct Target {
     pub local: IpAddr,
     /// The peer's address and port.
     pub remote: SocketAddr,
+    /// Largest TCP segment in bytes, both ways, on a path that loses larger ones; `None` where the
+    /// interface's MTU decides.
+    pub segment: Option<u16>,
+    /// How long to wait for the peer to accept.
+    pub patience: Duration,
 }
 
 /// A lane that could not be opened.
@@ -32,7 +37,7 @@ pub struct ConnectError {
 }
 
 impl Lane {
-    /// Opens a lane, waiting at most [`CONNECT_TIMEOUT`].
+    /// Opens a lane, waiting at most as long as the target says.
     ///
     /// # Errors
     /// [`ConnectError`] with the kernel's reason.
@@ -52,6 +57,10 @@ fn try_connect(target: &Target) -> io::Result<Lane> {
     )?;
     socket.bind_device(Some(target.interface.as_bytes()))?;
     socket.bind(&SocketAddr::new(target.local, 0).into())?;
-    socket.connect_timeout(&target.remote.into(), CONNECT_TIMEOUT)?;
+    if let Some(segment) = target.segment {
+        // Before connecting, as the peer is told in the SYN.
+        socket.set_tcp_mss(segment.into())?;
+    }
+    socket.connect_timeout(&target.remote.into(), target.patience)?;
     Lane::new(socket.into())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Longest wait for a peer to accept a connection: two lost SYNs (1 s and 2 s) and their answers.
+/// Longest wait for a peer to accept a connection before a migration: two lost SYNs (1 s and 2 s) and their answers.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_millis(3500);
 
 /// A lane on which sent bytes stay unacknowledged for this long is given up by the kernel

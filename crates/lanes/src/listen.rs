@@ -91,6 +91,7 @@ mod tests {
 
     use super::*;
     use crate::Target;
+    use crate::limits::CONNECT_TIMEOUT;
 
     fn loopback(listener: &Listener) -> Target {
         let port = listener.port().unwrap();
@@ -98,6 +99,8 @@ mod tests {
             interface: "lo".into(),
             local: Ipv4Addr::LOCALHOST.into(),
             remote: (Ipv4Addr::LOCALHOST, port).into(),
+            segment: None,
+            patience: CONNECT_TIMEOUT,
         }
     }
 

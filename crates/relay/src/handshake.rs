@@ -1,5 +1,6 @@
 //! Opening the lanes of a migration from this host.
 
+use std::io;
 use std::net::SocketAddr;
 use std::thread;
 
@@ -9,7 +10,7 @@ use drover_types::{MigrationId, Path, PathId};
 use drover_wire::limits::LANES_MAX;
 use drover_wire::{Hello, Token, VersionRange, WELCOME_BYTES, Welcome};
 
-use crate::limits::{HANDSHAKE_TIMEOUT, PROBES_AT_ONCE};
+use crate::limits::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, PROBES_AT_ONCE};
 
 /// Which lanes to open, and with what they are let in.
 #[derive(Debug, Clone)]
@@ -48,6 +49,20 @@ pub struct LaneFailure {
     pub reason: String,
 }
 
+/// Why a lane could not be opened; each with the reason, for the operator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotOpened {
+    /// No connection came about, so nobody heard of the lane's number.
+    #[error("{0}")]
+    Unreachable(String),
+    /// A connection, and then no answer in time.
+    #[error("{0}")]
+    Silent(String),
+    /// What is there turned the lane away, or is no relay.
+    #[error("{0}")]
+    TurnedAway(String),
+}
+
 /// What came of opening lanes.
 #[derive(Debug, Default)]
 pub struct Opened {
@@ -63,20 +78,28 @@ impl Order {
     #[must_use]
     pub fn lanes(&self) -> Vec<LanePlan> {
         let rounds = (0..self.lanes_per_path).flat_map(|_| self.paths.iter());
-        let plan = |(lane, path): (usize, &Path)| LanePlan {
-            lane: lane as LaneId,
-            path: path.id,
-            target: Target {
-                interface: path.source.interface.clone(),
-                local: path.source.address,
-                remote: SocketAddr::new(path.destination.address, self.port),
-            },
-        };
+        let plan = |(lane, path): (usize, &Path)| self.plan(lane as LaneId, path);
         rounds
             .take(usize::from(LANES_MAX))
             .enumerate()
             .map(plan)
             .collect()
+    }
+
+    /// A lane on a path of this session.
+    #[must_use]
+    pub fn plan(&self, lane: LaneId, path: &Path) -> LanePlan {
+        LanePlan {
+            lane,
+            path: path.id,
+            target: Target {
+                interface: path.source.interface.clone(),
+                local: path.source.address,
+                remote: SocketAddr::new(path.destination.address, self.port),
+                segment: None,
+                patience: CONNECT_TIMEOUT,
+            },
+        }
     }
 }
 
@@ -105,19 +128,20 @@ pub fn probe(targets: &[Target]) -> Vec<bool> {
 pub fn open_lanes(order: &Order) -> Opened {
     let mut opened = Opened::default();
     let plans = order.lanes();
-    let results: Vec<Result<Lane, String>> = thread::scope(|scope| {
-        let attempt = |plan| scope.spawn(move || open(order, plan));
+    let results: Vec<Result<Lane, NotOpened>> = thread::scope(|scope| {
+        let attempt = |plan| scope.spawn(move || open_lane(order, plan));
         let attempts: Vec<_> = plans.iter().map(attempt).collect();
+        let panicked = || NotOpened::TurnedAway("the attempt panicked".into());
         let joined = attempts.into_iter().map(|attempt| attempt.join());
         joined
-            .map(|done| done.unwrap_or_else(|_| Err("the attempt panicked".into())))
+            .map(|done| done.unwrap_or_else(|_| Err(panicked())))
             .collect()
     });
     for (plan, result) in plans.into_iter().zip(results) {
         match result {
             Ok(lane) => opened.lanes.push((plan, lane)),
-            Err(reason) => {
-                let (lane, path) = (plan.lane, plan.path);
+            Err(error) => {
+                let (lane, path, reason) = (plan.lane, plan.path, error.to_string());
                 opened.failures.push(LaneFailure { lane, path, reason });
             }
         }
@@ -125,8 +149,13 @@ pub fn open_lanes(order: &Order) -> Opened {
     opened
 }
 
-fn open(order: &Order, plan: &LanePlan) -> Result<Lane, String> {
-    let lane = Lane::connect(&plan.target).map_err(|e| format!("{e}: {}", e.source))?;
+/// Opens one lane; blocks for at most the connect timeout and [`HANDSHAKE_TIMEOUT`].
+///
+/// # Errors
+/// [`NotOpened`].
+pub fn open_lane(order: &Order, plan: &LanePlan) -> Result<Lane, NotOpened> {
+    let lane = Lane::connect(&plan.target)
+        .map_err(|e| NotOpened::Unreachable(format!("{e}: {}", e.source)))?;
     let peer = lane.peer();
     let hello = Hello {
         versions: VersionRange::SUPPORTED,
@@ -140,16 +169,23 @@ fn open(order: &Order, plan: &LanePlan) -> Result<Lane, String> {
         .and_then(|()| lane.send(&hello.encode(), b""))
         .and_then(|()| lane.receive(&mut answer))
         .and_then(|()| lane.set_receive_timeout(None))
-        .map_err(|error| format!("{peer} did not answer as a relay does: {error}"))?;
+        .map_err(|error| {
+            let reason = format!("{peer} did not answer as a relay does: {error}");
+            match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => NotOpened::Silent(reason),
+                _ => NotOpened::TurnedAway(reason),
+            }
+        })?;
+    let turned_away = |reason| Err(NotOpened::TurnedAway(reason));
     match Welcome::decode(&answer) {
         Ok(Welcome::Accepted(version)) if VersionRange::SUPPORTED.contains(version) => Ok(lane),
-        Ok(Welcome::Accepted(version)) => Err(format!(
+        Ok(Welcome::Accepted(version)) => turned_away(format!(
             "{peer} chose protocol version {version}, which was not offered"
         )),
-        Ok(Welcome::Refused(code, theirs)) => Err(format!(
+        Ok(Welcome::Refused(code, theirs)) => turned_away(format!(
             "{peer} turned the lane away: {code} (it speaks version {theirs}, this agent {})",
             VersionRange::SUPPORTED
         )),
-        Err(error) => Err(format!("{peer}: {error}")),
+        Err(error) => turned_away(format!("{peer}: {error}")),
     }
 }

@@ -34,7 +34,9 @@ pub use drover_lanes::{NotListening, Target};
 pub use drover_session::{End, LaneStats, Stats};
 pub use drover_wire::{ByeCode, Token};
 pub use goodput::Goodput;
-pub use handshake::{LaneFailure, LanePlan, Opened, Order, open_lanes, probe};
+pub use handshake::{
+    LaneFailure, LanePlan, NotOpened, Opened, Order, open_lane, open_lanes, probe,
+};
 pub use listener::{Expected, LaneListener};
 pub use relay::Relay;
 pub use report::{Event, LaneEnd, LaneReport, NotStarted, Report, Settings};

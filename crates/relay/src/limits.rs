@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub use drover_lanes::limits::CONNECT_TIMEOUT;
+
 /// Size of a chunk in bytes. Its time on the slowest lane is what the other lanes may have to wait
 /// for: 128 KiB is 5 ms at 200 Mbit/s, and 10 µs at 100 Gbit/s. Twice the size cost 6 % of the
 /// throughput over 1000, 500 and 200 Mbit/s, and gained nothing without a limit, as QEMU's UNIX

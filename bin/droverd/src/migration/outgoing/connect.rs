@@ -12,6 +12,7 @@ use drover_migrate::limits::CHANNELS;
 use drover_migrate::paths::{self, Candidate, Selected, Selection, Side};
 use drover_migrate::source::Input;
 use drover_migrate::{ChannelLimit, Migration, Reason, channels};
+use drover_relay::limits::CONNECT_TIMEOUT;
 use drover_relay::{Opened, Order, Target, Token, open_lanes};
 use drover_types::{HostName, Interface, Path};
 
@@ -189,6 +190,8 @@ async fn probe(candidates: Vec<Candidate>, port: u16) -> Vec<Candidate> {
         interface: candidate.source.interface.clone(),
         local: candidate.source.address,
         remote: SocketAddr::new(candidate.destination.address, port),
+        segment: None,
+        patience: CONNECT_TIMEOUT,
     };
     let targets: Vec<Target> = candidates.iter().map(target).collect();
     let probed = tokio::task::spawn_blocking(move || drover_relay::probe(&targets)).await;
