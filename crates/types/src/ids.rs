@@ -87,6 +87,11 @@ name_type! {
     HostName
 }
 
+name_type! {
+    /// The name of a person or program that may give orders from afar. Safe as a file name.
+    OperatorName
+}
+
 /// One attempt to move one guest; both agents, their logs and their files use the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -7,6 +7,6 @@ mod ids;
 mod net;
 mod units;
 
-pub use ids::{HostName, InvalidName, MigrationId, VmName};
+pub use ids::{HostName, InvalidName, MigrationId, OperatorName, VmName};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId};
 pub use units::{BitRate, ByteRate, Bytes, InvalidQuantity};
