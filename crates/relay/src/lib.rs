@@ -31,7 +31,7 @@ mod shared;
 mod sizing;
 
 pub use drover_lanes::{NotListening, Target};
-pub use drover_session::{End, LaneStats, Stats};
+pub use drover_session::{End, LaneHealth, LaneStats, Stats};
 pub use drover_wire::{ByeCode, Token};
 pub use goodput::Goodput;
 pub use handshake::{

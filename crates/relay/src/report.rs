@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use drover_session::{ChannelId, LaneId};
 use drover_types::{ByteRate, PathId};
@@ -36,6 +37,16 @@ pub enum Event {
         path: PathId,
         /// Why, as far as it is known.
         reason: String,
+    },
+    /// No lane is left: the session keeps everything and waits for one.
+    OutageBegan {
+        /// How long it will wait.
+        limit: Duration,
+    },
+    /// There is a lane again.
+    OutageEnded {
+        /// How long there was none.
+        lasted: Duration,
     },
     /// A local socket broke or could not be opened.
     ChannelBroke {

@@ -61,6 +61,25 @@ struct Core {
     goodput: Goodput,
 }
 
+impl Core {
+    /// Makes both of a lane's threads end. The first reason is the one that counts.
+    fn end_lane(&mut self, id: LaneId, end: LaneEnd) {
+        if let Some(note) = self.notes.get_mut(&id) {
+            note.ended.get_or_insert(end);
+        }
+        if let Some(port) = self.lanes.remove(&id) {
+            port.lane.shut_down();
+        }
+    }
+}
+
+/// What is told once the lock is released.
+#[derive(Default)]
+struct News {
+    events: Vec<Event>,
+    ended: Option<End>,
+}
+
 pub(crate) type Listener = dyn Fn(Event) + Send + Sync;
 
 pub(crate) struct Shared {
@@ -112,8 +131,9 @@ impl Shared {
     }
 
     pub(crate) fn report(&self) -> Report {
+        let now = self.now();
         let core = self.lock();
-        let session = core.session.stats();
+        let session = core.session.stats(now);
         let lanes = session.lanes.iter().filter_map(|stats| {
             let note = core.notes.get(&stats.lane)?;
             Some(LaneReport {
@@ -169,22 +189,31 @@ impl Shared {
 
     /// Hands out what the session wants done; if that was its end, says so without the lock.
     fn route_and_release(self: &Arc<Self>, mut core: MutexGuard<'_, Core>, now: Duration) {
-        let ended = self.route(&mut core, now);
+        let News { events, ended } = self.route(&mut core, now);
         drop(core);
+        for event in events {
+            self.tell(event);
+        }
         if let Some(end) = ended {
             self.ended(end);
         }
     }
 
-    fn route(self: &Arc<Self>, core: &mut Core, now: Duration) -> Option<End> {
-        let mut ended = None;
+    fn route(self: &Arc<Self>, core: &mut Core, now: Duration) -> News {
+        let mut news = News::default();
         loop {
             match core.session.poll(now) {
                 Output::Wait(deadline) => {
                     self.wait_until(core, deadline);
-                    return ended;
+                    return news;
                 }
-                Output::Ended(end) => ended = Some(end),
+                Output::Ended(end) => news.ended = Some(end),
+                Output::OutageBegan { until } => news.events.push(Event::OutageBegan {
+                    limit: until.saturating_sub(now),
+                }),
+                Output::OutageEnded { lasted } => {
+                    news.events.push(Event::OutageEnded { lasted });
+                }
                 output => self.perform(core, output),
             }
         }
@@ -224,7 +253,14 @@ impl Shared {
                     port.lane.finish_sending();
                 }
             }
-            Output::Ended(_) | Output::Wait(_) => {}
+            Output::DropLane { lane, silent_for } => {
+                let reason = format!("nothing came back for {} ms", silent_for.as_millis());
+                core.end_lane(lane, LaneEnd::Lost(reason));
+            }
+            Output::OutageBegan { .. }
+            | Output::OutageEnded { .. }
+            | Output::Ended(_)
+            | Output::Wait(_) => {}
         }
     }
 
@@ -291,7 +327,7 @@ impl Shared {
             },
         );
         core.notes.insert(id, LaneNote { path, ended: None });
-        if let Err(refused) = core.session.handle(now, Input::LaneUp { lane: id }) {
+        if let Err(refused) = core.session.handle(now, Input::LaneUp { lane: id, path }) {
             core.lanes.remove(&id);
             core.notes.remove(&id);
             lane.shut_down();
@@ -301,8 +337,7 @@ impl Shared {
         Ok(())
     }
 
-    /// One of a lane's threads cannot go on: its other thread is made to end, too. The first
-    /// reason is the one that counts.
+    /// One of a lane's threads cannot go on: its other thread is made to end, too.
     pub(crate) fn lane_failed(&self, id: LaneId, end: LaneEnd) {
         let mut core = self.lock();
         // While we close, the peer answers our farewell by closing, too.
@@ -311,12 +346,7 @@ impl Shared {
         } else {
             end
         };
-        if let Some(note) = core.notes.get_mut(&id) {
-            note.ended.get_or_insert(end);
-        }
-        if let Some(port) = core.lanes.remove(&id) {
-            port.lane.shut_down();
-        }
+        core.end_lane(id, end);
     }
 
     /// Both of a lane's threads have ended.
@@ -360,7 +390,7 @@ impl Shared {
                 return self.terminate();
             }
             if core.goodput.next_at() <= now {
-                let stats = core.session.stats();
+                let stats = core.session.stats(now);
                 let carried = stats.confirmed_bytes().max(stats.written_bytes());
                 core.goodput.note(now, carried);
             }

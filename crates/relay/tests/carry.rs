@@ -11,7 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use drover_relay::{End, Event, Expected, LaneListener, Order, Relay, Settings, Sizes, open_lanes};
+use drover_relay::{
+    End, Event, Expected, LaneHealth, LaneListener, Order, Relay, Settings, Sizes, open_lanes,
+};
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 use drover_wire::{ByeCode, HELLO_BYTES, Token};
 
@@ -239,7 +241,10 @@ fn bytes_are_intact_though_lanes_are_cut_while_one_lives() {
     assert!(at_far == up, "bytes differ");
     let lanes = pair.source.report().lanes;
     assert_eq!(
-        lanes.iter().filter(|lane| lane.stats.up).count(),
+        lanes
+            .iter()
+            .filter(|lane| lane.stats.health == LaneHealth::Up)
+            .count(),
         1,
         "{lanes:?}"
     );

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use drover_types::{ByteRate, PathId};
 use drover_wire::{ByeCode, Frame};
 
 use crate::{BufferId, ChannelId, LaneId};
@@ -66,6 +67,8 @@ pub enum Input {
     LaneUp {
         /// Its number, never used before in this session.
         lane: LaneId,
+        /// The path that it runs over.
+        path: PathId,
     },
     /// A lane is gone, and nothing touches its buffers any more.
     LaneDown {
@@ -83,6 +86,14 @@ pub enum Input {
         lane: LaneId,
         /// The frame.
         frame: Frame,
+    },
+    /// Limits the payload that may be sent, or lifts the limit. The main channel is counted and
+    /// never held up.
+    Limit {
+        /// On this path; `None`: on all together.
+        path: Option<PathId>,
+        /// The most; `None`: as much as goes.
+        rate: Option<ByteRate>,
     },
     /// The deadline of [`Output::Wait`] has come.
     Tick,
@@ -156,6 +167,23 @@ pub enum Output {
         /// The lane.
         lane: LaneId,
     },
+    /// Close this lane at once: its peer has been silent for so long. [`Input::LaneDown`] follows.
+    DropLane {
+        /// The lane.
+        lane: LaneId,
+        /// How long it has been silent.
+        silent_for: Duration,
+    },
+    /// No lane is left; the session waits for one.
+    OutageBegan {
+        /// When it ends the session.
+        until: Duration,
+    },
+    /// There is a lane again.
+    OutageEnded {
+        /// How long there was none.
+        lasted: Duration,
+    },
     /// The session is over, once.
     Ended(End),
     /// Nothing to do until the next input, or [`Input::Tick`] at this time.
@@ -201,6 +229,14 @@ pub enum Violation {
         channel: ChannelId,
         /// The chunk.
         sequence: u64,
+    },
+    /// A receipt for what was never sent.
+    #[error("the peer has receipted {frames} frames on lane {lane}, more than were sent")]
+    Receipt {
+        /// The lane.
+        lane: LaneId,
+        /// Frames that it claims.
+        frames: u64,
     },
     /// A chunk larger than agreed.
     #[error("the peer sent a chunk of {length} bytes, more than agreed")]

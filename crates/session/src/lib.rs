@@ -16,8 +16,13 @@
 //!
 //! Each direction of each channel numbers its chunks. A chunk stays with the sender until the
 //! peer's checkpoint has passed it, that is until the far QEMU's socket took it; a lost lane's
-//! chunks go back to the queue, oldest first. Any lane that is free takes the next chunk, the main
-//! channel's before all others, so that each lane's share follows what it really carries.
+//! chunks go back to the queue, oldest first. Any lane that is free and has credit takes the next
+//! chunk, the main channel's before all others, so that each lane's share follows what it carries.
+//!
+//! Each lane's frames are counted by its receiver, which sends receipts on the same lane. They tell
+//! the lane's round trip, its rate, hence its credit; and by their absence that it is silent: such
+//! a lane gets nothing more (suspect), its chunks go to the others, and it is given up (lost)
+//! when it stays silent. A chunk that is late on a slow lane is sent on an idle one as well.
 //!
 //! Every direction of every channel has a window of its own. Channels never share buffers: QEMU's
 //! channels wait for each other at its sync points, so a shared pool filled by one stalled channel
@@ -32,8 +37,10 @@
 
 mod buffers;
 mod event;
+mod flight;
 mod inbound;
 mod lane;
+mod limiter;
 pub mod limits;
 mod outbound;
 mod pace;
@@ -42,7 +49,7 @@ mod stats;
 
 pub use event::{Config, End, Input, Output, Piece, Refused, Role, Violation};
 pub use session::Session;
-pub use stats::{ChannelStats, LaneStats, Stats};
+pub use stats::{ChannelStats, LaneHealth, LaneStats, Stats};
 
 /// Number of one of QEMU's byte streams, in the order in which it opened them; 0 is its main
 /// channel.

@@ -30,3 +30,91 @@ pub const PACE_START_CHUNKS: u64 = 8;
 /// Part of its size that a window keeps at the least when it is adjusted, as one late chunk says
 /// little.
 pub const PACE_SHRINK: (u64, u64) = (7, 8);
+
+/// Shortest time between two receipts on a lane while frames keep coming; the first of a burst is
+/// answered at once. Small against the delays that silence is judged by, and at most 500 small
+/// frames a second.
+pub const RECEIPT_INTERVAL: Duration = Duration::from_millis(2);
+
+/// A lane that has nothing to carry is asked for a receipt this often: 160 bytes a second, and a
+/// lane that fails is known before it is needed.
+pub const HEARTBEAT: Duration = Duration::from_millis(100);
+
+/// A lane from which no receipt came for its expected delay, but at least this long, gets nothing
+/// more, and what it carried goes to the others. Being wrong costs some chunks sent twice; being
+/// late costs the guest. Above what a busy host needs now and then to run a thread (50 ms seen on
+/// two cores under an emulated guest).
+pub const SUSPECT_AFTER_MIN: Duration = Duration::from_millis(100);
+
+/// The same at most: with 25 ms on the way, half a second means that the path fails its users.
+pub const SUSPECT_AFTER_MAX: Duration = Duration::from_millis(500);
+
+/// The same before the first receipt: a round trip around the world.
+pub const SUSPECT_AFTER_UNMEASURED: Duration = Duration::from_millis(300);
+
+/// Most often that the time before a suspicion is doubled because the last ones were wrong.
+pub const PATIENCE_MAX: u32 = 4;
+
+/// How long a wrong suspicion is remembered.
+pub const PATIENCE_KEPT: Duration = Duration::from_secs(5);
+
+/// A lane is given up after this many expected delays of silence, within the two bounds below.
+/// Until then its connection may still come back; a new one is quicker than TCP's doubled
+/// retransmission timers.
+pub const LOST_DELAYS: u32 = 8;
+
+/// Least silence after which a lane is given up: three of TCP's least retransmission timers
+/// (200 ms, doubled twice) have passed.
+pub const LOST_AFTER_MIN: Duration = Duration::from_secs(1);
+
+/// Most silence, below TCP's own limit in `drover_lanes::limits`, so that the cause shown is ours.
+pub const LOST_AFTER_MAX: Duration = Duration::from_secs(8);
+
+/// A new lane whose first ping goes unanswered for this long is given up.
+pub const LOST_AFTER_UNMEASURED: Duration = Duration::from_secs(2);
+
+/// Time in which something was under way, after which a lane's rate is measured anew: a NIC that
+/// slows down is known by its new rate within five of these.
+pub const RATE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// An idle lane's rate is forgotten after this, so that it is tried again.
+pub const RATE_KEPT: Duration = Duration::from_millis(500);
+
+/// Bytes per second assumed of a lane before it was measured: 1 Gbit/s.
+pub const UNMEASURED_RATE: u64 = 125_000_000;
+
+/// Time of a lane's own rate that may be on its way on it, beside two of its shortest round trips:
+/// what waits there cannot go over another lane. Below [`QUEUE_TIME`], so that no lane takes a whole
+/// window.
+pub const LANE_QUEUE_TIME: Duration = Duration::from_millis(20);
+
+/// Chunks that may be on their way on a lane whose rate is not known.
+pub const START_CREDIT_CHUNKS: u64 = 4;
+
+/// A lane takes no chunk that would arrive later than this, unless every lane is slow: the others
+/// would have to hold what follows it, and the window bounds that.
+pub const LATE: Duration = Duration::from_millis(50);
+
+/// A lane may be this much slower than the quickest for the main channel's chunks, whose delay is
+/// felt in the guest's downtime.
+pub const URGENT_SLACK: Duration = Duration::from_millis(2);
+
+/// An idle lane sends another's chunk as well if it arrives sooner by more than this, ...
+pub const HEDGE_MARGIN: Duration = Duration::from_millis(5);
+
+/// ... looking every so often while nothing else happens, ...
+pub const HEDGE_CHECK: Duration = Duration::from_millis(10);
+
+/// ... at this many of the oldest on each lane.
+pub const HEDGE_SCAN: usize = 8;
+
+/// Chunks by which a lane may leave the oldest waiting one behind to stay with its channel: the
+/// fewer lanes a channel uses, the less is held for its order.
+pub const FLOWLET_CHUNKS: usize = 8;
+
+/// Unused time that a limit gives back: 1 % of a second, so that the limit holds over any second.
+pub const LIMIT_BURST: Duration = Duration::from_millis(10);
+
+/// Lost lanes whose counters are kept. A path that flaps loses one in a second or so; older ones
+/// are forgotten.
+pub const LOST_LANES_KEPT: usize = 1024;

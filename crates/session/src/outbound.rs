@@ -20,8 +20,12 @@ pub(crate) struct Retained {
     pub(crate) lane: Option<LaneId>,
     /// When that lane got it.
     pub(crate) given_at: Duration,
-    /// It was given to a lane before, and that lane was lost.
+    /// It was given to another lane before.
     pub(crate) resent: bool,
+    /// It was given to a second lane because the first was late.
+    pub(crate) hedged: bool,
+    /// The peer's relay has it.
+    pub(crate) received: bool,
 }
 
 #[derive(Debug)]
@@ -33,6 +37,12 @@ pub(crate) struct Outbound {
     retained: VecDeque<Retained>,
     /// Retained chunks that hold a buffer.
     with_buffer: u16,
+    /// Bytes of retained chunks that the peer's relay has.
+    received_bytes: u64,
+    /// How many of the oldest retained chunks the peer's relay has without a gap, ...
+    unbroken: usize,
+    /// ... and their bytes.
+    unbroken_bytes: u64,
     /// The shell was asked to read and has not answered.
     reading: bool,
     /// An end or reset was numbered; no bytes may follow.
@@ -54,6 +64,9 @@ impl Outbound {
             confirmed: 0,
             retained: VecDeque::new(),
             with_buffer: 0,
+            received_bytes: 0,
+            unbroken: 0,
+            unbroken_bytes: 0,
             reading: false,
             ended: false,
             was_reset: false,
@@ -68,11 +81,15 @@ impl Outbound {
     }
 
     /// Whether the shell should be asked to read more.
+    ///
+    /// What the peer holds behind a gap does not count against the pace: it would make the fast
+    /// lanes wait for a chunk on a slow one. The window bounds it.
     pub(crate) fn wants_read(&mut self) -> bool {
-        let unconfirmed = self.read_bytes - self.confirmed_bytes;
+        let behind_a_gap = self.received_bytes - self.unbroken_bytes;
+        let under_way = self.read_bytes - self.confirmed_bytes - behind_a_gap;
         !self.reading
             && !self.ended
-            && self.pace.allows(unconfirmed)
+            && self.pace.allows(under_way)
             && self.with_buffer < self.window
     }
 
@@ -109,6 +126,11 @@ impl Outbound {
         sequence
     }
 
+    pub(crate) fn get(&self, sequence: u64) -> Option<&Retained> {
+        let index = usize::try_from(sequence.checked_sub(self.confirmed)?).ok()?;
+        self.retained.get(index)
+    }
+
     pub(crate) fn get_mut(&mut self, sequence: u64) -> Option<&mut Retained> {
         let index = usize::try_from(sequence.checked_sub(self.confirmed)?).ok()?;
         self.retained.get_mut(index)
@@ -124,15 +146,41 @@ impl Outbound {
         let done: Vec<Retained> = self.retained.drain(..count).collect();
         self.confirmed += count as u64;
         for chunk in &done {
+            let length = u64::from(chunk.length);
             self.with_buffer -= u16::from(chunk.buffer.is_some());
-            self.confirmed_bytes += u64::from(chunk.length);
+            self.confirmed_bytes += length;
+            if chunk.received {
+                self.received_bytes -= length;
+            }
+            if self.unbroken > 0 {
+                self.unbroken -= 1;
+                self.unbroken_bytes -= length;
+            }
             let delay = now.saturating_sub(chunk.given_at);
-            self.pace.confirmed(now, u64::from(chunk.length), delay);
+            self.pace.confirmed(now, length, delay);
         }
+        self.extend_unbroken();
         Some(done)
     }
 
-    /// The chunks that `lane` was to carry and that are not confirmed, oldest first, put back to
+    fn extend_unbroken(&mut self) {
+        while let Some(chunk) = self.retained.get(self.unbroken).filter(|c| c.received) {
+            self.unbroken_bytes += u64::from(chunk.length);
+            self.unbroken += 1;
+        }
+    }
+
+    /// The peer's relay has this chunk. Its place in the queue, if it waits there to be sent again.
+    pub(crate) fn mark_received(&mut self, sequence: u64) -> Option<u64> {
+        let chunk = self.get_mut(sequence).filter(|chunk| !chunk.received)?;
+        chunk.received = true;
+        let waits = chunk.lane.is_none().then_some(chunk.order);
+        self.received_bytes += u64::from(chunk.length);
+        self.extend_unbroken();
+        waits
+    }
+
+    /// The chunks that `lane` was to carry and that have not arrived, oldest first, put back to
     /// waiting: their numbers and places in the order.
     pub(crate) fn take_back(&mut self, lane: LaneId) -> Vec<(u64, u64)> {
         let base = self.confirmed;
@@ -140,7 +188,7 @@ impl Outbound {
             .retained
             .iter_mut()
             .zip(base..)
-            .filter(|(c, _)| c.lane == Some(lane));
+            .filter(|(c, _)| c.lane == Some(lane) && !c.received);
         lost.map(|(chunk, sequence)| {
             chunk.lane = None;
             chunk.resent = true;

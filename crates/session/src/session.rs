@@ -3,15 +3,21 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use drover_types::PathId;
 use drover_wire::limits::{CHANNELS_MAX, CHUNK_BYTES_MAX, LANES_MAX, WINDOW_CHUNKS_MAX};
-use drover_wire::{ByeCode, ChunkFlags, Frame, HEADER_BYTES};
+use drover_wire::{ByeCode, ChunkFlags, Frame};
 
 use crate::buffers::Buffers;
 use crate::event::{Config, End, Input, Output, Refused, Role, Violation};
 use crate::inbound::{Arrived, Inbound, Placed};
 use crate::lane::Lane;
+use crate::limiter::Limiter;
+use crate::limits::LOST_LANES_KEPT;
 use crate::outbound::{Outbound, Retained};
-use crate::{BufferId, ChannelId, ChannelStats, LaneId, LaneStats, Stats};
+use crate::{BufferId, ChannelId, ChannelStats, LaneHealth, LaneId, LaneStats, Stats};
+
+mod schedule;
+mod watch;
 
 #[derive(Debug)]
 struct Channel {
@@ -29,8 +35,12 @@ struct Waiting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// No lane is left; the time at which that ends the session.
-    Outage(Duration),
+    /// No lane is left.
+    Outage {
+        since: Duration,
+        /// When that ends the session.
+        until: Duration,
+    },
     /// Farewells are being sent.
     Closing(ByeCode),
     Ended,
@@ -50,7 +60,11 @@ pub struct Session {
     bulk: BTreeMap<u64, Waiting>,
     next_order: u64,
     buffers: Buffers,
+    limit: Limiter,
+    path_limits: BTreeMap<PathId, Limiter>,
     duplicate_chunks: u64,
+    hedged_chunks: u64,
+    outages: u32,
     finished: bool,
     outputs: VecDeque<Output>,
 }
@@ -92,7 +106,11 @@ impl Session {
             bulk: BTreeMap::new(),
             next_order: 0,
             buffers: Buffers::default(),
+            limit: Limiter::default(),
+            path_limits: BTreeMap::new(),
             duplicate_chunks: 0,
+            hedged_chunks: 0,
+            outages: 0,
             finished: false,
             outputs: VecDeque::new(),
         })
@@ -113,10 +131,11 @@ impl Session {
             Input::ReadEnded { channel, buffer } => self.read_ended(channel, buffer)?,
             Input::LocalBroke { channel } => self.local_broke(channel)?,
             Input::Written { channel } => self.written(now, channel)?,
-            Input::LaneUp { lane } => self.lane_up(now, lane)?,
+            Input::LaneUp { lane, path } => self.lane_up(now, lane, path)?,
             Input::LaneDown { lane } => self.lane_down(now, lane)?,
             Input::Sent { lane } => self.sent(lane)?,
             Input::Received { lane, frame } => self.received(now, lane, frame)?,
+            Input::Limit { path, rate } => self.limit(now, path, rate),
             Input::Tick => {}
             Input::Close { code } => self.close(code),
         }
@@ -125,16 +144,17 @@ impl Session {
     }
 
     /// The next thing to do; to be called until it is [`Output::Wait`].
-    pub fn poll(&mut self, _now: Duration) -> Output {
+    pub fn poll(&mut self, now: Duration) -> Output {
         self.outputs
             .pop_front()
-            .unwrap_or_else(|| Output::Wait(self.deadline()))
+            .unwrap_or_else(|| Output::Wait(self.deadline(now)))
     }
 
     /// The counters as they are now.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        let live = self.lanes.values().map(|lane| lane.stats);
+    pub fn stats(&self, now: Duration) -> Stats {
+        let chunk_bytes = self.config.chunk_bytes;
+        let live = self.lanes.values().map(|l| l.snapshot(now, chunk_bytes));
         let mut lanes: Vec<LaneStats> = self.lost.iter().copied().chain(live).collect();
         lanes.sort_by_key(|lane| lane.lane);
         let channel_stats = |(channel, state): (usize, &Channel)| ChannelStats {
@@ -152,6 +172,8 @@ impl Session {
                 .map(channel_stats)
                 .collect(),
             duplicate_chunks: self.duplicate_chunks,
+            hedged_chunks: self.hedged_chunks,
+            outages: self.outages,
             buffers: self.buffers.made(),
         }
     }
@@ -244,6 +266,8 @@ impl Session {
             lane: None,
             given_at: Duration::ZERO,
             resent: false,
+            hedged: false,
+            received: false,
         };
         let sequence = self.channels[usize::from(channel)].outbound.retain(chunk);
         self.wait_for_lane(order, Waiting { channel, sequence });
@@ -271,16 +295,18 @@ impl Session {
         Ok(())
     }
 
-    fn lane_up(&mut self, _now: Duration, lane: LaneId) -> Result<(), Refused> {
+    fn lane_up(&mut self, now: Duration, lane: LaneId, path: PathId) -> Result<(), Refused> {
         let known = self.lanes.contains_key(&lane) || self.lost.iter().any(|l| l.lane == lane);
         if known || self.lanes.len() >= usize::from(LANES_MAX) {
             return Err(Refused::Lane { lane });
         }
         let buffer = self.buffers.take();
-        self.lanes.insert(lane, Lane::new(lane, buffer));
+        self.lanes.insert(lane, Lane::new(lane, path, buffer));
         self.outputs.push_back(Output::Receive { lane, buffer });
-        if matches!(self.phase, Phase::Outage(_)) {
+        if let Phase::Outage { since, .. } = self.phase {
             self.phase = Phase::Running;
+            let lasted = now.saturating_sub(since);
+            self.outputs.push_back(Output::OutageEnded { lasted });
         }
         Ok(())
     }
@@ -288,24 +314,28 @@ impl Session {
     fn lane_down(&mut self, now: Duration, lane: LaneId) -> Result<(), Refused> {
         let gone = self.lanes.remove(&lane).ok_or(Refused::Lane { lane })?;
         self.buffers.give(gone.receives_into);
+        if self.lost.len() >= LOST_LANES_KEPT {
+            self.lost.remove(0);
+        }
         self.lost.push(LaneStats {
-            up: false,
+            health: LaneHealth::Lost,
+            round_trip: gone.flight.smoothed(),
             ..gone.stats
         });
-        for channel in 0..self.channels.len() {
-            let state = &mut self.channels[channel];
-            // A checkpoint that this lane was to carry may be lost with it.
-            state.inbound.announce_again(now);
-            let lost = state.outbound.take_back(lane);
-            let channel = channel as ChannelId;
-            for (sequence, order) in lost {
-                self.wait_for_lane(order, Waiting { channel, sequence });
-            }
-        }
+        self.take_back(now, lane);
         if self.lanes.is_empty() && self.phase == Phase::Running {
-            self.phase = Phase::Outage(now + self.config.outage_limit);
+            self.begin_outage(now);
         }
         Ok(())
+    }
+
+    fn begin_outage(&mut self, now: Duration) {
+        let until = now + self.config.outage_limit;
+        self.phase = Phase::Outage { since: now, until };
+        if !self.finished && !self.config.outage_limit.is_zero() {
+            self.outages += 1;
+            self.outputs.push_back(Output::OutageBegan { until });
+        }
     }
 
     fn sent(&mut self, lane: LaneId) -> Result<(), Refused> {
@@ -321,7 +351,7 @@ impl Session {
 
     fn received(&mut self, now: Duration, lane: LaneId, frame: Frame) -> Result<(), Refused> {
         let state = self.lanes.get_mut(&lane).ok_or(Refused::Lane { lane })?;
-        state.stats.received_bytes += u64::from(frame.payload_length());
+        state.received(now, &frame);
         let taken = match frame {
             Frame::Chunk {
                 channel,
@@ -336,6 +366,8 @@ impl Session {
                 self.end(End::PeerClosed(code));
                 Ok(false)
             }
+            Frame::Receipt { frames } => self.receipt(now, lane, frames).map(|()| false),
+            Frame::Ping => Ok(false),
         };
         let buffer_taken = taken.unwrap_or_else(|violation| {
             self.end(End::Violation(violation));
@@ -421,10 +453,7 @@ impl Session {
         let state = state.ok_or(Violation::Channel { channel })?;
         let done = state.outbound.confirm(now, sequence);
         for chunk in done.ok_or(Violation::Checkpoint { channel, sequence })? {
-            if let Some(lane) = chunk.lane.and_then(|lane| self.lanes.get_mut(&lane)) {
-                lane.stats.confirmed_bytes += u64::from(chunk.length);
-                lane.unconfirmed_bytes -= u64::from(chunk.length);
-            } else {
+            if chunk.lane.is_none() {
                 self.queue_of(channel).remove(&chunk.order);
             }
             if let Some(buffer) = chunk.buffer {
@@ -435,7 +464,7 @@ impl Session {
     }
 
     fn close(&mut self, code: ByeCode) {
-        if matches!(self.phase, Phase::Running | Phase::Outage(_)) {
+        if matches!(self.phase, Phase::Running | Phase::Outage { .. }) {
             self.phase = Phase::Closing(code);
         }
     }
@@ -454,12 +483,13 @@ impl Session {
         match self.phase {
             Phase::Running => {
                 self.ask_for_reads();
+                self.judge_lanes(now);
                 self.fill_lanes(now);
                 self.check_finished();
             }
-            Phase::Outage(until) if now >= until => self.end(End::LanesLost),
-            Phase::Outage(_) => self.ask_for_reads(),
-            Phase::Closing(code) => self.say_bye(code),
+            Phase::Outage { until, .. } if now >= until => self.end(End::LanesLost),
+            Phase::Outage { .. } => self.ask_for_reads(),
+            Phase::Closing(code) => self.say_bye(now, code),
             Phase::Ended => {}
         }
     }
@@ -475,75 +505,6 @@ impl Session {
         }
     }
 
-    fn fill_lanes(&mut self, now: Duration) {
-        while let Some(lane) = self.free_lane() {
-            let Some((frame, buffer)) = self.next_frame(now, lane) else {
-                return;
-            };
-            self.send(lane, frame, buffer);
-        }
-    }
-
-    fn free_lane(&self) -> Option<LaneId> {
-        let free = self.lanes.values().filter(|lane| lane.is_free());
-        free.min_by_key(|lane| lane.preference())
-            .map(|lane| lane.id)
-    }
-
-    fn send(&mut self, lane: LaneId, frame: Frame, buffer: Option<BufferId>) {
-        if let Some(state) = self.lanes.get_mut(&lane) {
-            state.busy = true;
-            state.stats.protocol_bytes += HEADER_BYTES as u64;
-            self.outputs.push_back(Output::Send {
-                lane,
-                frame,
-                buffer,
-            });
-        }
-    }
-
-    fn next_frame(&mut self, now: Duration, lane: LaneId) -> Option<(Frame, Option<BufferId>)> {
-        if let Some(checkpoint) = self.next_checkpoint(now) {
-            return Some((checkpoint, None));
-        }
-        let (_, waiting) = self.urgent.pop_first().or_else(|| self.bulk.pop_first())?;
-        let Waiting { channel, sequence } = waiting;
-        let chunk = self.channels[usize::from(channel)]
-            .outbound
-            .get_mut(sequence)?;
-        chunk.lane = Some(lane);
-        chunk.given_at = now;
-        let length = chunk.length;
-        let state = self.lanes.get_mut(&lane)?;
-        state.unconfirmed_bytes += u64::from(length);
-        let counter = if chunk.resent {
-            &mut state.stats.resent_bytes
-        } else {
-            &mut state.stats.sent_bytes
-        };
-        *counter += u64::from(length);
-        Some((
-            Frame::Chunk {
-                channel,
-                sequence,
-                flags: chunk.flags,
-                length,
-            },
-            chunk.buffer,
-        ))
-    }
-
-    fn next_checkpoint(&mut self, now: Duration) -> Option<Frame> {
-        let mut channels = self.channels.iter_mut().enumerate();
-        let due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
-        let (channel, state) = channels.find(|(_, state)| due(state.inbound.announce_at))?;
-        let sequence = state.inbound.announce();
-        Some(Frame::Checkpoint {
-            channel: channel as ChannelId,
-            sequence,
-        })
-    }
-
     fn check_finished(&mut self) {
         let closed = |c: &Channel| c.outbound.finished() && c.inbound.finished();
         if !self.finished && !self.channels.is_empty() && self.channels.iter().all(closed) {
@@ -552,7 +513,7 @@ impl Session {
         }
     }
 
-    fn say_bye(&mut self, code: ByeCode) {
+    fn say_bye(&mut self, now: Duration, code: ByeCode) {
         let free: Vec<LaneId> = self
             .lanes
             .values()
@@ -563,26 +524,27 @@ impl Session {
             if let Some(state) = self.lanes.get_mut(&lane) {
                 state.closing = true;
             }
-            self.send(lane, Frame::Bye { code }, None);
+            self.send(now, lane, Frame::Bye { code }, None);
         }
         if self.lanes.is_empty() {
             self.end(End::Closed(code));
         }
     }
 
-    fn deadline(&self) -> Option<Duration> {
+    fn deadline(&self, now: Duration) -> Option<Duration> {
         match self.phase {
             Phase::Running => {
                 // Only a free lane can be woken for: a busy one looks by itself when it is done.
-                let free = self.lanes.values().any(Lane::is_free);
-                let due = self
-                    .channels
-                    .iter()
-                    .filter_map(|c| c.inbound.announce_at)
-                    .min();
-                due.filter(|_| free)
+                let mut lanes = self.lanes.values();
+                let free = lanes.any(|lane| lane.is_free() && lane.is_trusted());
+                let channels = self.channels.iter();
+                let due = channels.filter_map(|c| c.inbound.announce_at).min();
+                let due = due.filter(|_| free);
+                let deadlines = due.into_iter().chain(self.lane_deadlines(now));
+                // What is due and was not done waits for a busy lane, not for the clock.
+                deadlines.filter(|at| *at > now).min()
             }
-            Phase::Outage(until) => Some(until),
+            Phase::Outage { until, .. } => Some(until),
             Phase::Closing(_) | Phase::Ended => None,
         }
     }

@@ -1,24 +1,48 @@
 //! What a session carried, counted apart: effective, resent and protocol bytes.
 
+use std::time::Duration;
+
 use crate::{ChannelId, LaneId};
+
+/// What a session thinks of a lane.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LaneHealth {
+    /// It carries.
+    #[default]
+    Up,
+    /// Its peer has been silent for longer than usual: it gets nothing more for now.
+    Suspect,
+    /// It is gone.
+    Lost,
+}
 
 /// What one lane carried.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LaneStats {
     /// The lane.
     pub lane: LaneId,
-    /// It has not been lost.
-    pub up: bool,
+    /// What is thought of it.
+    pub health: LaneHealth,
     /// Payload bytes sent on it for the first time.
     pub sent_bytes: u64,
-    /// Payload bytes sent on it that an earlier lane had lost.
+    /// Payload bytes sent on it that another lane had been given before.
     pub resent_bytes: u64,
-    /// Bytes of frame headers and checkpoints sent on it.
+    /// Bytes of frame headers sent on it.
     pub protocol_bytes: u64,
     /// Payload bytes received on it, duplicates included.
     pub received_bytes: u64,
-    /// Payload bytes sent on it that the peer has confirmed.
-    pub confirmed_bytes: u64,
+    /// Payload bytes sent on it that the peer's relay has taken from it.
+    pub receipted_bytes: u64,
+    /// Smoothed time from handing a frame to it to the receipt; `None` before the first.
+    pub round_trip: Option<Duration>,
+    /// Payload bytes per second while it had something to carry; `None` when not known.
+    pub rate: Option<u64>,
+    /// Payload bytes on their way on it.
+    pub in_flight_bytes: u64,
+    /// Payload bytes that may be on their way on it.
+    pub credit_bytes: u64,
+    /// How often it was suspected.
+    pub suspicions: u32,
 }
 
 /// What one channel carried.
@@ -43,6 +67,10 @@ pub struct Stats {
     pub channels: Vec<ChannelStats>,
     /// Chunks received more than once.
     pub duplicate_chunks: u64,
+    /// Chunks sent on a second lane because the first was late.
+    pub hedged_chunks: u64,
+    /// Times without any lane.
+    pub outages: u32,
     /// Most buffers in use at one time.
     pub buffers: u32,
 }

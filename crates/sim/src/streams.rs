@@ -13,6 +13,10 @@ use drover_wire::Frame;
 
 use crate::rng::Rng;
 
+mod lanes;
+
+use lanes::LaneState;
+
 /// What may go wrong in a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Faults {
@@ -20,6 +24,10 @@ pub struct Faults {
     pub lane_deaths: u32,
     /// Whether a lane that died comes back as a new one.
     pub lanes_return: bool,
+    /// Lanes that fall silent, in order: what is under way is lost, and neither end is told.
+    pub lanes_silent: u32,
+    /// Lanes that become ten times slower, in order.
+    pub lanes_slow: u32,
     /// Percentage of runs' channels whose far QEMU closes its socket early.
     pub local_breaks: bool,
     /// How long the sessions wait for a lane.
@@ -47,10 +55,16 @@ pub struct Report {
     pub resent: u64,
     /// Most buffers that either end used.
     pub buffers: u32,
+    /// Buffers that windows and lanes allow at one end.
+    pub buffers_allowed: u32,
     /// Buffers that were not given back by either end.
     pub buffers_held: usize,
-    /// Lanes that died.
+    /// Lanes that died or fell silent.
     pub deaths: u32,
+    /// Lanes that an end dropped for their silence.
+    pub dropped: u32,
+    /// Chunks sent on a second lane because the first was late, both ends.
+    pub hedged: u64,
 }
 
 /// One of the two ends.
@@ -100,6 +114,8 @@ enum Event {
         payload: Vec<u8>,
     },
     LaneDies,
+    LaneFallsSilent,
+    LaneSlows,
     LaneDown {
         side: Side,
         lane: LaneId,
@@ -134,21 +150,6 @@ impl Ord for Scheduled {
     }
 }
 
-/// One direction of a lane: bytes take their time, order is kept.
-struct Direction {
-    nanos_per_byte: u64,
-    latency: Duration,
-    free_at: Duration,
-}
-
-struct LaneState {
-    alive: bool,
-    directions: HashMap<Side, Direction>,
-    up: HashMap<Side, bool>,
-    receives_into: HashMap<Side, VecDeque<BufferId>>,
-    held_back: HashMap<Side, VecDeque<(Frame, Vec<u8>)>>,
-}
-
 struct End2 {
     session: Session,
     memory: HashMap<BufferId, Vec<u8>>,
@@ -156,6 +157,8 @@ struct End2 {
     writing: BTreeMap<u16, VecDeque<Piece>>,
     ended: Option<End>,
     broken: Vec<u16>,
+    /// The deadline that the session has named.
+    wakes_at: Option<Duration>,
 }
 
 /// A run in progress.
@@ -169,9 +172,12 @@ struct World {
     next_lane: LaneId,
     faults: Faults,
     deaths: u32,
+    dropped: u32,
     read: BTreeMap<(Side, u16), Vec<u8>>,
     written: BTreeMap<(Side, u16), Vec<u8>>,
     chunk_bytes: u32,
+    window: u16,
+    channels: u16,
 }
 
 /// Runs one simulated session to its end.
@@ -189,6 +195,9 @@ pub fn run(seed: u64, faults: Faults) -> Report {
         assert!(count < EVENTS_MAX, "seed {seed}: the run does not end");
         world.now = world.now.max(at);
         world.apply(event);
+        if world.ends.values().all(|end| end.ended.is_some()) {
+            break;
+        }
     }
     world.report()
 }
@@ -226,6 +235,7 @@ impl World {
                 writing: BTreeMap::new(),
                 ended: None,
                 broken: Vec::new(),
+                wakes_at: None,
             }
         };
         let source = end(Role::Opener, Side::Source);
@@ -240,9 +250,12 @@ impl World {
             next_lane: 0,
             faults,
             deaths: 0,
+            dropped: 0,
             read: BTreeMap::new(),
             written: BTreeMap::new(),
             chunk_bytes,
+            window,
+            channels,
         };
         world.schedule_beginning(channels);
         world
@@ -257,6 +270,12 @@ impl World {
         }
         for _ in 0..self.faults.lane_deaths {
             self.after(0, 40_000, Event::LaneDies);
+        }
+        for _ in 0..self.faults.lanes_silent {
+            self.after(0, 40_000, Event::LaneFallsSilent);
+        }
+        for _ in 0..self.faults.lanes_slow {
+            self.after(0, 40_000, Event::LaneSlows);
         }
         if self.faults.local_breaks {
             let side = if self.rng.chance(50) {
@@ -294,14 +313,25 @@ impl World {
         assert!(refused.is_ok(), "{side:?} refused {input:?}: {refused:?}");
         loop {
             match self.end(side).session.poll(now) {
-                Output::Wait(deadline) => {
-                    if let Some(at) = deadline {
-                        self.at(at, Event::Tick(side));
-                    }
-                    return;
-                }
+                Output::Wait(deadline) => return self.wait_until(side, deadline),
                 output => self.perform(side, output),
             }
+        }
+    }
+
+    fn wait_until(&mut self, side: Side, deadline: Option<Duration>) {
+        let known = std::mem::replace(&mut self.end(side).wakes_at, deadline);
+        if let Some(at) = deadline.filter(|_| deadline != known) {
+            self.at(at, Event::Tick(side));
+        }
+    }
+
+    /// A deadline has come, unless the session has named another one since.
+    fn tick(&mut self, side: Side) {
+        let now = self.now;
+        if self.end(side).wakes_at.is_some_and(|at| at <= now) {
+            self.end(side).wakes_at = None;
+            self.input(side, Input::Tick);
         }
     }
 
@@ -341,6 +371,14 @@ impl World {
                 self.deliver(side, lane);
             }
             Output::CloseLane { lane } => self.kill(lane),
+            Output::DropLane { lane, .. } => {
+                self.dropped += 1;
+                self.kill(lane);
+                if self.faults.lanes_return {
+                    self.after(0, 5000, Event::LaneUp);
+                }
+            }
+            Output::OutageBegan { .. } | Output::OutageEnded { .. } => {}
             Output::Ended(end) => {
                 assert!(self.end(side).ended.is_none(), "{side:?} ended twice");
                 self.end(side).ended = Some(end);
@@ -354,51 +392,9 @@ impl World {
         self.after(0, high, Event::WriteDone { side, channel });
     }
 
-    fn send(&mut self, side: Side, lane: LaneId, frame: Frame, buffer: Option<BufferId>) {
-        let length = frame.payload_length() as usize;
-        let payload = buffer.map_or_else(Vec::new, |b| self.end(side).memory[&b][..length].into());
-        let now = self.now;
-        let Some(state) = self.lanes.get_mut(&lane).filter(|state| state.alive) else {
-            return; // the lane's death is on its way to this end
-        };
-        let direction = state
-            .directions
-            .get_mut(&side)
-            .expect("both directions exist");
-        let takes = Duration::from_nanos(direction.nanos_per_byte * (16 + length as u64));
-        direction.free_at = direction.free_at.max(now) + takes;
-        let (sent, arrives) = (direction.free_at, direction.free_at + direction.latency);
-        self.at(sent, Event::SendDone { side, lane });
-        self.at(
-            arrives,
-            Event::Arrives {
-                to: side.peer(),
-                lane,
-                frame,
-                payload,
-            },
-        );
-    }
-
-    /// Hands over what arrived, as far as there are buffers to receive into.
-    fn deliver(&mut self, side: Side, lane: LaneId) {
-        loop {
-            let state = self.lanes.get_mut(&lane).expect("the lane exists");
-            let arrived = state.held_back.entry(side).or_default();
-            let buffers = state.receives_into.entry(side).or_default();
-            if arrived.is_empty() || buffers.is_empty() || !state.up[&side] {
-                return;
-            }
-            let (frame, payload) = arrived.pop_front().expect("not empty");
-            let buffer = buffers.pop_front().expect("not empty");
-            self.end(side).memory.insert(buffer, payload);
-            self.input(side, Input::Received { lane, frame });
-        }
-    }
-
     fn apply(&mut self, event: Event) {
         match event {
-            Event::Tick(side) => self.input(side, Input::Tick),
+            Event::Tick(side) => self.tick(side),
             Event::ChannelOpens => self.input(Side::Source, Input::ChannelOpened),
             Event::ReadReady {
                 side,
@@ -418,7 +414,7 @@ impl World {
                 payload,
             } => {
                 let state = self.lanes.get_mut(&lane).expect("the lane exists");
-                if state.alive && state.up[&to] {
+                if state.alive && state.up[&to] && !state.silent {
                     state
                         .held_back
                         .entry(to)
@@ -428,6 +424,8 @@ impl World {
                 }
             }
             Event::LaneDies => self.lane_dies(),
+            Event::LaneFallsSilent => self.lane_falls_silent(),
+            Event::LaneSlows => self.lane_slows(),
             Event::LaneDown { side, lane } => {
                 self.lanes
                     .get_mut(&lane)
@@ -488,65 +486,18 @@ impl World {
     }
 
     fn local_breaks(&mut self, side: Side, channel: u16) {
-        let open = self.end(side).session.stats().channels.len();
+        let now = self.now;
+        let open = self.end(side).session.stats(now).channels.len();
         if usize::from(channel) < open {
             self.end(side).broken.push(channel);
             self.input(side, Input::LocalBroke { channel });
         }
     }
 
-    fn lane_dies(&mut self) {
-        let alive: Vec<LaneId> = self
-            .lanes
-            .iter()
-            .filter(|(_, lane)| lane.alive)
-            .map(|(id, _)| *id)
-            .collect();
-        if alive.is_empty() {
-            return;
-        }
-        let victim = alive[self.rng.between(0, alive.len() as u64 - 1) as usize];
-        self.deaths += 1;
-        self.kill(victim);
-        if self.faults.lanes_return {
-            self.after(0, 5000, Event::LaneUp);
-        }
-    }
-
-    fn kill(&mut self, lane: LaneId) {
-        let state = self.lanes.get_mut(&lane).expect("the lane exists");
-        if std::mem::replace(&mut state.alive, false) {
-            for side in [Side::Source, Side::Destination] {
-                self.after(0, 3000, Event::LaneDown { side, lane });
-            }
-        }
-    }
-
-    fn lane_up(&mut self) {
-        let lane = self.next_lane;
-        self.next_lane += 1;
-        let nanos_per_byte = self.rng.between(10, 4000);
-        let latency = Duration::from_micros(self.rng.between(1, 3000));
-        let direction = || Direction {
-            nanos_per_byte,
-            latency,
-            free_at: Duration::ZERO,
-        };
-        let both = [Side::Source, Side::Destination];
-        let state = LaneState {
-            alive: true,
-            directions: both.into_iter().map(|side| (side, direction())).collect(),
-            up: HashMap::from([(Side::Source, true), (Side::Destination, true)]),
-            receives_into: HashMap::new(),
-            held_back: HashMap::new(),
-        };
-        self.lanes.insert(lane, state);
-        self.input(Side::Destination, Input::LaneUp { lane });
-        self.input(Side::Source, Input::LaneUp { lane });
-    }
-
     fn report(self) -> Report {
-        let stats: Vec<_> = self.ends.values().map(|end| end.session.stats()).collect();
+        let now = self.now;
+        let ends = self.ends.values();
+        let stats: Vec<_> = ends.map(|end| end.session.stats(now)).collect();
         let resent =
             |s: &drover_session::Stats| s.lanes.iter().map(|l| l.resent_bytes).sum::<u64>();
         let broken = |side: Side| {
@@ -564,6 +515,9 @@ impl World {
             elapsed: self.now,
             duplicates: stats.iter().map(|s| s.duplicate_chunks).sum(),
             resent: stats.iter().map(resent).sum(),
+            // A window in each direction, a read under way; a buffer for each lane.
+            buffers_allowed: u32::from(self.channels) * (2 * u32::from(self.window) + 1)
+                + u32::from(self.next_lane),
             buffers: stats.iter().map(|s| s.buffers).max().unwrap_or(0),
             buffers_held: self
                 .ends
@@ -571,6 +525,8 @@ impl World {
                 .map(|end| end.session.buffers_held())
                 .sum(),
             deaths: self.deaths,
+            dropped: self.dropped,
+            hedged: stats.iter().map(|s| s.hedged_chunks).sum(),
         }
     }
 }

@@ -8,6 +8,8 @@ pub const HEADER_BYTES: usize = 16;
 const KIND_CHUNK: u8 = 0x11;
 const KIND_CHECKPOINT: u8 = 0x22;
 const KIND_BYE: u8 = 0x33;
+const KIND_RECEIPT: u8 = 0x44;
+const KIND_PING: u8 = 0x55;
 
 /// What a chunk says beside its bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -87,6 +89,14 @@ pub enum Frame {
         /// Why.
         code: ByeCode,
     },
+    /// How many frames the receiver has taken from this lane since it opened; receipts and
+    /// farewells do not count.
+    Receipt {
+        /// The count.
+        frames: u64,
+    },
+    /// Asks for a receipt at once, so that silence is told from idleness.
+    Ping,
 }
 
 /// Bytes that are no frame.
@@ -120,7 +130,16 @@ impl Frame {
     pub fn payload_length(&self) -> u32 {
         match self {
             Self::Chunk { length, .. } => *length,
-            Self::Checkpoint { .. } | Self::Bye { .. } => 0,
+            Self::Checkpoint { .. } | Self::Bye { .. } | Self::Receipt { .. } | Self::Ping => 0,
+        }
+    }
+
+    /// Whether the receiver counts it in its receipts.
+    #[must_use]
+    pub fn is_receipted(&self) -> bool {
+        match self {
+            Self::Chunk { .. } | Self::Checkpoint { .. } | Self::Ping => true,
+            Self::Receipt { .. } | Self::Bye { .. } => false,
         }
     }
 
@@ -136,6 +155,8 @@ impl Frame {
             } => (KIND_CHUNK, flags.0, channel, length, sequence),
             Self::Checkpoint { channel, sequence } => (KIND_CHECKPOINT, 0, channel, 0, sequence),
             Self::Bye { code } => (KIND_BYE, 0, 0, 0, u64::from(code.to_bits())),
+            Self::Receipt { frames } => (KIND_RECEIPT, 0, 0, 0, frames),
+            Self::Ping => (KIND_PING, 0, 0, 0, 0),
         };
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = kind;
@@ -185,6 +206,14 @@ impl Frame {
                     code: ByeCode::from_bits(code),
                 })
             }
+            KIND_RECEIPT => {
+                check_length(length, 0)?;
+                Ok(Self::Receipt { frames: sequence })
+            }
+            KIND_PING => {
+                check_length(length, 0)?;
+                Ok(Self::Ping)
+            }
             other => Err(Malformed::Kind(other)),
         }
     }
@@ -228,6 +257,8 @@ mod tests {
             any::<u16>().prop_map(|code| Frame::Bye {
                 code: ByeCode::from_bits(code)
             }),
+            any::<u64>().prop_map(|frames| Frame::Receipt { frames }),
+            Just(Frame::Ping),
         ]
     }
 

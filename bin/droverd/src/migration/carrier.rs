@@ -108,6 +108,18 @@ fn tell(event: Event, report: &impl Fn(Carried)) {
                 "lane {lane} on path {path} was lost: {reason}"
             )));
         }
+        Event::OutageBegan { limit } => {
+            let limit = limit.as_secs();
+            report(Carried::Note(format!(
+                "no path to the other host is left: waiting up to {limit} s for one"
+            )));
+        }
+        Event::OutageEnded { lasted } => {
+            let lasted = lasted.as_millis();
+            report(Carried::Note(format!(
+                "there is a path to the other host again, after {lasted} ms without"
+            )));
+        }
         Event::ChannelBroke { channel, reason } => {
             report(Carried::Note(format!(
                 "channel {channel} of QEMU broke: {reason}"

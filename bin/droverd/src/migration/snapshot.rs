@@ -189,7 +189,7 @@ impl LaneRates {
         }
         let carried = |lane: &drover_relay::LaneReport| {
             let stats = &lane.stats;
-            (stats.lane, stats.confirmed_bytes.max(stats.received_bytes))
+            (stats.lane, stats.receipted_bytes.max(stats.received_bytes))
         };
         let current: Vec<(u16, u64)> = report.lanes.iter().map(carried).collect();
         if let Some(elapsed) = elapsed {

@@ -1,0 +1,213 @@
+//! Which lane sends what next.
+
+use std::time::Duration;
+
+use drover_wire::{Frame, HEADER_BYTES};
+
+use super::{Session, Waiting};
+use crate::limits::{FLOWLET_CHUNKS, HEDGE_MARGIN, HEDGE_SCAN, LATE, URGENT_SLACK};
+use crate::{BufferId, ChannelId, LaneId};
+
+/// The times from now in which the quickest lanes deliver.
+#[derive(Debug, Clone, Copy)]
+struct Best {
+    /// A frame without payload.
+    frame: Duration,
+    /// A whole chunk.
+    chunk: Duration,
+}
+
+impl Session {
+    /// Gives each free lane its next frame, the quickest lane first.
+    pub(super) fn fill_lanes(&mut self, now: Duration) {
+        let mut free: Vec<(Duration, LaneId)> = self
+            .lanes
+            .values()
+            .filter(|lane| lane.is_free())
+            .map(|lane| (lane.flight.arrival(now, 0), lane.id))
+            .collect();
+        if free.is_empty() {
+            return;
+        }
+        free.sort_unstable();
+        let best = self.best(now);
+        for (_, lane) in free {
+            if let Some((frame, buffer)) = self.next_frame(now, lane, best) {
+                self.send(now, lane, frame, buffer);
+            }
+        }
+    }
+
+    /// The times in which the quickest lanes deliver; `None` when no lane is trusted.
+    fn best(&self, now: Duration) -> Option<Best> {
+        let trusted = self.lanes.values().filter(|lane| lane.is_trusted());
+        let chunk = u64::from(self.config.chunk_bytes);
+        let times = trusted.map(|l| (l.flight.arrival(now, 0), l.flight.arrival(now, chunk)));
+        times
+            .reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)))
+            .map(|(frame, chunk)| Best { frame, chunk })
+    }
+
+    /// What this lane sends next.
+    fn next_frame(
+        &mut self,
+        now: Duration,
+        lane: LaneId,
+        best: Option<Best>,
+    ) -> Option<(Frame, Option<BufferId>)> {
+        let watched = self.watches();
+        let state = self.lanes.get_mut(&lane)?;
+        if let Some(receipt) = state.next_receipt(now) {
+            return Some((receipt, None));
+        }
+        if let Some(best) = best.filter(|_| state.is_trusted()) {
+            let quick = state.flight.arrival(now, 0) <= best.frame * 2 + URGENT_SLACK;
+            if quick && let Some(checkpoint) = self.next_checkpoint(now) {
+                return Some((checkpoint, None));
+            }
+            let next = quick.then(|| self.urgent.pop_first()).flatten();
+            let next = next.map(|(_, waiting)| waiting);
+            let next = next.or_else(|| self.next_bulk(now, lane, best.chunk));
+            if let Some(waiting) = next.or_else(|| self.next_hedge(now, lane)) {
+                return self.give(now, lane, waiting);
+            }
+        }
+        let ping = watched && self.lanes.get(&lane)?.wants_ping(now);
+        ping.then_some((Frame::Ping, None))
+    }
+
+    fn next_checkpoint(&mut self, now: Duration) -> Option<Frame> {
+        let mut channels = self.channels.iter_mut().enumerate();
+        let due = |at: Option<Duration>| at.is_some_and(|at| at <= now);
+        let (channel, state) = channels.find(|(_, state)| due(state.inbound.announce_at))?;
+        let sequence = state.inbound.announce();
+        Some(Frame::Checkpoint {
+            channel: channel as ChannelId,
+            sequence,
+        })
+    }
+
+    /// The next bulk chunk for this lane, if it has credit, is not too late with it, and no limit
+    /// holds it back. `best` is when the quickest lane would deliver it.
+    fn next_bulk(&mut self, now: Duration, lane: LaneId, best: Duration) -> Option<Waiting> {
+        let chunk_bytes = self.config.chunk_bytes;
+        let state = self.lanes.get(&lane)?;
+        let flight = &state.flight;
+        let credit = state.credit(now, chunk_bytes);
+        let late = flight.arrival(now, u64::from(chunk_bytes)) > LATE.max(best * 4);
+        // A lane that is idle and unmeasured is tried: an old rate says nothing of it.
+        let untried = flight.is_empty() && flight.rate(now).is_none();
+        if flight.bytes() + u64::from(chunk_bytes) > credit || (late && !untried) {
+            return None;
+        }
+        if !self.limits_allow(now, state.path) {
+            return None;
+        }
+        let channel = state.last_channel;
+        let mut first = self.bulk.iter().take(FLOWLET_CHUNKS);
+        let own = first.find(|(_, waiting)| waiting.channel == channel);
+        let order = *own.or_else(|| self.bulk.first_key_value())?.0;
+        self.bulk.remove(&order)
+    }
+
+    /// A chunk of another lane that this idle one would deliver much sooner.
+    fn next_hedge(&mut self, now: Duration, lane: LaneId) -> Option<Waiting> {
+        let own = self.lanes.get(&lane)?;
+        if !own.flight.is_empty() || !self.bulk.is_empty() || !self.limits_allow(now, own.path) {
+            return None;
+        }
+        let found = self.late_chunk(now, lane)?;
+        let state = self.channels.get_mut(usize::from(found.channel))?;
+        state.outbound.get_mut(found.sequence)?.hedged = true;
+        self.hedged_chunks += 1;
+        Some(found)
+    }
+
+    fn late_chunk(&self, now: Duration, lane: LaneId) -> Option<Waiting> {
+        let own = self.lanes.get(&lane)?;
+        let others = self.lanes.values().filter(|other| other.id != lane);
+        for other in others {
+            let mut ahead = 0;
+            for sent in other.flight.frames().take(HEDGE_SCAN) {
+                ahead += u64::from(sent.bytes);
+                let Some((channel, sequence)) = sent.chunk else {
+                    continue;
+                };
+                let here = own.flight.arrival(now, u64::from(sent.bytes));
+                let there = other.flight.remaining(now, ahead);
+                let given = self.channels[usize::from(channel)].outbound.get(sequence);
+                let late = there > here * 2 + HEDGE_MARGIN;
+                if late
+                    && given.is_some_and(|c| c.lane == Some(other.id) && !c.received && !c.hedged)
+                {
+                    return Some(Waiting { channel, sequence });
+                }
+            }
+        }
+        None
+    }
+
+    /// Marks a chunk as being on this lane and frames it.
+    fn give(
+        &mut self,
+        now: Duration,
+        lane: LaneId,
+        waiting: Waiting,
+    ) -> Option<(Frame, Option<BufferId>)> {
+        let Waiting { channel, sequence } = waiting;
+        let state = self.lanes.get_mut(&lane)?;
+        let outbound = &mut self.channels[usize::from(channel)].outbound;
+        let chunk = outbound.get_mut(sequence)?;
+        let again = chunk.lane.is_some() || chunk.resent;
+        chunk.resent = again;
+        chunk.lane = Some(lane);
+        chunk.given_at = now;
+        let length = u64::from(chunk.length);
+        state.last_channel = channel;
+        let counter = if again {
+            &mut state.stats.resent_bytes
+        } else {
+            &mut state.stats.sent_bytes
+        };
+        *counter += length;
+        let path = state.path;
+        let frame = Frame::Chunk {
+            channel,
+            sequence,
+            flags: chunk.flags,
+            length: chunk.length,
+        };
+        let buffer = chunk.buffer;
+        self.count_against_limits(now, path, length);
+        Some((frame, buffer))
+    }
+
+    /// Hands a frame to the lane.
+    pub(super) fn send(
+        &mut self,
+        now: Duration,
+        lane: LaneId,
+        frame: Frame,
+        buffer: Option<BufferId>,
+    ) {
+        if let Some(state) = self.lanes.get_mut(&lane) {
+            state.busy = true;
+            state.stats.protocol_bytes += HEADER_BYTES as u64;
+            if frame.is_receipted() {
+                let chunk = match frame {
+                    Frame::Chunk {
+                        channel, sequence, ..
+                    } => Some((channel, sequence)),
+                    _ => None,
+                };
+                state.flight.launch(now, chunk, frame.payload_length());
+            }
+            let output = crate::Output::Send {
+                lane,
+                frame,
+                buffer,
+            };
+            self.outputs.push_back(output);
+        }
+    }
+}
