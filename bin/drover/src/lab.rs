@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use drover_lab::compare::{self, Comparison, Method, Plan};
+use drover_lab::fault::Fault;
 use drover_lab::operate::{self, Moved};
 use drover_lab::settings::{Dirty, GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Lab, State, require};
@@ -47,6 +48,7 @@ Examples:
   drover lab compare
   drover lab compare --methods multifd,drover --rate 1gbit,500mbit,200mbit --json unequal.json
   drover lab compare --rate none --dirty none --repeats 9
+  drover lab compare --methods multifd,mptcp,drover --fault 'cut nic=0 at=50%'
 
 ";
 }
@@ -163,6 +165,9 @@ pub struct CompareArgs {
     /// Multifd channels for every method that has them [default: the best of 2 to 4, tried first]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
     channels: Option<u8>,
+    /// What goes wrong in every second move, such as "cut nic=0 at=50%"; may be repeated
+    #[arg(long = "fault", value_name = "FAULT")]
+    faults: Vec<Fault>,
     /// Write every run and the summary to this file as JSON
     #[arg(long = "json", value_name = "FILE", id = "json_file")]
     file: Option<PathBuf>,
@@ -321,6 +326,7 @@ async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
         repeats: usize::try_from(args.repeats)?,
         calibrate: args.channels.is_none(),
         channels: args.channels,
+        faults: args.faults.clone(),
     };
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let compared = uninterrupted(compare::compare(&plan, &command, &mut say)).await;
@@ -334,13 +340,11 @@ async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
     };
     write_json(args.file.as_deref(), &comparison)?;
     print(json, &comparison, || compare::table(&comparison))?;
-    Ok(
-        match comparison.runs.iter().filter(|run| run.verified).count() {
-            0 => FAILED,
-            some if some == comparison.runs.len() => OK,
-            _ => PARTIAL,
-        },
-    )
+    Ok(match comparison.good() {
+        [0, _] => FAILED,
+        [good, all] if good == all => OK,
+        _ => PARTIAL,
+    })
 }
 
 fn write_json(file: Option<&Path>, comparison: &Comparison) -> Result<()> {

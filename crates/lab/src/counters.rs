@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use crate::fault::renamed;
 use crate::limits;
 use crate::network::nic;
 
@@ -49,7 +50,7 @@ impl Nics {
         }
         let text = String::from_utf8_lossy(&bytes[..length]);
         Ok((0..self.count)
-            .map(|number| sent_by(&text, &nic(number)))
+            .map(|number| sent_by(&text, &nic(number)).max(sent_by(&text, &renamed(number))))
             .collect())
     }
 }
@@ -200,12 +201,17 @@ fn sample(nics: &Nics, qemu: &QemuThreads, done: &AtomicBool) -> Result<Sampled>
 #[must_use]
 pub fn bulk_rate(samples: &[Sample]) -> Option<f64> {
     let total = samples.last()?.total() as f64;
-    let (begin, end) = (
-        moment(samples, total * 0.05)?,
-        moment(samples, total * 0.95)?,
-    );
+    rate_between(samples, total * 0.05, 0.95)
+}
+
+/// The rate in bytes a second from the moment at which so many bytes had been sent until a part of
+/// all had been. `None` when there are too few samples to tell.
+#[must_use]
+pub fn rate_between(samples: &[Sample], from: f64, to_part: f64) -> Option<f64> {
+    let to = samples.last()?.total() as f64 * to_part;
+    let (begin, end) = (moment(samples, from)?, moment(samples, to)?);
     let time = end.saturating_duration_since(begin);
-    (time >= 2 * limits::SAMPLE).then(|| total * 0.9 / time.as_secs_f64())
+    (time >= 2 * limits::SAMPLE).then(|| (to - from) / time.as_secs_f64())
 }
 
 /// When so many bytes had been sent, between two samples by their proportion.

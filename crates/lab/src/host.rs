@@ -53,6 +53,20 @@ impl Host {
         Ok(())
     }
 
+    /// Makes its folders as they were at first; logs stay.
+    pub(crate) fn empty(&self) -> Result<()> {
+        for folder in [self.definitions(), self.runtime(), self.state()] {
+            match fs::remove_dir_all(&folder) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    let context = || format!("cannot remove {}", folder.display());
+                    return Err(error).with_context(context);
+                }
+                _ => {}
+            }
+        }
+        self.create_folders()
+    }
+
     /// Its network namespace.
     #[must_use]
     pub fn namespace(&self) -> &str {

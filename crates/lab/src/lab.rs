@@ -186,6 +186,19 @@ impl Lab {
         Ok(())
     }
 
+    /// Ends everything that runs on its hosts and forgets what it left there but for logs; NICs
+    /// stay.
+    ///
+    /// # Errors
+    /// A process that does not end, or a folder that cannot be made anew.
+    pub async fn empty(&self) -> Result<()> {
+        for host in self.hosts() {
+            network::end_processes(host.namespace()).await?;
+            host.empty()?;
+        }
+        Ok(())
+    }
+
     /// What it is made of.
     #[must_use]
     pub fn state(&self) -> &State {

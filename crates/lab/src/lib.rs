@@ -5,6 +5,7 @@
 //!   lab ── network   namespaces, wires, rates          guest ── image, definition
 //!    │     host      programs on a host                   │     console: what it says
 //!    │     agent     droverd on each host                 │
+//!    │     fault     what goes wrong with the NICs        │
 //!    └──── compare   the same guest, moved by each method in turn, measured the same way
 //! ```
 //!
@@ -18,6 +19,8 @@ pub mod agent;
 pub mod command;
 pub mod compare;
 mod counters;
+mod dice;
+pub mod fault;
 mod guest;
 mod host;
 mod lab;

@@ -61,3 +61,25 @@ pub const CORPUS_FILE: usize = 256 << 10;
 
 /// Last lines of a log that an error repeats.
 pub const LOG_LINES: usize = 8;
+
+/// Shortest period of a fault that comes and goes: each change starts two programs, some 10 ms on
+/// an idle machine.
+pub const PERIOD: Duration = Duration::from_millis(50);
+
+/// Between two looks whether a fault's moment has come: at 2 Gbit/s 500 kB pass meanwhile, and one
+/// look at the counters costs some 30 microseconds.
+pub const MOMENT: Duration = Duration::from_millis(2);
+
+/// A move by QEMU itself that carried nothing for so long hangs, and is given up. TCP itself would
+/// retransmit for a quarter of an hour (tcp_retries2). Drover's agents are given what they are
+/// promised: their outage limit is 30 s.
+pub const PATIENCE: Duration = Duration::from_secs(45);
+
+/// From the cancelling of a move that hangs to QEMU's agreement, and its guest's next heartbeat.
+pub const CANCEL: Duration = Duration::from_secs(20);
+
+/// Changes to NICs that one move keeps: [`MOVE`] at four each [`PERIOD`].
+pub const CHANGES: usize = 50_000;
+
+/// Between two looks whether a move by QEMU still goes on.
+pub const STALL_LOOK: Duration = Duration::from_millis(500);

@@ -62,6 +62,9 @@ pub struct Measured {
     pub goodput_share: Option<f64>,
     /// Rounds over the memory.
     pub rounds: u64,
+    /// Bytes on the NICs over time.
+    #[serde(skip)]
+    pub(crate) samples: Vec<Sample>,
 }
 
 /// A measurement under way.
@@ -172,6 +175,7 @@ impl Meter {
             payload_bytes: totals.payload_bytes,
             goodput_share: share.map(|share| share * payload_part.min(1.0)),
             rounds: totals.rounds,
+            samples,
         })
     }
 }

@@ -13,12 +13,44 @@ use tokio::task::AbortHandle;
 
 use crate::limits;
 
+/// What a QEMU has told so far, and will.
+#[derive(Debug, Clone)]
+pub struct Events(watch::Receiver<Vec<Event>>);
+
+impl Events {
+    /// A place in the list of events: only later ones are looked at.
+    #[must_use]
+    pub fn mark(&self) -> usize {
+        self.0.borrow().len()
+    }
+
+    /// When (QEMU's own clock, microseconds since 1970) the first event after `mark` that `is`
+    /// right came, if it has.
+    pub fn seen(&self, mark: usize, is: impl Fn(&Event) -> bool) -> Option<u64> {
+        let events = self.0.borrow();
+        let mut later = events.iter().skip(mark);
+        later.find(|event| is(event)).map(|event| event.at.0)
+    }
+
+    /// Waits for such an event; `None` when the QEMU ends without it.
+    pub async fn wait(&self, mark: usize, is: impl Fn(&Event) -> bool) -> Option<u64> {
+        let mut events = self.clone();
+        loop {
+            events.0.mark_unchanged();
+            if let Some(at) = self.seen(mark, &is) {
+                return Some(at);
+            }
+            events.0.changed().await.ok()?;
+        }
+    }
+}
+
 /// A QEMU that is watched.
 #[derive(Debug)]
 pub struct Monitor {
     /// For commands.
     pub qmp: Qmp,
-    events: watch::Receiver<Vec<Event>>,
+    events: Events,
     reader: AbortHandle,
 }
 
@@ -62,26 +94,26 @@ impl Monitor {
         });
         Self {
             qmp,
-            events,
+            events: Events(events),
             reader: reader.abort_handle(),
         }
+    }
+
+    /// What it tells.
+    #[must_use]
+    pub fn events(&self) -> &Events {
+        &self.events
     }
 
     /// A place in the list of events: only later ones are looked at.
     #[must_use]
     pub fn mark(&self) -> usize {
-        self.events.borrow().len()
+        self.events.mark()
     }
 
-    /// When (QEMU's own clock, microseconds since 1970) the first event after `mark` that `is`
-    /// right came, if it has.
+    /// As [`Events::seen`].
     pub fn seen(&self, mark: usize, is: impl Fn(&Event) -> bool) -> Option<u64> {
-        let events = self.events.borrow();
-        events
-            .iter()
-            .skip(mark)
-            .find(|event| is(event))
-            .map(|event| event.at.0)
+        self.events.seen(mark, is)
     }
 
     /// Waits for such an event.
@@ -95,7 +127,7 @@ impl Monitor {
         what: &str,
         is: impl Fn(&Event) -> bool,
     ) -> Result<u64> {
-        let mut events = self.events.clone();
+        let mut events = self.events.0.clone();
         let waited = tokio::time::timeout(within, async {
             loop {
                 events.mark_unchanged();

@@ -17,6 +17,7 @@ use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use drover_types::BitRate;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::run;
@@ -87,14 +88,39 @@ async fn set_up_nic(lab: &LabSettings, number: usize, host: usize) -> Result<()>
         &["-n", &space, "link", "set", &nic, "mtu", &mtu, "up"],
     )
     .await?;
-    if let Some(rate) = lab.nics[number] {
-        let rate = format!("{}bit", rate.0);
-        let shape = [
-            "-n", &space, "qdisc", "replace", "dev", &nic, "root", "tbf", "rate", &rate,
-        ];
-        run("tc", &[&shape[..], &SHAPE].concat()).await?;
+    match lab.nics[number] {
+        Some(rate) => shape(lab, number, host, Some(rate)).await,
+        None => Ok(()),
     }
-    Ok(())
+}
+
+/// Gives what a host sends on a NIC this rate, without losing what is queued; `None` is no limit.
+///
+/// # Errors
+/// What `tc` says.
+pub(crate) async fn shape(
+    lab: &LabSettings,
+    number: usize,
+    host: usize,
+    rate: Option<BitRate>,
+) -> Result<()> {
+    let (nic, space) = (nic(number), namespace(&lab.name, HOSTS[host]));
+    let Some(rate) = rate else {
+        let none = ["-n", &space, "qdisc", "delete", "dev", &nic, "root"];
+        // There is none to delete on a NIC that was never shaped.
+        let _ = run("tc", &none).await;
+        return Ok(());
+    };
+    let rate = format!("{}bit", rate.0);
+    let shape = [
+        "-n", &space, "qdisc", "replace", "dev", &nic, "root", "tbf", "rate", &rate,
+    ];
+    run("tc", &[&shape[..], &SHAPE].concat()).await.map(drop)
+}
+
+/// What a NIC's own end of a connection looks like.
+pub(crate) fn addresses(_lab: &LabSettings, number: usize, host: usize) -> Vec<String> {
+    vec![address(number, host).to_string()]
 }
 
 /// Lets MPTCP use every NIC: each host signals the addresses of its further NICs, accepts the
@@ -175,7 +201,7 @@ pub async fn remove(lab: &LabName) -> Result<()> {
     Ok(())
 }
 
-async fn end_processes(space: &str) -> Result<()> {
+pub(crate) async fn end_processes(space: &str) -> Result<()> {
     let deadline = Instant::now() + limits::KILL;
     loop {
         let left = processes(space).await;

@@ -121,7 +121,7 @@ async fn a_guest_that_qemu_moves_to_and_fro_keeps_every_page() {
         (Method::MultifdZstd, zstd),
     ];
     for (number, (method, variant)) in moves.into_iter().enumerate() {
-        let measured = move_by_qemu(&lab, &mut guest, method, variant)
+        let measured = move_by_qemu(&lab, &mut guest, method, variant, None)
             .await
             .unwrap();
         let verified = guest.console.verify().await.unwrap();

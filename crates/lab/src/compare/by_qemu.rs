@@ -3,7 +3,10 @@
 //! The hand-off is the safe one for all: the destination is started stopped, and runs only once
 //! the source says that it completed and the destination that everything arrived.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result};
+use drover_hypervisor::qmp::Event;
 use serde_json::{Value, json};
 
 use super::method::{Method, Variant};
@@ -23,7 +26,20 @@ const BANDWIDTH: u64 = 1 << 40;
 /// How long the guest may stop, the same for every method; QEMU's default.
 pub const DOWNTIME_LIMIT_MS: u64 = 300;
 
-/// Moves a guest that the lab started to the other host.
+/// A move that neither went on nor ended.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "nothing was carried for {} s and QEMU did not give up: {state}; {cancelled}",
+    patience.as_secs()
+)]
+pub(super) struct Hangs {
+    patience: Duration,
+    state: String,
+    cancelled: String,
+}
+
+/// Moves a guest that the lab started to the other host. With `patience` a move that carries
+/// nothing for so long is cancelled; without, it is waited for.
 ///
 /// # Errors
 /// The move failed; the guest goes on on its source, or the lab must boot a new one.
@@ -32,6 +48,7 @@ pub async fn move_guest(
     guest: &mut Resident,
     method: Method,
     variant: Variant,
+    patience: Option<Duration>,
 ) -> Result<Measured> {
     let destination = lab.host(1 - guest.host);
     let meter = Meter::begin(lab.settings(), guest, None).await?;
@@ -58,7 +75,11 @@ pub async fn move_guest(
             .run("migrate-incoming", json!({ "uri": uri }))
             .await?;
         guest.monitor.run("migrate", json!({ "uri": uri })).await?;
-        hand_off(guest, meter.mark(), &monitor).await?;
+        let hangs = hangs(&guest.monitor, patience);
+        tokio::select! {
+            handed_off = hand_off(guest, meter.mark(), &monitor) => handed_off?,
+            hangs = hangs => return Err(hangs.into()),
+        }
         let totals = totals(&guest.monitor).await?;
         meter
             .end(lab.settings(), guest, (&monitor, pid), totals)
@@ -163,6 +184,52 @@ async fn hand_off(guest: &Resident, mark: usize, destination: &Monitor) -> Resul
         .console
         .wait_sequence(3, limits::FIRST_HEARTBEAT)
         .await
+}
+
+/// Ends when the source's QEMU has carried nothing for so long, and was asked to give up; never
+/// without patience.
+async fn hangs(source: &Monitor, patience: Option<Duration>) -> Hangs {
+    let Some(patience) = patience else {
+        return std::future::pending().await;
+    };
+    let (mut last, mut since) = (None, Instant::now());
+    while since.elapsed() < patience {
+        tokio::time::sleep(limits::STALL_LOOK).await;
+        // A QEMU that does not answer does not go on either.
+        let told = source.run("query-migrate", Value::Null).await.ok();
+        let now = told.map(|told| (told["status"].clone(), told["ram"]["transferred"].clone()));
+        if now.is_some() && now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    let state = match last {
+        Some((status, sent)) => format!("status {status} after {sent} bytes"),
+        None => "it did not answer".to_owned(),
+    };
+    Hangs {
+        patience,
+        state,
+        cancelled: cancel(source).await,
+    }
+}
+
+/// What becomes of an operator's cancel.
+async fn cancel(source: &Monitor) -> String {
+    let mark = source.mark();
+    if let Err(error) = source.run("migrate_cancel", Value::Null).await {
+        return format!("migrate_cancel was not answered: {error:#}");
+    }
+    let ended = |event: &Event| {
+        ["cancelled", "failed"]
+            .iter()
+            .any(|s| migration_is(s)(event))
+    };
+    let begun = Instant::now();
+    match tokio::time::timeout(limits::CANCEL, source.events().wait(mark, ended)).await {
+        Ok(Some(_)) => format!("cancelled within {} ms", begun.elapsed().as_millis()),
+        Ok(None) => "QEMU ended when it was cancelled".to_owned(),
+        Err(_) => format!("cancelled in vain for {} s", limits::CANCEL.as_secs()),
+    }
 }
 
 async fn totals(source: &Monitor) -> Result<QemuTotals> {

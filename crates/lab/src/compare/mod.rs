@@ -10,6 +10,7 @@
 mod by_drover;
 mod by_qemu;
 mod method;
+mod ordeal;
 mod report;
 mod stage;
 mod summary;
@@ -17,21 +18,23 @@ mod summary;
 pub use by_drover::move_guest as move_by_drover;
 pub use by_qemu::{DOWNTIME_LIMIT_MS, move_guest as move_by_qemu};
 pub use method::{Method, Variant};
+pub use ordeal::{FaultSummary, Faulted, Outcome};
 pub use report::table;
 pub use summary::{Comparison, DroverFacts, Run, Skipped, Spread, Summary};
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
+use crate::fault::Fault;
 use crate::guest::Image;
 use crate::lab::{Lab, State};
 use crate::machine::Machine;
 use crate::settings::{GuestSettings, LabSettings};
-use crate::{network, require};
-use stage::Stage;
+use crate::{fault, network, require};
+use stage::{Stage, Task};
 
 /// What to compare.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// Hosts and NICs.
     pub lab: LabSettings,
@@ -46,6 +49,10 @@ pub struct Plan {
     pub calibrate: bool,
     /// Multifd channels for every method that has them, instead of calibrating.
     pub channels: Option<u8>,
+    /// What goes wrong in every second move; each method moves the guest once without and once with
+    /// them in each repeat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
 }
 
 /// Told what is being done.
@@ -59,6 +66,7 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     if plan.repeats == 0 || plan.methods.is_empty() {
         bail!("nothing to compare: no methods, or no repeats");
     }
+    fault::check(&plan.lab, &plan.faults)?;
     plan.guest.probe()?;
     require::check_guest(&plan.guest.qemu).await?;
     let machine = Machine::look(&plan.guest.qemu).await;
@@ -76,13 +84,33 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
         bail!("no method is possible here");
     }
 
-    let mut stage = Stage::new(&lab, plan, &image);
-    stage.start_agents(&methods).await?;
-    let (variants, calibration) = calibrate(plan, &methods, &mut stage, say).await;
+    let mut stage = Stage::new(&lab, &plan.guest, &image);
+    if methods.contains(&Method::Drover) {
+        stage.start_agents().await?;
+    }
+    let (variants, calibration) = calibrate(plan, &methods, &mut stage, say).await?;
     let mut runs = Vec::new();
     for repeat in 0..plan.repeats {
         for method in method::order(&methods, repeat) {
-            let run = stage.run(method, variants[&method], repeat).await;
+            let task = Task {
+                method,
+                variant: variants[&method],
+                repeat,
+                faults: &[],
+                clean: None,
+            };
+            let run = stage.run(task).await?;
+            say(&report::line(&run, plan.repeats));
+            runs.push(run);
+            if plan.faults.is_empty() {
+                continue;
+            }
+            let task = Task {
+                faults: &plan.faults,
+                clean: ordeal::clean(&runs, method),
+                ..task
+            };
+            let run = stage.run(task).await?;
             say(&report::line(&run, plan.repeats));
             runs.push(run);
         }
@@ -125,7 +153,7 @@ async fn calibrate(
     methods: &[Method],
     stage: &mut Stage<'_>,
     say: Say<'_>,
-) -> (Variants, Vec<Run>) {
+) -> Result<(Variants, Vec<Run>)> {
     let (mut chosen, mut runs) = (Variants::new(), Vec::new());
     for &method in methods {
         let all = method.variants();
@@ -141,7 +169,14 @@ async fn calibrate(
         }
         let mut best = f64::INFINITY;
         for &variant in all {
-            let run = stage.run(method, variant, 0).await;
+            let task = Task {
+                method,
+                variant,
+                repeat: 0,
+                faults: &[],
+                clean: None,
+            };
+            let run = stage.run(task).await?;
             say(&format!(
                 "trying {method} with {variant}: {}",
                 report::brief(&run)
@@ -153,5 +188,5 @@ async fn calibrate(
             runs.push(run);
         }
     }
-    (chosen, runs)
+    Ok((chosen, runs))
 }

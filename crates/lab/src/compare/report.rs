@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::method::Method;
+use super::ordeal::{Faulted, Outcome};
 use super::summary::{Comparison, Run, Spread, Summary};
 use crate::meter::Measured;
 
@@ -23,11 +24,45 @@ pub(super) fn line(run: &Run, repeats: usize) -> String {
 }
 
 pub(super) fn brief(run: &Run) -> String {
+    if let Some(faulted) = &run.faulted {
+        return with_faults(run, faulted);
+    }
     match (&run.measured, &run.error) {
         (Some(measured), _) => figures(measured, run.verified),
         (None, Some(error)) => format!("failed: {error}"),
         (None, None) => "failed".to_owned(),
     }
+}
+
+fn with_faults(run: &Run, faulted: &Faulted) -> String {
+    let faults: Vec<_> = faulted.faults.iter().map(ToString::to_string).collect();
+    let faults = faults.join(" + ");
+    let (Some(measured), Outcome::Arrived) = (&run.measured, faulted.outcome) else {
+        let guest = match faulted.guest_kept {
+            Some(true) => "the guest runs on at the source, verified",
+            _ => "the guest did NOT go on",
+        };
+        let what = match faulted.outcome {
+            Outcome::Hung => "HANGS",
+            _ => "FAILED",
+        };
+        let error = run.error.as_deref().unwrap_or("no reason was told");
+        return format!("[{faults}] {what}: {error}; {guest}");
+    };
+    let cost = faulted.ideal_ms.zip(faulted.extra_ms);
+    let cost = cost.map(|(ideal, extra)| format!(" (ideal {ideal:.0}, {extra:+.0})"));
+    format!(
+        "[{faults}] {:.0} ms{}, downtime {:.0} ms, guest silent {:.0} ms, {}",
+        measured.total_ms,
+        cost.unwrap_or_default(),
+        measured.downtime_ms,
+        measured.guest_gap_ms,
+        if run.verified {
+            "verified"
+        } else {
+            "NOT verified"
+        }
+    )
 }
 
 fn figures(measured: &Measured, verified: bool) -> String {
@@ -63,21 +98,7 @@ pub fn table(comparison: &Comparison) -> String {
     for (method, summary) in &comparison.summary {
         rows.push(row(*method, summary));
     }
-    let width = |column: usize| {
-        rows.iter()
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    for row in &rows {
-        let cells: Vec<_> = (0..row.len())
-            .map(|column| match column {
-                0 => format!("{:<1$}", row[column], width(column)),
-                _ => format!("{:>1$}", row[column], width(column)),
-            })
-            .collect();
-        let _ = writeln!(text, "{}", cells.join("  "));
-    }
+    text += &aligned(&rows);
     let _ = writeln!(
         text,
         "Medians (smallest-largest). lines %: of all NICs' rates together, 5 % to 95 %"
@@ -99,6 +120,9 @@ pub fn table(comparison: &Comparison) -> String {
             skipped.method, skipped.because
         );
     }
+    if !comparison.faulted.is_empty() {
+        text += &faulted_table(comparison);
+    }
     for run in comparison.runs.iter().filter(|run| !run.verified) {
         let _ = writeln!(
             text,
@@ -109,6 +133,67 @@ pub fn table(comparison: &Comparison) -> String {
         );
     }
     text
+}
+
+/// Rows under each other, the first column to the left and the others to the right.
+pub(crate) fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| {
+        let widths = rows.iter().map(|row| row[column].chars().count());
+        widths.max().unwrap_or(0)
+    };
+    let mut text = String::new();
+    for row in rows {
+        let cells: Vec<_> = (0..N)
+            .map(|column| match column {
+                0 => format!("{:<1$}", row[column], width(column)),
+                _ => format!("{:>1$}", row[column], width(column)),
+            })
+            .collect();
+        text += cells.join("  ").trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn faulted_table(comparison: &Comparison) -> String {
+    let faults: Vec<_> = comparison
+        .settings
+        .faults
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let columns = [
+        "method",
+        "verified",
+        "failed",
+        "hung",
+        "total ms",
+        "ideal ms",
+        "extra ms",
+        "downtime ms",
+        "guest gap ms",
+        "resent MiB",
+    ];
+    let mut rows = vec![columns.map(str::to_owned)];
+    for (method, summary) in &comparison.faulted {
+        rows.push([
+            method.to_string(),
+            format!("{}/{}", summary.verified, summary.runs),
+            summary.failed.to_string(),
+            summary.hung.to_string(),
+            spread(summary.total_ms, 1.0, 0),
+            spread(summary.ideal_ms, 1.0, 0),
+            spread(summary.extra_ms, 1.0, 0),
+            spread(summary.downtime_ms, 1.0, 0),
+            spread(summary.guest_gap_ms, 1.0, 0),
+            spread(summary.resent_bytes, 1.0 / f64::from(1 << 20), 1),
+        ]);
+    }
+    format!(
+        "\nWith {}:\n{}Ideal: the lines that were left, from the moment of the fault on; extra: beyond that.\n",
+        faults.join(" + "),
+        aligned(&rows)
+    )
 }
 
 fn drover_cpu(comparison: &Comparison) -> Option<f64> {
@@ -167,7 +252,7 @@ fn row(method: Method, summary: &Summary) -> [String; 8] {
     ]
 }
 
-fn spread(spread: Option<Spread>, factor: f64, digits: usize) -> String {
+pub(crate) fn spread(spread: Option<Spread>, factor: f64, digits: usize) -> String {
     spread.map_or(NOTHING.to_owned(), |s| {
         let [median, min, max] = [s.median, s.min, s.max].map(|value| value * factor);
         format!("{median:.digits$} ({min:.digits$}-{max:.digits$})")

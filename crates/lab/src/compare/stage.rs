@@ -1,77 +1,88 @@
 //! The guests of a comparison: booted when needed, held while another is measured, moved and
-//! verified.
+//! verified, with or without faults.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::method::{Method, Variant};
+use super::ordeal::{Clean, Faulted, Ordeal, Outcome};
 use super::summary::{DroverFacts, Run};
-use super::{Plan, by_drover, by_qemu};
+use super::{by_drover, by_qemu};
 use crate::agent::Agent;
+use crate::fault::{Driver, Fault, Stage as Moves};
 use crate::guest::Image;
 use crate::lab::Lab;
 use crate::limits;
 use crate::meter::Measured;
 use crate::network::HOSTS;
 use crate::resident::{Boot, Resident};
+use crate::settings::GuestSettings;
 
 /// Heartbeats between a guest's resume and its move: half a second, in which it has rewritten its
 /// working set twice and is what it is in everyday work.
 const SETTLE: u64 = 50;
 
+/// One move that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Task<'a> {
+    /// How.
+    pub(crate) method: Method,
+    /// With which settings.
+    pub(crate) variant: Variant,
+    /// The number of the repeat, from 0.
+    pub(crate) repeat: usize,
+    /// What goes wrong.
+    pub(crate) faults: &'a [Fault],
+    /// What it takes when nothing does.
+    pub(crate) clean: Option<Clean>,
+}
+
 /// Guests and agents.
-pub(super) struct Stage<'a> {
+pub(crate) struct Stage<'a> {
     lab: &'a Lab,
-    plan: &'a Plan,
+    settings: &'a GuestSettings,
     image: &'a Image,
     agents: Vec<Agent>,
     /// Of QEMU alone, and of an agent.
     guests: [Option<Resident>; 2],
 }
 
+type Moved = (Measured, Option<DroverFacts>);
+
 impl<'a> Stage<'a> {
-    pub(super) fn new(lab: &'a Lab, plan: &'a Plan, image: &'a Image) -> Self {
+    pub(crate) fn new(lab: &'a Lab, settings: &'a GuestSettings, image: &'a Image) -> Self {
         Self {
             lab,
-            plan,
+            settings,
             image,
             agents: Vec::new(),
             guests: [None, None],
         }
     }
 
-    /// Starts the agents if a method needs them.
-    pub(super) async fn start_agents(&mut self, methods: &[Method]) -> Result<()> {
-        if methods.contains(&Method::Drover) {
-            for number in 0..HOSTS.len() {
-                self.agents.push(Agent::start(self.lab, number).await?);
-            }
+    /// Starts the agents.
+    pub(crate) async fn start_agents(&mut self) -> Result<()> {
+        for number in 0..HOSTS.len() {
+            self.agents.push(Agent::start(self.lab, number).await?);
         }
         Ok(())
     }
 
     /// One move by one method, measured and verified. What goes wrong is part of the result; the
-    /// next run then has a new guest.
-    pub(super) async fn run(&mut self, method: Method, variant: Variant, repeat: usize) -> Run {
-        let slot = usize::from(method == Method::Drover);
+    /// next run then has new guests, and new agents if there were any.
+    pub(crate) async fn run(&mut self, task: Task<'_>) -> Result<Run> {
+        let slot = usize::from(task.method == Method::Drover);
         let begun = self.guest(slot).await;
         let from = self.guests[slot].as_ref().map_or(0, |guest| guest.host);
-        let result = match begun {
-            Ok(()) => self.move_and_verify(slot, method, variant).await,
+        let mut run = Run::new(task.method, task.variant, task.repeat, [from, 1 - from]);
+        let done = match begun {
+            Ok(()) => self.move_and_verify(slot, task, &mut run).await,
             Err(error) => Err(error),
         };
-        let mut run = Run::new(method, variant, repeat, [from, 1 - from]);
-        match result {
-            Ok((measured, drover)) => {
-                run.measured = Some(measured);
-                run.drover = drover;
-                run.verified = true;
-            }
-            Err(error) => {
-                run.error = Some(format!("{error:#}"));
-                self.discard(slot).await;
-            }
+        if let Err(error) = done {
+            run.error = Some(format!("{error:#}"));
+            self.reset().await?;
         }
-        run
+        Ok(run)
     }
 
     /// Has the guest there, running and settled, with the other one held.
@@ -95,7 +106,7 @@ impl<'a> Stage<'a> {
 
     async fn boot(&self, slot: usize) -> Result<Resident> {
         let name = if slot == 0 { "peer" } else { "guest" }.parse()?;
-        let (settings, image) = (&self.plan.guest, self.image);
+        let (settings, image) = (self.settings, self.image);
         let boot = Boot {
             lab: self.lab,
             host: 0,
@@ -109,42 +120,98 @@ impl<'a> Stage<'a> {
         }
     }
 
-    async fn move_and_verify(
-        &mut self,
-        slot: usize,
-        method: Method,
-        variant: Variant,
-    ) -> Result<(Measured, Option<DroverFacts>)> {
-        let Some(guest) = &mut self.guests[slot] else {
-            anyhow::bail!("there is no guest to move");
+    /// An error is a move or a guest that went wrong; what was found out before is in `run`.
+    async fn move_and_verify(&mut self, slot: usize, task: Task<'_>, run: &mut Run) -> Result<()> {
+        let driver = self.begin_faults(slot, task).await?;
+        let moved = self.move_guest(slot, task).await;
+        let changes = match driver {
+            Some(driver) => Some(driver.finish().await.context("the faults")?),
+            None => None,
         };
-        let moved = if method == Method::Drover {
-            let mut watch = |_: &_| {};
-            let moved = by_drover::move_guest(self.lab, guest, &self.agents, &mut watch);
-            moved
-                .await
-                .map(|(measured, view)| (measured, Some(DroverFacts::of(&view))))?
-        } else {
-            let moved = by_qemu::move_guest(self.lab, guest, method, variant);
-            (moved.await?, None)
+        if let Some(changes) = changes {
+            let ordeal = Ordeal {
+                lab: self.lab.settings(),
+                method: task.method,
+                faults: task.faults,
+                clean: task.clean,
+                changes,
+            };
+            run.faulted = Some(self.judge(slot, &moved, ordeal).await);
+        }
+        (run.measured, run.drover) = match moved {
+            Ok((measured, drover)) => (Some(measured), drover),
+            Err(error) => return Err(error),
         };
+        let guest = self.guests[slot].as_ref().context("the guest is gone")?;
         guest.console.verify().await?;
-        guest.pause().await?;
-        Ok(moved)
+        run.verified = true;
+        guest.pause().await
     }
 
-    /// Ends a guest that went wrong, as far as it can be ended.
-    async fn discard(&mut self, slot: usize) {
-        let Some(guest) = self.guests[slot].take() else {
-            return;
+    async fn begin_faults(&self, slot: usize, task: Task<'_>) -> Result<Option<Driver>> {
+        let guest = self.guests[slot]
+            .as_ref()
+            .filter(|_| !task.faults.is_empty());
+        let Some(guest) = guest else { return Ok(None) };
+        let content = self.settings.content.0;
+        let stage = Moves {
+            lab: self.lab.settings(),
+            source: guest.host,
+            events: guest.monitor.events().clone(),
+            pid: guest.pid,
+            expected: task.clean.map_or(content, |clean| clean.bytes as u64),
+            seed: self.settings.seed.wrapping_add(task.repeat as u64),
         };
-        if let Err(error) = guest.end(&self.agents).await {
-            tracing::warn!("cannot end a guest that failed: {error:#}");
+        Driver::start(stage, task.faults).await.map(Some)
+    }
+
+    async fn move_guest(&mut self, slot: usize, task: Task<'_>) -> Result<Moved> {
+        let guest = self.guests[slot]
+            .as_mut()
+            .context("there is no guest to move")?;
+        if task.method == Method::Drover {
+            let mut watch = |_: &_| {};
+            let moved = by_drover::move_guest(self.lab, guest, &self.agents, &mut watch);
+            let (measured, view) = moved.await?;
+            return Ok((measured, Some(DroverFacts::of(&view))));
         }
+        let patience = (!task.faults.is_empty()).then_some(limits::PATIENCE);
+        let moved = by_qemu::move_guest(self.lab, guest, task.method, task.variant, patience);
+        Ok((moved.await?, None))
+    }
+
+    /// What became of a move with faults, and of its guest.
+    async fn judge(&self, slot: usize, moved: &Result<Moved>, ordeal: Ordeal<'_>) -> Faulted {
+        let error = match moved {
+            Ok((measured, _)) => return ordeal.arrived(measured),
+            Err(error) => error,
+        };
+        let outcome = match error.downcast_ref::<by_qemu::Hangs>() {
+            Some(_) => Outcome::Hung,
+            None => Outcome::Failed,
+        };
+        let Some(guest) = &self.guests[slot] else {
+            return ordeal.not_arrived(outcome, false);
+        };
+        let goes_on = guest.console.wait_sequence(2, limits::CANCEL).await.is_ok();
+        let kept = goes_on && guest.console.verify().await.is_ok();
+        ordeal.not_arrived(outcome, kept)
+    }
+
+    /// Ends the guests and agents, whatever state they are in, and starts new agents.
+    async fn reset(&mut self) -> Result<()> {
+        self.guests = [None, None];
+        let had_agents = !self.agents.is_empty();
+        self.agents.clear();
+        self.lab.empty().await?;
+        if had_agents {
+            self.start_agents().await?;
+        }
+        Ok(())
     }
 
     /// Ends the guests.
-    pub(super) async fn end(mut self) -> Result<()> {
+    pub(crate) async fn end(mut self) -> Result<()> {
         for guest in self.guests.iter_mut().filter_map(Option::take) {
             guest.end(&self.agents).await?;
         }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Plan;
 use super::method::{Method, Variant};
+use super::ordeal::{FaultSummary, Faulted};
 use crate::machine::Machine;
 use crate::meter::Measured;
 use crate::network::HOSTS;
@@ -33,6 +34,9 @@ pub struct Run {
     /// What drover's agents say of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drover: Option<DroverFacts>,
+    /// What went wrong on purpose, and what became of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub faulted: Option<Faulted>,
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -50,6 +54,7 @@ impl Run {
             verified: false,
             measured: None,
             drover: None,
+            faulted: None,
             error: None,
         }
     }
@@ -83,6 +88,9 @@ pub struct DroverFacts {
     pub protocol_bytes: u64,
     /// What was used instead of something else, and why.
     pub notes: Vec<String>,
+    /// NICs and addresses that were not used, and why.
+    #[serde(default)]
+    pub left_out: Vec<String>,
 }
 
 impl DroverFacts {
@@ -99,6 +107,11 @@ impl DroverFacts {
             resent_bytes: lanes().map(|lane| lane.resent_bytes.0).sum(),
             protocol_bytes: lanes().map(|lane| lane.protocol_bytes.0).sum(),
             notes: view.notes.clone(),
+            left_out: view
+                .left_out
+                .iter()
+                .map(|one| format!("{}: {}", one.what, one.reason))
+                .collect(),
         }
     }
 }
@@ -191,8 +204,11 @@ pub struct Comparison {
     pub calibration: Vec<Run>,
     /// The runs that count, in their order.
     pub runs: Vec<Run>,
-    /// What they say, by method.
+    /// What they say, by method, of those without a fault.
     pub summary: BTreeMap<Method, Summary>,
+    /// What they say, by method, of those with faults.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub faulted: BTreeMap<Method, FaultSummary>,
 }
 
 impl Comparison {
@@ -212,23 +228,36 @@ impl Comparison {
             skipped,
             calibration,
             summary: summarise(&runs),
+            faulted: Method::ALL
+                .into_iter()
+                .filter_map(|method| {
+                    let own: Vec<_> = runs.iter().filter(|run| run.method == method).collect();
+                    FaultSummary::of(&own).map(|summary| (method, summary))
+                })
+                .collect(),
             runs,
         }
     }
 
-    /// Whether every run succeeded and was verified.
+    /// Runs that are as they have to be, and all. Where faults were wanted, what becomes of a peer's
+    /// move is a result like any other.
     #[must_use]
-    pub fn all_verified(&self) -> bool {
-        self.runs.iter().all(|run| run.verified)
+    pub fn good(&self) -> [usize; 2] {
+        let good = |run: &&Run| match &run.faulted {
+            Some(_) if run.method != Method::Drover => true,
+            _ => run.verified,
+        };
+        [self.runs.iter().filter(good).count(), self.runs.len()]
     }
 }
 
 fn summarise(runs: &[Run]) -> BTreeMap<Method, Summary> {
     let mut summary = BTreeMap::new();
     for method in Method::ALL {
-        let own: Vec<_> = runs.iter().filter(|run| run.method == method).collect();
+        let of_method = |run: &&Run| run.method == method && run.faulted.is_none();
+        let own: Vec<_> = runs.iter().filter(of_method).collect();
         if let Some(last) = own.last() {
-            summary.insert(method, of_method(last.variant, &own));
+            summary.insert(method, of_runs(last.variant, &own));
         }
     }
     let base = summary
@@ -246,7 +275,7 @@ fn summarise(runs: &[Run]) -> BTreeMap<Method, Summary> {
     summary
 }
 
-fn of_method(variant: Variant, runs: &[&Run]) -> Summary {
+fn of_runs(variant: Variant, runs: &[&Run]) -> Summary {
     let good: Vec<_> = runs
         .iter()
         .filter(|run| run.verified)
@@ -298,6 +327,7 @@ mod tests {
             payload_bytes: 1 << 30,
             goodput_share: None,
             rounds: 2,
+            samples: Vec::new(),
         };
         Run {
             verified,

@@ -1,0 +1,26 @@
+//! What goes wrong with a lab's NICs while a guest moves.
+//!
+//! ```text
+//!   syntax    what happens to which NIC, and when          "cut nic=1 at=50%"
+//!   hand      does it to the hosts, and undoes it          nft, tc, ip, ss in their namespaces
+//!   driver    waits for each moment of a move, and acts
+//!   ideal     how long the lines that were left would have needed
+//! ```
+//!
+//! Owns no host. Everything is done inside a lab's own namespaces and is gone with them; nothing
+//! on the machine itself is ever dropped or slowed.
+//!
+//! # Invariant
+//! After [`Driver::finish`] every NIC is as the lab made it, whatever happened to it.
+
+mod driver;
+mod hand;
+mod ideal;
+mod syntax;
+
+pub use driver::{Driver, Stage};
+pub use hand::heal;
+pub(crate) use hand::{check, renamed};
+pub(crate) use ideal::rate_left;
+pub use ideal::{Change, Clean, ideal_ms};
+pub use syntax::{Fault, Harm, Moment, NewRate, Side, Which};
