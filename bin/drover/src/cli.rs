@@ -75,7 +75,7 @@ pub enum Command {
     /// Hosts, NICs and a guest made on this machine: see Drover work, and compare it
     Lab {
         #[command(subcommand)]
-        command: LabCommand,
+        command: Box<LabCommand>,
     },
     /// Print completions for a shell
     #[command(before_help = examples::COMPLETIONS)]

@@ -1,5 +1,6 @@
 //! `drover lab`: hosts, NICs and a guest on this machine, to see drover work and to compare it.
 
+mod faults;
 mod show;
 
 use std::future::Future;
@@ -8,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use drover_lab::compare::{self, Comparison, Method, Plan};
+use drover_lab::compare::{self, Method, Plan};
 use drover_lab::fault::Fault;
 use drover_lab::operate::{self, Moved};
-use drover_lab::settings::{Dirty, GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{Addressing, Dirty, GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Lab, State, require};
 use drover_types::{Bytes, MigrationId};
 use tokio::signal::unix::{SignalKind, signal};
@@ -33,6 +34,7 @@ Examples:
   drover lab status                               what is up, and how the guest is
   drover lab migrate                              move the guest to the other host
   drover lab compare --repeats 5 --json out.json  against QEMU's own ways to move a guest
+  drover lab faults --only cut --repeats 1        with NICs that fail, and what becomes of it
   drover lab down                                 remove everything
 
 ";
@@ -49,6 +51,13 @@ Examples:
   drover lab compare --methods multifd,drover --rate 1gbit,500mbit,200mbit --json unequal.json
   drover lab compare --rate none --dirty none --repeats 9
   drover lab compare --methods multifd,mptcp,drover --fault 'cut nic=0 at=50%'
+
+";
+    pub const FAULTS: &str = "\
+Examples:
+  drover lab faults --list                               what happens in each scenario
+  drover lab faults --only cut --only slow --repeats 1   two of them, once
+  drover lab faults --repeats 5 --json faults.json       all of them, some 20 minutes
 
 ";
 }
@@ -71,6 +80,9 @@ pub enum LabCommand {
     /// Move the same guest with QEMU's own methods and with drover, in turn, and compare
     #[command(before_help = examples::COMPARE)]
     Compare(CompareArgs),
+    /// Have everything happen that a migration must survive, and judge what becomes of it
+    #[command(before_help = examples::FAULTS)]
+    Faults(faults::FaultsArgs),
 }
 
 /// Which lab.
@@ -90,9 +102,19 @@ pub struct MadeOf {
     /// Rate of each NIC: one for all, a list such as 1gbit,500mbit, or none
     #[arg(long, default_value = "1gbit")]
     rate: String,
+    /// How each NIC is addressed: v4, v6, link-local, duplicate or asymmetric [default: v4]
+    #[arg(long, value_delimiter = ',', value_name = "WAYS")]
+    addressing: Vec<Addressing>,
     /// Largest packet on the NICs, in bytes
     #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u32).range(576..=65535))]
     mtu: u32,
+    #[command(flatten)]
+    guest: GuestArgs,
+}
+
+/// What its guest is.
+#[derive(Debug, Clone, Args)]
+pub struct GuestArgs {
     /// Memory of the guest
     #[arg(long, default_value = "1GiB")]
     memory: Bytes,
@@ -179,11 +201,26 @@ impl MadeOf {
         Ok(LabSettings {
             name: name.clone(),
             nics,
+            addressing: self.addressing.clone(),
             mtu: self.mtu,
         })
     }
 
-    fn guest(&self) -> Result<GuestSettings> {
+    fn state(&self, name: &LabName, with_guest: bool) -> Result<State> {
+        let guest = if with_guest {
+            Some(self.guest.settings()?)
+        } else {
+            None
+        };
+        Ok(State {
+            lab: self.lab(name)?,
+            guest,
+        })
+    }
+}
+
+impl GuestArgs {
+    fn settings(&self) -> Result<GuestSettings> {
         let guest = GuestSettings {
             qemu: self.qemu.clone(),
             machine: "q35".to_owned(),
@@ -197,18 +234,6 @@ impl MadeOf {
         };
         guest.probe()?;
         Ok(guest)
-    }
-
-    fn state(&self, name: &LabName, with_guest: bool) -> Result<State> {
-        let guest = if with_guest {
-            Some(self.guest()?)
-        } else {
-            None
-        };
-        Ok(State {
-            lab: self.lab(name)?,
-            guest,
-        })
     }
 }
 
@@ -225,12 +250,13 @@ impl LabCommand {
             Self::Migrate(args) => migrate(&args.name, json).await,
             Self::Demo(args) => demo(&args, json).await,
             Self::Compare(args) => compare_methods(&args, json).await,
+            Self::Faults(args) => faults::faults(&args, json).await,
         }
     }
 }
 
 async fn up(args: &UpArgs, json: bool) -> Result<u8> {
-    require::check(&args.made_of.qemu)?;
+    require::check(&args.made_of.guest.qemu)?;
     let state = args.made_of.state(&args.name.name, !args.no_guest)?;
     let work = async { operate::up(state, &mut say).await };
     let Some(made) = uninterrupted(work).await? else {
@@ -287,7 +313,7 @@ async fn follow(name: &LabName) -> Result<Moved> {
 }
 
 async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
-    require::check(&args.made_of.qemu)?;
+    require::check(&args.made_of.guest.qemu)?;
     let state = args.made_of.state(&args.name, true)?;
     // What an earlier demonstration left behind, had it been killed.
     operate::down(&args.name).await?;
@@ -310,18 +336,11 @@ async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
 }
 
 async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
-    require::check(&args.made_of.qemu)?;
-    if let Some(file) = &args.file {
-        let folder = file
-            .parent()
-            .filter(|folder| !folder.as_os_str().is_empty());
-        if folder.is_some_and(|folder| !folder.is_dir()) {
-            anyhow::bail!("cannot write {}: no such folder", file.display());
-        }
-    }
+    require::check(&args.made_of.guest.qemu)?;
+    check_folder(args.file.as_deref())?;
     let plan = Plan {
         lab: args.made_of.lab(&args.name)?,
-        guest: args.made_of.guest()?,
+        guest: args.made_of.guest.settings()?,
         methods: args.methods.clone(),
         repeats: usize::try_from(args.repeats)?,
         calibrate: args.channels.is_none(),
@@ -347,9 +366,21 @@ async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
     })
 }
 
-fn write_json(file: Option<&Path>, comparison: &Comparison) -> Result<()> {
+/// A file that cannot be written is found out before anything is measured.
+fn check_folder(file: Option<&Path>) -> Result<()> {
     let Some(file) = file else { return Ok(()) };
-    let text = serde_json::to_string_pretty(comparison)? + "\n";
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    if folder.is_some_and(|folder| !folder.is_dir()) {
+        anyhow::bail!("cannot write {}: no such folder", file.display());
+    }
+    Ok(())
+}
+
+fn write_json<T: serde::Serialize>(file: Option<&Path>, value: &T) -> Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let text = serde_json::to_string_pretty(value)? + "\n";
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
     say(&format!("wrote {}", file.display()));
     Ok(())

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -147,7 +148,8 @@ fn configuration(lab: &Lab, host: &Host) -> String {
     let addresses = |host: &Host| {
         let nics = 0..lab.settings().nics.len();
         let all: Vec<_> = nics
-            .map(|nic| format!("\"{}:{PORT}\"", host.address(nic)))
+            .filter_map(|nic| network::address_of(lab.settings(), nic, host.number))
+            .map(|address| format!("\"{}\"", SocketAddr::new(address, PORT)))
             .collect();
         all.join(", ")
     };

@@ -73,7 +73,7 @@ impl Host {
         &self.namespace
     }
 
-    /// The address of one of its NICs.
+    /// The address of IPv4 of one of its NICs, if it has one.
     #[must_use]
     pub fn address(&self, nic: usize) -> Ipv4Addr {
         network::address(nic, self.number)

@@ -6,7 +6,8 @@
 //!    │     host      programs on a host                   │     console: what it says
 //!    │     agent     droverd on each host                 │
 //!    │     fault     what goes wrong with the NICs        │
-//!    └──── compare   the same guest, moved by each method in turn, measured the same way
+//!    ├──── compare   the same guest, moved by each method in turn, measured the same way
+//!    └──── scenario  what a move has to survive, made to happen, and judged
 //! ```
 //!
 //! Owns everything that it starts and makes, and nothing else of the machine. Knows QEMU only
@@ -32,6 +33,7 @@ pub mod network;
 pub mod operate;
 pub mod require;
 mod resident;
+pub mod scenario;
 pub mod settings;
 
 pub use guest::console::Console;

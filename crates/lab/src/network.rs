@@ -13,7 +13,7 @@
 //! [`remove`] takes away everything that belongs to a lab, whatever state it was left in, and
 //! nothing else.
 
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::run;
 use crate::limits;
-use crate::settings::{LabName, LabSettings};
+use crate::settings::{Addressing, LabName, LabSettings};
 
 /// The two hosts of a lab.
 pub const HOSTS: [&str; 2] = ["a", "b"];
@@ -43,11 +43,24 @@ pub fn nic(number: usize) -> String {
     format!("nic{number}")
 }
 
-/// The address of NIC `number` of the host that is `host` in [`HOSTS`].
+/// The address of IPv4 of NIC `number` of the host that is `host` in [`HOSTS`], if it has one.
 #[must_use]
 pub fn address(number: usize, host: usize) -> Ipv4Addr {
     let byte = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
     Ipv4Addr::new(10, 77, byte(number), byte(host).saturating_add(1))
+}
+
+/// The address at which a host can be reached on a NIC; `None` where there is none of its own.
+#[must_use]
+pub fn address_of(lab: &LabSettings, number: usize, host: usize) -> Option<IpAddr> {
+    let way = lab.addressing_of(number);
+    let last = u16::try_from(host).unwrap_or(u16::MAX).saturating_add(1);
+    let net = u16::try_from(number).unwrap_or(u16::MAX);
+    match way {
+        Addressing::V6 => Some(Ipv6Addr::new(0xfd77, net, 0, 0, 0, 0, 0, last).into()),
+        _ => Some(address(number, host).into()),
+    }
+    .filter(|_| way.can_be_named())
 }
 
 /// Makes the namespaces and wires of a lab that has none.
@@ -75,13 +88,44 @@ pub async fn create(lab: &LabSettings) -> Result<()> {
             set_up_nic(lab, number, host).await?;
         }
     }
+    for number in 0..lab.nics.len() {
+        if lab.addressing_of(number) == Addressing::Asymmetric {
+            answer_elsewhere(lab, number).await?;
+        }
+    }
     Ok(())
+}
+
+/// Has the second host send by another NIC what is for the first one's address on this one.
+async fn answer_elsewhere(lab: &LabSettings, number: usize) -> Result<()> {
+    let (space, other) = (
+        namespace(&lab.name, HOSTS[1]),
+        (number + 1) % lab.nics.len(),
+    );
+    let (to, from) = (
+        address(number, 0).to_string(),
+        address(number, 1).to_string(),
+    );
+    let route = ["route", "add", &to, "dev", &nic(other), "src", &from];
+    run("ip", &[&["-n", &space][..], &route].concat())
+        .await
+        .map(drop)
 }
 
 async fn set_up_nic(lab: &LabSettings, number: usize, host: usize) -> Result<()> {
     let (nic, space) = (nic(number), namespace(&lab.name, HOSTS[host]));
-    let own = format!("{}/24", address(number, host));
-    run("ip", &["-n", &space, "address", "add", &own, "dev", &nic]).await?;
+    let own = match lab.addressing_of(number) {
+        Addressing::LinkLocal => None,
+        Addressing::Duplicate => Some(format!("{}/24", address(number, 0))),
+        Addressing::V6 => address_of(lab, number, host).map(|own| format!("{own}/64")),
+        Addressing::V4 | Addressing::Asymmetric => Some(format!("{}/24", address(number, host))),
+    };
+    if let Some(own) = own {
+        // An address of IPv6 would otherwise be looked for on the wire for a second before use.
+        let add = ["-n", &space, "address", "add", &own, "dev", &nic];
+        let at_once: &[&str] = if own.contains(':') { &["nodad"] } else { &[] };
+        run("ip", &[&add[..], at_once].concat()).await?;
+    }
     let mtu = lab.mtu.to_string();
     run(
         "ip",
@@ -118,11 +162,6 @@ pub(crate) async fn shape(
     run("tc", &[&shape[..], &SHAPE].concat()).await.map(drop)
 }
 
-/// What a NIC's own end of a connection looks like.
-pub(crate) fn addresses(_lab: &LabSettings, number: usize, host: usize) -> Vec<String> {
-    vec![address(number, host).to_string()]
-}
-
 /// Lets MPTCP use every NIC: each host signals the addresses of its further NICs, accepts the
 /// other's, and connects from its own (without that the kernel sends the join from the first
 /// NIC's address, and it never arrives).
@@ -152,7 +191,10 @@ pub async fn enable_mptcp(lab: &LabSettings) -> Result<()> {
             .filter(|number| *number != first)
             .take(8)
         {
-            let (own, nic) = (address(number, host).to_string(), nic(number));
+            let Some(own) = address_of(lab, number, host) else {
+                continue;
+            };
+            let (own, nic) = (own.to_string(), nic(number));
             let endpoint = [
                 "mptcp", "endpoint", "add", &own, "dev", &nic, "signal", "subflow",
             ];

@@ -1,6 +1,6 @@
 //! What the commands of `drover lab` do with a lab that stays up between them.
 
-use std::net::Ipv4Addr;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::lab::{Lab, State};
 use crate::meter::Measured;
 use crate::network::{self, HOSTS};
 use crate::resident::{Boot, Resident};
-use crate::settings::LabName;
+use crate::settings::{LabName, LabSettings};
 use crate::{host_of, require};
 
 /// The name of the guest in a lab that is up.
@@ -36,7 +36,7 @@ pub struct HostStatus {
     /// Its network namespace.
     pub namespace: String,
     /// Its NICs' addresses.
-    pub addresses: Vec<Ipv4Addr>,
+    pub addresses: Vec<IpAddr>,
     /// The agent's socket, for `drover --socket`.
     pub socket: PathBuf,
     /// What the agent writes.
@@ -157,7 +157,7 @@ pub async fn status(name: &LabName) -> Result<Option<Status>> {
     };
     let mut hosts = Vec::new();
     for number in 0..HOSTS.len() {
-        hosts.push(host_status(&host_of(name, number), state.lab.nics.len()).await);
+        hosts.push(host_status(&host_of(name, number), &state.lab).await);
     }
     let runs = |host: &HostStatus| host.vms.iter().any(is_running_guest);
     let guest_on = hosts.iter().position(runs);
@@ -176,12 +176,14 @@ pub async fn status(name: &LabName) -> Result<Option<Status>> {
     }))
 }
 
-async fn host_status(host: &Host, nics: usize) -> HostStatus {
+async fn host_status(host: &Host, lab: &LabSettings) -> HostStatus {
     let vms = drover_api::Client::unix(host.api_socket()).vms().await;
     HostStatus {
         host: host.name.clone(),
         namespace: host.namespace().to_owned(),
-        addresses: (0..nics).map(|nic| host.address(nic)).collect(),
+        addresses: (0..lab.nics.len())
+            .filter_map(|nic| network::address_of(lab, nic, host.number))
+            .collect(),
         socket: host.api_socket(),
         log: host.log("droverd"),
         agent: vms.is_ok(),

@@ -15,25 +15,52 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("sh", "dash"),
 ];
 
+/// The same, for faults.
+const FAULTS: [(&str, &str); 3] = [
+    ("nft", "nftables"),
+    ("ss", "iproute2"),
+    ("sysctl", "procps"),
+];
+
 /// Checks that the caller may make namespaces and that every program is there.
 ///
 /// # Errors
 /// Everything that is missing, with what to install.
 pub fn check(qemu: &Path) -> Result<()> {
+    check_root()?;
+    let mut missing = missing(&PROGRAMS);
+    if !qemu.is_file() {
+        missing.push((qemu.to_str().unwrap_or("qemu"), "qemu-system-x86"));
+    }
+    refuse(&missing)
+}
+
+/// Checks that every program is there that harms NICs.
+///
+/// # Errors
+/// Everything that is missing, with what to install.
+pub fn check_faults() -> Result<()> {
+    refuse(&missing(&FAULTS))
+}
+
+fn check_root() -> Result<()> {
     if !rustix::process::geteuid().is_root() {
         bail!(
             "not root: the lab makes network namespaces and shapes their interfaces; run it with \
              sudo (it touches no interface of this machine)"
         );
     }
-    let mut missing: Vec<_> = PROGRAMS
-        .iter()
-        .filter(|(program, _)| command::find(program).is_none())
-        .copied()
-        .collect();
-    if !qemu.is_file() {
-        missing.push((qemu.to_str().unwrap_or("qemu"), "qemu-system-x86"));
-    }
+    Ok(())
+}
+
+type Program<'a> = (&'a str, &'a str);
+
+fn missing<'a>(programs: &[Program<'a>]) -> Vec<Program<'a>> {
+    let absent = |(program, _): &&Program<'a>| command::find(program).is_none();
+    programs.iter().filter(absent).copied().collect()
+}
+
+fn refuse(missing: &[Program<'_>]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }

@@ -205,6 +205,53 @@ impl GuestSettings {
     }
 }
 
+/// How a NIC is addressed: as it should be, or as it is found to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Addressing {
+    /// A network of IPv4 for each pair of NICs.
+    #[default]
+    V4,
+    /// A network of IPv6, and nothing of IPv4.
+    V6,
+    /// Nothing but what IPv6 gives every interface by itself.
+    LinkLocal,
+    /// The same address on both hosts, as two bridges that nobody connected have.
+    Duplicate,
+    /// IPv4, but the second host answers by another NIC.
+    Asymmetric,
+}
+
+impl Addressing {
+    const ALL: [(Self, &'static str); 5] = [
+        (Self::V4, "v4"),
+        (Self::V6, "v6"),
+        (Self::LinkLocal, "link-local"),
+        (Self::Duplicate, "duplicate"),
+        (Self::Asymmetric, "asymmetric"),
+    ];
+
+    /// Whether each host can be reached at an address of its own on such a NIC.
+    #[must_use]
+    pub fn can_be_named(self) -> bool {
+        !matches!(self, Self::LinkLocal | Self::Duplicate)
+    }
+}
+
+impl FromStr for Addressing {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match Self::ALL.iter().find(|(_, word)| *word == text) {
+            Some((addressing, _)) => Ok(*addressing),
+            None => {
+                let words = Self::ALL.map(|(_, word)| word).join(", ");
+                bail!("{text:?} is no way to address a NIC: {words}")
+            }
+        }
+    }
+}
+
 /// A whole lab.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LabSettings {
@@ -212,11 +259,20 @@ pub struct LabSettings {
     pub name: LabName,
     /// Every host's NICs, each connected to the same one of every other host; with its rate.
     pub nics: Vec<Option<BitRate>>,
+    /// How they are addressed, in turn; those that it does not name by IPv4.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addressing: Vec<Addressing>,
     /// Largest packet on them, in bytes.
     pub mtu: u32,
 }
 
 impl LabSettings {
+    /// How a NIC is addressed.
+    #[must_use]
+    pub fn addressing_of(&self, nic: usize) -> Addressing {
+        self.addressing.get(nic).copied().unwrap_or_default()
+    }
+
     /// All NICs' rates together; `None` when one is not limited.
     #[must_use]
     pub fn total_rate(&self) -> Option<BitRate> {
@@ -278,6 +334,7 @@ mod tests {
         let lab = |text| LabSettings {
             name: "x".parse().unwrap(),
             nics: nic_rates(text, None).unwrap(),
+            addressing: Vec::new(),
             mtu: 9000,
         };
         assert_eq!(lab("200mbit,1gbit,1gbit").fastest(), 1);

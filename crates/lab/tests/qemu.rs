@@ -75,6 +75,7 @@ fn state(name: &LabName) -> State {
         lab: LabSettings {
             name: name.clone(),
             nics,
+            addressing: Vec::new(),
             mtu: 9000,
         },
         guest: Some(guest),

@@ -107,6 +107,7 @@ impl Hosts {
             lab: LabSettings {
                 name: name.clone(),
                 nics: nic_rates(rates, None).unwrap(),
+                addressing: Vec::new(),
                 mtu: 9000,
             },
             guest: Some(guest),

@@ -3,6 +3,7 @@
 //! The hand-off is the safe one for all: the destination is started stopped, and runs only once
 //! the source says that it completed and the destination that everything arrived.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -14,6 +15,7 @@ use crate::lab::Lab;
 use crate::limits;
 use crate::meter::{Measured, Meter, QemuTotals};
 use crate::monitor::{Monitor, migration_is, named};
+use crate::network;
 use crate::resident::{Keeper, Resident, start_qemu, wait_gone};
 use crate::settings::LabSettings;
 
@@ -61,13 +63,15 @@ pub async fn move_guest(
     let moved = async {
         guest.console.attach(&serial, limits::QEMU_START).await?;
         let nic = lab.settings().fastest();
-        let address = destination.address(nic);
+        let address = network::address_of(lab.settings(), nic, destination.number)
+            .with_context(|| format!("NIC {nic} has no address that QEMU could be told"))?;
+        let address = SocketAddr::new(address, PORT);
         let mptcp = if method == Method::Mptcp {
             ",mptcp=on"
         } else {
             ""
         };
-        let uri = format!("tcp:{address}:{PORT}{mptcp}");
+        let uri = format!("tcp:{address}{mptcp}");
         for side in [&monitor, &guest.monitor] {
             prepare(side, lab.settings(), method, variant).await?;
         }

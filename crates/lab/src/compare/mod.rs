@@ -31,7 +31,9 @@ use crate::lab::{Lab, State};
 use crate::machine::Machine;
 use crate::settings::{GuestSettings, LabSettings};
 use crate::{fault, network, require};
-use stage::{Stage, Task};
+pub(crate) use ordeal::clean;
+pub(crate) use report::{aligned, spread};
+pub(crate) use stage::{Stage, Task};
 
 /// What to compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,6 +69,9 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
         bail!("nothing to compare: no methods, or no repeats");
     }
     fault::check(&plan.lab, &plan.faults)?;
+    if !plan.faults.is_empty() {
+        require::check_faults()?;
+    }
     plan.guest.probe()?;
     require::check_guest(&plan.guest.qemu).await?;
     let machine = Machine::look(&plan.guest.qemu).await;

@@ -79,6 +79,14 @@ fn figures(measured: &Measured, verified: bool) -> String {
     )
 }
 
+impl Run {
+    /// What became of it, in a line.
+    #[must_use]
+    pub fn brief(&self) -> String {
+        brief(self)
+    }
+}
+
 /// The summary as a table, medians with the smallest and largest in brackets.
 #[must_use]
 pub fn table(comparison: &Comparison) -> String {

@@ -144,11 +144,14 @@ impl Hand {
     /// Resets one of the connections on a NIC of the source; which, if there was one.
     pub(super) async fn kill_one(&self, number: usize, dice: &mut Dice) -> Result<Option<String>> {
         let space = self.space(self.source);
-        let addresses = network::addresses(&self.lab, number, self.source);
+        let Some(own) = network::address_of(&self.lab, number, self.source) else {
+            return Ok(None);
+        };
+        let own = own.to_string();
         let words = ["-N", &space, "-tnH", "state", "established"];
         let found = run("ss", &words).await?;
         let lanes: Vec<_> = lanes(&found)
-            .filter(|(local, _)| addresses.iter().any(|own| is_at(local, own)))
+            .filter(|(local, _)| is_at(local, &own))
             .collect();
         let Some((local, peer)) = dice.pick(&lanes).copied() else {
             return Ok(None);
@@ -326,6 +329,7 @@ mod tests {
         let lab = |rates| LabSettings {
             name: "x".parse().unwrap(),
             nics: nic_rates(rates, None).unwrap(),
+            addressing: Vec::new(),
             mtu: 9000,
         };
         let fault = |text: &str| [text.parse::<Fault>().unwrap()];

@@ -1,0 +1,65 @@
+//! `drover lab faults`: what a migration has to survive, made to happen.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use drover_lab::operate;
+use drover_lab::require;
+use drover_lab::scenario::{self, CATALOGUE, Plan};
+use drover_lab::settings::LabName;
+
+use super::{
+    FAILED, GuestArgs, INTERRUPTED, OK, check_folder, print, say, uninterrupted, write_json,
+};
+
+/// Options of `drover lab faults`.
+#[derive(Debug, Clone, Args)]
+pub struct FaultsArgs {
+    /// The lab's name
+    #[arg(long, default_value = "faults")]
+    name: LabName,
+    /// How often each scenario, and the moves without a fault that they are held against
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeats: u32,
+    /// Only this scenario; may be repeated
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Show the scenarios and end
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    guest: GuestArgs,
+    /// Write every run and the verdicts to this file as JSON
+    #[arg(long = "json", value_name = "FILE", id = "json_file")]
+    file: Option<PathBuf>,
+}
+
+pub(super) async fn faults(args: &FaultsArgs, json: bool) -> Result<u8> {
+    if args.list {
+        for scenario in CATALOGUE {
+            println!("{:<16} {}", scenario.name, scenario.what);
+        }
+        return Ok(OK);
+    }
+    require::check(&args.guest.qemu)?;
+    check_folder(args.file.as_deref())?;
+    let plan = Plan {
+        name: args.name.clone(),
+        guest: args.guest.settings()?,
+        only: args.only.clone(),
+        repeats: usize::try_from(args.repeats)?,
+    };
+    let command = std::env::args().collect::<Vec<_>>().join(" ");
+    let shown = uninterrupted(scenario::show(&plan, &command, &mut say)).await;
+    operate::down(&args.name)
+        .await
+        .context("the scenarios' lab was not removed")?;
+    let Some(shown) = shown? else {
+        say("interrupted; everything was removed");
+        return Ok(INTERRUPTED);
+    };
+    write_json(args.file.as_deref(), &shown)?;
+    print(json, &shown, || scenario::table(&shown))?;
+    Ok(if shown.holds() { OK } else { FAILED })
+}

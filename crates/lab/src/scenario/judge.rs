@@ -1,0 +1,219 @@
+//! What was found, held against what must be.
+
+use serde::{Deserialize, Serialize};
+
+use super::catalogue::{Scenario, Target};
+use crate::compare::{Outcome, Run, Spread};
+use crate::meter::Measured;
+
+/// What one heartbeat more or less makes of a silence, twice: the guest says one each 10 ms.
+const GRAIN_MS: f64 = 20.0;
+
+/// A NIC that sent less than such a part of all bytes carried none of the guest: control and ARP.
+const IDLE: u64 = 50;
+
+/// A scenario, and what became of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Found {
+    /// Its name.
+    pub name: String,
+    /// What happened.
+    pub what: String,
+    /// What had to hold, and whether it did; the first is every guest's arrival.
+    pub checks: Vec<Check>,
+    /// Total time of verified runs, in milliseconds.
+    pub total_ms: Option<Spread>,
+    /// What the lines left would have needed.
+    pub ideal_ms: Option<Spread>,
+    /// What it took beyond that.
+    pub extra_ms: Option<Spread>,
+    /// Downtime.
+    pub downtime_ms: Option<Spread>,
+    /// The guest's longest silence.
+    pub guest_gap_ms: Option<Spread>,
+    /// Bytes sent again.
+    pub resent_bytes: Option<Spread>,
+    /// Every run.
+    pub runs: Vec<Run>,
+}
+
+/// One thing that had to hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What had to be.
+    pub wanted: String,
+    /// What was.
+    pub found: String,
+    /// Whether that is the same.
+    pub holds: bool,
+}
+
+impl Found {
+    /// Whether all of it holds.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.checks.iter().all(|check| check.holds)
+    }
+}
+
+pub(super) fn judge(
+    scenario: &Scenario,
+    runs: Vec<Run>,
+    unhurt: &[Run],
+    obstacle: Option<&str>,
+) -> Found {
+    let good: Vec<_> = runs.iter().filter(|run| run.verified).collect();
+    let spread =
+        |value: &dyn Fn(&Run) -> Option<f64>| Spread::of(good.iter().filter_map(|r| value(r)));
+    let measured =
+        |value: fn(&Measured) -> f64| spread(&|run: &Run| run.measured.as_ref().map(value));
+    let mut found = Found {
+        name: scenario.name.to_owned(),
+        what: scenario.what.to_owned(),
+        checks: vec![arrival(&runs, obstacle)],
+        total_ms: measured(|m| m.total_ms),
+        ideal_ms: spread(&|run| run.faulted.as_ref()?.ideal_ms),
+        extra_ms: spread(&|run| run.faulted.as_ref()?.extra_ms),
+        downtime_ms: measured(|m| m.downtime_ms),
+        guest_gap_ms: measured(|m| m.guest_gap_ms),
+        resent_bytes: spread(&|run| Some(run.drover.as_ref()?.resent_bytes as f64)),
+        runs: Vec::new(),
+    };
+    for target in scenario.targets {
+        let check = match target {
+            Target::Extra(most) => at_most("extra", found.extra_ms, *most, "ms"),
+            Target::Gap => match longest_gap(unhurt) {
+                Some(longest) => at_most("guest silent", found.guest_gap_ms, longest, "ms"),
+                None => unknown("guest silent no longer than without it"),
+            },
+            Target::Share(least) => {
+                let share = spread(&|run| run.measured.as_ref()?.goodput_share);
+                at_least("of all lines", share, *least)
+            }
+            Target::ShareOfLeft(least) => {
+                let share = spread(&|run| run.faulted.as_ref()?.left_share);
+                at_least("of the lines left", share, *least)
+            }
+            Target::Paths(least) => paths(&good, *least),
+            Target::Told => told(&good),
+        };
+        found.checks.push(check);
+    }
+    found.runs = runs;
+    found
+}
+
+fn arrival(runs: &[Run], obstacle: Option<&str>) -> Check {
+    let verified = runs.iter().filter(|run| run.verified).count();
+    let mut found = format!("{verified} of {}", runs.len());
+    let failed = runs.iter().find(|run| !run.verified);
+    if let Some(run) = failed {
+        let outcome = run.faulted.as_ref().map(|faulted| faulted.outcome);
+        let word = match outcome {
+            Some(Outcome::Hung) => "hung",
+            Some(Outcome::Arrived) => "damaged",
+            _ => "failed",
+        };
+        let error = run.error.as_deref().unwrap_or("no reason was told");
+        found = format!("{found}; {word}: {error}");
+    }
+    if let Some(obstacle) = obstacle {
+        found = format!("{found}; {obstacle}");
+    }
+    Check {
+        wanted: "every guest arrives, verified".to_owned(),
+        found,
+        holds: verified == runs.len() && verified > 0 && obstacle.is_none(),
+    }
+}
+
+/// The longest silence of moves in which nothing was lost silently, and a heartbeat.
+fn longest_gap(runs: &[Run]) -> Option<f64> {
+    let gaps = runs
+        .iter()
+        .filter(|run| run.verified)
+        .filter_map(|run| run.measured.as_ref())
+        .map(|measured| measured.guest_gap_ms);
+    Spread::of(gaps).map(|gaps| gaps.max + GRAIN_MS)
+}
+
+fn unknown(wanted: &str) -> Check {
+    Check {
+        wanted: wanted.to_owned(),
+        found: "nothing was measured".to_owned(),
+        holds: false,
+    }
+}
+
+fn at_most(what: &str, found: Option<Spread>, most: f64, unit: &str) -> Check {
+    let wanted = format!("{what} at most {most:.0} {unit}");
+    let Some(spread) = found else {
+        return unknown(&wanted);
+    };
+    Check {
+        wanted,
+        found: format!(
+            "{:.0} ({:.0}..{:.0}) {unit}",
+            spread.median, spread.min, spread.max
+        ),
+        holds: spread.median <= most,
+    }
+}
+
+fn at_least(what: &str, found: Option<Spread>, least: f64) -> Check {
+    let wanted = format!("at least {:.0} % {what}", least * 100.0);
+    let Some(spread) = found else {
+        return unknown(&wanted);
+    };
+    let [median, min, max] = [spread.median, spread.min, spread.max].map(|part| part * 100.0);
+    Check {
+        wanted,
+        found: format!("{median:.1} ({min:.1}..{max:.1}) %"),
+        holds: spread.median >= least,
+    }
+}
+
+fn paths(runs: &[&Run], least: usize) -> Check {
+    let counts = runs.iter().filter_map(|run| run.drover.as_ref());
+    let fewest = counts.map(|drover| drover.lanes.iter().filter(|lanes| **lanes > 0).count());
+    let fewest = fewest.min();
+    Check {
+        wanted: format!("at least {least} paths carry"),
+        found: fewest.map_or("nothing was measured".to_owned(), |n| format!("{n} carry")),
+        holds: fewest.is_some_and(|fewest| fewest >= least),
+    }
+}
+
+/// A NIC that carried next to nothing has to be named with a reason.
+fn told(runs: &[&Run]) -> Check {
+    let mut silent = Vec::new();
+    let mut said = Vec::new();
+    for run in runs {
+        let (Some(measured), Some(drover)) = (&run.measured, &run.drover) else {
+            continue;
+        };
+        let all: u64 = measured.wire_bytes.values().sum();
+        let idle = measured
+            .wire_bytes
+            .iter()
+            .filter(|(_, sent)| **sent < all / IDLE);
+        for (name, _) in idle {
+            let mut words = drover.left_out.iter().chain(&drover.notes);
+            match words.find(|words| words.contains(name.as_str())) {
+                Some(words) => said.push(words.clone()),
+                None => silent.push(name.clone()),
+            }
+        }
+    }
+    said.dedup();
+    let found = match (silent.first(), said.first()) {
+        (Some(name), _) => format!("{name} is not used and nobody says why"),
+        (None, Some(words)) => words.clone(),
+        (None, None) => "every NIC is used".to_owned(),
+    };
+    Check {
+        wanted: "every NIC is used, or told why not".to_owned(),
+        found,
+        holds: silent.is_empty() && !runs.is_empty(),
+    }
+}
