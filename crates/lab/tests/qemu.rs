@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use drover_lab::compare::{Method, Variant, move_by_qemu};
+use drover_lab::fault::{Driver, Fault, Stage};
 use drover_lab::settings::{GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Boot, Image, Lab, Resident, State, find_probe, network, require};
 use drover_types::Bytes;
@@ -176,6 +177,46 @@ async fn a_lab_in_use_is_neither_made_nor_removed_by_another() {
     assert!(refused.contains("in use by another command"), "{refused}");
     assert!(Lab::create(state(&name)).await.is_err());
     assert_eq!(network::namespaces(&name).await.unwrap().len(), 2);
+    lab.remove().await.unwrap();
+    nothing_is_left(&name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_whose_line_is_cut_for_a_moment_arrives_and_the_cut_stands_in_the_result() {
+    if lacks_something().await {
+        return;
+    }
+    if let Err(missing) = require::check_faults() {
+        println!("skipped, because {missing}");
+        return;
+    }
+    build_probe();
+    let name = name("moment");
+    let lab = Lab::create(state(&name)).await.unwrap();
+    let mut guest = boot(&lab).await;
+    let moves = Stage {
+        lab: lab.settings(),
+        source: guest.host,
+        events: guest.monitor.events().clone(),
+        pid: guest.pid,
+        expected: 80 << 20,
+        seed: 1,
+    };
+    let faults = ["cut nic=0 at=30% for=300ms".parse::<Fault>().unwrap()];
+    let driver = Driver::start(moves, &faults).await.unwrap();
+    let tcp = Variant { channels: None };
+    let measured = move_by_qemu(&lab, &mut guest, Method::Tcp, tcp, None).await;
+    let changes = driver.finish().await.unwrap();
+    let measured = measured.unwrap();
+    guest.console.verify().await.unwrap();
+    let parts: Vec<_> = changes.iter().map(|change| change.part).collect();
+    assert_eq!(parts, [0.0, 1.0], "{changes:?}");
+    assert!(changes[0].sent >= 24 << 20, "{changes:?}");
+    let lasted = changes[1].at_ms - changes[0].at_ms;
+    assert!(
+        lasted >= 300.0 && measured.total_ms >= changes[1].at_ms,
+        "{changes:?}"
+    );
     lab.remove().await.unwrap();
     nothing_is_left(&name).await;
 }

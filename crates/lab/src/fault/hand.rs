@@ -231,6 +231,23 @@ async fn each(works: impl IntoIterator<Item = impl Future<Output = Result<()>>>)
     first
 }
 
+/// Does at once what a fault says, whenever it says so; a NIC's connections are killed once. Until
+/// [`heal`].
+///
+/// # Errors
+/// What `nft`, `tc`, `ip` or `ss` say.
+pub async fn harm(lab: &LabSettings, source: usize, fault: &Fault) -> Result<()> {
+    check(lab, &[*fault])?;
+    let hand = Hand::new(lab.clone(), source);
+    for number in fault.nics.of(lab.nics.len()) {
+        hand.harm(fault.harm, number).await?;
+        if matches!(fault.harm, Harm::Kill { .. }) {
+            hand.kill_one(number, &mut Dice::new(0)).await?;
+        }
+    }
+    Ok(())
+}
+
 /// Makes every NIC that these faults can have harmed as the lab made it. Right in any state.
 ///
 /// # Errors

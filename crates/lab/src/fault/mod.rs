@@ -19,8 +19,8 @@ mod ideal;
 mod syntax;
 
 pub use driver::{Driver, Stage};
-pub use hand::heal;
 pub(crate) use hand::{check, renamed};
+pub use hand::{harm, heal};
 pub(crate) use ideal::rate_left;
 pub use ideal::{Change, Clean, ideal_ms};
 pub use syntax::{Fault, Harm, Moment, NewRate, Side, Which};

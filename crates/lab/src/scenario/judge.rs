@@ -217,3 +217,124 @@ fn told(runs: &[&Run]) -> Check {
         holds: silent.is_empty() && !runs.is_empty(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::{DroverFacts, Faulted, Method};
+    use crate::meter::CpuSeconds;
+    use crate::scenario::CATALOGUE;
+
+    fn measured(total_ms: f64, gap: f64, sent: [u64; 2]) -> Measured {
+        let wire = sent.iter().enumerate();
+        Measured {
+            prepare_ms: 1.0,
+            total_ms,
+            downtime_ms: gap,
+            guest_gap_ms: gap,
+            wire_bytes: wire.map(|(n, sent)| (format!("nic{n}"), *sent)).collect(),
+            cpu_seconds: CpuSeconds::default(),
+            bulk_wire_rate: None,
+            line_share: None,
+            payload_bytes: 1 << 20,
+            goodput_share: None,
+            rounds: 2,
+            samples: Vec::new(),
+        }
+    }
+
+    fn run(extra: f64, gap: f64) -> Run {
+        Run {
+            method: Method::Drover,
+            variant: Method::Drover.variants()[0],
+            repeat: 0,
+            from: "a".to_owned(),
+            to: "b".to_owned(),
+            verified: true,
+            measured: Some(measured(4000.0 + extra, gap, [500, 500])),
+            drover: None,
+            faulted: Some(Faulted {
+                faults: Vec::new(),
+                outcome: Outcome::Arrived,
+                guest_kept: None,
+                changes: Vec::new(),
+                clean: None,
+                ideal_ms: Some(4000.0),
+                extra_ms: Some(extra),
+                left_share: Some(0.93),
+            }),
+            error: None,
+        }
+    }
+
+    fn scenario(name: &str) -> &'static Scenario {
+        CATALOGUE
+            .iter()
+            .find(|scenario| scenario.name == name)
+            .unwrap()
+    }
+
+    #[test]
+    fn the_median_counts_and_one_bad_guest_is_enough_to_fail() {
+        let unhurt = [run(0.0, 200.0)];
+        let runs = vec![run(100.0, 210.0), run(900.0, 190.0), run(250.0, 200.0)];
+        let found = judge(scenario("cut"), runs.clone(), &unhurt, None);
+        assert!(found.holds(), "{:?}", found.checks);
+        assert_eq!(found.checks[1].found, "250 (100..900) ms");
+
+        let late = [&runs[1..2], &runs[1..]].concat();
+        let found = judge(scenario("cut"), late, &unhurt, None);
+        assert!(!found.holds() && found.checks[0].holds);
+
+        let mut damaged = runs.clone();
+        damaged[0].verified = false;
+        damaged[0].error = Some("3 pages are bad".to_owned());
+        let found = judge(scenario("cut"), damaged, &unhurt, None);
+        assert!(!found.holds());
+        assert_eq!(found.checks[0].found, "2 of 3; damaged: 3 pages are bad");
+    }
+
+    #[test]
+    fn a_silence_is_held_against_the_longest_without_silent_loss() {
+        let unhurt = [run(0.0, 200.0), run(0.0, 260.0)];
+        let holds = |gap| judge(scenario("cut"), vec![run(0.0, gap)], &unhurt, None).holds();
+        assert!(holds(279.0));
+        assert!(!holds(281.0));
+        let nothing = judge(scenario("cut"), vec![run(0.0, 100.0)], &[], None);
+        assert!(!nothing.holds(), "nothing to hold it against");
+    }
+
+    #[test]
+    fn what_could_not_be_tried_does_not_hold() {
+        assert!(!judge(scenario("v6"), Vec::new(), &[], Some("no agent")).holds());
+        assert!(!judge(scenario("v6"), Vec::new(), &[], None).holds());
+    }
+
+    #[test]
+    fn an_idle_nic_has_to_be_told_with_its_reason() {
+        let mut idle = run(0.0, 200.0);
+        idle.measured = Some(measured(4000.0, 200.0, [1000, 5]));
+        let mut drover = DroverFacts {
+            total_ms: None,
+            downtime_ms: None,
+            bulk_goodput: None,
+            channels: None,
+            lanes: vec![2],
+            resent_bytes: 0,
+            protocol_bytes: 0,
+            notes: Vec::new(),
+            left_out: Vec::new(),
+        };
+        idle.drover = Some(drover.clone());
+        let found = judge(scenario("duplicate"), vec![idle.clone()], &[], None);
+        assert!(!found.holds(), "{:?}", found.checks);
+        drover.left_out = vec!["nic1 of a: it reaches nobody".to_owned()];
+        idle.drover = Some(drover);
+        let found = judge(scenario("duplicate"), vec![idle.clone()], &[], None);
+        assert!(found.holds(), "{:?}", found.checks);
+        assert!(
+            !judge(scenario("v6"), vec![idle], &[], None).holds(),
+            "one path of two"
+        );
+    }
+}
