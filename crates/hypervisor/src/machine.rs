@@ -67,6 +67,9 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// [`events`](Self::events) and [`migration`](Self::migration).
     fn migrate<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
 
+    /// Changes the downtime limit, also of a migration under way.
+    fn set_downtime_limit(&self, limit: Duration) -> Answer<'_, ()>;
+
     /// Cancels the migration under way. Answers when that was taken; then the status becomes
     /// `cancelled`, or now and then `failed` (QEMU shuts the return path down first, and its
     /// thread may be quicker: `migrate_fd_cancel` in QEMU's `migration/migration.c`), or

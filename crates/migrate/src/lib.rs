@@ -22,6 +22,7 @@
 mod cause;
 mod channels;
 pub mod destination;
+pub mod downtime;
 pub mod estimate;
 mod journal;
 pub mod limits;

@@ -108,3 +108,16 @@ pub const OUTBOX: usize = 64;
 
 /// Samples that the estimate looks back on: 5 s at two samples a second, and as many more.
 pub const SAMPLES: usize = 20;
+
+/// Part of the downtime limit that the hypervisor is told to aim at first. A guest that dirties a
+/// quarter of what is carried gets there within two rounds after the one that the whole limit
+/// would have stopped at.
+pub const DOWNTIME_AIM_PART: u32 = 8;
+
+/// Least aim: QEMU needs some 30 ms for the devices and the last synchronisation alone, and less
+/// memory would not shorten that.
+pub const DOWNTIME_AIM_LEAST: Duration = Duration::from_millis(10);
+
+/// Rounds after one that would have fit the limit: each halves the rest at least, and takes no
+/// longer than the limit.
+pub const DOWNTIME_EXTRA_ROUNDS: u64 = 3;

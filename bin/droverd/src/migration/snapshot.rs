@@ -4,6 +4,7 @@ use drover_api::{
     LaneState, LaneView, MigrationPhase, MigrationRole, MigrationView, PathView, Refusal,
 };
 use drover_hypervisor::MigrationProgress;
+use drover_migrate::downtime::RoundSeen;
 use drover_migrate::estimate::{Estimator, Sample};
 use drover_migrate::{HandOffAnswer, Migration, Verdict};
 use drover_relay::{LaneEnd, Report};
@@ -160,6 +161,16 @@ pub fn sample(at: std::time::Duration, progress: &MigrationProgress) -> Sample {
         transferred: progress.transferred,
         remaining: progress.remaining,
         dirty_rate: dirty_rate(progress),
+    }
+}
+
+/// A look at the progress as the downtime limit is chosen by.
+pub fn round_seen(progress: &MigrationProgress) -> RoundSeen {
+    RoundSeen {
+        round: progress.rounds,
+        remaining: progress.remaining,
+        dirty_rate: dirty_rate(progress),
+        rate: ByteRate(progress.rate.0 / 8),
     }
 }
 

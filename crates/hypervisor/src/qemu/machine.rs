@@ -207,6 +207,20 @@ impl Machine for QemuMachine {
         })
     }
 
+    fn set_downtime_limit(&self, limit: Duration) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let millis = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+            let parameters = json!({"downtime-limit": millis});
+            self.tell(
+                "set the downtime limit",
+                "migrate-set-parameters",
+                parameters,
+            )
+            .await
+            .map(drop)
+        })
+    }
+
     fn cancel(&self) -> Answer<'_, ()> {
         let told = async {
             self.tell("cancel the migration", "migrate_cancel", Value::Null)

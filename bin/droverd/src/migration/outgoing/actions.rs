@@ -117,7 +117,7 @@ impl Outgoing {
         }
         let settings = MigrationSettings {
             channels,
-            downtime_limit: self.link.options.downtime_limit,
+            downtime_limit: self.aim.aim(),
             ..MigrationSettings::default()
         };
         let link = self.link.clone();
@@ -154,6 +154,16 @@ impl Outgoing {
                 }
             });
         }
+    }
+
+    /// Tells QEMU another downtime limit. If that fails the shorter stop is aimed at for longer.
+    pub(super) fn aim_at(&self, limit: std::time::Duration) {
+        self.with_machine(|link, machine| async move {
+            if let Err(error) = machine.set_downtime_limit(limit).await {
+                let note = format!("setting the downtime limit: {error}");
+                link.tell(Message::Note(note)).await;
+            }
+        });
     }
 
     /// Looks for the guest's process, whose connection is lost or was never had.

@@ -17,6 +17,7 @@ use std::time::Instant;
 
 use drover_api::{Client, ErrorCode, IncomingOffer, LeftOut, MigrationView, Refusal};
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
+use drover_migrate::downtime::DowntimeAim;
 use drover_migrate::estimate::Estimator;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
 use drover_migrate::{CancelledBy, MigrationSeen, Observation, Refused, SourceRecord, SourceStep};
@@ -27,7 +28,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use super::carrier::{Carried, Carrier};
 use super::journal::{AnyRecord, Entry, Journal};
 use super::observe::Watcher;
-use super::snapshot::{LaneRates, Snapshot};
+use super::snapshot::{LaneRates, Snapshot, round_seen};
 use crate::agent::Context;
 use crate::limits;
 use crate::registry::Reservation;
@@ -144,6 +145,7 @@ pub struct Outgoing {
     begun_at: Option<Timestamp>,
     stopped_at: Option<UnixMicros>,
     estimator: Estimator,
+    aim: DowntimeAim,
     rates: LaneRates,
     preparing: Option<AbortHandle>,
     asking_why: bool,
@@ -208,6 +210,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         begun_at: None,
         stopped_at: None,
         estimator: Estimator::new(options.downtime_limit),
+        aim: DowntimeAim::new(options.downtime_limit),
         rates: LaneRates::default(),
         preparing: None,
         asking_why: false,
@@ -324,6 +327,9 @@ impl Outgoing {
             }
             Message::Look(observation, progress) => {
                 self.show_progress(&progress);
+                if let Some(limit) = self.aim.look(round_seen(&progress)) {
+                    self.aim_at(limit);
+                }
                 self.looked(observation);
             }
             Message::Begun(at, watcher) => {
