@@ -71,6 +71,9 @@ pub const SOON: Duration = Duration::from_millis(50);
 /// A lane's rate is taken over at least this time.
 pub const RATE_SPAN: Duration = Duration::from_millis(400);
 
+/// Notes kept of one migration, each a line of some 100 bytes; all of them are in the log.
+pub const NOTES: usize = 200;
+
 /// Messages that wait for a migration's task. It handles each in microseconds; the journal's disk
 /// may hold it up for a moment.
 pub const INBOX: usize = 256;

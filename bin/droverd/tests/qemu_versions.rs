@@ -106,6 +106,7 @@ async fn a_source_of_another_version_is_refused_and_nothing_is_started() {
         cpus: 1,
         channels: None,
         downtime_limit_ms: 300,
+        outage_limit_s: 30,
     };
     let agent = SocketAddr::new(hosts.host(A).address(0).into(), 7470);
     let b = hosts.host(B);

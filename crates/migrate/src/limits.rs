@@ -63,7 +63,8 @@ pub const HYPERVISOR_START: Duration = Duration::from_secs(50);
 pub const PREPARED: Duration = Duration::from_secs(90);
 
 /// How long a destination that listens waits for the first sign of the guest's state: the
-/// source starts at once when it hears of it, within [`MIGRATE_ANSWER`].
+/// source starts at once when it hears of it, within [`MIGRATE_ANSWER`]. The session's outage
+/// limit comes on top: lanes may be lost right then.
 pub const FIRST_BYTES: Duration = Duration::from_secs(60);
 
 /// How often the destination asks the source for its verdict.

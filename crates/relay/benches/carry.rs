@@ -77,6 +77,7 @@ fn run(bytes: u64, channels: u16, lanes_per_path: u16) -> (f64, f64) {
     let settings = Settings {
         sizes: sizes(&[None, None], channels),
         channels_max: channels,
+        outage_limit: Duration::ZERO,
     };
     let (tell, events) = channel();
     let source = Relay::source(settings, &near, |_| {}).unwrap();

@@ -12,13 +12,15 @@
 //! ```
 //!
 //! [`LaneListener`] accepts the lanes of all migrations to this host and hands each to its relay;
-//! [`open_lanes`] opens those of a migration from this host.
+//! [`open_lanes`] opens those of a migration from this host, and [`Relay::keep_lanes`] dials again
+//! those that are lost.
 //!
 //! # Invariant
 //! What QEMU reads from the relay's socket is what the other QEMU wrote: bytes are carried, never
 //! altered.
 
 mod channel;
+mod dialer;
 mod goodput;
 mod handshake;
 mod lane;
@@ -30,6 +32,7 @@ mod report;
 mod shared;
 mod sizing;
 
+pub use dialer::{PathReport, PathState};
 pub use drover_lanes::{NotListening, Target};
 pub use drover_session::{End, LaneHealth, LaneStats, Stats};
 pub use drover_wire::{ByeCode, Token};

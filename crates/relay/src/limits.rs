@@ -54,3 +54,34 @@ pub const DRAIN_SILENCE: Duration = Duration::from_secs(30);
 
 /// Bytes thrown away at once.
 pub const DRAIN_BYTES: usize = 64 << 10;
+
+/// Longest wait for a peer to accept a lane that is dialled again. Shorter than at first, as it is
+/// tried again at once: a SYN is sent again by TCP only after 1 s, so a longer wait sends no more of
+/// them.
+pub const REDIAL_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Pauses after the first and each further attempt on a path that came to nothing; the last one stays.
+/// With [`REDIAL_PATIENCE`], a path that returns without a word is found within some 2 s, and a dead one
+/// costs half a SYN a second.
+pub const REDIAL_PAUSES: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+    Duration::from_millis(1000),
+];
+
+/// Sizes of TCP segments tried on a path on which large packets vanish: what fits into the smallest
+/// packet of IPv6 (1280 bytes less 60 of headers), and what every IPv4 host takes (RFC 9293, 3.7.1).
+pub const SEGMENT_BYTES: [u16; 2] = [1220, 536];
+
+/// A lane that was given payload and lived this long without any of it confirmed counts as one on
+/// which large packets vanish: more than any round trip and its first retransmissions.
+pub const LOST_WITHOUT_USE: Duration = Duration::from_millis(500);
+
+/// Such lanes in a row, each opened after the end of the last, until smaller segments are tried:
+/// one can die in a moment in which its path does.
+pub const LOST_IN_A_ROW: u32 = 2;
+
+/// Pause before a path is tried again on which nothing but small packets get through.
+pub const GIVEN_UP_PAUSE: Duration = Duration::from_secs(30);

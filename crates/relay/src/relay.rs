@@ -1,18 +1,20 @@
 //! One side of one migration's data path.
 
+use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::Path as FilePath;
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_lanes::Lane;
 use drover_session::{Config, LaneId, Role, Session};
-use drover_types::PathId;
+use drover_types::{Path, PathEnd, PathId};
 use drover_wire::ByeCode;
 use drover_wire::limits::LANES_MAX;
 
 use crate::Sizes;
 use crate::channel;
+use crate::dialer::{Dialer, Use};
+use crate::handshake::{Opened, Order};
 use crate::limits::BUFFER_BYTES_MAX;
 use crate::pool::Pool;
 use crate::report::{Event, NotStarted, Report, Settings};
@@ -86,8 +88,7 @@ impl Relay {
                 bytes,
             });
         }
-        // In this version a session does not wait for new lanes.
-        let outage_limit = Duration::ZERO;
+        let outage_limit = settings.outage_limit;
         let config = Config {
             role,
             chunk_bytes,
@@ -99,7 +100,7 @@ impl Relay {
         let per_channel = 2 * usize::from(window) + 1;
         let buffers = usize::from(channels_max) * per_channel + usize::from(LANES_MAX);
         let pool = Pool::new(chunk_bytes as usize, buffers);
-        let shared = Shared::new(session, pool, chunk_bytes, local, listener);
+        let shared = Shared::new(session, pool, &settings, local, listener);
         let timed = shared.clone();
         spawn("timer", move || timed.run_timer()).map_err(NotStarted::Thread)?;
         Ok(Self { shared })
@@ -116,6 +117,48 @@ impl Relay {
         lane: Lane,
     ) -> Result<(), drover_session::Refused> {
         self.shared.add_lane(id, path, lane)
+    }
+
+    /// Adds the lanes that were opened, and dials from now on those that are lost or could not be
+    /// opened, for as long as the session runs. To be called once, by the side that dials.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub fn keep_lanes(&self, order: Order, opened: Opened) -> io::Result<()> {
+        let dialer = Dialer::start(&self.shared, order, &opened)?;
+        let kept = self.shared.dialer.get_or_init(|| dialer.clone());
+        if !Arc::ptr_eq(kept, &dialer) {
+            dialer.stop();
+        }
+        for (plan, lane) in opened.lanes {
+            if let Err(refused) = self.add_lane(plan.lane, plan.path, lane) {
+                kept.lost(plan.lane, Use::default(), &refused.to_string());
+            }
+        }
+        Ok(())
+    }
+
+    /// Lanes are wanted on this path, too.
+    pub fn add_path(&self, path: Path) {
+        if let Some(dialer) = self.shared.dialer.get() {
+            dialer.add_path(path);
+        }
+    }
+
+    /// This end of a path carries nothing any more, for one because a cable was pulled: its lanes
+    /// are given up at once, and not dialled again until [`Relay::link_back`].
+    pub fn link_lost(&self, path: PathId, reason: &str) {
+        if let Some(dialer) = self.shared.dialer.get() {
+            dialer.link_lost(path, reason);
+        }
+        self.shared.drop_path(path, reason);
+    }
+
+    /// This end of a path can be used, by this interface and address: it is dialled at once.
+    pub fn link_back(&self, path: PathId, source: PathEnd) {
+        if let Some(dialer) = self.shared.dialer.get() {
+            dialer.link_back(path, source);
+        }
     }
 
     /// The counters as they are now.

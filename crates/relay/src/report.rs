@@ -7,6 +7,7 @@ use std::time::Duration;
 use drover_session::{ChannelId, LaneId};
 use drover_types::{ByteRate, PathId};
 
+use crate::dialer::PathReport;
 use crate::limits::BUFFER_BYTES_MAX;
 use crate::{End, Sizes, Stats};
 
@@ -17,6 +18,9 @@ pub struct Settings {
     pub sizes: Sizes,
     /// Most channels that QEMU may open.
     pub channels_max: u16,
+    /// How long a session waits for a lane when it has none left; both ends keep what they have
+    /// meanwhile. Zero: not at all.
+    pub outage_limit: Duration,
 }
 
 /// What the agent should know at once.
@@ -36,6 +40,34 @@ pub enum Event {
         /// Its path.
         path: PathId,
         /// Why, as far as it is known.
+        reason: String,
+    },
+    /// The last lane on a path is gone; it is dialled again.
+    PathLost {
+        /// The path.
+        path: PathId,
+        /// Why, as far as it is known.
+        reason: String,
+    },
+    /// A path has a lane again.
+    PathBack {
+        /// The path.
+        path: PathId,
+        /// After this time.
+        lasted: Duration,
+    },
+    /// Large packets vanish on a path: it is used with smaller segments.
+    PathNarrowed {
+        /// The path.
+        path: PathId,
+        /// Their size in bytes.
+        segment: u16,
+    },
+    /// Nothing but small packets get through on a path: it is tried rarely from now on.
+    PathGivenUp {
+        /// The path.
+        path: PathId,
+        /// What was tried.
         reason: String,
     },
     /// No lane is left: the session keeps everything and waits for one.
@@ -117,6 +149,8 @@ pub struct LaneReport {
 pub struct Report {
     /// Per lane.
     pub lanes: Vec<LaneReport>,
+    /// Per path that this side dials.
+    pub paths: Vec<PathReport>,
     /// Per channel, and in all.
     pub session: Stats,
     /// Rate of QEMU's bytes in the bulk phase, if there was one.

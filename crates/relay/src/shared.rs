@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,11 +17,12 @@ use drover_wire::ByeCode;
 
 use crate::End;
 use crate::channel;
+use crate::dialer::{Dialer, Use};
 use crate::goodput::Goodput;
 use crate::lane::{self, Sending};
 use crate::limits::FAREWELL_TIME;
 use crate::pool::{Pool, lock};
-use crate::report::{Event, LaneEnd, LaneReport, Report};
+use crate::report::{Event, LaneEnd, LaneReport, Report, Settings};
 
 /// Where a relay's QEMU is.
 pub(crate) enum Local {
@@ -88,9 +89,12 @@ pub(crate) struct Shared {
     timer: Condvar,
     pub(crate) pool: Pool,
     pub(crate) chunk_bytes: u32,
+    outage_limit: Duration,
     local: Local,
     started: Instant,
     listener: Box<Listener>,
+    /// Dials lanes again, on the side that dials.
+    pub(crate) dialer: OnceLock<Arc<Dialer>>,
 }
 
 /// Starts one of the relay's threads. Its name is what an operator sees in `top -H`.
@@ -105,7 +109,7 @@ impl Shared {
     pub(crate) fn new(
         session: Session,
         pool: Pool,
-        chunk_bytes: u32,
+        settings: &Settings,
         local: Local,
         listener: Box<Listener>,
     ) -> Arc<Self> {
@@ -123,14 +127,20 @@ impl Shared {
             core: Mutex::new(core),
             timer: Condvar::new(),
             pool,
-            chunk_bytes,
+            chunk_bytes: settings.sizes.chunk_bytes,
+            outage_limit: settings.outage_limit,
             local,
             started: Instant::now(),
             listener,
+            dialer: OnceLock::new(),
         })
     }
 
     pub(crate) fn report(&self) -> Report {
+        let paths = self
+            .dialer
+            .get()
+            .map_or_else(Vec::new, |dialer| dialer.report());
         let now = self.now();
         let core = self.lock();
         let session = core.session.stats(now);
@@ -144,6 +154,7 @@ impl Shared {
         });
         Report {
             lanes: lanes.collect(),
+            paths,
             bulk: core.goodput.bulk(),
             session,
         }
@@ -153,7 +164,7 @@ impl Shared {
         lock(&self.core)
     }
 
-    fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.started.elapsed()
     }
 
@@ -349,6 +360,25 @@ impl Shared {
         core.end_lane(id, end);
     }
 
+    /// Every lane on a path is given up at once.
+    pub(crate) fn drop_path(&self, path: PathId, reason: &str) {
+        let on_path: Vec<LaneId> = {
+            let core = self.lock();
+            let lanes = core.lanes.keys().copied();
+            let there = |id: &LaneId| core.notes.get(id).is_some_and(|note| note.path == path);
+            lanes.filter(there).collect()
+        };
+        for id in on_path {
+            self.lane_failed(id, LaneEnd::Lost(reason.to_owned()));
+        }
+    }
+
+    fn stop_dialling(&self) {
+        if let Some(dialer) = self.dialer.get() {
+            dialer.stop();
+        }
+    }
+
     /// Both of a lane's threads have ended.
     pub(crate) fn lane_gone(self: &Arc<Self>, id: LaneId) {
         let lost = {
@@ -357,9 +387,13 @@ impl Shared {
                 return; // it was refused before the session knew of it
             };
             let expected = core.terminated || core.close_at.is_some();
-            (!expected).then(|| (note.path, note.ended.clone()))
+            let used = || how_used(&core.session, id, self.now());
+            (!expected).then(|| (note.path, note.ended.clone(), used()))
         };
-        if let Some((path, Some(LaneEnd::Lost(reason)))) = lost {
+        if let Some((path, Some(LaneEnd::Lost(reason)), used)) = lost {
+            if let Some(dialer) = self.dialer.get() {
+                dialer.lost(id, used, &reason);
+            }
             self.tell(Event::LaneLost {
                 lane: id,
                 path,
@@ -410,6 +444,7 @@ impl Shared {
     }
 
     fn ended(self: &Arc<Self>, end: End) {
+        self.stop_dialling();
         let reason = self.end_in_words(end);
         self.tell(Event::Ended { end, reason });
         if end != End::Finished {
@@ -421,16 +456,14 @@ impl Shared {
         match end {
             End::Finished => "everything was delivered".into(),
             End::LanesLost => {
-                let core = self.lock();
-                let reason = |(id, note): (&LaneId, &LaneNote)| {
-                    let ended = match &note.ended {
-                        Some(LaneEnd::Lost(reason)) => reason,
-                        Some(LaneEnd::Closed) | None => "closed",
-                    };
-                    format!("lane {id} on path {}: {ended}", note.path)
-                };
-                let reasons: Vec<String> = core.notes.iter().map(reason).collect();
-                format!("no lane to the other host is left ({})", reasons.join("; "))
+                let reasons = self.last_losses().join("; ");
+                match self.outage_limit.as_secs() {
+                    0 => format!("no lane to the other host is left ({reasons})"),
+                    limit => format!(
+                        "there was no lane to the other host for {limit} s, which is the outage \
+                         limit ({reasons})"
+                    ),
+                }
             }
             End::PeerClosed(code) => match code {
                 ByeCode::Finished => "the other agent closed the session as finished".into(),
@@ -443,6 +476,21 @@ impl Shared {
         }
     }
 
+    /// How the last lane of each path was lost.
+    fn last_losses(&self) -> Vec<String> {
+        let core = self.lock();
+        let mut of_path = BTreeMap::new();
+        for (id, note) in &core.notes {
+            let ended = match &note.ended {
+                Some(LaneEnd::Lost(reason)) => reason,
+                Some(LaneEnd::Closed) | None => "closed",
+            };
+            of_path.insert(note.path, (id, ended));
+        }
+        let reason = |(path, (id, ended))| format!("lane {id} on path {path}: {ended}");
+        of_path.into_iter().map(reason).collect()
+    }
+
     pub(crate) fn close(self: &Arc<Self>, code: ByeCode) {
         let now = self.now();
         {
@@ -451,6 +499,7 @@ impl Shared {
                 return;
             }
             core.close_at = Some(now + FAREWELL_TIME);
+            self.stop_dialling();
             self.timer.notify_one();
         }
         self.step_or_end(Input::Close { code });
@@ -463,6 +512,7 @@ impl Shared {
         if std::mem::replace(&mut core.terminated, true) {
             return;
         }
+        self.stop_dialling();
         for (id, port) in std::mem::take(&mut core.lanes) {
             port.lane.shut_down();
             if let Some(note) = core.notes.get_mut(&id) {
@@ -480,4 +530,14 @@ impl Shared {
         }
         self.timer.notify_all();
     }
+}
+
+/// What a lane was used for so far.
+fn how_used(session: &Session, id: LaneId, now: Duration) -> Use {
+    let stats = session.stats(now);
+    let found = stats.lanes.iter().find(|lane| lane.lane == id);
+    found.map_or_else(Use::default, |lane| Use {
+        tried: lane.sent_bytes + lane.resent_bytes > 0,
+        carried: lane.receipted_bytes + lane.received_bytes > 0,
+    })
 }

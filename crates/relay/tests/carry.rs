@@ -24,6 +24,7 @@ const SETTINGS: Settings = Settings {
         window: 6,
     },
     channels_max: 4,
+    outage_limit: Duration::ZERO,
 };
 const TOKEN: Token = Token([7; 16]);
 

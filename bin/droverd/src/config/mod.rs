@@ -16,7 +16,9 @@ use serde::Deserialize;
 
 pub use error::{ConfigError, locate};
 pub use values::Channels;
-use values::{AbsolutePath, DataPort, DowntimeLimit, Lanes, ListenAddress, PeerAddresses};
+use values::{
+    AbsolutePath, DataPort, DowntimeLimit, Lanes, ListenAddress, OutageLimit, PeerAddresses,
+};
 
 use crate::limits;
 
@@ -61,6 +63,8 @@ pub struct MigrationConfig {
     pub downtime_limit: Duration,
     /// QEMU's channels.
     pub channels: Channels,
+    /// How long to wait for a path when none is left.
+    pub outage_limit: Duration,
 }
 
 /// Another host that guests come from and go to.
@@ -101,6 +105,7 @@ struct MigrationSection {
     lanes_per_path: Lanes,
     downtime_limit_ms: DowntimeLimit,
     channels: Channels,
+    outage_limit_s: OutageLimit,
 }
 
 #[derive(Deserialize)]
@@ -209,6 +214,7 @@ impl Config {
                 lanes_per_path: file.migration.lanes_per_path.0,
                 downtime_limit: Duration::from_millis(file.migration.downtime_limit_ms.0),
                 channels: file.migration.channels,
+                outage_limit: Duration::from_secs(file.migration.outage_limit_s.0),
             },
             networks: file.networks,
             qemu_binaries: file.qemu.binaries.into_iter().map(|path| path.0).collect(),

@@ -111,6 +111,7 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
             "70000 is no port: give 0 to 65535",
         ),
         ("[migration]\ndowntime_limit_ms = 0", "give 1 to 2000000"),
+        ("[migration]\noutage_limit_s = 3601", "give 0 to 3600"),
         (
             "[networks]\ninclude = [\n  \"10.0.0.0/33\",\n]",
             "line 2, key `networks.include`",

@@ -148,6 +148,11 @@ bounded! {
     DowntimeLimit(u64) = 300 in 1..=2_000_000, "downtime limit in milliseconds"
 }
 
+bounded! {
+    /// Seconds. An hour is longer than any repair is waited for with a guest half moved.
+    OutageLimit(u64) = 30 in 0..=3600, "outage limit in seconds"
+}
+
 /// How many channels QEMU opens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "NumberOrWord", into = "NumberOrWord")]

@@ -1,7 +1,7 @@
 //! Guests that arrive, as the other host's agent asks for them: each call finds the task, tells it
 //! what was asked, and waits for what comes of it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use drover_api::{
     AbandonRequest, ErrorCode, IncomingOffer, IncomingPhase, IncomingRequest, IncomingStart,
@@ -24,7 +24,7 @@ impl Migrations {
     pub async fn incoming(
         &self,
         _caller: Caller, // the route has compared it with the request's source
-        request: IncomingRequest,
+        mut request: IncomingRequest,
     ) -> Result<IncomingOffer, Refusal> {
         let config = &self.context.config;
         let protocol = common_protocol(&config.host, &request.source, request.protocol)?;
@@ -53,8 +53,13 @@ impl Migrations {
             .map_err(|error| unreadable(&error))?;
         let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
         let origin = Instant::now();
+        // Both ends wait as long as the one that waits less.
+        let own_limit = config.migration.outage_limit.as_secs();
+        request.outage_limit_s = request.outage_limit_s.min(own_limit);
+        let outage_limit = Duration::from_secs(request.outage_limit_s);
+        let destination = Destination::new(migration.clone(), origin.elapsed());
         let beginning = incoming::Beginning {
-            destination: Destination::new(migration.clone(), origin.elapsed()),
+            destination: destination.with_outage_limit(outage_limit),
             snapshot: Snapshot::new(&migration, MigrationRole::Destination),
             reservation: Some(reservation),
             client,

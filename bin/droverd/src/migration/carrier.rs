@@ -2,6 +2,7 @@
 
 use std::path::Path as FilePath;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::SessionSizes;
 use drover_relay::{ByeCode, End, Event, NotStarted, Relay, Settings, Sizes, sizes};
@@ -52,7 +53,7 @@ pub fn session_sizes(rates: &[Option<BitRate>], channels: u8) -> SessionSizes {
     }
 }
 
-fn settings(sizes: SessionSizes) -> Settings {
+fn settings(sizes: SessionSizes, outage_limit: Duration) -> Settings {
     let SessionSizes {
         chunk_bytes,
         window,
@@ -64,6 +65,7 @@ fn settings(sizes: SessionSizes) -> Settings {
             window,
         },
         channels_max,
+        outage_limit,
     }
 }
 
@@ -73,10 +75,13 @@ fn settings(sizes: SessionSizes) -> Settings {
 /// As [`Relay::source`].
 pub fn source(
     sizes: SessionSizes,
+    outage_limit: Duration,
     socket: &FilePath,
     report: impl Fn(Carried) + Send + Sync + 'static,
 ) -> Result<Relay, NotStarted> {
-    Relay::source(settings(sizes), socket, move |event| tell(event, &report))
+    Relay::source(settings(sizes, outage_limit), socket, move |event| {
+        tell(event, &report)
+    })
 }
 
 /// The destination's relay, connecting to QEMU at `socket`.
@@ -85,10 +90,13 @@ pub fn source(
 /// As [`Relay::destination`].
 pub fn destination(
     sizes: SessionSizes,
+    outage_limit: Duration,
     socket: &FilePath,
     report: impl Fn(Carried) + Send + Sync + 'static,
 ) -> Result<Relay, NotStarted> {
-    Relay::destination(settings(sizes), socket, move |event| tell(event, &report))
+    Relay::destination(settings(sizes, outage_limit), socket, move |event| {
+        tell(event, &report)
+    })
 }
 
 fn tell(event: Event, report: &impl Fn(Carried)) {
@@ -120,6 +128,20 @@ fn tell(event: Event, report: &impl Fn(Carried)) {
                 "there is a path to the other host again, after {lasted} ms without"
             )));
         }
+        Event::PathLost { path, reason } => report(Carried::Note(format!(
+            "path {path} has no lane left, and is dialled again: {reason}"
+        ))),
+        Event::PathBack { path, lasted } => report(Carried::Note(format!(
+            "path {path} has lanes again after {} ms",
+            lasted.as_millis()
+        ))),
+        Event::PathNarrowed { path, segment } => report(Carried::Note(format!(
+            "large packets vanish on path {path} (something on it has a smaller MTU than both \
+             interfaces, and does not say so): it is used with segments of {segment} bytes"
+        ))),
+        Event::PathGivenUp { path, reason } => report(Carried::Note(format!(
+            "path {path} is given up, and tried again from time to time: {reason}"
+        ))),
         Event::ChannelBroke { channel, reason } => {
             report(Carried::Note(format!(
                 "channel {channel} of QEMU broke: {reason}"

@@ -11,6 +11,8 @@ use drover_relay::{LaneEnd, Report};
 use drover_types::{ByteRate, Bytes, Path};
 use jiff::Timestamp;
 
+use crate::limits;
+
 /// The state of a migration at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
@@ -80,10 +82,14 @@ impl Snapshot {
         }
     }
 
-    /// Notes a fallback or a choice, once.
+    /// Notes a fallback or a choice, once. The oldest make room: lanes can be lost and come back for
+    /// as long as a migration takes.
     pub fn note(&mut self, note: String) {
-        if !self.view.notes.contains(&note) {
-            self.view.notes.push(note);
+        let notes = &mut self.view.notes;
+        if !notes.contains(&note) {
+            notes.push(note);
+            let surplus = notes.len().saturating_sub(limits::NOTES);
+            notes.drain(..surplus);
         }
     }
 
@@ -195,7 +201,7 @@ impl LaneRates {
     pub fn take(&mut self, report: &Report) {
         let now = std::time::Instant::now();
         let elapsed = self.at.map(|at| now - at);
-        if elapsed.is_some_and(|elapsed| elapsed < crate::limits::RATE_SPAN) {
+        if elapsed.is_some_and(|elapsed| elapsed < limits::RATE_SPAN) {
             return;
         }
         let carried = |lane: &drover_relay::LaneReport| {

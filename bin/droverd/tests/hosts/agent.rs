@@ -15,6 +15,9 @@ use super::{Hosts, PATIENCE, until};
 /// The agents' port for each other.
 pub const PORT: u16 = 7470;
 
+/// How long migrations wait for a path unless a test wants it otherwise.
+pub const OUTAGE_LIMIT_S: i64 = 2;
+
 /// A running agent.
 pub struct Agent {
     child: Child,
@@ -59,6 +62,8 @@ impl Hosts {
         config.insert("runtime".into(), path(host.runtime()));
         config.insert("memory_headroom".into(), 0.into());
         table(&mut config, "api").insert("listen".into(), addresses(number));
+        // Tests of what happens when every path is lost for good do not wait for long.
+        table(&mut config, "migration").insert("outage_limit_s".into(), OUTAGE_LIMIT_S.into());
         let qemu = &self.lab().state().guest.as_ref().unwrap().qemu;
         set(&mut config, "qemu", "binaries", [qemu.to_str().unwrap()]);
         let mut other = Table::new();

@@ -57,6 +57,8 @@ pub struct IncomingRequest {
     pub channels: Option<u8>,
     /// The longest stop of the guest to aim at, in milliseconds.
     pub downtime_limit_ms: u64,
+    /// How long the source would wait for a path when it has none left, in seconds.
+    pub outage_limit_s: u64,
 }
 
 /// The destination is prepared.
@@ -76,6 +78,9 @@ pub struct IncomingOffer {
     pub token: String,
     /// The TCP port for lanes, on every address of those interfaces.
     pub data_port: u16,
+    /// How long both ends wait for a path when they have none left, in seconds: the shorter of
+    /// what they are configured for.
+    pub outage_limit_s: u64,
     /// CPUs of the destination.
     pub cpus: u32,
     /// The version of the QEMU that waits.

@@ -46,6 +46,8 @@ pub struct Destination {
     outbox: Outbox<Action, DestinationRecord>,
     /// [`DestinationStep::Running`] is on disk.
     runs: bool,
+    /// How long the session may be without a lane before it fails by itself.
+    outage_limit: Time,
     last: Option<Reason>,
     journal_trouble: Option<Reason>,
 }
@@ -59,6 +61,13 @@ impl Destination {
         destination.outbox.act(Action::StartHypervisor);
         destination.deadline = Some(now + limits::HYPERVISOR_START);
         destination
+    }
+
+    /// Has it bear an outage of this length while it waits for what comes over the lanes.
+    #[must_use]
+    pub fn with_outage_limit(mut self, limit: Time) -> Self {
+        self.outage_limit = limit;
+        self
     }
 
     /// Goes on after the agent was started again, from the last record on disk.
@@ -89,6 +98,7 @@ impl Destination {
             deadline: None,
             outbox: Outbox::new(),
             runs: false,
+            outage_limit: Time::ZERO,
             last: None,
             journal_trouble: None,
         }

@@ -39,7 +39,7 @@ impl Destination {
                     begun: false,
                     handed_off: false,
                 };
-                self.enter(now, phase, Some(limits::FIRST_BYTES));
+                self.enter(now, phase, Some(limits::FIRST_BYTES + self.outage_limit));
             }
             (Phase::Opening | Phase::Receiving { .. }, On(Input::ListenRequested)) => {
                 // The source asked twice; the answer to the first is on its way.
@@ -125,7 +125,8 @@ impl Destination {
                 },
                 Deadline,
             ) => {
-                let cause = deadline("the first of the guest's state", limits::FIRST_BYTES);
+                let bound = limits::FIRST_BYTES + self.outage_limit;
+                let cause = deadline("the first of the guest's state", bound);
                 self.settle(now, cause);
             }
             (Phase::Receiving { .. }, On(Input::AbandonRequested)) => {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::{ErrorCode, IncomingOffer, IncomingRequest, Refusal};
 use drover_relay::{Expected, LaneListener, Token};
@@ -35,7 +36,8 @@ pub fn session(
         // A relay's thread may wait for the task; it holds no lock while it reports.
         let _ = inbox.blocking_send(Message::Carried(carried));
     };
-    let relay = carrier::destination(request.session, socket, report);
+    let outage_limit = Duration::from_secs(request.outage_limit_s);
+    let relay = carrier::destination(request.session, outage_limit, socket, report);
     let relay = relay.map_err(|e| Refusal::new(ErrorCode::BadRequest, with_source(&e)))?;
     let relay = Arc::new(relay);
     let token = new_token().map_err(|error| internal("draw a token", &error))?;
@@ -51,6 +53,7 @@ pub fn session(
         session: request.session,
         token: shown,
         data_port,
+        outage_limit_s: request.outage_limit_s,
         cpus: 0,
         qemu_version: String::new(),
         notes: Vec::new(),

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::{
     API_VERSION, ClientError, ErrorCode, IncomingOffer, IncomingRequest, IncomingStart, LeftOut,
@@ -69,6 +70,7 @@ async fn ask(
         cpus,
         channels: link.options.channels,
         downtime_limit_ms: super::millis(link.options.downtime_limit),
+        outage_limit_s: config.migration.outage_limit.as_secs(),
     };
     let offer = link.client.incoming(&request).await;
     let offer = offer.map_err(|error| NotAgreed {
@@ -224,11 +226,13 @@ pub async fn open(link: Link, opening: Opening) {
         let _ = inbox.blocking_send(Message::Carried(carried));
     };
     let lanes_per_path = u16::from(link.options.lanes_per_path);
+    let own_limit = link.context.config.migration.outage_limit;
+    let outage_limit = Duration::from_secs(opening.offer.outage_limit_s).min(own_limit);
     let opened = tokio::task::spawn_blocking(move || {
         let token = parse_token(&opening.offer.token)?;
         // A socket of an earlier attempt is in the way.
         let _ = std::fs::remove_file(&opening.socket);
-        let relay = carrier::source(opening.sizes, &opening.socket, report)
+        let relay = carrier::source(opening.sizes, outage_limit, &opening.socket, report)
             .map_err(|error| with_source(&error))?;
         let order = Order {
             migration: opening.migration.id,
@@ -242,10 +246,9 @@ pub async fn open(link: Link, opening: Opening) {
         if opened.lanes.is_empty() {
             return Err(format!("no lane could be opened: {}", notes.join("; ")));
         }
-        for (plan, lane) in opened.lanes {
-            let added = relay.add_lane(plan.lane, plan.path, lane);
-            added.map_err(|refused| refused.to_string())?;
-        }
+        relay
+            .keep_lanes(order, opened)
+            .map_err(|error| format!("no thread could be started to keep lanes: {error}"))?;
         let carrier = Carrier {
             relay: Arc::new(relay),
             paths: opening.paths,

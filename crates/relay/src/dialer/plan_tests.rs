@@ -1,0 +1,289 @@
+use std::net::Ipv4Addr;
+
+use super::*;
+
+const CARRIED: Use = Use {
+    tried: true,
+    carried: true,
+};
+const STALLED: Use = Use {
+    tried: true,
+    carried: false,
+};
+
+fn ms(count: u64) -> Time {
+    Time::from_millis(count)
+}
+
+fn end(name: &str) -> PathEnd {
+    PathEnd {
+        interface: name.into(),
+        address: Ipv4Addr::LOCALHOST.into(),
+    }
+}
+
+fn path(number: u16) -> Path {
+    Path {
+        id: PathId(number),
+        source: end("near"),
+        destination: end("far"),
+        rate: None,
+        mtu: 1500,
+    }
+}
+
+/// Paths whose lanes are all up: lane `n` is on path `n % paths`.
+fn all_up(paths: u16, lanes_per_path: u16) -> Plan {
+    let mut plan = Plan::new(lanes_per_path, paths * lanes_per_path);
+    for number in 0..paths {
+        plan.add_path(ms(0), path(number));
+    }
+    for lane in 0..paths * lanes_per_path {
+        plan.opened(ms(0), lane, PathId(lane % paths));
+    }
+    assert_eq!((plan.next(ms(0)), plan.deadline()), (None, None));
+    plan
+}
+
+fn all(plan: &mut Plan, now: Time) -> Vec<Dial> {
+    std::iter::from_fn(|| plan.next(now)).collect()
+}
+
+fn unreachable() -> Answer {
+    Answer::Unreachable("no route".into())
+}
+
+#[test]
+fn a_lost_lane_is_dialled_again_at_once_by_a_number_of_its_own() {
+    let mut plan = all_up(2, 2);
+    plan.lost(ms(50), 1, CARRIED, "reset");
+    let dials = all(&mut plan, ms(50));
+    assert_eq!(dials.len(), 1);
+    assert_eq!((dials[0].lane, dials[0].path.id), (4, PathId(1)));
+    assert_eq!(plan.changes(), [], "the path has another lane");
+    plan.answered(ms(60), &dials[0], Answer::Up);
+    assert_eq!((plan.next(ms(60)), plan.deadline()), (None, None));
+}
+
+#[test]
+fn a_path_without_a_lane_is_dialled_once_and_whole_as_soon_as_it_answers() {
+    let mut plan = all_up(2, 3);
+    for lane in [0, 2, 4] {
+        plan.lost(ms(50), lane, CARRIED, "reset");
+    }
+    assert_eq!(plan.changes(), [Change::Lost(PathId(0))]);
+    let first = all(&mut plan, ms(50));
+    assert_eq!(first.len(), 1);
+    plan.answered(ms(250), &first[0], Answer::Up);
+    assert_eq!(plan.changes(), [Change::Back(PathId(0), ms(200))]);
+    assert_eq!(all(&mut plan, ms(250)).len(), 2);
+}
+
+#[test]
+fn a_path_that_does_not_answer_is_dialled_for_ever_at_bounded_intervals() {
+    let mut plan = all_up(1, 2);
+    plan.lost(ms(0), 0, CARRIED, "reset");
+    plan.lost(ms(0), 1, CARRIED, "reset");
+    let mut now = ms(0);
+    for round in 0..1000 {
+        let dials = all(&mut plan, now);
+        assert_eq!(dials.len(), 1, "round {round}");
+        plan.answered(now, &dials[0], unreachable());
+        let due = plan.deadline().unwrap();
+        assert!(due - now <= ms(1000), "round {round}: {:?}", due - now);
+        assert!(round > 0 || due - now == ms(100));
+        now = due;
+    }
+    let report = &plan.report()[0];
+    assert_eq!((report.state, report.attempts), (PathState::Dialling, 1000));
+    assert_eq!(report.cause.as_deref(), Some("no route"));
+}
+
+#[test]
+fn attempts_that_nobody_heard_of_use_up_no_numbers() {
+    let mut plan = all_up(1, 1);
+    plan.lost(ms(0), 0, CARRIED, "reset");
+    for round in 0..100_000u64 {
+        let dial = plan.next(ms(2000 * round)).unwrap();
+        assert_eq!(dial.lane, 1);
+        plan.answered(ms(2000 * round), &dial, unreachable());
+    }
+}
+
+#[test]
+fn numbers_are_never_used_twice_and_when_they_are_used_up_nothing_is_dialled() {
+    let mut plan = all_up(1, 1);
+    let mut lane = 0;
+    let mut now = ms(0);
+    for expected in 1..=u16::MAX {
+        plan.lost(now, lane, CARRIED, "reset");
+        let dial = plan.next(now).unwrap();
+        assert_eq!(dial.lane, expected);
+        plan.answered(now, &dial, Answer::Up);
+        (lane, now) = (dial.lane, now + ms(1));
+    }
+    plan.lost(now, lane, CARRIED, "reset");
+    assert_eq!(plan.next(now), None);
+}
+
+#[test]
+fn a_lane_that_carried_nothing_is_dialled_again_after_a_pause() {
+    let mut plan = all_up(1, 1);
+    plan.lost(ms(10), 0, Use::default(), "closed by the peer");
+    assert_eq!(plan.next(ms(10)), None);
+    assert_eq!(plan.deadline(), Some(ms(110)));
+}
+
+#[test]
+fn a_lane_that_is_lost_before_its_dial_is_answered_is_dialled_again() {
+    let mut plan = all_up(1, 1);
+    plan.lost(ms(0), 0, CARRIED, "reset");
+    let dial = plan.next(ms(0)).unwrap();
+    plan.lost(ms(5), dial.lane, CARRIED, "reset");
+    plan.answered(ms(6), &dial, Answer::Up);
+    let again = plan.next(ms(6)).unwrap();
+    assert_ne!(again.lane, dial.lane);
+}
+
+#[test]
+fn a_path_whose_interface_is_down_is_not_dialled_and_at_once_when_it_is_back() {
+    let mut plan = all_up(2, 2);
+    plan.link_lost(PathId(0), "nic0 lost its carrier");
+    for lane in [0, 2] {
+        plan.lost(ms(10), lane, CARRIED, "nic0 lost its carrier");
+    }
+    assert_eq!((plan.next(ms(10_000)), plan.deadline()), (None, None));
+    let report = &plan.report()[0];
+    assert_eq!(report.state, PathState::NoLink);
+    assert_eq!(report.cause.as_deref(), Some("nic0 lost its carrier"));
+
+    plan.link_back(ms(10_000), PathId(0), end("renamed"));
+    let dial = plan.next(ms(10_000)).unwrap();
+    assert_eq!(dial.path.source.interface, "renamed");
+}
+
+#[test]
+fn a_path_that_joins_is_dialled_like_one_that_was_lost() {
+    let mut plan = all_up(1, 2);
+    plan.add_path(ms(100), path(1));
+    let first = all(&mut plan, ms(100));
+    assert_eq!(first.len(), 1);
+    plan.answered(ms(101), &first[0], Answer::Up);
+    assert_eq!(plan.changes(), [Change::Back(PathId(1), ms(1))]);
+    assert_eq!(all(&mut plan, ms(101)).len(), 1);
+}
+
+#[test]
+fn all_paths_together_never_have_more_lanes_than_a_session_takes() {
+    let mut plan = Plan::new(16, 0);
+    for number in 0..32 {
+        plan.add_path(ms(0), path(number));
+    }
+    let mut dials = all(&mut plan, ms(0));
+    assert_eq!(dials.len(), 32, "one on each path to begin with");
+    let mut up = 0;
+    while let Some(dial) = dials.pop() {
+        plan.answered(ms(1), &dial, Answer::Up);
+        up += 1;
+        dials.extend(all(&mut plan, ms(1)));
+    }
+    assert_eq!(up, usize::from(LANES_MAX));
+}
+
+/// Lanes that come up one after the other and on which nothing gets through; the sizes of their
+/// segments.
+fn stall(plan: &mut Plan, now: &mut Time, lanes: usize) -> Vec<Option<u16>> {
+    let mut sizes = Vec::new();
+    for _ in 0..lanes {
+        *now = plan.deadline().unwrap().max(*now);
+        let dial = plan.next(*now).unwrap();
+        sizes.push(dial.segment);
+        plan.answered(*now, &dial, Answer::Up);
+        *now += ms(1000);
+        plan.lost(*now, dial.lane, STALLED, "nothing was confirmed for 1 s");
+    }
+    sizes
+}
+
+#[test]
+fn a_path_on_which_large_packets_vanish_is_tried_with_smaller_segments_and_then_rarely() {
+    let mut plan = all_up(1, 1);
+    let mut now = ms(1000);
+    plan.lost(now, 0, CARRIED, "silent");
+    let sizes = stall(&mut plan, &mut now, 6);
+    assert_eq!(
+        sizes,
+        [None, None, Some(1220), Some(1220), Some(536), Some(536)]
+    );
+    let told = plan.changes();
+    assert!(
+        told.contains(&Change::Narrowed(PathId(0), 1220)),
+        "{told:?}"
+    );
+    assert!(told.contains(&Change::GivenUp(PathId(0))), "{told:?}");
+    let report = &plan.report()[0];
+    assert_eq!(report.state, PathState::GivenUp);
+    assert!(report.cause.as_ref().unwrap().contains("536"));
+    assert_eq!(
+        plan.deadline(),
+        Some(now + GIVEN_UP_PAUSE),
+        "rarely, but tried"
+    );
+    assert_eq!(stall(&mut plan, &mut now, 2), [None, None]);
+    assert_eq!(plan.deadline(), Some(now + GIVEN_UP_PAUSE));
+}
+
+#[test]
+fn smaller_segments_that_carry_stay_in_use_and_are_told() {
+    let mut plan = all_up(1, 1);
+    let mut now = ms(1000);
+    plan.lost(now, 0, CARRIED, "silent");
+    stall(&mut plan, &mut now, 2);
+    let dial = plan.next(now).unwrap();
+    plan.answered(now, &dial, Answer::Up);
+    let report = &plan.report()[0];
+    assert_eq!((report.state, report.segment), (PathState::Up, Some(1220)));
+    assert!(report.cause.as_ref().unwrap().contains("1220"));
+    plan.lost(now + ms(5000), dial.lane, CARRIED, "reset");
+    assert_eq!(plan.next(now + ms(5000)).unwrap().segment, Some(1220));
+}
+
+#[test]
+fn lanes_that_die_together_before_anything_got_through_count_once() {
+    let mut plan = all_up(1, 4);
+    for lane in 0..4 {
+        plan.lost(ms(2000), lane, STALLED, "silent");
+    }
+    let dial = plan.next(ms(2100)).unwrap();
+    assert_eq!(dial.segment, None);
+}
+
+#[test]
+fn lanes_that_are_cut_young_or_unused_say_nothing_about_packets() {
+    for (used, age) in [(STALLED, ms(200)), (Use::default(), ms(60_000))] {
+        let mut plan = all_up(1, 1);
+        plan.lost(ms(0), 0, CARRIED, "reset");
+        let mut now = ms(0);
+        for _ in 0..50 {
+            now = plan.deadline().unwrap().max(now);
+            let dial = plan.next(now).unwrap();
+            assert_eq!(dial.segment, None);
+            plan.answered(now, &dial, Answer::Up);
+            now += age;
+            plan.lost(now, dial.lane, used, "reset");
+        }
+    }
+}
+
+#[test]
+fn a_greeting_that_vanishes_counts_as_a_large_packet() {
+    let mut plan = all_up(1, 1);
+    plan.lost(ms(0), 0, CARRIED, "silent");
+    let mut now = ms(0);
+    for expected in [None, None, Some(1220)] {
+        now = plan.deadline().unwrap().max(now);
+        let dial = plan.next(now).unwrap();
+        assert_eq!(dial.segment, expected);
+        plan.answered(now, &dial, Answer::Silent("no answer in 5 s".into()));
+    }
+}
