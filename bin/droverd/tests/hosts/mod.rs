@@ -51,6 +51,10 @@ pub const SLOW: &str = "250mbit,250mbit";
 /// Rates at which it takes one.
 pub const FAST: &str = "1gbit,1gbit";
 
+/// Rates of which one alone does not keep up with the guest's writes within the downtime limit: such a
+/// migration ends only when both carry.
+pub const BOTH_NEEDED: &str = "100mbit,100mbit";
+
 /// The same with a NIC more, for the agents alone.
 pub const SLOW_AND_API: &str = "250mbit,250mbit,none";
 /// The number of that NIC.
@@ -88,6 +92,20 @@ pub fn qemu_7_2() -> Option<PathBuf> {
 }
 
 impl Hosts {
+    /// The same, with another outage limit on both hosts.
+    pub async fn with_outage_limit(test: &str, rates: &str, seconds: i64) -> Option<Self> {
+        let mut hosts = Self::new(test, rates).await?;
+        for host in [A, B] {
+            hosts.configure(host, |config| {
+                let migration = config["migration"].as_table_mut().unwrap();
+                migration.insert("outage_limit_s".into(), seconds.into());
+            });
+            hosts.start_agent(host).await;
+        }
+        hosts.boot().await;
+        Some(hosts)
+    }
+
     /// Two hosts with these NICs and no agents yet; `None`, and said so, where that is not possible.
     pub async fn new(test: &str, rates: &str) -> Option<Self> {
         let qemu = qemu().await?;
