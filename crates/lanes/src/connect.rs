@@ -62,5 +62,5 @@ fn try_connect(target: &Target) -> io::Result<Lane> {
         socket.set_tcp_mss(segment.into())?;
     }
     socket.connect_timeout(&target.remote.into(), target.patience)?;
-    Lane::new(socket.into())
+    Lane::adopt(socket.into())
 }

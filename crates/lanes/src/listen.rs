@@ -57,7 +57,7 @@ impl Listener {
     /// The socket's error; an error of `InvalidInput` says that [`Listener::shut_down`] was called.
     pub fn accept(&self) -> io::Result<Lane> {
         let (stream, _) = self.listener.accept()?;
-        Lane::new(stream)
+        Lane::adopt(stream)
     }
 
     /// Ends an [`Listener::accept`] under way and all later ones.

@@ -20,7 +20,10 @@ pub struct Lane {
 
 impl Lane {
     /// Takes a connected socket over and sets its options.
-    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// It is no TCP connection, or not connected any more.
+    pub fn adopt(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
         let socket = SockRef::from(&stream);

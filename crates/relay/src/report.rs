@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use drover_session::{ChannelId, LaneId};
 use drover_types::{ByteRate, PathId};
+use serde::{Deserialize, Serialize};
 
 use crate::dialer::PathReport;
 use crate::limits::BUFFER_BYTES_MAX;
@@ -24,7 +25,7 @@ pub struct Settings {
 }
 
 /// What the agent should know at once.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Event {
     /// The session is over; why, for the operator.
     Ended {
@@ -125,7 +126,7 @@ pub enum NotStarted {
 }
 
 /// How a lane ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LaneEnd {
     /// One of the two agents closed it.
     Closed,
@@ -134,7 +135,7 @@ pub enum LaneEnd {
 }
 
 /// What one lane carried, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneReport {
     /// Its path.
     pub path: PathId,
@@ -145,7 +146,7 @@ pub struct LaneReport {
 }
 
 /// A relay's counters.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Report {
     /// Per lane.
     pub lanes: Vec<LaneReport>,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use drover_types::{ByteRate, PathId};
 use drover_wire::{ByeCode, Frame};
+use serde::{Deserialize, Serialize};
 
 use crate::{BufferId, ChannelId, LaneId};
 
@@ -191,7 +192,7 @@ pub enum Output {
 }
 
 /// How a session ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum End {
     /// Every channel was closed by both QEMUs and everything delivered.
     Finished,
@@ -206,7 +207,7 @@ pub enum End {
 }
 
 /// How a peer broke the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, thiserror::Error)]
 pub enum Violation {
     /// A channel that we did not open, or more than agreed.
     #[error("the peer sent on channel {channel}, which may not be open")]

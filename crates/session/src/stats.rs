@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{ChannelId, LaneId};
 
 /// What a session thinks of a lane.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 pub enum LaneHealth {
     /// It carries.
     #[default]
@@ -17,7 +21,7 @@ pub enum LaneHealth {
 }
 
 /// What one lane carried.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneStats {
     /// The lane.
     pub lane: LaneId,
@@ -46,7 +50,7 @@ pub struct LaneStats {
 }
 
 /// What one channel carried.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelStats {
     /// The channel.
     pub channel: ChannelId,
@@ -59,7 +63,7 @@ pub struct ChannelStats {
 }
 
 /// A snapshot of a session's counters.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
     /// Every lane that the session ever had, lost ones included.
     pub lanes: Vec<LaneStats>,

@@ -1,5 +1,7 @@
 //! The frames that follow the handshake on a lane.
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::{CHANNELS_MAX, CHUNK_BYTES_MAX};
 
 /// Size of a frame's header in bytes.
@@ -31,7 +33,7 @@ impl ChunkFlags {
 }
 
 /// Why a relay ends a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ByeCode {
     /// Everything was delivered.
     Finished,

@@ -23,6 +23,7 @@ use std::time::Duration;
 use drover_session::LaneId;
 use drover_types::{Path, PathEnd, PathId};
 use drover_wire::limits::LANES_MAX;
+use serde::{Deserialize, Serialize};
 
 use super::segments::{Segments, Step};
 use crate::limits::{GIVEN_UP_PAUSE, LOST_WITHOUT_USE, REDIAL_PAUSES};
@@ -61,7 +62,7 @@ pub(crate) struct Use {
 }
 
 /// What a path does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PathState {
     /// Lanes carry chunks on it.
     Up,
@@ -74,7 +75,7 @@ pub enum PathState {
 }
 
 /// A path as the dialer sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathReport {
     /// The path.
     pub path: PathId,
