@@ -31,6 +31,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("trust", Kind::Io, &["types"]),
     ("api", Kind::Io, &["types", "trust"]),
     ("relay", Kind::Io, &["types", "wire", "session", "lanes"]),
+    ("carrier", Kind::Io, &["types", "wire", "relay"]),
     ("lab", Kind::Io, &["types", "api", "hypervisor", "probe"]),
     ("drover", Kind::Io, &["types", "api", "lab"]),
     (
@@ -41,6 +42,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
             "wire",
             "migrate",
             "relay",
+            "carrier",
             "hypervisor",
             "host",
             "api",

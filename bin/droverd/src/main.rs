@@ -16,6 +16,7 @@ mod migration;
 mod peers;
 mod places;
 mod registry;
+mod relay;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -49,6 +50,14 @@ enum Command {
     /// Print the OpenAPI document of the API.
     #[command(hide = true)]
     Openapi,
+
+    /// Carry one migration's channels, for an agent: its stdin is the socket that the agent made in
+    /// the directory.
+    #[command(hide = true)]
+    Relay {
+        /// The process' own directory.
+        directory: PathBuf,
+    },
 }
 
 const EXAMPLES: &str = "\
@@ -80,9 +89,13 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    if let Some(Command::Openapi) = arguments.command {
-        println!("{}", api::document()?);
-        return Ok(());
+    match &arguments.command {
+        Some(Command::Openapi) => {
+            println!("{}", api::document()?);
+            return Ok(());
+        }
+        Some(Command::Relay { directory }) => return relay::run(directory.clone()),
+        None => {}
     }
     let config = Config::load(&arguments.config)?;
     if arguments.check_config {

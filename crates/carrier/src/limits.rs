@@ -1,0 +1,52 @@
+//! Bounds of a relay's process and of what it and its agent say to each other, each with its reason.
+
+use std::time::Duration;
+
+/// Longest line. A report of 1,280 lanes (256, and 1,024 lost ones that are remembered) of some
+/// 600 bytes each fits.
+pub const LINE_BYTES: usize = 1 << 20;
+
+/// Bytes that may wait for an agent that does not read; one that lets more pile up is taken for gone,
+/// and has to come again. Four of the longest lines.
+pub const UNREAD_BYTES: usize = 4 * LINE_BYTES;
+
+/// Events that are kept for an agent that is not there. A path that flaps tells of itself every
+/// second or so: the last minutes.
+pub const EVENTS_KEPT: usize = 256;
+
+/// Descriptors that may have come ahead of the lines that they belong to, and lanes that may be in
+/// their opening at once.
+pub const LANES_OPENING: usize = 64;
+
+/// How often an agent is told the counters: five a second move a progress bar smoothly.
+pub const REPORT_INTERVAL: Duration = Duration::from_millis(200);
+
+/// A process that was started has this long to hear what it is to carry.
+pub const BEGIN: Duration = Duration::from_secs(30);
+
+/// The process greets within this, as it has nothing else to do first: starting a program on a host
+/// that swaps.
+pub const GREETING: Duration = Duration::from_secs(10);
+
+/// Most requests are answered within microseconds; this is for a host that swaps.
+pub const ANSWER: Duration = Duration::from_secs(5);
+
+/// Opening lanes: one connect and one handshake, all lanes at once, and a margin.
+pub const OPEN_ANSWER: Duration = Duration::from_secs(20);
+
+/// A line to the process is taken within this: its socket holds 208 KiB, and it always reads.
+pub const SEND: Duration = Duration::from_secs(5);
+
+/// After its session was closed a process stays as long as QEMU still writes into the closed channels
+/// (`drover_relay::limits::DRAIN_SILENCE`), and no longer than this.
+pub const CLOSING: Duration = Duration::from_secs(60);
+
+/// A session that was closed says so within `drover_relay::limits::FAREWELL_TIME`; one that does not is
+/// let go of after this.
+pub const FAREWELL: Duration = Duration::from_secs(1);
+
+/// The last lines for the agent, before the process ends.
+pub const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// From `SIGKILL` to the end of a process, whose memory has to be given back.
+pub const KILLED: Duration = Duration::from_secs(10);

@@ -1,0 +1,324 @@
+//! The process of one relay: speaks with one agent at a time, and ends when it is no longer needed.
+//!
+//! One thread does all of this and waits for nothing but its sockets, so that whatever QEMU or the
+//! other host do, the agent is answered.
+
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::agent::Agent;
+use crate::history::History;
+use crate::inbox::{Inbox, News};
+use crate::limits;
+use crate::protocol::{Answer, Asked, Counters, Greeting, PROTOCOL, Request, Said, Told};
+use crate::record::{self, Place, Record};
+use crate::served::{Asker, Served};
+
+/// Serves on `listener`, which [`Place::make`] has made, until the relay is over. Blocks. `version`
+/// is the program's.
+///
+/// # Errors
+/// The process' files cannot be written, or its sockets fail; the relay is closed then.
+pub fn run(place: &Place, listener: &UnixListener, version: &str) -> io::Result<()> {
+    let (record, _) = record::own()?;
+    place.write(&record)?;
+    listener.set_nonblocking(true)?;
+    let inbox = Inbox::new()?;
+    let now = Instant::now();
+    let mut process = Process {
+        listener,
+        version,
+        record,
+        began: now,
+        served: Served::new(inbox.clone()),
+        inbox,
+        history: History::default(),
+        agent: None,
+        connections: 0,
+        alone_since: Some(now),
+        report_at: now,
+        closing: None,
+    };
+    let served = process.serve();
+    drop(process);
+    place.remove()?;
+    served
+}
+
+struct Process<'a> {
+    listener: &'a UnixListener,
+    version: &'a str,
+    record: Record,
+    began: Instant,
+    served: Served,
+    inbox: Arc<Inbox>,
+    history: History,
+    agent: Option<Agent>,
+    connections: u64,
+    alone_since: Option<Instant>,
+    report_at: Instant,
+    /// Since when the session is being closed for good.
+    closing: Option<Instant>,
+}
+
+impl Process<'_> {
+    fn serve(&mut self) -> io::Result<()> {
+        while !self.is_over() {
+            self.wait()?;
+            self.accept()?;
+            self.hear();
+            self.take_news();
+            self.look_at_the_clock();
+            self.speak();
+        }
+        self.last_words();
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let late = |since: &Instant| since.elapsed() >= limits::CLOSING;
+        self.closing
+            .as_ref()
+            .is_some_and(|since| self.served.is_gone() || late(since))
+    }
+
+    /// Waits until something is there, or due.
+    fn wait(&self) -> io::Result<()> {
+        let due = self.next_at().map(|at| {
+            let left = at.saturating_duration_since(Instant::now());
+            Timespec {
+                tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                tv_nsec: left.subsec_nanos().into(),
+            }
+        });
+        let wake = self.inbox.wake();
+        let mut all = vec![
+            PollFd::new(self.listener, PollFlags::IN),
+            PollFd::new(&wake, PollFlags::IN),
+        ];
+        if let Some(agent) = &self.agent {
+            let mut flags = PollFlags::IN;
+            flags.set(PollFlags::OUT, agent.is_behind());
+            all.push(PollFd::from_borrowed_fd(agent.socket().as_fd(), flags));
+        }
+        match poll(&mut all, due.as_ref()) {
+            Err(rustix::io::Errno::INTR) => Ok(()),
+            other => Ok(other.map(drop)?),
+        }
+    }
+
+    fn next_at(&self) -> Option<Instant> {
+        let report = self.wants_reports().then_some(self.report_at);
+        let alone = self.alone_since.map(|since| since + self.patience());
+        let closing = self.closing.map(|since| {
+            let said = since + limits::FAREWELL;
+            if said > Instant::now() {
+                said
+            } else {
+                since + limits::CLOSING
+            }
+        });
+        let alone = alone.filter(|_| self.closing.is_none());
+        [report, alone, closing].into_iter().flatten().min()
+    }
+
+    fn wants_reports(&self) -> bool {
+        self.agent.as_ref().is_some_and(|agent| agent.attached) && self.closing.is_none()
+    }
+
+    fn patience(&self) -> Duration {
+        let start = self.served.state().start.as_ref();
+        start.map_or(limits::BEGIN, |start| start.patience)
+    }
+
+    /// A new agent replaces the old one.
+    fn accept(&mut self) -> io::Result<()> {
+        let socket = match self.listener.accept() {
+            Ok((socket, _)) => socket,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        self.connections += 1;
+        let mut agent = Agent::new(self.connections, socket)?;
+        agent.say(&Said::Greeting(Greeting {
+            protocol: PROTOCOL,
+            version: self.version.to_owned(),
+            pid: self.record.pid,
+            start_time: self.record.start_time,
+        }));
+        self.agent = Some(agent);
+        self.alone_since = None;
+        Ok(())
+    }
+
+    /// Carries out what the agent asks for.
+    fn hear(&mut self) {
+        let Some(mut agent) = self.agent.take() else {
+            return;
+        };
+        let mut lives = agent.receive();
+        while lives {
+            match agent.next() {
+                Ok(Some(asked)) => self.answer(&mut agent, asked),
+                Ok(None) => break,
+                Err(error) => {
+                    tracing::error!(%error, "the agent does not speak as agents do");
+                    lives = false;
+                }
+            }
+        }
+        self.keep(agent, lives);
+    }
+
+    fn keep(&mut self, agent: Agent, lives: bool) {
+        if lives {
+            self.agent = Some(agent);
+        } else {
+            self.alone_since = Some(Instant::now());
+        }
+    }
+
+    fn answer(&mut self, agent: &mut Agent, asked: Asked) {
+        let Asked { number, request } = asked;
+        let asker = Asker {
+            connection: agent.connection,
+            number,
+        };
+        let result = match request {
+            Request::Attach { after } => {
+                agent.attached = true;
+                let state = self.served.state().clone();
+                agent.answer(number, Ok(Answer::State(state)));
+                for (sequence, told) in self.history.after(after) {
+                    let told = told.clone();
+                    agent.say(&Said::Event { sequence, told });
+                }
+                self.report(agent);
+                return;
+            }
+            Request::Start(start) => self.served.start(start),
+            Request::Open(open) => match self.served.open(asker, open) {
+                Ok(()) => return, // answered when it is done
+                Err(reason) => Err(reason),
+            },
+            Request::Lane { lane, path } => {
+                let connection = agent.descriptor();
+                self.served.lane(lane, path, connection)
+            }
+            Request::AddPath { path } => self.served.add_path(path),
+            Request::LinkLost { path, reason } => self.served.link_lost(path, &reason),
+            Request::LinkBack { path, source } => self.served.link_back(path, source),
+            Request::Close { finished } => {
+                self.report(agent);
+                self.close(finished);
+                Ok(Answer::Done)
+            }
+            Request::Cut => {
+                self.served.cut();
+                self.report(agent);
+                Ok(Answer::Done)
+            }
+        };
+        agent.answer(number, result);
+    }
+
+    fn close(&mut self, finished: bool) {
+        self.closing.get_or_insert_with(Instant::now);
+        self.served.close(finished);
+        if self.served.has_ended() {
+            self.served.let_go();
+        }
+    }
+
+    fn take_news(&mut self) {
+        for news in self.inbox.take() {
+            match news {
+                News::Event(event) => {
+                    self.served.note(&event);
+                    self.tell(Told::Relay(event));
+                    if self.served.has_ended() && self.closing.is_some() {
+                        self.served.let_go();
+                    }
+                }
+                News::Answer {
+                    connection,
+                    number,
+                    result,
+                } => {
+                    // One that is gone does not wait for an answer any more.
+                    if let Some(agent) = &mut self.agent
+                        && agent.connection == connection
+                    {
+                        agent.answer(number, result);
+                    }
+                }
+                News::RelayGone => self.served.note_gone(),
+            }
+        }
+    }
+
+    /// Keeps what happened, and tells the agent, with the counters as they were then.
+    fn tell(&mut self, told: Told) {
+        let sequence = self.history.push(told.clone());
+        if let Some(mut agent) = self.agent.take() {
+            if agent.attached {
+                self.report(&mut agent);
+                agent.say(&Said::Event { sequence, told });
+            }
+            self.agent = Some(agent);
+        }
+    }
+
+    fn report(&self, agent: &mut Agent) {
+        let (Some(relay), Ok((_, usage))) = (self.served.report(), record::own()) else {
+            return;
+        };
+        let at = self.began.elapsed();
+        agent.say(&Said::Report(Box::new(Counters { at, relay, usage })));
+    }
+
+    fn look_at_the_clock(&mut self) {
+        let now = Instant::now();
+        if let Some(since) = self.alone_since
+            && self.closing.is_none()
+            && now >= since + self.patience()
+        {
+            let lasted = now - since;
+            tracing::warn!(?lasted, "no agent: closing the session");
+            self.tell(Told::Alone { lasted });
+            self.close(false);
+        }
+        if self
+            .closing
+            .is_some_and(|since| now >= since + limits::FAREWELL)
+        {
+            self.served.let_go();
+        }
+        if self.wants_reports()
+            && now >= self.report_at
+            && let Some(mut agent) = self.agent.take()
+        {
+            self.report_at = now + limits::REPORT_INTERVAL;
+            self.report(&mut agent);
+            self.agent = Some(agent);
+        }
+    }
+
+    fn speak(&mut self) {
+        if let Some(mut agent) = self.agent.take() {
+            let lives = agent.flush();
+            self.keep(agent, lives);
+        }
+    }
+
+    fn last_words(&mut self) {
+        if let Some(agent) = &mut self.agent {
+            agent.last_words();
+        }
+    }
+}

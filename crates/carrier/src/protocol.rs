@@ -1,0 +1,263 @@
+//! What an agent and a relay's process say to each other: a JSON document on each line.
+//!
+//! ```text
+//!   agent                                   process
+//!         ◀── Greeting ─────────────────────
+//!   Asked { number, request } ─────────────▶
+//!         ◀── Answer { number, result } ────
+//!         ◀── Event { sequence, told } ─────  kept, and told again to the next agent
+//!         ◀── Report ───────────────────────  the newest counts
+//! ```
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use drover_relay::{Event, LaneFailure, Report};
+use drover_types::{MigrationId, Path, PathEnd, PathId};
+use serde::{Deserialize, Serialize};
+
+/// The version of everything below. A process and an agent that differ in it do not speak.
+pub const PROTOCOL: u32 = 1;
+
+/// A request, and the number that its answer has.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Asked {
+    /// Chosen by the agent.
+    pub number: u64,
+    /// What is wanted.
+    pub request: Request,
+}
+
+/// What an agent wants of the process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "do", rename_all = "kebab-case")]
+pub enum Request {
+    /// Tell the events after this one that are still known, and all later ones. Answer: `state`.
+    Attach {
+        /// The last event that the agent knows; 0 when none.
+        after: u64,
+    },
+    /// Carry. Once. Answer: `done`.
+    Start(Start),
+    /// Open these lanes, and keep them (source only). Answer: `opened`.
+    Open(Open),
+    /// The connection that came with this line is a lane. Answer: `done`.
+    Lane {
+        /// Its number.
+        lane: u16,
+        /// Its path.
+        path: PathId,
+    },
+    /// Lanes are wanted on this path, too (source only). Answer: `done`.
+    AddPath {
+        /// The path.
+        path: Path,
+    },
+    /// This end of a path carries nothing any more. Answer: `done`.
+    LinkLost {
+        /// The path.
+        path: PathId,
+        /// Why.
+        reason: String,
+    },
+    /// This end of a path can be used again. Answer: `done`.
+    LinkBack {
+        /// The path.
+        path: PathId,
+        /// By this interface and address.
+        source: PathEnd,
+    },
+    /// End the session, tell the peer, then end the process. Answer: `done`, at once.
+    Close {
+        /// Everything was delivered.
+        finished: bool,
+    },
+    /// End the session without a word to the peer. Answer: `done`, when no further byte reaches
+    /// QEMU.
+    Cut,
+}
+
+/// Which side of a migration a relay is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Side {
+    /// QEMU connects to the relay.
+    Source,
+    /// The relay connects to QEMU.
+    Destination,
+}
+
+/// What is to be carried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// Of this migration.
+    pub migration: MigrationId,
+    /// Which side.
+    pub side: Side,
+    /// Where QEMU connects to, or listens by then.
+    pub socket: PathBuf,
+    /// Size of a chunk in bytes.
+    pub chunk_bytes: u32,
+    /// Chunks of one direction of one channel that may be on their way.
+    pub window: u16,
+    /// Most channels that QEMU may open.
+    pub channels_max: u16,
+    /// How long to wait for a lane when none is left.
+    pub outage_limit: Duration,
+    /// How long to go on without an agent.
+    pub patience: Duration,
+}
+
+/// Lanes to open.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// The destination's secret for this migration.
+    pub token: [u8; 16],
+    /// The port on which the destination accepts lanes.
+    pub port: u16,
+    /// The paths.
+    pub paths: Vec<Path>,
+    /// Lanes on each path.
+    pub lanes_per_path: u16,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let paths = self.paths.len();
+        f.debug_struct("Open")
+            .field("paths", &paths)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the process says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "kebab-case")]
+pub enum Said {
+    /// Its first line.
+    Greeting(Greeting),
+    /// The answer to a request.
+    Answer {
+        /// The request's number.
+        number: u64,
+        /// What came of it; a refusal with its reason.
+        result: Result<Answer, String>,
+    },
+    /// Something happened.
+    Event {
+        /// Counts up by one for each event of the process.
+        sequence: u64,
+        /// What.
+        told: Told,
+    },
+    /// The newest counters.
+    Report(Box<Counters>),
+}
+
+/// Who answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    /// [`PROTOCOL`] of the process.
+    pub protocol: u32,
+    /// The version of the program that it is.
+    pub version: String,
+    /// Its pid.
+    pub pid: u32,
+    /// When it started (`/proc/PID/stat`, field 22).
+    pub start_time: u64,
+}
+
+/// What came of a request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case")]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// How the process stands.
+    State(State),
+    /// Lanes were opened.
+    Opened {
+        /// Those that were not, with the reason.
+        failures: Vec<Failure>,
+    },
+}
+
+/// How a process stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// What it carries; `None` before it was told.
+    pub start: Option<Start>,
+    /// Why it does not carry any more.
+    pub ended: Option<String>,
+    /// The paths of its lanes, where it opens them.
+    pub paths: Vec<Path>,
+}
+
+impl State {
+    /// Whether it carries.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        self.start.is_some() && self.ended.is_none()
+    }
+}
+
+/// A lane that was not opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// Its number.
+    pub lane: u16,
+    /// Its path.
+    pub path: PathId,
+    /// Why.
+    pub reason: String,
+}
+
+impl From<&LaneFailure> for Failure {
+    fn from(failure: &LaneFailure) -> Self {
+        let LaneFailure { lane, path, reason } = failure.clone();
+        Self { lane, path, reason }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { lane, path, reason } = self;
+        write!(
+            f,
+            "lane {lane} on path {path} could not be opened: {reason}"
+        )
+    }
+}
+
+/// What happened in a process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Told {
+    /// The relay tells it.
+    Relay(Event),
+    /// No agent came for so long that the session was closed.
+    Alone {
+        /// How long.
+        lasted: Duration,
+    },
+}
+
+/// Counters at one moment.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Counters {
+    /// When, since the process began.
+    pub at: Duration,
+    /// The relay's.
+    pub relay: Report,
+    /// The process' own.
+    pub usage: Usage,
+}
+
+/// What a process uses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Memory in RAM, in bytes.
+    pub resident_bytes: u64,
+    /// CPU time since its start.
+    pub cpu: Duration,
+}

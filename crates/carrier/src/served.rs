@@ -1,0 +1,236 @@
+//! The relay that a process is for, and what becomes of it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use drover_relay::{ByeCode, Event, Order, Relay, Report, Settings, Sizes, Token, open_lanes};
+use drover_types::{MigrationId, Path, PathEnd, PathId};
+
+use crate::inbox::{Inbox, News};
+use crate::limits::LANES_OPENING;
+use crate::protocol::{Answer, Failure, Open, Side, Start, State};
+
+/// Tells when the last thread of the relay has let go of it.
+struct Watch(Arc<Inbox>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.push(News::RelayGone);
+    }
+}
+
+/// Whom a request that takes time is answered to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker {
+    pub(crate) connection: u64,
+    pub(crate) number: u64,
+}
+
+/// The one relay of a process.
+#[derive(Debug)]
+pub(crate) struct Served {
+    inbox: Arc<Inbox>,
+    relay: Option<Arc<Relay>>,
+    state: State,
+    /// Requests that are being carried out beside the process' own thread.
+    beside: Arc<AtomicUsize>,
+    gone: bool,
+}
+
+impl Served {
+    pub(crate) fn new(inbox: Arc<Inbox>) -> Self {
+        let state = State {
+            start: None,
+            ended: None,
+            paths: Vec::new(),
+        };
+        Self {
+            inbox,
+            relay: None,
+            state,
+            beside: Arc::default(),
+            gone: true,
+        }
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Whether nothing of a relay is left: no thread, no socket.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    pub(crate) fn note_gone(&mut self) {
+        self.gone = true;
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state.ended.is_some()
+    }
+
+    /// The relay has told something.
+    pub(crate) fn note(&mut self, event: &Event) {
+        if let Event::Ended { reason, .. } = event {
+            self.state.ended.get_or_insert_with(|| reason.clone());
+        }
+    }
+
+    pub(crate) fn report(&self) -> Option<Report> {
+        self.relay.as_ref().map(|relay| relay.report())
+    }
+
+    pub(crate) fn start(&mut self, start: Start) -> Result<Answer, String> {
+        if self.state.start.is_some() {
+            return Err("this process carries already".into());
+        }
+        let settings = Settings {
+            sizes: Sizes {
+                chunk_bytes: start.chunk_bytes,
+                window: start.window,
+            },
+            channels_max: start.channels_max,
+            outage_limit: start.outage_limit,
+        };
+        let watch = Watch(self.inbox.clone());
+        let tell = move |event| watch.0.push(News::Event(event));
+        let relay = match start.side {
+            Side::Source => {
+                // A socket of an earlier attempt is in the way.
+                let _ = std::fs::remove_file(&start.socket);
+                Relay::source(settings, &start.socket, tell)
+            }
+            Side::Destination => Relay::destination(settings, &start.socket, tell),
+        };
+        let relay = relay.map_err(|error| with_source(&error))?;
+        self.gone = false;
+        self.relay = Some(Arc::new(relay));
+        self.state.start = Some(start);
+        Ok(Answer::Done)
+    }
+
+    fn running(&self) -> Result<(&Arc<Relay>, MigrationId), String> {
+        match (&self.relay, &self.state.start) {
+            (Some(relay), Some(start)) => Ok((relay, start.migration)),
+            _ => Err("this process carries nothing".into()),
+        }
+    }
+
+    /// Runs something that waits for the other host, and answers when it is done.
+    fn beside(
+        &self,
+        asker: Asker,
+        work: impl FnOnce() -> Result<Answer, String> + Send + 'static,
+    ) -> Result<(), String> {
+        let (inbox, counter) = (self.inbox.clone(), self.beside.clone());
+        if counter.fetch_add(1, Ordering::AcqRel) >= LANES_OPENING {
+            counter.fetch_sub(1, Ordering::AcqRel);
+            return Err(format!("{LANES_OPENING} lanes are being opened already"));
+        }
+        let started = thread::Builder::new().name("carrier-open".into());
+        let started = started.spawn(move || {
+            let result = work();
+            counter.fetch_sub(1, Ordering::AcqRel);
+            let Asker { connection, number } = asker;
+            inbox.push(News::Answer {
+                connection,
+                number,
+                result,
+            });
+        });
+        started.map(drop).map_err(|error| {
+            self.beside.fetch_sub(1, Ordering::AcqRel);
+            format!("cannot start a thread: {error}")
+        })
+    }
+
+    /// Opens lanes; answers later.
+    pub(crate) fn open(&mut self, asker: Asker, open: Open) -> Result<(), String> {
+        let (relay, migration) = self.running()?;
+        let order = Order {
+            migration,
+            token: Token(open.token),
+            port: open.port,
+            paths: open.paths.clone(),
+            lanes_per_path: open.lanes_per_path,
+        };
+        let relay = relay.clone();
+        self.beside(asker, move || {
+            let opened = open_lanes(&order);
+            let failures: Vec<Failure> = opened.failures.iter().map(Into::into).collect();
+            if opened.lanes.is_empty() {
+                let reasons: Vec<String> = failures.iter().map(ToString::to_string).collect();
+                return Err(format!("no lane could be opened: {}", reasons.join("; ")));
+            }
+            let kept = relay.keep_lanes(order, opened);
+            kept.map_err(|error| format!("no thread could be started to keep lanes: {error}"))?;
+            Ok(Answer::Opened { failures })
+        })?;
+        self.state.paths = open.paths;
+        Ok(())
+    }
+
+    /// Lanes are wanted on this path, too.
+    pub(crate) fn add_path(&mut self, path: Path) -> Result<Answer, String> {
+        self.running()?.0.add_path(path.clone());
+        self.state.paths.push(path);
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn link_lost(&self, path: PathId, reason: &str) -> Result<Answer, String> {
+        self.running()?.0.link_lost(path, reason);
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn link_back(&self, path: PathId, source: PathEnd) -> Result<Answer, String> {
+        self.running()?.0.link_back(path, source);
+        Ok(Answer::Done)
+    }
+
+    /// Takes a connection over as a lane.
+    pub(crate) fn lane(
+        &self,
+        lane: u16,
+        path: PathId,
+        connection: Option<OwnedFd>,
+    ) -> Result<Answer, String> {
+        let (relay, _) = self.running()?;
+        let connection = connection.ok_or("no connection came with it")?;
+        let adopted = relay.adopt_lane(lane, path, connection);
+        adopted.map(|()| Answer::Done)
+    }
+
+    pub(crate) fn close(&self, finished: bool) {
+        if let Some(relay) = &self.relay {
+            relay.close(if finished {
+                ByeCode::Finished
+            } else {
+                ByeCode::Aborted
+            });
+        }
+    }
+
+    /// When this returns no further byte reaches QEMU.
+    pub(crate) fn cut(&mut self) {
+        if let Some(relay) = &self.relay {
+            relay.cut();
+            let cut = || "its agent cut the session off".to_owned();
+            self.state.ended.get_or_insert_with(cut);
+        }
+    }
+
+    /// Has the relay end as soon as its threads have.
+    pub(crate) fn let_go(&mut self) {
+        self.relay = None;
+    }
+}
+
+fn with_source(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {}", with_source(source)),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,411 @@
+//! Processes of relays, each on a thread of its own here, with agents that come and go, and UNIX
+//! sockets where QEMU would be.
+
+#![allow(clippy::unwrap_used, clippy::panic)] // a panic is how a test fails
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use drover_carrier::{
+    Control, ControlError, Counters, Heard, Open, Place, Request, Side, Start, State, Told,
+};
+use drover_types::{MigrationId, Path, PathEnd, PathId};
+use drover_wire::{HELLO_BYTES, Hello, VersionRange, Welcome};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const TOKEN: [u8; 16] = [7; 16];
+
+/// A process, and where its QEMU is.
+struct Process {
+    place: Place,
+    qemu: PathBuf,
+    running: Option<JoinHandle<std::io::Result<()>>>,
+    _directory: tempfile::TempDir,
+}
+
+/// An agent's side of a connection.
+struct Agent {
+    control: Control,
+    heard: Receiver<Heard>,
+    state: State,
+}
+
+fn process() -> Process {
+    let directory = tempfile::tempdir().unwrap();
+    let place = Place::at(directory.path().join("relay"));
+    let listener = place.make().unwrap();
+    let own = place.clone();
+    let running = thread::spawn(move || drover_carrier::run(&own, &listener, "0.0.0"));
+    Process {
+        place,
+        qemu: directory.path().join("qemu.sock"),
+        running: Some(running),
+        _directory: directory,
+    }
+}
+
+impl Process {
+    fn agent(&self, after: u64) -> Agent {
+        let (tell, heard) = channel();
+        let hear = move |what| drop(tell.send(what));
+        let (control, greeting) = Control::connect(&self.place.socket(), hear).unwrap();
+        let record = self.place.record().unwrap().unwrap();
+        assert_eq!(
+            (greeting.pid, greeting.start_time),
+            (record.pid, record.start_time)
+        );
+        let state = control.attach(after).unwrap();
+        Agent {
+            control,
+            heard,
+            state,
+        }
+    }
+
+    fn start(&self, side: Side, patience: Duration) -> Start {
+        Start {
+            migration: MigrationId::from_bytes([3; 16]),
+            side,
+            socket: self.qemu.clone(),
+            chunk_bytes: 16 << 10,
+            window: 6,
+            channels_max: 4,
+            outage_limit: PATIENCE,
+            patience,
+        }
+    }
+
+    /// Waits for its end.
+    fn ends(&mut self) {
+        let running = self.running.take().unwrap();
+        let deadline = Instant::now() + PATIENCE;
+        while !running.is_finished() {
+            assert!(Instant::now() < deadline, "the process does not end");
+            thread::yield_now();
+        }
+        running.join().unwrap().unwrap();
+        assert!(!self.place.directory().exists(), "its files stayed");
+    }
+}
+
+impl Agent {
+    fn ask(&self, request: &Request) -> Result<(), ControlError> {
+        self.control.request(request, None)
+    }
+
+    fn next(&self) -> Heard {
+        self.heard.recv_timeout(PATIENCE).unwrap()
+    }
+
+    fn next_event(&self) -> (u64, Told) {
+        loop {
+            match self.next() {
+                Heard::Event(number, told) => return (number, told),
+                Heard::Report(_) => {}
+                Heard::Gone => panic!("the process is gone"),
+            }
+        }
+    }
+
+    fn counters(&self, accept: impl Fn(&Counters) -> bool) -> Counters {
+        loop {
+            match self.next() {
+                Heard::Report(counters) if accept(&counters) => return *counters,
+                Heard::Gone => panic!("the process is gone"),
+                _ => {}
+            }
+        }
+    }
+
+    fn is_left(&self) {
+        while !matches!(self.next(), Heard::Gone) {}
+    }
+}
+
+fn refused(result: Result<(), ControlError>) -> String {
+    match result.unwrap_err() {
+        ControlError::Refused { reason } => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn paths() -> Vec<Path> {
+    let end = || PathEnd {
+        interface: "lo".into(),
+        address: Ipv4Addr::LOCALHOST.into(),
+    };
+    let path = |number| Path {
+        id: PathId(number),
+        source: end(),
+        destination: end(),
+        rate: None,
+        mtu: 65536,
+    };
+    vec![path(0), path(1)]
+}
+
+/// A session between two processes, with two lanes.
+struct Pair {
+    source: Process,
+    destination: Process,
+    at_source: Option<Agent>,
+    at_destination: Option<Agent>,
+    far: UnixListener,
+}
+
+fn pair(patience: Duration) -> Pair {
+    let (source, destination) = (process(), process());
+    let (at_source, at_destination) = (source.agent(0), destination.agent(0));
+    assert!(!at_source.state.lives());
+    let far = UnixListener::bind(&destination.qemu).unwrap();
+    let start = source.start(Side::Source, patience);
+    at_source.ask(&Request::Start(start)).unwrap();
+    let start = destination.start(Side::Destination, patience);
+    at_destination.ask(&Request::Start(start)).unwrap();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let open = Open {
+        token: TOKEN,
+        port: listener.local_addr().unwrap().port(),
+        paths: paths(),
+        lanes_per_path: 1,
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| (0..2).for_each(|_| hand_over(&listener, &at_destination.control)));
+        assert_eq!(at_source.control.open(open).unwrap(), []);
+    });
+    Pair {
+        source,
+        destination,
+        at_source: Some(at_source),
+        at_destination: Some(at_destination),
+        far,
+    }
+}
+
+/// Accepts a connection as an agent does, and gives it to the process.
+fn hand_over(listener: &TcpListener, control: &Control) {
+    let (mut connection, _) = listener.accept().unwrap();
+    let mut hello = [0; HELLO_BYTES];
+    connection.read_exact(&mut hello).unwrap();
+    let hello = Hello::decode(&hello).unwrap();
+    let version = VersionRange::SUPPORTED.newest_common(hello.versions);
+    let welcome = Welcome::Accepted(version.unwrap()).encode();
+    connection.write_all(&welcome).unwrap();
+    let request = Request::Lane {
+        lane: hello.lane,
+        path: hello.path,
+    };
+    control.request(&request, Some(connection.as_fd())).unwrap();
+}
+
+impl Pair {
+    /// A channel of QEMU, at both ends.
+    fn channel(&self) -> (UnixStream, UnixStream) {
+        let near = UnixStream::connect(&self.source.qemu).unwrap();
+        let (far, _) = self.far.accept().unwrap();
+        for stream in [&near, &far] {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        }
+        (near, far)
+    }
+}
+
+/// Bytes that differ at every position.
+fn content(count: u32) -> Vec<u8> {
+    let byte = |n: u32| (n.wrapping_mul(2_654_435_761) >> 13) as u8;
+    (0..count).map(byte).collect()
+}
+
+fn carries(near: &UnixStream, far: &UnixStream, count: u32) {
+    let bytes = content(count);
+    let mut arrived = vec![0; bytes.len()];
+    let (mut from, mut to) = (near, far);
+    thread::scope(|scope| {
+        scope.spawn(|| from.write_all(&bytes).unwrap());
+        to.read_exact(&mut arrived).unwrap();
+    });
+    assert!(arrived == bytes, "what arrived is something else");
+}
+
+#[test]
+fn bytes_arrive_whole_between_two_processes_and_nothing_of_them_stays() {
+    let mut pair = pair(PATIENCE);
+    let (near, far) = pair.channel();
+    carries(&near, &far, 3_000_000);
+    carries(&far, &near, 100_000);
+    near.shutdown(Shutdown::Write).unwrap();
+    far.shutdown(Shutdown::Write).unwrap();
+    let at_source = pair.at_source.take().unwrap();
+    let (_, told) = at_source.next_event();
+    assert!(format!("{told:?}").contains("Finished"), "{told:?}");
+    for agent in [&at_source, pair.at_destination.as_ref().unwrap()] {
+        agent.ask(&Request::Close { finished: true }).unwrap();
+        agent.is_left();
+    }
+    pair.source.ends();
+    pair.destination.ends();
+}
+
+#[test]
+fn an_agent_that_comes_back_finds_the_session_carrying_and_hears_what_it_missed() {
+    let mut pair = pair(PATIENCE);
+    let (near, far) = pair.channel();
+    carries(&near, &far, 100_000);
+    // Both agents die; what they would have been told happens meanwhile.
+    pair.at_source = None;
+    pair.at_destination = None;
+    let (second, _) = pair.channel();
+    second.shutdown(Shutdown::Both).unwrap();
+    carries(&near, &far, 2_000_000);
+    let at_source = pair.source.agent(0);
+    assert!(at_source.state.lives(), "{:?}", at_source.state);
+    let start = at_source.state.start.as_ref().unwrap();
+    assert_eq!(start.side, Side::Source);
+    assert_eq!(at_source.state.paths, paths());
+    let counters = at_source.counters(|c| c.relay.session.confirmed_bytes() >= 2_100_000);
+    assert_eq!(counters.relay.lanes.len(), 2);
+    assert!(counters.usage.resident_bytes > 0);
+    carries(&near, &far, 500_000);
+    // Its end was missed by the destination's agent, too, and is told to the next one.
+    at_source.ask(&Request::Close { finished: false }).unwrap();
+    pair.source.ends();
+    let at_destination = pair.destination.agent(0);
+    let (number, told) = at_destination.next_event();
+    assert!(number >= 1);
+    assert!(
+        format!("{told:?}").contains("the other agent ended"),
+        "{told:?}"
+    );
+    drop(at_destination);
+    // One that knows it is not told again.
+    let again = pair.destination.agent(number);
+    assert!(!again.state.lives());
+    again.ask(&Request::Close { finished: false }).unwrap();
+    again.is_left();
+    assert!(
+        again
+            .heard
+            .try_iter()
+            .all(|heard| !matches!(heard, Heard::Event(..)))
+    );
+    pair.destination.ends();
+}
+
+#[test]
+fn a_process_that_no_agent_comes_to_closes_its_session_and_ends() {
+    let mut pair = pair(Duration::from_millis(300));
+    let (mut near, mut far) = pair.channel();
+    carries(&near, &far, 1_000_000);
+    pair.at_source = None;
+    pair.at_destination = None;
+    pair.source.ends();
+    pair.destination.ends();
+    assert_eq!(
+        near.read(&mut [0; 1]).unwrap(),
+        0,
+        "QEMU sees its channel close"
+    );
+    assert_eq!(far.read(&mut [0; 1]).unwrap(), 0, "so does the other one");
+}
+
+#[test]
+fn after_a_cut_nothing_more_reaches_qemu() {
+    let mut pair = pair(PATIENCE);
+    let (near, far) = pair.channel();
+    let writing = thread::spawn(move || {
+        // Until it is closed.
+        while (&near).write_all(&content(100_000)).is_ok() {}
+    });
+    let agent = pair.at_destination.take().unwrap();
+    (&far).read_exact(&mut vec![0; 1_000_000]).unwrap();
+    agent.ask(&Request::Cut).unwrap();
+    // What is in QEMU's socket is all that there will ever be.
+    let mut rest = Vec::new();
+    (&far).read_to_end(&mut rest).unwrap();
+    assert!(rest.len() < 1_000_000, "{} bytes", rest.len());
+    agent.ask(&Request::Close { finished: false }).unwrap();
+    pair.destination.ends();
+    // The other end was not told, and waits for a lane.
+    let at_source = pair.at_source.take().unwrap();
+    at_source.ask(&Request::Close { finished: false }).unwrap();
+    pair.source.ends();
+    writing.join().unwrap();
+}
+
+#[test]
+fn a_new_agent_replaces_the_old_one() {
+    let mut process = process();
+    let old = process.agent(0);
+    let new = process.agent(0);
+    old.is_left();
+    assert!(matches!(
+        old.ask(&Request::Close { finished: false }),
+        Err(ControlError::Gone(_))
+    ));
+    new.ask(&Request::Close { finished: false }).unwrap();
+    process.ends();
+}
+
+#[test]
+fn requests_that_make_no_sense_are_refused_with_a_reason() {
+    let mut process = process();
+    let agent = process.agent(0);
+    let lane = Request::Lane {
+        lane: 0,
+        path: PathId(0),
+    };
+    assert!(refused(agent.ask(&lane)).contains("carries nothing"));
+    let mut start = process.start(Side::Source, PATIENCE);
+    start.window = 60_000;
+    let reason = refused(agent.ask(&Request::Start(start.clone())));
+    assert!(reason.contains("windows of 60000 chunks"), "{reason}");
+    start.window = 6;
+    agent.ask(&Request::Start(start.clone())).unwrap();
+    assert!(refused(agent.ask(&Request::Start(start))).contains("already"));
+    assert!(refused(agent.ask(&lane)).contains("no connection came"));
+    let file = tempfile::tempfile().unwrap();
+    let taken = agent.control.request(&lane, Some(file.as_fd()));
+    assert!(!refused(taken).is_empty());
+    let open = Open {
+        token: TOKEN,
+        port: 1,
+        paths: paths(),
+        lanes_per_path: 1,
+    };
+    let reason = refused(agent.control.open(open).map(drop));
+    assert!(
+        reason.contains("no lane could be opened: lane 0 on path 0"),
+        "{reason}"
+    );
+    agent.ask(&Request::Close { finished: false }).unwrap();
+    process.ends();
+}
+
+#[test]
+fn what_is_no_request_costs_the_connection_and_nothing_else() {
+    let mut process = process();
+    for bad in [
+        "{}\n",
+        "\n",
+        "{\"number\":1,\"request\":{\"do\":\"dance\"}}\n",
+        "\u{0}\n",
+    ] {
+        let mut stream = UnixStream::connect(process.place.socket()).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(bad.as_bytes()).unwrap();
+        let mut said = String::new();
+        // It greets, and closes; with what was sent unread, that is a reset.
+        let _ = stream.read_to_string(&mut said);
+        assert!(!said.contains("answer"), "{said}");
+    }
+    let agent = process.agent(0);
+    agent.ask(&Request::Close { finished: false }).unwrap();
+    process.ends();
+}
