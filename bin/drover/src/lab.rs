@@ -2,6 +2,7 @@
 
 mod faults;
 mod show;
+mod soak;
 
 use std::future::Future;
 use std::io::IsTerminal as _;
@@ -35,6 +36,7 @@ Examples:
   drover lab migrate                              move the guest to the other host
   drover lab compare --repeats 5 --json out.json  against QEMU's own ways to move a guest
   drover lab faults --only cut --repeats 1        with NICs that fail, and what becomes of it
+  drover lab soak --migrations 50                 again and again, while nothing may grow
   drover lab down                                 remove everything
 
 ";
@@ -60,6 +62,13 @@ Examples:
   drover lab faults --repeats 5 --json faults.json       all of them, some 20 minutes
 
 ";
+    pub const SOAK: &str = "\
+Examples:
+  drover lab soak                                       300 moves, some 40 minutes
+  drover lab soak --migrations 50 --seed 7              the same faults again with the same seed
+  drover lab soak --memory 256MiB --content 64MiB       smaller, sooner
+
+";
 }
 
 /// The commands of `drover lab`.
@@ -83,6 +92,9 @@ pub enum LabCommand {
     /// Have everything happen that a migration must survive, and judge what becomes of it
     #[command(before_help = examples::FAULTS)]
     Faults(faults::FaultsArgs),
+    /// Move a guest to and fro with random faults, again and again, while nothing may grow
+    #[command(before_help = examples::SOAK)]
+    Soak(soak::SoakArgs),
 }
 
 /// Which lab.
@@ -136,7 +148,7 @@ pub struct GuestArgs {
     /// Virtual CPUs of the guest
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     vcpus: u32,
-    /// Everything random in the guest follows from it
+    /// Everything random follows from it, in the guest and of faults
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The QEMU that runs the guest
@@ -251,6 +263,7 @@ impl LabCommand {
             Self::Demo(args) => demo(&args, json).await,
             Self::Compare(args) => compare_methods(&args, json).await,
             Self::Faults(args) => faults::faults(&args, json).await,
+            Self::Soak(args) => soak::soak(&args, json).await,
         }
     }
 }

@@ -20,6 +20,9 @@ use crate::{limits, network};
 /// The agents' port for each other.
 const PORT: u16 = 7470;
 
+/// Addresses of one agent: its configuration takes no more.
+const ADDRESSES: usize = 16;
+
 /// The agent's file name.
 const DROVERD: &str = "droverd";
 
@@ -150,6 +153,7 @@ fn configuration(lab: &Lab, host: &Host) -> String {
         let all: Vec<_> = nics
             .filter_map(|nic| network::address_of(lab.settings(), nic, host.number))
             .map(|address| format!("\"{}\"", SocketAddr::new(address, PORT)))
+            .take(ADDRESSES)
             .collect();
         all.join(", ")
     };

@@ -79,6 +79,11 @@ impl Host {
         network::address(nic, self.number)
     }
 
+    /// Where everything of it is.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The agent's configuration.
     #[must_use]
     pub fn config(&self) -> PathBuf {

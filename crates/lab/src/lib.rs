@@ -7,7 +7,8 @@
 //!    │     agent     droverd on each host                 │
 //!    │     fault     what goes wrong with the NICs        │
 //!    ├──── compare   the same guest, moved by each method in turn, measured the same way
-//!    └──── scenario  what a move has to survive, made to happen, and judged
+//!    ├──── scenario  what a move has to survive, made to happen, and judged
+//!    └──── soak      moves again and again, with random faults, while nothing may grow
 //! ```
 //!
 //! Owns everything that it starts and makes, and nothing else of the machine. Knows QEMU only
@@ -35,6 +36,7 @@ pub mod require;
 mod resident;
 pub mod scenario;
 pub mod settings;
+pub mod soak;
 
 pub use guest::console::Console;
 pub use guest::definition::{define, monitor_socket, serial_socket};

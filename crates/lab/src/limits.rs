@@ -83,3 +83,10 @@ pub const CHANGES: usize = 50_000;
 
 /// Between two looks whether a move by QEMU still goes on.
 pub const STALL_LOOK: Duration = Duration::from_millis(500);
+
+/// For what is given back after a move: threads for files that had nothing to do for 10 s, and
+/// connections that are kept for a next request.
+pub const GIVE_BACK: Duration = Duration::from_secs(20);
+
+/// Between two looks at what agents and hosts hold.
+pub const HELD_LOOK: Duration = Duration::from_millis(500);

@@ -67,6 +67,11 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
+    /// The agents.
+    pub(crate) fn agents(&self) -> &[Agent] {
+        &self.agents
+    }
+
     /// One move by one method, measured and verified. What goes wrong is part of the result; the
     /// next run then has new guests, and new agents if there were any.
     pub(crate) async fn run(&mut self, task: Task<'_>) -> Result<Run> {

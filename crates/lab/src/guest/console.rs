@@ -54,7 +54,8 @@ impl Log {
 
 #[derive(Debug)]
 struct Stream {
-    socket: UnixStream,
+    /// Gone when its QEMU has ended: a guest may move hundreds of times.
+    socket: Option<UnixStream>,
     lines: Assembler,
     begun: bool,
     ended: bool,
@@ -64,7 +65,9 @@ impl Drop for Shared {
     fn drop(&mut self) {
         let log = self.log.get_mut().unwrap_or_else(PoisonError::into_inner);
         for stream in &log.streams {
-            let _ = stream.socket.shutdown(Shutdown::Both);
+            if let Some(socket) = &stream.socket {
+                let _ = socket.shutdown(Shutdown::Both);
+            }
         }
     }
 }
@@ -95,7 +98,7 @@ impl Console {
         let index = {
             let mut log = self.log();
             log.streams.push(Stream {
-                socket,
+                socket: Some(socket),
                 lines: Assembler::default(),
                 begun: false,
                 ended: false,
@@ -249,9 +252,13 @@ impl Console {
 
     fn send(&self, command: Command) {
         let log = self.log();
-        for stream in log.streams.iter().filter(|stream| !stream.ended) {
+        for mut socket in log
+            .streams
+            .iter()
+            .filter_map(|stream| stream.socket.as_ref())
+        {
             // A stream that is just ending is not the one that will answer.
-            let _ = (&stream.socket).write_all(&[command.byte()]);
+            let _ = socket.write_all(&[command.byte()]);
         }
     }
 }
@@ -265,6 +272,7 @@ fn take(shared: &Shared, index: usize, at: Instant, piece: &[u8]) {
     let mut log = lock(shared);
     if piece.is_empty() {
         log.streams[index].ended = true;
+        log.streams[index].socket = None;
     } else {
         if !log.streams[index].begun && index > 0 {
             log.streams[index].lines = Assembler::continuing(&log.streams[index - 1].lines);

@@ -81,9 +81,9 @@ pub fn chosen(only: &[String]) -> Result<Vec<&'static Scenario>> {
         }
     }
     let named = |scenario: &Scenario| only.is_empty() || only.iter().any(|n| n == scenario.name);
-    let gap = |scenario: &Scenario| scenario.targets.contains(&Target::Gap) && named(scenario);
-    // A silence is held against that of what is left, alone.
-    let against_alone = CATALOGUE.iter().any(gap);
+    let against_alone = |target: &Target| matches!(target, Target::Gap | Target::ExtraAlone(_));
+    let mut wanted = CATALOGUE.iter().filter(|scenario| named(scenario));
+    let against_alone = wanted.any(|scenario| scenario.targets.iter().any(against_alone));
     let wanted = |scenario: &&Scenario| {
         named(scenario) || (against_alone && scenario.name == catalogue::ALONE)
     };
