@@ -358,7 +358,10 @@ impl fmt::Display for Fault {
 }
 
 fn millis(time: Duration) -> String {
-    format!("{}ms", time.as_secs_f64() * 1e3)
+    match time.as_micros() % 1000 {
+        0 => format!("{}ms", time.as_millis()),
+        _ => format!("{}ms", time.as_micros() as f64 / 1e3),
+    }
 }
 
 impl Harm {
@@ -430,6 +433,7 @@ mod tests {
             "large nic=1 above=1500 at=before",
             "kill nic=all every=250ms at=0%",
             "rename nic=1 at=30%",
+            "cut nic=1 at=0.5ms for=2687ms",
         ] {
             assert_eq!(fault(text).to_string(), text);
             let json = serde_json::to_string(&fault(text)).unwrap();

@@ -1,0 +1,49 @@
+//! The short form of `drover lab soak`: a guest moves to and fro, and nothing of it stays.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod hosts;
+
+use drover_lab::settings::{GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::soak::{Plan, soak};
+use drover_lab::{Lab, network, require};
+use drover_types::Bytes;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn moves_to_and_fro_with_a_fault_leave_nothing_behind() {
+    let Some(qemu) = hosts::qemu().await else {
+        return;
+    };
+    if let Err(missing) = require::check_faults() {
+        println!("skipped, because {missing}");
+        return;
+    }
+    let name: LabName = format!("soak{}", std::process::id()).parse().unwrap();
+    let plan = Plan {
+        lab: LabSettings {
+            name: name.clone(),
+            nics: nic_rates("500mbit,500mbit", None).unwrap(),
+            addressing: Vec::new(),
+            mtu: 9000,
+        },
+        guest: GuestSettings {
+            qemu,
+            machine: "q35".into(),
+            memory: Bytes(256 << 20),
+            vcpus: 1,
+            content: Bytes(64 << 20),
+            mix: "files=40,text=10,structures=10,zero=10,random=30".into(),
+            dirty: "4MiB@8MiB".parse().unwrap(),
+            touch: 512,
+            seed: 5,
+        },
+        migrations: 3,
+    };
+    let soaked = soak(&plan, "a test", &mut |words| println!("{words}")).await;
+    Lab::remove_named(&name).await.unwrap();
+    let soaked = soaked.unwrap();
+    assert!(soaked.holds(), "{:?}", soaked.wrong);
+    assert_eq!(soaked.rounds.len(), 3);
+    assert!(!soaked.rounds[2].faults.is_empty(), "the seed brings one");
+    assert!(network::namespaces(&name).await.unwrap().is_empty());
+}
