@@ -76,6 +76,12 @@ pub enum Input {
         /// Its number.
         lane: LaneId,
     },
+    /// This lane is no longer wanted: it carries what it has, and both ends close it
+    /// ([`Output::CloseLane`]).
+    RetireLane {
+        /// Its number.
+        lane: LaneId,
+    },
     /// The lane's [`Output::Send`] is done.
     Sent {
         /// The lane.
@@ -163,7 +169,7 @@ pub enum Output {
         /// Where to.
         buffer: BufferId,
     },
-    /// Close this lane: the farewell is sent.
+    /// Close this lane: its last frame is sent, or the session's farewell.
     CloseLane {
         /// The lane.
         lane: LaneId,

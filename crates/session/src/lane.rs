@@ -24,6 +24,10 @@ pub(crate) struct Lane {
     /// A farewell was sent, or the shell was told to drop it; nothing may follow.
     pub(crate) closing: bool,
     pub(crate) health: LaneHealth,
+    /// It is no longer wanted, by us or by the peer.
+    pub(crate) retiring: bool,
+    retire_sent: bool,
+    retire_received: bool,
     /// What is on its way on it.
     pub(crate) flight: Flight,
     /// Channel of the chunk that it carried last.
@@ -52,6 +56,9 @@ impl Lane {
             receives_into,
             closing: false,
             health: LaneHealth::Up,
+            retiring: false,
+            retire_sent: false,
+            retire_received: false,
             flight: Flight::default(),
             last_channel: 0,
             received_frames: 0,
@@ -70,7 +77,10 @@ impl Lane {
 
     /// Whether chunks and checkpoints are given to it: the peer has answered on it, and lately.
     pub(crate) fn is_trusted(&self) -> bool {
-        self.health == LaneHealth::Up && !self.closing && self.flight.smoothed().is_some()
+        self.health == LaneHealth::Up
+            && !self.closing
+            && !self.retiring
+            && self.flight.smoothed().is_some()
     }
 
     /// Payload bytes that may be on their way on it.
@@ -89,10 +99,14 @@ impl Lane {
     /// Counts a frame that arrived.
     pub(crate) fn received(&mut self, now: Duration, frame: &Frame) {
         self.stats.received_bytes += u64::from(frame.payload_length());
+        if *frame == Frame::Retire {
+            self.retiring = true;
+            self.retire_received = true;
+        }
         if frame.is_receipted() {
             self.received_frames += 1;
             let due = match frame {
-                Frame::Ping => now,
+                Frame::Ping | Frame::Retire => now,
                 _ => now.max(self.receipt_sent_at + RECEIPT_INTERVAL),
             };
             self.receipt_due = Some(self.receipt_due.map_or(due, |at| at.min(due)));
@@ -107,6 +121,19 @@ impl Lane {
         Some(Frame::Receipt {
             frames: self.received_frames,
         })
+    }
+
+    /// The last frame, once everything else on it has arrived; it counts as sent.
+    pub(crate) fn next_retire(&mut self) -> Option<Frame> {
+        let due = self.retiring && !self.retire_sent && self.flight.is_empty();
+        self.retire_sent |= due;
+        due.then_some(Frame::Retire)
+    }
+
+    /// Both ends have given it their last frame, and each knows that the other has it.
+    pub(crate) fn has_retired(&self) -> bool {
+        let agreed = self.retire_sent && self.retire_received;
+        agreed && self.is_free() && self.flight.is_empty() && self.receipt_due.is_none()
     }
 
     pub(crate) fn wants_ping(&self, now: Duration) -> bool {
@@ -170,7 +197,7 @@ impl Lane {
             since
                 + match self.health {
                     LaneHealth::Up => self.suspect_after(now),
-                    LaneHealth::Suspect | LaneHealth::Lost => self.lost_after(),
+                    _ => self.lost_after(),
                 }
         });
         [receipt, ping, silence].into_iter().flatten().min()

@@ -133,6 +133,7 @@ impl Session {
             Input::Written { channel } => self.written(now, channel)?,
             Input::LaneUp { lane, path } => self.lane_up(now, lane, path)?,
             Input::LaneDown { lane } => self.lane_down(now, lane)?,
+            Input::RetireLane { lane } => self.retire(lane)?,
             Input::Sent { lane } => self.sent(lane)?,
             Input::Received { lane, frame } => self.received(now, lane, frame)?,
             Input::Limit { path, rate } => self.limit(now, path, rate),
@@ -318,7 +319,11 @@ impl Session {
             self.lost.remove(0);
         }
         self.lost.push(LaneStats {
-            health: LaneHealth::Lost,
+            health: if gone.retiring {
+                LaneHealth::Retired
+            } else {
+                LaneHealth::Lost
+            },
             round_trip: gone.flight.smoothed(),
             ..gone.stats
         });
@@ -336,6 +341,15 @@ impl Session {
             self.outages += 1;
             self.outputs.push_back(Output::OutageBegan { until });
         }
+    }
+
+    fn retire(&mut self, lane: LaneId) -> Result<(), Refused> {
+        let mut others = self.lanes.values().filter(|other| other.id != lane);
+        let spare = others.any(Lane::is_trusted);
+        let state = self.lanes.get_mut(&lane).ok_or(Refused::Lane { lane })?;
+        // The last lane that carries stays.
+        state.retiring |= spare;
+        Ok(())
     }
 
     fn sent(&mut self, lane: LaneId) -> Result<(), Refused> {
@@ -367,7 +381,7 @@ impl Session {
                 Ok(false)
             }
             Frame::Receipt { frames } => self.receipt(now, lane, frames).map(|()| false),
-            Frame::Ping => Ok(false),
+            Frame::Ping | Frame::Retire => Ok(false),
         };
         let buffer_taken = taken.unwrap_or_else(|violation| {
             self.end(End::Violation(violation));

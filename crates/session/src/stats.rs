@@ -18,6 +18,8 @@ pub enum LaneHealth {
     Suspect,
     /// It is gone.
     Lost,
+    /// It was no longer wanted.
+    Retired,
 }
 
 /// What one lane carried.

@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
-use drover_session::{BufferId, Config, End, Input, LaneId, Output, Piece, Role, Session};
+use drover_session::{
+    BufferId, Config, End, Input, LaneHealth, LaneId, Output, Piece, Role, Session,
+};
 use drover_wire::Frame;
 
 use crate::rng::Rng;
@@ -28,6 +30,8 @@ pub struct Faults {
     pub lanes_silent: u32,
     /// Lanes that become ten times slower, in order.
     pub lanes_slow: u32,
+    /// Lanes that one of the ends no longer wants, in order.
+    pub lanes_retire: u32,
     /// Percentage of runs' channels whose far QEMU closes its socket early.
     pub local_breaks: bool,
     /// How long the sessions wait for a lane.
@@ -63,6 +67,8 @@ pub struct Report {
     pub deaths: u32,
     /// Lanes that an end dropped for their silence.
     pub dropped: u32,
+    /// Lanes that both ends closed because one no longer wanted them.
+    pub retired: usize,
     /// Chunks sent on a second lane because the first was late, both ends.
     pub hedged: u64,
 }
@@ -116,6 +122,7 @@ enum Event {
     LaneDies,
     LaneFallsSilent,
     LaneSlows,
+    LaneRetires,
     LaneDown {
         side: Side,
         lane: LaneId,
@@ -277,6 +284,9 @@ impl World {
         for _ in 0..self.faults.lanes_slow {
             self.after(0, 40_000, Event::LaneSlows);
         }
+        for _ in 0..self.faults.lanes_retire {
+            self.after(0, 40_000, Event::LaneRetires);
+        }
         if self.faults.local_breaks {
             let side = if self.rng.chance(50) {
                 Side::Source
@@ -426,6 +436,7 @@ impl World {
             Event::LaneDies => self.lane_dies(),
             Event::LaneFallsSilent => self.lane_falls_silent(),
             Event::LaneSlows => self.lane_slows(),
+            Event::LaneRetires => self.lane_retires(),
             Event::LaneDown { side, lane } => {
                 self.lanes
                     .get_mut(&lane)
@@ -500,6 +511,10 @@ impl World {
         let stats: Vec<_> = ends.map(|end| end.session.stats(now)).collect();
         let resent =
             |s: &drover_session::Stats| s.lanes.iter().map(|l| l.resent_bytes).sum::<u64>();
+        let retired = |s: &drover_session::Stats| {
+            let lanes = s.lanes.iter();
+            lanes.filter(|l| l.health == LaneHealth::Retired).count()
+        };
         let broken = |side: Side| {
             let channels = self.ends[&side].broken.iter();
             channels
@@ -526,6 +541,7 @@ impl World {
                 .sum(),
             deaths: self.deaths,
             dropped: self.dropped,
+            retired: stats.iter().map(retired).sum::<usize>() / 2,
             hedged: stats.iter().map(|s| s.hedged_chunks).sum(),
         }
     }

@@ -19,6 +19,7 @@ const CALM: Faults = Faults {
     lanes_return: false,
     lanes_silent: 0,
     lanes_slow: 0,
+    lanes_retire: 0,
     local_breaks: false,
     outage_limit: Duration::from_secs(1),
 };
@@ -107,26 +108,28 @@ fn every_byte_arrives_once_though_lanes_die_and_return() {
 }
 
 #[test]
-fn every_byte_arrives_once_though_lanes_fall_silent_and_slow_and_nobody_is_told() {
+fn every_byte_arrives_once_though_lanes_fall_silent_slow_down_and_retire() {
     let faults = Faults {
         lanes_silent: 6,
         lanes_slow: 3,
+        lanes_retire: 4,
         lane_deaths: 2,
         lanes_return: true,
         outage_limit: Duration::from_secs(60),
         ..CALM
     };
-    let (mut deaths, mut dropped, mut hedged) = (0, 0, 0);
+    let (mut deaths, mut dropped, mut hedged, mut retired) = (0, 0, 0, 0);
     for seed in seeds() {
         let report = run(seed, faults);
         assert_everything_arrived(seed, &report);
         deaths += report.deaths;
         dropped += report.dropped;
         hedged += report.hedged;
+        retired += report.retired;
     }
     assert!(
-        deaths > 1000 && dropped > 1000 && hedged > 1000,
-        "{deaths} {dropped} {hedged}"
+        deaths > 1000 && dropped > 1000 && hedged > 1000 && retired > 1000,
+        "{deaths} {dropped} {hedged} {retired}"
     );
 }
 

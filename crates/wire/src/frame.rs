@@ -12,6 +12,7 @@ const KIND_CHECKPOINT: u8 = 0x22;
 const KIND_BYE: u8 = 0x33;
 const KIND_RECEIPT: u8 = 0x44;
 const KIND_PING: u8 = 0x55;
+const KIND_RETIRE: u8 = 0x66;
 
 /// What a chunk says beside its bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,6 +100,8 @@ pub enum Frame {
     },
     /// Asks for a receipt at once, so that silence is told from idleness.
     Ping,
+    /// The sender has given this lane its last frame and wants it closed.
+    Retire,
 }
 
 /// Bytes that are no frame.
@@ -132,7 +135,11 @@ impl Frame {
     pub fn payload_length(&self) -> u32 {
         match self {
             Self::Chunk { length, .. } => *length,
-            Self::Checkpoint { .. } | Self::Bye { .. } | Self::Receipt { .. } | Self::Ping => 0,
+            Self::Checkpoint { .. }
+            | Self::Bye { .. }
+            | Self::Receipt { .. }
+            | Self::Ping
+            | Self::Retire => 0,
         }
     }
 
@@ -140,7 +147,7 @@ impl Frame {
     #[must_use]
     pub fn is_receipted(&self) -> bool {
         match self {
-            Self::Chunk { .. } | Self::Checkpoint { .. } | Self::Ping => true,
+            Self::Chunk { .. } | Self::Checkpoint { .. } | Self::Ping | Self::Retire => true,
             Self::Receipt { .. } | Self::Bye { .. } => false,
         }
     }
@@ -159,6 +166,7 @@ impl Frame {
             Self::Bye { code } => (KIND_BYE, 0, 0, 0, u64::from(code.to_bits())),
             Self::Receipt { frames } => (KIND_RECEIPT, 0, 0, 0, frames),
             Self::Ping => (KIND_PING, 0, 0, 0, 0),
+            Self::Retire => (KIND_RETIRE, 0, 0, 0, 0),
         };
         let mut bytes = [0; HEADER_BYTES];
         bytes[0] = kind;
@@ -216,6 +224,10 @@ impl Frame {
                 check_length(length, 0)?;
                 Ok(Self::Ping)
             }
+            KIND_RETIRE => {
+                check_length(length, 0)?;
+                Ok(Self::Retire)
+            }
             other => Err(Malformed::Kind(other)),
         }
     }
@@ -261,6 +273,7 @@ mod tests {
             }),
             any::<u64>().prop_map(|frames| Frame::Receipt { frames }),
             Just(Frame::Ping),
+            Just(Frame::Retire),
         ]
     }
 

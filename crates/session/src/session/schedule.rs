@@ -34,7 +34,16 @@ impl Session {
         for (_, lane) in free {
             if let Some((frame, buffer)) = self.next_frame(now, lane, best) {
                 self.send(now, lane, frame, buffer);
+            } else {
+                self.close_if_retired(lane);
             }
+        }
+    }
+
+    fn close_if_retired(&mut self, lane: LaneId) {
+        if let Some(state) = self.lanes.get_mut(&lane).filter(|l| l.has_retired()) {
+            state.closing = true;
+            self.outputs.push_back(crate::Output::CloseLane { lane });
         }
     }
 
@@ -57,8 +66,8 @@ impl Session {
     ) -> Option<(Frame, Option<BufferId>)> {
         let watched = self.watches();
         let state = self.lanes.get_mut(&lane)?;
-        if let Some(receipt) = state.next_receipt(now) {
-            return Some((receipt, None));
+        if let Some(frame) = state.next_receipt(now).or_else(|| state.next_retire()) {
+            return Some((frame, None));
         }
         if let Some(best) = best.filter(|_| state.is_trusted()) {
             let quick = state.flight.arrival(now, 0) <= best.frame * 2 + URGENT_SLACK;

@@ -107,6 +107,16 @@ impl World {
         }
     }
 
+    pub(super) fn lane_retires(&mut self) {
+        let side = match self.rng.chance(50) {
+            true => Side::Source,
+            false => Side::Destination,
+        };
+        if let Some(lane) = self.victim().filter(|lane| self.lanes[lane].up[&side]) {
+            self.input(side, Input::RetireLane { lane });
+        }
+    }
+
     pub(super) fn lane_dies(&mut self) {
         let Some(victim) = self.victim() else {
             return;
