@@ -93,6 +93,7 @@ fn run(bytes: u64, channels: u16, lanes_per_path: u16) -> (f64, f64) {
         port,
         paths,
         lanes_per_path,
+        lanes_most: 0,
     })
     .lanes
     {

@@ -23,8 +23,10 @@ pub struct Order {
     pub port: u16,
     /// The paths.
     pub paths: Vec<Path>,
-    /// Lanes on each path.
+    /// Lanes on each path to begin with.
     pub lanes_per_path: u16,
+    /// Lanes that a path may get while more carry more; no more than to begin with: none are tried.
+    pub lanes_most: u16,
 }
 
 /// One lane to open.

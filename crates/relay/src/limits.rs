@@ -85,3 +85,7 @@ pub const LOST_IN_A_ROW: u32 = 2;
 
 /// Pause before a path is tried again on which nothing but small packets get through.
 pub const GIVEN_UP_PAUSE: Duration = Duration::from_secs(30);
+
+/// How often a look is taken at what each path carries, to find out how many lanes it should have:
+/// five times in a trial (`drover_session::limits::LANE_TRIAL`).
+pub const LANE_LOOK: Duration = Duration::from_millis(100);

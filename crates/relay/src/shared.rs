@@ -260,6 +260,9 @@ impl Shared {
                 }
             }
             Output::CloseLane { lane } => {
+                if let Some(note) = core.notes.get_mut(&lane) {
+                    note.ended.get_or_insert(LaneEnd::Closed);
+                }
                 if let Some(port) = core.lanes.get(&lane) {
                     port.lane.finish_sending();
                 }
@@ -352,7 +355,7 @@ impl Shared {
     pub(crate) fn lane_failed(&self, id: LaneId, end: LaneEnd) {
         let mut core = self.lock();
         // While we close, the peer answers our farewell by closing, too.
-        let end = if core.close_at.is_some() {
+        let end = if core.close_at.is_some() || core.session.retires(id) {
             LaneEnd::Closed
         } else {
             end
@@ -399,8 +402,33 @@ impl Shared {
                 path,
                 reason,
             });
+        } else if let Some(dialer) = self.dialer.get() {
+            dialer.retired(id);
         }
         self.step_or_end(Input::LaneDown { lane: id });
+    }
+
+    /// Payload that each path has carried either way, and whether something is on its way on it.
+    pub(crate) fn carried(&self) -> BTreeMap<PathId, (u64, bool)> {
+        let now = self.now();
+        let core = self.lock();
+        let mut carried: BTreeMap<PathId, (u64, bool)> = BTreeMap::new();
+        for lane in core.session.stats(now).lanes {
+            if let Some(note) = core.notes.get(&lane.lane) {
+                let (bytes, busy) = carried.entry(note.path).or_default();
+                *bytes += lane.receipted_bytes + lane.received_bytes;
+                *busy |= lane.in_flight_bytes > 0;
+            }
+        }
+        carried
+    }
+
+    /// A path can do without this lane.
+    pub(crate) fn retire(self: &Arc<Self>, lane: LaneId) {
+        // It may be gone by itself.
+        if let Err(refused) = self.step(Input::RetireLane { lane }) {
+            tracing::debug!(%refused, "not retired");
+        }
     }
 
     fn wait_until(&self, core: &mut Core, deadline: Option<Duration>) {

@@ -66,6 +66,7 @@ fn order(port: u16, token: Token) -> Order {
         port,
         paths,
         lanes_per_path: 2,
+        lanes_most: 0,
     }
 }
 
@@ -462,6 +463,7 @@ fn more_lanes_than_a_session_takes_are_not_planned_and_every_path_keeps_one() {
     let paths: Vec<Path> = (0..32).map(loopback_path).collect();
     let many = Order {
         lanes_per_path: 16,
+        lanes_most: 0,
         paths,
         ..order(1, TOKEN)
     };

@@ -118,6 +118,11 @@ struct Pair {
 
 /// Two relays with one channel, and lanes that are kept on two paths.
 fn pair(outage_limit: Duration) -> Pair {
+    pair_with_lanes(outage_limit, LANES_PER_PATH)
+}
+
+/// As [`pair`]; each path may get so many lanes.
+fn pair_with_lanes(outage_limit: Duration, lanes_most: u16) -> Pair {
     let settings = Settings {
         sizes: Sizes {
             chunk_bytes: 16 << 10,
@@ -145,6 +150,7 @@ fn pair(outage_limit: Duration) -> Pair {
         port: network.port,
         paths: vec![path(0), path(1)],
         lanes_per_path: LANES_PER_PATH,
+        lanes_most,
     };
     let opened = open_lanes(&order);
     assert_eq!(opened.failures, vec![]);
@@ -249,6 +255,33 @@ fn lanes_that_are_killed_come_back_and_carry_and_every_byte_arrives_once() {
         again.map(|lane| lane.stats.sent_bytes).sum::<u64>() > 0,
         "{lanes:?}"
     );
+}
+
+#[test]
+fn a_lane_that_does_not_help_is_tried_and_closed_again_without_a_loss() {
+    let pair = pair_with_lanes(PATIENCE, 8);
+    let lanes = |health: LaneHealth| {
+        let lanes = pair.source.report().lanes;
+        lanes.iter().filter(|l| l.stats.health == health).count()
+    };
+    let block = content(1 << 20);
+    let begun = Instant::now();
+    let (mut received, mut sent) = (vec![0; block.len()], 0);
+    // The reader holds the rate, so that more lanes cannot raise it.
+    while lanes(LaneHealth::Retired) == 0 {
+        assert!(begun.elapsed() < PATIENCE, "{:?}", pair.source.report());
+        (&pair.near).write_all(&block[..64 << 10]).unwrap();
+        (&pair.far).read_exact(&mut received[..64 << 10]).unwrap();
+        assert!(received[..64 << 10] == block[..64 << 10], "bytes differ");
+        sent += 64 << 10;
+    }
+    assert!(sent > 0);
+    let lost = |event: &Event| matches!(event, Event::LaneLost { .. });
+    let events = pair
+        .source_events
+        .try_iter()
+        .chain(pair.destination_events.try_iter());
+    assert_eq!(events.filter(lost).count(), 0);
 }
 
 #[test]

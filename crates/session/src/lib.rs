@@ -40,6 +40,7 @@ mod event;
 mod flight;
 mod inbound;
 mod lane;
+mod lane_count;
 mod limiter;
 pub mod limits;
 mod outbound;
@@ -48,6 +49,7 @@ mod session;
 mod stats;
 
 pub use event::{Config, End, Input, Output, Piece, Refused, Role, Violation};
+pub use lane_count::{LaneCount, PathSeen};
 pub use session::Session;
 pub use stats::{ChannelStats, LaneHealth, LaneStats, Stats};
 

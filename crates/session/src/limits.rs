@@ -118,3 +118,17 @@ pub const LIMIT_BURST: Duration = Duration::from_millis(10);
 /// Lost lanes whose counters are kept. A path that flaps loses one in a second or so; older ones
 /// are forgotten.
 pub const LOST_LANES_KEPT: usize = 1024;
+
+/// How long a number of lanes is measured: many of TCP's round trips, and short in a migration of
+/// some seconds.
+pub const LANE_TRIAL: Duration = Duration::from_millis(500);
+
+/// What a lane more must carry of what was carried before, as a fraction, to be kept: 5 % is above
+/// the spread of two measurements of this length over one line.
+pub const LANE_TRIAL_GAIN: (u32, u32) = (105, 100);
+
+/// After a trial that did not help; doubled each time.
+pub const LANE_TRIAL_REST: Duration = Duration::from_secs(10);
+
+/// Longest pause between two trials.
+pub const LANE_TRIAL_REST_MAX: Duration = Duration::from_secs(120);

@@ -185,6 +185,12 @@ impl Session {
         self.buffers.made() as usize - self.buffers.free() - self.lanes.len()
     }
 
+    /// Whether this lane is being closed because it is no longer wanted.
+    #[must_use]
+    pub fn retires(&self, lane: LaneId) -> bool {
+        self.lanes.get(&lane).is_some_and(|lane| lane.retiring)
+    }
+
     fn channel(&mut self, channel: ChannelId) -> Result<&mut Channel, Refused> {
         self.channels
             .get_mut(usize::from(channel))

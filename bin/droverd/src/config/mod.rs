@@ -17,7 +17,8 @@ use serde::Deserialize;
 pub use error::{ConfigError, locate};
 pub use values::Channels;
 use values::{
-    AbsolutePath, DataPort, DowntimeLimit, Lanes, ListenAddress, OutageLimit, PeerAddresses,
+    AbsolutePath, DataPort, DowntimeLimit, Lanes, LanesMost, ListenAddress, OutageLimit,
+    PeerAddresses,
 };
 
 use crate::limits;
@@ -57,8 +58,8 @@ pub struct Config {
 pub struct MigrationConfig {
     /// TCP port for lanes.
     pub data_port: u16,
-    /// Connections on each path.
-    pub lanes_per_path: u8,
+    /// Connections on each path to begin with, and the most that it may get.
+    pub lanes_per_path: (u8, u8),
     /// The longest stop of a guest to aim at.
     pub downtime_limit: Duration,
     /// QEMU's channels.
@@ -103,6 +104,7 @@ struct ApiSection {
 struct MigrationSection {
     data_port: DataPort,
     lanes_per_path: Lanes,
+    lanes_per_path_most: LanesMost,
     downtime_limit_ms: DowntimeLimit,
     channels: Channels,
     outage_limit_s: OutageLimit,
@@ -211,7 +213,10 @@ impl Config {
             listen: if peers.is_empty() { Vec::new() } else { listen },
             migration: MigrationConfig {
                 data_port,
-                lanes_per_path: file.migration.lanes_per_path.0,
+                lanes_per_path: (
+                    file.migration.lanes_per_path.0,
+                    file.migration.lanes_per_path_most.0,
+                ),
                 downtime_limit: Duration::from_millis(file.migration.downtime_limit_ms.0),
                 channels: file.migration.channels,
                 outage_limit: Duration::from_secs(file.migration.outage_limit_s.0),

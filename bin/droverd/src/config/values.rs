@@ -144,6 +144,10 @@ bounded! {
     Lanes(u8) = 2 in 1..=16, "number of lanes"
 }
 bounded! {
+    /// Connections that a path may get.
+    LanesMost(u8) = 8 in 1..=16, "number of lanes"
+}
+bounded! {
     /// Milliseconds; QEMU's own limit is 2000 s (`MAX_MIGRATE_DOWNTIME`).
     DowntimeLimit(u64) = 300 in 1..=2_000_000, "downtime limit in milliseconds"
 }

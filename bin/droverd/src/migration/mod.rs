@@ -194,7 +194,9 @@ impl Migrations {
         Options {
             downtime_limit: limit.unwrap_or(config.downtime_limit),
             channels: request.channels.or(configured),
-            lanes_per_path: request.lanes_per_path.unwrap_or(config.lanes_per_path),
+            lanes_per_path: request
+                .lanes_per_path
+                .map_or(config.lanes_per_path, |lanes| (lanes, lanes)),
         }
     }
 

@@ -16,7 +16,7 @@ use drover_session::LaneId;
 use drover_types::{Path, PathEnd, PathId};
 
 use crate::handshake::{NotOpened, Opened, Order, open_lane};
-use crate::limits::REDIAL_PATIENCE;
+use crate::limits::{LANE_LOOK, REDIAL_PATIENCE};
 use crate::pool::lock;
 use crate::report::Event;
 use crate::shared::{Shared, spawn};
@@ -48,7 +48,9 @@ impl Dialer {
     ) -> io::Result<Arc<Self>> {
         let now = shared.now();
         let attempted = opened.lanes.len() + opened.failures.len();
-        let mut plan = Plan::new(order.lanes_per_path, attempted as LaneId);
+        let fewest = order.lanes_per_path.max(1);
+        let bounds = fewest..=order.lanes_most.max(fewest);
+        let mut plan = Plan::new(bounds, attempted as LaneId);
         for path in &order.paths {
             plan.add_path(now, path.clone());
         }
@@ -66,6 +68,10 @@ impl Dialer {
         });
         let running = dialer.clone();
         spawn("dial", move || running.run())?;
+        if lock(&dialer.state).plan.tries() {
+            let counting = dialer.clone();
+            spawn("count", move || counting.count())?;
+        }
         Ok(dialer)
     }
 
@@ -125,6 +131,36 @@ impl Dialer {
                 events.into_iter().for_each(|event| shared.tell(event));
             }
         }
+    }
+
+    /// Looks at what each path carries, and finds out how many lanes it should have.
+    fn count(&self) {
+        loop {
+            std::thread::sleep(LANE_LOOK);
+            let Some(shared) = self.shared.upgrade() else {
+                return;
+            };
+            let carried = shared.carried();
+            let mut state = lock(&self.state);
+            if state.stopped {
+                return;
+            }
+            let now = shared.now();
+            let looks = carried.into_iter();
+            let spare =
+                looks.filter_map(|(path, (bytes, busy))| state.plan.look(now, path, bytes, busy));
+            let spare: Vec<LaneId> = spare.collect();
+            drop(state);
+            self.wake.notify_all();
+            for lane in spare {
+                shared.retire(lane);
+            }
+        }
+    }
+
+    /// A lane was closed because its path can do without it.
+    pub(crate) fn retired(&self, lane: LaneId) {
+        self.with_plan(|plan, _| plan.retired(lane));
     }
 
     /// Waits until something is due or has changed.

@@ -18,9 +18,10 @@
 //! No count of errors gives a path up: it is dialled as long as the session runs.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use drover_session::LaneId;
+use drover_session::{LaneCount, LaneId, PathSeen};
 use drover_types::{Path, PathEnd, PathId};
 use drover_wire::limits::LANES_MAX;
 use serde::{Deserialize, Serialize};
@@ -105,6 +106,7 @@ pub(crate) enum Change {
 #[derive(Debug)]
 struct Dialled {
     path: Path,
+    count: LaneCount,
     up: u16,
     under_way: u16,
     /// Not before this.
@@ -128,12 +130,14 @@ struct Open {
 /// The decisions of one session's dialer.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    lanes_per_path: u16,
+    bounds: RangeInclusive<u16>,
     paths: BTreeMap<PathId, Dialled>,
     open: BTreeMap<LaneId, Open>,
     /// Lanes that were lost before their dial was answered.
     lost_early: BTreeMap<LaneId, (Use, String)>,
     dialling: BTreeSet<LaneId>,
+    /// Lanes that the session was told it can do without.
+    retiring: BTreeSet<LaneId>,
     next_lane: u32,
     /// Numbers of which the peer never heard.
     unused: Vec<LaneId>,
@@ -141,14 +145,15 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Numbers from `next_lane` on are free.
-    pub(crate) fn new(lanes_per_path: u16, next_lane: LaneId) -> Self {
+    /// Each path begins with the fewest lanes of `bounds`; numbers from `next_lane` on are free.
+    pub(crate) fn new(bounds: RangeInclusive<u16>, next_lane: LaneId) -> Self {
         Self {
-            lanes_per_path: lanes_per_path.max(1),
+            bounds,
             paths: BTreeMap::new(),
             open: BTreeMap::new(),
             lost_early: BTreeMap::new(),
             dialling: BTreeSet::new(),
+            retiring: BTreeSet::new(),
             next_lane: next_lane.into(),
             unused: Vec::new(),
             changes: Vec::new(),
@@ -158,6 +163,7 @@ impl Plan {
     /// A path to keep lanes on, from now on.
     pub(crate) fn add_path(&mut self, now: Time, path: Path) {
         let dialled = Dialled {
+            count: LaneCount::new(self.bounds.clone()),
             up: 0,
             under_way: 0,
             due: now,
@@ -182,12 +188,12 @@ impl Plan {
 
     /// The next lane to dial now.
     pub(crate) fn next(&mut self, now: Time) -> Option<Dial> {
-        let wanted = self.wanted();
+        let most = self.most();
         let all: u16 = self.paths.values().map(|p| p.up + p.under_way).sum();
         if all >= LANES_MAX {
             return None;
         }
-        let ready = |dialled: &&mut Dialled| dialled.wants(wanted) && dialled.due <= now;
+        let ready = |dialled: &&mut Dialled| dialled.wants(most) && dialled.due <= now;
         // The path with the fewest lanes first, so that every one gets its first before others get
         // their last.
         let dialled = self
@@ -214,15 +220,47 @@ impl Plan {
 
     /// When [`Plan::next`] may have something to dial.
     pub(crate) fn deadline(&self) -> Option<Time> {
-        let wanted = self.wanted();
-        let waiting = self.paths.values().filter(|p| p.wants(wanted));
+        let most = self.most();
+        let waiting = self.paths.values().filter(|p| p.wants(most));
         waiting.map(|p| p.due).min()
     }
 
-    /// Lanes on each path, so that all paths together stay within the session's bound.
-    fn wanted(&self) -> u16 {
-        let paths = u16::try_from(self.paths.len()).unwrap_or(LANES_MAX).max(1);
-        self.lanes_per_path.min(LANES_MAX / paths).max(1)
+    /// Most lanes on a path, so that all paths together stay within the session's bound.
+    fn most(&self) -> u16 {
+        let paths = u16::try_from(self.paths.len()).unwrap_or(LANES_MAX);
+        (LANES_MAX / paths.max(1)).max(1)
+    }
+
+    /// Whether numbers of lanes are tried out at all.
+    pub(crate) fn tries(&self) -> bool {
+        self.bounds.start() < self.bounds.end()
+    }
+
+    /// A look at what a path carries: a lane that it can do without, if there is one.
+    pub(crate) fn look(
+        &mut self,
+        now: Time,
+        path: PathId,
+        bytes: u64,
+        busy: bool,
+    ) -> Option<LaneId> {
+        let dialled = self.paths.get_mut(&path)?;
+        let lanes = dialled.up;
+        let wanted = dialled.count.look(now, PathSeen { lanes, bytes, busy });
+        let mut own = self.open.iter().filter(|(_, open)| open.path == path);
+        let leaves = own.clone().any(|(lane, _)| self.retiring.contains(lane));
+        let (lane, _) = own.next_back().filter(|_| lanes > wanted && !leaves)?;
+        self.retiring.insert(*lane);
+        Some(*lane)
+    }
+
+    /// A lane was retired.
+    pub(crate) fn retired(&mut self, lane: LaneId) {
+        self.retiring.remove(&lane);
+        let open = self.open.remove(&lane);
+        if let Some(dialled) = open.and_then(|open| self.paths.get_mut(&open.path)) {
+            dialled.up -= 1;
+        }
     }
 
     /// What came of a dial.
@@ -271,6 +309,7 @@ impl Plan {
             return;
         };
         dialled.up -= 1;
+        self.retiring.remove(&lane);
         dialled.last = Some(reason.to_owned());
         if used.carried {
             dialled.failures = 0;
@@ -336,10 +375,10 @@ impl Plan {
 }
 
 impl Dialled {
-    fn wants(&self, wanted: u16) -> bool {
+    fn wants(&self, most: u16) -> bool {
         // With none up, one is dialled to find out.
-        let most = if self.up == 0 { 1 } else { wanted };
-        self.no_link.is_none() && self.up + self.under_way < most
+        let wanted = if self.up == 0 { 1 } else { self.count.wanted() };
+        self.no_link.is_none() && self.up + self.under_way < wanted.min(most)
     }
 
     fn failed(&mut self, now: Time, reason: String) {

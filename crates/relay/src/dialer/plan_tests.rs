@@ -34,7 +34,7 @@ fn path(number: u16) -> Path {
 
 /// Paths whose lanes are all up: lane `n` is on path `n % paths`.
 fn all_up(paths: u16, lanes_per_path: u16) -> Plan {
-    let mut plan = Plan::new(lanes_per_path, paths * lanes_per_path);
+    let mut plan = Plan::new(lanes_per_path..=lanes_per_path, paths * lanes_per_path);
     for number in 0..paths {
         plan.add_path(ms(0), path(number));
     }
@@ -175,7 +175,7 @@ fn a_path_that_joins_is_dialled_like_one_that_was_lost() {
 
 #[test]
 fn all_paths_together_never_have_more_lanes_than_a_session_takes() {
-    let mut plan = Plan::new(16, 0);
+    let mut plan = Plan::new(16..=16, 0);
     for number in 0..32 {
         plan.add_path(ms(0), path(number));
     }
@@ -286,4 +286,29 @@ fn a_greeting_that_vanishes_counts_as_a_large_packet() {
         assert_eq!(dial.segment, expected);
         plan.answered(now, &dial, Answer::Silent("no answer in 5 s".into()));
     }
+}
+
+#[test]
+fn a_lane_too_many_is_named_once_and_not_dialled_again() {
+    let mut plan = Plan::new(1..=4, 1);
+    plan.add_path(ms(0), path(0));
+    plan.opened(ms(0), 0, PathId(0));
+    // What the path carries does not depend on its lanes.
+    let mut now = ms(0);
+    let spare = loop {
+        now += ms(100);
+        let bytes = now.as_millis() as u64 * 100_000;
+        if let Some(lane) = plan.look(now, PathId(0), bytes, true) {
+            break lane;
+        }
+        while let Some(dial) = plan.next(now) {
+            plan.answered(now, &dial, Answer::Up);
+        }
+        assert!(now < ms(5000));
+    };
+    assert_eq!(spare, 1);
+    assert_eq!(plan.look(now + ms(100), PathId(0), 0, true), None);
+    plan.retired(spare);
+    assert_eq!(plan.next(now + ms(200)), None);
+    assert_eq!(plan.report()[0].state, PathState::Up);
 }

@@ -225,7 +225,7 @@ pub async fn open(link: Link, opening: Opening) {
         // A relay's thread may wait for the task; it holds no lock while it reports.
         let _ = inbox.blocking_send(Message::Carried(carried));
     };
-    let lanes_per_path = u16::from(link.options.lanes_per_path);
+    let (fewest, most) = link.options.lanes_per_path;
     let own_limit = link.context.config.migration.outage_limit;
     let outage_limit = Duration::from_secs(opening.offer.outage_limit_s).min(own_limit);
     let opened = tokio::task::spawn_blocking(move || {
@@ -239,7 +239,8 @@ pub async fn open(link: Link, opening: Opening) {
             token,
             port: opening.offer.data_port,
             paths: opening.paths.clone(),
-            lanes_per_path,
+            lanes_per_path: fewest.into(),
+            lanes_most: most.into(),
         };
         let opened = open_lanes(&order);
         let notes = failures(&opened);

@@ -40,8 +40,8 @@ pub struct Options {
     pub downtime_limit: std::time::Duration,
     /// QEMU's channels, when they are given.
     pub channels: Option<u8>,
-    /// Connections on each path.
-    pub lanes_per_path: u8,
+    /// Connections on each path to begin with, and the most that it may get.
+    pub lanes_per_path: (u8, u8),
 }
 
 /// What reaches the task.
