@@ -119,6 +119,8 @@ pub struct Open {
     pub paths: Vec<Path>,
     /// Lanes on each path.
     pub lanes_per_path: u16,
+    /// Lanes that a path may get while more carry more.
+    pub lanes_most: u16,
 }
 
 impl std::fmt::Debug for Open {

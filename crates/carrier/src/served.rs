@@ -156,6 +156,7 @@ impl Served {
             port: open.port,
             paths: open.paths.clone(),
             lanes_per_path: open.lanes_per_path,
+            lanes_most: open.lanes_most,
         };
         let relay = relay.clone();
         self.beside(asker, move || {

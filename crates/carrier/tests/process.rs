@@ -174,6 +174,7 @@ fn pair(patience: Duration) -> Pair {
         port: listener.local_addr().unwrap().port(),
         paths: paths(),
         lanes_per_path: 1,
+        lanes_most: 1,
     };
     thread::scope(|scope| {
         scope.spawn(|| (0..2).for_each(|_| hand_over(&listener, &at_destination.control)));
@@ -378,6 +379,7 @@ fn requests_that_make_no_sense_are_refused_with_a_reason() {
         port: 1,
         paths: paths(),
         lanes_per_path: 1,
+        lanes_most: 1,
     };
     let reason = refused(agent.control.open(open).map(drop));
     assert!(
