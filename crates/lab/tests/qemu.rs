@@ -192,7 +192,10 @@ async fn a_move_whose_line_is_cut_for_a_moment_arrives_and_the_cut_stands_in_the
     }
     build_probe();
     let name = name("moment");
-    let lab = Lab::create(state(&name)).await.unwrap();
+    let mut slow = state(&name);
+    // Slow enough that the moment comes before the end also where everything takes long.
+    slow.lab.nics = nic_rates("250mbit,250mbit", None).unwrap();
+    let lab = Lab::create(slow).await.unwrap();
     let mut guest = boot(&lab).await;
     let moves = Stage {
         lab: lab.settings(),
@@ -213,10 +216,8 @@ async fn a_move_whose_line_is_cut_for_a_moment_arrives_and_the_cut_stands_in_the
     assert_eq!(parts, [0.0, 1.0], "{changes:?}");
     assert!(changes[0].sent >= 24 << 20, "{changes:?}");
     let lasted = changes[1].at_ms - changes[0].at_ms;
-    assert!(
-        lasted >= 300.0 && measured.total_ms >= changes[1].at_ms,
-        "{changes:?}"
-    );
+    assert!(lasted >= 300.0, "{changes:?}");
+    assert!(measured.total_ms >= changes[0].at_ms + 300.0, "{changes:?}");
     lab.remove().await.unwrap();
     nothing_is_left(&name).await;
 }

@@ -166,14 +166,14 @@ impl Work {
         if self.await_moment().await.is_err() {
             return Ok(());
         }
-        let end = self.fault.lasting.map(|lasting| Instant::now() + lasting);
+        let end = |fault: &Fault| fault.lasting.map(|lasting| Instant::now() + lasting);
         match self.fault.harm {
-            Harm::Kill { every } => self.kill(every, end).await,
+            Harm::Kill { every } => self.kill(every, end(&self.fault)).await,
             harm => match harm.every() {
-                Some(every) => self.come_and_go(every, end).await,
+                Some(every) => self.come_and_go(every, end(&self.fault)).await,
                 None => {
                     self.make(true).await?;
-                    self.take_back_at(end).await
+                    self.take_back_at(end(&self.fault)).await
                 }
             },
         }
