@@ -62,6 +62,13 @@ pub enum Command {
     /// Guests, migrations and peers of this host
     #[command(before_help = examples::STATUS)]
     Status,
+    /// Migrations that were, and what happened in one
+    #[command(before_help = examples::HISTORY)]
+    History {
+        /// The name of a guest: its migrations, and the events of the last one; or the id of one
+        #[arg(value_name = "NAME|ID")]
+        what: Option<String>,
+    },
     /// Cancel a migration; the guest stays where it is
     #[command(before_help = examples::CANCEL)]
     Cancel {
@@ -168,6 +175,7 @@ Examples:
   drover vm start web             start one from /etc/drover/vms/web.toml
   drover migrate web --to b       move it to host b while it runs
   drover status                   guests, migrations and peers at a glance
+  drover history web              how a guest moved, and what happened meanwhile
   drover lab demo                 see it work, on this machine alone
 
 ";
@@ -214,6 +222,14 @@ Examples:
 Examples:
   drover status
   drover status --json | jq '.migrations[0].phase'
+
+";
+    pub const HISTORY: &str = "\
+Examples:
+  drover history                  every migration that this host remembers
+  drover history web              those of a guest, and the events of the last one
+  drover history 01938f2e-7b1c-7000-8000-2f8e9d3c4b5a
+  drover history web --json | jq -r '.events[] | [.at, .text] | @tsv'
 
 ";
     pub const CANCEL: &str = "\

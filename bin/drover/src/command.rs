@@ -106,6 +106,35 @@ pub async fn status(agent: &Agent) -> Result<Outcome, Failure> {
     Outcome::of_parts(show::status(&status), &parts)
 }
 
+/// `drover history …`
+pub async fn history(agent: &Agent, what: Option<&str>) -> Result<Outcome, Failure> {
+    let client = client(agent);
+    let all = client.migrations().await.map_err(Failure::of_reading)?;
+    let Some(what) = what else {
+        return Outcome::new(show::history(&all), "migrations", &all);
+    };
+    let of_it: Vec<_> = match what.parse::<MigrationId>() {
+        Ok(id) => all.into_iter().filter(|view| view.id == id).collect(),
+        Err(_) => all
+            .into_iter()
+            .filter(|view| view.vm.as_str() == what)
+            .collect(),
+    };
+    let Some(last) = of_it.first() else {
+        let message = format!("this host remembers no migration of {what:?}");
+        return Err(Failure::new(exit::ERROR, "no-such-migration", message)
+            .next("`drover history` lists those that it remembers"));
+    };
+    let events = client.events(last.id).await.map_err(Failure::of_reading)?;
+    let text = format!("{}\n{}", show::history(&of_it), show::events(last, &events));
+    let parts = [
+        ("migrations", encoded(&of_it)?),
+        ("migration", encoded(last)?),
+        ("events", encoded(&events)?),
+    ];
+    Outcome::of_parts(text, &parts)
+}
+
 /// `drover vm …`
 pub async fn vm(agent: &Agent, command: VmCommand) -> Result<Outcome, Failure> {
     let client = client(agent);

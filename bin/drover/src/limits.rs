@@ -15,3 +15,13 @@ pub const HAND_OFF: Duration = Duration::from_secs(60);
 
 /// Lines of paths below the progress bar: more would not fit beside a shell's prompt.
 pub const PATH_LINES: usize = 8;
+
+/// Migrations that have ended and are shown in the status: those of the last few minutes of work;
+/// `drover history` lists the others.
+pub const ENDED_SHOWN: usize = 5;
+
+/// Lanes of one migration that are shown one by one: eight paths with two each fill a screen.
+pub const LANES_SHOWN: usize = 16;
+
+/// Notes of one migration that are shown in the status.
+pub const NOTES_SHOWN: usize = 8;

@@ -42,6 +42,9 @@ fn run(cli: Cli, json: bool) -> Result<Outcome, Failure> {
         }),
         Command::Host => runtime()?.block_on(command::host(&cli.agent)),
         Command::Status => runtime()?.block_on(command::status(&cli.agent)),
+        Command::History { what } => {
+            runtime()?.block_on(command::history(&cli.agent, what.as_deref()))
+        }
         Command::Vm { command } => runtime()?.block_on(command::vm(&cli.agent, command)),
         Command::Cancel { what } => runtime()?.block_on(command::cancel(&cli.agent, &what)),
         Command::Migrate(what) => runtime()?.block_on(migrate::migrate(&cli.agent, &what, json)),

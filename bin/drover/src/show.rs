@@ -1,11 +1,16 @@
 //! Answers as text for a person.
 
+mod history;
+mod migrations;
+
 use std::fmt::Write as _;
 
 use drover_api::{ExitKind, HostView, MigrationView, PeerView, StatusView, VmState, VmView};
 use drover_types::Interface;
 use jiff::{Timestamp, Unit};
 use serde::Serialize;
+
+pub use history::{events, history};
 
 /// The word that an enum is in JSON.
 pub fn word(value: &impl Serialize) -> String {
@@ -200,38 +205,8 @@ pub fn status(status: &StatusView) -> String {
         status.vms.len(),
     );
     let _ = write!(text, "\nGuests\n{}", vms(&status.vms));
-    let _ = write!(text, "\nMigrations\n{}", migrations(&status.migrations));
+    let _ = write!(text, "\nMigrations\n{}", migrations::of_status(status));
     let _ = write!(text, "\nPeers\n{}", peers(&status.peers));
-    text
-}
-
-fn migrations(migrations: &[MigrationView]) -> String {
-    if migrations.is_empty() {
-        return "none\n".to_owned();
-    }
-    let now = Timestamp::now();
-    let mut rows = vec![row(&[
-        "GUEST", "FROM", "TO", "PHASE", "STARTED", "TOTAL", "DOWNTIME", "ID",
-    ])];
-    for view in migrations {
-        rows.push(vec![
-            view.vm.to_string(),
-            view.source.to_string(),
-            view.destination.to_string(),
-            word(&view.phase),
-            format!("{} ago", age(view.started_at, now)),
-            or_dash(view.total_ms.map(milliseconds)),
-            or_dash(view.downtime_ms.map(milliseconds)),
-            view.id.to_string(),
-        ]);
-    }
-    let mut text = table(&rows);
-    for view in migrations {
-        for more in [&view.cause, &view.next].into_iter().flatten() {
-            let (vm, source, destination) = (&view.vm, &view.source, &view.destination);
-            let _ = writeln!(text, "{vm} from {source} to {destination}: {more}");
-        }
-    }
     text
 }
 

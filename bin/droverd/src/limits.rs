@@ -71,7 +71,7 @@ pub const SOON: Duration = Duration::from_millis(50);
 /// A lane's rate is taken over at least this time.
 pub const RATE_SPAN: Duration = Duration::from_millis(400);
 
-/// Notes kept of one migration, each a line of some 100 bytes; all of them are in the log.
+/// Notes shown of one migration, each a line of some 100 bytes; all of them are in its history.
 pub const NOTES: usize = 200;
 
 /// Messages that wait for a migration's task. It handles each in microseconds; the journal's disk
@@ -93,3 +93,11 @@ pub const SETTLE: Duration = Duration::from_secs(2);
 
 /// Before a QEMU is looked for again that runs and does not answer.
 pub const REACH_AGAIN: Duration = Duration::from_secs(2);
+
+/// Events that are kept of one migration; more are merged and counted. 32 paths with each kind of
+/// event of their lanes, and every other kind, are 150; each is some 200 bytes in the journal.
+pub const EVENTS: usize = 256;
+
+/// Lanes of one path that are gone and still shown. One that flaps four times a second loses
+/// hundreds in a minute.
+pub const GONE_LANES: usize = 8;

@@ -9,7 +9,7 @@
 
 mod hosts;
 
-use drover_api::{MigrationPhase, MigrationRole};
+use drover_api::{EventKind, EventView, MigrationPhase, MigrationRole};
 use hosts::{A, B, FAST, Hosts};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -32,15 +32,70 @@ async fn a_guest_moves_to_the_other_host_and_back_and_both_keep_the_history() {
         assert_eq!(arrived.phase, MigrationPhase::Running);
         let lost = arrived.notes.iter().find(|note| note.contains("lost"));
         assert_eq!(lost, None, "nothing was lost");
+        let told = hosts.client(from).events(view.id).await.unwrap();
+        let seen = is_told(&told);
+        let expected = [
+            "asked",
+            "agreed",
+            "channels",
+            "path",
+            "path",
+            "lane",
+            "begun",
+            "switchover",
+            "handed-off",
+            "runs",
+            "ended",
+        ];
+        assert_eq!(seen, expected, "{told:#?}");
+        let told = hosts.client(to).events(view.id).await.unwrap();
+        let seen = is_told(&told);
+        let expected = [
+            "asked", "prepared", "channels", "path", "path", "lane", "arrived", "runs", "ended",
+        ];
+        assert_eq!(seen, expected, "{told:#?}");
+        let carried = view.traffic.sent_bytes.0;
+        assert!(carried >= view.bytes.transferred.0, "{view:#?}");
+        assert_eq!(
+            arrived.traffic.received_bytes.0,
+            carried + view.traffic.resent_bytes.0
+        );
+        assert_eq!(view.nics.len(), 2);
+        assert!(view.channel_traffic.len() > 1, "{view:#?}");
     }
     // The history outlives the agents, newest first.
     for host in [A, B] {
         let before = hosts.client(host).migrations().await.unwrap();
+        let events = hosts.client(host).events(before[0].id).await.unwrap();
         assert_eq!(before.len(), 2);
         assert!(before[0].started_at > before[1].started_at);
         hosts.kill_agent(host).await;
         hosts.start_agent(host).await;
         assert_eq!(hosts.client(host).migrations().await.unwrap(), before);
+        let again = hosts.client(host).events(before[0].id).await.unwrap();
+        assert_eq!(again, events);
     }
     hosts.guest_runs_only_on(A).await;
+}
+
+/// The kinds of events in their order; lanes as one, and without what depends on the guest.
+fn is_told(events: &[EventView]) -> Vec<&'static str> {
+    let word = |event: &EventView| match event.kind {
+        EventKind::Asked => Some("asked"),
+        EventKind::Prepared { .. } => Some("prepared"),
+        EventKind::Agreed { .. } => Some("agreed"),
+        EventKind::ChannelsChosen { .. } => Some("channels"),
+        EventKind::PathChosen { .. } => Some("path"),
+        EventKind::LaneUp { .. } => Some("lane"),
+        EventKind::Begun => Some("begun"),
+        EventKind::Switchover => Some("switchover"),
+        EventKind::HandedOff => Some("handed-off"),
+        EventKind::Arrived => Some("arrived"),
+        EventKind::Runs => Some("runs"),
+        EventKind::Ended { .. } => Some("ended"),
+        _ => None,
+    };
+    let mut words: Vec<_> = events.iter().filter_map(word).collect();
+    words.dedup_by(|later, earlier| later == earlier && *later == "lane");
+    words
 }

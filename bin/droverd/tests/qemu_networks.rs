@@ -122,11 +122,12 @@ async fn lanes(hosts: &Hosts, id: MigrationId, nic: usize) -> Vec<LaneView> {
     view.paths.iter().find(path).unwrap().lanes.clone()
 }
 
-/// Waits until none of a path's lanes is up, or one is.
+/// Waits until all of a path's lanes are lost, or one is up.
 async fn path_when(hosts: &Hosts, id: MigrationId, nic: usize, up: bool) -> Vec<LaneView> {
     until(PATIENCE, async || {
         let lanes = lanes(hosts, id, nic).await;
-        if lanes.iter().any(|lane| lane.state == LaneState::Up) == up {
+        let lost = lanes.iter().all(|lane| lane.state == LaneState::Lost);
+        if (up && lanes.iter().any(|lane| lane.state == LaneState::Up)) || (!up && lost) {
             Ok(lanes)
         } else {
             Err(format!("{lanes:#?}"))

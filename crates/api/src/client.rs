@@ -26,6 +26,7 @@ pub use error::{ClientError, Endpoint};
 
 use crate::error::ErrorBody;
 use crate::limits;
+use crate::views::event::EventView;
 use crate::views::host::{HostView, StatusView};
 use crate::views::incoming::{
     AbandonRequest, IncomingOffer, IncomingRequest, IncomingStart, IncomingView, RunRequest,
@@ -144,6 +145,14 @@ impl Client {
     /// See [`ClientError`].
     pub async fn migration(&self, id: MigrationId) -> Result<MigrationView, ClientError> {
         self.get(&format!("/v1/migrations/{id}")).await
+    }
+
+    /// `GET /v1/migrations/{id}/events`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn events(&self, id: MigrationId) -> Result<Vec<EventView>, ClientError> {
+        self.get(&format!("/v1/migrations/{id}/events")).await
     }
 
     /// `POST /v1/migrations/{id}/cancel`

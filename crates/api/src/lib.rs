@@ -27,14 +27,15 @@ pub use client::{Client, ClientError, Endpoint};
 pub use definition::{DEFAULT_QEMU, InvalidDefinition, VmDefinition};
 pub use error::{ErrorBody, ErrorCode, Refusal};
 pub use schema::{InterfaceSchema, PathEndSchema, PathSchema};
+pub use views::event::{EventKind, EventView};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{
     AbandonRequest, IncomingOffer, IncomingPhase, IncomingRequest, IncomingStart, IncomingView,
     RunRequest, SessionSizes, Verdict, VerdictView,
 };
 pub use views::migration::{
-    BytesView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase, MigrationRole,
-    MigrationView, PathView,
+    BytesView, ChannelView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase,
+    MigrationRole, MigrationView, NicView, PathState, PathView, TrafficView,
 };
 pub use views::vm::{ExitKind, ExitView, StopRequest, VmState, VmView};
 

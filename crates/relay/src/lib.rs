@@ -34,7 +34,7 @@ mod sizing;
 
 pub use dialer::{PathReport, PathState};
 pub use drover_lanes::{NotListening, Target};
-pub use drover_session::{End, LaneHealth, LaneStats, Stats};
+pub use drover_session::{ChannelStats, End, LaneHealth, LaneStats, Stats};
 pub use drover_wire::{ByeCode, Token};
 pub use goodput::Goodput;
 pub use handshake::{

@@ -4,7 +4,9 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
-use drover_api::{ErrorBody, MigrateRequest, MigrationView, StatusView, StopRequest, VmView};
+use drover_api::{
+    ErrorBody, EventView, MigrateRequest, MigrationView, StatusView, StopRequest, VmView,
+};
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -22,6 +24,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(migrate_vm))
         .routes(routes!(list_migrations))
         .routes(routes!(show_migration))
+        .routes(routes!(migration_events))
         .routes(routes!(cancel_migration))
         .routes(routes!(openapi))
 }
@@ -115,6 +118,17 @@ async fn show_migration(
     Named(id): Named<MigrationId>,
 ) -> Result<Json<MigrationView>, Refused> {
     Ok(Json(app.0.migrations.get(id).await?))
+}
+
+/// What happened in a migration, oldest first, as this host's agent saw it.
+#[utoipa::path(get, path = "/v1/migrations/{id}/events", tag = "local",
+    params(("id" = String, Path)),
+    responses((status = 200, body = Vec<EventView>), (status = "default", body = ErrorBody)))]
+async fn migration_events(
+    State(app): State<App>,
+    Named(id): Named<MigrationId>,
+) -> Result<Json<Vec<EventView>>, Refused> {
+    Ok(Json(app.0.migrations.events(id).await?))
 }
 
 /// Cancels a migration; the guest stays on the source. Refused once it has been handed off.

@@ -4,17 +4,19 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::SessionSizes;
+use drover_api::{EventKind, SessionSizes};
 use drover_relay::{ByeCode, End, Event, NotStarted, Relay, Settings, Sizes, sizes};
 use drover_types::{BitRate, Path};
+
+use super::outgoing::millis;
 
 /// What a relay reports, reduced to what a migration acts on or shows.
 #[derive(Debug)]
 pub enum Carried {
     /// The session is over before it was closed by us; why.
     Failed(String),
-    /// Something worth a note: a lane lost, a channel broken.
-    Note(String),
+    /// What else happened: a lane lost, a channel broken.
+    Event(EventKind),
 }
 
 /// A relay and the paths of its lanes.
@@ -112,40 +114,29 @@ fn tell(event: Event, report: &impl Fn(Carried)) {
         } => {}
         Event::Ended { reason, .. } => report(Carried::Failed(reason)),
         Event::LaneLost { lane, path, reason } => {
-            report(Carried::Note(format!(
-                "lane {lane} on path {path} was lost: {reason}"
-            )));
+            report(Carried::Event(EventKind::LaneLost { lane, path, reason }));
         }
-        Event::OutageBegan { limit } => {
-            let limit = limit.as_secs();
-            report(Carried::Note(format!(
-                "no path to the other host is left: waiting up to {limit} s for one"
-            )));
+        Event::OutageBegan { limit } => report(Carried::Event(EventKind::OutageBegan {
+            limit_ms: millis(limit),
+        })),
+        Event::OutageEnded { lasted } => report(Carried::Event(EventKind::OutageEnded {
+            lasted_ms: millis(lasted),
+        })),
+        Event::PathLost { path, reason } => {
+            report(Carried::Event(EventKind::PathLost { path, reason }));
         }
-        Event::OutageEnded { lasted } => {
-            let lasted = lasted.as_millis();
-            report(Carried::Note(format!(
-                "there is a path to the other host again, after {lasted} ms without"
-            )));
+        Event::PathBack { path, lasted } => report(Carried::Event(EventKind::PathBack {
+            path,
+            lasted_ms: millis(lasted),
+        })),
+        Event::PathNarrowed { path, segment } => {
+            report(Carried::Event(EventKind::PathNarrowed { path, segment }));
         }
-        Event::PathLost { path, reason } => report(Carried::Note(format!(
-            "path {path} has no lane left, and is dialled again: {reason}"
-        ))),
-        Event::PathBack { path, lasted } => report(Carried::Note(format!(
-            "path {path} has lanes again after {} ms",
-            lasted.as_millis()
-        ))),
-        Event::PathNarrowed { path, segment } => report(Carried::Note(format!(
-            "large packets vanish on path {path} (something on it has a smaller MTU than both \
-             interfaces, and does not say so): it is used with segments of {segment} bytes"
-        ))),
-        Event::PathGivenUp { path, reason } => report(Carried::Note(format!(
-            "path {path} is given up, and tried again from time to time: {reason}"
-        ))),
+        Event::PathGivenUp { path, reason } => {
+            report(Carried::Event(EventKind::PathGivenUp { path, reason }));
+        }
         Event::ChannelBroke { channel, reason } => {
-            report(Carried::Note(format!(
-                "channel {channel} of QEMU broke: {reason}"
-            )));
+            report(Carried::Event(EventKind::ChannelBroke { channel, reason }));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use drover_api::{MigrationRole, MigrationView};
+use drover_api::{EventView, MigrationRole, MigrationView};
 use drover_migrate::{DestinationRecord, SourceRecord};
 use drover_types::MigrationId;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,9 @@ pub struct Entry {
     pub record: AnyRecord,
     /// What is shown.
     pub view: MigrationView,
+    /// What happened.
+    #[serde(default)]
+    pub events: Vec<EventView>,
 }
 
 /// The directory with one file for each migration and side.

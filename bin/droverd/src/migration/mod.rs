@@ -10,8 +10,10 @@
 
 mod arrivals;
 mod carrier;
+mod events;
 mod incoming;
 mod journal;
+mod lanes;
 mod observe;
 mod outgoing;
 mod recover;
@@ -23,7 +25,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use drover_api::{
-    ErrorCode, MigrateRequest, MigrationRole, MigrationView, ProtocolRange, Refusal,
+    ErrorCode, EventView, MigrateRequest, MigrationRole, MigrationView, ProtocolRange, Refusal,
     Verdict as ApiVerdict, VerdictView,
 };
 use drover_hypervisor::RunState;
@@ -211,6 +213,12 @@ impl Migrations {
     /// One migration; the source's side of it where this host is both.
     pub async fn get(&self, id: MigrationId) -> Result<MigrationView, Refusal> {
         self.find(id).map(|known| known.snapshot().view)
+    }
+
+    /// What happened in one, oldest first; the source's side of it where this host is both.
+    pub async fn events(&self, id: MigrationId) -> Result<Vec<EventView>, Refusal> {
+        let snapshot = self.find(id)?.snapshot();
+        Ok(snapshot.events.list().to_vec())
     }
 
     fn find(&self, id: MigrationId) -> Result<Known, Refusal> {

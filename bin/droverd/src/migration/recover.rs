@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context as _;
-use drover_api::MigrationRole;
+use drover_api::{EventKind, EventView, MigrationRole, MigrationView};
 use drover_migrate::destination::Destination;
 use drover_migrate::source::Source;
 use drover_migrate::{
@@ -42,7 +42,7 @@ impl Migrations {
                 self.remember(entry);
             } else {
                 let guest = take(&mut recovered, &entry);
-                self.take_up(entry.record, Some(entry.view), guest);
+                self.take_up(entry.record, Some((entry.view, entry.events)), guest);
             }
         }
         for guest in recovered {
@@ -60,14 +60,14 @@ impl Migrations {
             AnyRecord::Source(record) => record.verdict(),
             AnyRecord::Destination(_) => Verdict::Undecided,
         };
-        let snapshot = Snapshot::of(entry.view, verdict);
+        let snapshot = Snapshot::of(entry.view, verdict, entry.events);
         self.add(snapshot.view.id, Known::Past(Box::new(snapshot)));
     }
 
     fn take_up(
         &self,
         record: AnyRecord,
-        view: Option<drover_api::MigrationView>,
+        shown: Option<(MigrationView, Vec<EventView>)>,
         reservation: Option<Reservation>,
     ) {
         let (migration, role) = match &record {
@@ -77,10 +77,11 @@ impl Migrations {
             }
         };
         let reservation = reservation.or_else(|| self.reserve_again(&migration, role));
-        let mut snapshot = Snapshot::new(&migration, role);
-        if let Some(view) = view {
-            snapshot.view = view;
-        }
+        let mut snapshot = match shown {
+            Some((view, events)) => Snapshot::of(view, Verdict::Undecided, events),
+            None => Snapshot::new(&migration, role),
+        };
+        snapshot.record(EventKind::TakenUp);
         snapshot.prepared = true;
         let peer = match role {
             MigrationRole::Source => &migration.destination,

@@ -1,23 +1,26 @@
 //! What others may know of a migration while its task works on it.
 
+use std::sync::Arc;
+
 use drover_api::{
-    LaneState, LaneView, MigrationPhase, MigrationRole, MigrationView, PathView, Refusal,
+    EventKind, EventView, MigrationPhase, MigrationRole, MigrationView, Refusal, TrafficView,
 };
 use drover_hypervisor::MigrationProgress;
 use drover_migrate::downtime::RoundSeen;
 use drover_migrate::estimate::{Estimator, Sample};
 use drover_migrate::{HandOffAnswer, Migration, Verdict};
-use drover_relay::{LaneEnd, Report};
-use drover_types::{ByteRate, Bytes, Path};
+use drover_types::{ByteRate, Bytes};
 use jiff::Timestamp;
 
-use crate::limits;
+use super::events::Events;
 
 /// The state of a migration at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// What is shown.
     pub view: MigrationView,
+    /// What happened.
+    pub events: Arc<Events>,
     /// The source's verdict, as far as it is on disk.
     pub verdict: Verdict,
     /// The destination's answer to being told to run the guest.
@@ -62,17 +65,26 @@ impl Snapshot {
             chunk_bytes: None,
             window_bytes: None,
             paths: Vec::new(),
+            traffic: TrafficView::default(),
+            nics: Vec::new(),
+            channel_traffic: Vec::new(),
+            hedged_chunks: 0,
+            duplicate_chunks: 0,
+            outages: 0,
             left_out: Vec::new(),
             notes: Vec::new(),
             bulk_goodput: None,
         };
-        Self::of(view, Verdict::Undecided)
+        let mut snapshot = Self::of(view, Verdict::Undecided, Vec::new());
+        snapshot.record(EventKind::Asked);
+        snapshot
     }
 
     /// Of a migration that is known from the journal.
-    pub fn of(view: MigrationView, verdict: Verdict) -> Self {
+    pub fn of(view: MigrationView, verdict: Verdict, events: Vec<EventView>) -> Self {
         Self {
             view,
+            events: Arc::new(Events::of(events)),
             verdict,
             answer: None,
             resumed_at: None,
@@ -82,14 +94,18 @@ impl Snapshot {
         }
     }
 
-    /// Notes a fallback or a choice, once. The oldest make room: lanes can be lost and come back for
-    /// as long as a migration takes.
-    pub fn note(&mut self, note: String) {
-        let notes = &mut self.view.notes;
-        if !notes.contains(&note) {
-            notes.push(note);
-            let surplus = notes.len().saturating_sub(limits::NOTES);
-            notes.drain(..surplus);
+    /// Something happened now.
+    pub fn record(&mut self, kind: EventKind) {
+        self.record_at(Timestamp::now(), kind);
+    }
+
+    /// Something happened.
+    pub fn record_at(&mut self, at: Timestamp, kind: EventKind) {
+        let notable = kind.is_notable();
+        let events = Arc::make_mut(&mut self.events);
+        events.add(at, kind);
+        if notable {
+            self.view.notes = events.notes();
         }
     }
 
@@ -103,52 +119,17 @@ impl Snapshot {
         view.bytes.total = progress.total;
         view.bytes.transferred = progress.transferred;
         view.bytes.remaining = progress.remaining;
+        let new_round = progress.rounds > view.round;
         view.round = progress.rounds;
-        view.dirty_rate = Some(dirty_rate(progress));
-    }
-
-    /// Takes the relay's numbers over.
-    pub fn show_lanes(&mut self, paths: &[Path], report: &Report, rates: &LaneRates) {
-        let lanes_of = |path: &Path| {
-            let lanes = report.lanes.iter().filter(|lane| lane.path == path.id);
-            lanes.map(|lane| lane_view(lane, rates)).collect()
-        };
-        let path_view = |path: &Path| PathView {
-            path: path.clone(),
-            lanes: lanes_of(path),
-        };
-        self.view.paths = paths.iter().map(path_view).collect();
-        self.view.bulk_goodput = report.bulk;
-    }
-}
-
-/// What is left of lanes when their session is closed.
-pub fn end_lanes(view: &mut MigrationView) {
-    for lane in view.paths.iter_mut().flat_map(|path| &mut path.lanes) {
-        lane.rate = ByteRate(0);
-        if lane.state == LaneState::Up {
-            lane.state = LaneState::Ended;
+        let dirty_rate = dirty_rate(progress);
+        view.dirty_rate = Some(dirty_rate);
+        if new_round {
+            self.record(EventKind::Round {
+                round: progress.rounds,
+                remaining: progress.remaining,
+                dirty_rate: (dirty_rate > ByteRate(0)).then_some(dirty_rate),
+            });
         }
-    }
-    view.rate = ByteRate(0);
-}
-
-fn lane_view(lane: &drover_relay::LaneReport, rates: &LaneRates) -> LaneView {
-    let stats = &lane.stats;
-    let (state, ended_reason) = match &lane.ended {
-        None => (LaneState::Up, None),
-        Some(LaneEnd::Closed) => (LaneState::Ended, None),
-        Some(LaneEnd::Lost(reason)) => (LaneState::Lost, Some(reason.clone())),
-    };
-    LaneView {
-        id: stats.lane,
-        state,
-        sent_bytes: Bytes(stats.sent_bytes),
-        resent_bytes: Bytes(stats.resent_bytes),
-        protocol_bytes: Bytes(stats.protocol_bytes),
-        received_bytes: Bytes(stats.received_bytes),
-        rate: rates.of(stats.lane),
-        ended_reason,
     }
 }
 
@@ -186,47 +167,4 @@ pub fn show_estimate(snapshot: &mut Snapshot, estimator: &mut Estimator, sample:
     let estimate = estimator.estimate();
     snapshot.view.rate = estimate.rate;
     snapshot.view.time_left_ms = estimate.time_left.millis();
-}
-
-/// Each lane's rate between the last two reports.
-#[derive(Debug, Default)]
-pub struct LaneRates {
-    last: Vec<(u16, u64)>,
-    at: Option<std::time::Instant>,
-    rates: Vec<(u16, ByteRate)>,
-}
-
-impl LaneRates {
-    /// Takes a report in. Reports that follow each other at once are not compared.
-    pub fn take(&mut self, report: &Report) {
-        let now = std::time::Instant::now();
-        let elapsed = self.at.map(|at| now - at);
-        if elapsed.is_some_and(|elapsed| elapsed < limits::RATE_SPAN) {
-            return;
-        }
-        let carried = |lane: &drover_relay::LaneReport| {
-            let stats = &lane.stats;
-            (stats.lane, stats.receipted_bytes.max(stats.received_bytes))
-        };
-        let current: Vec<(u16, u64)> = report.lanes.iter().map(carried).collect();
-        if let Some(elapsed) = elapsed {
-            let before = |lane: u16| {
-                self.last
-                    .iter()
-                    .find(|(id, _)| *id == lane)
-                    .map_or(0, |l| l.1)
-            };
-            let rate = |&(lane, bytes): &(u16, u64)| {
-                let moved = Bytes(bytes.saturating_sub(before(lane)));
-                (lane, ByteRate::of(moved, elapsed))
-            };
-            self.rates = current.iter().map(rate).collect();
-        }
-        (self.last, self.at) = (current, Some(now));
-    }
-
-    fn of(&self, lane: u16) -> ByteRate {
-        let found = self.rates.iter().find(|(id, _)| *id == lane);
-        found.map_or(ByteRate(0), |(_, rate)| *rate)
-    }
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::event::EventKind;
 use crate::schema::PathSchema;
 
 /// What to move where, and how. Options that are missing come from the agent's configuration.
@@ -74,6 +75,27 @@ pub enum MigrationPhase {
 }
 
 impl MigrationPhase {
+    /// The word in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Preparing => "preparing",
+            Self::Connecting => "connecting",
+            Self::Transferring => "transferring",
+            Self::HandingOff => "handing-off",
+            Self::Completed => "completed",
+            Self::Cancelling => "cancelling",
+            Self::Cancelled => "cancelled",
+            Self::Prepared => "prepared",
+            Self::Receiving => "receiving",
+            Self::Arrived => "arrived",
+            Self::Running => "running",
+            Self::Abandoned => "abandoned",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+
     /// Whether nothing more will happen.
     #[must_use]
     pub fn has_ended(self) -> bool {
@@ -106,6 +128,8 @@ pub enum LaneState {
     Connecting,
     /// Carries chunks.
     Up,
+    /// Its peer has been silent for longer than usual: it gets nothing more for now.
+    Suspect,
     /// Ended as planned.
     Ended,
     /// Lost; `ended_reason` tells how.
@@ -137,9 +161,116 @@ pub struct LaneView {
     /// Payload sent or received per second, lately.
     #[schema(value_type = u64)]
     pub rate: ByteRate,
+    /// Smoothed time from handing a frame to it to the peer's receipt, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_us: Option<u64>,
+    /// What it carries per second while it has something to carry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub busy_rate: Option<ByteRate>,
+    /// Payload on its way on it.
+    #[serde(default)]
+    #[schema(value_type = u64)]
+    pub in_flight_bytes: Bytes,
+    /// Payload that may be on its way on it.
+    #[serde(default)]
+    #[schema(value_type = u64)]
+    pub credit_bytes: Bytes,
+    /// How often it was silent for longer than usual.
+    #[serde(default)]
+    pub suspicions: u32,
     /// Why it is no longer up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_reason: Option<String>,
+}
+
+/// What was carried, counted apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TrafficView {
+    /// Payload sent for the first time.
+    #[schema(value_type = u64)]
+    pub sent_bytes: Bytes,
+    /// Payload sent again.
+    #[schema(value_type = u64)]
+    pub resent_bytes: Bytes,
+    /// Frames' headers, checkpoints and the like, sent.
+    #[schema(value_type = u64)]
+    pub protocol_bytes: Bytes,
+    /// Payload received, what came twice included.
+    #[schema(value_type = u64)]
+    pub received_bytes: Bytes,
+    /// Payload sent or received per second, lately.
+    #[schema(value_type = u64)]
+    pub rate: ByteRate,
+}
+
+impl TrafficView {
+    /// What these lanes carried together.
+    #[must_use]
+    pub fn of(lanes: &[LaneView]) -> Self {
+        let one = |lane: &LaneView| Self {
+            sent_bytes: lane.sent_bytes,
+            resent_bytes: lane.resent_bytes,
+            protocol_bytes: lane.protocol_bytes,
+            received_bytes: lane.received_bytes,
+            rate: lane.rate,
+        };
+        lanes.iter().map(one).sum()
+    }
+}
+
+impl std::iter::Sum for TrafficView {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            sent_bytes: Bytes(sum.sent_bytes.0 + part.sent_bytes.0),
+            resent_bytes: Bytes(sum.resent_bytes.0 + part.resent_bytes.0),
+            protocol_bytes: Bytes(sum.protocol_bytes.0 + part.protocol_bytes.0),
+            received_bytes: Bytes(sum.received_bytes.0 + part.received_bytes.0),
+            rate: ByteRate(sum.rate.0 + part.rate.0),
+        })
+    }
+}
+
+/// What one channel of QEMU carried; channel 0 is its main one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChannelView {
+    /// Its number, in the order in which QEMU opened them.
+    pub id: u16,
+    /// Bytes read from this host's QEMU.
+    #[schema(value_type = u64)]
+    pub read_bytes: Bytes,
+    /// Of these, bytes that the other host's QEMU took.
+    #[schema(value_type = u64)]
+    pub confirmed_bytes: Bytes,
+    /// Bytes written to this host's QEMU.
+    #[schema(value_type = u64)]
+    pub written_bytes: Bytes,
+}
+
+/// What one interface of this host carried of a migration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NicView {
+    /// The interface.
+    pub interface: String,
+    /// Over all paths that begin or end there.
+    pub traffic: TrafficView,
+}
+
+/// What a path does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PathState {
+    /// It has lanes.
+    Up,
+    /// It has none, and is dialled.
+    Dialling,
+    /// This host's interface is down, gone, or without its address.
+    NoLink,
+    /// Nothing but small packets get through: it is tried rarely.
+    GivenUp,
+    /// A state of a newer agent.
+    #[serde(other)]
+    Unknown,
 }
 
 /// A path with its lanes.
@@ -148,8 +279,23 @@ pub struct PathView {
     /// The pair of interfaces.
     #[schema(value_type = PathSchema)]
     pub path: Path,
-    /// The connections on it.
+    /// The connections on it; of those that are gone the last ones only.
     pub lanes: Vec<LaneView>,
+    /// What it does, as the source, which dials it, knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<PathState>,
+    /// What all its connections carried together.
+    #[serde(default)]
+    pub traffic: TrafficView,
+    /// Why it is not up, or not used in full.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// Attempts to open lanes since it was last up.
+    #[serde(default)]
+    pub attempts: u32,
+    /// Segment size in bytes in place of the interface's, where large packets vanish.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub segment_bytes: Option<u16>,
 }
 
 /// An interface or address that could have been used and is not.
@@ -229,12 +375,41 @@ pub struct MigrationView {
     pub window_bytes: Option<Bytes>,
     /// The paths in use.
     pub paths: Vec<PathView>,
+    /// What all lanes carried together.
+    #[serde(default)]
+    pub traffic: TrafficView,
+    /// The same for each interface of this host.
+    #[serde(default)]
+    pub nics: Vec<NicView>,
+    /// What each channel of QEMU carried.
+    #[serde(default)]
+    pub channel_traffic: Vec<ChannelView>,
+    /// Chunks that were sent on a second lane because the first was late.
+    #[serde(default)]
+    pub hedged_chunks: u64,
+    /// Chunks that came more than once.
+    #[serde(default)]
+    pub duplicate_chunks: u64,
+    /// Times without any lane.
+    #[serde(default)]
+    pub outages: u32,
     /// What is not used, and why.
     pub left_out: Vec<LeftOut>,
-    /// Fallbacks and choices, and why.
+    /// What of its events an operator should see without asking for its history.
     pub notes: Vec<String>,
     /// Payload rate between 5 % and 95 % of the bytes, in bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub bulk_goodput: Option<ByteRate>,
+}
+
+impl MigrationView {
+    /// How it ended, as an event.
+    #[must_use]
+    pub fn ended_event(&self) -> EventKind {
+        EventKind::Ended {
+            result: self.phase,
+            cause: self.cause.clone(),
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! What the agent shows and takes, one file per noun.
 
+pub mod event;
 pub mod host;
 pub mod incoming;
 pub mod migration;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::{MigrationView, Verdict as ApiVerdict};
+use drover_api::{EventKind, MigrationView, Verdict as ApiVerdict};
 use drover_hypervisor::{Machine, MigrationAddress, MigrationSettings};
 use drover_migrate::destination::{Action, Ending, Input, Phase};
 use drover_migrate::{DestinationStep, Reason, Verdict};
@@ -82,7 +82,8 @@ impl Incoming {
                 Ok(applied) => {
                     for setting in applied.left_out {
                         let note = format!("the destination's QEMU has no {setting}: done without");
-                        let _ = inbox.send(Message::Note(note)).await;
+                        let event = EventKind::Fallback { what: note };
+                        let _ = inbox.send(Message::Event(event)).await;
                     }
                     machine.listen_incoming(&address).await
                 }
@@ -253,6 +254,7 @@ impl Incoming {
             tracing::error!(%error, "runtime directory not removed");
         }
         let view = self.final_view(ending);
+        self.record(view.ended_event());
         self.last_view = Some(view.clone());
         view
     }

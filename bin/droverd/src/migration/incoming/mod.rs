@@ -13,18 +13,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_api::{Client, IncomingOffer, IncomingRequest, IncomingStart, MigrationView, Refusal};
+use drover_api::{
+    Client, EventKind, IncomingOffer, IncomingRequest, IncomingStart, MigrationView, Refusal,
+};
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::destination::{Action, Destination, Input, Output};
-use drover_migrate::{DestinationRecord, Observation};
+use drover_migrate::{DestinationRecord, DestinationStep, Observation};
 use drover_relay::{Expected, LaneListener};
 use tokio::sync::{mpsc, watch};
 
 use super::carrier::{Carried, Carrier};
 use super::journal::{AnyRecord, Entry, Journal};
+use super::lanes::LaneWatch;
 use super::observe::Watcher;
-use super::outgoing::until;
-use super::snapshot::{LaneRates, Snapshot};
+use super::outgoing::{path_chosen, timestamp, until};
+use super::snapshot::Snapshot;
 use crate::limits;
 use crate::registry::Reservation;
 
@@ -53,8 +56,8 @@ pub enum Message {
     MonitorLost,
     /// There is a connection to QEMU again.
     Reached(Arc<dyn Machine>),
-    /// A fallback or choice to show.
-    Note(String),
+    /// What else happened.
+    Event(EventKind),
 }
 
 /// The task's state.
@@ -74,7 +77,7 @@ pub struct Incoming {
     watcher: Option<Watcher>,
     abandoned_for: Option<String>,
     discarding: Option<tokio::task::JoinHandle<()>>,
-    rates: LaneRates,
+    lanes: LaneWatch,
     /// As it was written down at the end.
     last_view: Option<MigrationView>,
 }
@@ -149,7 +152,7 @@ pub fn start(
         watcher: None,
         abandoned_for: None,
         discarding: None,
-        rates: LaneRates::default(),
+        lanes: LaneWatch::default(),
         last_view: None,
     };
     if task.request.is_none() {
@@ -203,12 +206,20 @@ impl Incoming {
 
     async fn write(&mut self, record: DestinationRecord) {
         self.show();
+        if record.step == DestinationStep::Running {
+            // QEMU's own word for it may come after the end.
+            self.resumed(None);
+        }
         let view = match actions::ending_of(&record.step) {
             Some(ending) => self.settle(&ending).await,
             None => self.snapshot.borrow().view.clone(),
         };
-        let record = AnyRecord::Destination(record);
-        let input = match self.journal.write(Entry { record, view }).await {
+        let entry = Entry {
+            record: AnyRecord::Destination(record),
+            view,
+            events: self.snapshot.borrow().events.list().to_vec(),
+        };
+        let input = match self.journal.write(entry).await {
             Ok(()) => Input::Journaled,
             Err(error) => Input::JournalFailed {
                 reason: error.to_string().into(),
@@ -233,7 +244,10 @@ impl Incoming {
                 self.machine = Some(machine);
                 self.snapshot.send_modify(|snapshot| {
                     snapshot.prepared = true;
-                    snapshot.qemu_version = Some(version);
+                    snapshot.qemu_version = Some(version.clone());
+                    snapshot.record(EventKind::Prepared {
+                        qemu_version: version,
+                    });
                 });
                 self.handle(Input::HypervisorStarted);
             }
@@ -245,6 +259,13 @@ impl Incoming {
             }
             Message::Listen(request) => {
                 self.channels = request.channels;
+                self.record(EventKind::ChannelsChosen {
+                    channels: request.channels,
+                    why: None,
+                });
+                for path in &request.paths {
+                    self.record(path_chosen(path));
+                }
                 if let Some(carrier) = &mut self.carrier {
                     carrier.paths = request.paths;
                 }
@@ -258,7 +279,7 @@ impl Incoming {
                 self.abandoned_for = Some(cause);
                 self.handle(Input::AbandonRequested);
             }
-            Message::Carried(Carried::Note(note)) | Message::Note(note) => self.note(note),
+            Message::Carried(Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
             Message::Carried(Carried::Failed(reason)) => {
                 self.handle(Input::SessionFailed {
                     reason: reason.into(),
@@ -269,18 +290,18 @@ impl Incoming {
                     .send_modify(|snapshot| snapshot.show_progress(&progress));
                 self.handle(Input::Hypervisor(observation));
             }
-            Message::Resumed(at) => self.resumed(at),
+            Message::Resumed(at) => self.resumed(timestamp(at)),
             Message::MonitorLost => {
-                self.note("the connection to this host's QEMU was lost: made anew".to_owned());
+                self.record(EventKind::MonitorLost);
                 self.reach();
             }
             Message::Reached(machine) => self.reached(machine),
         }
     }
 
-    fn note(&mut self, note: String) {
+    fn record(&mut self, kind: EventKind) {
         let id = self.destination.migration().id;
-        tracing::info!(%id, note);
-        self.snapshot.send_modify(|snapshot| snapshot.note(note));
+        tracing::info!(%id, "{kind}");
+        self.snapshot.send_modify(|snapshot| snapshot.record(kind));
     }
 }

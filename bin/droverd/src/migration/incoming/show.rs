@@ -1,15 +1,14 @@
 //! What is shown of a guest that arrives.
 
-use drover_api::{IncomingPhase, IncomingView, MigrationPhase, MigrationView};
-use drover_hypervisor::UnixMicros;
+use drover_api::{EventKind, IncomingPhase, IncomingView, MigrationPhase, MigrationView};
 use drover_migrate::destination::{Ending, Phase};
 use drover_migrate::{Cause, HandOffAnswer};
 use drover_types::Bytes;
 use jiff::Timestamp;
 
 use super::Incoming;
-use crate::migration::outgoing::timestamp;
-use crate::migration::snapshot::{Snapshot, end_lanes};
+use crate::migration::lanes::end_lanes;
+use crate::migration::snapshot::Snapshot;
 
 impl Incoming {
     /// Brings what is shown up to date.
@@ -21,19 +20,20 @@ impl Incoming {
             }
             _ => None,
         };
+        let arrived = matches!(self.destination.phase(), Phase::Arrived { .. });
         let answer = self.destination.hand_off_answer();
         let waiting = self.destination.waiting();
         let report = self
             .carrier
             .as_ref()
             .map(|carrier| (carrier, carrier.relay.report()));
-        if let Some((_, report)) = &report {
-            self.rates.take(report);
-        }
-        let (rates, channels) = (&self.rates, self.channels);
+        let (lanes, channels) = (&mut self.lanes, self.channels);
         let session = self.request.as_ref().map(|request| request.session);
         self.snapshot.send_modify(|snapshot| {
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
+            if arrived {
+                snapshot.record(EventKind::Arrived);
+            }
             snapshot.view.cause = giving_up;
             snapshot.answer = Some(answer);
             snapshot.view.channels = (channels > 0).then_some(channels);
@@ -42,7 +42,7 @@ impl Incoming {
                 Some(format!("{last}; {advice}"))
             });
             if let Some((carrier, report)) = &report {
-                snapshot.show_lanes(&carrier.paths, report, rates);
+                lanes.show(snapshot, &carrier.paths, report);
             }
             if let Some(sizes) = session {
                 let chunk = u64::from(sizes.chunk_bytes);
@@ -52,10 +52,12 @@ impl Incoming {
         });
     }
 
-    pub(super) fn resumed(&mut self, at: UnixMicros) {
-        let at = timestamp(at);
-        self.snapshot
-            .send_modify(|snapshot| snapshot.resumed_at = snapshot.resumed_at.or(at));
+    /// The guest runs, since then if QEMU has told when.
+    pub(super) fn resumed(&mut self, at: Option<Timestamp>) {
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.resumed_at = snapshot.resumed_at.or(at);
+            snapshot.record_at(at.unwrap_or_else(Timestamp::now), EventKind::Runs);
+        });
     }
 
     fn in_words(&self, cause: &Cause) -> String {

@@ -39,13 +39,12 @@ impl Outgoing {
             Action::StartMigration { channels } => self.start_migration(channels),
             Action::CancelMigration => self.with_machine(|link, machine| async move {
                 if let Err(error) = machine.cancel().await {
-                    link.tell(Message::Note(format!("cancelling: {error}")))
-                        .await;
+                    link.fallback(format!("cancelling: {error}")).await;
                 }
             }),
             Action::Yank => self.with_machine(|link, machine| async move {
                 if let Err(error) = machine.yank_migration().await {
-                    link.tell(Message::Note(format!("cutting the connections: {error}")))
+                    link.fallback(format!("cutting the connections: {error}"))
                         .await;
                 }
             }),
@@ -160,8 +159,8 @@ impl Outgoing {
     pub(super) fn aim_at(&self, limit: std::time::Duration) {
         self.with_machine(|link, machine| async move {
             if let Err(error) = machine.set_downtime_limit(limit).await {
-                let note = format!("setting the downtime limit: {error}");
-                link.tell(Message::Note(note)).await;
+                link.fallback(format!("setting the downtime limit: {error}"))
+                    .await;
             }
         });
     }
@@ -273,6 +272,7 @@ impl Outgoing {
             tracing::error!(%refusal, "record not written");
         }
         let view = self.final_view(outcome);
+        self.record(view.ended_event());
         self.last_view = Some(view.clone());
         view
     }
@@ -316,7 +316,7 @@ async fn begin(
         Ok(applied) => {
             for setting in applied.left_out {
                 let note = format!("this QEMU has no {setting}: done without");
-                link.tell(Message::Note(note)).await;
+                link.fallback(note).await;
             }
         }
     }
@@ -359,7 +359,7 @@ async fn keep(link: Link, machine: Arc<dyn Machine>, reservation: Arc<Reservatio
             Ok(RunState::Paused) => match machine.resume().await {
                 Ok(()) => break,
                 Err(error) => {
-                    link.tell(Message::Note(format!("letting the guest run: {error}")))
+                    link.fallback(format!("letting the guest run: {error}"))
                         .await;
                     tokio::time::sleep(limits::OBSERVE).await;
                 }
@@ -370,6 +370,6 @@ async fn keep(link: Link, machine: Arc<dyn Machine>, reservation: Arc<Reservatio
     if matches!(reservation.role(), Some(Role::Outgoing { .. }))
         && let Err(refusal) = reservation.set_role(Role::Running)
     {
-        link.tell(Message::Note(refusal.message)).await;
+        link.fallback(refusal.message).await;
     }
 }

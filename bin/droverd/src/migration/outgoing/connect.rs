@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{
-    API_VERSION, ClientError, ErrorCode, IncomingOffer, IncomingRequest, IncomingStart, LeftOut,
-    ProtocolRange, Refusal, SessionSizes,
+    API_VERSION, ClientError, ErrorCode, EventKind, IncomingOffer, IncomingRequest, IncomingStart,
+    LeftOut, ProtocolRange, Refusal, SessionSizes,
 };
 use drover_migrate::limits::CHANNELS;
 use drover_migrate::paths::{self, Candidate, Selected, Selection, Side};
@@ -134,16 +134,13 @@ async fn agree(
     candidates.retain(|candidate| leads_there(own, candidate));
     let answered = probe(candidates, offer.data_port).await;
     let pairing = paths::choose(ours, &theirs, &answered);
-    let mut notes = Vec::new();
+    let mut fewer_channels = None;
     let count = match link.options.channels {
         Some(count) => count,
         None => {
             let chosen = channels(&pairing.paths, cpus, offer.cpus);
             if chosen.limit == ChannelLimit::Cores {
-                notes.push(format!(
-                    "{} channels: no more, for want of cores",
-                    chosen.count
-                ));
+                fewer_channels = Some("no more, for want of cores".to_owned());
             }
             chosen.count
         }
@@ -157,7 +154,7 @@ async fn agree(
         offer,
         left_out,
         input,
-        notes,
+        fewer_channels,
     }
 }
 
@@ -243,9 +240,10 @@ pub async fn open(link: Link, opening: Opening) {
             lanes_most: most.into(),
         };
         let opened = open_lanes(&order);
-        let notes = failures(&opened);
+        let failures = failures(&opened);
         if opened.lanes.is_empty() {
-            return Err(format!("no lane could be opened: {}", notes.join("; ")));
+            let reasons: Vec<_> = failures.iter().map(ToString::to_string).collect();
+            return Err(format!("no lane could be opened: {}", reasons.join("; ")));
         }
         relay
             .keep_lanes(order, opened)
@@ -254,12 +252,12 @@ pub async fn open(link: Link, opening: Opening) {
             relay: Arc::new(relay),
             paths: opening.paths,
         };
-        Ok((carrier, notes))
+        Ok((carrier, failures))
     });
     match opened.await.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok((carrier, notes)) => {
-            for note in notes {
-                link.tell(Message::Note(note)).await;
+        Ok((carrier, failures)) => {
+            for failure in failures {
+                link.tell(Message::Event(failure)).await;
             }
             link.tell(Message::Carries(carrier)).await;
             link.input(Input::LanesUp).await;
@@ -271,12 +269,11 @@ pub async fn open(link: Link, opening: Opening) {
     }
 }
 
-fn failures(opened: &Opened) -> Vec<String> {
-    let failure = |f: &drover_relay::LaneFailure| {
-        format!(
-            "lane {} on path {} could not be opened: {}",
-            f.lane, f.path, f.reason
-        )
+fn failures(opened: &Opened) -> Vec<EventKind> {
+    let failure = |f: &drover_relay::LaneFailure| EventKind::LaneNotOpened {
+        lane: f.lane,
+        path: f.path,
+        reason: f.reason.to_string(),
     };
     opened.failures.iter().map(failure).collect()
 }

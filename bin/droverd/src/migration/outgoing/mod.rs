@@ -10,12 +10,13 @@ mod show;
 
 pub use connect::with_source;
 pub use hand_off::timestamp;
+pub use show::path_chosen;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_api::{Client, ErrorCode, IncomingOffer, LeftOut, MigrationView, Refusal};
+use drover_api::{Client, ErrorCode, EventKind, IncomingOffer, LeftOut, MigrationView, Refusal};
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::downtime::DowntimeAim;
 use drover_migrate::estimate::Estimator;
@@ -27,8 +28,9 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use super::carrier::{Carried, Carrier};
 use super::journal::{AnyRecord, Entry, Journal};
+use super::lanes::LaneWatch;
 use super::observe::Watcher;
-use super::snapshot::{LaneRates, Snapshot, round_seen};
+use super::snapshot::{Snapshot, round_seen};
 use crate::agent::Context;
 use crate::limits;
 use crate::registry::Reservation;
@@ -73,8 +75,8 @@ pub enum Message {
     MonitorLost,
     /// There is a connection to QEMU again.
     Reached(Arc<dyn Machine>),
-    /// A fallback or choice to show.
-    Note(String),
+    /// What else happened.
+    Event(EventKind),
 }
 
 /// Why the destination was not won.
@@ -105,8 +107,8 @@ pub struct Agreed {
     pub left_out: Vec<LeftOut>,
     /// The input for the machine.
     pub input: Input,
-    /// What to show.
-    pub notes: Vec<String>,
+    /// What kept the number of channels down, where that is worth a word.
+    pub fewer_channels: Option<String>,
 }
 
 /// What the parts of the task share; cheap to clone.
@@ -127,6 +129,12 @@ impl Link {
     async fn input(&self, input: Input) {
         self.tell(Message::Input(input)).await;
     }
+
+    /// Something was done without, or otherwise than usual.
+    async fn fallback(&self, what: String) {
+        self.tell(Message::Event(EventKind::Fallback { what }))
+            .await;
+    }
 }
 
 /// The task's state.
@@ -146,7 +154,7 @@ pub struct Outgoing {
     stopped_at: Option<UnixMicros>,
     estimator: Estimator,
     aim: DowntimeAim,
-    rates: LaneRates,
+    lanes: LaneWatch,
     preparing: Option<AbortHandle>,
     asking_why: bool,
     keeping: Option<JoinHandle<()>>,
@@ -211,7 +219,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         stopped_at: None,
         estimator: Estimator::new(options.downtime_limit),
         aim: DowntimeAim::new(options.downtime_limit),
-        rates: LaneRates::default(),
+        lanes: LaneWatch::default(),
         preparing: None,
         asking_why: false,
         keeping: None,
@@ -269,12 +277,19 @@ impl Outgoing {
 
     async fn write(&mut self, record: SourceRecord) {
         self.show();
+        if record.step == SourceStep::HandedOff {
+            self.record(EventKind::HandedOff);
+        }
         let view = match &record.step {
             SourceStep::Finished { outcome } => self.settle(outcome).await,
             _ => self.snapshot.borrow().view.clone(),
         };
-        let record = AnyRecord::Source(record);
-        let input = match self.journal.write(Entry { record, view }).await {
+        let entry = Entry {
+            record: AnyRecord::Source(record),
+            view,
+            events: self.snapshot.borrow().events.list().to_vec(),
+        };
+        let input = match self.journal.write(entry).await {
             Ok(()) => Input::Journaled,
             Err(error) => Input::JournalFailed {
                 reason: error.to_string().as_str().into(),
@@ -300,6 +315,10 @@ impl Outgoing {
             Message::Cancel(by, answer) => {
                 let now = self.now();
                 let taken = self.source.handle(now, Input::CancelRequested { by });
+                if taken.is_ok() {
+                    let by = show::who(by).to_owned();
+                    self.record(EventKind::CancelAsked { by });
+                }
                 // The one who asked may have gone.
                 let _ = answer.send(taken);
             }
@@ -316,7 +335,7 @@ impl Outgoing {
                 self.handle(input);
             }
             Message::Carries(carrier) => self.carrier = Some(carrier),
-            Message::Carried(Carried::Note(note)) | Message::Note(note) => self.note(note),
+            Message::Carried(Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
             Message::Carried(Carried::Failed(reason)) => {
                 let reason = reason.into();
                 self.broke_off(Input::SessionFailed { reason });
@@ -334,15 +353,16 @@ impl Outgoing {
             }
             Message::Begun(at, watcher) => {
                 self.begun_at = Some(at);
+                self.record_at(at, EventKind::Begun);
                 self.watcher = Some(watcher);
                 let prepare = millis(self.asked_at.elapsed());
                 self.snapshot
                     .send_modify(|s| s.view.prepare_ms = Some(prepare));
                 self.handle(Input::MigrationStarted);
             }
-            Message::Stopped(at) => self.stopped_at = Some(at),
+            Message::Stopped(at) => self.stopped(at),
             Message::MonitorLost => {
-                self.note("the connection to this host's QEMU was lost: made anew".to_owned());
+                self.record(EventKind::MonitorLost);
                 self.reach();
             }
             Message::Reached(machine) => self.reached(machine),
@@ -366,8 +386,12 @@ impl Outgoing {
             offer,
             left_out,
             input,
-            notes,
+            fewer_channels,
         } = agreed;
+        self.record(EventKind::Agreed {
+            qemu_version: offer.qemu_version.clone(),
+            protocol: offer.protocol,
+        });
         if let Input::DestinationReady { channels, paths } = &input {
             if paths.is_empty() {
                 let refusal = Some(no_path(&left_out));
@@ -378,21 +402,42 @@ impl Outgoing {
             self.snapshot.send_modify(|snapshot| {
                 snapshot.view.channels = Some(channels);
                 snapshot.view.paths = show::paths_without_lanes(&paths);
+                snapshot.record(EventKind::ChannelsChosen {
+                    channels,
+                    why: fewer_channels,
+                });
+                for path in &paths {
+                    snapshot.record(show::path_chosen(path));
+                }
             });
         }
         self.snapshot
             .send_modify(|snapshot| snapshot.view.left_out = left_out);
-        for note in notes.into_iter().chain(offer.notes.clone()) {
-            self.note(note);
+        for what in offer.notes.clone() {
+            self.record(EventKind::Fallback { what });
         }
         self.offer = Some(offer);
         self.handle(input);
     }
 
-    fn note(&mut self, note: String) {
+    fn record(&mut self, kind: EventKind) {
+        self.record_at(Timestamp::now(), kind);
+    }
+
+    fn record_at(&mut self, at: Timestamp, kind: EventKind) {
         let id = self.source.migration().id;
-        tracing::info!(%id, note);
-        self.snapshot.send_modify(|snapshot| snapshot.note(note));
+        tracing::info!(%id, "{kind}");
+        self.snapshot
+            .send_modify(|snapshot| snapshot.record_at(at, kind));
+    }
+
+    fn stopped(&mut self, at: UnixMicros) {
+        self.stopped_at = Some(at);
+        // QEMU stops a guest that the operator pauses, too: the last stop is the switchover.
+        self.record_at(
+            timestamp(at).unwrap_or_else(Timestamp::now),
+            EventKind::Switchover,
+        );
     }
 
     fn socket(&self) -> Option<PathBuf> {

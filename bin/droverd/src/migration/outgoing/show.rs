@@ -1,15 +1,16 @@
 //! What is shown of a guest that leaves.
 
-use drover_api::{MigrationPhase, MigrationView, PathView};
+use drover_api::{EventKind, MigrationPhase, MigrationView, PathView, TrafficView};
 use drover_hypervisor::MigrationProgress;
 use drover_migrate::source::Phase;
-use drover_migrate::{KeptGuest, Outcome, Reason};
+use drover_migrate::{CancelledBy, KeptGuest, Outcome, Reason};
 use drover_types::{Bytes, Path};
 use jiff::Timestamp;
 
 use super::hand_off::{Times, timestamp};
 use super::{Outgoing, millis};
-use crate::migration::snapshot::{end_lanes, sample, show_estimate};
+use crate::migration::lanes::end_lanes;
+use crate::migration::snapshot::{sample, show_estimate};
 
 impl Outgoing {
     /// Brings what is shown up to date.
@@ -20,11 +21,8 @@ impl Outgoing {
             .carrier
             .as_ref()
             .map(|carrier| (carrier, carrier.relay.report()));
-        if let Some((_, report)) = &report {
-            self.rates.take(report);
-        }
         let offer = self.offer.as_ref();
-        let rates = &self.rates;
+        let lanes = &mut self.lanes;
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared |= !matches!(self.source.phase(), Phase::Preparing);
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
@@ -34,7 +32,7 @@ impl Outgoing {
                 Some(format!("{last}; {advice}"))
             });
             if let Some((carrier, report)) = &report {
-                snapshot.show_lanes(&carrier.paths, report, rates);
+                lanes.show(snapshot, &carrier.paths, report);
             }
             if let Some(offer) = offer {
                 let sizes = offer.session;
@@ -64,6 +62,7 @@ impl Outgoing {
         let ran = times.ran();
         let stopped = self.stopped_at.and_then(timestamp);
         let (begun, downtime) = (self.begun_at, stopped.map(|at| between(at, ran)));
+        self.record_at(ran, EventKind::Runs);
         self.snapshot.send_modify(|snapshot| {
             snapshot.view.total_ms = begun.map(|at| between(at, ran));
             snapshot.view.downtime_ms = downtime;
@@ -99,8 +98,30 @@ pub fn paths_without_lanes(paths: &[Path]) -> Vec<PathView> {
     let view = |path: &Path| PathView {
         path: path.clone(),
         lanes: Vec::new(),
+        traffic: TrafficView::default(),
+        state: None,
+        cause: None,
+        attempts: 0,
+        segment_bytes: None,
     };
     paths.iter().map(view).collect()
+}
+
+/// A path that is used, for the history.
+pub fn path_chosen(path: &Path) -> EventKind {
+    EventKind::PathChosen {
+        path: path.id,
+        source: path.source.interface.clone(),
+        destination: path.destination.interface.clone(),
+    }
+}
+
+/// Who wants it to end.
+pub fn who(by: CancelledBy) -> &'static str {
+    match by {
+        CancelledBy::Operator => "the operator",
+        CancelledBy::AgentStopping => "the agent, which is being stopped,",
+    }
 }
 
 /// The phase to show; none for the end, which is shown when everything is done and on disk.
@@ -124,8 +145,8 @@ pub fn outcome_in_words(outcome: &Outcome) -> (MigrationPhase, String) {
         Outcome::Refused { reason } => (MigrationPhase::Failed, reason.to_string()),
         Outcome::Cancelled { by, .. } => {
             let cause = match by {
-                drover_migrate::CancelledBy::Operator => "cancelled by the operator",
-                drover_migrate::CancelledBy::AgentStopping => "the source's agent was stopped",
+                CancelledBy::Operator => "cancelled by the operator",
+                CancelledBy::AgentStopping => "the source's agent was stopped",
             };
             (MigrationPhase::Cancelled, cause.to_owned())
         }

@@ -1,0 +1,108 @@
+use super::*;
+use serde_json::{Value, json};
+
+fn view(more: Value) -> Value {
+    let mut value = json!({
+        "id": "01938f2e-7b1c-7000-8000-2f8e9d3c4b5a", "vm": "web", "source": "a",
+        "destination": "b", "role": "source", "phase": "transferring",
+        "started_at": "2026-11-21T20:00:00Z",
+        "bytes": {"total": 1 << 30, "transferred": 640 << 20, "remaining": 256 << 20},
+        "round": 2, "rate": 238 << 20, "dirty_rate": 16 << 20, "time_left_ms": 3100,
+        "paths": [], "left_out": [], "notes": [],
+    });
+    for (key, new) in more.as_object().unwrap() {
+        value[key] = new.clone();
+    }
+    value
+}
+
+fn status(migrations: Vec<Value>) -> StatusView {
+    serde_json::from_value(json!({
+        "host": {
+            "host": "a", "version": "0", "api_version": 1, "protocol": {"min": 2, "max": 2},
+            "memory": {"total": 1 << 30, "available": 1 << 29}, "cpus": 2, "qemu_binaries": [],
+            "interfaces": [{"name": "eth1", "addresses": ["10.0.1.1/24"], "mtu": 9000, "up": true,
+                "speed": 1_000_000_000, "loopback": false, "tx_queues": 1, "rx_queues": 1,
+                "rdma": null}],
+        },
+        "vms": [], "migrations": migrations, "peers": [],
+    }))
+    .unwrap()
+}
+
+fn carrying() -> Value {
+    let lane = |id: u16, more: Value| {
+        let mut lane = json!({
+            "id": id, "state": "up", "sent_bytes": 300 << 20, "resent_bytes": 0,
+            "protocol_bytes": 4 << 10, "received_bytes": 0, "rate": 50 << 20,
+            "round_trip_us": 250, "busy_rate": 60 << 20, "in_flight_bytes": 512 << 10,
+            "credit_bytes": 1 << 20, "suspicions": 0,
+        });
+        for (key, new) in more.as_object().unwrap() {
+            lane[key] = new.clone();
+        }
+        lane
+    };
+    let lost = json!({"state": "lost", "rate": 0, "suspicions": 2, "resent_bytes": 1 << 20,
+                      "ended_reason": "nothing came back for 1000 ms", "in_flight_bytes": 0});
+    let traffic = json!({"sent_bytes": 600 << 20, "resent_bytes": 1 << 20,
+                         "protocol_bytes": 8 << 10, "received_bytes": 0, "rate": 50 << 20});
+    view(json!({
+        "paths": [{
+            "path": {"id": 0, "mtu": 9000, "rate": 1_000_000_000,
+                     "source": {"interface": "eth1", "address": "10.0.1.1"},
+                     "destination": {"interface": "ens2", "address": "10.0.1.2"}},
+            "lanes": [lane(0, json!({})), lane(1, lost)],
+            "traffic": traffic,
+        }],
+        "traffic": traffic,
+        "nics": [{"interface": "eth1", "traffic": traffic}],
+        "channel_traffic": [
+            {"id": 0, "read_bytes": 1 << 20, "confirmed_bytes": 0, "written_bytes": 900},
+            {"id": 1, "read_bytes": 299 << 20, "confirmed_bytes": 0, "written_bytes": 0},
+            {"id": 2, "read_bytes": 300 << 20, "confirmed_bytes": 0, "written_bytes": 0},
+        ],
+        "hedged_chunks": 3,
+        "notes": ["lane 1 on path 0 was lost: nothing came back for 1000 ms"],
+    }))
+}
+
+#[test]
+fn a_migration_under_way_is_shown_by_path_lane_nic_and_channel() {
+    let status = status(vec![carrying()]);
+    let text = of_status(&status);
+    let (_, text) = text.split_once("\n\n").unwrap();
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn the_destination_shows_what_it_received() {
+    let mut view = carrying();
+    view["role"] = json!("destination");
+    let text = of_status(&status(vec![view]));
+    assert!(text.contains("RECEIVED"), "{text}");
+}
+
+#[test]
+fn of_many_that_ended_only_the_last_are_shown() {
+    let ended = view(json!({"phase": "completed", "total_ms": 3250}));
+    let text = of_status(&status(vec![ended; 9]));
+    assert_eq!(text.matches("completed").count(), ENDED_SHOWN, "{text}");
+    assert!(text.contains("and 4 more that ended: `drover history`"));
+    assert!(!text.contains("NICs"), "{text}");
+}
+
+#[test]
+fn of_many_lanes_only_those_with_trouble_are_shown() {
+    let mut view = carrying();
+    let lanes = view["paths"][0]["lanes"].as_array().unwrap().clone();
+    let mut many = vec![lanes[0].clone(); 40];
+    many.push(lanes[1].clone());
+    view["paths"][0]["lanes"] = json!(many);
+    let text = of_status(&status(vec![view]));
+    assert!(!text.contains("  lane 0"), "{text}");
+    assert!(
+        text.contains("  lane 1") && text.contains("40 of 41 up"),
+        "{text}"
+    );
+}

@@ -1,0 +1,201 @@
+//! What a relay's report says of its lanes, paths and interfaces, as it is shown.
+
+use std::time::Instant;
+
+use drover_api::{
+    ChannelView, EventKind, LaneState, LaneView, MigrationRole, MigrationView, NicView, PathState,
+    PathView, TrafficView,
+};
+use drover_relay::{LaneEnd, LaneHealth, LaneReport, Report};
+use drover_types::{ByteRate, Bytes, Path};
+
+use super::snapshot::Snapshot;
+use crate::limits;
+
+/// Compares a relay's reports with those before them: each lane's rate, and what is new.
+#[derive(Debug, Default)]
+pub struct LaneWatch {
+    last: Vec<(u16, u64)>,
+    at: Option<Instant>,
+    rates: Vec<(u16, ByteRate)>,
+    /// Each lane with how often it had been suspected.
+    seen: Vec<(u16, u32)>,
+}
+
+impl LaneWatch {
+    /// Takes a report in, and shows it.
+    pub fn show(&mut self, snapshot: &mut Snapshot, paths: &[Path], report: &Report) {
+        self.measure(report);
+        for kind in self.news(report) {
+            snapshot.record(kind);
+        }
+        self.fill(&mut snapshot.view, paths, report);
+    }
+
+    /// Reports that follow each other at once are not compared.
+    fn measure(&mut self, report: &Report) {
+        let now = Instant::now();
+        let elapsed = self.at.map(|at| now - at);
+        if elapsed.is_some_and(|elapsed| elapsed < limits::RATE_SPAN) {
+            return;
+        }
+        let carried = |lane: &LaneReport| {
+            let stats = &lane.stats;
+            (stats.lane, stats.receipted_bytes.max(stats.received_bytes))
+        };
+        let current: Vec<(u16, u64)> = report.lanes.iter().map(carried).collect();
+        if let Some(elapsed) = elapsed {
+            let before = |lane: u16| found(&self.last, lane).unwrap_or(0);
+            let rate = |&(lane, bytes): &(u16, u64)| {
+                let moved = Bytes(bytes.saturating_sub(before(lane)));
+                (lane, ByteRate::of(moved, elapsed))
+            };
+            self.rates = current.iter().map(rate).collect();
+        }
+        (self.last, self.at) = (current, Some(now));
+    }
+
+    /// Lanes that are new, and those that were suspected since the last report. The relay tells by
+    /// itself of those that were lost.
+    fn news(&mut self, report: &Report) -> Vec<EventKind> {
+        let mut news = Vec::new();
+        for LaneReport { path, stats, .. } in &report.lanes {
+            let (lane, path) = (stats.lane, *path);
+            let before = found(&self.seen, lane);
+            if before.is_none() {
+                news.push(EventKind::LaneUp { lane, path });
+            }
+            if stats.suspicions > before.unwrap_or(0) {
+                news.push(EventKind::LaneSuspected { lane, path });
+            }
+        }
+        let seen = |lane: &LaneReport| (lane.stats.lane, lane.stats.suspicions);
+        self.seen = report.lanes.iter().map(seen).collect();
+        news
+    }
+
+    fn fill(&self, view: &mut MigrationView, paths: &[Path], report: &Report) {
+        let path_view = |path: &Path| {
+            let lanes = report.lanes.iter().filter(|lane| lane.path == path.id);
+            let mut lanes: Vec<_> = lanes.map(|lane| self.lane_view(lane)).collect();
+            let traffic = TrafficView::of(&lanes);
+            forget_old(&mut lanes);
+            let dialled = report.paths.iter().find(|dialled| dialled.path == path.id);
+            PathView {
+                path: path.clone(),
+                traffic,
+                lanes,
+                state: dialled.map(|dialled| path_state(dialled.state)),
+                cause: dialled.and_then(|dialled| dialled.cause.clone()),
+                attempts: dialled.map_or(0, |dialled| dialled.attempts),
+                segment_bytes: dialled.and_then(|dialled| dialled.segment),
+            }
+        };
+        view.paths = paths.iter().map(path_view).collect();
+        sum_up(view);
+        let session = &report.session;
+        let channel = |stats: &drover_relay::ChannelStats| ChannelView {
+            id: stats.channel,
+            read_bytes: Bytes(stats.read_bytes),
+            confirmed_bytes: Bytes(stats.confirmed_bytes),
+            written_bytes: Bytes(stats.written_bytes),
+        };
+        view.channel_traffic = session.channels.iter().map(channel).collect();
+        view.hedged_chunks = session.hedged_chunks;
+        view.duplicate_chunks = session.duplicate_chunks;
+        view.outages = session.outages;
+        view.bulk_goodput = report.bulk;
+    }
+
+    fn lane_view(&self, lane: &LaneReport) -> LaneView {
+        let stats = &lane.stats;
+        let (state, ended_reason) = match (&lane.ended, stats.health) {
+            (None, LaneHealth::Suspect) => (LaneState::Suspect, None),
+            (None, _) => (LaneState::Up, None),
+            (Some(LaneEnd::Closed), _) => (LaneState::Ended, None),
+            (Some(LaneEnd::Lost(reason)), _) => (LaneState::Lost, Some(reason.clone())),
+        };
+        let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).ok();
+        LaneView {
+            id: stats.lane,
+            state,
+            sent_bytes: Bytes(stats.sent_bytes),
+            resent_bytes: Bytes(stats.resent_bytes),
+            protocol_bytes: Bytes(stats.protocol_bytes),
+            received_bytes: Bytes(stats.received_bytes),
+            rate: found(&self.rates, stats.lane).unwrap_or_default(),
+            round_trip_us: stats.round_trip.and_then(micros),
+            busy_rate: stats.rate.map(ByteRate),
+            in_flight_bytes: Bytes(stats.in_flight_bytes),
+            credit_bytes: Bytes(stats.credit_bytes),
+            suspicions: stats.suspicions,
+            ended_reason,
+        }
+    }
+}
+
+/// Lanes that flap are many in the end: of those that are gone only the last are shown.
+fn forget_old(lanes: &mut Vec<LaneView>) {
+    let gone = |lane: &LaneView| !matches!(lane.state, LaneState::Up | LaneState::Suspect);
+    let all = lanes.iter().filter(|lane| gone(lane)).count();
+    let mut surplus = all.saturating_sub(limits::GONE_LANES);
+    lanes.retain(|lane| {
+        let forgotten = gone(lane) && surplus > 0;
+        surplus -= usize::from(forgotten);
+        !forgotten
+    });
+}
+
+fn path_state(state: drover_relay::PathState) -> PathState {
+    match state {
+        drover_relay::PathState::Up => PathState::Up,
+        drover_relay::PathState::Dialling => PathState::Dialling,
+        drover_relay::PathState::NoLink => PathState::NoLink,
+        drover_relay::PathState::GivenUp => PathState::GivenUp,
+    }
+}
+
+fn found<T: Copy>(list: &[(u16, T)], lane: u16) -> Option<T> {
+    let found = list.iter().find(|(id, _)| *id == lane);
+    found.map(|(_, value)| *value)
+}
+
+/// The sums over paths and interfaces.
+fn sum_up(view: &mut MigrationView) {
+    view.traffic = view.paths.iter().map(|path| path.traffic).sum();
+    let role = view.role;
+    let near = |path: &PathView| match role {
+        MigrationRole::Source => path.path.source.interface.clone(),
+        MigrationRole::Destination => path.path.destination.interface.clone(),
+    };
+    let mut names: Vec<String> = view.paths.iter().map(near).collect();
+    names.sort();
+    names.dedup();
+    let nic = |interface: String| {
+        let own = view.paths.iter().filter(|path| near(path) == interface);
+        NicView {
+            traffic: own.map(|path| path.traffic).sum(),
+            interface,
+        }
+    };
+    view.nics = names.into_iter().map(nic).collect();
+}
+
+/// What is left of lanes when their session is closed.
+pub fn end_lanes(view: &mut MigrationView) {
+    for path in &mut view.paths {
+        for lane in &mut path.lanes {
+            lane.rate = ByteRate(0);
+            lane.in_flight_bytes = Bytes(0);
+            if matches!(lane.state, LaneState::Up | LaneState::Suspect) {
+                lane.state = LaneState::Ended;
+            }
+        }
+        path.traffic.rate = ByteRate(0);
+    }
+    for nic in &mut view.nics {
+        nic.traffic.rate = ByteRate(0);
+    }
+    view.traffic.rate = ByteRate(0);
+    view.rate = ByteRate(0);
+}

@@ -1,0 +1,370 @@
+//! What happened in a migration, as its history keeps it.
+
+use std::fmt;
+
+use drover_types::{ByteRate, Bytes, PathId};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::migration::MigrationPhase;
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum EventKind {
+    /// It was asked for.
+    Asked,
+    /// The agent was started again and took it up.
+    TakenUp,
+    /// Destination: QEMU waits for the guest.
+    Prepared {
+        /// The version of QEMU there.
+        qemu_version: String,
+    },
+    /// Source: the destination has agreed.
+    Agreed {
+        /// The version of QEMU there.
+        qemu_version: String,
+        /// The version of the relays' protocol.
+        protocol: u32,
+    },
+    /// The number of QEMU's channels.
+    ChannelsChosen {
+        /// multifd channels; 0 without multifd.
+        channels: u8,
+        /// What kept it from being larger, where that is worth a word.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
+    },
+    /// A pair of interfaces is used.
+    PathChosen {
+        /// Its number.
+        #[schema(value_type = u16)]
+        path: PathId,
+        /// The interface at the source.
+        source: String,
+        /// The interface at the destination.
+        destination: String,
+    },
+    /// A lane carries.
+    LaneUp {
+        /// The lane.
+        lane: u16,
+        /// Its path.
+        #[schema(value_type = u16)]
+        path: PathId,
+    },
+    /// A lane could not be opened.
+    LaneNotOpened {
+        /// The lane.
+        lane: u16,
+        /// Its path.
+        #[schema(value_type = u16)]
+        path: PathId,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing came back on a lane for longer than usual: it gets nothing more for now.
+    LaneSuspected {
+        /// The lane.
+        lane: u16,
+        /// Its path.
+        #[schema(value_type = u16)]
+        path: PathId,
+    },
+    /// A lane was lost; what it had not delivered goes over the others.
+    LaneLost {
+        /// The lane.
+        lane: u16,
+        /// Its path.
+        #[schema(value_type = u16)]
+        path: PathId,
+        /// Why.
+        reason: String,
+    },
+    /// The last lane on a path is gone; it is dialled again.
+    PathLost {
+        /// The path.
+        #[schema(value_type = u16)]
+        path: PathId,
+        /// Why.
+        reason: String,
+    },
+    /// A path has a lane again.
+    PathBack {
+        /// The path.
+        #[schema(value_type = u16)]
+        path: PathId,
+        /// How long it had none.
+        lasted_ms: u64,
+    },
+    /// Large packets vanish on a path: it is used with smaller segments.
+    PathNarrowed {
+        /// The path.
+        #[schema(value_type = u16)]
+        path: PathId,
+        /// Their size in bytes.
+        segment: u16,
+    },
+    /// Nothing but small packets get through on a path: it is tried rarely from now on.
+    PathGivenUp {
+        /// The path.
+        #[schema(value_type = u16)]
+        path: PathId,
+        /// What was tried.
+        reason: String,
+    },
+    /// No lane is left.
+    OutageBegan {
+        /// How long one is waited for.
+        limit_ms: u64,
+    },
+    /// There is a lane again.
+    OutageEnded {
+        /// How long there was none.
+        lasted_ms: u64,
+    },
+    /// A channel of QEMU broke.
+    ChannelBroke {
+        /// The channel.
+        channel: u16,
+        /// Why.
+        reason: String,
+    },
+    /// The connection to this host's QEMU was lost, and is made anew.
+    MonitorLost,
+    /// Source: QEMU was told to migrate.
+    Begun,
+    /// A round of QEMU's precopy began.
+    Round {
+        /// Its number, from 1.
+        round: u64,
+        /// Memory left to send as it began.
+        #[schema(value_type = u64)]
+        remaining: Bytes,
+        /// Memory that the guest rewrote, per second.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<u64>)]
+        dirty_rate: Option<ByteRate>,
+    },
+    /// Source: QEMU stopped the guest and sends the rest.
+    Switchover,
+    /// Source: from here on only the destination may run the guest.
+    HandedOff,
+    /// Destination: everything is there; the guest waits for the source's verdict.
+    Arrived,
+    /// The guest runs on the destination.
+    Runs,
+    /// Something was done without, or otherwise than usual.
+    Fallback {
+        /// What, and why.
+        what: String,
+    },
+    /// Somebody wants it to end.
+    CancelAsked {
+        /// Who.
+        by: String,
+    },
+    /// It is over.
+    Ended {
+        /// How.
+        result: MigrationPhase,
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cause: Option<String>,
+    },
+    /// Of a newer agent; `text` tells it.
+    #[serde(other)]
+    Unknown,
+}
+
+impl EventKind {
+    /// Whether the operator should see it without asking for the history.
+    #[must_use]
+    pub fn is_notable(&self) -> bool {
+        match self {
+            Self::ChannelsChosen { why, .. } => why.is_some(),
+            Self::TakenUp
+            | Self::LaneNotOpened { .. }
+            | Self::LaneLost { .. }
+            | Self::PathLost { .. }
+            | Self::PathBack { .. }
+            | Self::PathNarrowed { .. }
+            | Self::PathGivenUp { .. }
+            | Self::OutageBegan { .. }
+            | Self::OutageEnded { .. }
+            | Self::ChannelBroke { .. }
+            | Self::MonitorLost
+            | Self::Fallback { .. } => true,
+            _ => false,
+        }
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked => f.write_str("asked for"),
+            Self::TakenUp => f.write_str("the agent was started again and took it up"),
+            Self::Prepared { qemu_version } => write!(f, "QEMU {qemu_version} waits for the guest"),
+            Self::Agreed {
+                qemu_version,
+                protocol,
+            } => write!(
+                f,
+                "the destination has agreed: QEMU {qemu_version}, protocol {protocol}"
+            ),
+            Self::ChannelsChosen { channels, why } => {
+                write!(f, "{channels} channels")?;
+                why.iter().try_for_each(|why| write!(f, ": {why}"))
+            }
+            Self::PathChosen {
+                path,
+                source,
+                destination,
+            } => write!(f, "path {path}: {source} > {destination}"),
+            Self::Begun => f.write_str("QEMU begins to migrate"),
+            Self::Switchover => f.write_str("switchover: the guest is stopped, the rest is sent"),
+            Self::HandedOff => f.write_str("hand-off: only the destination may run the guest now"),
+            Self::Arrived => f.write_str("everything is there, waiting for the source's verdict"),
+            Self::Runs => f.write_str("the guest runs on the destination"),
+            Self::MonitorLost => {
+                f.write_str("the connection to this host's QEMU was lost: made anew")
+            }
+            Self::Round {
+                round,
+                remaining,
+                dirty_rate,
+            } => {
+                write!(f, "round {round}: {remaining} to send")?;
+                let dirty = dirty_rate.iter();
+                dirty
+                    .copied()
+                    .try_for_each(|rate| write!(f, ", dirty {rate}"))
+            }
+            Self::Fallback { what } => f.write_str(what),
+            Self::CancelAsked { by } => write!(f, "{by} wants it to end"),
+            Self::Ended { result, cause } => {
+                write!(f, "{}", result.as_str())?;
+                cause.iter().try_for_each(|cause| write!(f, ": {cause}"))
+            }
+            Self::Unknown => f.write_str("something that this version does not know"),
+            carrying => carrying.fmt_of_lanes(f),
+        }
+    }
+}
+
+impl EventKind {
+    fn fmt_of_lanes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LaneUp { lane, path } => write!(f, "lane {lane} on path {path} is up"),
+            Self::LaneNotOpened { lane, path, reason } => write!(
+                f,
+                "lane {lane} on path {path} could not be opened: {reason}"
+            ),
+            Self::LaneSuspected { lane, path } => {
+                write!(f, "lane {lane} on path {path} is silent: suspected")
+            }
+            Self::LaneLost { lane, path, reason } => {
+                write!(f, "lane {lane} on path {path} was lost: {reason}")
+            }
+            Self::PathLost { path, reason } => write!(
+                f,
+                "path {path} has no lane left, and is dialled again: {reason}"
+            ),
+            Self::PathBack { path, lasted_ms } => {
+                write!(f, "path {path} has lanes again after {lasted_ms} ms")
+            }
+            Self::PathNarrowed { path, segment } => write!(
+                f,
+                "large packets vanish on path {path} (something on it has a smaller MTU than both \
+                 interfaces, and does not say so): it is used with segments of {segment} bytes"
+            ),
+            Self::PathGivenUp { path, reason } => write!(
+                f,
+                "path {path} is given up, and tried again from time to time: {reason}"
+            ),
+            Self::OutageBegan { limit_ms } => write!(
+                f,
+                "no path to the other host is left: waiting up to {} s for one",
+                limit_ms / 1000
+            ),
+            Self::OutageEnded { lasted_ms } => write!(
+                f,
+                "there is a path to the other host again, after {lasted_ms} ms without"
+            ),
+            Self::ChannelBroke { channel, reason } => {
+                write!(f, "channel {channel} of QEMU broke: {reason}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Something that happened in a migration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct EventView {
+    /// When, by this host's clock; the first time, if it stands for several.
+    #[schema(value_type = String, format = DateTime)]
+    pub at: Timestamp,
+    /// The last time, if it stands for several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub last_at: Option<Timestamp>,
+    /// How many alike it stands for; `kind` and `text` are those of the last one.
+    pub count: u64,
+    /// The same in words.
+    pub text: String,
+    /// What.
+    #[serde(flatten)]
+    pub kind: EventKind,
+}
+
+impl EventView {
+    /// One event.
+    #[must_use]
+    pub fn new(at: Timestamp, kind: EventKind) -> Self {
+        Self {
+            at,
+            last_at: None,
+            count: 1,
+            text: kind.to_string(),
+            kind,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_kind_time_and_words_at_one_level() {
+        let at = "2026-11-21T20:00:00Z".parse().unwrap();
+        let kind = EventKind::LaneLost {
+            lane: 3,
+            path: PathId(1),
+            reason: "reset".into(),
+        };
+        let event = EventView::new(at, kind);
+        let json = serde_json::to_value(&event).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({
+                "at": "2026-11-21T20:00:00Z", "count": 1, "kind": "lane-lost", "lane": 3,
+                "path": 1, "reason": "reset", "text": "lane 3 on path 1 was lost: reset",
+            })
+        );
+        assert_eq!(serde_json::from_value::<EventView>(json).unwrap(), event);
+    }
+
+    #[test]
+    fn an_event_of_a_newer_agent_keeps_its_words() {
+        let text = r#"{"at": "2026-11-21T20:00:00Z", "count": 2, "kind": "moon-phase",
+                       "text": "full", "phase": 7}"#;
+        let event: EventView = serde_json::from_str(text).unwrap();
+        assert_eq!(event.kind, EventKind::Unknown);
+        assert_eq!((event.text.as_str(), event.count), ("full", 2));
+    }
+}
