@@ -29,6 +29,7 @@ pub mod limits;
 mod observation;
 mod outbox;
 pub mod paths;
+mod session;
 pub mod source;
 mod waiting;
 
@@ -41,6 +42,7 @@ pub use journal::{
 };
 pub use observation::{GuestSeen, HandOffAnswer, MigrationSeen, Observation, Verdict};
 pub use outbox::Output;
+pub use session::Session;
 pub use waiting::{Waiting, WaitingOn};
 
 /// Monotonic time since an origin that the shell chooses once, such as the agent's start.

@@ -31,7 +31,9 @@ pub enum Input {
         /// Exit status or signal, and its last words.
         reason: Reason,
     },
-    /// The session ended before QEMU had everything.
+    /// The session of before carries still ([`Action::FindSession`]).
+    SessionLives,
+    /// The session ended before QEMU had everything, or there is none.
     SessionFailed {
         /// What the relay gave as a reason.
         reason: Reason,
@@ -83,6 +85,7 @@ impl Input {
             Self::Hypervisor(_) => "hypervisor",
             Self::Settled(_) => "settled",
             Self::HypervisorGone { .. } => "hypervisor-gone",
+            Self::SessionLives => "session-lives",
             Self::SessionFailed { .. } => "session-failed",
             Self::AbandonRequested => "abandon-requested",
             Self::RunRequested => "run-requested",
@@ -108,6 +111,9 @@ pub enum Action {
     /// `Listening`, `ListenFailed`. From `Listening` on the hypervisor is observed at each of
     /// its events and at least twice a second.
     Listen,
+    /// After a restart of the agent: take the session up again that its predecessor left. Answers:
+    /// `SessionLives`, `SessionFailed`.
+    FindSession,
     /// Look at the hypervisor now. Answers: `Hypervisor`, `HypervisorGone`.
     Observe,
     /// Close the session and its sockets to QEMU, and only then look at QEMU. Answers:

@@ -26,6 +26,7 @@ use crate::journal::{DestinationRecord, DestinationStep, JournalVersion, Migrati
 use crate::limits;
 use crate::observation::HandOffAnswer;
 use crate::outbox::Outbox;
+use crate::session::Session;
 use crate::source::earlier;
 use crate::waiting::{Waiting, WaitingOn};
 use crate::{Output as Generic, Time};
@@ -73,10 +74,11 @@ impl Destination {
     /// Goes on after the agent was started again, from the last record on disk.
     #[must_use]
     pub fn recover(record: DestinationRecord, now: Time) -> Self {
-        let mut destination = Self::at(record.migration, Phase::Recovering, now);
+        let session = Session::Unknown;
+        let mut destination = Self::at(record.migration, Phase::Recovering { session }, now);
         let ending = match record.step {
             DestinationStep::Incoming => {
-                destination.outbox.act(Action::Observe);
+                destination.outbox.act(Action::FindSession);
                 destination.deadline = Some(now + limits::OBSERVE_RETRY);
                 return destination;
             }

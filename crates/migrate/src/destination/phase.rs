@@ -1,6 +1,7 @@
 //! The destination's phases; each owns what only it needs.
 
 use crate::cause::Cause;
+use crate::session::Session;
 use crate::waiting::WaitingOn;
 
 use super::Ending;
@@ -13,7 +14,7 @@ use super::Ending;
 ///    │           │           │        │    │ ▼       │
 ///    │           │           │        │  Settling    │ kept
 ///    └───────────┴───────────┴────────┴──────┴───────┴─▶ Abandoning ─▶ Abandoned
-/// Recovering ─▶ Arrived, Adopting, Abandoning
+/// Recovering ─▶ Receiving, Arrived, Adopting, Abandoning
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
@@ -52,8 +53,11 @@ pub enum Phase {
         /// it there is.
         starting: bool,
     },
-    /// The agent was started again; QEMU has to tell what became of it.
-    Recovering,
+    /// The agent was started again; the session and QEMU have to tell what became of them.
+    Recovering {
+        /// The session of before.
+        session: Session,
+    },
     /// Over.
     Ended(Ending),
 }
@@ -72,7 +76,7 @@ impl Phase {
             Self::Resuming => "resuming",
             Self::Adopting => "adopting",
             Self::Abandoning { .. } => "abandoning",
-            Self::Recovering => "recovering",
+            Self::Recovering { .. } => "recovering",
             Self::Ended(Ending::Running) => "running",
             Self::Ended(Ending::Abandoned(_)) => "abandoned",
             Self::Ended(Ending::Lost(_)) => "lost",
@@ -96,7 +100,7 @@ impl Phase {
             Self::Resuming => WaitingOn::GuestToResume,
             Self::Adopting => WaitingOn::GuestToBeAdopted,
             Self::Abandoning { .. } => WaitingOn::HypervisorToEnd,
-            Self::Recovering => WaitingOn::HypervisorToAnswer,
+            Self::Recovering { .. } => WaitingOn::HypervisorToAnswer,
             Self::Ended(_) => return None,
         })
     }

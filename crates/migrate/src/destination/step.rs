@@ -7,6 +7,7 @@ use crate::cause::{Cause, Reason, Refused};
 use crate::journal::DestinationStep;
 use crate::limits;
 use crate::observation::{GuestSeen, MigrationSeen, Observation, Verdict};
+use crate::session::Session;
 
 impl Destination {
     #[allow(
@@ -260,22 +261,52 @@ impl Destination {
                 On(Input::Hypervisor(_) | Input::Settled(_) | Input::SessionFailed { .. }),
             ) => {}
 
-            // A new agent asks what became of it. Its predecessor's session is closed.
-            (Phase::Recovering, On(Input::Hypervisor(seen) | Input::Settled(seen))) => {
-                self.recovered(now, &seen)
+            // A new agent asks what became of it.
+            (
+                Phase::Recovering {
+                    session: Session::Unknown,
+                },
+                On(Input::SessionLives),
+            ) => {
+                self.outbox.act(Action::Observe);
+                self.recover_with(now, Session::Lives);
             }
-            (Phase::Recovering, On(Input::HypervisorGone { reason })) => {
+            (
+                Phase::Recovering {
+                    session: Session::Unknown | Session::Lives,
+                },
+                On(Input::SessionFailed { .. }),
+            ) => self.settle_anew(now),
+            (
+                Phase::Recovering {
+                    session: Session::Gone,
+                },
+                On(Input::SessionFailed { .. } | Input::SessionLives),
+            ) => {}
+            (Phase::Recovering { session }, On(Input::Hypervisor(seen))) => {
+                self.recovered(now, &seen, session);
+            }
+            (Phase::Recovering { .. }, On(Input::Settled(seen))) => {
+                if !self.has_arrived(now, &seen) {
+                    self.abandon(now, Cause::AgentRestarted);
+                }
+            }
+            (Phase::Recovering { .. }, On(Input::HypervisorGone { reason })) => {
                 self.abandoned(now, Cause::HypervisorGone { reason });
             }
-            (Phase::Recovering, On(Input::AbandonRequested)) => {
+            (Phase::Recovering { .. }, On(Input::AbandonRequested)) => {
                 self.abandon(now, Cause::SourceKept);
             }
-            (Phase::Recovering, On(Input::RunRequested)) => {
+            (Phase::Recovering { .. }, On(Input::RunRequested)) => {
                 self.outbox.act(Action::Observe);
             }
-            (Phase::Recovering, Deadline) => {
-                self.outbox.act(Action::Observe);
-                self.enter(now, Phase::Recovering, Some(limits::OBSERVE_RETRY));
+            (Phase::Recovering { session }, Deadline) => {
+                self.outbox.act(match session {
+                    Session::Unknown => Action::FindSession,
+                    Session::Lives => Action::Observe,
+                    Session::Gone => Action::Settle,
+                });
+                self.recover_with(now, session);
             }
 
             (_, On(input)) => return Err(self.unexpected(input.name())),
@@ -326,13 +357,45 @@ impl Destination {
         }
     }
 
-    fn recovered(&mut self, now: Time, seen: &Observation) {
+    fn recover_with(&mut self, now: Time, session: Session) {
+        let phase = Phase::Recovering { session };
+        self.enter(now, phase, Some(limits::OBSERVE_RETRY));
+    }
+
+    /// Nothing carries any more: what QEMU is from now on, it stays.
+    fn settle_anew(&mut self, now: Time) {
+        self.outbox.act(Action::Settle);
+        self.recover_with(now, Session::Gone);
+    }
+
+    fn recovered(&mut self, now: Time, seen: &Observation, session: Session) {
+        if self.has_arrived(now, seen) {
+            return;
+        }
+        match (&seen.migration, session) {
+            (MigrationSeen::Active, Session::Lives) => {
+                let phase = Phase::Receiving {
+                    begun: true,
+                    handed_off: false,
+                };
+                self.enter(now, phase, None);
+            }
+            // Whether the source was told of this session, or QEMU to listen, is not known.
+            (_, Session::Lives) => self.settle_anew(now),
+            // What was seen before the session was closed does not count, unless it is final.
+            (_, Session::Unknown | Session::Gone) => {}
+        }
+    }
+
+    /// What is final, whatever becomes of the session.
+    fn has_arrived(&mut self, now: Time, seen: &Observation) -> bool {
         match (&seen.migration, seen.guest) {
             // Only an agent that knew of the hand-off has it run.
             (_, GuestSeen::Running) => self.adopt(now),
             (MigrationSeen::Completed, _) => self.arrive(now),
-            _ => self.abandon(now, Cause::AgentRestarted),
+            _ => return false,
         }
+        true
     }
 }
 

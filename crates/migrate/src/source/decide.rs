@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::{Action, Input, Phase, Source, Why, failed};
 use crate::Time;
-use crate::cause::{Cause, KeptGuest, Outcome, Reason, Refused};
+use crate::cause::{CancelledBy, Cause, KeptGuest, Outcome, Reason, Refused};
 use crate::journal::SourceStep;
 use crate::limits;
 use crate::observation::{GuestSeen, Observation, OutgoingSeen};
+use crate::session::Session;
 
 impl Source {
     /// Inputs that end a migration of which the hypervisor knows nothing yet.
@@ -82,6 +83,38 @@ impl Source {
                 self.keep(now, why.outcome(kept(seen)), true);
             }
         }
+    }
+
+    /// A look at a hypervisor whose session carries: the migration goes on where it is.
+    pub(super) fn taken_up(&mut self, now: Time, seen: &Observation, cancel: Option<CancelledBy>) {
+        match (seen.outgoing(), cancel) {
+            (OutgoingSeen::Completed, _) => self.hand_off(now),
+            (OutgoingSeen::UnderWay, None) => {
+                let phase = Phase::Transferring {
+                    accepted: true,
+                    believed: true,
+                };
+                self.enter(now, phase, None);
+            }
+            (OutgoingSeen::UnderWay, Some(by)) => {
+                self.give_up(now, Why::Cancelled(by), true, true);
+            }
+            // It was not begun, or has ended meanwhile, or that was an earlier one; and a command of
+            // the agent before may still be on its way to it. With the session closed it can only
+            // fail.
+            (_, _) => self.give_up(now, Why::Failed(Cause::AgentRestarted), true, false),
+        }
+    }
+
+    /// Nothing was heard of what a new agent asks for.
+    pub(super) fn look_again(&mut self, step: &SourceStep, session: Session) {
+        match session {
+            Session::Unknown => return self.outbox.act(Action::FindSession),
+            // A hypervisor may wait for a session that is no more.
+            Session::Gone if *step == SourceStep::Transferring => self.outbox.act(Action::Yank),
+            Session::Gone | Session::Lives => {}
+        }
+        self.outbox.act(Action::Observe);
     }
 
     pub(super) fn left(&mut self, now: Time, hypervisor_gone: bool, forgotten: bool) {

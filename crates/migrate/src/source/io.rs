@@ -31,7 +31,9 @@ pub enum Input {
     LanesUp,
     /// The destination's QEMU listens.
     DestinationListens,
-    /// The session ended; the relay has closed its sockets to QEMU.
+    /// The session of before carries still ([`Action::FindSession`]).
+    SessionLives,
+    /// The session ended, or there is none; the relay has closed its sockets to QEMU.
     SessionFailed {
         /// What the relay gave as a reason.
         reason: Reason,
@@ -100,6 +102,7 @@ impl Input {
             Self::DestinationUnreachable { .. } => "destination-unreachable",
             Self::LanesUp => "lanes-up",
             Self::DestinationListens => "destination-listens",
+            Self::SessionLives => "session-lives",
             Self::SessionFailed { .. } => "session-failed",
             Self::MigrationStarted => "migration-started",
             Self::MigrationRefused { .. } => "migration-refused",
@@ -132,6 +135,9 @@ pub enum Action {
         /// On these paths.
         paths: Vec<Path>,
     },
+    /// After a restart of the agent: take the session up again that its predecessor left. No look
+    /// at the hypervisor is begun before the answer. Answers: `SessionLives`, `SessionFailed`.
+    FindSession,
     /// Have the destination's QEMU listen. Answers: `DestinationListens`, `DestinationRefused`,
     /// `DestinationUnreachable`.
     TellDestinationToListen,

@@ -34,6 +34,7 @@ use crate::journal::{JournalVersion, Migration, SourceRecord, SourceStep};
 use crate::limits;
 use crate::observation::Verdict;
 use crate::outbox::Outbox;
+use crate::session::Session;
 use crate::waiting::{Waiting, WaitingOn};
 use crate::{Output as Generic, Time};
 
@@ -75,8 +76,13 @@ impl Source {
         source.verdict = verdict;
         match record.step {
             step @ (SourceStep::Preparing | SourceStep::Transferring) => {
-                source.enter(now, Phase::Recovering { step }, Some(limits::OBSERVE_RETRY));
-                source.outbox.act(Action::Observe);
+                let phase = Phase::Recovering {
+                    step,
+                    session: Session::Unknown,
+                    cancel: None,
+                };
+                source.enter(now, phase, Some(limits::OBSERVE_RETRY));
+                source.outbox.act(Action::FindSession);
             }
             SourceStep::HandedOff => source.tell_to_run(now, false),
             SourceStep::RunsThere => source.leave(now, false),

@@ -2,6 +2,7 @@
 
 use crate::cause::{CancelledBy, Cause, KeptGuest, Outcome};
 use crate::journal::SourceStep;
+use crate::session::Session;
 use crate::waiting::WaitingOn;
 
 /// Where the source's side of a migration stands.
@@ -12,7 +13,7 @@ use crate::waiting::WaitingOn;
 ///     │            │            │             ▼  │ completed in spite of it
 ///     │            │            │         Cancelling ─▶ HandingOff
 ///     └────────────┴────────────┴─────────────┴─▶ Abandoning ─▶ Ended
-/// Recovering ─▶ HandingOff, Leaving, Cancelling, Abandoning
+/// Recovering ─▶ Transferring, HandingOff, Leaving, Cancelling, Abandoning
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
@@ -67,10 +68,15 @@ pub enum Phase {
         /// How often the destination was told.
         attempts: u32,
     },
-    /// The agent was started again; the hypervisor has to tell what became of it.
+    /// The agent was started again; the session and the hypervisor have to tell what became of
+    /// them.
     Recovering {
         /// The last record.
         step: SourceStep,
+        /// The session of before.
+        session: Session,
+        /// Somebody wants the guest to stay, as soon as it is known what there is to cancel.
+        cancel: Option<CancelledBy>,
     },
     /// Over.
     Ended {

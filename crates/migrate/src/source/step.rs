@@ -8,6 +8,7 @@ use crate::cause::{Cause, KeptGuest, Outcome, Refused};
 use crate::journal::SourceStep;
 use crate::limits;
 use crate::observation::{HandOffAnswer, OutgoingSeen};
+use crate::session::Session;
 
 impl Source {
     #[allow(
@@ -340,10 +341,69 @@ impl Source {
             ) => {}
 
             // A new agent asks what became of it.
-            (Phase::Recovering { step }, On(Input::Hypervisor(seen))) => {
+            (
+                Phase::Recovering {
+                    session: Session::Unknown,
+                    step,
+                    cancel,
+                },
+                On(input @ (Input::SessionLives | Input::SessionFailed { .. })),
+            ) => {
+                let session = match input {
+                    Input::SessionLives => Session::Lives,
+                    _ => Session::Gone,
+                };
+                self.outbox.act(Action::Observe);
+                let phase = Phase::Recovering {
+                    step,
+                    session,
+                    cancel,
+                };
+                self.enter(now, phase, Some(limits::OBSERVE_RETRY));
+            }
+            (
+                Phase::Recovering {
+                    session: Session::Unknown,
+                    ..
+                },
+                On(Input::Hypervisor(_)),
+            ) => {
+                // It is older than the answer that is waited for.
+            }
+            (
+                Phase::Recovering {
+                    step: SourceStep::Transferring,
+                    session: Session::Lives,
+                    cancel,
+                },
+                On(Input::Hypervisor(seen)),
+            ) => self.taken_up(now, &seen, cancel),
+            (
+                Phase::Recovering {
+                    step: SourceStep::Transferring,
+                    session: Session::Lives,
+                    ..
+                },
+                On(Input::SessionFailed { reason }),
+            ) => {
+                let why = Why::Failed(Cause::SessionFailed { reason });
+                self.give_up(now, why, true, false);
+            }
+            (
+                Phase::Recovering {
+                    step: SourceStep::Transferring,
+                    session: Session::Lives,
+                    ..
+                },
+                On(Input::DestinationGone { reason }),
+            ) => {
+                let why = Why::Failed(Cause::DestinationGone { reason });
+                self.give_up(now, why, true, false);
+            }
+            (Phase::Recovering { step, .. }, On(Input::Hypervisor(seen))) => {
                 self.recovered(now, &step, &seen);
             }
-            (Phase::Recovering { step }, On(Input::HypervisorGone { reason })) => {
+            (Phase::Recovering { step, .. }, On(Input::HypervisorGone { reason })) => {
                 let begun = step == SourceStep::Transferring;
                 self.keep(
                     now,
@@ -351,16 +411,36 @@ impl Source {
                     begun,
                 );
             }
-            (Phase::Recovering { step }, Deadline) => {
-                if step == SourceStep::Transferring {
-                    self.outbox.act(Action::Yank);
-                }
-                self.outbox.act(Action::Observe);
-                self.enter(now, Phase::Recovering { step }, Some(limits::OBSERVE_RETRY));
+            (
+                Phase::Recovering {
+                    step,
+                    session,
+                    cancel,
+                },
+                Deadline,
+            ) => {
+                self.look_again(&step, session);
+                let phase = Phase::Recovering {
+                    step,
+                    session,
+                    cancel,
+                };
+                self.enter(now, phase, Some(limits::OBSERVE_RETRY));
+            }
+            (Phase::Recovering { step, session, .. }, On(Input::CancelRequested { by })) => {
+                self.phase = Phase::Recovering {
+                    step,
+                    session,
+                    cancel: Some(by),
+                };
             }
             (
                 Phase::Recovering { .. },
-                On(Input::CancelRequested { .. } | Input::SessionFailed { .. }),
+                On(
+                    Input::SessionLives
+                    | Input::SessionFailed { .. }
+                    | Input::DestinationGone { .. },
+                ),
             ) => {}
 
             (_, On(input)) => return Err(self.unexpected(input.name())),

@@ -5,13 +5,15 @@ use drover_migrate::source::{self, Source};
 use drover_migrate::{CancelledBy, DestinationStep, SourceStep, Verdict};
 
 use crate::requests::unreachable;
-use crate::world::{Event, Fault, World, gone};
+use crate::world::{Event, Fault, PATIENCE, World, gone};
 
 impl World {
     pub(crate) fn fault(&mut self, fault: Fault) {
         match fault {
             Fault::KillSourceAgent => self.kill_source_agent(),
             Fault::KillDestinationAgent => self.kill_destination_agent(),
+            Fault::KillSourceRelay => self.source_relay_ends(),
+            Fault::KillDestinationRelay => self.destination_relay_ends(),
             Fault::KillSourceQemu => {
                 self.source_qemu.kill();
                 self.source_hears(source::Input::HypervisorGone { reason: gone() });
@@ -34,6 +36,7 @@ impl World {
                 self.source_qemu.kill();
                 self.source_host = false;
                 self.kill_source_agent();
+                self.close_source_session();
             }
             Fault::LoseDestinationHost => {
                 if let Some(qemu) = &mut self.destination_qemu {
@@ -41,11 +44,12 @@ impl World {
                 }
                 self.destination_host = false;
                 self.kill_destination_agent();
+                self.close_destination_session();
             }
             Fault::CutPaths => {
                 self.control = false;
-                self.session_failed_at_source();
-                self.session_failed_at_destination();
+                self.later(Event::SourceRelayEnds);
+                self.later(Event::DestinationRelayEnds);
             }
             Fault::FillSourceDisk => self.source_full = true,
             Fault::FillDestinationDisk => self.destination_full = true,
@@ -68,14 +72,21 @@ impl World {
         self.source = None;
         self.source_life = 0;
         self.observing_source = false;
-        self.close_source_session();
+        self.source_deaths += 1;
+        let deaths = self.source_deaths;
+        self.at(self.now + PATIENCE, Event::SourceRelayIsAlone { deaths });
     }
 
     pub(crate) fn kill_destination_agent(&mut self) {
         self.destination = None;
         self.destination_life = 0;
         self.observing_destination = false;
-        self.close_destination_session();
+        self.destination_deaths += 1;
+        let deaths = self.destination_deaths;
+        self.at(
+            self.now + PATIENCE,
+            Event::DestinationRelayIsAlone { deaths },
+        );
         // Requests that waited here end with the connection.
         let waiting = [
             (
@@ -104,7 +115,14 @@ impl World {
         if let Some(record) = self.source_disk.clone()
             && !matches!(record.step, SourceStep::Finished { .. })
         {
-            self.observing_source = true;
+            let goes_on = matches!(
+                record.step,
+                SourceStep::Preparing | SourceStep::Transferring
+            );
+            if !goes_on {
+                self.observing_source = true;
+                self.close_source_session();
+            }
             self.source = Some(Source::recover(record, self.now));
             self.drive_source();
         }
@@ -116,7 +134,6 @@ impl World {
         if let Some(record) = self.destination_disk.clone()
             && record.step == DestinationStep::Incoming
         {
-            self.observing_destination = true;
             self.destination = Some(Destination::recover(record, self.now));
             self.drive_destination();
         }

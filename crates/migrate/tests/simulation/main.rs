@@ -30,9 +30,11 @@ use world::{Event, Fault, World};
 const LONG: Duration = Duration::from_secs(300);
 
 /// Faults that something heals, and those that nothing needs to.
-const FAULTS: [Fault; 13] = [
+const FAULTS: [Fault; 15] = [
     Fault::KillSourceAgent,
     Fault::KillDestinationAgent,
+    Fault::KillSourceRelay,
+    Fault::KillDestinationRelay,
     Fault::KillSourceQemu,
     Fault::KillDestinationQemu,
     Fault::HangSourceQemu,
@@ -210,6 +212,37 @@ fn each_fault_at_every_step_ends_well_when_it_heals() {
                 }
             }
         }
+    }
+}
+
+#[test]
+fn an_agent_that_is_back_in_time_completes_what_its_relay_carried_on() {
+    for (fault, at_source) in [
+        (Fault::KillSourceAgent, true),
+        (Fault::KillDestinationAgent, false),
+    ] {
+        let mut taken_up = 0;
+        for seed in 0..40 {
+            for step in 1..=undisturbed(seed).0 {
+                let mut world = World::new(seed);
+                world.fault_at = Some((step, fault, Some(Duration::from_secs(1))));
+                let mut carried = false;
+                world.run(LONG, |world| {
+                    check_always(world);
+                    if world.steps == step {
+                        let arriving = world.destination_qemu.as_ref();
+                        carried = world.source_qemu.migrates()
+                            && (at_source || arriving.is_some_and(qemu::Qemu::migrates));
+                    }
+                });
+                check_end(&world, true);
+                if carried {
+                    taken_up += 1;
+                    assert_eq!(runs(&world), Runs::Destination, "{}", world.story());
+                }
+            }
+        }
+        assert!(taken_up > 100, "{taken_up} times");
     }
 }
 

@@ -76,7 +76,12 @@ impl World {
         {
             self.source_definition = false;
         }
-        if matches!(input, source::Input::MigrationStarted) {
+        if matches!(
+            input,
+            source::Input::MigrationStarted
+                | source::Input::SessionLives
+                | source::Input::SessionFailed { .. }
+        ) {
             self.observing_source = true;
         }
         let _ = source.handle(self.now, input);
@@ -87,7 +92,12 @@ impl World {
         let Some(destination) = &mut self.destination else {
             return;
         };
-        if matches!(input, destination::Input::Listening) {
+        if matches!(
+            input,
+            destination::Input::Listening
+                | destination::Input::SessionLives
+                | destination::Input::SessionFailed { .. }
+        ) {
             self.observing_destination = true;
         }
         let _ = destination.handle(self.now, input);
@@ -159,6 +169,14 @@ impl World {
                 } else {
                     self.source_hears(Input::SessionFailed { reason: gone() });
                 }
+            }
+            Action::FindSession => {
+                let lives = self.source_session;
+                self.source_hears(if lives {
+                    Input::SessionLives
+                } else {
+                    Input::SessionFailed { reason: gone() }
+                });
             }
             Action::StartMigration { .. } => self.start_migration(),
             // It takes a moment, in which the migration may complete.
@@ -243,6 +261,14 @@ impl World {
                 {
                     self.destination_hears(Input::Listening);
                 }
+            }
+            Action::FindSession => {
+                let lives = self.destination_session;
+                self.destination_hears(if lives {
+                    Input::SessionLives
+                } else {
+                    Input::SessionFailed { reason: gone() }
+                });
             }
             Action::Observe => self.look_at_destination(false),
             Action::Settle => {

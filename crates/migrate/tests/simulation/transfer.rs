@@ -74,32 +74,29 @@ impl World {
     pub(crate) fn close_source_session(&mut self) {
         if std::mem::replace(&mut self.source_session, false) {
             self.later(Event::SourceCut);
-            self.session_failed_at_destination();
+            self.later(Event::DestinationRelayEnds);
         }
     }
 
     pub(crate) fn close_destination_session(&mut self) {
         if std::mem::replace(&mut self.destination_session, false) {
             self.later(Event::DestinationCut);
-            self.session_failed_at_source();
+            self.later(Event::SourceRelayEnds);
         }
     }
 
-    pub(crate) fn session_failed_at_source(&mut self) {
-        if self.source_session && self.source_life != 0 {
-            let life = self.source_life;
-            let time = self.now + self.soon() + self.soon();
-            let input = source::Input::SessionFailed { reason: gone() };
-            self.at(time, Event::ToSource { life, input });
+    /// The relay's sockets are closed before its agent hears of it, if there is one.
+    pub(crate) fn source_relay_ends(&mut self) {
+        if self.source_session {
+            self.close_source_session();
+            self.source_hears(source::Input::SessionFailed { reason: gone() });
         }
     }
 
-    pub(crate) fn session_failed_at_destination(&mut self) {
-        if self.destination_session && self.destination_life != 0 {
-            let life = self.destination_life;
-            let time = self.now + self.soon() + self.soon();
-            let input = destination::Input::SessionFailed { reason: gone() };
-            self.at(time, Event::ToDestination { life, input });
+    pub(crate) fn destination_relay_ends(&mut self) {
+        if self.destination_session {
+            self.close_destination_session();
+            self.destination_hears(destination::Input::SessionFailed { reason: gone() });
         }
     }
 

@@ -1,7 +1,8 @@
 //! Two hosts, two agents, two hypervisors, two disks and a network, from a seed.
 //!
 //! Everything that takes time is an event at a random time. An agent that is killed loses its
-//! machine, its session and every answer on the way; its disk and its hypervisor stay.
+//! machine and every answer on the way; its disk and its hypervisor stay, and its relay for
+//! [`PATIENCE`].
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -71,6 +72,16 @@ pub enum Event {
     Told,
     /// The source's hypervisor goes from finish-migrate to postmigrate.
     AfterMigrate,
+    /// A relay ends by itself: the other one has, or there is no path any more.
+    SourceRelayEnds,
+    DestinationRelayEnds,
+    /// A relay whose agent died this many deaths ago, and has not come back, ends.
+    SourceRelayIsAlone {
+        deaths: u32,
+    },
+    DestinationRelayIsAlone {
+        deaths: u32,
+    },
     /// A hypervisor notices that its sockets are closed.
     SourceCut,
     DestinationCut,
@@ -88,6 +99,8 @@ pub enum Event {
 pub enum Fault {
     KillSourceAgent,
     KillDestinationAgent,
+    KillSourceRelay,
+    KillDestinationRelay,
     KillSourceQemu,
     KillDestinationQemu,
     /// It answers nothing and does nothing, until it is released.
@@ -122,6 +135,8 @@ pub struct World {
     pub destination: Option<Destination>,
     pub(crate) source_life: u32,
     pub(crate) destination_life: u32,
+    pub(crate) source_deaths: u32,
+    pub(crate) destination_deaths: u32,
     pub(crate) source_host: bool,
     pub(crate) destination_host: bool,
     pub source_disk: Option<SourceRecord>,
@@ -145,6 +160,9 @@ pub struct World {
     pub(crate) waits_for_listening: Option<u32>,
     pub(crate) waits_for_abandoned: Option<u32>,
 }
+
+/// How long a relay carries on without an agent.
+pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) fn gone() -> Reason {
     Reason::from("killed")
@@ -188,6 +206,8 @@ impl World {
             destination: None,
             source_life: 1,
             destination_life: 1,
+            source_deaths: 0,
+            destination_deaths: 0,
             source_host: true,
             destination_host: true,
             source_disk: None,
@@ -363,6 +383,18 @@ impl World {
             Event::Loaded => self.loaded(),
             Event::Told => self.told(),
             Event::AfterMigrate => self.source_qemu.after_migrate(),
+            Event::SourceRelayEnds => self.source_relay_ends(),
+            Event::DestinationRelayEnds => self.destination_relay_ends(),
+            Event::SourceRelayIsAlone { deaths }
+                if self.source_life == 0 && self.source_deaths == deaths =>
+            {
+                self.close_source_session();
+            }
+            Event::DestinationRelayIsAlone { deaths }
+                if self.destination_life == 0 && self.destination_deaths == deaths =>
+            {
+                self.close_destination_session();
+            }
             Event::SourceCut => self.gives_up(false),
             Event::GivesUp { cancelled } => self.gives_up(cancelled),
             Event::DestinationCut => self.destination_cut(),

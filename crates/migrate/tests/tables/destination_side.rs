@@ -11,6 +11,7 @@ fn inputs() -> Vec<(String, Input)> {
         Input::Listening,
         Input::ListenFailed { reason: why() },
         Input::HypervisorGone { reason: why() },
+        Input::SessionLives,
         Input::SessionFailed { reason: why() },
         Input::AbandonRequested,
         Input::RunRequested,
@@ -70,7 +71,7 @@ fn after(inputs: &[Input]) -> Destination {
     destination
 }
 
-fn recovering() -> Destination {
+fn recovering(inputs: &[Input]) -> Destination {
     let step = DestinationStep::Incoming;
     let record = DestinationRecord {
         version: JournalVersion,
@@ -79,6 +80,10 @@ fn recovering() -> Destination {
     };
     let mut destination = Destination::recover(record, Time::ZERO);
     drain(&mut destination, Time::ZERO);
+    for input in inputs {
+        destination.handle(Time::ZERO, input.clone()).unwrap();
+        drain(&mut destination, Time::ZERO);
+    }
     destination
 }
 
@@ -114,7 +119,15 @@ fn phases() -> Vec<(&'static str, Destination)> {
             "abandoning, start unanswered",
             after(&[Input::AbandonRequested]),
         ),
-        ("recovering", recovering()),
+        ("recovering", recovering(&[])),
+        (
+            "recovering, session lives",
+            recovering(&[Input::SessionLives]),
+        ),
+        (
+            "recovering, session gone",
+            recovering(&[Input::SessionFailed { reason: why() }]),
+        ),
         ("running", after(&running)),
         (
             "abandoned",

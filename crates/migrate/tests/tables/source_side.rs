@@ -27,6 +27,7 @@ fn inputs() -> Vec<(String, Input)> {
         Input::DestinationRefused { reason: why() },
         Input::LanesUp,
         Input::DestinationListens,
+        Input::SessionLives,
         Input::SessionFailed { reason: why() },
         Input::MigrationStarted,
         Input::MigrationRefused { reason: why() },
@@ -112,7 +113,7 @@ fn a_while_after(before: &[Input], then: &[Input]) -> Source {
     source
 }
 
-fn recovered(step: SourceStep) -> Source {
+fn recovered(step: SourceStep, inputs: &[Input]) -> Source {
     let record = SourceRecord {
         version: JournalVersion,
         migration: migration(),
@@ -120,6 +121,10 @@ fn recovered(step: SourceStep) -> Source {
     };
     let mut source = Source::recover(record, Time::ZERO);
     drain(&mut source, Time::ZERO);
+    for input in inputs {
+        source.handle(Time::ZERO, input.clone()).unwrap();
+        drain(&mut source, Time::ZERO);
+    }
     source
 }
 
@@ -166,11 +171,36 @@ fn phases() -> Vec<(&'static str, Source)> {
             "leaving, hypervisor gone",
             after(&[leaving.clone(), left[..1].to_vec()].concat()),
         ),
-        ("abandoning", after(&[cancel])),
-        ("recovering, preparing", recovered(SourceStep::Preparing)),
+        ("abandoning", after(std::slice::from_ref(&cancel))),
+        (
+            "recovering, preparing",
+            recovered(SourceStep::Preparing, &[]),
+        ),
+        (
+            "recovering, preparing, session lives",
+            recovered(SourceStep::Preparing, &[Input::SessionLives]),
+        ),
         (
             "recovering, transferring",
-            recovered(SourceStep::Transferring),
+            recovered(SourceStep::Transferring, &[]),
+        ),
+        (
+            "recovering, transferring, session lives",
+            recovered(SourceStep::Transferring, &[Input::SessionLives]),
+        ),
+        (
+            "recovering, transferring, session lives, cancelled",
+            recovered(
+                SourceStep::Transferring,
+                &[Input::SessionLives, cancel.clone()],
+            ),
+        ),
+        (
+            "recovering, transferring, session gone",
+            recovered(
+                SourceStep::Transferring,
+                &[Input::SessionFailed { reason: why() }],
+            ),
         ),
         ("completed", after(&[leaving, left.to_vec()].concat())),
         (

@@ -26,6 +26,11 @@ impl Incoming {
         match action {
             Action::StartHypervisor => self.start_hypervisor(),
             Action::Listen => self.listen(),
+            // The relay ended with the agent that it was part of.
+            Action::FindSession => {
+                let reason = Reason::from("it ended with the agent before this one");
+                self.handle(Input::SessionFailed { reason });
+            }
             Action::Observe => self.observe(false),
             Action::Settle => {
                 self.close_session(false);

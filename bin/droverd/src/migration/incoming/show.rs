@@ -96,7 +96,7 @@ fn phase(phase: &Phase) -> Option<MigrationPhase> {
     Some(match phase {
         Phase::Starting | Phase::Prepared | Phase::Opening => MigrationPhase::Prepared,
         Phase::Receiving { .. } | Phase::Settling { .. } => MigrationPhase::Receiving,
-        Phase::Arrived { .. } | Phase::Resuming | Phase::Adopting | Phase::Recovering => {
+        Phase::Arrived { .. } | Phase::Resuming | Phase::Adopting | Phase::Recovering { .. } => {
             MigrationPhase::Arrived
         }
         Phase::Abandoning { .. } => MigrationPhase::Cancelling,

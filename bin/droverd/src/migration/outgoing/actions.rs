@@ -27,6 +27,11 @@ impl Outgoing {
                 let prepare = connect::prepare(link, migration, self.reservation.clone());
                 self.preparing = Some(tokio::spawn(prepare).abort_handle());
             }
+            // The relay ended with the agent that it was part of.
+            Action::FindSession => {
+                let reason = Reason::from("it ended with the agent before this one");
+                self.handle(Input::SessionFailed { reason });
+            }
             Action::OpenLanes { paths } => self.open_lanes(paths),
             Action::TellDestinationToListen => {
                 let channels = self.snapshot.borrow().view.channels.unwrap_or(0);
