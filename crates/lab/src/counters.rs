@@ -12,9 +12,13 @@ use anyhow::{Context, Result};
 use crate::fault::renamed;
 use crate::limits;
 use crate::network::nic;
+use crate::usage::{Usage, Used};
 
 /// Longest `/proc/PID/net/dev` that is read: 64 interfaces of some 130 bytes.
 const FILE_BYTES: usize = 16 << 10;
+
+/// What a rate is over.
+const SECOND: Duration = Duration::from_secs(1);
 
 /// The transmit counters of a host's NICs.
 #[derive(Debug)]
@@ -129,6 +133,8 @@ pub struct Sampled {
     pub nics: Vec<Sample>,
     /// CPU time of the QEMU, until it was last seen.
     pub cpu: QemuCpu,
+    /// What the agents of source and destination used, if they took part.
+    pub agents: Option<[Used; 2]>,
 }
 
 /// Reads the counters of NICs and of a QEMU every [`limits::SAMPLE`] until it is finished. The
@@ -144,12 +150,12 @@ impl Sampler {
     ///
     /// # Errors
     /// No thread can be started.
-    pub fn start(nics: Nics, qemu: QemuThreads) -> Result<Self> {
+    pub(crate) fn start(nics: Nics, qemu: QemuThreads, agents: Option<Usage>) -> Result<Self> {
         let done = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&done);
         let thread = thread::Builder::new()
             .name("lab-counters".to_owned())
-            .spawn(move || sample(&nics, &qemu, &own))
+            .spawn(move || sample(&nics, &qemu, agents, &own))
             .context("cannot start a thread")?;
         Ok(Self { done, thread })
     }
@@ -167,12 +173,18 @@ impl Sampler {
     }
 }
 
-fn sample(nics: &Nics, qemu: &QemuThreads, done: &AtomicBool) -> Result<Sampled> {
+fn sample(
+    nics: &Nics,
+    qemu: &QemuThreads,
+    mut agents: Option<Usage>,
+    done: &AtomicBool,
+) -> Result<Sampled> {
     let first = nics.sent()?;
     let before = qemu.cpu().unwrap_or_default();
     let mut sampled = Sampled {
         nics: Vec::new(),
         cpu: QemuCpu::default(),
+        agents: None,
     };
     loop {
         let last = done.load(Ordering::Relaxed);
@@ -189,7 +201,11 @@ fn sample(nics: &Nics, qemu: &QemuThreads, done: &AtomicBool) -> Result<Sampled>
         if let Some(cpu) = qemu.cpu() {
             sampled.cpu = cpu.since(before);
         }
+        if let Some(agents) = &mut agents {
+            agents.look();
+        }
         if last || sampled.nics.len() >= limits::SAMPLES {
+            sampled.agents = agents.as_ref().map(Usage::used);
             return Ok(sampled);
         }
         thread::park_timeout(limits::SAMPLE);
@@ -212,6 +228,20 @@ pub fn rate_between(samples: &[Sample], from: f64, to_part: f64) -> Option<f64> 
     let (begin, end) = (moment(samples, from)?, moment(samples, to)?);
     let time = end.saturating_duration_since(begin);
     (time >= 2 * limits::SAMPLE).then(|| (to - from) / time.as_secs_f64())
+}
+
+/// Bytes that were sent in the busiest second; of less than one, all of them.
+#[must_use]
+pub fn busiest_second(samples: &[Sample]) -> u64 {
+    let mut first = 0;
+    let mut most = 0;
+    for now in samples {
+        while now.at.saturating_duration_since(samples[first].at) > SECOND {
+            first += 1;
+        }
+        most = most.max(now.total() - samples[first].total());
+    }
+    most
 }
 
 /// When so many bytes had been sent, between two samples by their proportion.
@@ -289,6 +319,25 @@ mod tests {
         assert!((rate - 1000.0).abs() < 1.0, "{rate}");
         assert_eq!(bulk_rate(&samples[..1]), None);
         assert_eq!(bulk_rate(&[]), None);
+    }
+
+    #[test]
+    fn the_busiest_second_is_found_wherever_it_is() {
+        let start = Instant::now();
+        let sample = |ms, sent| Sample {
+            at: start + Duration::from_millis(ms),
+            sent: vec![sent, 0],
+        };
+        let samples = [
+            sample(0, 0),
+            sample(600, 10),
+            sample(1200, 500),
+            sample(1600, 900),
+            sample(2400, 950),
+        ];
+        assert_eq!(busiest_second(&samples), 890, "from 600 to 1600 ms");
+        assert_eq!(busiest_second(&samples[..2]), 10);
+        assert_eq!(busiest_second(&[]), 0);
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod resident;
 pub mod scenario;
 pub mod settings;
 pub mod soak;
+mod usage;
 
 pub use guest::console::Console;
 pub use guest::definition::{define, monitor_socket, serial_socket};

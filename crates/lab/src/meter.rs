@@ -10,16 +10,18 @@
 //! source, `RESUME` of the destination. Both run on one machine and share its clock.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
+use drover_types::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::counters::{Nics, QemuThreads, Sample, Sampler, bulk_rate, cpu_of_process};
+use crate::counters::{Nics, QemuThreads, Sample, Sampler, bulk_rate, busiest_second};
 use crate::monitor::{Monitor, migration_is, named};
 use crate::network::nic;
 use crate::resident::Resident;
 use crate::settings::LabSettings;
+use crate::usage::Usage;
 
 /// CPU time of a move, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -28,9 +30,9 @@ pub struct CpuSeconds {
     pub qemu_source: f64,
     /// QEMU on the destination from its start, without the guest's own CPUs.
     pub qemu_destination: f64,
-    /// Drover's agent on the source.
+    /// Drover's agent on the source, with every process of its own.
     pub agent_source: f64,
-    /// Drover's agent on the destination.
+    /// Drover's agent on the destination, with every process of its own.
     pub agent_destination: f64,
     /// The guest's own CPUs, on the source.
     pub guest: f64,
@@ -52,6 +54,13 @@ pub struct Measured {
     pub wire_bytes: BTreeMap<String, u64>,
     /// CPU time.
     pub cpu_seconds: CpuSeconds,
+    /// The most memory of their own that the agents of source and destination had at once, without
+    /// files that are mapped.
+    #[serde(default)]
+    pub agent_memory: [Bytes; 2],
+    /// Bytes on all NICs in the busiest second.
+    #[serde(default)]
+    pub busiest_second: u64,
     /// Bytes a second on all NICs between 5 % and 95 % of all bytes.
     pub bulk_wire_rate: Option<f64>,
     /// That as a part of all NICs' rates together, used or not; none for unlimited NICs.
@@ -74,7 +83,6 @@ pub struct Meter {
     begin_us: u64,
     mark: usize,
     sampler: Sampler,
-    agents: Option<[(u32, Duration); 2]>,
 }
 
 /// What is known of a QEMU at its end or at the move's.
@@ -102,17 +110,13 @@ impl Meter {
             pid: source.pid,
             vcpus,
         };
-        let agents = match agents {
-            Some([a, b]) => Some([(a, cpu_of_process(a)?), (b, cpu_of_process(b)?)]),
-            None => None,
-        };
+        let agents = agents.map(Usage::begin).transpose()?;
         let nics = Nics::of(source.pid, lab.nics.len())?;
         Ok(Self {
             begin: Instant::now(),
             begin_us: now_us(),
             mark: source.monitor.mark(),
-            sampler: Sampler::start(nics, threads)?,
-            agents,
+            sampler: Sampler::start(nics, threads, agents)?,
         })
     }
 
@@ -136,6 +140,7 @@ impl Meter {
         let end = Instant::now();
         let sampled = self.sampler.finish()?;
         let (samples, cpus) = (sampled.nics, sampled.cpu);
+        let used = sampled.agents.unwrap_or_default();
         let moment = |what: &str, at: Option<u64>| {
             at.with_context(|| format!("QEMU gave no event for {what}"))
         };
@@ -168,8 +173,12 @@ impl Meter {
             cpu_seconds: CpuSeconds {
                 qemu_source: cpus.qemu.as_secs_f64(),
                 guest: cpus.guest.as_secs_f64(),
-                ..cpu_at_end(destination, self.agents).await?
+                qemu_destination: cpu_at_end(destination).await?,
+                agent_source: used[0].cpu.as_secs_f64(),
+                agent_destination: used[1].cpu.as_secs_f64(),
             },
+            agent_memory: used.map(|used| used.memory),
+            busiest_second: busiest_second(&samples),
             bulk_wire_rate: bulk,
             line_share: share,
             payload_bytes: totals.payload_bytes,
@@ -180,11 +189,7 @@ impl Meter {
     }
 }
 
-async fn cpu_at_end(
-    destination: (&Monitor, u32),
-    agents: Option<[(u32, Duration); 2]>,
-) -> Result<CpuSeconds> {
-    let (monitor, pid) = destination;
+async fn cpu_at_end((monitor, pid): (&Monitor, u32)) -> Result<f64> {
     let threads = QemuThreads {
         pid,
         vcpus: monitor.vcpu_threads().await?,
@@ -192,18 +197,7 @@ async fn cpu_at_end(
     let now = threads
         .cpu()
         .with_context(|| format!("QEMU {pid} of the destination is gone"))?;
-    let mut cpu = CpuSeconds {
-        qemu_destination: now.qemu.as_secs_f64(),
-        ..CpuSeconds::default()
-    };
-    if let Some([source, destination]) = agents {
-        let since = |(pid, before): (u32, Duration)| -> Result<f64> {
-            Ok(cpu_of_process(pid)?.saturating_sub(before).as_secs_f64())
-        };
-        cpu.agent_source = since(source)?;
-        cpu.agent_destination = since(destination)?;
-    }
-    Ok(cpu)
+    Ok(now.qemu.as_secs_f64())
 }
 
 fn by_nic(sample: Option<&Sample>) -> BTreeMap<String, u64> {

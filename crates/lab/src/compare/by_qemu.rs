@@ -4,6 +4,7 @@
 //! the source says that it completed and the destination that everything arrived.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -21,6 +22,9 @@ use crate::settings::LabSettings;
 
 /// The port of the destination's QEMU, in its own namespace.
 const PORT: u16 = 4444;
+
+/// A key for a lab: it keeps nothing secret, and makes the cipher work.
+const PSK: &str = "qemu:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\n";
 
 /// No limit: QEMU's own default of 128 MiB/s (10 Gbit/s in some versions) would hold it back.
 const BANDWIDTH: u64 = 1 << 40;
@@ -72,8 +76,11 @@ pub async fn move_guest(
             ""
         };
         let uri = format!("tcp:{address}{mptcp}");
-        for side in [&monitor, &guest.monitor] {
+        for (side, end) in [(&monitor, "server"), (&guest.monitor, "client")] {
             prepare(side, lab.settings(), method, variant).await?;
+            if method == Method::MultifdTls {
+                secure(side, lab.folder(), end).await?;
+            }
         }
         monitor
             .run("migrate-incoming", json!({ "uri": uri }))
@@ -135,6 +142,7 @@ async fn prepare(
     let mut parameters = json!({
         "max-bandwidth": BANDWIDTH,
         "downtime-limit": DOWNTIME_LIMIT_MS,
+        "tls-creds": "",
     });
     if let Some(channels) = variant.channels {
         side.set_capabilities(&["multifd"]).await?;
@@ -148,6 +156,28 @@ async fn prepare(
     }
     side.run("migrate-set-parameters", parameters).await?;
     tell_bandwidth(side, lab, method).await
+}
+
+/// Has one end encrypt with a key that both have: nothing but the cipher costs anything then.
+async fn secure(side: &Monitor, lab: &Path, end: &str) -> Result<()> {
+    let folder = lab.join("psk");
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
+    let file = folder.join("keys.psk");
+    std::fs::write(&file, PSK).with_context(|| format!("cannot write {}", file.display()))?;
+    let id = format!("tls-{end}");
+    // A QEMU that has come and goes again has been both ends.
+    let known = side.run("qom-list", json!({"path": "/objects"})).await?;
+    let known = known.as_array().into_iter().flatten();
+    if !known.clone().any(|object| object["name"] == id.as_str()) {
+        let object = json!({
+            "qom-type": "tls-creds-psk", "id": id, "endpoint": end, "dir": folder,
+        });
+        side.run("object-add", object).await?;
+    }
+    side.run("migrate-set-parameters", json!({"tls-creds": id}))
+        .await
+        .map(drop)
 }
 
 /// Tells QEMU what the lines carry, so that it ends the rounds at the right time. Versions before

@@ -16,6 +16,8 @@ pub enum Method {
     Multifd,
     /// The same, compressed with zstd.
     MultifdZstd,
+    /// The same as multifd, encrypted by QEMU itself: TLS 1.3, with a key that both ends have.
+    MultifdTls,
     /// QEMU over Multipath TCP, on all NICs.
     Mptcp,
     /// Drover, on all NICs.
@@ -24,10 +26,11 @@ pub enum Method {
 
 impl Method {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Tcp,
         Self::Multifd,
         Self::MultifdZstd,
+        Self::MultifdTls,
         Self::Mptcp,
         Self::Drover,
     ];
@@ -39,6 +42,7 @@ impl Method {
             Self::Tcp => "tcp",
             Self::Multifd => "multifd",
             Self::MultifdZstd => "multifd-zstd",
+            Self::MultifdTls => "multifd-tls",
             Self::Mptcp => "mptcp",
             Self::Drover => "drover",
         }
@@ -60,7 +64,7 @@ impl Method {
         const FOUR: Variant = Variant { channels: Some(4) };
         match self {
             Self::Tcp | Self::Drover => &[ONE],
-            Self::Multifd | Self::MultifdZstd => &[TWO, THREE, FOUR],
+            Self::Multifd | Self::MultifdZstd | Self::MultifdTls => &[TWO, THREE, FOUR],
             Self::Mptcp => &[ONE, TWO, FOUR],
         }
     }

@@ -115,10 +115,11 @@ pub fn table(comparison: &Comparison) -> String {
         text,
         "of the bytes, headers included. CPU s: QEMU + agents, both hosts, without the guest."
     );
-    if let Some(cpu) = drover_cpu(comparison) {
+    if let Some((cpu, memory)) = drover_costs(comparison) {
         let _ = writeln!(
             text,
-            "Drover's agents: {cpu:.2} CPU s for each GiB of payload, both hosts together."
+            "Drover's agents: {cpu:.2} CPU s for each GiB of payload, both hosts together; at most \
+             {memory:.0} MiB of\ntheir own on either host."
         );
     }
     for skipped in &comparison.skipped {
@@ -204,9 +205,10 @@ fn faulted_table(comparison: &Comparison) -> String {
     )
 }
 
-fn drover_cpu(comparison: &Comparison) -> Option<f64> {
+fn drover_costs(comparison: &Comparison) -> Option<(f64, f64)> {
     let drover = comparison.summary.get(&Method::Drover)?;
-    drover.agent_cpu_per_gib.map(|cpu| cpu.median)
+    let mebibytes = drover.agent_memory?.max / f64::from(1 << 20);
+    Some((drover.agent_cpu_per_gib?.median, mebibytes))
 }
 
 fn heading(comparison: &Comparison) -> String {

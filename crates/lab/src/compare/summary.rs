@@ -181,6 +181,8 @@ pub struct Summary {
     pub agent_cpu: Option<Spread>,
     /// The agents' CPU seconds for each GiB of payload.
     pub agent_cpu_per_gib: Option<Spread>,
+    /// The most memory of their own that the agent of either host had at once, in bytes.
+    pub agent_memory: Option<Spread>,
     /// Median total time as a part of multifd's.
     pub total_ratio: Option<f64>,
     /// Median downtime as a part of multifd's.
@@ -300,6 +302,10 @@ fn of_runs(variant: Variant, runs: &[&Run]) -> Summary {
             let gib = m.payload_bytes as f64 / f64::from(1 << 30);
             (gib > 0.0).then(|| agent_cpu(m) / gib)
         }),
+        agent_memory: spread(|m| {
+            let most = m.agent_memory.iter().max().map_or(0, |bytes| bytes.0);
+            (most > 0).then_some(most as f64)
+        }),
         total_ratio: None,
         downtime_ratio: None,
     }
@@ -322,6 +328,8 @@ mod tests {
             guest_gap_ms: total_ms / 5.0,
             wire_bytes: BTreeMap::new(),
             cpu_seconds: CpuSeconds::default(),
+            agent_memory: Default::default(),
+            busiest_second: 0,
             bulk_wire_rate: None,
             line_share: Some(0.9),
             payload_bytes: 1 << 30,

@@ -261,6 +261,8 @@ mod tests {
             guest_gap_ms: gap,
             wire_bytes: wire.map(|(n, sent)| (format!("nic{n}"), *sent)).collect(),
             cpu_seconds: CpuSeconds::default(),
+            agent_memory: Default::default(),
+            busiest_second: 0,
             bulk_wire_rate: None,
             line_share: None,
             payload_bytes: 1 << 20,

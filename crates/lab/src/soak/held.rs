@@ -13,6 +13,7 @@ use crate::agent::Agent;
 use crate::host::Host;
 use crate::lab::Lab;
 use crate::network;
+use crate::usage::own_memory;
 
 /// Descriptors that an agent may have more than at first: connections of control that are kept
 /// open for the next request.
@@ -138,7 +139,7 @@ fn of_agent(pid: u32) -> Result<AgentHeld> {
     let descriptors =
         fs::read_dir(format!("/proc/{pid}/fd")).context("cannot count descriptors")?;
     Ok(AgentHeld {
-        memory: Bytes(number("RssAnon:")? << 10),
+        memory: Bytes(own_memory(pid).unwrap_or(0)),
         threads: usize::try_from(number("Threads:")?)?,
         descriptors: descriptors.count(),
     })
