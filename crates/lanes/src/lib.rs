@@ -6,8 +6,10 @@
 mod connect;
 pub mod limits;
 mod listen;
+mod splice;
 mod tcp;
 
 pub use connect::{ConnectError, Target};
 pub use listen::{Listener, NotListening};
+pub use splice::{Patience, Pipe, never_wait, read_some, send_some};
 pub use tcp::Lane;

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::net::RecvFlags;
@@ -50,6 +50,18 @@ impl Lane {
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer
+    }
+
+    /// Whether its bytes cross the socket as they are.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        true
+    }
+
+    /// The socket, where what is written to it is what the peer receives.
+    #[must_use]
+    pub fn plain_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.stream.as_fd())
     }
 
     /// Sends `header` and then `payload`, whole.

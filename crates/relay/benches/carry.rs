@@ -1,7 +1,7 @@
 //! What the relay itself costs: two relays in one process over loopback, with threads where the
 //! QEMUs would be that only write and read.
 //!
-//! `cargo bench -p drover-relay -- [GIB] [CHANNELS] [LANES_PER_PATH]` prints throughput and CPU
+//! `cargo bench -p drover-relay -- [GIB] [CHANNELS] [LANES_PER_PATH] [copy]` prints throughput and CPU
 //! seconds per GiB of both relays together, the endpoints' own threads not counted.
 
 #![allow(clippy::unwrap_used)] // a benchmark that cannot run says so by its panic
@@ -57,7 +57,7 @@ fn read(mut from: UnixStream, expected: u64) {
     assert_eq!(seen, expected);
 }
 
-fn run(bytes: u64, channels: u16, lanes_per_path: u16) -> (f64, f64) {
+fn run(bytes: u64, channels: u16, lanes_per_path: u16, pass_through: bool) -> (f64, f64) {
     let directory = tempfile::tempdir().unwrap();
     let (near, far) = (directory.path().join("near"), directory.path().join("far"));
     let id = MigrationId::from_bytes([1; 16]);
@@ -78,6 +78,7 @@ fn run(bytes: u64, channels: u16, lanes_per_path: u16) -> (f64, f64) {
         sizes: sizes(&[None, None], channels),
         channels_max: channels,
         outage_limit: Duration::ZERO,
+        pass_through,
     };
     let (tell, events) = channel();
     let source = Relay::source(settings, &near, |_| {}).unwrap();
@@ -138,8 +139,9 @@ fn main() {
     let gib = numbers.next().unwrap_or(4);
     let channels = numbers.next().unwrap_or(2) as u16;
     let lanes = numbers.next().unwrap_or(2) as u16;
+    let pass_through = !std::env::args().any(|argument| argument == "copy");
     let runs: Vec<_> = (0..REPEATS)
-        .map(|_| run(gib * GIB, channels, lanes))
+        .map(|_| run(gib * GIB, channels, lanes, pass_through))
         .collect();
     let (rate, low, high) = median(runs.iter().map(|run| run.0).collect());
     println!("{gib} GiB, {channels} channels, 2 paths with {lanes} lanes each, {REPEATS} runs");

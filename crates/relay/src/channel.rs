@@ -1,6 +1,6 @@
 //! The threads of one channel: one reads from QEMU's socket, one writes to it.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::net::Shutdown;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -8,12 +8,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use drover_lanes::Patience;
 use drover_session::{BufferId, ChannelId, Input, Piece};
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE};
+use crate::chunk::Chunk;
+use crate::errands::Errands;
+use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE, HELP_JOBS};
 use crate::report::Event;
 use crate::shared::{ChannelPort, Shared, spawn};
+use crate::turns::{Bringer, Turns};
 
 /// Takes QEMU's connections until the relay ends.
 pub(crate) fn accept(shared: &Arc<Shared>) {
@@ -37,11 +41,10 @@ pub(crate) fn start_accepted(
     stream: Arc<UnixStream>,
 ) -> ChannelPort {
     let (read, reads) = channel();
-    let (write, writes) = channel();
-    start_threads(shared, channel_id, Some(stream.clone()), reads, writes);
+    let writes = start_threads(shared, channel_id, Some(stream.clone()), reads);
     ChannelPort {
         read,
-        write,
+        write: Bringer::new(writes),
         stream: Some(stream),
     }
 }
@@ -53,9 +56,8 @@ pub(crate) fn start_connecting(
     path: PathBuf,
 ) -> ChannelPort {
     let (read, reads) = channel();
-    let (write, writes) = channel();
     // It happens here, in order, since QEMU 7.2 takes the first connection for the main channel.
-    let stream = connect(&path).map(Arc::new);
+    let stream = connect(&path, never_waits(shared)).map(Arc::new);
     let connected = stream.as_ref().ok().cloned();
     if let Err(error) = stream {
         let reason = format!(
@@ -64,21 +66,27 @@ pub(crate) fn start_connecting(
         );
         break_later(shared, channel_id, reason);
     }
-    start_threads(shared, channel_id, connected.clone(), reads, writes);
+    let writes = start_threads(shared, channel_id, connected.clone(), reads);
     ChannelPort {
         read,
-        write,
+        write: Bringer::new(writes),
         stream: connected,
     }
 }
 
+/// Whether QEMU's sockets wait only where somebody asks for it. That is so at the end that writes
+/// much, where chunks in pipes are tried first; at the other one system call less reads them.
+fn never_waits(shared: &Shared) -> bool {
+    shared.pool.pipes().is_some() && !shared.is_source()
+}
+
 /// Connects without waiting: the session's lock is held, and a QEMU that hangs with a full queue of
 /// connections would hold up everything.
-fn connect(path: &Path) -> io::Result<UnixStream> {
+fn connect(path: &Path, never_waits: bool) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     socket.connect(&SockAddr::unix(path)?)?;
-    socket.set_nonblocking(false)?;
+    socket.set_nonblocking(never_waits)?;
     Ok(OwnedFd::from(socket).into())
 }
 
@@ -101,21 +109,24 @@ fn start_threads(
     channel: ChannelId,
     stream: Option<Arc<UnixStream>>,
     reads: Receiver<BufferId>,
-    writes: Receiver<Piece>,
-) {
+) -> Arc<Writes> {
     let (reader, writer) = (shared.clone(), shared.clone());
-    let (from, to) = (stream.clone(), stream);
+    let from = stream.clone();
+    let tool = Tool {
+        channel,
+        stream,
+        never_waits: never_waits(shared),
+    };
+    let writes = Turns::new(tool);
+    let own = writes.clone();
     let started = spawn(&format!("read-{channel}"), move || {
         read(&reader, channel, from, &reads)
     })
-    .and_then(|()| {
-        spawn(&format!("write-{channel}"), move || {
-            write(&writer, channel, to, &writes)
-        })
-    });
+    .and_then(|()| spawn(&format!("write-{channel}"), move || write(&writer, &own)));
     if let Err(error) = started {
         break_later(shared, channel, format!("cannot start a thread: {error}"));
     }
+    writes
 }
 
 fn read(
@@ -124,9 +135,12 @@ fn read(
     stream: Option<Arc<UnixStream>>,
     reads: &Receiver<BufferId>,
 ) {
+    let most = shared.chunk_bytes as usize;
     while let Ok(buffer) = reads.recv() {
         let result = match &stream {
-            Some(stream) => shared.pool.fill(buffer, |bytes| read_some(stream, bytes)),
+            Some(stream) => shared
+                .pool
+                .fill(buffer, |chunk| chunk.take_from(stream, most)),
             None => Ok(0),
         };
         let input = match result {
@@ -145,21 +159,12 @@ fn read(
                 Input::ReadEnded { channel, buffer }
             }
         };
-        shared.step_or_end(input);
+        shared.step_and_help(input);
     }
     if let Some(stream) = &stream
         && channel > 0
     {
         drain(stream);
-    }
-}
-
-fn read_some(mut stream: &UnixStream, bytes: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match stream.read(bytes) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            other => return other,
-        }
     }
 }
 
@@ -170,7 +175,11 @@ fn read_some(mut stream: &UnixStream, bytes: &mut [u8]) -> io::Result<usize> {
 /// is lost by it: the main channel is closed, so that this migration can only fail.
 fn drain(mut stream: &UnixStream) {
     let mut scratch = vec![0; DRAIN_BYTES];
-    if stream.set_read_timeout(Some(DRAIN_SILENCE)).is_ok() {
+    let waits = stream.set_nonblocking(false);
+    if waits
+        .and_then(|()| stream.set_read_timeout(Some(DRAIN_SILENCE)))
+        .is_ok()
+    {
         while matches!(stream.read(&mut scratch), Ok(count) if count > 0) {}
     }
 }
@@ -184,43 +193,93 @@ pub(crate) fn closing(channel: ChannelId) -> Shutdown {
     }
 }
 
-/// Writes what arrives, in order. Once the socket broke, the rest is taken and thrown away, as the
-/// session expects.
-fn write(
-    shared: &Arc<Shared>,
+/// What is needed to write to a channel's socket. Without one, what arrives is taken and thrown
+/// away, as the session expects.
+#[derive(Debug)]
+pub(crate) struct Tool {
     channel: ChannelId,
-    mut stream: Option<Arc<UnixStream>>,
-    writes: &Receiver<Piece>,
-) {
-    while let Ok(piece) = writes.recv() {
-        if let Some(open) = &stream
-            && let Err(error) = write_piece(shared, open, channel, piece)
-        {
-            let _ = open.shutdown(closing(channel));
-            stream = None;
-            broke(shared, channel, format!("writing to QEMU failed: {error}"));
+    stream: Option<Arc<UnixStream>>,
+    /// The socket never waits by itself, so that even a chunk in a pipe can be tried.
+    never_waits: bool,
+}
+
+pub(crate) type Writes = Turns<Tool, Piece>;
+
+impl Tool {
+    /// Writes a piece, or what is left of it: whether it is done with. It always is with patience.
+    fn write(&mut self, shared: &Arc<Shared>, piece: Piece, patience: Patience) -> bool {
+        let Some(open) = &self.stream else {
+            return true;
+        };
+        let error = match write_piece(shared, open, self, piece, patience) {
+            Ok(()) => return true,
+            Err(error) => error,
+        };
+        if patience == Patience::Hurry && error.kind() == io::ErrorKind::WouldBlock {
+            return false;
         }
-        shared.step_or_end(Input::Written { channel });
+        let _ = open.shutdown(closing(self.channel));
+        self.stream = None;
+        broke(
+            shared,
+            self.channel,
+            format!("writing to QEMU failed: {error}"),
+        );
+        true
+    }
+}
+
+/// Writes what arrived, in order, as far as it goes without waiting.
+pub(crate) fn help(shared: &Arc<Shared>, writes: &Writes, errands: &mut Errands) {
+    let mut work = writes.begin();
+    for _ in 0..HELP_JOBS {
+        let Some((mut tool, piece)) = work else {
+            return;
+        };
+        if !tool.write(shared, piece, Patience::Hurry) {
+            return writes.leave(tool, piece);
+        }
+        let channel = tool.channel;
+        errands.extend(shared.step(Input::Written { channel }));
+        work = writes.next(tool);
+    }
+    if let Some((tool, piece)) = work {
+        writes.leave(tool, piece);
+    }
+}
+
+fn write(shared: &Arc<Shared>, writes: &Writes) {
+    let mut work = writes.wait();
+    while let Some((mut tool, piece)) = work {
+        tool.write(shared, piece, Patience::Wait);
+        let channel = tool.channel;
+        shared.step_and_help(Input::Written { channel });
+        work = writes.next(tool).or_else(|| writes.wait());
     }
 }
 
 fn write_piece(
     shared: &Shared,
-    mut stream: &UnixStream,
-    channel: ChannelId,
+    stream: &UnixStream,
+    tool: &Tool,
     piece: Piece,
+    patience: Patience,
 ) -> io::Result<()> {
     match piece {
         Piece::Begin => Ok(()),
-        Piece::Bytes { buffer, length } => {
-            let held = shared.pool.share(buffer);
-            let bytes = held.as_ref().and_then(|held| held.get(..length as usize));
+        Piece::Bytes { buffer, .. } => {
             // Anything but the peer's bytes would be written into the guest's memory.
             let lost = || io::Error::other("the bytes of a chunk are not in their buffer");
-            stream.write_all(bytes.ok_or_else(lost)?)
+            let give = |chunk: &mut Chunk| {
+                if patience == Patience::Hurry && chunk.is_in_pipe() && !tool.never_waits {
+                    return Err(io::ErrorKind::WouldBlock.into());
+                }
+                chunk.give_to(stream, patience)
+            };
+            shared.pool.empty(buffer, give).ok_or_else(lost)?
         }
         Piece::End => close(stream, Shutdown::Write),
-        Piece::Reset => close(stream, closing(channel)),
+        Piece::Reset => close(stream, closing(tool.channel)),
     }
 }
 

@@ -1,29 +1,100 @@
-//! The threads of one lane: one sends, one receives.
+//! The threads of one lane: one sends what nobody else could without waiting, one receives.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use drover_lanes::Lane;
+use drover_lanes::{Lane, Patience, Pipe};
 use drover_session::{BufferId, Input, LaneId};
 use drover_wire::{Frame, HEADER_BYTES};
 
+use crate::chunk::{Chunk, Progress};
+use crate::errands::Errands;
+use crate::limits::HELP_JOBS;
+use crate::pipes::Pipes;
 use crate::report::LaneEnd;
 use crate::shared::{Shared, spawn};
+use crate::turns::{Bringer, Turns};
 
-/// One frame to send.
+/// One frame to send, and how far that is.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    pub(crate) frame: Frame,
-    pub(crate) buffer: Option<BufferId>,
+    header: [u8; HEADER_BYTES],
+    chunk: Option<Arc<Chunk>>,
+    progress: Progress,
 }
 
-type Ports = (Sender<Sending>, Sender<BufferId>);
+impl Sending {
+    pub(crate) fn new(frame: Frame, chunk: Option<Arc<Chunk>>) -> Self {
+        Self {
+            header: frame.encode(),
+            chunk,
+            progress: Progress::default(),
+        }
+    }
+}
+
+/// What is needed to send on a lane.
+#[derive(Debug)]
+pub(crate) struct Tool {
+    id: LaneId,
+    lane: Arc<Lane>,
+    /// For the chunks that are in pipes.
+    spare: Option<Pipe>,
+    /// The lane's socket never waits by itself, so that even a chunk in a pipe can be tried.
+    never_waits: bool,
+}
+
+pub(crate) type Sends = Turns<Tool, Sending>;
+type Ports = (Bringer<Tool, Sending>, Sender<BufferId>);
+
+impl Tool {
+    /// A lane's socket is made to wait only where somebody asks for it if this is the end that
+    /// sends much: the other end receives much, and then to wait is one system call less.
+    fn new(shared: &Shared, id: LaneId, lane: &Arc<Lane>) -> io::Result<Self> {
+        let pipes = shared.pool.pipes();
+        let never_waits = pipes.is_some() && lane.is_plain() && shared.is_source();
+        if never_waits {
+            lane.never_wait()?;
+        }
+        Ok(Self {
+            id,
+            lane: lane.clone(),
+            spare: pipes.map(Pipes::make_spare).transpose()?,
+            never_waits,
+        })
+    }
+
+    /// Goes on with a job.
+    fn send(&self, job: &mut Sending, patience: Patience) -> io::Result<()> {
+        let (lane, header) = (&self.lane, &job.header);
+        let nothing = Chunk::new(None);
+        let chunk = job.chunk.as_deref().unwrap_or(&nothing);
+        let would_wait = !lane.is_plain() || chunk.is_in_pipe() && !self.never_waits;
+        if patience == Patience::Hurry && would_wait {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        if lane.is_plain() {
+            return chunk.send(
+                lane,
+                header,
+                &mut job.progress,
+                self.spare.as_ref(),
+                patience,
+            );
+        }
+        chunk.with_bytes(self.spare.as_ref(), |bytes| lane.send(header, bytes))
+    }
+
+    fn failed(&self, error: &io::Error) -> LaneEnd {
+        LaneEnd::Lost(format!("sending to {} failed: {error}", self.lane.peer()))
+    }
+}
 
 /// Starts a lane's threads and returns how they are given work.
 pub(crate) fn start(shared: &Arc<Shared>, id: LaneId, lane: &Arc<Lane>) -> io::Result<Ports> {
-    let (send, sends) = channel();
+    let sends = Turns::new(Tool::new(shared, id, lane)?);
     let (receive, receives) = channel();
     let ending = Arc::new(AtomicBool::new(false));
     let run = |name: &str, work: Box<dyn FnOnce(&Side<'_>) -> LaneEnd + Send>| {
@@ -42,9 +113,10 @@ pub(crate) fn start(shared: &Arc<Shared>, id: LaneId, lane: &Arc<Lane>) -> io::R
             }
         })
     };
-    run("send", Box::new(move |on| send_all(on, &sends)))?;
+    let own = sends.clone();
+    run("send", Box::new(move |on| send_all(on, &own)))?;
     run("recv", Box::new(move |on| receive_all(on, &receives)))?;
-    Ok((send, receive))
+    Ok((Bringer::new(sends), receive))
 }
 
 /// What a lane's thread works on.
@@ -54,17 +126,38 @@ struct Side<'a> {
     id: LaneId,
 }
 
-fn send_all(on: &Side<'_>, sends: &Receiver<Sending>) -> LaneEnd {
-    while let Ok(Sending { frame, buffer }) = sends.recv() {
-        let length = frame.payload_length() as usize;
-        let held = buffer.and_then(|buffer| on.shared.pool.share(buffer));
-        // A chunk that is sent again can be confirmed before its turn comes, and its buffer be in
-        // use for another: the peer has it and throws this copy away, whatever is in it.
-        let bytes = held.unwrap_or_else(|| Arc::new(vec![0; length]));
-        if let Err(error) = on.lane.send(&frame.encode(), &bytes[..length]) {
-            return LaneEnd::Lost(format!("sending to {} failed: {error}", on.lane.peer()));
+/// Sends what waits for this lane, as far as it goes without waiting.
+pub(crate) fn help(shared: &Arc<Shared>, sends: &Sends, errands: &mut Errands) {
+    let mut work = sends.begin();
+    for _ in 0..HELP_JOBS {
+        let Some((tool, mut job)) = work else {
+            return;
+        };
+        let result = tool.send(&mut job, Patience::Hurry);
+        if let Err(error) = result {
+            if error.kind() != io::ErrorKind::WouldBlock {
+                shared.lane_failed(tool.id, tool.failed(&error));
+            }
+            return sends.leave(tool, job); // its own thread fails, too, and ends
         }
+        drop(job);
+        errands.extend(shared.step(Input::Sent { lane: tool.id }));
+        work = sends.next(tool);
+    }
+    if let Some((tool, job)) = work {
+        sends.leave(tool, job);
+    }
+}
+
+fn send_all(on: &Side<'_>, sends: &Sends) -> LaneEnd {
+    let mut work = sends.wait();
+    while let Some((tool, mut job)) = work {
+        if let Err(error) = tool.send(&mut job, Patience::Wait) {
+            return tool.failed(&error);
+        }
+        drop(job);
         on.shared.step_or_end(Input::Sent { lane: on.id });
+        work = sends.next(tool).or_else(|| sends.wait());
     }
     LaneEnd::Closed
 }
@@ -74,7 +167,7 @@ fn receive_all(on: &Side<'_>, receives: &Receiver<BufferId>) -> LaneEnd {
         match receive(on, buffer) {
             Ok(frame) => {
                 let lane = on.id;
-                on.shared.step_or_end(Input::Received { lane, frame });
+                on.shared.step_and_help(Input::Received { lane, frame });
                 if matches!(frame, Frame::Bye { .. }) {
                     return LaneEnd::Closed;
                 }
@@ -94,7 +187,7 @@ fn receive(on: &Side<'_>, buffer: BufferId) -> Result<Frame, LaneEnd> {
         })
     };
     let mut header = [0; HEADER_BYTES];
-    on.lane.receive(&mut header).map_err(failed)?;
+    on.lane.receive_exact(&mut header).map_err(failed)?;
     let frame = Frame::decode(&header)
         .map_err(|error| LaneEnd::Lost(format!("{peer} sent no frame: {error}")))?;
     let (length, limit) = (frame.payload_length(), on.shared.chunk_bytes);
@@ -107,7 +200,7 @@ fn receive(on: &Side<'_>, buffer: BufferId) -> Result<Frame, LaneEnd> {
         let length = length as usize;
         on.shared
             .pool
-            .fill(buffer, |bytes| on.lane.receive(&mut bytes[..length]))
+            .fill(buffer, |chunk| chunk.receive(on.lane, length))
             .map_err(failed)?;
     }
     Ok(frame)

@@ -20,17 +20,21 @@
 //! altered.
 
 mod channel;
+mod chunk;
 mod dialer;
+mod errands;
 mod goodput;
 mod handshake;
 mod lane;
 pub mod limits;
 mod listener;
+mod pipes;
 mod pool;
 mod relay;
 mod report;
 mod shared;
 mod sizing;
+mod turns;
 
 pub use dialer::{PathReport, PathState};
 pub use drover_lanes::{NotListening, Target};
@@ -42,5 +46,5 @@ pub use handshake::{
 };
 pub use listener::{Expected, LaneListener};
 pub use relay::Relay;
-pub use report::{Event, LaneEnd, LaneReport, NotStarted, Report, Settings};
+pub use report::{DataPath, Event, LaneEnd, LaneReport, NotStarted, Report, Settings};
 pub use sizing::{Sizes, sizes};

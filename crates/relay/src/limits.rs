@@ -26,6 +26,19 @@ pub const WINDOW_CHUNKS_MIN: u16 = 4;
 /// directions.
 pub const BUFFER_BYTES_MAX: u64 = 128 << 20;
 
+/// Jobs that a thread does for others before it goes back to its own socket. Each takes the time of
+/// one chunk, some 20 µs, and its own socket holds more than eight of QEMU's (208 KiB of 4 KiB pages).
+pub const HELP_JOBS: usize = 8;
+
+/// Bytes that a slot of a pipe holds at the least, when they came over Ethernet with an MTU of 1500:
+/// the kernel keeps each packet apart. 128 KiB are then 93 slots, made 128, of 40 bytes each.
+pub const PIPE_SEGMENT_BYTES: u32 = 1448;
+
+/// Part of the process's descriptors (`RLIMIT_NOFILE`) that the pipes of one session may take. With
+/// the 65536 of the agent's unit that is 8192 chunks of 128 KiB, far more than [`BUFFER_BYTES_MAX`]
+/// both ways; with a shell's 1024 it is 128, and the rest is copied.
+pub const PIPES_DESCRIPTORS_PART: u64 = 4;
+
 /// Connections tried at once to find out what reaches what; each costs a thread for a moment.
 pub const PROBES_AT_ONCE: usize = 32;
 

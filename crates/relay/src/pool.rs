@@ -1,52 +1,96 @@
-//! The memory behind the session's buffer ids.
+//! What is behind the session's buffer ids.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use drover_session::BufferId;
 
-/// One buffer per id, made when it is first used and used again afterwards.
+use crate::chunk::Chunk;
+use crate::pipes::Pipes;
+use crate::report::DataPath;
+
+/// One chunk per id, made when it is first used and used again afterwards.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    bytes: usize,
-    slots: Vec<Mutex<Option<Arc<Vec<u8>>>>>,
+    slots: Vec<Mutex<Option<Arc<Chunk>>>>,
+    /// Where the chunks' pipes come from, or why they are in memory.
+    pipes: Result<Pipes, String>,
 }
 
 impl Pool {
-    pub(crate) fn new(bytes: usize, count: usize) -> Self {
+    /// `in_pipes`: the chunks are in pipes, if that is possible here, and have so many bytes at most.
+    pub(crate) fn new(count: usize, in_pipes: Option<u32>) -> Self {
+        let unwanted = || Err("the session needs the bytes".into());
         Self {
-            bytes,
             slots: (0..count).map(|_| Mutex::new(None)).collect(),
+            pipes: in_pipes.map_or_else(unwanted, Pipes::new),
         }
     }
 
-    fn slot(&self, id: BufferId) -> Option<&Mutex<Option<Arc<Vec<u8>>>>> {
+    /// Where pipes come from, if chunks are in pipes.
+    pub(crate) fn pipes(&self) -> Option<&Pipes> {
+        self.pipes.as_ref().ok()
+    }
+
+    pub(crate) fn data_path(&self) -> DataPath {
+        match &self.pipes {
+            Ok(pipes) => pipes.data_path(),
+            Err(why) => DataPath::Copy { why: why.clone() },
+        }
+    }
+
+    fn slot(&self, id: BufferId) -> Option<&Mutex<Option<Arc<Chunk>>>> {
         self.slots.get(id.0 as usize)
     }
 
-    /// The buffer's bytes as they are, to read from; `None` while it is being filled anew, or was
-    /// never filled.
-    pub(crate) fn share(&self, id: BufferId) -> Option<Arc<Vec<u8>>> {
+    /// The chunk as it is, to read from; it stays so for as long as somebody holds it. `None` while
+    /// it is being filled anew, or was never filled.
+    pub(crate) fn share(&self, id: BufferId) -> Option<Arc<Chunk>> {
         lock(self.slot(id)?).clone()
     }
 
-    /// Fills the buffer by `fill`. A lane that still sends the buffer's last content, resent and
-    /// confirmed meanwhile, keeps that; the buffer then gets new memory.
-    pub(crate) fn fill<T>(&self, id: BufferId, fill: impl FnOnce(&mut [u8]) -> T) -> T {
-        let mut held = self.slot(id).and_then(|slot| lock(slot).take());
-        if let Some(bytes) = held.as_mut().and_then(Arc::get_mut) {
-            let result = fill(bytes);
-            self.put(id, held);
-            return result;
-        }
-        let mut bytes = vec![0; self.bytes];
-        let result = fill(&mut bytes);
-        self.put(id, Some(Arc::new(bytes)));
-        result
+    /// Fills the chunk by `fill`. A lane that still sends its last content, resent and confirmed
+    /// meanwhile, keeps that, and the id gets another chunk. After an error nobody knows what is in
+    /// the chunk, so it is thrown away.
+    pub(crate) fn fill<T>(
+        &self,
+        id: BufferId,
+        fill: impl FnOnce(&mut Chunk) -> io::Result<T>,
+    ) -> io::Result<T> {
+        let held = self.slot(id).and_then(|slot| lock(slot).take());
+        let mut chunk = held
+            .and_then(|held| self.cleared(held))
+            .unwrap_or_else(|| self.make());
+        let result = fill(&mut chunk)?;
+        self.put(id, chunk);
+        Ok(result)
     }
 
-    fn put(&self, id: BufferId, bytes: Option<Arc<Vec<u8>>>) {
+    /// Takes the bytes out of a chunk by `take`; `None` when it has none.
+    pub(crate) fn empty<T>(&self, id: BufferId, take: impl FnOnce(&mut Chunk) -> T) -> Option<T> {
+        let held = lock(self.slot(id)?).take()?;
+        let mut chunk = Arc::into_inner(held)?;
+        let result = take(&mut chunk);
+        self.put(id, chunk);
+        Some(result)
+    }
+
+    /// The chunk to be filled again, unless somebody still reads it.
+    fn cleared(&self, held: Arc<Chunk>) -> Option<Chunk> {
+        let mut chunk = Arc::into_inner(held)?;
+        if let Some(pipes) = self.pipes() {
+            chunk.clear(pipes.nowhere()).ok()?;
+        }
+        Some(chunk)
+    }
+
+    fn make(&self) -> Chunk {
+        Chunk::new(self.pipes().and_then(Pipes::make))
+    }
+
+    fn put(&self, id: BufferId, chunk: Chunk) {
         if let Some(slot) = self.slot(id) {
-            *lock(slot) = bytes;
+            *lock(slot) = Some(Arc::new(chunk));
         }
     }
 }
@@ -59,31 +103,77 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use drover_lanes::{Patience, Pipe};
+
     use super::*;
 
-    #[test]
-    fn memory_is_used_again_once_nobody_reads_it() {
-        let pool = Pool::new(4, 1);
-        pool.fill(BufferId(0), |bytes| bytes.copy_from_slice(b"abcd"));
-        let first = pool.share(BufferId(0)).unwrap().as_ptr();
-        pool.fill(BufferId(0), |bytes| bytes.copy_from_slice(b"efgh"));
-        assert_eq!(pool.share(BufferId(0)).unwrap().as_ptr(), first);
+    fn pools() -> [Pool; 2] {
+        [Pool::new(1, None), Pool::new(1, Some(4096))]
+    }
+
+    fn fill(pool: &Pool, content: &[u8]) {
+        let (mut from, to) = UnixStream::pair().unwrap();
+        from.write_all(content).unwrap();
+        let count = pool.fill(BufferId(0), |chunk| chunk.take_from(&to, 4096));
+        assert_eq!(count.unwrap(), content.len());
+    }
+
+    fn bytes(chunk: &Chunk) -> Vec<u8> {
+        let spare = Pipe::new(16).unwrap();
+        chunk
+            .with_bytes(Some(&spare), |bytes| Ok(bytes.to_vec()))
+            .unwrap()
     }
 
     #[test]
-    fn a_reader_keeps_what_it_reads_while_the_buffer_is_filled_anew() {
-        let pool = Pool::new(4, 1);
-        pool.fill(BufferId(0), |bytes| bytes.copy_from_slice(b"abcd"));
-        let reading = pool.share(BufferId(0)).unwrap();
-        pool.fill(BufferId(0), |bytes| bytes.copy_from_slice(b"efgh"));
-        assert_eq!(reading.as_slice(), b"abcd");
-        assert_eq!(pool.share(BufferId(0)).unwrap().as_slice(), b"efgh");
+    fn a_reader_keeps_what_it_reads_while_the_chunk_is_filled_anew() {
+        for pool in pools() {
+            fill(&pool, b"abcd");
+            let reading = pool.share(BufferId(0)).unwrap();
+            fill(&pool, b"efg");
+            assert_eq!(bytes(&reading), b"abcd");
+            assert_eq!(bytes(&pool.share(BufferId(0)).unwrap()), b"efg");
+        }
     }
 
     #[test]
-    fn a_buffer_that_was_never_filled_has_no_bytes() {
-        let pool = Pool::new(4, 1);
-        assert_eq!(pool.share(BufferId(0)), None);
-        assert_eq!(pool.share(BufferId(7)), None);
+    fn a_chunk_that_was_not_emptied_has_only_its_new_bytes_when_it_is_filled_again() {
+        for pool in pools() {
+            fill(&pool, b"abcd");
+            fill(&pool, b"efg");
+            let (to, mut from) = UnixStream::pair().unwrap();
+            pool.empty(BufferId(0), |chunk| chunk.give_to(&to, Patience::Wait))
+                .unwrap()
+                .unwrap();
+            drop(to);
+            let mut seen = Vec::new();
+            std::io::Read::read_to_end(&mut from, &mut seen).unwrap();
+            assert_eq!(seen, b"efg");
+        }
+    }
+
+    #[test]
+    fn what_a_failed_fill_left_behind_is_never_seen() {
+        for pool in pools() {
+            let failed = pool.fill(BufferId(0), |chunk| {
+                let (mut from, to) = UnixStream::pair().unwrap();
+                from.write_all(b"half").unwrap();
+                chunk.take_from(&to, 4096)?;
+                Err::<(), _>(io::ErrorKind::ConnectionReset.into())
+            });
+            assert!(failed.is_err() && pool.share(BufferId(0)).is_none());
+            fill(&pool, b"whole");
+            assert_eq!(bytes(&pool.share(BufferId(0)).unwrap()), b"whole");
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_was_never_filled_has_no_bytes() {
+        for pool in pools() {
+            assert!(pool.share(BufferId(0)).is_none() && pool.share(BufferId(7)).is_none());
+        }
     }
 }

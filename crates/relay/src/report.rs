@@ -22,6 +22,34 @@ pub struct Settings {
     /// How long a session waits for a lane when it has none left; both ends keep what they have
     /// meanwhile. Zero: not at all.
     pub outage_limit: Duration,
+    /// Whether bytes may stay in the kernel where that is possible: nothing here needs them. Each
+    /// end chooses for itself.
+    pub pass_through: bool,
+}
+
+/// How bytes get through this end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DataPath {
+    /// They stay in the kernel, in pipes.
+    Splice {
+        /// Why some of them did not.
+        except: Option<String>,
+    },
+    /// They are copied through memory.
+    Copy {
+        /// Why.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for DataPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Splice { except: None } => f.write_str("splice"),
+            Self::Splice { except: Some(why) } => write!(f, "splice, partly copy: {why}"),
+            Self::Copy { why } => write!(f, "copy: {why}"),
+        }
+    }
 }
 
 /// What the agent should know at once.
@@ -154,6 +182,8 @@ pub struct Report {
     pub paths: Vec<PathReport>,
     /// Per channel, and in all.
     pub session: Stats,
+    /// How the bytes got through.
+    pub data_path: DataPath,
     /// Rate of QEMU's bytes in the bulk phase, if there was one.
     pub bulk: Option<ByteRate>,
 }

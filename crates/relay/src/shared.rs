@@ -18,11 +18,13 @@ use drover_wire::ByeCode;
 use crate::End;
 use crate::channel;
 use crate::dialer::{Dialer, Use};
+use crate::errands::{Errand, Errands};
 use crate::goodput::Goodput;
 use crate::lane::{self, Sending};
 use crate::limits::FAREWELL_TIME;
 use crate::pool::{Pool, lock};
 use crate::report::{Event, LaneEnd, LaneReport, Report, Settings};
+use crate::turns::Bringer;
 
 /// Where a relay's QEMU is.
 pub(crate) enum Local {
@@ -34,13 +36,13 @@ pub(crate) enum Local {
 
 struct LanePort {
     lane: Arc<Lane>,
-    send: Sender<Sending>,
+    send: Bringer<lane::Tool, Sending>,
     receive: Sender<BufferId>,
 }
 
 pub(crate) struct ChannelPort {
     pub(crate) read: Sender<BufferId>,
-    pub(crate) write: Sender<Piece>,
+    pub(crate) write: Bringer<channel::Tool, Piece>,
     pub(crate) stream: Option<Arc<UnixStream>>,
 }
 
@@ -60,6 +62,7 @@ struct Core {
     close_at: Option<Duration>,
     terminated: bool,
     goodput: Goodput,
+    errands: Errands,
 }
 
 impl Core {
@@ -122,6 +125,7 @@ impl Shared {
             close_at: None,
             terminated: false,
             goodput: Goodput::default(),
+            errands: Errands::default(),
         };
         Arc::new(Self {
             core: Mutex::new(core),
@@ -155,6 +159,7 @@ impl Shared {
         Report {
             lanes: lanes.collect(),
             paths,
+            data_path: self.pool.data_path(),
             bulk: core.goodput.bulk(),
             session,
         }
@@ -172,22 +177,22 @@ impl Shared {
         (self.listener)(event);
     }
 
-    /// Gives the session an input and hands out what it wants done.
-    pub(crate) fn step(self: &Arc<Self>, input: Input) -> Result<(), drover_session::Refused> {
+    /// Gives the session an input and hands out what it wants done. The errands are for the caller
+    /// to run, or to call somebody for.
+    fn try_step(self: &Arc<Self>, input: Input) -> Result<Errands, drover_session::Refused> {
         let now = self.now();
         let mut core = self.lock();
         if core.terminated {
-            return Ok(());
+            return Ok(Errands::default());
         }
         core.session.handle(now, input)?;
-        self.route_and_release(core, now);
-        Ok(())
+        Ok(self.route_and_release(core, now))
     }
 
-    /// As [`Shared::step`], for inputs that only a bug could make the session refuse: the
+    /// As [`Shared::try_step`], for inputs that only a bug could make the session refuse: the
     /// migration is then ended rather than left hanging.
-    pub(crate) fn step_or_end(self: &Arc<Self>, input: Input) {
-        if let Err(refused) = self.step(input) {
+    pub(crate) fn step(self: &Arc<Self>, input: Input) -> Errands {
+        self.try_step(input).unwrap_or_else(|refused| {
             tracing::error!(%refused, ?input, "the session refused what it asked for: ending it");
             let reason = format!("internal error: {refused}");
             self.tell(Event::Ended {
@@ -195,12 +200,22 @@ impl Shared {
                 reason,
             });
             self.terminate();
-        }
+            Errands::default()
+        })
+    }
+
+    pub(crate) fn is_source(&self) -> bool {
+        matches!(self.local, Local::Listening(..))
     }
 
     /// Hands out what the session wants done; if that was its end, says so without the lock.
-    fn route_and_release(self: &Arc<Self>, mut core: MutexGuard<'_, Core>, now: Duration) {
+    fn route_and_release(
+        self: &Arc<Self>,
+        mut core: MutexGuard<'_, Core>,
+        now: Duration,
+    ) -> Errands {
         let News { events, ended } = self.route(&mut core, now);
+        let errands = std::mem::take(&mut core.errands);
         drop(core);
         for event in events {
             self.tell(event);
@@ -208,6 +223,7 @@ impl Shared {
         if let Some(end) = ended {
             self.ended(end);
         }
+        errands
     }
 
     fn route(self: &Arc<Self>, core: &mut Core, now: Duration) -> News {
@@ -242,7 +258,8 @@ impl Shared {
             }
             Output::Write { channel, piece } => {
                 if let Some(port) = core.channels.get(usize::from(channel)) {
-                    let _ = port.write.send(piece);
+                    let errand = port.write.bring(piece).map(Errand::Write);
+                    core.errands.extend(errand);
                 }
             }
             Output::Send {
@@ -251,7 +268,10 @@ impl Shared {
                 buffer,
             } => {
                 if let Some(port) = core.lanes.get(&lane) {
-                    let _ = port.send.send(Sending { frame, buffer });
+                    // Whatever becomes of the buffer, the lane sends what is in it now.
+                    let chunk = buffer.and_then(|buffer| self.pool.share(buffer));
+                    let errand = port.send.bring(Sending::new(frame, chunk));
+                    core.errands.extend(errand.map(Errand::Send));
                 }
             }
             Output::Receive { lane, buffer } => {
@@ -300,7 +320,7 @@ impl Shared {
         let channel = core.channels.len() as ChannelId;
         let port = channel::start_accepted(self, channel, Arc::new(stream));
         core.channels.push(port);
-        self.route_and_release(core, now);
+        self.route_and_release(core, now).call();
         Ok(())
     }
 
@@ -328,9 +348,13 @@ impl Shared {
             lane.shut_down();
             return refused;
         }
-        let Ok((send, receive)) = lane::start(self, id, &lane) else {
-            lane.shut_down();
-            return refused;
+        let (send, receive) = match lane::start(self, id, &lane) {
+            Ok(ports) => ports,
+            Err(error) => {
+                tracing::warn!(lane = id, %error, "cannot use a lane");
+                lane.shut_down();
+                return refused;
+            }
         };
         core.lanes.insert(
             id,
@@ -347,7 +371,7 @@ impl Shared {
             lane.shut_down();
             return Err(refused);
         }
-        self.route_and_release(core, now);
+        self.route_and_release(core, now).call();
         Ok(())
     }
 
@@ -426,8 +450,9 @@ impl Shared {
     /// A path can do without this lane.
     pub(crate) fn retire(self: &Arc<Self>, lane: LaneId) {
         // It may be gone by itself.
-        if let Err(refused) = self.step(Input::RetireLane { lane }) {
-            tracing::debug!(%refused, "not retired");
+        match self.try_step(Input::RetireLane { lane }) {
+            Ok(errands) => errands.call(),
+            Err(refused) => tracing::debug!(%refused, "not retired"),
         }
     }
 

@@ -25,6 +25,7 @@ const SETTINGS: Settings = Settings {
     },
     channels_max: 4,
     outage_limit: Duration::ZERO,
+    pass_through: true,
 };
 const TOKEN: Token = Token([7; 16]);
 

@@ -130,6 +130,7 @@ fn pair_with_lanes(outage_limit: Duration, lanes_most: u16) -> Pair {
         },
         channels_max: 4,
         outage_limit,
+        pass_through: true,
     };
     let directory = tempfile::tempdir().unwrap();
     let (near_path, far_path) = (directory.path().join("near"), directory.path().join("far"));
