@@ -6,10 +6,12 @@ use anyhow::{Context as _, Result};
 use drover_hypervisor::{Hypervisor, QemuLauncher};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
 
 use crate::api::{self, App};
 use crate::config::Config;
 use crate::limits;
+use crate::metrics::{self, Metrics};
 use crate::migration::Migrations;
 use crate::peers::Peers;
 use crate::places;
@@ -24,6 +26,8 @@ pub struct Context {
     pub registry: Registry,
     /// The other hosts.
     pub peers: Peers,
+    /// What is counted.
+    pub metrics: Metrics,
 }
 
 /// Runs the agent until it is told to end.
@@ -39,6 +43,10 @@ pub async fn run(config: Config) -> Result<()> {
     for address in &config.listen {
         peers.push(places::listen_peers(*address).await?);
     }
+    let for_metrics = match config.metrics_listen {
+        Some(address) => Some(places::listen_metrics(address).await?),
+        None => None,
+    };
     let hypervisor: Arc<dyn Hypervisor> = Arc::new(QemuLauncher::new());
     let opened = Registry::open(Arc::clone(&config), hypervisor).await;
     let (registry, recovered) = opened
@@ -47,11 +55,16 @@ pub async fn run(config: Config) -> Result<()> {
         peers: Peers::new(Arc::clone(&config)),
         config: Arc::clone(&config),
         registry,
+        metrics: Metrics::new(),
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await?;
 
     let app = App::new(context, Arc::clone(&migrations));
+    let mut beside = JoinSet::new();
+    if let Some(listener) = for_metrics {
+        beside.spawn(metrics::serve(listener, api::metrics_router(&app)));
+    }
     let server = api::serve(&app, local, peers);
     announce(&config);
     notify(NotifyState::Ready);

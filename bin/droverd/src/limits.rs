@@ -101,3 +101,10 @@ pub const EVENTS: usize = 256;
 /// Lanes of one path that are gone and still shown. One that flaps four times a second loses
 /// hundreds in a minute.
 pub const GONE_LANES: usize = 8;
+
+/// Connections for metrics at once: a pair of Prometheus servers, and somebody who looks.
+pub const SCRAPERS: usize = 8;
+
+/// Longest life of a connection for metrics: some scrapes at the usual 15 s; a new one is opened
+/// then.
+pub const SCRAPE: Duration = Duration::from_secs(120);

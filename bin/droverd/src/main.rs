@@ -12,6 +12,7 @@ mod config;
 mod facts;
 mod limits;
 mod logging;
+mod metrics;
 mod migration;
 mod peers;
 mod places;

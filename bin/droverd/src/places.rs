@@ -169,6 +169,18 @@ pub async fn listen_local(path: &Path) -> Result<UnixListener> {
 /// # Errors
 /// The port is in use, or the address is none of this host's.
 pub async fn listen_peers(address: SocketAddr) -> Result<TcpListener> {
+    listen("api.listen", address).await
+}
+
+/// Listens for who wants metrics.
+///
+/// # Errors
+/// The port is in use, or the address is none of this host's.
+pub async fn listen_metrics(address: SocketAddr) -> Result<TcpListener> {
+    listen("metrics.listen", address).await
+}
+
+async fn listen(key: &str, address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.map_err(|error| {
         let next = match error.kind() {
             ErrorKind::AddrInUse => "the port is in use: stop what uses it, or choose another",
@@ -176,6 +188,6 @@ pub async fn listen_peers(address: SocketAddr) -> Result<TcpListener> {
             ErrorKind::PermissionDenied => "ports below 1024 need root",
             _ => "choose another address",
         };
-        anyhow!("key `api.listen`: cannot listen on {address}: {next} ({error})")
+        anyhow!("key `{key}`: cannot listen on {address}: {next} ({error})")
     })
 }

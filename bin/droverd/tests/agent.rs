@@ -349,6 +349,36 @@ async fn the_agent_serves_the_document_that_is_committed() {
     );
 }
 
+/// What this request is answered with.
+fn ask(stream: &mut (impl Read + Write), path: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[tokio::test]
+async fn metrics_are_served_on_the_socket_and_nothing_else_on_their_own_address() {
+    let place = Place::new();
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    place.configure(&format!("[metrics]\nlisten = \"{address}\""));
+    let _agent = place.start().await;
+    let mut socket = UnixStream::connect(place.socket()).unwrap();
+    let local = ask(&mut socket, "/metrics");
+    let remote = ask(&mut TcpStream::connect(address).unwrap(), "/metrics");
+    for answer in [local, remote] {
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains("openmetrics-text"), "{answer}");
+        assert!(answer.contains("drover_agent_info{host=\"a\""), "{answer}");
+    }
+    let other = ask(&mut TcpStream::connect(address).unwrap(), "/v1/status");
+    assert!(other.starts_with("HTTP/1.1 404"), "{other}");
+    assert!(other.contains("no-such-route"), "{other}");
+}
+
 #[test]
 fn the_help_is_as_committed() {
     let output = Place::new()

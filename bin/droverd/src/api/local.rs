@@ -5,7 +5,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use drover_api::{
-    ErrorBody, EventView, MigrateRequest, MigrationView, StatusView, StopRequest, VmView,
+    ErrorBody, ErrorCode, EventView, MigrateRequest, MigrationView, Refusal, StatusView,
+    StopRequest, VmView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -13,6 +14,8 @@ use utoipa_axum::routes;
 
 use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Refused, peer, to_its_end};
+use crate::facts;
+use crate::metrics::{MEDIA_TYPE, Moment};
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -26,6 +29,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(show_migration))
         .routes(routes!(migration_events))
         .routes(routes!(cancel_migration))
+        .routes(routes!(metrics))
         .routes(routes!(openapi))
 }
 
@@ -142,6 +146,25 @@ async fn cancel_migration(
     Ok(Json(
         to_its_end(async move { app.0.migrations.cancel(id).await }).await?,
     ))
+}
+
+/// Metrics for Prometheus, in its text format; docs/METRICS.md explains each.
+#[utoipa::path(get, path = "/metrics", tag = "local", responses(
+    (status = 200, description = "OpenMetrics text", content_type = "application/openmetrics-text"),
+    (status = "default", body = ErrorBody)))]
+pub async fn metrics(State(app): State<App>) -> Result<impl IntoResponse, Refused> {
+    let context = &app.0.context;
+    let moment = Moment {
+        host: context.config.host.clone(),
+        memory: facts::memory().ok(),
+        guests: context.registry.list().await?,
+        migrations: app.0.migrations.list().await,
+    };
+    let text = context.metrics.text(&moment).map_err(|error| {
+        let message = format!("the metrics cannot be written: {error}");
+        Refusal::new(ErrorCode::Internal, message)
+    })?;
+    Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], text))
 }
 
 /// This document.

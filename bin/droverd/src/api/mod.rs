@@ -88,6 +88,12 @@ impl App {
 )]
 struct Document;
 
+/// What is served where the operator wants metrics over TCP.
+pub fn metrics_router(app: &App) -> Router {
+    let router = Router::new().route("/metrics", axum::routing::get(local::metrics));
+    finish(router.fallback(no_such_route), app)
+}
+
 fn all_routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(peer::routes())

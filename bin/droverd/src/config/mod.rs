@@ -17,8 +17,8 @@ use serde::Deserialize;
 pub use error::{ConfigError, locate};
 pub use values::Channels;
 use values::{
-    AbsolutePath, DataPort, DowntimeLimit, Lanes, LanesMost, ListenAddress, OutageLimit,
-    PeerAddresses,
+    AbsolutePath, DataPort, DowntimeLimit, Lanes, LanesMost, ListenAddress, MetricsListen,
+    OutageLimit, PeerAddresses,
 };
 
 use crate::limits;
@@ -49,6 +49,8 @@ pub struct Config {
     pub qemu_binaries: Vec<PathBuf>,
     /// Memory that no guest may take.
     pub memory_headroom: Bytes,
+    /// Where metrics are served to whoever asks, beside the local socket.
+    pub metrics_listen: Option<SocketAddr>,
     /// The other hosts.
     pub peers: Vec<Peer>,
 }
@@ -89,6 +91,7 @@ struct File {
     migration: MigrationSection,
     networks: Selection,
     qemu: QemuSection,
+    metrics: MetricsSection,
     peers: Vec<PeerSection>,
 }
 
@@ -116,6 +119,12 @@ struct QemuSection {
     binaries: Vec<AbsolutePath>,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct MetricsSection {
+    listen: MetricsListen,
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PeerSection {
@@ -135,6 +144,7 @@ impl Default for File {
             migration: MigrationSection::default(),
             networks: Selection::default(),
             qemu: QemuSection::default(),
+            metrics: MetricsSection::default(),
             peers: Vec::new(),
         }
     }
@@ -224,6 +234,7 @@ impl Config {
             networks: file.networks,
             qemu_binaries: file.qemu.binaries.into_iter().map(|path| path.0).collect(),
             memory_headroom: file.memory_headroom,
+            metrics_listen: file.metrics.listen.0,
             peers,
         })
     }

@@ -62,13 +62,17 @@ fn every_key_is_in_the_example() {
         "[migration]\n",
         "[networks]\n",
         "[qemu]\n",
+        "[metrics]\n",
         "[[peers]]\nhost = \"b\"\n",
     ];
     let example = example();
     for section in sections {
         let refused = parse(&format!("{section}zz = 1")).unwrap_err();
         let keys: Vec<_> = refused.split('`').skip(5).step_by(2).collect();
-        assert!(keys.len() >= 2 || section == "[qemu]\n", "{refused}");
+        assert!(
+            keys.len() >= 2 || ["[qemu]\n", "[metrics]\n"].contains(&section),
+            "{refused}"
+        );
         for key in keys {
             let there = |line: &str| {
                 let line = line.trim_start_matches('#');
@@ -112,6 +116,11 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
         ),
         ("[migration]\ndowntime_limit_ms = 0", "give 1 to 2000000"),
         ("[migration]\noutage_limit_s = 3601", "give 0 to 3600"),
+        (
+            "[metrics]\nlisten = \"on\"",
+            "line 2, key `metrics.listen`: \"on\" is no address: write 10.0.0.1, 10.0.0.1:7472 or \
+             [fd00::1]:7472, or \"off\"",
+        ),
         (
             "[networks]\ninclude = [\n  \"10.0.0.0/33\",\n]",
             "line 2, key `networks.include`",

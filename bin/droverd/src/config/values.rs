@@ -32,19 +32,22 @@ impl TryFrom<PathBuf> for AbsolutePath {
     }
 }
 
+/// Port of the metrics when their address has none.
+const METRICS_PORT: u16 = 7472;
+
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let bare = text
-        .parse::<IpAddr>()
-        .map(|ip| SocketAddr::new(ip, API_PORT));
+    address_or_port(text, API_PORT)
+}
+
+fn address_or_port(text: &str, port: u16) -> Result<SocketAddr, String> {
+    let bare = text.parse::<IpAddr>().map(|ip| SocketAddr::new(ip, port));
     let address = text.parse::<SocketAddr>().or(bare);
     let address = address.map_err(|_| {
-        format!(
-            "{text:?} is no address: write 10.0.0.1, 10.0.0.1:{API_PORT} or [fd00::1]:{API_PORT}"
-        )
+        format!("{text:?} is no address: write 10.0.0.1, 10.0.0.1:{port} or [fd00::1]:{port}")
     })?;
     if address.port() == 0 {
         return Err(format!(
-            "{text:?} has port 0: write the port, or leave it out for {API_PORT}"
+            "{text:?} has port 0: write the port, or leave it out for {port}"
         ));
     }
     Ok(address)
@@ -66,6 +69,23 @@ impl TryFrom<String> for ListenAddress {
     type Error = String;
     fn try_from(text: String) -> Result<Self, String> {
         address(&text).map(Self)
+    }
+}
+
+/// Where metrics are served over TCP, if anywhere.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(try_from = "String")]
+pub struct MetricsListen(pub Option<SocketAddr>);
+
+impl TryFrom<String> for MetricsListen {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let address = address_or_port(&text, METRICS_PORT);
+        let address = address.map_err(|problem| format!("{problem}, or \"off\""))?;
+        Ok(Self(Some(address)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Guests that arrive, as the other host's agent asks for them: each call finds the task, tells it
 //! what was asked, and waits for what comes of it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drover_api::{
@@ -66,8 +67,12 @@ impl Migrations {
             origin,
             request: Some(request),
         };
-        let (handle, offer) =
-            incoming::start(self.journal.clone(), self.lanes.as_ref(), beginning)?;
+        let (handle, offer) = incoming::start(
+            Arc::clone(&self.context),
+            self.journal.clone(),
+            self.lanes.as_ref(),
+            beginning,
+        )?;
         self.add(migration.id, Known::Incoming(handle.clone()));
         let snapshot = once_prepared(handle.snapshot).await;
         if let Some(refusal) = snapshot.refusal {

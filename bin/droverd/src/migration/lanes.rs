@@ -1,5 +1,6 @@
 //! What a relay's report says of its lanes, paths and interfaces, as it is shown.
 
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use drover_api::{
@@ -11,6 +12,7 @@ use drover_types::{ByteRate, Bytes, Path};
 
 use super::snapshot::Snapshot;
 use crate::limits;
+use crate::metrics::Metrics;
 
 /// Compares a relay's reports with those before them: each lane's rate, and what is new.
 #[derive(Debug, Default)]
@@ -20,16 +22,60 @@ pub struct LaneWatch {
     rates: Vec<(u16, ByteRate)>,
     /// Each lane with how often it had been suspected.
     seen: Vec<(u16, u32)>,
+    /// What was counted already.
+    counted: BTreeMap<String, Counted>,
+    outages: u32,
+}
+
+/// What an interface carried, and the trouble with lanes on it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counted {
+    traffic: TrafficView,
+    lost: u64,
+    suspected: u64,
 }
 
 impl LaneWatch {
-    /// Takes a report in, and shows it.
-    pub fn show(&mut self, snapshot: &mut Snapshot, paths: &[Path], report: &Report) {
+    /// Takes a report in, shows it and counts what is new.
+    pub fn show(
+        &mut self,
+        snapshot: &mut Snapshot,
+        paths: &[Path],
+        report: &Report,
+        metrics: &Metrics,
+    ) {
         self.measure(report);
         for kind in self.news(report) {
             snapshot.record(kind);
         }
         self.fill(&mut snapshot.view, paths, report);
+        self.count(&snapshot.view, report, metrics);
+    }
+
+    fn count(&mut self, view: &MigrationView, report: &Report, metrics: &Metrics) {
+        for nic in &view.nics {
+            let mut now = Counted {
+                traffic: nic.traffic,
+                ..Counted::default()
+            };
+            let here = |path: &&PathView| near_interface(view.role, path) == nic.interface;
+            for path in view.paths.iter().filter(here) {
+                for lane in report.lanes.iter().filter(|lane| lane.path == path.path.id) {
+                    now.lost += u64::from(matches!(lane.ended, Some(LaneEnd::Lost(_))));
+                    now.suspected += u64::from(lane.stats.suspicions);
+                }
+            }
+            let before = self.counted.insert(nic.interface.clone(), now);
+            let before = before.unwrap_or_default();
+            metrics.carried(&nic.interface, &now.traffic.beyond(&before.traffic));
+            metrics.troubled(
+                &nic.interface,
+                now.lost.saturating_sub(before.lost),
+                now.suspected.saturating_sub(before.suspected),
+            );
+        }
+        metrics.outages(u64::from(view.outages.saturating_sub(self.outages)));
+        self.outages = view.outages;
     }
 
     /// Reports that follow each other at once are not compared.
@@ -160,14 +206,19 @@ fn found<T: Copy>(list: &[(u16, T)], lane: u16) -> Option<T> {
     found.map(|(_, value)| *value)
 }
 
+/// This host's end of a path.
+pub fn near_interface(role: MigrationRole, path: &PathView) -> &str {
+    match role {
+        MigrationRole::Source => &path.path.source.interface,
+        MigrationRole::Destination => &path.path.destination.interface,
+    }
+}
+
 /// The sums over paths and interfaces.
 fn sum_up(view: &mut MigrationView) {
     view.traffic = view.paths.iter().map(|path| path.traffic).sum();
     let role = view.role;
-    let near = |path: &PathView| match role {
-        MigrationRole::Source => path.path.source.interface.clone(),
-        MigrationRole::Destination => path.path.destination.interface.clone(),
-    };
+    let near = |path: &PathView| near_interface(role, path).to_owned();
     let mut names: Vec<String> = view.paths.iter().map(near).collect();
     names.sort();
     names.dedup();

@@ -123,7 +123,9 @@ impl Migrations {
                     origin,
                     request: None,
                 };
-                match incoming::start(self.journal.clone(), self.lanes.as_ref(), beginning) {
+                let context = Arc::clone(&self.context);
+                let lanes = self.lanes.as_ref();
+                match incoming::start(context, self.journal.clone(), lanes, beginning) {
                     Ok((handle, _)) => Known::Incoming(handle),
                     Err(refusal) => {
                         tracing::error!(id = %migration.id, %refusal, "not taken up");

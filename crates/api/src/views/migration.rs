@@ -217,6 +217,19 @@ impl TrafficView {
         };
         lanes.iter().map(one).sum()
     }
+
+    /// What was carried since `before`; the rate stays.
+    #[must_use]
+    pub fn beyond(&self, before: &Self) -> Self {
+        let more = |now: Bytes, before: Bytes| Bytes(now.0.saturating_sub(before.0));
+        Self {
+            sent_bytes: more(self.sent_bytes, before.sent_bytes),
+            resent_bytes: more(self.resent_bytes, before.resent_bytes),
+            protocol_bytes: more(self.protocol_bytes, before.protocol_bytes),
+            received_bytes: more(self.received_bytes, before.received_bytes),
+            rate: self.rate,
+        }
+    }
 }
 
 impl std::iter::Sum for TrafficView {

@@ -270,6 +270,7 @@ impl Incoming {
         self.carrier = None;
         self.reservation = None;
         tracing::info!(id = %view.id, ?ending, "migration ended");
+        self.context.metrics.ended(&view);
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared = true;
             snapshot.view = view;

@@ -28,6 +28,7 @@ use super::lanes::LaneWatch;
 use super::observe::Watcher;
 use super::outgoing::{path_chosen, timestamp, until};
 use super::snapshot::Snapshot;
+use crate::agent::Context;
 use crate::limits;
 use crate::registry::Reservation;
 
@@ -62,6 +63,7 @@ pub enum Message {
 
 /// The task's state.
 pub struct Incoming {
+    context: Arc<Context>,
     inbox: mpsc::Sender<Message>,
     destination: Destination,
     journal: Journal,
@@ -112,6 +114,7 @@ pub struct Beginning {
 /// # Errors
 /// The session that was asked for cannot be used.
 pub fn start(
+    context: Arc<Context>,
     journal: Journal,
     lanes: Option<&LaneListener>,
     beginning: Beginning,
@@ -134,6 +137,7 @@ pub fn start(
         None => (None, None, None),
     };
     let task = Incoming {
+        context,
         inbox: inbox.clone(),
         destination: beginning.destination,
         journal,

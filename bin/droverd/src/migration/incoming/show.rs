@@ -28,6 +28,7 @@ impl Incoming {
             .as_ref()
             .map(|carrier| (carrier, carrier.relay.report()));
         let (lanes, channels) = (&mut self.lanes, self.channels);
+        let metrics = &self.context.metrics;
         let session = self.request.as_ref().map(|request| request.session);
         self.snapshot.send_modify(|snapshot| {
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
@@ -42,7 +43,7 @@ impl Incoming {
                 Some(format!("{last}; {advice}"))
             });
             if let Some((carrier, report)) = &report {
-                lanes.show(snapshot, &carrier.paths, report);
+                lanes.show(snapshot, &carrier.paths, report, metrics);
             }
             if let Some(sizes) = session {
                 let chunk = u64::from(sizes.chunk_bytes);

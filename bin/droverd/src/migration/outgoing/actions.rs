@@ -293,6 +293,7 @@ impl Outgoing {
         }
         self.reservation = None;
         tracing::info!(id = %view.id, ?outcome, "migration ended");
+        self.link.context.metrics.ended(&view);
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared = true;
             snapshot.view = view;

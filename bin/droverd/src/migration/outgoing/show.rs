@@ -22,7 +22,7 @@ impl Outgoing {
             .as_ref()
             .map(|carrier| (carrier, carrier.relay.report()));
         let offer = self.offer.as_ref();
-        let lanes = &mut self.lanes;
+        let (lanes, metrics) = (&mut self.lanes, &self.link.context.metrics);
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared |= !matches!(self.source.phase(), Phase::Preparing);
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
@@ -32,7 +32,7 @@ impl Outgoing {
                 Some(format!("{last}; {advice}"))
             });
             if let Some((carrier, report)) = &report {
-                lanes.show(snapshot, &carrier.paths, report);
+                lanes.show(snapshot, &carrier.paths, report, metrics);
             }
             if let Some(offer) = offer {
                 let sizes = offer.session;

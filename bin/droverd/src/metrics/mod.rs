@@ -1,0 +1,233 @@
+//! What the agent counts for Prometheus; docs/METRICS.md explains each.
+//!
+//! Counters are kept here and only grow. What is true at the moment, of migrations under way and
+//! guests, is put together for each scrape from what is shown, so that nothing of a migration
+//! stays when it has ended.
+//!
+//! # Invariant
+//! Labels are bounded: hosts, interfaces, directions, words of closed lists, and names of guests
+//! that migrate at the moment.
+
+mod moment;
+mod server;
+
+use std::fmt;
+use std::time::Duration;
+
+use drover_api::{MigrationPhase, MigrationRole, MigrationView, TrafficView};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+pub use moment::Moment;
+pub use server::serve;
+
+/// The media type of a scrape's answer.
+pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Nic {
+    nic: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NicDirection {
+    nic: String,
+    direction: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    role: &'static str,
+    outcome: &'static str,
+}
+
+/// Everything that only grows.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    payload: Family<NicDirection, Counter>,
+    resent: Family<Nic, Counter>,
+    protocol: Family<Nic, Counter>,
+    lost: Family<Nic, Counter>,
+    suspected: Family<Nic, Counter>,
+    outages: Counter,
+    ended: Family<Ended, Counter>,
+    moved: Family<Ended, Counter>,
+    duration: Family<Ended, Histogram, fn() -> Histogram>,
+    downtime: Histogram,
+}
+
+/// From a tenth of a second to an hour.
+fn durations() -> Histogram {
+    Histogram::new([
+        0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 3600.0,
+    ])
+}
+
+/// From a millisecond to half a minute.
+fn downtimes() -> Histogram {
+    Histogram::new([
+        0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0, 3.0, 10.0, 30.0,
+    ])
+}
+
+impl Metrics {
+    /// All at zero.
+    pub fn new() -> Self {
+        let mut own = Self {
+            registry: Registry::with_prefix("drover"),
+            payload: Family::default(),
+            resent: Family::default(),
+            protocol: Family::default(),
+            lost: Family::default(),
+            suspected: Family::default(),
+            outages: Counter::default(),
+            ended: Family::default(),
+            moved: Family::default(),
+            duration: Family::new_with_constructor(durations as fn() -> Histogram),
+            downtime: downtimes(),
+        };
+        own.register();
+        own
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "nic_payload_bytes",
+            "Payload of migrations carried for the first time",
+            self.payload.clone(),
+        );
+        registry.register(
+            "nic_resent_bytes",
+            "Payload sent again because a lane was lost or late",
+            self.resent.clone(),
+        );
+        registry.register(
+            "nic_protocol_bytes",
+            "Headers, checkpoints and receipts sent",
+            self.protocol.clone(),
+        );
+        registry.register("nic_lost_lanes", "Lanes lost", self.lost.clone());
+        registry.register(
+            "nic_suspected_lanes",
+            "Times that a lane was silent for longer than usual",
+            self.suspected.clone(),
+        );
+        registry.register(
+            "session_outages",
+            "Times that a session had no lane at all",
+            self.outages.clone(),
+        );
+        registry.register(
+            "migrations",
+            "Migrations that have ended",
+            self.ended.clone(),
+        );
+        registry.register(
+            "migration_moved_bytes",
+            "Bytes that QEMU sent or took in migrations that have ended",
+            self.moved.clone(),
+        );
+        registry.register(
+            "migration_duration_seconds",
+            "From the request to the end of a migration",
+            self.duration.clone(),
+        );
+        registry.register(
+            "migration_downtime_seconds",
+            "From a guest's stop on this host until it ran on the other",
+            self.downtime.clone(),
+        );
+    }
+
+    /// An interface carried this much more.
+    pub fn carried(&self, nic: &str, more: &TrafficView) {
+        let nic = || nic.to_owned();
+        for (direction, bytes) in [("out", more.sent_bytes), ("in", more.received_bytes)] {
+            let labels = NicDirection {
+                nic: nic(),
+                direction,
+            };
+            self.payload.get_or_create(&labels).inc_by(bytes.0);
+        }
+        let labels = Nic { nic: nic() };
+        let (resent, protocol) = (more.resent_bytes.0, more.protocol_bytes.0);
+        self.resent.get_or_create(&labels).inc_by(resent);
+        self.protocol.get_or_create(&labels).inc_by(protocol);
+    }
+
+    /// Lanes on an interface were lost or suspected this many times more.
+    pub fn troubled(&self, nic: &str, lost: u64, suspected: u64) {
+        let nic = Nic {
+            nic: nic.to_owned(),
+        };
+        self.lost.get_or_create(&nic).inc_by(lost);
+        self.suspected.get_or_create(&nic).inc_by(suspected);
+    }
+
+    /// A session had no lane this many times more.
+    pub fn outages(&self, more: u64) {
+        self.outages.inc_by(more);
+    }
+
+    /// A migration has ended.
+    pub fn ended(&self, view: &MigrationView) {
+        let labels = Ended {
+            role: role(view.role),
+            outcome: outcome(view.phase),
+        };
+        self.ended.get_or_create(&labels).inc();
+        let moved = match view.role {
+            MigrationRole::Source => view.bytes.transferred.0,
+            MigrationRole::Destination => {
+                let channels = view.channel_traffic.iter();
+                channels.map(|channel| channel.written_bytes.0).sum()
+            }
+        };
+        self.moved.get_or_create(&labels).inc_by(moved);
+        if let Some(end) = view.ended_at {
+            let lasted = end.duration_since(view.started_at).as_secs_f64().max(0.0);
+            self.duration.get_or_create(&labels).observe(lasted);
+        }
+        if let Some(ms) = view.downtime_ms {
+            self.downtime
+                .observe(Duration::from_millis(ms).as_secs_f64());
+        }
+    }
+
+    /// Everything, with what is true at the moment, as Prometheus reads it.
+    ///
+    /// # Errors
+    /// Never in practice: it is written to memory.
+    pub fn text(&self, moment: &Moment) -> Result<String, fmt::Error> {
+        let mut out = String::new();
+        text::encode_registry(&mut out, &self.registry)?;
+        text::encode_registry(&mut out, &moment.registry())?;
+        text::encode_eof(&mut out)?;
+        Ok(out)
+    }
+}
+
+fn role(role: MigrationRole) -> &'static str {
+    match role {
+        MigrationRole::Source => "source",
+        MigrationRole::Destination => "destination",
+    }
+}
+
+/// The word for how a migration ended; the same for both sides where both may say so.
+fn outcome(phase: MigrationPhase) -> &'static str {
+    match phase {
+        MigrationPhase::Completed | MigrationPhase::Running => "completed",
+        MigrationPhase::Cancelled => "cancelled",
+        MigrationPhase::Abandoned => "abandoned",
+        _ => "failed",
+    }
+}
+
+#[cfg(test)]
+mod tests;

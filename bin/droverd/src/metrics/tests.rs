@@ -1,0 +1,128 @@
+use super::*;
+use drover_api::MemoryView;
+use serde_json::json;
+
+fn view(phase: &str) -> MigrationView {
+    let traffic = json!({"sent_bytes": 600, "resent_bytes": 7, "protocol_bytes": 8,
+                         "received_bytes": 0, "rate": 50});
+    serde_json::from_value(json!({
+        "id": "01938f2e-7b1c-7000-8000-2f8e9d3c4b5a", "vm": "web", "source": "a",
+        "destination": "b", "role": "source", "phase": phase,
+        "started_at": "2026-11-21T20:00:00Z", "ended_at": "2026-11-21T20:00:20Z",
+        "bytes": {"total": 1000, "transferred": 640, "remaining": 250}, "downtime_ms": 85,
+        "round": 2, "rate": 238, "dirty_rate": 16, "time_left_ms": 3100, "traffic": traffic,
+        "paths": [{
+            "path": {"id": 0, "mtu": 9000, "rate": 1_000_000_000,
+                     "source": {"interface": "eth1", "address": "10.0.1.1"},
+                     "destination": {"interface": "ens2", "address": "10.0.1.2"}},
+            "traffic": traffic,
+            "lanes": [{"id": 0, "state": "up", "sent_bytes": 600, "resent_bytes": 7,
+                       "protocol_bytes": 8, "received_bytes": 0, "rate": 50,
+                       "round_trip_us": 250, "in_flight_bytes": 5, "credit_bytes": 9}],
+        }],
+        "left_out": [], "notes": [],
+    }))
+    .unwrap()
+}
+
+fn moment(migrations: Vec<MigrationView>) -> Moment {
+    Moment {
+        host: "a".parse().unwrap(),
+        memory: Some(MemoryView {
+            total: drover_types::Bytes(10),
+            available: drover_types::Bytes(5),
+        }),
+        guests: Vec::new(),
+        migrations,
+    }
+}
+
+/// Metrics of which each has been used once.
+fn used() -> Metrics {
+    let metrics = Metrics::new();
+    metrics.carried("eth1", &view("transferring").traffic);
+    metrics.troubled("eth1", 1, 2);
+    metrics.outages(1);
+    metrics.ended(&view("completed"));
+    metrics
+}
+
+#[test]
+fn every_metric_is_documented_with_its_type_and_labels() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/METRICS.md");
+    let page = std::fs::read_to_string(path).unwrap();
+    let mut documented: Vec<_> = page
+        .lines()
+        .filter(|line| line.starts_with("| `drover_"))
+        .map(|line| {
+            let cells: Vec<_> = line.split('|').map(str::trim).collect();
+            format!("{} {} {}", cells[1].trim_matches('`'), cells[2], cells[3])
+        })
+        .collect();
+    documented.sort();
+    let text = used().text(&moment(vec![view("transferring")])).unwrap();
+    let mut served: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "))
+        .map(|line| {
+            let (name, kind) = line.split_once(' ').unwrap();
+            let suffix = match kind {
+                "counter" => "_total",
+                "info" => "_info",
+                _ => "",
+            };
+            let name = format!("{name}{suffix}");
+            let labels = labels_of(&text, &name);
+            format!("{name} {kind} {labels}")
+        })
+        .collect();
+    served.sort();
+    assert_eq!(documented, served, "docs/METRICS.md is out of date");
+}
+
+/// The labels of a metric's first sample, as the page has them.
+fn labels_of(text: &str, name: &str) -> String {
+    let sample = text.lines().find(|line| {
+        let rest = line.strip_prefix(name);
+        let rest = rest.map(|rest| rest.strip_prefix("_sum").unwrap_or(rest));
+        rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+    });
+    let sample = sample.unwrap_or_else(|| panic!("{name} has no sample:\n{text}"));
+    let Some((_, labels)) = sample.split_once('{') else {
+        return String::new();
+    };
+    let (labels, _) = labels.split_once('}').unwrap();
+    let names = labels.split(',').map(|label| {
+        let (name, _) = label.split_once('=').unwrap();
+        format!("`{name}`")
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn of_a_migration_that_has_ended_nothing_stays_but_counts() {
+    let text = used().text(&moment(vec![view("completed")])).unwrap();
+    assert!(!text.contains("web"), "{text}");
+    let counted = "drover_migrations_total{role=\"source\",outcome=\"completed\"} 1\n";
+    assert!(text.contains(counted), "{text}");
+    assert!(text.contains("drover_nic_payload_bytes_total{nic=\"eth1\",direction=\"out\"} 600\n"));
+    assert!(
+        text.contains("drover_migration_downtime_seconds_sum 0.085\n"),
+        "{text}"
+    );
+    assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_migration_under_way_is_told_by_the_name_of_its_guest() {
+    let text = used().text(&moment(vec![view("transferring")])).unwrap();
+    for line in [
+        "drover_migration_remaining_bytes{vm=\"web\",role=\"source\",peer=\"b\"} 250.0\n",
+        "drover_migration_time_left_seconds{vm=\"web\",role=\"source\",peer=\"b\"} 3.1\n",
+        "drover_path_round_trip_seconds{vm=\"web\",role=\"source\",path=\"0\",nic=\"eth1\",\
+         peer_nic=\"ens2\"} 0.00025\n",
+        "drover_guests{state=\"failed\"} 0\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+}
