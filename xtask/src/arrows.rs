@@ -33,7 +33,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("relay", Kind::Io, &["types", "wire", "session", "lanes"]),
     ("carrier", Kind::Io, &["types", "wire", "relay"]),
     ("lab", Kind::Io, &["types", "api", "hypervisor", "probe"]),
-    ("drover", Kind::Io, &["types", "api", "lab"]),
+    ("drover", Kind::Io, &["types", "trust", "api", "lab"]),
     (
         "droverd",
         Kind::Io,
@@ -46,6 +46,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
             "hypervisor",
             "host",
             "api",
+            "trust",
         ],
     ),
     ("probe", Kind::Io, &[]),

@@ -1,10 +1,11 @@
 //! The one definition of the command line: help, completions and manual pages come from it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
-use drover_types::{HostName, VmName};
+use drover_types::{HostName, OperatorName, VmName};
 
 use crate::lab::LabCommand;
 
@@ -46,6 +47,29 @@ pub struct Agent {
         global = true
     )]
     pub socket: PathBuf,
+
+    /// The agent of another host, asked over the network as https://HOST[:PORT]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "DROVER_AGENT",
+        hide_env_values = true,
+        display_order = GENERAL,
+        requires = "identity",
+        global = true
+    )]
+    pub agent: Option<String>,
+
+    /// The file that `drover cluster operator` wrote, to use with --agent
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "DROVER_IDENTITY",
+        hide_env_values = true,
+        display_order = GENERAL,
+        global = true
+    )]
+    pub identity: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -79,6 +103,12 @@ pub enum Command {
     /// This host: versions, memory, interfaces
     #[command(before_help = examples::HOST)]
     Host,
+    /// The hosts that trust each other: make, join, look, remove
+    #[command(before_help = examples::CLUSTER)]
+    Cluster {
+        #[command(subcommand)]
+        command: ClusterCommand,
+    },
     /// Hosts, NICs and a guest made on this machine: see Drover work, and compare it
     Lab {
         #[command(subcommand)]
@@ -131,12 +161,71 @@ pub enum VmCommand {
     },
 }
 
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Make a cluster: this host gets the authority's key and is the first member
+    Init,
+    /// Make a token with which one host can join, once; on the authority's host
+    Token {
+        /// How long it can be used, such as 30m, 2h or 1d, at most 7d
+        #[arg(long, value_name = "TIME", default_value = "1h", value_parser = duration)]
+        ttl: Duration,
+    },
+    /// Have this host join the cluster of a token
+    Join {
+        /// What `drover cluster token` printed
+        token: String,
+    },
+    /// Show the members, their certificates and the authority's fingerprint
+    Status,
+    /// Remove a host or an operator: certificates end, connections are closed; on the authority's
+    /// host
+    Remove {
+        /// The host, or with --operator the operator
+        name: String,
+        /// It is an operator
+        #[arg(long)]
+        operator: bool,
+    },
+    /// Replace this host's key and certificate now; connections that are open stay open
+    Rotate,
+    /// Write a file with which an operator gives orders from another machine; on the authority's
+    /// host
+    Operator {
+        /// The operator
+        name: OperatorName,
+        /// Where to write it; a file that is there is not replaced
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+}
+
+/// `90s`, `30m`, `2h`, `1d`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no time: write a number and s, m, h or d, such as 30m");
+    let unit = text.chars().last().ok_or_else(wrong)?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'd' => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number = text.strip_suffix(unit).unwrap_or_default();
+    let number: u64 = number.parse().map_err(|_| wrong())?;
+    let most = drover_trust::limits::TOKEN_TTL_MOST;
+    match number.checked_mul(seconds).map(Duration::from_secs) {
+        Some(time) if !time.is_zero() && time <= most => Ok(time),
+        _ => Err(format!("{text} is not between 1s and 7d")),
+    }
+}
+
 /// Options of `drover migrate`.
 #[derive(Debug, Clone, Args)]
 pub struct Migrate {
     /// The guest
     pub name: VmName,
-    /// The host to move it to, a peer of this host's configuration
+    /// The host of the cluster to move it to
     #[arg(long, value_name = "HOST")]
     pub to: HostName,
     /// The longest stop of the guest to aim at, in milliseconds [default: the agent's]
@@ -161,8 +250,10 @@ Exit codes:
   4  refused, nothing was changed
 
 Environment:
-  DROVER_SOCKET  as --socket
-  NO_COLOR       no colour";
+  DROVER_SOCKET    as --socket
+  DROVER_AGENT     as --agent
+  DROVER_IDENTITY  as --identity
+  NO_COLOR         no colour";
 
 const MIGRATE_EXIT: &str = "\
 Ctrl-C cancels the migration; the guest stays where it is, and the exit code is 5. A second Ctrl-C
@@ -176,6 +267,7 @@ Examples:
   drover migrate web --to b       move it to host b while it runs
   drover status                   guests, migrations and peers at a glance
   drover history web              how a guest moved, and what happened meanwhile
+  drover cluster status           the hosts that trust each other
   drover lab demo                 see it work, on this machine alone
 
 ";
@@ -242,6 +334,17 @@ Examples:
 Examples:
   drover host
   drover host --json | jq '.host.interfaces[] | {name, speed, up}'
+
+";
+    pub const CLUSTER: &str = "\
+Examples:
+  drover cluster init                        on the first host
+  drover cluster token                       there, once for each host that is to join
+  drover cluster join drover1-AbC...         on that host
+  drover cluster status                      who is in, and until when
+  drover cluster remove b                    host b loses access at once
+  drover cluster rotate                      a new certificate now, not in some weeks
+  drover cluster operator eve -o eve.pem     for giving orders from another machine
 
 ";
     pub const COMPLETIONS: &str = "\
@@ -356,5 +459,24 @@ mod tests {
         assert!(wants("drover lab status --json"));
         assert!(!wants("drover vm list"));
         assert!(!wants("drover lab compare --json out.json"));
+    }
+
+    #[test]
+    fn the_life_of_a_token_is_a_number_and_a_unit() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("2h"), Ok(Duration::from_secs(7200)));
+        for bad in [
+            "",
+            "h",
+            "5",
+            "1w",
+            "-1h",
+            "0s",
+            "8d",
+            "99999999999999999999d",
+            "1é",
+        ] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
     }
 }

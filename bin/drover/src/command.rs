@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{Agent, VmCommand};
 use crate::failure::{Failure, exit};
-use crate::show;
+use crate::{remote, show};
 
 /// What a command has to say at its end.
 #[derive(Debug)]
@@ -83,20 +83,23 @@ fn encoded(value: &impl Serialize) -> Result<Value, Failure> {
     serde_json::to_value(value).map_err(|error| Failure::error(error.to_string()))
 }
 
-/// The agent of this host.
-pub fn client(agent: &Agent) -> Client {
-    Client::unix(&agent.socket)
+/// The agent of this host, or of the one that is named.
+pub fn client(agent: &Agent) -> Result<Client, Failure> {
+    match (&agent.agent, &agent.identity) {
+        (Some(url), Some(identity)) => remote::client(url, identity),
+        _ => Ok(Client::unix(&agent.socket)),
+    }
 }
 
 /// `drover host`
 pub async fn host(agent: &Agent) -> Result<Outcome, Failure> {
-    let host = client(agent).host().await.map_err(Failure::of_reading)?;
+    let host = client(agent)?.host().await.map_err(Failure::of_reading)?;
     Outcome::new(show::host(&host), "host", &host)
 }
 
 /// `drover status`
 pub async fn status(agent: &Agent) -> Result<Outcome, Failure> {
-    let status = client(agent).status().await.map_err(Failure::of_reading)?;
+    let status = client(agent)?.status().await.map_err(Failure::of_reading)?;
     let parts = [
         ("host", encoded(&status.host)?),
         ("vms", encoded(&status.vms)?),
@@ -108,7 +111,7 @@ pub async fn status(agent: &Agent) -> Result<Outcome, Failure> {
 
 /// `drover history …`
 pub async fn history(agent: &Agent, what: Option<&str>) -> Result<Outcome, Failure> {
-    let client = client(agent);
+    let client = client(agent)?;
     let all = client.migrations().await.map_err(Failure::of_reading)?;
     let Some(what) = what else {
         return Outcome::new(show::history(&all), "migrations", &all);
@@ -137,7 +140,7 @@ pub async fn history(agent: &Agent, what: Option<&str>) -> Result<Outcome, Failu
 
 /// `drover vm …`
 pub async fn vm(agent: &Agent, command: VmCommand) -> Result<Outcome, Failure> {
-    let client = client(agent);
+    let client = client(agent)?;
     match command {
         VmCommand::List => {
             let vms = client.vms().await.map_err(Failure::of_reading)?;
@@ -174,7 +177,7 @@ pub async fn vm(agent: &Agent, command: VmCommand) -> Result<Outcome, Failure> {
 
 /// `drover cancel …`
 pub async fn cancel(agent: &Agent, what: &str) -> Result<Outcome, Failure> {
-    let client = client(agent);
+    let client = client(agent)?;
     let id = match what.parse::<MigrationId>() {
         Ok(id) => id,
         Err(_) => migration_of(&client, what).await?,

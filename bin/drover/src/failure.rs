@@ -99,6 +99,9 @@ impl Failure {
                      `journalctl -u droverd`",
                 )
             }
+            ClientError::Untrusted { problem, .. } => {
+                Self::new(exit::NO_AGENT, "untrusted", chain(error)).next(problem.next())
+            }
             ClientError::NotAnAgent { .. } => Self::new(exit::NO_AGENT, "no-agent", chain(error))
                 .next("name the socket of a droverd of this version with --socket"),
         }

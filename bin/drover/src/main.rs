@@ -1,9 +1,10 @@
-//! The command line: asks the agent of this host, and shows what it answers.
+//! The command line: asks the agent of this host, or of another one, and shows what it answers.
 //!
 //! It owns no state. What it prints to stdout is the answer, for a person or with `--json` for a
 //! program; progress, advice and errors go to stderr.
 
 mod cli;
+mod cluster;
 mod command;
 mod failure;
 mod lab;
@@ -11,6 +12,7 @@ mod limits;
 mod migrate;
 mod pages;
 mod progress;
+mod remote;
 mod show;
 
 use std::process::ExitCode;
@@ -40,6 +42,7 @@ fn run(cli: Cli, json: bool) -> Result<Outcome, Failure> {
                 .map_err(|error| Failure::of_lab(&error))?;
             Ok(Outcome::printed_already(code))
         }),
+        Command::Cluster { command } => runtime()?.block_on(cluster::run(&cli.agent, command)),
         Command::Host => runtime()?.block_on(command::host(&cli.agent)),
         Command::Status => runtime()?.block_on(command::status(&cli.agent)),
         Command::History { what } => {

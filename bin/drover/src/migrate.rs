@@ -15,7 +15,7 @@ use crate::show;
 
 /// `drover migrate …`
 pub async fn migrate(agent: &Agent, what: &Migrate, json: bool) -> Result<Outcome, Failure> {
-    let client = client(agent);
+    let client = client(agent)?;
     let request = MigrateRequest {
         to: what.to.clone(),
         downtime_limit_ms: what.downtime_limit,

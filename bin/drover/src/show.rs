@@ -21,7 +21,7 @@ pub fn word(value: &impl Serialize) -> String {
 }
 
 /// Columns as wide as their widest cell, two blanks apart; the last one is not padded.
-fn table(rows: &[Vec<String>]) -> String {
+pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
@@ -41,7 +41,7 @@ fn table(rows: &[Vec<String>]) -> String {
     text
 }
 
-fn row(cells: &[&str]) -> Vec<String> {
+pub(crate) fn row(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
@@ -212,7 +212,7 @@ pub fn status(status: &StatusView) -> String {
 
 fn peers(peers: &[PeerView]) -> String {
     if peers.is_empty() {
-        return "none; add [[peers]] sections to droverd.toml to move guests\n".to_owned();
+        return "none; `drover cluster init` or `drover cluster join` to move guests\n".to_owned();
     }
     let mut rows = vec![row(&["HOST", "STATE", "VERSION", "ADDRESSES"])];
     for peer in peers {

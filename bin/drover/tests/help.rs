@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 13] = [
+    let commands: [&[&str]; 18] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -37,6 +37,11 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["history"],
         &["cancel"],
         &["host"],
+        &["cluster"],
+        &["cluster", "token"],
+        &["cluster", "join"],
+        &["cluster", "remove"],
+        &["cluster", "operator"],
         &["completions"],
         &["lab"],
     ];

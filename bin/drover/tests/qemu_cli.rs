@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[path = "../../droverd/tests/trust/provision.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod provision;
 #[path = "../../droverd/tests/support/mod.rs"]
 mod support;
 
 use std::process::{Command, Stdio};
 
+use provision::Office;
 use serde_json::Value;
 use support::{Place, has_qemu, kill};
 
@@ -124,7 +128,11 @@ async fn a_guest_that_died_is_shown_with_its_exit_and_its_last_words() {
 #[tokio::test]
 async fn a_host_and_its_status_are_shown() {
     let place = Place::new();
-    place.configure("[[peers]]\nhost = \"b\"\napi = \"127.0.0.1:1\"\n[api]\nlisten = []");
+    place.configure("[api]\nlisten = []");
+    let mut office = Office::new();
+    office.admit("a", Vec::new());
+    office.admit("b", vec!["127.0.0.1:1".parse().unwrap()]);
+    office.settle(&place.path("state"), "a");
     let _agent = place.start().await;
     let host = drover(&place, &["host"]).stdout;
     assert!(host.starts_with("host            a\n"), "{host}");

@@ -6,9 +6,11 @@ use anyhow::{Context as _, Result};
 use drover_hypervisor::{Hypervisor, QemuLauncher};
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::api::{self, App};
+use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::limits;
 use crate::metrics::{self, Metrics};
@@ -24,6 +26,8 @@ pub struct Context {
     pub config: Arc<Config>,
     /// The guests of this host.
     pub registry: Registry,
+    /// This host's certificate, and who else is in the cluster.
+    pub cluster: Arc<Cluster>,
     /// The other hosts.
     pub peers: Peers,
     /// What is counted.
@@ -39,9 +43,14 @@ pub async fn run(config: Config) -> Result<()> {
     let config = Arc::new(config);
     let _places = places::claim(&config)?;
     let local = places::listen_local(&config.socket).await?;
-    let mut peers = Vec::new();
-    for address in &config.listen {
-        peers.push(places::listen_peers(*address).await?);
+    let cluster = Arc::new(Cluster::open(Arc::clone(&config))?);
+    let (for_others, listeners) = mpsc::channel(limits::LISTENERS);
+    if cluster.is_member() {
+        for address in &config.listen {
+            for_others
+                .send(places::listen_peers(*address).await?)
+                .await?;
+        }
     }
     let for_metrics = match config.metrics_listen {
         Some(address) => Some(places::listen_metrics(address).await?),
@@ -52,7 +61,8 @@ pub async fn run(config: Config) -> Result<()> {
     let (registry, recovered) = opened
         .with_context(|| format!("key `runtime`: cannot read {}", config.runtime.display()))?;
     let context = Arc::new(Context {
-        peers: Peers::new(Arc::clone(&config)),
+        peers: Peers::new(Arc::clone(&config), Arc::clone(&cluster)),
+        cluster: Arc::clone(&cluster),
         config: Arc::clone(&config),
         registry,
         metrics: Metrics::new(),
@@ -60,13 +70,18 @@ pub async fn run(config: Config) -> Result<()> {
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await?;
 
-    let app = App::new(context, Arc::clone(&migrations));
+    let app = App::new(context, Arc::clone(&migrations), for_others);
     let mut beside = JoinSet::new();
     if let Some(listener) = for_metrics {
         beside.spawn(metrics::serve(listener, api::metrics_router(&app)));
     }
-    let server = api::serve(&app, local, peers);
-    announce(&config);
+    beside.spawn(Arc::clone(&cluster).keep_up());
+    beside.spawn(part_with_removed(
+        Arc::clone(&cluster),
+        Arc::clone(&migrations),
+    ));
+    let server = api::serve(&app, local, listeners);
+    announce(&config, &cluster);
     notify(NotifyState::Ready);
 
     let signal = ends.next().await;
@@ -92,17 +107,26 @@ pub async fn run(config: Config) -> Result<()> {
     Ok(())
 }
 
-fn announce(config: &Config) {
+fn announce(config: &Config, cluster: &Cluster) {
     let version = env!("CARGO_PKG_VERSION");
     let socket = config.socket.display();
     tracing::info!(host = %config.host, version, %socket, "ready");
-    for address in &config.listen {
-        let peers: Vec<_> = config.peers.iter().map(|peer| peer.host.as_str()).collect();
-        let peers = peers.join(", ");
-        tracing::warn!(
-            %address, %peers,
-            "peers are known by their address alone: use a network that only the hosts reach"
-        );
+    match cluster.membership() {
+        Some(membership) => {
+            let (authority, members) = (&membership.authority, membership.members.len());
+            tracing::info!(%authority, members, "member of a cluster");
+        }
+        None => tracing::info!("in no cluster: only the local socket is served"),
+    }
+}
+
+/// Migrations from and to hosts that were removed do not go on.
+async fn part_with_removed(cluster: Arc<Cluster>, migrations: Arc<Migrations>) {
+    let mut changes = cluster.changes();
+    while changes.changed().await.is_ok() {
+        if let Some(membership) = cluster.membership() {
+            migrations.part_with_all_but(&membership).await;
+        }
     }
 }
 

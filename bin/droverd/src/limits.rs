@@ -9,8 +9,8 @@ pub const FILE_BYTES: u64 = 2 << 20;
 /// Definition files read: each guest costs a process, and no host runs more than some hundreds.
 pub const DEFINITIONS: usize = 4096;
 
-/// Configured peers: every status asks each of them once.
-pub const PEERS: usize = 256;
+/// Sections for peers: as many as a cluster has hosts.
+pub const PEERS: usize = drover_trust::limits::MEMBERS;
 
 /// Longest wait for one peer's answer when all are shown: a connect with one lost SYN.
 pub const PEER_PROBE: Duration = Duration::from_secs(3);
@@ -18,6 +18,50 @@ pub const PEER_PROBE: Duration = Duration::from_secs(3);
 /// Connections open at once on each listener. The command line opens one, each migration some
 /// three; more than this is a fault or an attack, and each costs up to one request body.
 pub const CONNECTIONS: usize = 128;
+
+/// Of [`CONNECTIONS`], what one host or operator may hold: all of its migrations and more, and no
+/// single one can keep the others out.
+pub const CONNECTIONS_OF_ONE: usize = 32;
+
+/// Connections at once of which it is not known yet whose they are. Each costs some 40 KiB and, once,
+/// a millisecond of CPU; sixty-four in [`drover_api::limits::HANDSHAKE`] are more than a cluster of
+/// 256 hosts needs when all of its agents start together.
+pub const HANDSHAKES: usize = 64;
+
+/// Of [`HANDSHAKES`], what one address (one network of 64 bits in IPv6) may hold: a host that opens
+/// several at once gets through, one that opens them for harm leaves room for seven others.
+pub const HANDSHAKES_OF_ONE: usize = 8;
+
+/// A connection that was refused is read on for this long, so that the refusal arrives before the
+/// connection is reset.
+pub const LINGER: Duration = Duration::from_millis(500);
+
+/// Bytes that are read in that time: what a client sends before it reads.
+pub const LINGER_BYTES: usize = 64 << 10;
+
+/// The time over which attempts to join are counted.
+pub const JOIN_SPAN: Duration = Duration::from_secs(60);
+
+/// Attempts to join in that time from one address: a person who mistypes.
+pub const JOINS_OF_ONE: u32 = 10;
+
+/// Attempts to join in that time from all of them: a new rack. A secret of 128 bits is not guessed
+/// at any rate; this bounds the work.
+pub const JOINS: u32 = 120;
+
+/// Largest question of a host that joins: a request of 1 KiB and 16 addresses.
+pub const JOIN_BYTES: usize = 16 << 10;
+
+/// Between two questions to the authority what is new. Changes are told at once; this is for hosts
+/// that could not be reached then.
+pub const SYNC: Duration = Duration::from_secs(30);
+
+/// Telling one member of a change: a handshake and a file written; one that does not answer hears of
+/// it within [`SYNC`] of being back.
+pub const NEWS: Duration = Duration::from_secs(5);
+
+/// Listeners that wait to be served: as many as `api.listen` may have.
+pub const LISTENERS: usize = 16;
 
 /// A request's head must be complete within this; a sender that is slower holds a connection.
 pub const HEAD: Duration = Duration::from_secs(10);

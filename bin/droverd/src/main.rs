@@ -2,12 +2,14 @@
 //!
 //! ```text
 //!   drover ── UNIX socket ─▶ api ─▶ registry ─▶ hypervisor ─▶ QEMU
-//!   peers  ── TCP ─────────▶  │                     ▲
-//!                             └──▶ migration ───────┴─ relay ── lanes ─▶ peers
+//!   peers  ── TLS ─────────▶  │                     ▲
+//!             ▲               └──▶ migration ───────┴─ relay ── lanes ─▶ peers
+//!             └ cluster: who is believed
 //! ```
 
 mod agent;
 mod api;
+mod cluster;
 mod config;
 mod facts;
 mod limits;

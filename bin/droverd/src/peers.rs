@@ -2,100 +2,105 @@
 
 use std::sync::Arc;
 
-use drover_api::{Client, ClientError, ErrorCode, HostView, PeerView, Refusal};
+use drover_api::{Client, ClientError, ErrorCode, PeerView, Refusal};
 use drover_types::HostName;
 use futures_util::future::join_all;
 
-use crate::config::{Config, Peer};
+use crate::cluster::Cluster;
+use crate::config::Config;
 use crate::limits;
 
-/// The configured peers.
+/// The other hosts of the cluster.
 #[derive(Debug, Clone)]
 pub struct Peers {
     config: Arc<Config>,
+    cluster: Arc<Cluster>,
 }
 
 impl Peers {
-    /// Those of a configuration.
-    pub fn new(config: Arc<Config>) -> Self {
-        Self { config }
+    /// Those of a cluster.
+    pub fn new(config: Arc<Config>, cluster: Arc<Cluster>) -> Self {
+        Self { config, cluster }
     }
 
     /// A client of that host's agent.
     ///
     /// # Errors
-    /// It is this host, or no configured peer.
+    /// It is this host, or no member, or there is no cluster.
     pub fn client(&self, host: &HostName) -> Result<Client, Refusal> {
         let own = &self.config.host;
         if host == own {
             let message = format!("{host} is this host: the guest is there already");
             return Err(Refusal::new(ErrorCode::SameHost, message));
         }
-        self.config.peer(host).map(client).ok_or_else(|| {
-            let known: Vec<_> = self.config.peers.iter().map(|p| p.host.as_str()).collect();
-            let known = if known.is_empty() {
-                "none".to_owned()
-            } else {
-                known.join(", ")
-            };
-            let message = format!("{own} knows no host {host}; the configured peers are: {known}");
-            Refusal::new(ErrorCode::NoSuchHost, message).next(format!(
-                "add a [[peers]] section for {host} to droverd.toml on {own}"
-            ))
-        })
-    }
-
-    /// Asks every peer whether it is there.
-    pub async fn look(&self) -> Vec<PeerView> {
-        join_all(self.config.peers.iter().map(look_at)).await
-    }
-}
-
-fn client(peer: &Peer) -> Client {
-    Client::tcp(peer.api.clone())
-}
-
-async fn look_at(peer: &Peer) -> PeerView {
-    let answer = tokio::time::timeout(limits::PEER_PROBE, client(peer).host()).await;
-    let found = match answer {
-        Ok(Ok(view)) => same_host(&peer.host, &view).map(|()| view.version),
-        Ok(Err(error)) => Err(unreachable(&peer.host, &error)),
-        Err(_) => {
-            let seconds = limits::PEER_PROBE.as_secs();
-            let message = format!(
-                "the agent of {} did not answer within {seconds} s",
-                peer.host
-            );
-            Err(Refusal::new(ErrorCode::PeerUnreachable, message))
+        let others = self.others()?;
+        match self.cluster.addresses(host) {
+            Some(addresses) => Ok(self.client_at(host, addresses)),
+            None => {
+                let known: Vec<_> = others.iter().map(HostName::as_str).collect();
+                let known = if known.is_empty() {
+                    "none".to_owned()
+                } else {
+                    known.join(", ")
+                };
+                let message =
+                    format!("the cluster of {own} has no host {host}; the others are: {known}");
+                Err(Refusal::new(ErrorCode::NoSuchHost, message).next(format!(
+                    "join {host} with `drover cluster token` and `drover cluster join`"
+                )))
+            }
         }
-    };
-    let (version, problem) = match found {
-        Ok(version) => (Some(version), None),
-        Err(problem) => (None, Some(problem)),
-    };
-    PeerView {
-        host: peer.host.clone(),
-        api: peer.api.clone(),
-        reachable: problem.is_none(),
-        version,
-        problem,
     }
-}
 
-/// A peer must answer under the name that it has here.
-///
-/// # Errors
-/// It answers under another name.
-pub fn same_host(expected: &HostName, view: &HostView) -> Result<(), Refusal> {
-    if view.host == *expected {
-        return Ok(());
+    /// A client of a host that may be a member again one day: until then every call fails.
+    pub fn client_or_none(&self, host: &HostName) -> Client {
+        let addresses = self.cluster.addresses(host).unwrap_or_default();
+        self.client_at(host, addresses)
     }
-    let message = format!(
-        "the agent at the addresses of {expected} calls itself {}",
-        view.host
-    );
-    Err(Refusal::new(ErrorCode::PeerMismatch, message)
-        .next("make `host` there and the [[peers]] section here agree"))
+
+    fn client_at(&self, host: &HostName, addresses: Vec<std::net::SocketAddr>) -> Client {
+        Client::host_at(host.clone(), addresses, self.cluster.trust().clone())
+    }
+
+    /// The names of the other members.
+    fn others(&self) -> Result<Vec<HostName>, Refusal> {
+        let membership = self.cluster.membership();
+        let membership = membership.ok_or_else(|| self.cluster.no_cluster())?;
+        let names = membership.members.iter().map(|member| member.host.clone());
+        Ok(names.filter(|host| *host != self.config.host).collect())
+    }
+
+    /// Asks every other member whether it is there.
+    pub async fn look(&self) -> Vec<PeerView> {
+        let others = self.others().unwrap_or_default();
+        join_all(others.iter().map(|host| self.look_at(host))).await
+    }
+
+    async fn look_at(&self, host: &HostName) -> PeerView {
+        let addresses = self.cluster.addresses(host).unwrap_or_default();
+        let client = self.client_at(host, addresses.clone());
+        let answer = tokio::time::timeout(limits::PEER_PROBE, client.host()).await;
+        let found = match answer {
+            Ok(Ok(view)) => Ok(view.version),
+            Ok(Err(error)) => Err(unreachable(host, &error)),
+            Err(_) => {
+                let seconds = limits::PEER_PROBE.as_secs();
+                let message = format!("the agent of {host} did not answer within {seconds} s");
+                Err(Refusal::new(ErrorCode::PeerUnreachable, message))
+            }
+        };
+        let (version, problem) = match found {
+            Ok(version) => (Some(version), None),
+            Err(problem) => (None, Some(problem)),
+        };
+        PeerView {
+            host: host.clone(),
+            api: addresses,
+            reachable: problem.is_none(),
+            version,
+            problem,
+        }
+    }
 }
 
 /// What to tell when a peer's agent could not be asked. Its own refusals are passed on.
@@ -103,13 +108,24 @@ pub fn unreachable(host: &HostName, error: &ClientError) -> Refusal {
     if let Some(refusal) = error.refusal() {
         return refusal.clone();
     }
+    let message = format!("host {host}: {}", chain(error));
+    match error {
+        ClientError::Untrusted { problem, .. } => {
+            Refusal::new(ErrorCode::PeerUntrusted, message).next(problem.next())
+        }
+        _ => Refusal::new(ErrorCode::PeerUnreachable, message).next(format!(
+            "check that droverd runs on {host} and that its address is right"
+        )),
+    }
+}
+
+/// An error with its sources on one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
+    let mut source = error.source();
     while let Some(error) = source {
         text = format!("{text}: {error}");
         source = error.source();
     }
-    Refusal::new(ErrorCode::PeerUnreachable, format!("host {host}: {text}")).next(format!(
-        "check that droverd runs on {host} and that its address is right"
-    ))
+    text
 }

@@ -2,15 +2,19 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
+#[path = "trust/provision.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod provision;
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Output;
 
-use drover_api::{Client, ErrorCode, VmState};
+use drover_api::{ErrorCode, VmState};
+use provision::Office;
 use support::Place;
 
 /// Runs an agent that is expected to end by itself; its exit code and stderr.
@@ -48,9 +52,10 @@ fn a_port_in_use_is_named_with_its_key() {
     let place = Place::new();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    place.configure(&format!(
-        "[api]\nlisten = [\"{address}\"]\n[[peers]]\nhost = \"b\"\napi = \"127.0.0.2\""
-    ));
+    place.configure(&format!("[api]\nlisten = [\"{address}\"]"));
+    let mut office = Office::new();
+    office.admit("a", vec![address]);
+    office.settle(&place.path("state"), "a");
     assert_refused(
         &place,
         &[
@@ -182,54 +187,6 @@ async fn a_bad_definition_is_shown_and_the_others_work() {
     );
 }
 
-/// An agent that listens on TCP with a peer at this address.
-async fn with_peer(place: &Place, peer: &str) -> (support::Agent, SocketAddr) {
-    // The port of a listener that is closed again: free, most likely, for the moment.
-    let port = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
-    place.configure(&format!(
-        "[api]\nlisten = [\"127.0.0.1:{port}\"]\n[[peers]]\nhost = \"b\"\napi = \"{peer}:1\""
-    ));
-    (
-        place.start().await,
-        SocketAddr::from(([127, 0, 0, 1], port)),
-    )
-}
-
-#[tokio::test]
-async fn peers_are_served_their_routes_and_no_others() {
-    let place = Place::new();
-    let (agent, address) = with_peer(&place, "127.0.0.1").await;
-    let peer = Client::tcp(vec![address]);
-    let host = peer.host().await.unwrap();
-    assert_eq!(host.host.as_str(), "a");
-    assert!(host.interfaces.iter().any(|i| i.loopback), "{host:#?}");
-    assert!(host.memory.available.0 > 0 && host.cpus > 0);
-    for refused in [peer.vms().await.map(drop), peer.status().await.map(drop)] {
-        let refused = refused.unwrap_err();
-        assert!(refused.is_refused_with(ErrorCode::LocalOnly), "{refused}");
-    }
-    // The other side: nobody listens at the peer's port, and the status says so.
-    let status = agent.client.status().await.unwrap();
-    assert_eq!(status.peers.len(), 1);
-    assert!(!status.peers[0].reachable);
-    let problem = status.peers[0].problem.as_ref().unwrap();
-    assert_eq!(problem.code, ErrorCode::PeerUnreachable);
-    assert!(problem.message.contains("127.0.0.1:1"), "{problem}");
-}
-
-#[tokio::test]
-async fn strangers_are_refused_and_told_why() {
-    let place = Place::new();
-    let (_agent, address) = with_peer(&place, "127.0.0.2").await;
-    let refused = Client::tcp(vec![address]).host().await.unwrap_err();
-    assert!(refused.is_refused_with(ErrorCode::NotAPeer), "{refused}");
-    assert!(refused.to_string().contains("127.0.0.1"), "{refused}");
-}
-
 /// Sends these bytes to the local socket; the status line and the body of the answer.
 fn raw(place: &Place, request: &[u8]) -> (String, serde_json::Value) {
     let mut stream = UnixStream::connect(place.socket()).unwrap();
@@ -321,20 +278,6 @@ async fn requests_beyond_the_limits_are_refused_and_the_agent_lives_on() {
     let (line, _) = raw(&place, b"\x16\x03\x01 this is TLS or worse\r\n\r\n");
     assert!(line.contains("400") || line.is_empty(), "{line}");
     agent.client.host().await.unwrap();
-}
-
-#[tokio::test]
-async fn idle_connections_do_not_keep_others_out_for_ever_nor_the_agent_from_ending() {
-    let place = Place::new();
-    let (agent, address) = with_peer(&place, "127.0.0.1").await;
-    let idle: Vec<_> = (0..200)
-        .map(|_| TcpStream::connect(address).unwrap())
-        .collect();
-    // However many a peer opens, the operator's socket is its own.
-    agent.client.host().await.unwrap();
-    drop(idle);
-    let _open = UnixStream::connect(place.socket()).unwrap();
-    assert_eq!(agent.terminate(), Some(0));
 }
 
 #[tokio::test]

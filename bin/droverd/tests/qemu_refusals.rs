@@ -42,7 +42,7 @@ async fn a_destination_that_is_not_configured_is_refused_with_those_that_are() {
         return;
     };
     for (to, code, word) in [
-        ("c", ErrorCode::NoSuchHost, "the configured peers are: b"),
+        ("c", ErrorCode::NoSuchHost, "the others are: b"),
         ("a", ErrorCode::SameHost, "a is this host"),
     ] {
         let request = MigrateRequest {

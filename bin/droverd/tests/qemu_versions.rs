@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use drover_api::{Client, ErrorCode, IncomingRequest, ProtocolRange, SessionSizes, VmDefinition};
 use drover_lab::{Monitor, monitor_socket};
+use drover_trust::{Armed, Store, Trust, system_clock};
 use drover_types::{Bytes, MigrationId};
 use hosts::peer::{FakeAgent, on};
 use hosts::{A, B, FAST, Hosts, PATIENCE, name, refused, set};
@@ -48,7 +49,7 @@ async fn a_destination_of_another_version_is_refused_before_it_is_asked_for_anyt
     let fake = FakeAgent::start(&hosts.host(B), answer).await;
     let (code, message) = refused(hosts.migrate(A).await);
     assert_eq!(code, ErrorCode::VersionMismatch, "{message}");
-    for word in ["a speaks 1 to 1", "b speaks 98 to 99", "newer version"] {
+    for word in ["a speaks 2 to 2", "b speaks 98 to 99", "newer version"] {
         assert!(message.contains(word), "{message}");
     }
     assert_eq!(fake.calls(), ["GET /v1/host"]);
@@ -110,17 +111,19 @@ async fn a_source_of_another_version_is_refused_and_nothing_is_started() {
     };
     let agent = SocketAddr::new(hosts.host(A).address(0).into(), 7470);
     let b = hosts.host(B);
+    let stored = Store::below(&b.state()).load().unwrap().unwrap();
+    let credentials = stored.credentials().unwrap();
+    let trust = Trust::of(Armed::operator(&credentials, &system_clock()).unwrap());
+    let client = Client::host_at("a".parse().unwrap(), vec![agent], trust);
     let asked = on(&b, move || {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
-        runtime
-            .unwrap()
-            .block_on(Client::tcp(vec![agent]).incoming(&request))
+        runtime.unwrap().block_on(client.incoming(&request))
     });
     let (code, message) = refused(asked.await);
     assert_eq!(code, ErrorCode::VersionMismatch, "{message}");
-    for word in ["a speaks 1 to 1", "b speaks 98 to 99"] {
+    for word in ["a speaks 2 to 2", "b speaks 98 to 99"] {
         assert!(message.contains(word), "{message}");
     }
     let status = hosts.status(A).await;

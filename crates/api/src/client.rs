@@ -1,8 +1,10 @@
-//! A client of the agent, over its UNIX socket or TCP.
+//! A client of the agent, over its UNIX socket or TLS.
 //!
 //! One connection per call: control messages are a few per second, and a call that fails then
 //! leaves nothing behind to be mistaken for the next one.
 
+mod cluster;
+mod connect;
 mod error;
 
 use std::fmt;
@@ -11,7 +13,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use drover_types::{MigrationId, VmName};
+use drover_trust::{Fingerprint, Problem, Trust};
+use drover_types::{HostName, MigrationId, VmName};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderValue};
@@ -20,7 +23,7 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 
 pub use error::{ClientError, Endpoint};
 
@@ -49,12 +52,28 @@ impl Client {
         }
     }
 
-    /// Of a peer's agent; the first address that answers is used.
+    /// Of the agent of that host and no other; the first address that works is used.
     #[must_use]
-    pub fn tcp(mut addresses: Vec<SocketAddr>) -> Self {
+    pub fn host_at(host: HostName, mut addresses: Vec<SocketAddr>, trust: Trust) -> Self {
         addresses.truncate(limits::PEER_ADDRESSES);
         Self {
-            endpoint: Endpoint::Tcp(addresses),
+            endpoint: Endpoint::Host {
+                host,
+                addresses,
+                trust,
+            },
+        }
+    }
+
+    /// Of the agent that lets hosts join, known by the fingerprint in the token.
+    #[must_use]
+    pub fn authority_at(fingerprint: Fingerprint, mut addresses: Vec<SocketAddr>) -> Self {
+        addresses.truncate(limits::PEER_ADDRESSES);
+        Self {
+            endpoint: Endpoint::Authority {
+                fingerprint,
+                addresses,
+            },
         }
     }
 
@@ -306,10 +325,8 @@ impl Client {
                 let stream = stream.map_err(|e| self.unreachable(e))?;
                 self.send(stream, request, call).await?
             }
-            Endpoint::Tcp(addresses) => {
-                let stream = connect_any(addresses)
-                    .await
-                    .map_err(|e| self.unreachable(e))?;
+            Endpoint::Host { .. } | Endpoint::Authority { .. } => {
+                let stream = connect::to(&self.endpoint).await?;
                 self.send(stream, request, call).await?
             }
         };
@@ -317,7 +334,10 @@ impl Client {
         let body = Limited::new(response.into_body(), limits::ANSWER_BYTES)
             .collect()
             .await;
-        let body = body.map_err(|e| self.strange("", call, &e))?;
+        let body = body.map_err(|error| {
+            self.untrusted(&*error)
+                .unwrap_or_else(|| self.strange("", call, &error))
+        })?;
         Ok((ok, body.to_bytes()))
     }
 
@@ -327,10 +347,13 @@ impl Client {
         request: Request<Full<Bytes>>,
         call: &str,
     ) -> Result<Response<hyper::body::Incoming>, ClientError> {
-        let lost = |source| ClientError::Lost {
-            endpoint: self.endpoint.to_string(),
-            call: call.to_owned(),
-            source,
+        // In TLS 1.3 the other side may refuse us after our side of the handshake is done.
+        let lost = |source: hyper::Error| {
+            self.untrusted(&source).unwrap_or(ClientError::Lost {
+                endpoint: self.endpoint.to_string(),
+                call: call.to_owned(),
+                source,
+            })
         };
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
             .await
@@ -347,6 +370,13 @@ impl Client {
         }
     }
 
+    fn untrusted(&self, error: &(dyn std::error::Error + 'static)) -> Option<ClientError> {
+        Problem::within(error).map(|problem| ClientError::Untrusted {
+            endpoint: self.endpoint.to_string(),
+            problem,
+        })
+    }
+
     fn strange(&self, method: &str, call: &str, problem: &dyn fmt::Display) -> ClientError {
         ClientError::NotAnAgent {
             endpoint: self.endpoint.to_string(),
@@ -354,26 +384,4 @@ impl Client {
             problem: problem.to_string(),
         }
     }
-}
-
-async fn connect_any(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no address to connect to");
-    for address in addresses {
-        match tokio::time::timeout(limits::CONNECT, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                stream.set_nodelay(true)?;
-                return Ok(stream);
-            }
-            Ok(Err(error)) => last = named(*address, &error),
-            Err(_) => {
-                let text = format!("no answer within {} s", limits::CONNECT.as_secs());
-                last = named(*address, &io::Error::new(io::ErrorKind::TimedOut, text));
-            }
-        }
-    }
-    Err(last)
-}
-
-fn named(address: SocketAddr, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{address}: {error}"))
 }

@@ -61,9 +61,11 @@ codes! {
     NoSuchRoute = "no-such-route", 404, false;
     /// The route is there, but not for this method.
     MethodNotAllowed = "method-not-allowed", 405, false;
-    /// The caller's address belongs to no configured peer.
+    /// The caller has no certificate, or one of a host that this is no business of.
     NotAPeer = "not-a-peer", 403, true;
-    /// The route is served only on the local UNIX socket.
+    /// The caller asks more often than is answered.
+    TooManyRequests = "too-many-requests", 429, true;
+    /// The route is not for other hosts: only for the local UNIX socket and for operators.
     LocalOnly = "local-only", 403, false;
     /// The agent is ending and takes no new work.
     ShuttingDown = "shutting-down", 503, true;
@@ -99,13 +101,34 @@ codes! {
     /// The guest did not obey the power button in time; it still runs.
     StopTimeout = "stop-timeout", 504, false;
 
-    /// The destination is no configured peer.
+    /// This host belongs to no cluster.
+    NoCluster = "no-cluster", 409, true;
+    /// This host belongs to a cluster already.
+    InCluster = "in-cluster", 409, true;
+    /// Only the host that has the authority's key can do that.
+    NotTheAuthority = "not-the-authority", 409, true;
+    /// The join token cannot be used.
+    TokenRefused = "token-refused", 403, true;
+    /// The cluster has a host of that name.
+    HostExists = "host-exists", 409, true;
+    /// The clocks of two hosts are too far apart.
+    ClockSkew = "clock-skew", 409, true;
+    /// Nobody of that name has a certificate of this cluster.
+    NoSuchMember = "no-such-member", 404, true;
+    /// A port that a member of a cluster has open cannot be opened.
+    PortUnusable = "port-unusable", 409, true;
+    /// Keys or certificates of this host cannot be used or kept.
+    TrustFailed = "trust-failed", 500, false;
+
+    /// The destination is no host of the cluster.
     NoSuchHost = "no-such-host", 404, true;
     /// The destination is this host.
     SameHost = "same-host", 409, true;
     /// The peer's agent does not answer.
     PeerUnreachable = "peer-unreachable", 502, true;
-    /// The peer answers under another name than the configuration gives.
+    /// The two hosts do not believe each other's certificates.
+    PeerUntrusted = "peer-untrusted", 502, true;
+    /// The peer speaks for another host than its certificate says.
     PeerMismatch = "peer-mismatch", 502, true;
     /// The two agents have no protocol version in common.
     VersionMismatch = "version-mismatch", 409, true;

@@ -4,7 +4,9 @@
 //! they never talk to a hypervisor or to a host.
 //!
 //! ```text
-//!   drover ──UNIX socket──▶ droverd ──TCP, peer routes only──▶ droverd of another host
+//!   drover ──UNIX socket──▶ droverd ──TLS, certificate of a host──▶ droverd of another host
+//!          (all routes)               (peer routes only)
+//!   drover ──TLS, certificate of an operator──▶ droverd
 //!          (all routes)
 //! ```
 //!
@@ -26,7 +28,12 @@ mod views;
 pub use client::{Client, ClientError, Endpoint};
 pub use definition::{DEFAULT_QEMU, InvalidDefinition, VmDefinition};
 pub use error::{ErrorBody, ErrorCode, Refusal};
-pub use schema::{InterfaceSchema, PathEndSchema, PathSchema};
+pub use schema::{InterfaceSchema, MemberSchema, MembershipSchema, PathEndSchema, PathSchema};
+pub use views::cluster::{
+    AdmissionRequest, CertificateView, ClusterView, HostCertificate, JoinRequest, MemberView,
+    OperatorCertificate, OperatorRequest, OperatorView, RemovedView, RenewalRequest, SyncRequest,
+    TokenRequest, TokenView,
+};
 pub use views::event::{EventKind, EventView};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{

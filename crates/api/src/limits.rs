@@ -16,12 +16,23 @@ pub const PEER_ADDRESSES: usize = 16;
 /// Connecting to one address: a SYN lost twice is sent again after 1 s and 3 s.
 pub const CONNECT: Duration = Duration::from_secs(4);
 
+/// From a connection to an identity that is verified, at either end: three messages, and some
+/// milliseconds of work on a busy host; a lost packet costs a second more.
+pub const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// Before the next address of a host is tried beside the first: an address on a working NIC answers
+/// within a millisecond or two, and a NIC that died must not hold up a hand-off.
+pub const NEXT_ADDRESS: Duration = Duration::from_millis(40);
+
 /// An answer that only reads state.
 pub const READ_CALL: Duration = Duration::from_secs(15);
 
 /// An answer that starts a QEMU, or has a peer start one. The agent itself gives up on a QEMU
 /// after 60 s (huge pages that are allocated first); this leaves it the time to say so.
 pub const START_CALL: Duration = Duration::from_secs(90);
+
+/// An answer of a host that joins: its own agent asks the authority's, over every address of it.
+pub const JOIN_CALL: Duration = Duration::from_secs(60);
 
 /// How long the agent waits for a guest to obey the power button.
 pub const POWERDOWN: Duration = Duration::from_secs(90);

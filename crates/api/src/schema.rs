@@ -3,7 +3,7 @@
 //! The shared types know nothing of the API; these mirrors describe them and are never built.
 //! Tests hold each mirror against the JSON of the type that it describes.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -61,9 +61,36 @@ pub struct PathSchema {
     pub mtu: u32,
 }
 
+/// A host of the cluster and where its agent listens.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Member)]
+pub struct MemberSchema {
+    /// Its name.
+    pub host: String,
+    /// Addresses with their port.
+    #[schema(value_type = Vec<String>)]
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// Who is in the cluster, and which certificates are no longer good.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Membership)]
+pub struct MembershipSchema {
+    /// Grows with every change.
+    pub revision: u64,
+    /// The host that has the authority's key.
+    pub authority: String,
+    /// Every host.
+    #[schema(inline)]
+    pub members: Vec<MemberSchema>,
+    /// The authority's signed list of removed certificates: an X.509 CRL, PEM.
+    pub removals: String,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_trust::{Member, Membership};
     use drover_types::{BitRate, Interface, Path, PathEnd, PathId};
 
     fn keys(value: impl Serialize) -> Vec<String> {
@@ -129,6 +156,33 @@ mod tests {
             mtu: 1500,
         };
         assert_eq!(keys(&real), keys(&mirror));
+        assert_eq!(
+            serde_json::to_value(&real).unwrap(),
+            serde_json::to_value(&mirror).unwrap()
+        );
+    }
+
+    #[test]
+    fn a_membership_is_described_as_it_is_sent() {
+        let addresses: Vec<SocketAddr> = vec!["10.0.0.1:7470".parse().unwrap()];
+        let real = Membership {
+            revision: 1,
+            authority: "a".parse().unwrap(),
+            members: vec![Member {
+                host: "a".parse().unwrap(),
+                addresses: addresses.clone(),
+            }],
+            removals: "list".into(),
+        };
+        let mirror = MembershipSchema {
+            revision: 1,
+            authority: "a".into(),
+            members: vec![MemberSchema {
+                host: "a".into(),
+                addresses,
+            }],
+            removals: "list".into(),
+        };
         assert_eq!(
             serde_json::to_value(&real).unwrap(),
             serde_json::to_value(&mirror).unwrap()

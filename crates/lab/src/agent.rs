@@ -1,4 +1,4 @@
-//! The agents of a lab: `droverd` on each host, configured to know the other.
+//! The agents of a lab: `droverd` on each host.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -147,7 +147,6 @@ fn find() -> Result<PathBuf> {
 }
 
 fn configuration(lab: &Lab, host: &Host) -> String {
-    let other = lab.host(1 - host.number);
     let addresses = |host: &Host| {
         let nics = 0..lab.settings().nics.len();
         let all: Vec<_> = nics
@@ -168,7 +167,5 @@ fn configuration(lab: &Lab, host: &Host) -> String {
     if let Some(guest) = &lab.state().guest {
         let _ = writeln!(text, "\n[qemu]\nbinaries = [{:?}]", guest.qemu);
     }
-    let _ = writeln!(text, "\n[[peers]]\nhost = {:?}", other.name);
-    let _ = writeln!(text, "api = [{}]", addresses(&other));
     text
 }

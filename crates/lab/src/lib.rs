@@ -37,6 +37,7 @@ mod resident;
 pub mod scenario;
 pub mod settings;
 pub mod soak;
+mod unite;
 mod usage;
 
 pub use guest::console::Console;
@@ -48,3 +49,4 @@ pub use machine::Machine;
 pub use meter::{CpuSeconds, Measured};
 pub use monitor::Monitor;
 pub use resident::{Boot, Keeper, Resident};
+pub use unite::unite;

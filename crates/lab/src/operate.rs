@@ -20,6 +20,7 @@ use crate::meter::Measured;
 use crate::network::{self, HOSTS};
 use crate::resident::{Boot, Resident};
 use crate::settings::{LabName, LabSettings};
+use crate::unite::unite;
 use crate::{host_of, require};
 
 /// The name of the guest in a lab that is up.
@@ -118,8 +119,9 @@ async fn build(state: State, say: Say<'_>) -> Result<()> {
     ));
     let lab = Lab::create(state).await?;
     let first = Agent::start(&lab, 0).await?;
-    Agent::start(&lab, 1).await?;
-    say("an agent on each");
+    let second = Agent::start(&lab, 1).await?;
+    unite(&[&first, &second]).await?;
+    say("an agent on each, in one cluster");
     let Some(settings) = lab.state().guest.clone() else {
         return Ok(());
     };

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use drover_types::HostName;
+use drover_types::{HostName, OperatorName};
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -102,18 +102,37 @@ impl Ledger {
 
     /// Operators with a certificate that is good, and until when.
     #[must_use]
-    pub fn operators(&self, now: Timestamp) -> Vec<(String, Timestamp)> {
-        let mut found: Vec<(String, Timestamp)> = Vec::new();
-        for issued in &self.issued {
-            let removed = self.removed.iter().any(|r| r.serial == issued.serial);
-            if let Identity::Operator(name) = &issued.identity
-                && !removed
-                && issued.not_after > now
-            {
-                found.push((name.to_string(), issued.not_after));
-            }
-        }
-        found
+    pub fn operators(&self, now: Timestamp) -> Vec<(OperatorName, Timestamp)> {
+        let good = self
+            .issued
+            .iter()
+            .filter(|issued| self.is_good(issued, now));
+        let operator = |issued: &Issued| match &issued.identity {
+            Identity::Operator(name) => Some((name.clone(), issued.not_after)),
+            Identity::Host(_) => None,
+        };
+        good.filter_map(operator).collect()
+    }
+
+    /// Until when a host has a certificate that is good.
+    #[must_use]
+    pub fn good_until(&self, host: &HostName, now: Timestamp) -> Option<Timestamp> {
+        let good = self
+            .issued
+            .iter()
+            .filter(|issued| self.is_good(issued, now));
+        let its = good.filter(|issued| issued.identity == Identity::Host(host.clone()));
+        its.map(|issued| issued.not_after).max()
+    }
+
+    fn is_good(&self, issued: &Issued, now: Timestamp) -> bool {
+        issued.not_after > now && !self.removed.iter().any(|r| r.serial == issued.serial)
+    }
+
+    /// Members have heard of a revision that this memory does not know: it is a backup's. What they
+    /// hear from now on has to be newer.
+    pub fn outrun(&mut self, heard: u64) {
+        self.revision = self.revision.max(heard) + 1;
     }
 
     /// Tokens that could still be used.

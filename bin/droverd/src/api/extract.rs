@@ -18,13 +18,24 @@ pub struct JsonBody<T>(pub T);
 /// A JSON body that may be left out, which means the default.
 pub struct OptionalBody<T>(pub T);
 
+/// A JSON body of somebody whom nobody knows yet.
+pub struct SmallBody<T>(pub T);
+
 /// The name or id in a path.
 pub struct Named<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = Refused;
     async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
-        let bytes = read(request.into_body()).await?;
+        let bytes = read(request.into_body(), api_limits::REQUEST_BYTES).await?;
+        Ok(Self(decode(&bytes)?))
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for SmallBody<T> {
+    type Rejection = Refused;
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
+        let bytes = read(request.into_body(), limits::JOIN_BYTES).await?;
         Ok(Self(decode(&bytes)?))
     }
 }
@@ -32,7 +43,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
 impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalBody<T> {
     type Rejection = Refused;
     async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
-        let bytes = read(request.into_body()).await?;
+        let bytes = read(request.into_body(), api_limits::REQUEST_BYTES).await?;
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self(T::default()));
         }
@@ -56,8 +67,7 @@ impl<S: Send + Sync, T: FromStr<Err: Display>> FromRequestParts<S> for Named<T> 
     }
 }
 
-async fn read(body: Body) -> Result<axum::body::Bytes, Refused> {
-    let most = api_limits::REQUEST_BYTES;
+async fn read(body: Body, most: usize) -> Result<axum::body::Bytes, Refused> {
     match tokio::time::timeout(limits::BODY, axum::body::to_bytes(body, most)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         // Larger, or cut off; in that case nobody reads the answer.

@@ -1,13 +1,17 @@
-//! The agent's HTTP API: all routes on the UNIX socket, those of peers over TCP.
+//! The agent's HTTP API: all routes on the UNIX socket and for operators, those of peers for other
+//! hosts, one for hosts that join.
 //!
 //! It owns no state of its own but whether work is still taken. Handlers of requests that change
 //! something run to their end also when the caller hangs up.
 
+mod cluster;
 mod extract;
 mod local;
 mod peer;
 mod server;
+mod trust;
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,22 +21,36 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use drover_api::{ErrorBody, ErrorCode, Refusal};
-use drover_types::HostName;
+use drover_types::{HostName, OperatorName};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::agent::Context;
-use crate::limits;
 use crate::migration::Migrations;
-pub use server::serve;
+use crate::{limits, places};
+pub use server::{network_of, serve};
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caller {
     /// Somebody on this host, who may do all that root may.
     Local,
-    /// The agent of this peer, known by its address.
+    /// Somebody from afar who may do the same, known by certificate.
+    Operator(OperatorName),
+    /// The agent of this host, known by certificate.
     Peer(HostName),
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("this host"),
+            Self::Operator(name) => write!(f, "operator {name}"),
+            Self::Peer(host) => write!(f, "host {host}"),
+        }
+    }
 }
 
 /// What handlers work with.
@@ -44,16 +62,50 @@ struct Inner {
     context: Arc<Context>,
     migrations: Arc<Migrations>,
     ending: AtomicBool,
+    /// Listeners for other hosts that are opened while the agent runs.
+    opened: mpsc::Sender<TcpListener>,
 }
+
+/// Ports for other hosts, open and not served yet.
+#[must_use]
+pub struct Ports(Vec<TcpListener>);
 
 impl App {
     /// An API that takes work.
-    pub fn new(context: Arc<Context>, migrations: Arc<Migrations>) -> Self {
+    pub fn new(
+        context: Arc<Context>,
+        migrations: Arc<Migrations>,
+        opened: mpsc::Sender<TcpListener>,
+    ) -> Self {
         Self(Arc::new(Inner {
             context,
             migrations,
             ending: AtomicBool::new(false),
+            opened,
         }))
+    }
+
+    /// Opens what a member of a cluster has open, before it becomes one; nothing if it is one.
+    async fn open_ports(&self) -> Result<Ports, Refusal> {
+        let mut listeners = Vec::new();
+        if !self.0.context.cluster.is_member() {
+            let unusable = |error: anyhow::Error| {
+                Refusal::new(ErrorCode::PortUnusable, format!("{error:#}"))
+                    .next("change droverd.toml, restart droverd, and run the command again")
+            };
+            for address in &self.0.context.config.listen {
+                listeners.push(places::listen_peers(*address).await.map_err(unusable)?);
+            }
+            self.0.migrations.open_lanes().map_err(unusable)?;
+        }
+        Ok(Ports(listeners))
+    }
+
+    async fn serve_ports(&self, ports: Ports) {
+        for listener in ports.0 {
+            // A server that has ended serves nobody.
+            let _ = self.0.opened.send(listener).await;
+        }
     }
 
     /// From now on nothing new is begun here.
@@ -75,15 +127,19 @@ impl App {
 #[openapi(
     info(
         title = "Drover host agent",
-        description = "The local UNIX socket serves every route. TCP serves only the routes tagged \
-                       `peer`, and only to the addresses of configured peers. Every answer with a \
-                       status of 400 and above has the body `ErrorBody`.",
+        description = "The local UNIX socket serves every route. The TCP port speaks TLS 1.3 with \
+                       certificates of the cluster's authority: an operator's is good for every \
+                       route, a host's for the routes tagged `peer`, none for the one tagged \
+                       `open`. Every answer with a status of 400 and above has the body \
+                       `ErrorBody`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     components(schemas(ErrorBody)),
     tags(
-        (name = "local", description = "For the command line, on the UNIX socket"),
-        (name = "peer", description = "For other agents, over TCP as well"),
+        (name = "local", description = "For the command line, on the UNIX socket or with an \
+                                        operator's certificate"),
+        (name = "peer", description = "For other agents, with a host's certificate"),
+        (name = "open", description = "For hosts that join, with a token's secret"),
     )
 )]
 struct Document;
@@ -97,7 +153,10 @@ pub fn metrics_router(app: &App) -> Router {
 fn all_routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(peer::routes())
+        .merge(trust::peer_routes())
+        .merge(trust::open_routes())
         .merge(local::routes())
+        .merge(cluster::routes())
 }
 
 /// The OpenAPI document as it is committed.
@@ -108,30 +167,36 @@ pub fn document() -> serde_json::Result<String> {
     all_routes().into_openapi().to_pretty_json()
 }
 
-/// Every route, for this host.
-fn local_router(app: &App) -> Router {
-    let (router, _) = all_routes().split_for_parts();
-    finish(router.fallback(no_such_route), app).layer(Extension(Caller::Local))
+/// Every route but the one for strangers: for this host and for operators.
+fn full_router(app: &App, caller: Caller) -> Router {
+    let routes = OpenApiRouter::new()
+        .merge(peer::routes())
+        .merge(trust::peer_routes())
+        .merge(local::routes())
+        .merge(cluster::routes());
+    let (router, _) = routes.split_for_parts();
+    finish(router.fallback(no_such_route), app).layer(Extension(caller))
 }
 
-/// The routes for one peer.
+/// The routes for one host.
 fn peer_router(app: &App, host: HostName) -> Router {
-    let (router, _) = peer::routes().split_for_parts();
+    let (router, _) = peer::routes().merge(trust::peer_routes()).split_for_parts();
     finish(router.fallback(not_for_peers), app).layer(Extension(Caller::Peer(host)))
 }
 
-/// For callers that are no peers.
+/// For callers without a certificate.
 fn stranger_router(app: &App) -> Router {
     let host = app.0.context.config.host.clone();
-    let refuse = move |Extension(address): Extension<std::net::IpAddr>| {
-        let message = format!("{address} is no address of a configured peer of {host}");
-        let next =
-            format!("add it to `api` of that peer's [[peers]] section in droverd.toml on {host}");
+    let refuse = move || {
+        let message = format!("{host} answers only who has a certificate of its cluster");
+        let next = "join the cluster with `drover cluster join`, or name an identity file with \
+                    --identity";
         std::future::ready(refused(
             &Refusal::new(ErrorCode::NotAPeer, message).next(next),
         ))
     };
-    Router::new().fallback(refuse)
+    let (router, _) = trust::open_routes().split_for_parts();
+    finish(router.fallback(refuse), app)
 }
 
 fn finish(router: Router<App>, app: &App) -> Router {
@@ -186,13 +251,13 @@ async fn wrong_method(request: Request) -> Response {
 
 async fn not_for_peers(request: Request) -> Response {
     let message = format!(
-        "{} {} is not served to peers",
+        "{} {} is not served to other hosts",
         request.method(),
         request.uri().path()
     );
     refused(
         &Refusal::new(ErrorCode::LocalOnly, message)
-            .next("use the agent's UNIX socket on its own host"),
+            .next("use the agent's UNIX socket on its own host, or an operator's certificate"),
     )
 }
 

@@ -50,9 +50,11 @@ async fn incoming(
     if let Caller::Peer(host) = &caller
         && *host != request.source
     {
-        let message = format!("{} asks from the address of {host}", request.source);
+        let message = format!("{host} asks in the name of {}", request.source);
         return Err(Refusal::new(ErrorCode::PeerMismatch, message)
-            .next("make `host` there and the [[peers]] section here agree")
+            .next(format!(
+                "set `host` in droverd.toml on {host} back to {host}"
+            ))
             .into());
     }
     Ok(Json(

@@ -1,19 +1,29 @@
 //! Accepting connections, with a bound on their number, their heads and their life after the end.
+//!
+//! ```text
+//!   UNIX socket ── permissions of the file ──────────────────────────────▶ every route
+//!   TCP ── doors (who is unknown) ── TLS 1.3 ──┬ an operator's certificate ─▶ every route
+//!                                              ├ a host's ──────────────────▶ peer routes
+//!                                              └ none ──────────────────────▶ to join
+//! ```
+
+mod doors;
+mod peers;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Extension;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::{App, local_router, peer_router, stranger_router};
+pub use self::doors::network_of;
+use self::peers::Reception;
+use super::{App, Caller, full_router};
 use crate::limits;
 
 /// A server that accepts connections until it is stopped.
@@ -24,24 +34,21 @@ pub struct Server {
     slots: u32,
 }
 
-/// Serves on these sockets.
-pub fn serve(app: &App, local: UnixListener, peers: Vec<TcpListener>) -> Server {
+/// Serves on the local socket, and on the listeners for other hosts as they are opened.
+pub fn serve(app: &App, local: UnixListener, opened: mpsc::Receiver<TcpListener>) -> Server {
     let (ending, ended) = watch::channel(false);
     let mut listeners = JoinSet::new();
-    // Peers cannot use up what the operator needs.
+    // Other hosts cannot use up what the operator needs.
     let for_local = Arc::new(Semaphore::new(limits::CONNECTIONS));
-    let for_peers = Arc::new(Semaphore::new(limits::CONNECTIONS));
-    let router = local_router(app);
+    let router = full_router(app, Caller::Local);
     listeners.spawn(accept_local(
         local,
         router,
         Arc::clone(&for_local),
         ended.clone(),
     ));
-    for listener in peers {
-        let (app, open) = (app.clone(), Arc::clone(&for_peers));
-        listeners.spawn(accept_peers(listener, app, open, ended.clone()));
-    }
+    let reception = Reception::new(app.clone(), ended.clone());
+    listeners.spawn(accept_opened(opened, reception, ended));
     let slots = u32::try_from(limits::CONNECTIONS).unwrap_or(u32::MAX);
     Server {
         ending,
@@ -79,41 +86,45 @@ async fn accept_local(
             accepted = listener.accept() => accepted,
             _ = ended.changed() => return,
         };
-        match accepted {
-            Ok((stream, _)) => answer(stream, router.clone(), &open, &ended),
-            Err(error) => pause_after(&error).await,
-        }
-    }
-}
-
-async fn accept_peers(listener: TcpListener, app: App, open: Arc<Semaphore>, mut ended: Ended) {
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            _ = ended.changed() => return,
-        };
-        match accepted {
-            Ok((stream, address)) => {
-                // Small answers that are waited for.
-                if let Err(error) = stream.set_nodelay(true) {
-                    tracing::debug!(%address, %error, "no TCP_NODELAY");
-                }
-                answer(stream, router_for(&app, address), &open, &ended);
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                pause_after(&error).await;
+                continue;
             }
-            Err(error) => pause_after(&error).await,
-        }
+        };
+        let Ok(permit) = Arc::clone(&open).try_acquire_owned() else {
+            tracing::warn!(
+                connections = limits::CONNECTIONS,
+                "too many connections: one was closed"
+            );
+            continue;
+        };
+        let (router, ended) = (router.clone(), ended.clone());
+        tokio::spawn(async move {
+            answer(stream, router, ended, std::future::pending()).await;
+            drop(permit);
+        });
     }
 }
 
-fn router_for(app: &App, address: SocketAddr) -> Router {
-    let ip = address.ip().to_canonical();
-    match app.0.context.config.peer_at(ip) {
-        Some(peer) => peer_router(app, peer.host.clone()),
-        None => {
-            tracing::warn!(address = %ip, "refused: no address of a configured peer");
-            stranger_router(app).layer(Extension(ip))
+/// Each listener for other hosts gets a task of its own.
+async fn accept_opened(
+    mut opened: mpsc::Receiver<TcpListener>,
+    reception: Arc<Reception>,
+    mut ended: Ended,
+) {
+    let mut accepting = JoinSet::new();
+    loop {
+        tokio::select! {
+            Some(listener) = opened.recv() => {
+                let (reception, ended) = (Arc::clone(&reception), ended.clone());
+                accepting.spawn(async move { reception.accept(listener, ended).await });
+            }
+            _ = ended.changed() => break,
         }
     }
+    while accepting.join_next().await.is_some() {}
 }
 
 /// Out of file descriptors, most likely: accepting again at once would only spin.
@@ -122,37 +133,31 @@ async fn pause_after(error: &io::Error) {
     tokio::time::sleep(limits::ACCEPT_PAUSE).await;
 }
 
-fn answer<S>(stream: S, router: Router, open: &Arc<Semaphore>, ended: &Ended)
+/// Answers on one connection until its end, the agent's, or that of the caller's right to it.
+async fn answer<S>(stream: S, router: Router, mut ended: Ended, revoked: impl Future<Output = ()>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let Ok(permit) = Arc::clone(open).try_acquire_owned() else {
-        tracing::warn!(
-            connections = limits::CONNECTIONS,
-            "too many connections: one was closed"
-        );
-        return;
-    };
-    let mut ended = ended.clone();
-    tokio::spawn(async move {
-        let mut builder = hyper::server::conn::http1::Builder::new();
-        builder
-            .timer(TokioTimer::new())
-            .header_read_timeout(limits::HEAD);
-        builder.max_buf_size(limits::HEAD_BYTES).half_close(false);
-        let service = TowerToHyperService::new(router);
-        let connection = builder.serve_connection(TokioIo::new(stream), service);
-        let mut connection = std::pin::pin!(connection);
-        let served = tokio::select! {
-            served = connection.as_mut() => served,
-            _ = ended.changed() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(error) = served {
-            tracing::debug!(%error, "connection ended");
+    let mut builder = hyper::server::conn::http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits::HEAD);
+    builder.max_buf_size(limits::HEAD_BYTES).half_close(false);
+    let service = TowerToHyperService::new(router);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        _ = ended.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
-        drop(permit);
-    });
+        () = revoked => {
+            tracing::info!("a connection is closed: its certificate was removed");
+            return;
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(%error, "connection ended");
+    }
 }

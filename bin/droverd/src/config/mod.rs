@@ -6,7 +6,7 @@ mod error;
 mod values;
 
 use std::io::Read;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub struct Config {
     pub runtime: PathBuf,
     /// The local API.
     pub socket: PathBuf,
-    /// Where peers find the API. Empty when there are no peers.
+    /// Where other hosts and operators find the API, once this host is in a cluster.
     pub listen: Vec<SocketAddr>,
     /// How guests are moved.
     pub migration: MigrationConfig,
@@ -51,7 +51,7 @@ pub struct Config {
     pub memory_headroom: Bytes,
     /// Where metrics are served to whoever asks, beside the local socket.
     pub metrics_listen: Option<SocketAddr>,
-    /// The other hosts.
+    /// Where to find other hosts, against what they say themselves.
     pub peers: Vec<Peer>,
 }
 
@@ -70,12 +70,12 @@ pub struct MigrationConfig {
     pub outage_limit: Duration,
 }
 
-/// Another host that guests come from and go to.
+/// Where to find another host of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Its name, as in its own configuration.
+    /// Its name, as in its certificate.
     pub host: HostName,
-    /// Where its agent listens, tried in this order; requests from these addresses are its own.
+    /// Where its agent listens, tried in this order.
     pub api: Vec<SocketAddr>,
 }
 
@@ -208,6 +208,13 @@ impl Config {
             return Err(key("api.socket", problem));
         }
         let listen: Vec<_> = file.api.listen.into_iter().map(|l| l.0).collect();
+        if listen.len() > limits::LISTENERS {
+            let (count, most) = (listen.len(), limits::LISTENERS);
+            return Err(key(
+                "api.listen",
+                format!("{count} addresses, more than {most}"),
+            ));
+        }
         let data_port = file.migration.data_port.0;
         if let Some(same) = listen.iter().find(|address| address.port() == data_port) {
             let problem = format!("{data_port} is the port of `api.listen` ({same}) as well");
@@ -219,8 +226,7 @@ impl Config {
             state: file.state.0,
             runtime,
             socket,
-            // Without peers nobody could be answered.
-            listen: if peers.is_empty() { Vec::new() } else { listen },
+            listen,
             migration: MigrationConfig {
                 data_port,
                 lanes_per_path: (
@@ -243,13 +249,6 @@ impl Config {
     pub fn peer(&self, host: &HostName) -> Option<&Peer> {
         self.peers.iter().find(|peer| peer.host == *host)
     }
-
-    /// The peer that owns this address.
-    pub fn peer_at(&self, address: IpAddr) -> Option<&Peer> {
-        let address = address.to_canonical();
-        let owns = |peer: &&Peer| peer.api.iter().any(|a| a.ip().to_canonical() == address);
-        self.peers.iter().find(owns)
-    }
 }
 
 fn peers(sections: Vec<PeerSection>, own: &HostName) -> Result<Vec<Peer>, String> {
@@ -271,18 +270,6 @@ fn peers(sections: Vec<PeerSection>, own: &HostName) -> Result<Vec<Peer>, String
         if peers.iter().any(|peer| peer.host == host) {
             return Err(format!(
                 "{host} is there twice: write all its addresses in one list"
-            ));
-        }
-        // A peer is known by its address alone: the port that it asks from is any.
-        let same = |one: &SocketAddr, other: &SocketAddr| one.ip() == other.ip();
-        let others = || peers.iter().flat_map(|peer| &peer.api);
-        if let Some(address) = api
-            .iter()
-            .find(|own| others().any(|other| same(own, other)))
-        {
-            let ip = address.ip();
-            return Err(format!(
-                "{ip} belongs to {host} and to another peer as well"
             ));
         }
         peers.push(Peer { host, api });

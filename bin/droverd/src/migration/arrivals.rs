@@ -70,7 +70,7 @@ impl Migrations {
         let (handle, offer) = incoming::start(
             Arc::clone(&self.context),
             self.journal.clone(),
-            self.lanes.as_ref(),
+            self.lanes.get(),
             beginning,
         )?;
         self.add(migration.id, Known::Incoming(handle.clone()));

@@ -20,7 +20,7 @@ mod recover;
 mod snapshot;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use anyhow::Context as _;
@@ -30,9 +30,10 @@ use drover_api::{
 };
 use drover_hypervisor::RunState;
 use drover_migrate::destination::Input as DestinationInput;
-use drover_migrate::source::Source;
+use drover_migrate::source::{Input as SourceInput, Source};
 use drover_migrate::{CancelledBy, Migration, Refused, Verdict};
 use drover_relay::LaneListener;
+use drover_trust::Membership;
 use drover_types::{HostName, MigrationId, VmName};
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
@@ -75,8 +76,8 @@ type Key = (MigrationId, bool);
 pub struct Migrations {
     context: Arc<Context>,
     journal: Journal,
-    /// Open while there are peers.
-    lanes: Option<LaneListener>,
+    /// Open once this host is in a cluster.
+    lanes: OnceLock<LaneListener>,
     known: Mutex<BTreeMap<Key, Known>>,
 }
 
@@ -89,26 +90,36 @@ impl Migrations {
         let config = &context.config;
         let journal = Journal::open(&config.state)
             .with_context(|| format!("key `state`: cannot use {}", config.state.display()))?;
-        let port = config.migration.data_port;
-        let bind = || {
-            LaneListener::bind(port).with_context(|| {
-                format!(
-                    "key `migration.data_port`: port {port} cannot be opened; stop what uses it \
-                     (`ss -tlnp`), or choose another"
-                )
-            })
-        };
-        let lanes = if config.peers.is_empty() {
-            None
-        } else {
-            Some(bind()?)
-        };
-        Ok(Self {
-            context,
+        let migrations = Self {
             journal,
-            lanes,
+            lanes: OnceLock::new(),
             known: Mutex::default(),
-        })
+            context,
+        };
+        if migrations.context.cluster.is_member() {
+            migrations.open_lanes()?;
+        }
+        Ok(migrations)
+    }
+
+    /// Opens the port for lanes, unless it is.
+    ///
+    /// # Errors
+    /// Another process has it.
+    pub fn open_lanes(&self) -> anyhow::Result<()> {
+        if self.lanes.get().is_some() {
+            return Ok(());
+        }
+        let port = self.context.config.migration.data_port;
+        let listener = LaneListener::bind(port).with_context(|| {
+            format!(
+                "key `migration.data_port`: port {port} cannot be opened; stop what uses it \
+                 (`ss -tlnp`), or choose another"
+            )
+        })?;
+        // Whoever came first has opened it as well.
+        let _ = self.lanes.set(listener);
+        Ok(())
     }
 
     fn known(&self) -> MutexGuard<'_, BTreeMap<Key, Known>> {
@@ -294,6 +305,37 @@ impl Migrations {
             Verdict::Kept => ApiVerdict::Kept,
         };
         Ok(VerdictView { verdict })
+    }
+
+    /// Cuts the sessions with hosts that are no members any more: their lanes close, and what is
+    /// undecided ends.
+    pub async fn part_with_all_but(&self, membership: &Membership) {
+        let known: Vec<Known> = self.known().values().cloned().collect();
+        for known in known {
+            let view = known.snapshot().view;
+            let other = match view.role {
+                MigrationRole::Source => view.destination,
+                MigrationRole::Destination => view.source,
+            };
+            if view.phase.has_ended() || membership.member(&other).is_some() {
+                continue;
+            }
+            let reason = format!("host {other} was removed from the cluster");
+            tracing::warn!(id = %view.id, vm = %view.vm, reason, "cut");
+            match known {
+                Known::Outgoing(handle) => {
+                    let reason = reason.into();
+                    let input = SourceInput::SessionFailed { reason };
+                    let _ = handle.inbox.send(outgoing::Message::Input(input)).await;
+                }
+                Known::Incoming(handle) => {
+                    let reason = reason.into();
+                    let input = DestinationInput::SessionFailed { reason };
+                    let _ = handle.inbox.send(incoming::Message::Input(input)).await;
+                }
+                Known::Past(_) => {}
+            }
+        }
     }
 
     /// Cancels what can be cancelled, finishes what is in hand-off; new ones are refused from now

@@ -87,13 +87,7 @@ impl Migrations {
             MigrationRole::Source => &migration.destination,
             MigrationRole::Destination => &migration.source,
         };
-        let client = match self.context.peers.client(peer) {
-            Ok(client) => client,
-            Err(refusal) => {
-                tracing::error!(id = %migration.id, %refusal, "its other host cannot be asked");
-                drover_api::Client::tcp(Vec::new())
-            }
-        };
+        let client = self.context.peers.client_or_none(peer);
         tracing::warn!(id = %migration.id, vm = %migration.vm, ?role, "taken up again");
         let origin = Instant::now();
         let known = match record {
@@ -124,7 +118,7 @@ impl Migrations {
                     request: None,
                 };
                 let context = Arc::clone(&self.context);
-                let lanes = self.lanes.as_ref();
+                let lanes = self.lanes.get();
                 match incoming::start(context, self.journal.clone(), lanes, beginning) {
                     Ok((handle, _)) => Known::Incoming(handle),
                     Err(refusal) => {

@@ -49,7 +49,7 @@ pub fn set<const N: usize>(config: &mut Table, section: &str, key: &str, values:
 impl Hosts {
     /// Writes the configuration of a host's agent, with changes.
     pub fn configure(&self, number: usize, change: impl FnOnce(&mut Table)) {
-        let (host, peer) = (self.host(number), self.host(1 - number));
+        let host = self.host(number);
         let path = |path: PathBuf| Value::String(path.to_str().unwrap().to_owned());
         let addresses = |number: usize| {
             let nics = 0..self.lab().settings().nics.len();
@@ -66,10 +66,6 @@ impl Hosts {
         table(&mut config, "migration").insert("outage_limit_s".into(), OUTAGE_LIMIT_S.into());
         let qemu = &self.lab().state().guest.as_ref().unwrap().qemu;
         set(&mut config, "qemu", "binaries", [qemu.to_str().unwrap()]);
-        let mut other = Table::new();
-        other.insert("host".into(), peer.name.clone().into());
-        other.insert("api".into(), addresses(1 - number));
-        config.insert("peers".into(), Value::Array(vec![other.into()]));
         change(&mut config);
         fs::write(host.config(), config.to_string()).unwrap();
     }
@@ -85,9 +81,10 @@ impl Hosts {
                 "exclude",
                 [&drover_lab::network::nic(nic)],
             );
-            let peers = config["peers"].as_array_mut().unwrap();
-            let peer = peers[0].as_table_mut().unwrap();
-            peer.insert("api".into(), address(1 - number).into());
+            let mut other = Table::new();
+            other.insert("host".into(), self.host(1 - number).name.into());
+            other.insert("api".into(), address(1 - number).into());
+            config.insert("peers".into(), Value::Array(vec![other.into()]));
         });
     }
 

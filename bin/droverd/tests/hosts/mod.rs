@@ -20,8 +20,11 @@ mod agent;
 mod guest;
 mod judge;
 pub mod peer;
+#[path = "../trust/provision.rs"]
+pub mod provision;
 
 use std::fmt::Display;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -34,6 +37,7 @@ use drover_types::Bytes;
 pub use agent::{Agent, Signal, set};
 pub use guest::{Guest, name, refused};
 pub use judge::guest_of;
+use provision::Office;
 
 /// The host that the guest is booted on.
 pub const A: usize = 0;
@@ -139,6 +143,7 @@ impl Hosts {
         };
         hosts.configure(A, |_| {});
         hosts.configure(B, |_| {});
+        hosts.found_cluster();
         Some(hosts)
     }
 
@@ -166,6 +171,25 @@ impl Hosts {
         }
         hosts.boot().await;
         Some(hosts)
+    }
+
+    /// Makes both hosts members of one cluster, with A as its authority, before any agent runs.
+    fn found_cluster(&self) {
+        let nics = 0..self.lab().settings().nics.len();
+        let addresses = |host: usize| {
+            let all = nics.clone().map(|nic| self.host(host).address(nic));
+            all.map(|ip| SocketAddr::new(ip.into(), agent::PORT))
+                .collect()
+        };
+        let mut office = Office::new();
+        for host in [A, B] {
+            office.admit(&self.host(host).name, addresses(host));
+        }
+        // The authority's comes last: it knows what it issued.
+        for host in [B, A] {
+            let host = self.host(host);
+            office.settle(&host.state(), &host.name);
+        }
     }
 
     pub fn lab(&self) -> &Lab {

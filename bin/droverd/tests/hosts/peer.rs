@@ -11,7 +11,11 @@ use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use drover_lab::Host;
+use drover_trust::{Armed, Clients, Store, system_clock};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use tokio_rustls::TlsAcceptor;
 
 use super::agent::PORT;
 
@@ -26,6 +30,13 @@ pub async fn on<T: Send + 'static>(host: &Host, work: impl FnOnce() -> T + Send 
     tokio::task::spawn_blocking(move || thread.join().unwrap())
         .await
         .unwrap()
+}
+
+/// A host's own certificate, and whom it believes.
+pub fn armed(host: &Host) -> Arc<Armed> {
+    let stored = Store::below(&host.state()).load().unwrap().unwrap();
+    let credentials = stored.credentials().unwrap();
+    Arc::new(Armed::host(&credentials, Clients::Certified, &system_clock()).unwrap())
 }
 
 /// An answer: status and body.
@@ -47,6 +58,7 @@ impl FakeAgent {
         let listener = on(host, move || TcpListener::bind(address).unwrap()).await;
         listener.set_nonblocking(true).unwrap();
         let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+        let acceptor = TlsAcceptor::from(armed(host).server.clone().unwrap());
         let calls = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&calls);
         let router = Router::new().fallback(async move |request: Request| {
@@ -57,7 +69,19 @@ impl FakeAgent {
             let json = [(header::CONTENT_TYPE, "application/json")];
             (status, json, body.to_string()).into_response()
         });
-        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let task = tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let Ok(stream) = acceptor.accept(stream).await else {
+                    continue;
+                };
+                let service = TowerToHyperService::new(router.clone());
+                tokio::spawn(
+                    hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service),
+                );
+            }
+        });
         Self { calls, task }
     }
 

@@ -35,16 +35,22 @@ pub fn has_qemu() -> bool {
 /// A directory for one host; its guests end with it.
 pub struct Place {
     directory: TempDir,
+    name: &'static str,
 }
 
 impl Place {
     pub fn new() -> Self {
+        Self::named("a")
+    }
+
+    /// For the host of that name.
+    pub fn named(name: &'static str) -> Self {
         // Short: the paths of sockets have a limit.
         let directory = tempfile::Builder::new()
             .prefix("dr")
             .tempdir_in("/tmp")
             .unwrap();
-        let place = Self { directory };
+        let place = Self { directory, name };
         fs::create_dir(place.path("vms")).unwrap();
         place.configure("");
         place
@@ -65,8 +71,9 @@ impl Place {
         let own = more.contains("[migration]");
         let port = if own { "" } else { "migration.data_port = 0\n" };
         let text = format!(
-            "host = \"a\"\ndefinitions = \"{at}/vms\"\nstate = \"{at}/state\"\n\
-             runtime = \"{at}/run\"\nmemory_headroom = 0\n{port}{more}"
+            "host = \"{}\"\ndefinitions = \"{at}/vms\"\nstate = \"{at}/state\"\n\
+             runtime = \"{at}/run\"\nmemory_headroom = 0\n{port}{more}",
+            self.name
         );
         fs::write(self.path("droverd.toml"), text).unwrap();
     }

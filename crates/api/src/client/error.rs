@@ -6,24 +6,44 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use drover_trust::{Fingerprint, Problem, Trust};
+use drover_types::HostName;
+
 use crate::error::{ErrorCode, Refusal};
 
-/// Where an agent listens.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where an agent listens, and who it has to be.
+#[derive(Debug, Clone)]
 pub enum Endpoint {
     /// The local socket: all routes.
     Unix(PathBuf),
-    /// Addresses of one peer, tried in this order: peer routes only.
-    Tcp(Vec<SocketAddr>),
+    /// That host and no other: the routes that our own certificate is good for.
+    Host {
+        /// Who has to answer.
+        host: HostName,
+        /// Its addresses; the first that works is used.
+        addresses: Vec<SocketAddr>,
+        /// Our certificate, as it is at each call.
+        trust: Trust,
+    },
+    /// A host of the cluster whose authority has that fingerprint; only to join it.
+    Authority {
+        /// By which it is believed.
+        fingerprint: Fingerprint,
+        /// Where it is.
+        addresses: Vec<SocketAddr>,
+    },
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |addresses: &[SocketAddr]| {
+            let shown: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+            shown.join(", ")
+        };
         match self {
             Self::Unix(path) => write!(f, "{}", path.display()),
-            Self::Tcp(addresses) => {
-                let shown: Vec<_> = addresses.iter().map(ToString::to_string).collect();
-                f.write_str(&shown.join(", "))
+            Self::Host { addresses, .. } | Self::Authority { addresses, .. } => {
+                f.write_str(&list(addresses))
             }
         }
     }
@@ -39,6 +59,15 @@ pub enum ClientError {
         endpoint: String,
         /// Why the last address failed.
         source: io::Error,
+    },
+    /// Somebody answers whom we do not believe, or who does not believe us. Nothing was asked of
+    /// him.
+    #[error("the agent at {endpoint} is not to be talked to: {problem}")]
+    Untrusted {
+        /// Where.
+        endpoint: String,
+        /// Why.
+        problem: Problem,
     },
     /// The connection was lost before the answer was complete.
     #[error("the agent at {endpoint} closed the connection before it answered {call}")]

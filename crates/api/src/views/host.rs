@@ -68,16 +68,16 @@ pub struct HostView {
     pub qemu_binaries: Vec<PathBuf>,
 }
 
-/// A configured peer, and whether its agent answers.
+/// Another host of the cluster, and whether its agent answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PeerView {
-    /// Its name in this host's configuration.
+    /// Its name, as in its certificate.
     #[schema(value_type = String)]
     pub host: HostName,
     /// Where its agent is asked, in this order.
     #[schema(value_type = Vec<String>)]
     pub api: Vec<SocketAddr>,
-    /// Whether it answered just now, under its name.
+    /// Whether it answered just now.
     pub reachable: bool,
     /// Its agent's version, when it answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ pub struct StatusView {
     pub vms: Vec<VmView>,
     /// Migrations under way and the recent ones, newest first.
     pub migrations: Vec<MigrationView>,
-    /// The configured peers.
+    /// The other hosts of the cluster.
     pub peers: Vec<PeerView>,
 }
 

@@ -1,5 +1,6 @@
 //! What the agent shows and takes, one file per noun.
 
+pub mod cluster;
 pub mod event;
 pub mod host;
 pub mod incoming;

@@ -16,6 +16,7 @@ use crate::meter::Measured;
 use crate::network::HOSTS;
 use crate::resident::{Boot, Resident};
 use crate::settings::GuestSettings;
+use crate::unite::unite;
 
 /// Heartbeats between a guest's resume and its move: half a second, in which it has rewritten its
 /// working set twice and is what it is in everyday work.
@@ -59,11 +60,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Starts the agents.
+    /// Starts the agents, in one cluster.
     pub(crate) async fn start_agents(&mut self) -> Result<()> {
         for number in 0..HOSTS.len() {
             self.agents.push(Agent::start(self.lab, number).await?);
         }
+        unite(&self.agents.iter().collect::<Vec<_>>()).await?;
         Ok(())
     }
 

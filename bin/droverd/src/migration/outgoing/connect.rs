@@ -48,7 +48,6 @@ async fn ask(
         .host()
         .await
         .map_err(|error| look(destination, &error))?;
-    peers::same_host(destination, &peer)?;
     common_protocol(&config.host, destination, peer.protocol)?;
     let unreadable = |error: &dyn std::fmt::Display| {
         let message = format!("cannot read the facts of this host: {error}");
@@ -102,7 +101,7 @@ fn look(destination: &HostName, error: &ClientError) -> Refusal {
 /// Whether the destination may be at it, although it did not agree.
 fn may_have_begun(error: &ClientError) -> bool {
     match error {
-        ClientError::Unreachable { .. } => false,
+        ClientError::Unreachable { .. } | ClientError::Untrusted { .. } => false,
         // An answer that came for want of a better one.
         ClientError::Refused(refusal) => {
             matches!(refusal.code, ErrorCode::Timeout | ErrorCode::Internal)

@@ -1,0 +1,184 @@
+//! Connections from other machines: who is it, and what may he do.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::Extension;
+use drover_api::{ErrorBody, ErrorCode, Refusal, limits as api_limits};
+use drover_trust::{Armed, Facts, Identity, Problem};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::doors::{Doors, Place, network_of};
+use super::{Ended, answer, pause_after};
+use crate::api::{App, Caller, full_router, peer_router, stranger_router};
+use crate::limits;
+
+/// The first byte of a TLS connection: a handshake record.
+const HANDSHAKE_RECORD: u8 = 0x16;
+
+/// Where connections from other machines come in.
+pub struct Reception {
+    app: App,
+    ended: Ended,
+    /// Those of whom it is not known who they are.
+    unknown: Arc<Doors<IpAddr>>,
+    /// Those of whom it is.
+    known: Arc<Doors<Identity>>,
+}
+
+impl Reception {
+    pub fn new(app: App, ended: Ended) -> Arc<Self> {
+        Arc::new(Self {
+            app,
+            ended,
+            unknown: Doors::new(limits::HANDSHAKES, limits::HANDSHAKES_OF_ONE),
+            known: Doors::new(limits::CONNECTIONS, limits::CONNECTIONS_OF_ONE),
+        })
+    }
+
+    /// Accepts on one listener until the agent ends.
+    pub async fn accept(self: Arc<Self>, listener: TcpListener, mut ended: Ended) {
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = ended.changed() => return,
+            };
+            match accepted {
+                Ok((stream, address)) => self.receive(stream, address),
+                Err(error) => pause_after(&error).await,
+            }
+        }
+    }
+
+    fn receive(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
+        let ip = address.ip().to_canonical();
+        let Some(place) = self.unknown.enter(network_of(ip)) else {
+            tracing::warn!(address = %ip, "too many handshakes at once: a connection was closed");
+            return;
+        };
+        // Small answers that are waited for.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%address, %error, "no TCP_NODELAY");
+        }
+        let reception = Arc::clone(self);
+        tokio::spawn(async move { reception.serve(stream, ip, place).await });
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream, ip: IpAddr, place: Place<IpAddr>) {
+        let shaken = tokio::time::timeout(api_limits::HANDSHAKE, self.shake_hands(stream)).await;
+        let (stream, armed) = match shaken {
+            Ok(Ok(shaken)) => shaken,
+            Ok(Err(problem)) => return tracing::warn!(address = %ip, %problem, "refused"),
+            Err(_) => return tracing::warn!(address = %ip, "refused: no handshake in time"),
+        };
+        let facts = drover_trust::peer(stream.get_ref().1.peer_certificates());
+        match facts {
+            Ok(Some(facts)) => {
+                drop(place);
+                self.serve_known(stream, facts, &armed).await;
+            }
+            // Whoever joins keeps his place at the door.
+            Ok(None) => {
+                let router = stranger_router(&self.app).layer(Extension(ip));
+                answer(stream, router, self.ended.clone(), std::future::pending()).await;
+            }
+            Err(problem) => tracing::warn!(address = %ip, %problem, "refused"),
+        }
+    }
+
+    async fn serve_known(&self, stream: TlsStream<TcpStream>, facts: Facts, armed: &Arc<Armed>) {
+        let Some(_place) = self.known.enter(facts.identity.clone()) else {
+            let who = &facts.identity;
+            return tracing::warn!(%who, "too many connections: one was closed");
+        };
+        let router = self.router(&facts.identity);
+        // What was removed during the handshake is seen here: the news come before the look.
+        let mut changes = self.app.0.context.cluster.changes();
+        let trust = self.app.0.context.cluster.trust().clone();
+        let (mut now, facts) = (Arc::clone(armed), facts);
+        let revoked = async move {
+            loop {
+                now = trust.armed().unwrap_or(now);
+                if now.is_removed(&facts) || changes.changed().await.is_err() {
+                    return;
+                }
+            }
+        };
+        answer(stream, router, self.ended.clone(), revoked).await;
+    }
+
+    fn router(&self, who: &Identity) -> Router {
+        match who {
+            Identity::Host(host) => peer_router(&self.app, host.clone()),
+            Identity::Operator(name) => full_router(&self.app, Caller::Operator(name.clone())),
+        }
+    }
+
+    async fn shake_hands(
+        &self,
+        stream: TcpStream,
+    ) -> Result<(TlsStream<TcpStream>, Arc<Armed>), Problem> {
+        let other = |error: io::Error| {
+            Problem::within(&error).unwrap_or_else(|| Problem::Other(error.to_string()))
+        };
+        let mut first = [0];
+        if stream.peek(&mut first).await.map_err(other)? == 0 {
+            return Err(Problem::Other("closed without a word".to_owned()));
+        }
+        if first != [HANDSHAKE_RECORD] {
+            tell_plainly(stream).await;
+            return Err(Problem::NoTls);
+        }
+        let armed = self.app.0.context.cluster.trust().armed();
+        let (armed, server) = armed
+            .and_then(|armed| armed.server.clone().map(|server| (armed, server)))
+            .ok_or_else(|| Problem::Other("this host belongs to no cluster".to_owned()))?;
+        let accepting = TlsAcceptor::from(server).accept(stream);
+        match accepting.into_fallible().await {
+            Ok(stream) => Ok((stream, armed)),
+            Err((error, stream)) => {
+                let problem = other(error);
+                linger(stream).await;
+                Err(problem)
+            }
+        }
+    }
+}
+
+/// Reads on for a moment what is of no use any more: a connection that is closed with bytes unread is
+/// reset, and the other side would not see why it was refused.
+async fn linger(mut stream: TcpStream) {
+    let reading = async {
+        let _ = stream.shutdown().await;
+        let mut rest = [0; 4096];
+        let mut left = limits::LINGER_BYTES;
+        while let Ok(read @ 1..) = stream.read(&mut rest).await {
+            left = left.saturating_sub(read);
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(limits::LINGER, reading).await;
+}
+
+/// Somebody speaks HTTP, or something else, without TLS: a person with curl is told.
+async fn tell_plainly(mut stream: TcpStream) {
+    let message = "this port speaks TLS 1.3 with certificates of the cluster only";
+    let refusal = Refusal::new(ErrorCode::BadRequest, message)
+        .next("use https and an operator's certificate, or the agent's UNIX socket on its host");
+    let body = serde_json::to_string(&ErrorBody { error: refusal }).unwrap_or_default();
+    let answer = format!(
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+         connection: close\r\n\r\n{body}",
+        body.len()
+    );
+    if stream.write_all(answer.as_bytes()).await.is_ok() {
+        linger(stream).await;
+    }
+}

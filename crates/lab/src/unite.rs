@@ -1,0 +1,31 @@
+//! Makes the hosts of a lab members of one cluster, as an operator does.
+
+use anyhow::{Context, Result};
+use drover_api::{JoinRequest, TokenRequest};
+
+use crate::agent::Agent;
+
+/// The first agent's host becomes the authority's, the others join it. Those that are members
+/// already stay what they are.
+///
+/// # Errors
+/// An agent refuses.
+pub async fn unite(agents: &[&Agent]) -> Result<()> {
+    let Some((first, others)) = agents.split_first() else {
+        return Ok(());
+    };
+    if first.client.cluster().await.is_err() {
+        let made = first.client.cluster_init().await;
+        made.with_context(|| format!("host {} could not make a cluster", first.host.name))?;
+    }
+    for agent in others {
+        if agent.client.cluster().await.is_ok() {
+            continue;
+        }
+        let token = first.client.cluster_token(&TokenRequest::default()).await?;
+        let request = JoinRequest { token: token.token };
+        let joined = agent.client.cluster_join(&request).await;
+        joined.with_context(|| format!("host {} could not join", agent.host.name))?;
+    }
+    Ok(())
+}
