@@ -41,7 +41,9 @@ pub async fn interfaces(root: &Path) -> Result<Vec<Interface>, HostError> {
     Ok(found.collect())
 }
 
-async fn list(handle: &Handle) -> Result<(Vec<LinkMessage>, Vec<AddressMessage>), HostError> {
+pub(crate) async fn list(
+    handle: &Handle,
+) -> Result<(Vec<LinkMessage>, Vec<AddressMessage>), HostError> {
     let failed = |what| move |source| HostError::Netlink { what, source };
     let mut links = Vec::new();
     let mut listed = handle.link().get().execute();
@@ -74,7 +76,7 @@ fn by_index(messages: &[AddressMessage]) -> BTreeMap<u32, Vec<IpNetwork>> {
 }
 
 /// The host's own address in `message`; `None` for one that cannot be bound to yet or any more.
-fn network(message: &AddressMessage) -> Option<IpNetwork> {
+pub(crate) fn network(message: &AddressMessage) -> Option<IpNetwork> {
     let (mut local, mut address): (Option<IpAddr>, Option<IpAddr>) = (None, None);
     let mut flags = AddressFlags::empty();
     for attribute in &message.attributes {

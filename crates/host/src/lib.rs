@@ -1,4 +1,5 @@
-//! Reads facts from a Linux host: its network interfaces, its memory, its processors.
+//! Reads facts from a Linux host: its network interfaces, what happens to them, its memory, its
+//! processors.
 //!
 //! Owns nothing and changes nothing. Links and addresses come from the kernel by netlink, link
 //! rates by ethtool's generic netlink, everything else from files below a root that is given,
@@ -17,8 +18,10 @@ mod interfaces;
 pub mod limits;
 mod memory;
 mod sysfs;
+mod watch;
 
 pub use cpus::{Cpus, cpus};
 pub use error::HostError;
 pub use interfaces::interfaces;
 pub use memory::{Memory, memory};
+pub use watch::{LinkChange, LinkEvent, LinkWatch};

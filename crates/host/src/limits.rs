@@ -10,6 +10,9 @@ pub const NETLINK: Duration = Duration::from_secs(5);
 /// some 3000; no more than 64 of them are ever used.
 pub const LINKS: usize = 8192;
 
+/// Addresses of one interface whose changes are told. Of an interface no more than 8 are used.
+pub const ADDRESSES: usize = 256;
+
 /// Bytes read of one file. `/proc/meminfo` has 1.5 KiB, `/proc/self/status` 1.5 KiB and a CPU
 /// list of 4096 single CPUs 20 KiB.
 pub const FILE: u64 = 64 * 1024;

@@ -4,16 +4,17 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use drover_host::interfaces;
+use drover_host::{LinkChange, LinkEvent, LinkWatch, interfaces};
 use drover_types::{BitRate, Interface};
 
 struct Namespace(String);
 
 impl Namespace {
     /// `None`, with a line that says why, where none can be made.
-    fn new() -> Option<Self> {
-        let name = format!("drover-host-{}", std::process::id());
+    fn new(what: &str) -> Option<Self> {
+        let name = format!("drover-host-{what}-{}", std::process::id());
         match Command::new("ip").args(["netns", "add", &name]).output() {
             Ok(made) if made.status.success() => Some(Self(name)),
             Ok(made) => {
@@ -39,6 +40,13 @@ impl Namespace {
         assert!(done.status.success(), "{command:?}: {out}{err}");
         out
     }
+
+    /// Runs an ignored test of this file inside.
+    fn test(&self, name: &str) {
+        let own = std::env::current_exe().unwrap();
+        let said = self.run(&[own.to_str().unwrap(), "--exact", "--ignored", name]);
+        assert!(said.contains("1 passed"), "{said}");
+    }
 }
 
 impl Drop for Namespace {
@@ -49,7 +57,7 @@ impl Drop for Namespace {
 
 #[test]
 fn interfaces_are_listed_with_addresses_rate_mtu_state_and_queues() {
-    let Some(namespace) = Namespace::new() else {
+    let Some(namespace) = Namespace::new("facts") else {
         return;
     };
     let setup = [
@@ -66,15 +74,7 @@ fn interfaces_are_listed_with_addresses_rate_mtu_state_and_queues() {
     for line in setup {
         namespace.run(&line.split(' ').collect::<Vec<_>>());
     }
-    let own = std::env::current_exe().unwrap();
-    let test = [
-        own.to_str().unwrap(),
-        "--exact",
-        "--ignored",
-        "inside_the_namespace",
-    ];
-    let said = namespace.run(&test);
-    assert!(said.contains("1 passed"), "{said}");
+    namespace.test("inside_the_namespace");
 }
 
 #[tokio::test]
@@ -122,4 +122,66 @@ fn check(listed: &[Interface]) {
 async fn this_machine_lists_its_loopback_interface() {
     let listed = interfaces(Path::new("/")).await.unwrap();
     assert!(listed.iter().any(|interface| interface.loopback));
+}
+
+#[test]
+fn what_happens_to_links_and_addresses_is_told_as_it_happens() {
+    let Some(namespace) = Namespace::new("watch") else {
+        return;
+    };
+    namespace.test("watching_inside_the_namespace");
+}
+
+#[tokio::test]
+#[ignore = "the test above starts it, inside the namespace that it made"]
+async fn watching_inside_the_namespace() {
+    let mut watch = LinkWatch::open().await.unwrap();
+    let renamed = || LinkChange::Renamed {
+        from: "nic0".into(),
+    };
+    // Each step, and the event that it brings among others.
+    let steps = [
+        (
+            "ip link add nic0 type veth peer name far0",
+            "nic0",
+            LinkChange::Appeared,
+        ),
+        ("ip link set far0 up", "", LinkChange::Up),
+        ("ip link set nic0 up", "nic0", LinkChange::Up),
+        (
+            "ip addr add 10.9.1.1/24 dev nic0",
+            "nic0",
+            LinkChange::Address,
+        ),
+        (
+            "ip addr add fd00:9::1/64 dev nic0",
+            "nic0",
+            LinkChange::Address,
+        ),
+        ("ip link set far0 down", "nic0", LinkChange::Down),
+        ("ip link set far0 up", "nic0", LinkChange::Up),
+        (
+            "ip addr del 10.9.1.1/24 dev nic0",
+            "nic0",
+            LinkChange::AddressGone,
+        ),
+        ("ip link set nic0 down", "nic0", LinkChange::Down),
+        ("ip link set nic0 name lan", "lan", renamed()),
+        ("ip link del lan", "lan", LinkChange::Gone),
+    ];
+    for (step, interface, change) in steps {
+        let mut words = step.split(' ');
+        let made = Command::new(words.next().unwrap()).args(words).status();
+        assert!(made.unwrap().success(), "{step}");
+        if interface.is_empty() {
+            continue; // without a carrier at the other end nothing is up yet
+        }
+        let expected = LinkEvent::Changed {
+            interface: interface.into(),
+            change,
+        };
+        let told = async { while watch.next().await.unwrap() != expected {} };
+        let in_time = tokio::time::timeout(Duration::from_secs(10), told).await;
+        assert!(in_time.is_ok(), "{step}: no {expected:?}");
+    }
 }
