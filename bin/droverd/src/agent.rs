@@ -13,6 +13,7 @@ use crate::api::{self, App};
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::limits;
+use crate::links::Links;
 use crate::metrics::{self, Metrics};
 use crate::migration::Migrations;
 use crate::peers::Peers;
@@ -32,6 +33,8 @@ pub struct Context {
     pub peers: Peers,
     /// What is counted.
     pub metrics: Metrics,
+    /// What happens to this host's links.
+    pub links: Links,
 }
 
 /// Runs the agent until it is told to end.
@@ -66,6 +69,7 @@ pub async fn run(config: Config) -> Result<()> {
         config: Arc::clone(&config),
         registry,
         metrics: Metrics::new(),
+        links: Links::watch(),
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await?;

@@ -152,3 +152,24 @@ pub const SCRAPERS: usize = 8;
 /// Longest life of a connection for metrics: some scrapes at the usual 15 s; a new one is opened
 /// then.
 pub const SCRAPE: Duration = Duration::from_secs(120);
+
+/// Link events that wait for a migration. One that has missed some looks at all links anew.
+pub const LINK_EVENTS: usize = 64;
+
+/// Before the kernel's socket for link events is opened again.
+pub const WATCH_AGAIN: Duration = Duration::from_secs(1);
+
+/// From a link event to the look for paths that could join: an interface that comes up gets its
+/// addresses within this. IPv6 addresses take longer, and are an event of their own.
+pub const LINK_SETTLES: Duration = Duration::from_millis(100);
+
+/// Between two looks for paths that could join, beside those after link events of this host: the
+/// destination's interfaces are learnt by asking. One small request.
+pub const JOIN_LOOK: Duration = Duration::from_secs(5);
+
+/// A path without a lane for this long no longer keeps its interfaces from other pairings.
+pub const PATH_DEAD: Duration = Duration::from_secs(5);
+
+/// Before the same interfaces are probed again that did not reach each other: a switch's port may
+/// take 30 s until it forwards, and a probe is a SYN for each pair.
+pub const PROBE_AGAIN: Duration = Duration::from_secs(10);

@@ -13,6 +13,7 @@ mod cluster;
 mod config;
 mod facts;
 mod limits;
+mod links;
 mod logging;
 mod metrics;
 mod migration;

@@ -9,23 +9,9 @@
 
 mod hosts;
 
-use std::time::Duration;
-
-use drover_api::{ErrorCode, LaneState, LaneView, MigrationPhase, MigrationView, PathView};
-use drover_lab::network;
+use drover_api::{ErrorCode, MigrationPhase, MigrationView};
 use drover_types::MigrationId;
-use hosts::{A, B, BOTH_NEEDED, FAST, Hosts, PATIENCE, SLOW, refused, set, until};
-
-/// The interfaces of the source that carried the guest.
-fn used(view: &MigrationView) -> Vec<&str> {
-    let carried = view
-        .paths
-        .iter()
-        .filter(|path| path.lanes.iter().any(|lane| lane.sent_bytes.0 > 0));
-    carried
-        .map(|path| path.path.source.interface.as_str())
-        .collect()
-}
+use hosts::{A, B, FAST, Hosts, SLOW, refused, set, used};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_nic_that_is_excluded_carries_nothing_and_is_reported() {
@@ -111,83 +97,6 @@ async fn one_of_two_nics_that_goes_down_midway_does_not_harm_the_guest() {
     let id = hosts.migrate_midway(A).await;
     hosts.set_nic(A, 1, "down").await;
     ends_well(&hosts, id).await;
-}
-
-/// A path's lanes while a migration runs.
-async fn lanes(hosts: &Hosts, id: MigrationId, nic: usize) -> Vec<LaneView> {
-    let view = hosts.client(A).migration(id).await.unwrap();
-    assert!(!view.phase.has_ended(), "{view:#?}");
-    let nic = network::nic(nic);
-    let path = |path: &&PathView| path.path.source.interface == nic;
-    view.paths.iter().find(path).unwrap().lanes.clone()
-}
-
-/// Waits until all of a path's lanes are lost, or one is up.
-async fn path_when(hosts: &Hosts, id: MigrationId, nic: usize, up: bool) -> Vec<LaneView> {
-    until(PATIENCE, async || {
-        let lanes = lanes(hosts, id, nic).await;
-        let lost = lanes.iter().all(|lane| lane.state == LaneState::Lost);
-        if (up && lanes.iter().any(|lane| lane.state == LaneState::Up)) || (!up && lost) {
-            Ok(lanes)
-        } else {
-            Err(format!("{lanes:#?}"))
-        }
-    })
-    .await
-}
-
-fn sent(lanes: &[LaneView]) -> u64 {
-    lanes.iter().map(|lane| lane.sent_bytes.0).sum()
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_nic_that_was_down_for_a_while_carries_the_same_migration_again() {
-    let Some(mut hosts) = Hosts::with_guest("again", BOTH_NEEDED).await else {
-        return;
-    };
-    let id = hosts.migrate_midway(A).await;
-    hosts.set_nic(A, 1, "down").await;
-    let before = sent(&path_when(&hosts, id, 1, false).await);
-    hosts.set_nic(A, 1, "up").await;
-    path_when(&hosts, id, 1, true).await;
-    let view = hosts.ended(A, id).await;
-    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
-    assert_eq!(used(&view), ["nic0", "nic1"]);
-    assert!(sent(&view.paths[1].lanes) > before, "{view:#?}");
-    for told in ["path 1 has no lane left", "path 1 has lanes again"] {
-        assert!(
-            view.notes.iter().any(|note| note.contains(told)),
-            "{view:#?}"
-        );
-    }
-    hosts.guest_runs_only_on(B).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn both_nics_down_for_five_seconds_do_not_end_the_migration() {
-    let Some(mut hosts) = Hosts::with_outage_limit("outage", SLOW, 30).await else {
-        return;
-    };
-    let id = hosts.migrate_midway(A).await;
-    for nic in [0, 1] {
-        hosts.set_nic(A, nic, "down").await;
-    }
-    tokio::time::sleep(Duration::from_secs(5)).await; // what is tested is that time
-    for nic in [0, 1] {
-        hosts.set_nic(A, nic, "up").await;
-    }
-    let view = hosts.ended(A, id).await;
-    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
-    for told in [
-        "no path to the other host",
-        "a path to the other host again",
-    ] {
-        assert!(
-            view.notes.iter().any(|note| note.contains(told)),
-            "{view:#?}"
-        );
-    }
-    hosts.guest_runs_only_on(B).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,8 +32,8 @@ use crate::limits;
 use crate::views::event::EventView;
 use crate::views::host::{HostView, StatusView};
 use crate::views::incoming::{
-    AbandonRequest, IncomingOffer, IncomingRequest, IncomingStart, IncomingView, RunRequest,
-    VerdictView,
+    AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingRequest, IncomingStart,
+    IncomingView, RunRequest, VerdictView,
 };
 use crate::views::migration::{MigrateRequest, MigrationView};
 use crate::views::vm::{StopRequest, VmView};
@@ -222,6 +222,23 @@ impl Client {
     ) -> Result<IncomingView, ClientError> {
         self.post(
             &format!("/v1/incoming/{id}/start"),
+            request,
+            limits::READ_CALL,
+        )
+        .await
+    }
+
+    /// `POST /v1/incoming/{id}/paths`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn incoming_paths(
+        &self,
+        id: MigrationId,
+        request: &IncomingPaths,
+    ) -> Result<IncomingNetworks, ClientError> {
+        self.post(
+            &format!("/v1/incoming/{id}/paths"),
             request,
             limits::READ_CALL,
         )

@@ -37,8 +37,8 @@ pub use views::cluster::{
 pub use views::event::{EventKind, EventView};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{
-    AbandonRequest, IncomingOffer, IncomingPhase, IncomingRequest, IncomingStart, IncomingView,
-    RunRequest, SessionSizes, Verdict, VerdictView,
+    AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase, IncomingRequest,
+    IncomingStart, IncomingView, RunRequest, SessionSizes, Verdict, VerdictView,
 };
 pub use views::migration::{
     BytesView, ChannelView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase,

@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
-    AbandonRequest, ErrorBody, ErrorCode, HostView, IncomingOffer, IncomingRequest, IncomingStart,
-    IncomingView, Refusal, RunRequest, VerdictView,
+    AbandonRequest, ErrorBody, ErrorCode, HostView, IncomingNetworks, IncomingOffer, IncomingPaths,
+    IncomingRequest, IncomingStart, IncomingView, Refusal, RunRequest, VerdictView,
 };
 use drover_types::MigrationId;
 use utoipa_axum::router::OpenApiRouter;
@@ -20,6 +20,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(incoming))
         .routes(routes!(incoming_status))
         .routes(routes!(incoming_start))
+        .routes(routes!(incoming_paths))
         .routes(routes!(incoming_run))
         .routes(routes!(incoming_abandon))
         .routes(routes!(verdict))
@@ -86,6 +87,22 @@ async fn incoming_start(
     let started =
         to_its_end(async move { app.0.migrations.incoming_start(caller, id, request).await });
     Ok(Json(started.await?))
+}
+
+/// Interfaces came or went at the source: which paths its session has by now. Answers with the
+/// interfaces of this host that may carry the guest by now.
+#[utoipa::path(post, path = "/v1/incoming/{id}/paths", tag = "peer",
+    params(("id" = String, Path)), request_body = IncomingPaths,
+    responses((status = 200, body = IncomingNetworks), (status = "default", body = ErrorBody)))]
+async fn incoming_paths(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<MigrationId>,
+    JsonBody(request): JsonBody<IncomingPaths>,
+) -> Result<Json<IncomingNetworks>, Refused> {
+    Ok(Json(
+        app.0.migrations.incoming_paths(caller, id, request).await?,
+    ))
 }
 
 /// The guest is this host's now and runs here. Asking again does no harm.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drover_api::{
-    AbandonRequest, ErrorCode, IncomingOffer, IncomingPhase, IncomingRequest, IncomingStart,
-    IncomingView, MigrationPhase, MigrationRole, Refusal, RunRequest,
+    AbandonRequest, ErrorCode, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase,
+    IncomingRequest, IncomingStart, IncomingView, MigrationPhase, MigrationRole, Refusal,
+    RunRequest,
 };
 use drover_migrate::destination::{Destination, Input};
+use drover_migrate::limits::PATHS;
 use drover_migrate::paths::{Endpoint, LeftOut, LeftOutReason, Side, select};
 use drover_migrate::{HandOffAnswer, Migration};
 use drover_types::{Interface, MigrationId};
@@ -162,6 +164,37 @@ impl Migrations {
                 Err(Refusal::new(ErrorCode::QemuFailed, cause))
             }
         }
+    }
+
+    /// The session's paths are these by now.
+    pub async fn incoming_paths(
+        &self,
+        caller: Caller,
+        id: MigrationId,
+        request: IncomingPaths,
+    ) -> Result<IncomingNetworks, Refusal> {
+        self.authorize(&caller, id, false)?;
+        let count = request.paths.len();
+        if count > PATHS {
+            let message = format!("{count} paths, {PATHS} are possible");
+            return Err(Refusal::new(ErrorCode::BadRequest, message));
+        }
+        let Known::Incoming(handle) = self.find_incoming(id)? else {
+            let message = format!("migration {id} has ended here");
+            return Err(Refusal::new(ErrorCode::MigrationEnded, message));
+        };
+        // A task that has ended needs no paths.
+        let _ = handle
+            .inbox
+            .send(incoming::Message::Paths(request.paths))
+            .await;
+        let interfaces = facts::interfaces().await.map_err(|error| {
+            let host = &self.context.config.host;
+            let message = format!("cannot read the facts of {host}: {error}");
+            Refusal::new(ErrorCode::Internal, message)
+        })?;
+        let (interfaces, _) = self.offered(interfaces);
+        Ok(IncomingNetworks { interfaces })
     }
 
     /// The guest is ours.

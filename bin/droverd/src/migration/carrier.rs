@@ -1,7 +1,7 @@
 //! The session of one migration as its task sees it: the relay, its paths, and what it reports.
 
 use std::path::Path as FilePath;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::{EventKind, SessionSizes};
@@ -19,16 +19,37 @@ pub enum Carried {
     Event(EventKind),
 }
 
-/// A relay and the paths of its lanes.
+/// A relay and the paths of its lanes. Clones share both.
 #[derive(Debug, Clone)]
 pub struct Carrier {
     /// The relay.
     pub relay: Arc<Relay>,
-    /// Its paths.
-    pub paths: Vec<Path>,
+    paths: Arc<Mutex<Vec<Path>>>,
 }
 
 impl Carrier {
+    /// A relay with these paths so far.
+    pub fn new(relay: Relay, paths: Vec<Path>) -> Self {
+        Self {
+            relay: Arc::new(relay),
+            paths: Arc::new(Mutex::new(paths)),
+        }
+    }
+
+    /// The paths, those that joined included.
+    pub fn paths(&self) -> Vec<Path> {
+        self.locked().clone()
+    }
+
+    /// Changes them.
+    pub fn change_paths(&self, change: impl FnOnce(&mut Vec<Path>)) {
+        change(&mut self.locked());
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<Path>> {
+        self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Ends the session; QEMU's sockets close.
     pub fn close(&self, finished: bool) {
         let code = if finished {

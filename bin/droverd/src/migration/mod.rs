@@ -14,6 +14,7 @@ mod events;
 mod incoming;
 mod journal;
 mod lanes;
+mod links;
 mod observe;
 mod outgoing;
 mod recover;

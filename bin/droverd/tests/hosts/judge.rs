@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use drover_api::{StatusView, VmState, VmView};
+use drover_api::{MigrationView, StatusView, VmState, VmView};
 use drover_lab::network;
 
 use super::guest::name;
@@ -94,6 +94,17 @@ impl Hosts {
         })
         .await
     }
+}
+
+/// The interfaces of the source that carried the guest.
+pub fn used(view: &MigrationView) -> Vec<&str> {
+    let carried = view
+        .paths
+        .iter()
+        .filter(|path| path.lanes.iter().any(|lane| lane.sent_bytes.0 > 0));
+    carried
+        .map(|path| path.path.source.interface.as_str())
+        .collect()
 }
 
 /// The guest in a status.

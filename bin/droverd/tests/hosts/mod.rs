@@ -36,7 +36,7 @@ use drover_types::Bytes;
 
 pub use agent::{Agent, Signal, set};
 pub use guest::{Guest, name, refused};
-pub use judge::guest_of;
+pub use judge::{guest_of, used};
 use provision::Office;
 
 /// The host that the guest is booted on.

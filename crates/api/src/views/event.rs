@@ -47,6 +47,16 @@ pub enum EventKind {
         /// The interface at the destination.
         destination: String,
     },
+    /// A pair of interfaces joined in the middle.
+    PathJoined {
+        /// Its number.
+        #[schema(value_type = u16)]
+        path: PathId,
+        /// The interface at the source.
+        source: String,
+        /// The interface at the destination.
+        destination: String,
+    },
     /// A lane carries.
     LaneUp {
         /// The lane.
@@ -188,6 +198,7 @@ impl EventKind {
             Self::TakenUp
             | Self::LaneNotOpened { .. }
             | Self::LaneLost { .. }
+            | Self::PathJoined { .. }
             | Self::PathLost { .. }
             | Self::PathBack { .. }
             | Self::PathNarrowed { .. }
@@ -224,6 +235,11 @@ impl fmt::Display for EventKind {
                 source,
                 destination,
             } => write!(f, "path {path}: {source} > {destination}"),
+            Self::PathJoined {
+                path,
+                source,
+                destination,
+            } => write!(f, "path {path} joins: {source} > {destination}"),
             Self::Begun => f.write_str("QEMU begins to migrate"),
             Self::Switchover => f.write_str("switchover: the guest is stopped, the rest is sent"),
             Self::HandedOff => f.write_str("hand-off: only the destination may run the guest now"),

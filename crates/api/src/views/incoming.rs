@@ -6,6 +6,7 @@
 //!   (lanes are opened)
 //!   POST /incoming/{id}/start ────────────▶  QEMU listens
 //!   (memory)
+//!   POST /incoming/{id}/paths ────────────▶  when interfaces come and go
 //!   POST /incoming/{id}/run ──────────────▶  the guest runs there, and only there
 //!      or /incoming/{id}/abandon ─────────▶  nothing is left there
 //!
@@ -99,6 +100,22 @@ pub struct IncomingStart {
     /// The paths in use.
     #[schema(value_type = Vec<PathSchema>)]
     pub paths: Vec<Path>,
+}
+
+/// The paths of a session that is under way: those that it had, and those that joined.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct IncomingPaths {
+    /// All of them.
+    #[schema(value_type = Vec<PathSchema>)]
+    pub paths: Vec<Path>,
+}
+
+/// What the destination offers by now.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct IncomingNetworks {
+    /// Its interfaces that may carry the guest.
+    #[schema(value_type = Vec<InterfaceSchema>)]
+    pub interfaces: Vec<Interface>,
 }
 
 /// The guest is the destination's now.

@@ -13,10 +13,12 @@
 //!
 //! The same interfaces and the same answers give the same paths in the same order.
 
+mod joining;
 mod matching;
 mod pairing;
 mod selection;
 
+pub use joining::{Trouble, joining, trouble, unknown};
 pub use pairing::{Candidate, Pairing, candidates, choose};
 pub use selection::{Endpoint, InvalidPattern, Pattern, Selected, Selection, select};
 

@@ -248,6 +248,7 @@ impl Incoming {
     /// The last that is done before the end is written down and shown: whoever sees the end finds
     /// nothing left that is to go.
     pub(super) async fn settle(&mut self, ending: &Ending) -> MigrationView {
+        self.following = None;
         self.watcher = None;
         self.expected = None;
         if let Some(carrier) = &self.carrier {

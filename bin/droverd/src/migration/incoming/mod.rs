@@ -18,13 +18,16 @@ use drover_api::{
 };
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::destination::{Action, Destination, Input, Output};
+use drover_migrate::paths::Side;
 use drover_migrate::{DestinationRecord, DestinationStep, Observation};
 use drover_relay::{Expected, LaneListener};
+use drover_types::Path;
 use tokio::sync::{mpsc, watch};
 
 use super::carrier::{Carried, Carrier};
 use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
+use super::links::{self, Following};
 use super::observe::Watcher;
 use super::outgoing::{path_chosen, timestamp, until};
 use super::snapshot::Snapshot;
@@ -43,6 +46,8 @@ pub enum Message {
     NotStarted(Refusal),
     /// The source's lanes are up.
     Listen(IncomingStart),
+    /// The session's paths, those that joined included.
+    Paths(Vec<Path>),
     /// QEMU listens; the watch of it began.
     Listening(Watcher),
     /// The source keeps the guest, and why.
@@ -75,6 +80,7 @@ pub struct Incoming {
     snapshot: watch::Sender<Snapshot>,
     origin: Instant,
     carrier: Option<Carrier>,
+    following: Option<Following>,
     expected: Option<Expected>,
     watcher: Option<Watcher>,
     abandoned_for: Option<String>,
@@ -152,6 +158,7 @@ pub fn start(
         snapshot,
         origin: beginning.origin,
         carrier,
+        following: None,
         expected,
         watcher: None,
         abandoned_for: None,
@@ -267,14 +274,10 @@ impl Incoming {
                     channels: request.channels,
                     why: None,
                 });
-                for path in &request.paths {
-                    self.record(path_chosen(path));
-                }
-                if let Some(carrier) = &mut self.carrier {
-                    carrier.paths = request.paths;
-                }
+                self.set_paths(request.paths);
                 self.handle(Input::ListenRequested);
             }
+            Message::Paths(paths) => self.set_paths(paths),
             Message::Listening(watcher) => {
                 self.watcher = Some(watcher);
                 self.handle(Input::Listening);
@@ -300,6 +303,23 @@ impl Incoming {
                 self.reach();
             }
             Message::Reached(machine) => self.reached(machine),
+        }
+    }
+
+    /// The source told its paths. Links may have changed since it saw them.
+    fn set_paths(&mut self, paths: Vec<Path>) {
+        let Some(carrier) = &self.carrier else {
+            return;
+        };
+        let known = carrier.paths();
+        let is_new = |path: &&Path| known.iter().all(|known| known.id != path.id);
+        let new: Vec<EventKind> = paths.iter().filter(is_new).map(path_chosen).collect();
+        carrier.change_paths(|all| *all = paths);
+        let context = Arc::clone(&self.context);
+        let follow = links::follow(context, carrier.clone(), Side::Destination);
+        self.following = Some(Following::start(follow));
+        for chosen in new {
+            self.record(chosen);
         }
     }
 

@@ -1,7 +1,6 @@
 //! Making ready for a guest: the relay, its token, QEMU.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{ErrorCode, IncomingOffer, IncomingRequest, Refusal};
@@ -39,10 +38,10 @@ pub fn session(
     let outage_limit = Duration::from_secs(request.outage_limit_s);
     let relay = carrier::destination(request.session, outage_limit, socket, report);
     let relay = relay.map_err(|e| Refusal::new(ErrorCode::BadRequest, with_source(&e)))?;
-    let relay = Arc::new(relay);
+    let carrier = Carrier::new(relay, Vec::new());
     let token = new_token().map_err(|error| internal("draw a token", &error))?;
     let shown = format!("{:032x}", u128::from_be_bytes(token.0));
-    let expected = lanes.expect(request.id, token, &relay);
+    let expected = lanes.expect(request.id, token, &carrier.relay);
     let data_port = lanes
         .port()
         .map_err(|error| internal("tell the port for lanes", &error))?;
@@ -58,9 +57,8 @@ pub fn session(
         qemu_version: String::new(),
         notes: Vec::new(),
     };
-    let paths = Vec::new();
     Ok(Session {
-        carrier: Carrier { relay, paths },
+        carrier,
         expected,
         offer,
     })

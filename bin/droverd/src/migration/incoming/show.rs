@@ -43,7 +43,7 @@ impl Incoming {
                 Some(format!("{last}; {advice}"))
             });
             if let Some((carrier, report)) = &report {
-                lanes.show(snapshot, &carrier.paths, report, metrics);
+                lanes.show(snapshot, &carrier.paths(), report, metrics);
             }
             if let Some(sizes) = session {
                 let chunk = u64::from(sizes.chunk_bytes);

@@ -13,6 +13,7 @@ use super::connect::{self, Opening, with_source};
 use super::hand_off::{self, Said};
 use super::{Link, Message, Outgoing};
 use crate::limits;
+use crate::migration::carrier::Carrier;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::registry::{Reservation, Role};
 
@@ -35,10 +36,7 @@ impl Outgoing {
             Action::OpenLanes { paths } => self.open_lanes(paths),
             Action::TellDestinationToListen => {
                 let channels = self.snapshot.borrow().view.channels.unwrap_or(0);
-                let paths = self
-                    .carrier
-                    .as_ref()
-                    .map_or_else(Vec::new, |c| c.paths.clone());
+                let paths = self.carrier.as_ref().map_or_else(Vec::new, Carrier::paths);
                 tokio::spawn(connect::tell_to_listen(link, migration, channels, paths));
             }
             Action::StartMigration { channels } => self.start_migration(channels),
@@ -258,6 +256,7 @@ impl Outgoing {
     /// The last that is done before the end is written down and shown: whoever sees the end finds
     /// the guest free for the next command.
     pub(super) async fn settle(&mut self, outcome: &Outcome) -> MigrationView {
+        self.following = None;
         self.watcher = None;
         if let Some(preparing) = self.preparing.take() {
             preparing.abort();

@@ -1,6 +1,5 @@
 //! Agreeing with the destination, and opening lanes to it.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +9,14 @@ use drover_api::{
     LeftOut, ProtocolRange, Refusal, SessionSizes,
 };
 use drover_migrate::limits::CHANNELS;
-use drover_migrate::paths::{self, Candidate, Selected, Selection, Side};
+use drover_migrate::paths::{self, Selected, Selection, Side};
 use drover_migrate::source::Input;
 use drover_migrate::{ChannelLimit, Migration, Reason, channels};
 use drover_relay::limits::CONNECT_TIMEOUT;
-use drover_relay::{Opened, Order, Target, Token, open_lanes};
+use drover_relay::{Opened, Order, Token, open_lanes};
 use drover_types::{HostName, Interface, Path};
 
+use super::reach::{leads_there, probe};
 use super::{Agreed, Link, Message, NotAgreed};
 use crate::facts;
 use crate::migration::carrier::{self, Carrier};
@@ -131,7 +131,7 @@ async fn agree(
     let theirs = paths::select(Side::Destination, &offer.interfaces, &Selection::default());
     let mut candidates = paths::candidates(ours, &theirs);
     candidates.retain(|candidate| leads_there(own, candidate));
-    let answered = probe(candidates, offer.data_port).await;
+    let answered = probe(candidates, offer.data_port, CONNECT_TIMEOUT).await;
     let pairing = paths::choose(ours, &theirs, &answered);
     let mut fewer_channels = None;
     let count = match link.options.channels {
@@ -157,16 +157,6 @@ async fn agree(
     }
 }
 
-/// Whether the way to the far address can begin at the near interface: not if that address lies in
-/// the network of another interface of ours only. Linux answers on every interface for all of a
-/// host's addresses, so the probe of such a pair succeeds over a NIC that is not part of it.
-fn leads_there(own: &[Interface], candidate: &Candidate) -> bool {
-    let far = candidate.destination.address;
-    let is_there = |interface: &Interface| interface.addresses.iter().any(|a| a.contains(far));
-    let near = |interface: &&Interface| interface.name == candidate.source.interface;
-    own.iter().find(near).is_some_and(is_there) || !own.iter().any(is_there)
-}
-
 fn show_left_out(left: &paths::LeftOut) -> LeftOut {
     let host = match left.side {
         Side::Source => "source",
@@ -180,24 +170,6 @@ fn show_left_out(left: &paths::LeftOut) -> LeftOut {
         what,
         reason: left.reason.to_string(),
     }
-}
-
-/// The candidates whose far end takes a connection from the near one.
-async fn probe(candidates: Vec<Candidate>, port: u16) -> Vec<Candidate> {
-    let target = |candidate: &Candidate| Target {
-        interface: candidate.source.interface.clone(),
-        local: candidate.source.address,
-        remote: SocketAddr::new(candidate.destination.address, port),
-        segment: None,
-        patience: CONNECT_TIMEOUT,
-    };
-    let targets: Vec<Target> = candidates.iter().map(target).collect();
-    let probed = tokio::task::spawn_blocking(move || drover_relay::probe(&targets)).await;
-    let answers = probed.unwrap_or_default().into_iter();
-    let pairs = candidates.into_iter().zip(answers);
-    pairs
-        .filter_map(|(candidate, answered)| answered.then_some(candidate))
-        .collect()
 }
 
 /// What is needed to open lanes.
@@ -247,11 +219,7 @@ pub async fn open(link: Link, opening: Opening) {
         relay
             .keep_lanes(order, opened)
             .map_err(|error| format!("no thread could be started to keep lanes: {error}"))?;
-        let carrier = Carrier {
-            relay: Arc::new(relay),
-            paths: opening.paths,
-        };
-        Ok((carrier, failures))
+        Ok((Carrier::new(relay, opening.paths), failures))
     });
     match opened.await.unwrap_or_else(|error| Err(error.to_string())) {
         Ok((carrier, failures)) => {

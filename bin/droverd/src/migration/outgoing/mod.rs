@@ -6,6 +6,8 @@
 mod actions;
 mod connect;
 mod hand_off;
+mod join;
+mod reach;
 mod show;
 
 pub use connect::with_source;
@@ -20,6 +22,7 @@ use drover_api::{Client, ErrorCode, EventKind, IncomingOffer, LeftOut, Migration
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::downtime::DowntimeAim;
 use drover_migrate::estimate::Estimator;
+use drover_migrate::paths::Side;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
 use drover_migrate::{CancelledBy, MigrationSeen, Observation, Refused, SourceRecord, SourceStep};
 use jiff::Timestamp;
@@ -29,6 +32,7 @@ use tokio::task::{AbortHandle, JoinHandle};
 use super::carrier::{Carried, Carrier};
 use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
+use super::links::{self, Following};
 use super::observe::Watcher;
 use super::snapshot::{Snapshot, round_seen};
 use crate::agent::Context;
@@ -149,6 +153,7 @@ pub struct Outgoing {
     asked_at: Instant,
     offer: Option<IncomingOffer>,
     carrier: Option<Carrier>,
+    following: Option<Following>,
     watcher: Option<Watcher>,
     begun_at: Option<Timestamp>,
     stopped_at: Option<UnixMicros>,
@@ -214,6 +219,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         asked_at: Instant::now(),
         offer: None,
         carrier: None,
+        following: None,
         watcher: None,
         begun_at: None,
         stopped_at: None,
@@ -334,7 +340,7 @@ impl Outgoing {
                     .send_modify(|snapshot| snapshot.refusal = Some(refusal));
                 self.handle(input);
             }
-            Message::Carries(carrier) => self.carrier = Some(carrier),
+            Message::Carries(carrier) => self.carries(carrier),
             Message::Carried(Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
             Message::Carried(Carried::Failed(reason)) => {
                 let reason = reason.into();
@@ -368,6 +374,20 @@ impl Outgoing {
             Message::Reached(machine) => self.reached(machine),
             Message::RunsThere(times) => self.runs_there(&times),
         }
+    }
+
+    /// The relay runs: its lanes follow the host's links, and new ones join.
+    fn carries(&mut self, carrier: Carrier) {
+        let context = Arc::clone(&self.link.context);
+        let follow = links::follow(context, carrier.clone(), Side::Source);
+        let mut following = Following::start(follow);
+        if let Some(offer) = &self.offer {
+            let (id, port) = (self.source.migration().id, offer.data_port);
+            let join = join::keep_joining(self.link.clone(), carrier.clone(), id, port);
+            following = following.and(join);
+        }
+        self.following = Some(following);
+        self.carrier = Some(carrier);
     }
 
     fn looked(&mut self, observation: Observation) {

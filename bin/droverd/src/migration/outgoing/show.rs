@@ -32,7 +32,7 @@ impl Outgoing {
                 Some(format!("{last}; {advice}"))
             });
             if let Some((carrier, report)) = &report {
-                lanes.show(snapshot, &carrier.paths, report, metrics);
+                lanes.show(snapshot, &carrier.paths(), report, metrics);
             }
             if let Some(offer) = offer {
                 let sizes = offer.session;

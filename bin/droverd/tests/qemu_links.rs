@@ -1,0 +1,149 @@
+//! NICs that go, come back, join and are renamed while memory is carried.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
+
+mod hosts;
+
+use std::time::{Duration, Instant};
+
+use drover_api::{LaneState, LaneView, MigrationPhase, MigrationView, PathView};
+use drover_lab::command::run;
+use drover_types::MigrationId;
+use hosts::{A, B, BOTH_NEEDED, Hosts, PATIENCE, SLOW, until, used};
+
+/// The path on a NIC of the source while a migration runs, if there is one.
+async fn path(hosts: &Hosts, id: MigrationId, nic: &str) -> Option<PathView> {
+    let view = hosts.client(A).migration(id).await.unwrap();
+    assert!(!view.phase.has_ended(), "{view:#?}");
+    let on = |path: &PathView| path.path.source.interface == nic;
+    view.paths.into_iter().find(on)
+}
+
+fn is(lane: &LaneView, state: LaneState) -> bool {
+    lane.state == state
+}
+
+/// Waits until a lane is up on a NIC of the source, or all are lost.
+async fn path_when(hosts: &Hosts, id: MigrationId, nic: &str, up: bool) -> PathView {
+    until(PATIENCE, async || match path(hosts, id, nic).await {
+        Some(path) if up && path.lanes.iter().any(|lane| is(lane, LaneState::Up)) => Ok(path),
+        Some(path) if !up && path.lanes.iter().all(|lane| is(lane, LaneState::Lost)) => Ok(path),
+        other => Err(format!("{other:#?}")),
+    })
+    .await
+}
+
+fn sent(path: &PathView) -> u64 {
+    path.lanes.iter().map(|lane| lane.sent_bytes.0).sum()
+}
+
+fn says(view: &MigrationView, what: &str) -> bool {
+    view.notes.iter().any(|note| note.contains(what))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nic_that_was_down_for_a_while_carries_the_same_migration_again() {
+    let Some(mut hosts) = Hosts::with_guest("again", BOTH_NEEDED).await else {
+        return;
+    };
+    let id = hosts.migrate_midway(A).await;
+    let down_at = Instant::now();
+    hosts.set_nic(A, 1, "down").await;
+    let before = sent(&path_when(&hosts, id, "nic1", false).await);
+    // Sooner than by silence: the kernel told it.
+    assert!(
+        down_at.elapsed() < Duration::from_secs(1),
+        "{:?}",
+        down_at.elapsed()
+    );
+    hosts.set_nic(A, 1, "up").await;
+    path_when(&hosts, id, "nic1", true).await;
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
+    assert_eq!(used(&view), ["nic0", "nic1"]);
+    assert!(sent(&view.paths[1]) > before, "{view:#?}");
+    assert!(says(&view, "nic1 is down or has no carrier"), "{view:#?}");
+    assert!(says(&view, "path 1 has lanes again"), "{view:#?}");
+    hosts.guest_runs_only_on(B).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_nics_down_for_five_seconds_do_not_end_the_migration() {
+    let Some(mut hosts) = Hosts::with_outage_limit("outage", SLOW, 30).await else {
+        return;
+    };
+    let id = hosts.migrate_midway(A).await;
+    for nic in [0, 1] {
+        hosts.set_nic(A, nic, "down").await;
+    }
+    tokio::time::sleep(Duration::from_secs(5)).await; // what is tested is that time
+    for nic in [0, 1] {
+        hosts.set_nic(A, nic, "up").await;
+    }
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
+    for told in [
+        "no path to the other host",
+        "a path to the other host again",
+    ] {
+        assert!(
+            view.notes.iter().any(|note| note.contains(told)),
+            "{view:#?}"
+        );
+    }
+    hosts.guest_runs_only_on(B).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nic_that_comes_up_in_the_middle_joins_and_carries_its_part() {
+    let Some(mut hosts) = Hosts::with_agents("joins", BOTH_NEEDED).await else {
+        return;
+    };
+    hosts.set_nic(A, 1, "down").await;
+    hosts.boot().await;
+    let id = hosts.migrate_midway(A).await;
+    assert!(path(&hosts, id, "nic1").await.is_none());
+    hosts.set_nic(A, 1, "up").await;
+    path_when(&hosts, id, "nic1", true).await;
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
+    assert_eq!(used(&view), ["nic0", "nic1"]);
+    assert_eq!(view.paths[1].path.id.0, 1);
+    assert!(says(&view, "path 1 joins: nic1 > nic1"), "{view:#?}");
+    let there = hosts.ended(B, id).await;
+    let received = |path: &PathView| path.lanes.iter().any(|lane| lane.received_bytes.0 > 0);
+    assert!(
+        there.paths.len() == 2 && there.paths.iter().all(received),
+        "{there:#?}"
+    );
+    hosts.guest_runs_only_on(B).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nic_that_is_renamed_in_the_middle_carries_by_its_new_name() {
+    let Some(mut hosts) = Hosts::with_guest("renamed", BOTH_NEEDED).await else {
+        return;
+    };
+    let id = hosts.migrate_midway(A).await;
+    let namespace = hosts.host(A).namespace().to_owned();
+    // Kernels before 6.2 rename only what is down.
+    for change in [["nic1", "down"], ["nic1", "name"], ["lan1", "up"]] {
+        let mut link = vec!["-n", &namespace, "link", "set"];
+        link.extend(change);
+        if change[1] == "name" {
+            link.push("lan1");
+        }
+        run("ip", &link).await.unwrap();
+    }
+    path_when(&hosts, id, "lan1", true).await;
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
+    assert_eq!(used(&view), ["nic0", "lan1"]);
+    assert_eq!(view.paths.len(), 2, "the same path: {view:#?}");
+    hosts.guest_runs_only_on(B).await;
+}
