@@ -79,6 +79,7 @@ fn run(bytes: u64, channels: u16, lanes_per_path: u16, pass_through: bool) -> (f
         channels_max: channels,
         outage_limit: Duration::ZERO,
         pass_through,
+        verify: false,
     };
     let (tell, events) = channel();
     let source = Relay::source(settings, &near, |_| {}).unwrap();

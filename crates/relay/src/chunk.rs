@@ -88,6 +88,17 @@ impl Chunk {
         Ok(self.in_pipe)
     }
 
+    /// Its bytes, if all of them are in memory.
+    pub(crate) fn all_in_memory(&self) -> Option<&[u8]> {
+        (self.in_pipe == 0).then(|| self.in_memory())
+    }
+
+    /// Receives exactly `count` bytes into memory.
+    pub(crate) fn receive_in_memory(&mut self, lane: &Lane, count: usize) -> io::Result<&[u8]> {
+        lane.receive_exact(self.space(count))?;
+        Ok(self.in_memory())
+    }
+
     /// Receives exactly `count` bytes.
     pub(crate) fn receive(&mut self, lane: &Lane, count: usize) -> io::Result<()> {
         if let Some(pipe) = self.pipe.as_ref().filter(|_| lane.is_plain()) {

@@ -20,7 +20,9 @@ use crate::turns::{Bringer, Turns};
 /// One frame to send, and how far that is.
 #[derive(Debug)]
 pub(crate) struct Sending {
-    header: [u8; HEADER_BYTES],
+    frame: Frame,
+    /// Made when it is first needed: its checksum takes a look at every byte.
+    header: Option<[u8; HEADER_BYTES]>,
     chunk: Option<Arc<Chunk>>,
     progress: Progress,
 }
@@ -28,7 +30,8 @@ pub(crate) struct Sending {
 impl Sending {
     pub(crate) fn new(frame: Frame, chunk: Option<Arc<Chunk>>) -> Self {
         Self {
-            header: frame.encode(),
+            frame,
+            header: None,
             chunk,
             progress: Progress::default(),
         }
@@ -44,6 +47,8 @@ pub(crate) struct Tool {
     spare: Option<Pipe>,
     /// The lane's socket never waits by itself, so that even a chunk in a pipe can be tried.
     never_waits: bool,
+    /// Every chunk is given a checksum.
+    verify: bool,
 }
 
 pub(crate) type Sends = Turns<Tool, Sending>;
@@ -63,18 +68,28 @@ impl Tool {
             lane: lane.clone(),
             spare: pipes.map(Pipes::make_spare).transpose()?,
             never_waits,
+            verify: shared.verify,
         })
+    }
+
+    /// The checksum of a chunk that passes through our memory, where nothing else protects it.
+    fn checksum(&self, chunk: &Chunk) -> Option<u32> {
+        let bytes = chunk.all_in_memory().filter(|bytes| !bytes.is_empty())?;
+        (self.verify || self.lane.is_plain()).then(|| checksum(bytes))
     }
 
     /// Goes on with a job.
     fn send(&self, job: &mut Sending, patience: Patience) -> io::Result<()> {
-        let (lane, header) = (&self.lane, &job.header);
+        let lane = &self.lane;
         let nothing = Chunk::new(None);
         let chunk = job.chunk.as_deref().unwrap_or(&nothing);
         let would_wait = !lane.is_plain() || chunk.is_in_pipe() && !self.never_waits;
         if patience == Patience::Hurry && would_wait {
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        let frame = job.frame;
+        let encode = || frame.encode(self.checksum(chunk));
+        let header = job.header.get_or_insert_with(encode);
         if lane.is_plain() {
             return chunk.send(
                 lane,
@@ -188,7 +203,7 @@ fn receive(on: &Side<'_>, buffer: BufferId) -> Result<Frame, LaneEnd> {
     };
     let mut header = [0; HEADER_BYTES];
     on.lane.receive_exact(&mut header).map_err(failed)?;
-    let frame = Frame::decode(&header)
+    let (frame, checksum) = Frame::decode(&header)
         .map_err(|error| LaneEnd::Lost(format!("{peer} sent no frame: {error}")))?;
     let (length, limit) = (frame.payload_length(), on.shared.chunk_bytes);
     if length > limit {
@@ -198,10 +213,36 @@ fn receive(on: &Side<'_>, buffer: BufferId) -> Result<Frame, LaneEnd> {
     }
     if length > 0 {
         let length = length as usize;
-        on.shared
-            .pool
-            .fill(buffer, |chunk| chunk.receive(on.lane, length))
-            .map_err(failed)?;
+        if checksum.is_none() && on.shared.verify {
+            let reason = format!("{peer} sent a chunk without the checksum agreed on");
+            return Err(LaneEnd::Lost(reason));
+        }
+        let fill = |chunk: &mut Chunk| match checksum {
+            None => chunk.receive(on.lane, length),
+            Some(expected) => {
+                let bytes = chunk.receive_in_memory(on.lane, length)?;
+                check(bytes, expected)
+            }
+        };
+        on.shared.pool.fill(buffer, fill).map_err(failed)?;
     }
     Ok(frame)
+}
+
+/// CRC-32C: what the processor has an instruction for.
+fn checksum(bytes: &[u8]) -> u32 {
+    let sum = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes);
+    sum as u32 // 32 bits wide, as the algorithm's name says
+}
+
+fn check(bytes: &[u8], expected: u32) -> io::Result<()> {
+    let found = checksum(bytes);
+    if found == expected {
+        return Ok(());
+    }
+    Err(io::Error::other(format!(
+        "a chunk of {} bytes came damaged (CRC-32C {found:08x}, sent with {expected:08x}); it is \
+         sent again over another lane",
+        bytes.len()
+    )))
 }

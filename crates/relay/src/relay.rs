@@ -100,7 +100,10 @@ impl Relay {
         let session = Session::new(config)?;
         let per_channel = 2 * usize::from(window) + 1;
         let buffers = usize::from(channels_max) * per_channel + usize::from(LANES_MAX);
-        let pool = Pool::new(buffers, settings.pass_through.then_some(chunk_bytes));
+        let pool = Pool::new(
+            buffers,
+            (settings.pass_through && !settings.verify).then_some(chunk_bytes),
+        );
         let shared = Shared::new(session, pool, &settings, local, listener);
         let timed = shared.clone();
         spawn("timer", move || timed.run_timer()).map_err(NotStarted::Thread)?;

@@ -25,6 +25,9 @@ pub struct Settings {
     /// Whether bytes may stay in the kernel where that is possible: nothing here needs them. Each
     /// end chooses for itself.
     pub pass_through: bool,
+    /// Every chunk goes through memory and carries a checksum, encrypted or not. Both ends have to
+    /// agree.
+    pub verify: bool,
 }
 
 /// How bytes get through this end.

@@ -26,6 +26,7 @@ const SETTINGS: Settings = Settings {
     channels_max: 4,
     outage_limit: Duration::ZERO,
     pass_through: true,
+    verify: false,
 };
 const TOKEN: Token = Token([7; 16]);
 

@@ -40,6 +40,7 @@ fn settings(pass_through: bool) -> Settings {
         channels_max: 4,
         outage_limit: Duration::ZERO,
         pass_through,
+        verify: false,
     }
 }
 

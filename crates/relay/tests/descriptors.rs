@@ -27,6 +27,7 @@ const SETTINGS: Settings = Settings {
     channels_max: CHANNELS,
     outage_limit: Duration::ZERO,
     pass_through: true,
+    verify: false,
 };
 
 fn descriptors() -> usize {

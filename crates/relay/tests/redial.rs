@@ -47,6 +47,8 @@ struct Network {
     port: u16,
     connections: Arc<Mutex<Vec<[TcpStream; 2]>>>,
     down: Arc<AtomicBool>,
+    /// One bit of what is forwarded next is to be flipped.
+    damage: Arc<AtomicBool>,
 }
 
 impl Network {
@@ -56,8 +58,10 @@ impl Network {
             port: listener.local_addr().unwrap().port(),
             connections: Arc::default(),
             down: Arc::default(),
+            damage: Arc::default(),
         };
         let (held, down) = (network.connections.clone(), network.down.clone());
+        let damage = network.damage.clone();
         thread::spawn(move || {
             while let Ok((near, _)) = listener.accept() {
                 if down.load(Ordering::Acquire) {
@@ -72,8 +76,9 @@ impl Network {
                 }
                 let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
                 held.lock().unwrap().push(both);
-                thread::spawn(move || forward(&near, &far));
-                thread::spawn(move || forward(&back.0, &back.1));
+                let (there, here) = (damage.clone(), Arc::default());
+                thread::spawn(move || forward(&near, &far, &there));
+                thread::spawn(move || forward(&back.0, &back.1, &here));
             }
         });
         network
@@ -98,8 +103,17 @@ impl Network {
     }
 }
 
-fn forward(mut from: &TcpStream, mut to: &TcpStream) {
-    let _ = std::io::copy(&mut from, &mut to);
+fn forward(mut from: &TcpStream, mut to: &TcpStream, damage: &AtomicBool) {
+    let mut bytes = [0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        // Small ones may be headers alone, which have no checksum.
+        if count > 8000 && damage.swap(false, Ordering::AcqRel) {
+            bytes[count / 2] ^= 1;
+        }
+        if to.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
     let _ = to.shutdown(Shutdown::Write);
 }
 
@@ -118,11 +132,11 @@ struct Pair {
 
 /// Two relays with one channel, and lanes that are kept on two paths.
 fn pair(outage_limit: Duration) -> Pair {
-    pair_with_lanes(outage_limit, LANES_PER_PATH)
+    pair_with(outage_limit, LANES_PER_PATH, false)
 }
 
-/// As [`pair`]; each path may get so many lanes.
-fn pair_with_lanes(outage_limit: Duration, lanes_most: u16) -> Pair {
+/// As [`pair`]; each path may get so many lanes, and chunks may be given checksums.
+fn pair_with(outage_limit: Duration, lanes_most: u16, verify: bool) -> Pair {
     let settings = Settings {
         sizes: Sizes {
             chunk_bytes: 16 << 10,
@@ -131,6 +145,7 @@ fn pair_with_lanes(outage_limit: Duration, lanes_most: u16) -> Pair {
         channels_max: 4,
         outage_limit,
         pass_through: true,
+        verify,
     };
     let directory = tempfile::tempdir().unwrap();
     let (near_path, far_path) = (directory.path().join("near"), directory.path().join("far"));
@@ -260,7 +275,7 @@ fn lanes_that_are_killed_come_back_and_carry_and_every_byte_arrives_once() {
 
 #[test]
 fn a_lane_that_does_not_help_is_tried_and_closed_again_without_a_loss() {
-    let pair = pair_with_lanes(PATIENCE, 8);
+    let pair = pair_with(PATIENCE, 8, false);
     let lanes = |health: LaneHealth| {
         let lanes = pair.source.report().lanes;
         lanes.iter().filter(|l| l.stats.health == health).count()
@@ -283,6 +298,21 @@ fn a_lane_that_does_not_help_is_tried_and_closed_again_without_a_loss() {
         .try_iter()
         .chain(pair.destination_events.try_iter());
     assert_eq!(events.filter(lost).count(), 0);
+}
+
+#[test]
+fn a_chunk_that_comes_damaged_is_never_delivered() {
+    let pair = pair_with(PATIENCE, LANES_PER_PATH, true);
+    let up = content(4_000_000);
+    let received = pair.carry(&up, 10, |part| {
+        pair.network.damage.store(part > 1, Ordering::Release);
+    });
+    assert!(received == up, "bytes differ");
+    let damaged = |event: Event| match event {
+        Event::LaneLost { reason, .. } => reason.contains("came damaged").then_some(()),
+        _ => None,
+    };
+    wait_for(&pair.destination_events, damaged);
 }
 
 #[test]

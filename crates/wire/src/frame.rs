@@ -5,7 +5,10 @@ use serde::{Deserialize, Serialize};
 use crate::limits::{CHANNELS_MAX, CHUNK_BYTES_MAX};
 
 /// Size of a frame's header in bytes.
-pub const HEADER_BYTES: usize = 16;
+pub const HEADER_BYTES: usize = 20;
+
+/// Beside a chunk's own flags: its checksum is given.
+const CHECKED: u8 = 0x80;
 
 const KIND_CHUNK: u8 = 0x11;
 const KIND_CHECKPOINT: u8 = 0x22;
@@ -152,9 +155,10 @@ impl Frame {
         }
     }
 
-    /// The header as it goes on the wire.
+    /// The header as it goes on the wire, with the CRC-32C (RFC 3720) of a chunk's payload if it is
+    /// given.
     #[must_use]
-    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+    pub fn encode(&self, checksum: Option<u32>) -> [u8; HEADER_BYTES] {
         let (kind, flags, channel, length, sequence) = match *self {
             Self::Chunk {
                 channel,
@@ -174,18 +178,38 @@ impl Frame {
         bytes[2..4].copy_from_slice(&channel.to_be_bytes());
         bytes[4..8].copy_from_slice(&length.to_be_bytes());
         bytes[8..16].copy_from_slice(&sequence.to_be_bytes());
+        if let (Self::Chunk { .. }, Some(checksum)) = (self, checksum) {
+            bytes[1] |= CHECKED;
+            bytes[16..].copy_from_slice(&checksum.to_be_bytes());
+        }
         bytes
     }
 
-    /// Reads a header.
+    /// Reads a header, and the checksum of the payload if it is given.
     ///
     /// # Errors
     /// [`Malformed`] for everything that [`Frame::encode`] cannot have made.
-    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Malformed> {
-        let [kind, flags, c0, c1, l0, l1, l2, l3, sequence @ ..] = *bytes;
-        let channel = u16::from_be_bytes([c0, c1]);
-        let length = u32::from_be_bytes([l0, l1, l2, l3]);
-        let sequence = u64::from_be_bytes(sequence);
+    pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<(Self, Option<u32>), Malformed> {
+        let [kind, flags, c0, c1, l0, l1, l2, l3, rest @ ..] = *bytes;
+        let [s0, s1, s2, s3, s4, s5, s6, s7, checksum @ ..] = rest;
+        let checked = kind == KIND_CHUNK && flags & CHECKED != 0;
+        let checksum = checked.then(|| u32::from_be_bytes(checksum));
+        let fields = Fields {
+            flags: if checked { flags & !CHECKED } else { flags },
+            channel: u16::from_be_bytes([c0, c1]),
+            length: u32::from_be_bytes([l0, l1, l2, l3]),
+            sequence: u64::from_be_bytes([s0, s1, s2, s3, s4, s5, s6, s7]),
+        };
+        Ok((Self::of(kind, fields)?, checksum))
+    }
+
+    fn of(kind: u8, fields: Fields) -> Result<Self, Malformed> {
+        let Fields {
+            flags,
+            channel,
+            length,
+            sequence,
+        } = fields;
         if channel >= CHANNELS_MAX {
             return Err(Malformed::Channel(channel));
         }
@@ -231,6 +255,14 @@ impl Frame {
             other => Err(Malformed::Kind(other)),
         }
     }
+}
+
+/// A header's fields, not yet checked.
+struct Fields {
+    flags: u8,
+    channel: u16,
+    length: u32,
+    sequence: u64,
 }
 
 fn check_length(length: u32, limit: u32) -> Result<(), Malformed> {
@@ -279,13 +311,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_frame_survives_the_wire(frame in any_frame()) {
-            prop_assert_eq!(Frame::decode(&frame.encode()), Ok(frame));
+        fn a_frame_survives_the_wire(frame in any_frame(), checksum: Option<u32>) {
+            let carries = matches!(frame, Frame::Chunk { .. });
+            let expected = (frame, checksum.filter(|_| carries));
+            prop_assert_eq!(Frame::decode(&frame.encode(checksum)), Ok(expected));
         }
 
         #[test]
         fn any_bytes_are_a_bounded_frame_or_refused(bytes: [u8; HEADER_BYTES]) {
-            if let Ok(frame) = Frame::decode(&bytes) {
+            if let Ok((frame, _)) = Frame::decode(&bytes) {
                 prop_assert!(frame.payload_length() <= CHUNK_BYTES_MAX);
             }
         }
@@ -299,7 +333,7 @@ mod tests {
             flags: ChunkFlags::NONE,
             length: CHUNK_BYTES_MAX + 1,
         };
-        let refused = Frame::decode(&frame.encode());
+        let refused = Frame::decode(&frame.encode(None));
         let limit = CHUNK_BYTES_MAX;
         assert_eq!(
             refused,
@@ -319,8 +353,16 @@ mod tests {
             length: 258,
         };
         assert_eq!(
-            frame.encode(),
-            [0x11, 0, 0, 2, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 5]
+            frame.encode(None),
+            [
+                0x11, 0, 0, 2, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0
+            ]
+        );
+        assert_eq!(
+            frame.encode(Some(0x0102_0304)),
+            [
+                0x11, 0x80, 0, 2, 0, 0, 1, 2, 0, 0, 0, 0, 0, 0, 0, 5, 1, 2, 3, 4
+            ]
         );
     }
 }
