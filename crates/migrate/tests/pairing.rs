@@ -163,6 +163,40 @@ fn an_interface_that_nothing_answers_is_left_out_and_said_to_be() {
 }
 
 #[test]
+fn an_address_that_both_hosts_have_is_not_tried_and_said_to_be_doubled() {
+    let source = [
+        nic("a0", 1, &["10.0.1.1/24"]),
+        nic("br0", 0, &["172.17.0.1/16"]),
+        nic("a2", 1, &["10.0.9.9/24", "10.0.3.1/24"]),
+    ];
+    let destination = [
+        nic("b0", 1, &["10.0.1.2/24"]),
+        nic("docker0", 0, &["172.17.0.1/16"]),
+        nic("b2", 1, &["10.0.9.9/24", "10.0.3.2/24"]),
+    ];
+    let (from, to) = (
+        all(Side::Source, &source),
+        all(Side::Destination, &destination),
+    );
+    let tried = candidates(&from, &to);
+    let doubled = |candidate: &Candidate| {
+        let ends = [candidate.source.address, candidate.destination.address];
+        ends.iter()
+            .any(|end| ["172.17.0.1", "10.0.9.9"].contains(&&*end.to_string()))
+    };
+    assert!(!tried.iter().any(doubled), "{tried:?}");
+    let pairing = paired(&source, &destination);
+    assert_eq!(shown(&pairing), ["0: a0-b0", "1: a2-b2"]);
+    assert_eq!(
+        reasons(&pairing.left_out),
+        [
+            "br0: both hosts have its address 172.17.0.1: give one of them another",
+            "docker0: both hosts have its address 172.17.0.1: give one of them another",
+        ]
+    );
+}
+
+#[test]
 fn networks_are_crossed_only_for_an_interface_that_shares_none() {
     let source = [
         nic("a0", 1, &["10.0.1.1/24"]),

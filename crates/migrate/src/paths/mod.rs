@@ -76,6 +76,12 @@ pub enum LeftOutReason {
     /// No probe between it and the other host was answered.
     #[error("it reaches no interface of the other host")]
     NoPeer,
+    /// The other host has the same address: what is sent there arrives here.
+    #[error("both hosts have its address {address}: give one of them another")]
+    SameAddress {
+        /// The address.
+        address: IpAddr,
+    },
     /// More than the bound.
     #[error("there are more than {limit}")]
     OverLimit {

@@ -1,6 +1,7 @@
 //! Pairs the interfaces of two hosts, so that every one of them carries something.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use drover_types::{BitRate, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
@@ -33,18 +34,23 @@ pub struct Pairing {
 /// The pairs worth a probe, those that share a network first.
 ///
 /// Interfaces that share a network with one of the other host are not tried across networks:
-/// such a pair leaves the host by the wrong interface unless its routing says otherwise.
+/// such a pair leaves the host by the wrong interface unless its routing says otherwise. An address
+/// that both hosts have is in none of them: a connection to it would not leave its own host.
 #[must_use]
 pub fn candidates(source: &Selected, destination: &Selected) -> Vec<Candidate> {
     let near = |from: &Endpoint, to: &Endpoint| from.address.shares_network(&to.address);
     let family = |end: &Endpoint| end.address.address().is_ipv4();
+    let usable = |from: &Endpoint, to: &Endpoint| {
+        !has(&source.endpoints, to.address.address())
+            && !has(&destination.endpoints, from.address.address())
+    };
     let (mut close, mut far) = (Vec::new(), Vec::new());
     let (mut near_sources, mut near_destinations) = (BTreeSet::new(), BTreeSet::new());
     for from in &source.endpoints {
         for to in destination
             .endpoints
             .iter()
-            .filter(|to| family(to) == family(from))
+            .filter(|to| family(to) == family(from) && usable(from, to))
         {
             if near(from, to) {
                 near_sources.insert(&from.interface);
@@ -68,6 +74,10 @@ pub fn candidates(source: &Selected, destination: &Selected) -> Vec<Candidate> {
         .take(CANDIDATES)
         .map(candidate)
         .collect()
+}
+
+fn has(endpoints: &[Endpoint], address: IpAddr) -> bool {
+    endpoints.iter().any(|end| end.address.address() == address)
 }
 
 fn end(endpoint: &Endpoint) -> PathEnd {
@@ -141,8 +151,14 @@ pub fn choose(source: &Selected, destination: &Selected, answered: &[Candidate])
     });
     let mut left_out = source.left_out.clone();
     left_out.extend(destination.left_out.iter().cloned());
-    left_out.extend(unused(Side::Source, &sources, &chosen));
-    left_out.extend(unused(Side::Destination, &destinations, &chosen));
+    let [from, to] = [&source.endpoints, &destination.endpoints];
+    left_out.extend(unused(Side::Source, &sources, &chosen, [from, to]));
+    left_out.extend(unused(
+        Side::Destination,
+        &destinations,
+        &chosen,
+        [to, from],
+    ));
     chosen.truncate(PATHS);
     Pairing {
         paths: chosen
@@ -256,12 +272,17 @@ fn unused<'a>(
     side: Side,
     names: &'a [&'a str],
     chosen: &'a [Link<'a>],
+    [own, other]: [&'a [Endpoint]; 2],
 ) -> impl Iterator<Item = LeftOut> + 'a {
     let uses = move |links: &[Link<'_>], name: &str| {
         links.iter().any(|link| match side {
             Side::Source => link.source.interface == name,
             Side::Destination => link.destination.interface == name,
         })
+    };
+    let same = |name: &str| {
+        let mut addresses = own.iter().filter(|end| end.interface == name);
+        addresses.find(|end| has(other, end.address.address()))
     };
     let kept = &chosen[..chosen.len().min(PATHS)];
     names
@@ -271,7 +292,9 @@ fn unused<'a>(
             let reason = if uses(chosen, name) {
                 LeftOutReason::OverLimit { limit: PATHS }
             } else {
-                LeftOutReason::NoPeer
+                same(name).map_or(LeftOutReason::NoPeer, |end| LeftOutReason::SameAddress {
+                    address: end.address.address(),
+                })
             };
             LeftOut {
                 side,
