@@ -376,8 +376,18 @@ impl Client {
             .await
             .map_err(lost)?;
         // Ends with the answer's body, or when `sender` and the body are dropped.
-        tokio::spawn(connection);
-        sender.send_request(request).await.map_err(lost)
+        let carried = tokio::spawn(connection);
+        match sender.send_request(request).await {
+            Ok(response) => Ok(response),
+            Err(error) => {
+                drop(sender);
+                // If the connection ended first, it knows why and the request does not.
+                match carried.await {
+                    Ok(Err(cause)) => Err(lost(cause)),
+                    _ => Err(lost(error)),
+                }
+            }
+        }
     }
 
     fn unreachable(&self, source: io::Error) -> ClientError {
