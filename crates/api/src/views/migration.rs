@@ -12,7 +12,7 @@ use crate::schema::PathSchema;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MigrateRequest {
-    /// The destination, a configured peer.
+    /// The destination, another host of the cluster.
     #[schema(value_type = String)]
     pub to: HostName,
     /// The longest stop of the guest to aim at, in milliseconds.
