@@ -71,7 +71,7 @@ async fn a_destination_that_offers_what_was_not_agreed_on_is_told_to_give_up() {
             let offer = json!({
                 "id": id, "protocol": 99, "interfaces": [], "session": session,
                 "token": "0".repeat(32), "data_port": 7471, "cpus": 1,
-                "qemu_version": "10.0.0", "notes": [],
+                "qemu_version": "10.0.0", "notes": [], "outage_limit_s": 30,
             });
             (200, offer)
         }
