@@ -5,7 +5,9 @@ mod migrations;
 
 use std::fmt::Write as _;
 
-use drover_api::{ExitKind, HostView, MigrationView, PeerView, StatusView, VmState, VmView};
+use drover_api::{
+    ExitKind, HostView, LaneEncryption, MigrationView, PeerView, StatusView, VmState, VmView,
+};
 use drover_types::Interface;
 use jiff::{Timestamp, Unit};
 use serde::Serialize;
@@ -264,6 +266,11 @@ pub fn moved(view: &MigrationView) -> String {
     }
     if let Some(goodput) = view.bulk_goodput {
         add(format!(" at {goodput}"));
+    }
+    match view.encryption {
+        Some(LaneEncryption::Off) => add(", not encrypted".to_owned()),
+        Some(encryption) => add(format!(", encrypted by {}", word(&encryption))),
+        None => {}
     }
     text.push('\n');
     for note in &view.notes {

@@ -171,7 +171,8 @@ const MIGRATE: [&str; 4] = ["migrate", "web", "--to", "b"];
 fn completed() -> Value {
     view(
         "completed",
-        &json!({"total_ms": 3250, "downtime_ms": 85, "notes": ["no multifd"]}),
+        &json!({"total_ms": 3250, "downtime_ms": 85, "encryption": "tls13-aes128gcm",
+                "notes": ["no multifd"]}),
     )
 }
 
@@ -185,8 +186,8 @@ fn a_migration_is_followed_to_its_end_and_is_silent_without_a_terminal() {
     assert_eq!(code, Some(0), "{stderr}");
     assert_eq!(
         stdout,
-        "guest web runs on b; moved in 3.2 s, stopped for 85 ms, 640 MiB sent\n  \
-         note: no multifd\n"
+        "guest web runs on b; moved in 3.2 s, stopped for 85 ms, 640 MiB sent, encrypted by \
+         tls13-aes128gcm\n  note: no multifd\n"
     );
     assert_eq!(stderr, "");
     assert_eq!(agent.calls()[0], "POST /v1/vms/web/migrate {\"to\":\"b\"}");

@@ -96,6 +96,8 @@ fn is_told(events: &[EventView]) -> Vec<&'static str> {
         _ => None,
     };
     let mut words: Vec<_> = events.iter().filter_map(word).collect();
-    words.dedup_by(|later, earlier| later == earlier && *later == "lane");
+    // A path may get more lanes later, too, if they carry more.
+    let mut first = true;
+    words.retain(|word| *word != "lane" || std::mem::take(&mut first));
     words
 }

@@ -12,7 +12,10 @@ mod hosts;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use drover_api::{Client, ErrorCode, IncomingRequest, ProtocolRange, SessionSizes, VmDefinition};
+use drover_api::{
+    Client, Encryption, ErrorCode, IncomingRequest, LaneSecurity, ProtocolRange, SessionSizes,
+    VmDefinition,
+};
 use drover_lab::{Monitor, monitor_socket};
 use drover_trust::{Armed, Store, Trust, system_clock};
 use drover_types::{Bytes, MigrationId};
@@ -70,8 +73,9 @@ async fn a_destination_that_offers_what_was_not_agreed_on_is_told_to_give_up() {
             let session = json!({"chunk_bytes": 65536, "window": 16, "channels_max": 4});
             let offer = json!({
                 "id": id, "protocol": 99, "interfaces": [], "session": session,
-                "token": "0".repeat(32), "data_port": 7471, "cpus": 1,
-                "qemu_version": "10.0.0", "notes": [], "outage_limit_s": 30,
+                "token": "0".repeat(64), "data_port": 7471, "cpus": 1,
+                "lanes": {"encryption": "on", "certificate": "0".repeat(64)},
+                "outage_limit_s": 30, "qemu_version": "10.0.0", "notes": [],
             });
             (200, offer)
         }
@@ -102,6 +106,10 @@ async fn a_source_of_another_version_is_refused_and_nothing_is_started() {
             chunk_bytes: 65536,
             window: 16,
             channels_max: 4,
+        },
+        lanes: LaneSecurity {
+            encryption: Encryption::On,
+            certificate: "0".repeat(64),
         },
         interfaces: Vec::new(),
         cpus: 1,

@@ -132,6 +132,8 @@ codes! {
     PeerMismatch = "peer-mismatch", 502, true;
     /// The two agents have no protocol version in common.
     VersionMismatch = "version-mismatch", 409, true;
+    /// The destination does not protect the lanes as this host demands.
+    EncryptionRefused = "encryption-refused", 409, true;
     /// No pair of interfaces of the two hosts reaches each other.
     NoPath = "no-path", 409, true;
     /// No migration of that id.

@@ -44,6 +44,7 @@ pub use views::migration::{
     BytesView, ChannelView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase,
     MigrationRole, MigrationView, NicView, PathState, PathView, TrafficView,
 };
+pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
 pub use views::vm::{ExitKind, ExitView, StopRequest, VmState, VmView};
 
 /// The committed description of every route and type, generated from the agent's own router.

@@ -143,6 +143,17 @@ impl Control {
         }
     }
 
+    /// Hands a connection over that begins like a lane of this migration, with its preamble, and
+    /// waits until it is one.
+    ///
+    /// # Errors
+    /// [`ControlError`]; for one the reason for which it was turned away.
+    pub fn hand_over(&self, preamble: &[u8], connection: BorrowedFd<'_>) -> Result<()> {
+        let preamble = preamble.to_vec();
+        let request = Request::Lane { preamble };
+        self.ask(&request, Some(connection), OPEN_ANSWER).map(drop)
+    }
+
     /// Asks for anything that is answered at once; `descriptor` goes with it.
     ///
     /// # Errors

@@ -206,9 +206,13 @@ impl Process<'_> {
                 Ok(()) => return, // answered when it is done
                 Err(reason) => Err(reason),
             },
-            Request::Lane { lane, path } => {
+            Request::Expect(keys) => self.served.expect(&keys),
+            Request::Lane { preamble } => {
                 let connection = agent.descriptor();
-                self.served.lane(lane, path, connection)
+                match self.served.lane(asker, &preamble, connection) {
+                    Ok(()) => return, // answered when it has proved who it is
+                    Err(reason) => Err(reason),
+                }
             }
             Request::AddPath { path } => self.served.add_path(path),
             Request::LinkLost { path, reason } => self.served.link_lost(path, &reason),

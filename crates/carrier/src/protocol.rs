@@ -41,12 +41,13 @@ pub enum Request {
     Start(Start),
     /// Open these lanes, and keep them (source only). Answer: `opened`.
     Open(Open),
-    /// The connection that came with this line is a lane. Answer: `done`.
+    /// Lanes with these keys will come (destination only). Once. Answer: `done`.
+    Expect(Keys),
+    /// The connection that came with this line begins like a lane of this migration: let it in if
+    /// it proves that it is one. Answer: `done`, when it is.
     Lane {
-        /// Its number.
-        lane: u16,
-        /// Its path.
-        path: PathId,
+        /// The preamble that was read from it.
+        preamble: Vec<u8>,
     },
     /// Lanes are wanted on this path, too (source only). Answer: `done`.
     AddPath {
@@ -104,15 +105,50 @@ pub struct Start {
     pub channels_max: u16,
     /// How long to wait for a lane when none is left.
     pub outage_limit: Duration,
+    /// Whether bytes may stay in the kernel. Where lanes are encrypted they cannot, and to keep them
+    /// in pipes would only cost.
+    pub pass_through: bool,
     /// How long to go on without an agent.
     pub patience: Duration,
 }
 
-/// Lanes to open.
+/// What protects the lanes of a migration, and proves who may have one. It is never shown.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Open {
+pub struct Keys {
     /// The destination's secret for this migration.
-    pub token: [u8; 16],
+    pub token: [u8; 32],
+    /// For lanes within TLS; without it they are not encrypted.
+    pub tls: Option<TlsKeys>,
+}
+
+/// What TLS needs at one end.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsKeys {
+    /// This end's certificate, DER.
+    pub certificate: Vec<u8>,
+    /// Its key, PKCS #8.
+    pub key: Vec<u8>,
+    /// The fingerprint of the other end's certificate, in hexadecimal digits.
+    pub peer: String,
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Keys(hidden)")
+    }
+}
+
+impl std::fmt::Debug for TlsKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TlsKeys(hidden)")
+    }
+}
+
+/// Lanes to open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// The destination's secret, and what protects the lanes.
+    pub keys: Keys,
     /// The port on which the destination accepts lanes.
     pub port: u16,
     /// The paths.
@@ -121,15 +157,6 @@ pub struct Open {
     pub lanes_per_path: u16,
     /// Lanes that a path may get while more carry more.
     pub lanes_most: u16,
-}
-
-impl std::fmt::Debug for Open {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let paths = self.paths.len();
-        f.debug_struct("Open")
-            .field("paths", &paths)
-            .finish_non_exhaustive()
-    }
 }
 
 /// What the process says.

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use drover_relay::{ByeCode, Event, Order, Relay, Report, Settings, Sizes, Token, open_lanes};
+use drover_relay::{
+    Acceptor, ByeCode, Event, Identity, NoFingerprint, Order, Relay, Report, Security, Settings,
+    Sizes, Tls, Token, open_lanes,
+};
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 
 use crate::inbox::{Inbox, News};
 use crate::limits::LANES_OPENING;
-use crate::protocol::{Answer, Failure, Open, Side, Start, State};
+use crate::protocol::{Answer, Failure, Keys, Open, Side, Start, State};
 
 /// Tells when the last thread of the relay has let go of it.
 struct Watch(Arc<Inbox>);
@@ -33,6 +36,8 @@ pub(crate) struct Asker {
 pub(crate) struct Served {
     inbox: Arc<Inbox>,
     relay: Option<Arc<Relay>>,
+    /// Who lets lanes in, once they are expected.
+    acceptor: Option<Arc<Acceptor>>,
     state: State,
     /// Requests that are being carried out beside the process' own thread.
     beside: Arc<AtomicUsize>,
@@ -49,6 +54,7 @@ impl Served {
         Self {
             inbox,
             relay: None,
+            acceptor: None,
             state,
             beside: Arc::default(),
             gone: true,
@@ -94,7 +100,7 @@ impl Served {
             },
             channels_max: start.channels_max,
             outage_limit: start.outage_limit,
-            pass_through: true,
+            pass_through: start.pass_through,
             verify: false,
         };
         let watch = Watch(self.inbox.clone());
@@ -154,7 +160,8 @@ impl Served {
         let (relay, migration) = self.running()?;
         let order = Order {
             migration,
-            token: Token(open.token),
+            token: Token(open.keys.token),
+            security: security(&open.keys)?,
             port: open.port,
             paths: open.paths.clone(),
             lanes_per_path: open.lanes_per_path,
@@ -193,17 +200,34 @@ impl Served {
         Ok(Answer::Done)
     }
 
-    /// Takes a connection over as a lane.
+    /// Lanes with these keys will come.
+    pub(crate) fn expect(&mut self, keys: &Keys) -> Result<Answer, String> {
+        let (relay, _) = self.running()?;
+        if self.acceptor.is_some() {
+            return Err("its lanes are expected already".into());
+        }
+        let acceptor = Acceptor::new(Token(keys.token), security(keys)?, relay);
+        self.acceptor = Some(Arc::new(acceptor));
+        Ok(Answer::Done)
+    }
+
+    /// Takes a connection over that may be a lane; answers later.
     pub(crate) fn lane(
         &self,
-        lane: u16,
-        path: PathId,
+        asker: Asker,
+        preamble: &[u8],
         connection: Option<OwnedFd>,
-    ) -> Result<Answer, String> {
-        let (relay, _) = self.running()?;
+    ) -> Result<(), String> {
+        self.running()?;
+        let acceptor = self.acceptor.clone();
+        let acceptor = acceptor.ok_or("this process expects no lane")?;
         let connection = connection.ok_or("no connection came with it")?;
-        let adopted = relay.adopt_lane(lane, path, connection);
-        adopted.map(|()| Answer::Done)
+        let preamble = preamble.try_into();
+        let preamble = preamble.map_err(|_| "a preamble of another size")?;
+        self.beside(asker, move || {
+            let taken = acceptor.take_over(connection, preamble);
+            taken.map(|()| Answer::Done)
+        })
     }
 
     pub(crate) fn close(&self, finished: bool) {
@@ -229,6 +253,17 @@ impl Served {
     pub(crate) fn let_go(&mut self) {
         self.relay = None;
     }
+}
+
+fn security(keys: &Keys) -> Result<Security, String> {
+    let Some(tls) = &keys.tls else {
+        return Ok(Security::Plain);
+    };
+    let identity = Identity::of(tls.certificate.clone(), tls.key.clone());
+    let peer = tls.peer.parse();
+    let peer = peer.map_err(|error: NoFingerprint| error.to_string())?;
+    let tls = Tls::new(&identity, peer).map_err(|error| error.to_string())?;
+    Ok(Security::Tls(tls))
 }
 
 fn with_source(error: &dyn std::error::Error) -> String {

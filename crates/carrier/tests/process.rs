@@ -13,13 +13,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use drover_carrier::{
-    Control, ControlError, Counters, Heard, Open, Place, Request, Side, Start, State, Told,
+    Control, ControlError, Counters, Heard, Keys, Open, Place, Request, Side, Start, State,
+    TlsKeys, Told,
 };
+use drover_relay::{Identity, PREAMBLE_BYTES};
 use drover_types::{MigrationId, Path, PathEnd, PathId};
-use drover_wire::{HELLO_BYTES, Hello, VersionRange, Welcome};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const TOKEN: [u8; 16] = [7; 16];
 
 /// A process, and where its QEMU is.
 struct Process {
@@ -77,6 +77,7 @@ impl Process {
             window: 6,
             channels_max: 4,
             outage_limit: PATIENCE,
+            pass_through: false,
             patience,
         }
     }
@@ -150,6 +151,25 @@ fn paths() -> Vec<Path> {
     vec![path(0), path(1)]
 }
 
+/// The source's and the destination's.
+fn keys() -> [Keys; 2] {
+    let ends = [(); 2].map(|()| Identity::generate().unwrap());
+    let of = |own: &Identity, peer: &Identity| {
+        let (certificate, key) = own.parts();
+        let peer = peer.fingerprint().to_string();
+        let tls = TlsKeys {
+            certificate,
+            key,
+            peer,
+        };
+        Keys {
+            token: [7; 32],
+            tls: Some(tls),
+        }
+    };
+    [of(&ends[0], &ends[1]), of(&ends[1], &ends[0])]
+}
+
 /// A session between two processes, with two lanes.
 struct Pair {
     source: Process,
@@ -168,16 +188,20 @@ fn pair(patience: Duration) -> Pair {
     at_source.ask(&Request::Start(start)).unwrap();
     let start = destination.start(Side::Destination, patience);
     at_destination.ask(&Request::Start(start)).unwrap();
+    let [keys, theirs] = keys();
+    at_destination.ask(&Request::Expect(theirs)).unwrap();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let open = Open {
-        token: TOKEN,
+        keys,
         port: listener.local_addr().unwrap().port(),
         paths: paths(),
         lanes_per_path: 1,
         lanes_most: 1,
     };
     thread::scope(|scope| {
-        scope.spawn(|| (0..2).for_each(|_| hand_over(&listener, &at_destination.control)));
+        for _ in 0..2 {
+            scope.spawn(|| hand_over(&listener, &at_destination.control));
+        }
         assert_eq!(at_source.control.open(open).unwrap(), []);
     });
     Pair {
@@ -192,17 +216,9 @@ fn pair(patience: Duration) -> Pair {
 /// Accepts a connection as an agent does, and gives it to the process.
 fn hand_over(listener: &TcpListener, control: &Control) {
     let (mut connection, _) = listener.accept().unwrap();
-    let mut hello = [0; HELLO_BYTES];
-    connection.read_exact(&mut hello).unwrap();
-    let hello = Hello::decode(&hello).unwrap();
-    let version = VersionRange::SUPPORTED.newest_common(hello.versions);
-    let welcome = Welcome::Accepted(version.unwrap()).encode();
-    connection.write_all(&welcome).unwrap();
-    let request = Request::Lane {
-        lane: hello.lane,
-        path: hello.path,
-    };
-    control.request(&request, Some(connection.as_fd())).unwrap();
+    let mut preamble = [0; PREAMBLE_BYTES];
+    connection.read_exact(&mut preamble).unwrap();
+    control.hand_over(&preamble, connection.as_fd()).unwrap();
 }
 
 impl Pair {
@@ -359,8 +375,7 @@ fn requests_that_make_no_sense_are_refused_with_a_reason() {
     let mut process = process();
     let agent = process.agent(0);
     let lane = Request::Lane {
-        lane: 0,
-        path: PathId(0),
+        preamble: vec![0; PREAMBLE_BYTES],
     };
     assert!(refused(agent.ask(&lane)).contains("carries nothing"));
     let mut start = process.start(Side::Source, PATIENCE);
@@ -370,12 +385,19 @@ fn requests_that_make_no_sense_are_refused_with_a_reason() {
     start.window = 6;
     agent.ask(&Request::Start(start.clone())).unwrap();
     assert!(refused(agent.ask(&Request::Start(start))).contains("already"));
+    assert!(refused(agent.ask(&lane)).contains("expects no lane"));
+    let [keys, _] = keys();
+    let mut bad = keys.clone();
+    bad.tls.as_mut().unwrap().peer = "nobody".into();
+    assert!(refused(agent.ask(&Request::Expect(bad))).contains("fingerprint"));
+    agent.ask(&Request::Expect(keys.clone())).unwrap();
+    assert!(refused(agent.ask(&Request::Expect(keys.clone()))).contains("already"));
     assert!(refused(agent.ask(&lane)).contains("no connection came"));
     let file = tempfile::tempfile().unwrap();
     let taken = agent.control.request(&lane, Some(file.as_fd()));
     assert!(!refused(taken).is_empty());
     let open = Open {
-        token: TOKEN,
+        keys,
         port: 1,
         paths: paths(),
         lanes_per_path: 1,

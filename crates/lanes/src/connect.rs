@@ -1,4 +1,4 @@
-//! Opening a lane.
+//! Opening a connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::Lane;
+use crate::Connection;
 
 /// Where a lane goes, and from where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,8 +36,8 @@ pub struct ConnectError {
     pub source: io::Error,
 }
 
-impl Lane {
-    /// Opens a lane, waiting at most as long as the target says.
+impl Connection {
+    /// Connects, waiting at most as long as the target says.
     ///
     /// # Errors
     /// [`ConnectError`] with the kernel's reason.
@@ -49,7 +49,7 @@ impl Lane {
     }
 }
 
-fn try_connect(target: &Target) -> io::Result<Lane> {
+fn try_connect(target: &Target) -> io::Result<Connection> {
     let socket = Socket::new(
         Domain::for_address(target.remote),
         Type::STREAM,
@@ -62,5 +62,5 @@ fn try_connect(target: &Target) -> io::Result<Lane> {
         socket.set_tcp_mss(segment.into())?;
     }
     socket.connect_timeout(&target.remote.into(), target.patience)?;
-    Lane::adopt(socket.into())
+    Connection::adopt(socket.into())
 }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
-use crate::Lane;
+use crate::Connection;
 use crate::limits::BACKLOG;
 
 /// The port that lanes are accepted on, for every address of the host.
@@ -51,13 +51,18 @@ impl Listener {
         self.listener.local_addr().map(|address| address.port())
     }
 
-    /// Waits for the next lane.
+    /// Waits for the next connection.
     ///
     /// # Errors
     /// The socket's error; an error of `InvalidInput` says that [`Listener::shut_down`] was called.
-    pub fn accept(&self) -> io::Result<Lane> {
-        let (stream, _) = self.listener.accept()?;
-        Lane::adopt(stream)
+    pub fn accept(&self) -> io::Result<Connection> {
+        loop {
+            let (stream, _) = self.listener.accept()?;
+            // One that is gone by now has no options to set, and is no reason to stop.
+            if let Ok(connection) = Connection::adopt(stream) {
+                return Ok(connection);
+            }
+        }
     }
 
     /// Ends an [`Listener::accept`] under way and all later ones.
@@ -107,8 +112,10 @@ mod tests {
     #[test]
     fn buffers_arrive_whole_with_their_header() {
         let listener = Listener::bind(0).unwrap();
-        let near = Lane::connect(&loopback(&listener)).unwrap();
-        let far = listener.accept().unwrap();
+        let near = Connection::connect(&loopback(&listener))
+            .unwrap()
+            .into_plain();
+        let far = listener.accept().unwrap().into_plain();
         let payload: Vec<u8> = (0..1_000_000u32).map(|n| (n % 251) as u8).collect();
         let sent = payload.clone();
         let sender = thread::spawn(move || near.send(b"header", &sent));
@@ -124,8 +131,10 @@ mod tests {
     #[test]
     fn a_header_alone_can_be_sent() {
         let listener = Listener::bind(0).unwrap();
-        let near = Lane::connect(&loopback(&listener)).unwrap();
-        let far = listener.accept().unwrap();
+        let near = Connection::connect(&loopback(&listener))
+            .unwrap()
+            .into_plain();
+        let far = listener.accept().unwrap().into_plain();
         near.send(b"header", b"").unwrap();
         let mut header = [0; 6];
         far.receive(&mut header).unwrap();
@@ -135,8 +144,12 @@ mod tests {
     #[test]
     fn shutting_a_lane_down_ends_a_receive_under_way_at_both_ends() {
         let listener = Listener::bind(0).unwrap();
-        let near = std::sync::Arc::new(Lane::connect(&loopback(&listener)).unwrap());
-        let far = listener.accept().unwrap();
+        let near = std::sync::Arc::new(
+            Connection::connect(&loopback(&listener))
+                .unwrap()
+                .into_plain(),
+        );
+        let far = listener.accept().unwrap().into_plain();
         let receiver = {
             let near = near.clone();
             thread::spawn(move || near.receive(&mut [0; 1]).unwrap_err().kind())
@@ -165,7 +178,7 @@ mod tests {
         let listener = Listener::bind(0).unwrap();
         let target = loopback(&listener);
         drop(listener);
-        let error = Lane::connect(&target).unwrap_err();
+        let error = Connection::connect(&target).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("127.0.0.1 on lo") && text.contains(&target.remote.to_string()));
         assert_eq!(error.source.kind(), io::ErrorKind::ConnectionRefused);

@@ -295,6 +295,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::Connection;
 
     const SLOTS: usize = 16;
 
@@ -302,7 +303,8 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let far = listener.accept().unwrap().0;
-        (Lane::adopt(near).unwrap(), Lane::adopt(far).unwrap())
+        let plain = |stream| Connection::adopt(stream).unwrap().into_plain();
+        (plain(near), plain(far))
     }
 
     fn content(count: usize) -> Vec<u8> {

@@ -1,29 +1,31 @@
-//! One TCP connection.
+//! One TCP connection and its options.
 
 use std::io::{self, IoSlice, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
-use rustix::net::RecvFlags;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::limits::{PROBE_INTERVAL, SILENCE_LIMIT, UNSENT_BYTES};
+use crate::lock;
 
-/// One TCP connection on a path.
+/// A connected socket with a lane's options.
 #[derive(Debug)]
-pub struct Lane {
+pub(crate) struct Socket {
     stream: TcpStream,
     local: SocketAddr,
     peer: SocketAddr,
+    /// Until when everything has to be done, while there is such a time.
+    deadline: Mutex<Option<Instant>>,
 }
 
-impl Lane {
+impl Socket {
     /// Takes a connected socket over and sets its options.
-    ///
-    /// # Errors
-    /// It is no TCP connection, or not connected any more.
-    pub fn adopt(stream: TcpStream) -> io::Result<Self> {
+    pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(false)?;
         let socket = SockRef::from(&stream);
@@ -37,91 +39,124 @@ impl Lane {
             local: stream.local_addr()?,
             peer: stream.peer_addr()?,
             stream,
+            deadline: Mutex::new(None),
         })
     }
 
-    /// Our end of the connection.
-    #[must_use]
-    pub fn local(&self) -> SocketAddr {
+    pub(crate) fn local(&self) -> SocketAddr {
         self.local
     }
 
-    /// The peer's end of the connection.
-    #[must_use]
-    pub fn peer(&self) -> SocketAddr {
+    pub(crate) fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Whether its bytes cross the socket as they are.
-    #[must_use]
-    pub fn is_plain(&self) -> bool {
-        true
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
     }
 
-    /// The socket, where what is written to it is what the peer receives.
-    #[must_use]
-    pub fn plain_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.stream.as_fd())
+    /// Bounds everything from here on by one time, however many calls it takes: a peer that sends
+    /// a byte now and then gains nothing by it. `None` takes the bound away.
+    pub(crate) fn set_deadline(&self, deadline: Option<Instant>) -> io::Result<()> {
+        *lock(&self.deadline) = deadline;
+        if deadline.is_none() {
+            self.stream.set_read_timeout(None)?;
+            self.stream.set_write_timeout(None)?;
+        }
+        Ok(())
+    }
+
+    /// Has the next call end in time, by `set`.
+    fn bound(&self, set: fn(&TcpStream, Option<Duration>) -> io::Result<()>) -> io::Result<()> {
+        let Some(deadline) = *lock(&self.deadline) else {
+            return Ok(());
+        };
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        set(&self.stream, Some(left))
     }
 
     /// Sends `header` and then `payload`, whole.
-    ///
-    /// # Errors
-    /// The socket's error; how much was sent is then unknown.
-    pub fn send(&self, header: &[u8], payload: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&self, header: &[u8], payload: &[u8]) -> io::Result<()> {
         let mut slices = [IoSlice::new(header), IoSlice::new(payload)];
         let mut left = &mut slices[..];
         IoSlice::advance_slices(&mut left, 0); // drops an empty payload
         while !left.is_empty() {
+            self.bound(TcpStream::set_write_timeout)?;
             match (&self.stream).write_vectored(left) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => IoSlice::advance_slices(&mut left, count),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(in_time(error)),
             }
         }
         Ok(())
+    }
+
+    /// Sends what can be sent without waiting.
+    pub(crate) fn send_at_once(&self, bytes: &[u8]) {
+        // A socket that takes nothing more is closed all the same.
+        let _ = rustix::net::send(
+            &self.stream,
+            bytes,
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        );
     }
 
     /// Fills `buffer` whole.
-    ///
-    /// # Errors
-    /// The socket's error, or `UnexpectedEof` when the peer closed.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < buffer.len() {
-            // WAITALL: one system call for a chunk, not one for each packet.
-            let space = &mut buffer[filled..];
-            match rustix::net::recv(self.stream.as_fd(), space, RecvFlags::WAITALL) {
-                Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok((_, count)) => filled += count,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
+            match self.receive_some(&mut buffer[filled..])? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                count => filled += count,
             }
         }
         Ok(())
     }
 
-    /// Bounds every later receive in time; `None` takes the bound away.
-    ///
-    /// # Errors
-    /// The socket's error.
-    pub fn set_receive_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.stream.set_read_timeout(timeout)
+    /// Fills `buffer` whole unless the peer closes, a signal comes or time is up; how much of it
+    /// was filled. WAITALL: one system call for a chunk, not one for each packet.
+    pub(crate) fn receive_some(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.bound(TcpStream::set_read_timeout)?;
+            match rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::WAITALL) {
+                Ok((_, count)) => return Ok(count),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(in_time(error.into())),
+            }
+        }
     }
 
-    /// Ends the sending direction: the peer receives what was sent before, and then the end.
-    /// Receiving goes on, since a socket that is shut for both answers late data with a reset, and
-    /// that may overtake what was sent.
-    pub fn finish_sending(&self) {
+    /// What is there already, as far as it fits; `None` when there is nothing yet.
+    pub(crate) fn receive_ready(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        loop {
+            match rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::DONTWAIT) {
+                Ok((_, count)) => return Ok(Some(count)),
+                Err(Errno::AGAIN) => return Ok(None),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    pub(crate) fn finish_sending(&self) {
         // An error means that it was disconnected already.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Ends both directions: sends and receives under way return at once, what was sent before is
-    /// still delivered.
-    pub fn shut_down(&self) {
+    pub(crate) fn shut_down(&self) {
         // An error means that it was disconnected already.
         let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// A socket's own timeout is told as if it were non-blocking.
+fn in_time(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
     }
 }

@@ -1,16 +1,16 @@
 //! Opening the lanes of a migration from this host.
 
-use std::io;
 use std::net::SocketAddr;
 use std::thread;
 
-use drover_lanes::{Lane, Target};
+use drover_lanes::{Connection, Lane, Target};
 use drover_session::LaneId;
 use drover_types::{MigrationId, Path, PathId};
+use drover_wire::Token;
 use drover_wire::limits::LANES_MAX;
-use drover_wire::{Hello, Token, VersionRange, WELCOME_BYTES, Welcome};
 
-use crate::limits::{CONNECT_TIMEOUT, HANDSHAKE_TIMEOUT, PROBES_AT_ONCE};
+use crate::limits::{CONNECT_TIMEOUT, PROBES_AT_ONCE};
+use crate::{Security, open_lane};
 
 /// Which lanes to open, and with what they are let in.
 #[derive(Debug, Clone)]
@@ -19,6 +19,8 @@ pub struct Order {
     pub migration: MigrationId,
     /// The destination's secret for it.
     pub token: Token,
+    /// How the lanes are protected, as both agents agreed on.
+    pub security: Security,
     /// The port on which the destination accepts lanes.
     pub port: u16,
     /// The paths.
@@ -112,7 +114,7 @@ pub fn probe(targets: &[Target]) -> Vec<bool> {
     let mut answers = Vec::with_capacity(targets.len());
     for batch in targets.chunks(PROBES_AT_ONCE) {
         thread::scope(|scope| {
-            let attempt = |target| scope.spawn(move || Lane::connect(target).is_ok());
+            let attempt = |target| scope.spawn(move || Connection::connect(target).is_ok());
             let attempts: Vec<_> = batch.iter().map(attempt).collect();
             answers.extend(
                 attempts
@@ -125,7 +127,7 @@ pub fn probe(targets: &[Target]) -> Vec<bool> {
 }
 
 /// Opens all lanes at once and waits for all of them; blocks for at most the connect timeout and
-/// [`HANDSHAKE_TIMEOUT`].
+/// [`crate::limits::HANDSHAKE_TIMEOUT`].
 #[must_use]
 pub fn open_lanes(order: &Order) -> Opened {
     let mut opened = Opened::default();
@@ -149,45 +151,4 @@ pub fn open_lanes(order: &Order) -> Opened {
         }
     }
     opened
-}
-
-/// Opens one lane; blocks for at most the connect timeout and [`HANDSHAKE_TIMEOUT`].
-///
-/// # Errors
-/// [`NotOpened`].
-pub fn open_lane(order: &Order, plan: &LanePlan) -> Result<Lane, NotOpened> {
-    let lane = Lane::connect(&plan.target)
-        .map_err(|e| NotOpened::Unreachable(format!("{e}: {}", e.source)))?;
-    let peer = lane.peer();
-    let hello = Hello {
-        versions: VersionRange::SUPPORTED,
-        migration: order.migration,
-        token: order.token.clone(),
-        lane: plan.lane,
-        path: plan.path,
-    };
-    let mut answer = [0; WELCOME_BYTES];
-    lane.set_receive_timeout(Some(HANDSHAKE_TIMEOUT))
-        .and_then(|()| lane.send(&hello.encode(), b""))
-        .and_then(|()| lane.receive(&mut answer))
-        .and_then(|()| lane.set_receive_timeout(None))
-        .map_err(|error| {
-            let reason = format!("{peer} did not answer as a relay does: {error}");
-            match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => NotOpened::Silent(reason),
-                _ => NotOpened::TurnedAway(reason),
-            }
-        })?;
-    let turned_away = |reason| Err(NotOpened::TurnedAway(reason));
-    match Welcome::decode(&answer) {
-        Ok(Welcome::Accepted(version)) if VersionRange::SUPPORTED.contains(version) => Ok(lane),
-        Ok(Welcome::Accepted(version)) => turned_away(format!(
-            "{peer} chose protocol version {version}, which was not offered"
-        )),
-        Ok(Welcome::Refused(code, theirs)) => turned_away(format!(
-            "{peer} turned the lane away: {code} (it speaks version {theirs}, this agent {})",
-            VersionRange::SUPPORTED
-        )),
-        Err(error) => turned_away(format!("{peer}: {error}")),
-    }
 }

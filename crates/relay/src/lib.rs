@@ -19,32 +19,41 @@
 //! What QEMU reads from the relay's socket is what the other QEMU wrote: bytes are carried, never
 //! altered.
 
+mod acceptor;
 mod channel;
 mod chunk;
 mod dialer;
 mod errands;
 mod goodput;
+mod half_open;
 mod handshake;
 mod lane;
 pub mod limits;
 mod listener;
+mod opening;
 mod pipes;
 mod pool;
 mod relay;
 mod report;
+mod security;
 mod shared;
 mod sizing;
+mod turned_away;
 mod turns;
 
+pub use acceptor::Acceptor;
 pub use dialer::{PathReport, PathState};
-pub use drover_lanes::{NotListening, Target};
-pub use drover_session::{ChannelStats, End, LaneHealth, LaneStats, Stats};
-pub use drover_wire::{ByeCode, Token};
-pub use goodput::Goodput;
-pub use handshake::{
-    LaneFailure, LanePlan, NotOpened, Opened, Order, open_lane, open_lanes, probe,
+pub use drover_lanes::{
+    Encryption, Fingerprint, Identity, NoFingerprint, NoIdentity, NotListening, Target, Tls,
 };
+pub use drover_session::{ChannelStats, End, LaneHealth, LaneStats, Stats};
+pub use drover_wire::{ByeCode, PREAMBLE_BYTES, Token};
+pub use goodput::Goodput;
+pub use handshake::{LaneFailure, LanePlan, NotOpened, Opened, Order, open_lanes, probe};
 pub use listener::{Expected, LaneListener};
+pub use opening::open_lane;
 pub use relay::Relay;
 pub use report::{DataPath, Event, LaneEnd, LaneReport, NotStarted, Report, Settings};
+pub use security::{Security, new_token};
 pub use sizing::{Sizes, sizes};
+pub use turned_away::Cause;

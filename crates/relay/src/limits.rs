@@ -42,11 +42,22 @@ pub const PIPES_DESCRIPTORS_PART: u64 = 4;
 /// Connections tried at once to find out what reaches what; each costs a thread for a moment.
 pub const PROBES_AT_ONCE: usize = 32;
 
-/// A peer that connected has this long to say which migration it belongs to.
+/// Both ends have this long from the connection to the lane, however many messages it takes: some
+/// round trips and two signatures need milliseconds, a host that is busy with a switchover a second.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections that may be in their handshake at once: all lanes of a large session.
-pub const HANDSHAKES_MAX: usize = 64;
+/// Connections that may be greeted at once, each by a thread: the lanes of four of the largest
+/// sessions that begin in the same moment. With 32 KiB each until they have proved who they are,
+/// that is 8 MiB.
+pub const GREETED_MAX: usize = 256;
+
+/// Those of one address: all lanes of the largest session, over one path. A silent peer holds a
+/// place for [`HANDSHAKE_TIMEOUT`], and this leaves three quarters of the places to others.
+pub const GREETED_PER_ADDRESS: usize = 64;
+
+/// The log is told of connections that are turned away for one cause this often, and how many there
+/// were: whoever can connect could fill a disk otherwise.
+pub const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(1);
 
 /// After our farewell the peer has this long to take what is on its way; then all is closed.
 pub const FAREWELL_TIME: Duration = Duration::from_millis(500);

@@ -1,35 +1,48 @@
 //! Accepting the lanes of all migrations to this host.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
-use drover_lanes::{Lane, Listener, NotListening};
+use drover_lanes::{Connection, Encryption, Listener, NotListening};
 use drover_types::MigrationId;
-use drover_wire::{HELLO_BYTES, Hello, RefusalCode, Token, VersionRange, Welcome};
+use drover_wire::{PREAMBLE_BYTES, RefusalCode, Token};
 
-use crate::Relay;
-use crate::limits::{ACCEPT_PAUSE, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX};
+use crate::acceptor::{Acceptor, Begun, refuse};
+use crate::half_open::{HalfOpen, Place};
+use crate::limits::{ACCEPT_PAUSE, GREETED_MAX, GREETED_PER_ADDRESS, HANDSHAKE_TIMEOUT};
 use crate::pool::lock;
 use crate::shared::spawn;
+use crate::turned_away::{Cause, Refusals, TurnedAway};
+use crate::{Relay, Security};
 
-type Registry = Mutex<HashMap<MigrationId, (Token, Weak<Relay>)>>;
+type Registry = Mutex<HashMap<MigrationId, Arc<Acceptor>>>;
+
+/// What the threads that greet share.
+#[derive(Debug, Default)]
+struct Door {
+    expected: Registry,
+    half_open: Arc<HalfOpen>,
+    refusals: Refusals,
+    stopping: AtomicBool,
+}
 
 /// The port on which other hosts' lanes arrive. Dropping it closes the port; lanes that were
 /// handed to a relay stay.
 #[derive(Debug)]
 pub struct LaneListener {
     listener: Arc<Listener>,
-    expected: Arc<Registry>,
-    stopping: Arc<AtomicBool>,
+    door: Arc<Door>,
 }
 
 /// A migration whose lanes are let in. Dropping it turns later ones away.
 #[derive(Debug)]
 pub struct Expected {
     migration: MigrationId,
-    registry: Arc<Registry>,
+    acceptor: Arc<Acceptor>,
+    door: Arc<Door>,
 }
 
 impl LaneListener {
@@ -41,15 +54,11 @@ impl LaneListener {
         let listener = Arc::new(Listener::bind(port)?);
         let this = Self {
             listener,
-            expected: Arc::default(),
-            stopping: Arc::default(),
+            door: Arc::default(),
         };
-        let (listener, expected) = (this.listener.clone(), this.expected.clone());
-        let stopping = this.stopping.clone();
-        spawn("listen", move || {
-            accept_all(&listener, &expected, &stopping)
-        })
-        .map_err(|source| NotListening { port, source })?;
+        let (listener, door) = (this.listener.clone(), this.door.clone());
+        spawn("listen", move || accept_all(&listener, &door))
+            .map_err(|source| NotListening { port, source })?;
         Ok(this)
     }
 
@@ -61,36 +70,58 @@ impl LaneListener {
         self.listener.port()
     }
 
-    /// Lets the lanes of a migration in, if they bring this token.
+    /// Lets the lanes of a migration in, if they prove this token and are protected so.
     #[must_use]
-    pub fn expect(&self, migration: MigrationId, token: Token, relay: &Arc<Relay>) -> Expected {
-        lock(&self.expected).insert(migration, (token, Arc::downgrade(relay)));
+    pub fn expect(
+        &self,
+        migration: MigrationId,
+        token: Token,
+        security: Security,
+        relay: &Arc<Relay>,
+    ) -> Expected {
+        let acceptor = Arc::new(Acceptor::new(token, security, relay));
+        lock(&self.door.expected).insert(migration, acceptor.clone());
         Expected {
             migration,
-            registry: self.expected.clone(),
+            acceptor,
+            door: self.door.clone(),
         }
+    }
+
+    /// How many connections were turned away so far, by cause.
+    #[must_use]
+    pub fn turned_away(&self) -> BTreeMap<Cause, u64> {
+        self.door.refusals.counts()
     }
 }
 
 impl Drop for LaneListener {
     fn drop(&mut self) {
-        self.stopping.store(true, Ordering::Release);
+        self.door.stopping.store(true, Ordering::Release);
         self.listener.shut_down();
+    }
+}
+
+impl Expected {
+    /// What protects the lanes that were let in, once there is one.
+    #[must_use]
+    pub fn encryption(&self) -> Option<Encryption> {
+        self.acceptor.encryption()
     }
 }
 
 impl Drop for Expected {
     fn drop(&mut self) {
-        lock(&self.registry).remove(&self.migration);
+        lock(&self.door.expected).remove(&self.migration);
     }
 }
 
-fn accept_all(listener: &Listener, expected: &Arc<Registry>, stopping: &AtomicBool) {
-    let under_way = Arc::new(AtomicUsize::new(0));
-    while !stopping.load(Ordering::Acquire) {
+fn accept_all(listener: &Listener, door: &Arc<Door>) {
+    let stopping = || door.stopping.load(Ordering::Acquire);
+    while !stopping() {
         match listener.accept() {
-            Ok(lane) => shake_hands(lane, expected, &under_way),
-            Err(error) if stopping.load(Ordering::Acquire) => {
+            Ok(connection) => greet_aside(connection, door),
+            Err(error) if stopping() => {
                 tracing::debug!(%error, "stopped listening for lanes");
             }
             Err(error) => {
@@ -102,77 +133,65 @@ fn accept_all(listener: &Listener, expected: &Arc<Registry>, stopping: &AtomicBo
 }
 
 /// Greets a peer on a thread of its own, so that a silent one keeps nobody waiting.
-fn shake_hands(lane: Lane, expected: &Arc<Registry>, under_way: &Arc<AtomicUsize>) {
-    if under_way.fetch_add(1, Ordering::AcqRel) >= HANDSHAKES_MAX {
-        under_way.fetch_sub(1, Ordering::AcqRel);
-        tracing::warn!(peer = %lane.peer(), "turned a lane away: {HANDSHAKES_MAX} are being greeted");
-        return;
-    }
-    let (expected, counter) = (expected.clone(), under_way.clone());
+fn greet_aside(connection: Connection, door: &Arc<Door>) {
+    let peer = connection.peer();
+    let Some(place) = door.half_open.place(peer, connection.closer()) else {
+        let reason = format!(
+            "{GREETED_MAX} connections are being greeted, or {GREETED_PER_ADDRESS} of its address"
+        );
+        return door
+            .refusals
+            .note(peer, &TurnedAway::new(Cause::Crowd, reason));
+    };
+    let shared = door.clone();
     let started = spawn("greet", move || {
-        let peer = lane.peer();
-        match greet(lane, &expected) {
+        match greet(connection, &shared, place) {
             Ok(()) => {}
-            Err(Turned::Away(reason)) => tracing::warn!(%peer, reason, "turned a lane away"),
-            Err(Turned::Probe) => tracing::debug!(%peer, "was probed"),
+            Err(Some(turned)) => shared.refusals.note(peer, &turned),
+            // It only looked whether we are there.
+            Err(None) => tracing::debug!(%peer, "was probed"),
         }
-        counter.fetch_sub(1, Ordering::AcqRel);
     });
     if let Err(error) = started {
-        under_way.fetch_sub(1, Ordering::AcqRel);
         tracing::warn!(%error, "cannot start a thread to greet a lane");
     }
 }
 
-/// Why a connection became no lane.
-enum Turned {
-    /// The peer closed it without a word: it only looked whether we are there.
-    Probe,
-    /// The reason, for the log.
-    Away(String),
+/// Reads a connection's preamble and hands it to its migration. `None` when the peer closed
+/// without a word.
+fn greet(connection: Connection, door: &Door, _place: Place) -> Result<(), Option<TurnedAway>> {
+    connection
+        .set_deadline(Instant::now() + HANDSHAKE_TIMEOUT)
+        .map_err(|error| TurnedAway::by_io("its socket", &error))?;
+    let begun = begin(&connection)?;
+    let found = lock(&door.expected).get(&begun.preamble.migration).cloned();
+    let migration = begun.preamble.migration;
+    let Some(acceptor) = found else {
+        refuse(&connection, RefusalCode::Unexpected);
+        let reason = format!("no migration {migration} is expected");
+        return Err(Some(TurnedAway::new(Cause::Unexpected, reason)));
+    };
+    acceptor.accept(connection, &begun).map_err(|turned| {
+        let reason = format!("migration {migration}: {}", turned.reason);
+        Some(TurnedAway { reason, ..turned })
+    })
 }
 
-fn greet(lane: Lane, expected: &Registry) -> Result<(), Turned> {
-    let mut bytes = [0; HELLO_BYTES];
-    let away = |what: &str, error: &dyn std::fmt::Display| Turned::Away(format!("{what}: {error}"));
-    lane.set_receive_timeout(Some(HANDSHAKE_TIMEOUT))
-        .and_then(|()| lane.receive(&mut bytes))
-        .and_then(|()| lane.set_receive_timeout(None))
+fn begin(connection: &Connection) -> Result<Begun, Option<TurnedAway>> {
+    let mut bytes = [0; PREAMBLE_BYTES];
+    let (first, rest) = bytes.split_at_mut(1);
+    let waiting = |error: io::Error| TurnedAway::by_io("waiting for its first message", &error);
+    connection
+        .receive(first)
         .map_err(|error| match error.kind() {
-            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => Turned::Probe,
-            _ => away("no handshake", &error),
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset => None,
+            _ => Some(waiting(error)),
         })?;
-    let hello = Hello::decode(&bytes).map_err(|error| away("handshake", &error))?;
-    let refuse = |code: RefusalCode| {
-        let answer = Welcome::Refused(code, VersionRange::SUPPORTED).encode();
-        // The peer may be gone; the refusal stands all the same.
-        let _ = lane.send(&answer, b"");
-        Err(Turned::Away(format!(
-            "migration {}: {code}",
-            hello.migration
-        )))
-    };
-    let Ok(version) = VersionRange::SUPPORTED.newest_common(hello.versions) else {
-        return refuse(RefusalCode::Version);
-    };
-    let Some(relay) = find(expected, &hello) else {
-        return refuse(RefusalCode::Unexpected);
-    };
-    // The answer goes out before the relay may send frames behind it.
-    lane.send(&Welcome::Accepted(version).encode(), b"")
-        .map_err(|error| away("answering", &error))?;
-    let added = relay.add_lane(hello.lane, hello.path, lane);
-    added.map_err(|refused| away("session", &refused))
-}
-
-fn find(expected: &Registry, hello: &Hello) -> Option<Arc<Relay>> {
-    let registry = lock(expected);
-    let (token, relay) = registry.get(&hello.migration)?;
-    // All bytes are compared, so that the time taken tells nothing of the secret.
-    let differing = token
-        .0
-        .iter()
-        .zip(hello.token.0)
-        .fold(0, |acc, (a, b)| acc | (a ^ b));
-    relay.upgrade().filter(|_| differing == 0)
+    connection.receive(rest).map_err(waiting)?;
+    Begun::read(bytes).map_err(|turned| {
+        if turned.cause == Cause::Version {
+            refuse(connection, RefusalCode::Version);
+        }
+        Some(turned)
+    })
 }

@@ -1,7 +1,6 @@
 //! One side of one migration's data path.
 
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path as FilePath;
 use std::sync::Arc;
@@ -163,16 +162,6 @@ impl Relay {
         if let Some(dialer) = self.shared.dialer.get() {
             dialer.link_back(path, source);
         }
-    }
-
-    /// Adds a lane whose connection was accepted, and its handshake done, elsewhere.
-    ///
-    /// # Errors
-    /// It is no TCP connection, or as [`Relay::add_lane`]; the reason, for the log.
-    pub fn adopt_lane(&self, id: LaneId, path: PathId, connection: OwnedFd) -> Result<(), String> {
-        let lane = Lane::adopt(connection.into()).map_err(|error| error.to_string())?;
-        let added = self.add_lane(id, path, lane);
-        added.map_err(|refused| refused.to_string())
     }
 
     /// The counters as they are now.

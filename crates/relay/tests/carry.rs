@@ -2,183 +2,51 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
+mod pair;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, channel};
+use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use drover_relay::{
-    End, Event, Expected, LaneHealth, LaneListener, Order, Relay, Settings, Sizes, open_lanes,
-};
-use drover_types::{MigrationId, Path, PathEnd, PathId};
-use drover_wire::{ByeCode, HELLO_BYTES, Token};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-const SETTINGS: Settings = Settings {
-    sizes: Sizes {
-        chunk_bytes: 16 << 10,
-        window: 6,
-    },
-    channels_max: 4,
-    outage_limit: Duration::ZERO,
-    pass_through: true,
-    verify: false,
-};
-const TOKEN: Token = Token([7; 16]);
-
-struct Pair {
-    source: Arc<Relay>,
-    destination: Arc<Relay>,
-    source_events: Receiver<Event>,
-    destination_events: Receiver<Event>,
-    near: PathBuf,
-    far: UnixListener,
-    listener: LaneListener,
-    _expected: Expected,
-    _directory: tempfile::TempDir,
-}
-
-fn id() -> MigrationId {
-    MigrationId::from_bytes([3; 16])
-}
-
-fn loopback_path(number: u16) -> Path {
-    let end = || PathEnd {
-        interface: "lo".into(),
-        address: Ipv4Addr::LOCALHOST.into(),
-    };
-    Path {
-        id: PathId(number),
-        source: end(),
-        destination: end(),
-        rate: None,
-        mtu: 65536,
-    }
-}
-
-fn order(port: u16, token: Token) -> Order {
-    let paths = vec![loopback_path(0), loopback_path(1)];
-    Order {
-        migration: id(),
-        token,
-        port,
-        paths,
-        lanes_per_path: 2,
-        lanes_most: 0,
-    }
-}
-
-fn pair() -> Pair {
-    let directory = tempfile::tempdir().unwrap();
-    let (near, far_path) = (directory.path().join("near"), directory.path().join("far"));
-    let (tell_source, source_events) = channel();
-    let (tell_destination, destination_events) = channel();
-    let source = Relay::source(SETTINGS, &near, move |e| drop(tell_source.send(e))).unwrap();
-    let destination =
-        Relay::destination(SETTINGS, &far_path, move |e| drop(tell_destination.send(e))).unwrap();
-    let (source, destination) = (Arc::new(source), Arc::new(destination));
-    let listener = LaneListener::bind(0).unwrap();
-    let expected = listener.expect(id(), TOKEN, &destination);
-    let far = UnixListener::bind(&far_path).unwrap();
-    Pair {
-        source,
-        destination,
-        source_events,
-        destination_events,
-        near,
-        far,
-        listener,
-        _expected: expected,
-        _directory: directory,
-    }
-}
-
-impl Pair {
-    fn connect(&self) {
-        self.connect_to(self.listener.port().unwrap());
-    }
-
-    fn connect_to(&self, port: u16) {
-        let mut opened = open_lanes(&order(port, TOKEN));
-        assert_eq!(opened.failures, vec![]);
-        for (plan, lane) in opened.lanes.drain(..) {
-            self.source.add_lane(plan.lane, plan.path, lane).unwrap();
-        }
-    }
-}
-
-/// Bytes that differ at every position of every channel.
-fn content(channel: u8, count: usize) -> Vec<u8> {
-    (0..count as u32)
-        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8 ^ channel)
-        .collect()
-}
-
-fn ended(events: &Receiver<Event>) -> (End, String) {
-    loop {
-        if let Event::Ended { end, reason } = events.recv_timeout(PATIENCE).unwrap() {
-            return (end, reason);
-        }
-    }
-}
-
-/// Opens a channel, writes `up` and closes; the far end answers with `down`. Returns what arrived
-/// at the far end and at the near end.
-fn exchange(near: &UnixStream, far: &UnixStream, up: &[u8], down: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    for stream in [near, far] {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
-    }
-    let write_all = |mut stream: &UnixStream, bytes: &[u8]| {
-        stream.write_all(bytes).unwrap();
-        stream.shutdown(Shutdown::Write).unwrap();
-    };
-    let read_all = |mut stream: &UnixStream| {
-        let mut bytes = Vec::new();
-        stream.read_to_end(&mut bytes).unwrap();
-        bytes
-    };
-    thread::scope(|scope| {
-        scope.spawn(|| write_all(near, up));
-        scope.spawn(|| write_all(far, down));
-        let at_far = scope.spawn(|| read_all(far));
-        (at_far.join().unwrap(), read_all(near))
-    })
-}
+use drover_relay::{End, Event, LaneHealth, Order, open_lane};
+use drover_types::{Path, PathId};
+use drover_wire::ByeCode;
+use pair::{BOTH, PATIENCE, Pair, Protected, SETTINGS, content, ended, exchange};
+use pair::{loopback_path, order, pair};
 
 #[test]
 fn channels_arrive_whole_in_both_directions_over_all_lanes() {
-    let pair = pair();
-    pair.connect();
-    let streams: Vec<_> = (0..3u8)
-        .map(|channel| {
-            let near = UnixStream::connect(&pair.near).unwrap();
-            (channel, near, pair.far.accept().unwrap().0)
-        })
-        .collect();
-    thread::scope(|scope| {
-        for (channel, near, far) in &streams {
-            scope.spawn(move || {
-                let (up, down) = (content(*channel, 3_000_000), content(!channel, 70_000));
-                let (at_far, at_near) = exchange(near, far, &up, &down);
-                assert!(at_far == up && at_near == down, "channel {channel} differs");
-            });
-        }
-    });
-    assert_eq!(ended(&pair.source_events).0, End::Finished);
-    assert_eq!(ended(&pair.destination_events).0, End::Finished);
-    let report = pair.source.report();
-    assert_eq!(report.session.confirmed_bytes(), 9_000_000);
-    let carried: u64 = report.lanes.iter().map(|lane| lane.stats.sent_bytes).sum();
-    assert_eq!(carried, 9_000_000);
-    assert!(
-        report.lanes.iter().all(|lane| lane.stats.sent_bytes > 0),
-        "{report:?}"
-    );
+    for pair in BOTH.map(pair) {
+        pair.connect();
+        let streams: Vec<_> = (0..3u8)
+            .map(|channel| {
+                let near = UnixStream::connect(&pair.near).unwrap();
+                (channel, near, pair.far.accept().unwrap().0)
+            })
+            .collect();
+        thread::scope(|scope| {
+            for (channel, near, far) in &streams {
+                scope.spawn(move || {
+                    let (up, down) = (content(*channel, 3_000_000), content(!channel, 70_000));
+                    let (at_far, at_near) = exchange(near, far, &up, &down);
+                    assert!(at_far == up && at_near == down, "channel {channel} differs");
+                });
+            }
+        });
+        assert_eq!(ended(&pair.source_events).0, End::Finished);
+        assert_eq!(ended(&pair.destination_events).0, End::Finished);
+        let report = pair.source.report();
+        assert_eq!(report.session.confirmed_bytes(), 9_000_000);
+        let carried: u64 = report.lanes.iter().map(|lane| lane.stats.sent_bytes).sum();
+        assert_eq!(carried, 9_000_000);
+        assert!(
+            report.lanes.iter().all(|lane| lane.stats.sent_bytes > 0),
+            "{report:?}"
+        );
+    }
 }
 
 /// Forwards TCP connections, and can cut them without a farewell.
@@ -221,43 +89,44 @@ impl Proxy {
 
 #[test]
 fn bytes_are_intact_though_lanes_are_cut_while_one_lives() {
-    let pair = pair();
-    let proxy = Proxy::start(pair.listener.port().unwrap());
-    pair.connect_to(proxy.port);
-    let near = UnixStream::connect(&pair.near).unwrap();
-    let mut far = pair.far.accept().unwrap().0;
-    far.set_read_timeout(Some(PATIENCE)).unwrap();
-    let up = content(1, 40_000_000);
-    let at_far = thread::scope(|scope| {
-        scope.spawn(|| {
-            (&near).write_all(&up).unwrap();
-            near.shutdown(Shutdown::Write).unwrap();
+    for pair in BOTH.map(pair) {
+        let proxy = Proxy::start(pair.listener.port().unwrap());
+        pair.connect_to(proxy.port);
+        let near = UnixStream::connect(&pair.near).unwrap();
+        let mut far = pair.far.accept().unwrap().0;
+        far.set_read_timeout(Some(PATIENCE)).unwrap();
+        let up = content(1, 40_000_000);
+        let at_far = thread::scope(|scope| {
+            scope.spawn(|| {
+                (&near).write_all(&up).unwrap();
+                near.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut at_far = Vec::new();
+            for part in up.chunks(up.len() / 4) {
+                let seen = at_far.len();
+                at_far.resize(seen + part.len(), 0);
+                far.read_exact(&mut at_far[seen..]).unwrap();
+                proxy.cut_another();
+            }
+            at_far
         });
-        let mut at_far = Vec::new();
-        for part in up.chunks(up.len() / 4) {
-            let seen = at_far.len();
-            at_far.resize(seen + part.len(), 0);
-            far.read_exact(&mut at_far[seen..]).unwrap();
-            proxy.cut_another();
-        }
-        at_far
-    });
-    assert!(at_far == up, "bytes differ");
-    let lanes = pair.source.report().lanes;
-    assert_eq!(
-        lanes
-            .iter()
-            .filter(|lane| lane.stats.health == LaneHealth::Up)
-            .count(),
-        1,
-        "{lanes:?}"
-    );
-    assert!(lanes.iter().any(|lane| lane.ended.is_some()), "{lanes:?}");
+        assert!(at_far == up, "bytes differ");
+        let lanes = pair.source.report().lanes;
+        assert_eq!(
+            lanes
+                .iter()
+                .filter(|lane| lane.stats.health == LaneHealth::Up)
+                .count(),
+            1,
+            "{lanes:?}"
+        );
+        assert!(lanes.iter().any(|lane| lane.ended.is_some()), "{lanes:?}");
+    }
 }
 
 #[test]
 fn when_every_lane_is_lost_qemu_sees_its_sockets_close_and_the_cause_is_told() {
-    let pair = pair();
+    let pair = pair(Protected::ByTls);
     pair.connect();
     let mut near = UnixStream::connect(&pair.near).unwrap();
     let mut far = pair.far.accept().unwrap().0;
@@ -286,7 +155,7 @@ fn when_every_lane_is_lost_qemu_sees_its_sockets_close_and_the_cause_is_told() {
 
 #[test]
 fn a_qemu_that_dies_at_the_destination_closes_the_sources_socket() {
-    let pair = pair();
+    let pair = pair(Protected::ByTls);
     pair.connect();
     let mut near = UnixStream::connect(&pair.near).unwrap();
     let far = pair.far.accept().unwrap().0;
@@ -301,7 +170,7 @@ fn a_qemu_that_dies_at_the_destination_closes_the_sources_socket() {
 
 #[test]
 fn a_qemu_that_does_not_listen_at_the_destination_closes_the_sources_socket() {
-    let pair = pair();
+    let pair = pair(Protected::ByTls);
     let Pair { far, near, .. } = &pair;
     let path = far.local_addr().unwrap().as_pathname().unwrap().to_owned();
     std::fs::remove_file(path).unwrap();
@@ -315,7 +184,7 @@ fn a_qemu_that_does_not_listen_at_the_destination_closes_the_sources_socket() {
 
 #[test]
 fn when_the_session_ends_qemus_other_channels_are_read_until_it_closes_them() {
-    let pair = pair();
+    let pair = pair(Protected::ByTls);
     pair.connect();
     let streams: Vec<_> = (0..2)
         .map(|_| {
@@ -339,7 +208,7 @@ fn when_the_session_ends_qemus_other_channels_are_read_until_it_closes_them() {
 
 #[test]
 fn more_channels_than_agreed_are_turned_away() {
-    let pair = pair();
+    let pair = pair(Protected::ByTls);
     pair.connect();
     let agreed: Vec<_> = (0..SETTINGS.channels_max)
         .map(|_| {
@@ -360,104 +229,53 @@ fn more_channels_than_agreed_are_turned_away() {
 }
 
 #[test]
-fn a_lane_with_a_wrong_token_is_turned_away_and_says_so() {
-    let pair = pair();
-    let opened = open_lanes(&order(pair.listener.port().unwrap(), Token([8; 16])));
-    assert!(opened.lanes.is_empty());
-    assert_eq!(opened.failures.len(), 4);
-    assert!(
-        opened.failures[0]
-            .reason
-            .contains("no such migration is expected there")
-    );
-}
-
-#[test]
-fn a_lane_of_another_version_is_turned_away_with_both_versions() {
-    let pair = pair();
-    let port = pair.listener.port().unwrap();
-    let mut hello = [0u8; HELLO_BYTES];
-    hello[..8].copy_from_slice(b"DRVLANE>");
-    hello[8..12].copy_from_slice(&[0, 50, 0, 60]);
-    let mut peer = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    peer.write_all(&hello).unwrap();
-    let mut answer = [0; 16];
-    peer.read_exact(&mut answer).unwrap();
-    assert_eq!((&answer[..8], answer[8]), (&b"DRVLANE<"[..], 1));
-}
-
-#[test]
-fn what_is_no_relay_is_an_error_that_names_it() {
-    let fake = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let port = fake.local_addr().unwrap().port();
-    thread::spawn(move || {
-        while let Ok((mut stream, _)) = fake.accept() {
-            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-        }
-    });
-    let opened = open_lanes(&order(port, TOKEN));
-    assert!(opened.lanes.is_empty());
-    let reason = &opened.failures[0].reason;
-    assert!(
-        reason.contains("does not begin like a lane of Drover"),
-        "{reason}"
-    );
-}
-
-#[test]
 fn a_peer_that_speaks_garbage_after_the_handshake_loses_its_lane_only() {
-    let pair = pair();
-    pair.connect();
-    let port = pair.listener.port().unwrap();
-    let hello = drover_wire::Hello {
-        versions: drover_wire::VersionRange::SUPPORTED,
-        migration: id(),
-        token: TOKEN,
-        lane: 40,
-        path: PathId(0),
-    };
-    let mut peer = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
-    peer.write_all(&hello.encode()).unwrap();
-    peer.write_all(&[0xff; 4096]).unwrap();
-    let lost = pair.destination_events.recv_timeout(PATIENCE).unwrap();
-    assert!(
-        matches!(&lost, Event::LaneLost { lane: 40, reason, .. } if reason.contains("no frame")),
-        "{lost:?}"
-    );
-    let near = UnixStream::connect(&pair.near).unwrap();
-    let far = pair.far.accept().unwrap().0;
-    assert_eq!(
-        exchange(&near, &far, b"up", b"down"),
-        (b"up".to_vec(), b"down".to_vec())
-    );
+    for pair in BOTH.map(pair) {
+        pair.connect();
+        let order = pair.order();
+        let lane = open_lane(&order, &order.plan(40, &loopback_path(0))).unwrap();
+        lane.send(&[0xff; 4096], b"").unwrap();
+        let lost = pair.destination_events.recv_timeout(PATIENCE).unwrap();
+        assert!(
+            matches!(&lost, Event::LaneLost { lane: 40, reason, .. } if reason.contains("no frame")),
+            "{lost:?}"
+        );
+        let near = UnixStream::connect(&pair.near).unwrap();
+        let far = pair.far.accept().unwrap().0;
+        assert_eq!(
+            exchange(&near, &far, b"up", b"down"),
+            (b"up".to_vec(), b"down".to_vec())
+        );
+    }
 }
 
 #[test]
 fn a_farewell_closes_lanes_without_losing_them() {
-    let pair = pair();
-    pair.connect();
-    let near = UnixStream::connect(&pair.near).unwrap();
-    let far = pair.far.accept().unwrap().0;
-    assert_eq!(
-        exchange(&near, &far, b"up", b"down"),
-        (b"up".to_vec(), b"down".to_vec())
-    );
-    pair.destination.close(ByeCode::Finished);
-    let told: Vec<Event> =
-        std::iter::from_fn(|| pair.source_events.recv_timeout(Duration::from_secs(1)).ok())
-            .collect();
-    assert!(
-        told.iter()
-            .all(|event| !matches!(event, Event::LaneLost { .. })),
-        "{told:?}"
-    );
-    let lanes = pair.source.report().lanes;
-    assert!(
-        lanes
-            .iter()
-            .all(|lane| lane.ended == Some(drover_relay::LaneEnd::Closed)),
-        "{lanes:?}"
-    );
+    for pair in BOTH.map(pair) {
+        pair.connect();
+        let near = UnixStream::connect(&pair.near).unwrap();
+        let far = pair.far.accept().unwrap().0;
+        assert_eq!(
+            exchange(&near, &far, b"up", b"down"),
+            (b"up".to_vec(), b"down".to_vec())
+        );
+        pair.destination.close(ByeCode::Finished);
+        let told: Vec<Event> =
+            std::iter::from_fn(|| pair.source_events.recv_timeout(Duration::from_secs(1)).ok())
+                .collect();
+        assert!(
+            told.iter()
+                .all(|event| !matches!(event, Event::LaneLost { .. })),
+            "{told:?}"
+        );
+        let lanes = pair.source.report().lanes;
+        assert!(
+            lanes
+                .iter()
+                .all(|lane| lane.ended == Some(drover_relay::LaneEnd::Closed)),
+            "{lanes:?}"
+        );
+    }
 }
 
 #[test]
@@ -467,7 +285,7 @@ fn more_lanes_than_a_session_takes_are_not_planned_and_every_path_keeps_one() {
         lanes_per_path: 16,
         lanes_most: 0,
         paths,
-        ..order(1, TOKEN)
+        ..order(1, drover_relay::Security::Plain)
     };
     let lanes = many.lanes();
     assert_eq!(lanes.len(), usize::from(drover_wire::limits::LANES_MAX));

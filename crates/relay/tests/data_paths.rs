@@ -12,12 +12,12 @@ use std::thread;
 use std::time::Duration;
 
 use drover_relay::{
-    DataPath, Expected, LaneListener, Order, Relay, Settings, Sizes, Token, open_lanes,
+    DataPath, Expected, LaneListener, Order, Relay, Security, Settings, Sizes, Token, open_lanes,
 };
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const TOKEN: Token = Token([7; 16]);
+const TOKEN: Token = Token([7; 32]);
 /// Whether the source and the destination keep bytes in pipes.
 const WAYS: [[bool; 2]; 4] = [[true, true], [true, false], [false, true], [false, false]];
 
@@ -55,7 +55,7 @@ fn pair(ways: [bool; 2]) -> Pair {
     let destination = Relay::destination(settings(ways[1]), &far_path, |_| {}).unwrap();
     let destination = Arc::new(destination);
     let listener = LaneListener::bind(0).unwrap();
-    let expected = listener.expect(id(), TOKEN, &destination);
+    let expected = listener.expect(id(), TOKEN, Security::Plain, &destination);
     Pair {
         source,
         destination,
@@ -83,6 +83,7 @@ impl Pair {
         let opened = open_lanes(&Order {
             migration: id(),
             token: TOKEN,
+            security: Security::Plain,
             port,
             paths: vec![path(0), path(1)],
             lanes_per_path: 3,

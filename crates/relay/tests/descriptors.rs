@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use drover_relay::{DataPath, LaneListener, Order, Relay, Settings, Sizes, Token, open_lanes};
+use drover_relay::{
+    DataPath, LaneListener, Order, Relay, Security, Settings, Sizes, Token, open_lanes,
+};
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const TOKEN: Token = Token([7; 16]);
+const TOKEN: Token = Token([7; 32]);
 const CHANNELS: u16 = 4;
 /// A quarter of them in pipes of two descriptors are fewer than a full window of all channels.
 const DESCRIPTORS: u64 = 160;
@@ -80,7 +82,7 @@ fn chunks_without_a_pipe_are_copied_and_every_descriptor_is_given_back() {
         let destination = Arc::new(Relay::destination(SETTINGS, &far_path, |_| {}).unwrap());
         let listener = LaneListener::bind(0).unwrap();
         let id = MigrationId::from_bytes([3; 16]);
-        let _expected = listener.expect(id, TOKEN, &destination);
+        let _expected = listener.expect(id, TOKEN, Security::Plain, &destination);
         let far = UnixListener::bind(&far_path).unwrap();
         let end = || PathEnd {
             interface: "lo".into(),
@@ -96,6 +98,7 @@ fn chunks_without_a_pipe_are_copied_and_every_descriptor_is_given_back() {
         let opened = open_lanes(&Order {
             migration: id,
             token: TOKEN,
+            security: Security::Plain,
             port: listener.port().unwrap(),
             paths: vec![path],
             lanes_per_path: 2,

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
+mod pair;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -16,7 +18,7 @@ use drover_relay::{
     open_lanes,
 };
 use drover_types::{MigrationId, Path, PathEnd, PathId};
-use drover_wire::Token;
+use pair::{Protected, TOKEN};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const LANES_PER_PATH: u16 = 2;
@@ -156,13 +158,20 @@ fn pair_with(outage_limit: Duration, lanes_most: u16, verify: bool) -> Pair {
         Relay::destination(settings, &far_path, move |e| drop(tell_destination.send(e)));
     let (source, destination) = (Arc::new(source.unwrap()), Arc::new(destination.unwrap()));
     let listener = LaneListener::bind(0).unwrap();
-    let token = Token([7; 16]);
-    let expected = listener.expect(id(), token.clone(), &destination);
+    // Within TLS no checksum would be the first to see damage.
+    let protected = if verify {
+        Protected::Plain
+    } else {
+        Protected::ByTls
+    };
+    let (security, theirs) = pair::securities(protected);
+    let expected = listener.expect(id(), TOKEN, theirs, &destination);
     let far = UnixListener::bind(&far_path).unwrap();
     let network = Network::to(listener.port().unwrap());
     let order = Order {
         migration: id(),
-        token,
+        token: TOKEN,
+        security,
         port: network.port,
         paths: vec![path(0), path(1)],
         lanes_per_path: LANES_PER_PATH,

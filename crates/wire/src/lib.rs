@@ -1,7 +1,8 @@
 //! Frames between two relays: encode, decode, negotiate versions, limits.
 //!
-//! Pure: bytes in, values out. A lane begins with a [`Hello`] from the source and a [`Welcome`]
-//! from the destination; after that each direction is a sequence of frames:
+//! Pure: bytes in, values out. A lane begins with a [`Preamble`] and its [`Answer`], then, encrypted
+//! or not, a [`Hello`] and its [`Welcome`], by which each end proves who it is; after that each
+//! direction is a sequence of frames:
 //!
 //! ```text
 //!  0      1       2         4         8                 16
@@ -18,8 +19,12 @@
 mod frame;
 mod hello;
 pub mod limits;
+mod preamble;
 mod version;
 
 pub use frame::{ByeCode, ChunkFlags, Frame, HEADER_BYTES, Malformed};
-pub use hello::{HELLO_BYTES, Hello, RefusalCode, Token, WELCOME_BYTES, Welcome};
+pub use hello::{HELLO_BYTES, Hello, Proof, Token, Transcript, WELCOME_BYTES, Welcome};
+pub use preamble::{
+    ANSWER_BYTES, ANSWER_HEAD_BYTES, Answer, Mode, Nonce, PREAMBLE_BYTES, Preamble, RefusalCode,
+};
 pub use version::{NoCommonVersion, Version, VersionRange};

@@ -48,7 +48,16 @@ pub fn of_status(status: &StatusView) -> String {
 pub fn rows(migrations: &[&MigrationView]) -> String {
     let now = Timestamp::now();
     let mut rows = vec![row(&[
-        "GUEST", "FROM", "TO", "PHASE", "STARTED", "TOTAL", "DOWNTIME", "SENT", "ID",
+        "GUEST",
+        "FROM",
+        "TO",
+        "PHASE",
+        "STARTED",
+        "TOTAL",
+        "DOWNTIME",
+        "SENT",
+        "ENCRYPTION",
+        "ID",
     ])];
     for view in migrations {
         rows.push(vec![
@@ -60,6 +69,7 @@ pub fn rows(migrations: &[&MigrationView]) -> String {
             or_dash(view.total_ms.map(milliseconds)),
             or_dash(view.downtime_ms.map(milliseconds)),
             or_dash(moved(view)),
+            or_dash(view.encryption.map(|encryption| word(&encryption))),
             view.id.to_string(),
         ]);
     }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use drover_api::Encryption;
 use drover_migrate::paths::Selection;
 use drover_types::{Bytes, HostName};
 use serde::Deserialize;
@@ -68,6 +69,8 @@ pub struct MigrationConfig {
     pub channels: Channels,
     /// How long to wait for a path when none is left.
     pub outage_limit: Duration,
+    /// Whether lanes are encrypted, unless the other host demands it.
+    pub encryption: Encryption,
 }
 
 /// Where to find another host of the cluster.
@@ -111,6 +114,7 @@ struct MigrationSection {
     downtime_limit_ms: DowntimeLimit,
     channels: Channels,
     outage_limit_s: OutageLimit,
+    encryption: Encryption,
 }
 
 #[derive(Deserialize)]
@@ -236,6 +240,7 @@ impl Config {
                 downtime_limit: Duration::from_millis(file.migration.downtime_limit_ms.0),
                 channels: file.migration.channels,
                 outage_limit: Duration::from_secs(file.migration.outage_limit_s.0),
+                encryption: file.migration.encryption,
             },
             networks: file.networks,
             qemu_binaries: file.qemu.binaries.into_iter().map(|path| path.0).collect(),

@@ -107,6 +107,10 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
             "[migration]\nchannels = \"many\"",
             "line 2, key `migration.channels`: \"many\"",
         ),
+        (
+            "[migration]\nencryption = \"no\"",
+            "line 2, key `migration.encryption`: unknown variant `no`, expected `on` or `off`",
+        ),
         ("[migration]\nchannels = 17", "write \"auto\", or 1 to 16"),
         (
             "[migration]\ndata_port = 70000",

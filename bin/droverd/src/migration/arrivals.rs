@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drover_api::{
-    AbandonRequest, ErrorCode, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase,
-    IncomingRequest, IncomingStart, IncomingView, MigrationPhase, MigrationRole, Refusal,
-    RunRequest,
+    AbandonRequest, ErrorCode, EventKind, IncomingNetworks, IncomingOffer, IncomingPaths,
+    IncomingPhase, IncomingRequest, IncomingStart, IncomingView, MigrationPhase, MigrationRole,
+    Refusal, RunRequest,
 };
 use drover_migrate::destination::{Destination, Input};
 use drover_migrate::limits::PATHS;
@@ -16,6 +16,7 @@ use drover_migrate::{HandOffAnswer, Migration};
 use drover_types::{Interface, MigrationId};
 
 use super::incoming::{self, incoming_view};
+use super::security::{self, Own};
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, common_protocol, once_prepared};
 use crate::api::Caller;
@@ -61,13 +62,19 @@ impl Migrations {
         request.outage_limit_s = request.outage_limit_s.min(own_limit);
         let outage_limit = Duration::from_secs(request.outage_limit_s);
         let destination = Destination::new(migration.clone(), origin.elapsed());
+        let mut snapshot = Snapshot::new(&migration, MigrationRole::Destination);
+        let (ours, theirs) = (config.migration.encryption, request.lanes.encryption);
+        let note = security::note((&config.host, ours), (&request.source, theirs));
+        if let Some(what) = note {
+            snapshot.record(EventKind::Fallback { what });
+        }
         let beginning = incoming::Beginning {
             destination: destination.with_outage_limit(outage_limit),
-            snapshot: Snapshot::new(&migration, MigrationRole::Destination),
+            snapshot,
             reservation: Some(reservation),
             client,
             origin,
-            request: Some(request),
+            request: Some((request, Own::new(ours)?)),
         };
         let (handle, offer) = incoming::start(
             Arc::clone(&self.context),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::{EventKind, SessionSizes};
-use drover_relay::{ByeCode, End, Event, NotStarted, Relay, Settings, Sizes, sizes};
+use drover_relay::{ByeCode, End, Event, NotStarted, Relay, Security, Settings, Sizes, sizes};
 use drover_types::{BitRate, Path};
 
 use super::outgoing::millis;
@@ -76,7 +76,7 @@ pub fn session_sizes(rates: &[Option<BitRate>], channels: u8) -> SessionSizes {
     }
 }
 
-fn settings(sizes: SessionSizes, outage_limit: Duration) -> Settings {
+fn settings(sizes: SessionSizes, outage_limit: Duration, security: &Security) -> Settings {
     let SessionSizes {
         chunk_bytes,
         window,
@@ -89,7 +89,8 @@ fn settings(sizes: SessionSizes, outage_limit: Duration) -> Settings {
         },
         channels_max,
         outage_limit,
-        pass_through: true,
+        // What is encrypted passes through our memory.
+        pass_through: matches!(security, Security::Plain),
         verify: false,
     }
 }
@@ -101,12 +102,15 @@ fn settings(sizes: SessionSizes, outage_limit: Duration) -> Settings {
 pub fn source(
     sizes: SessionSizes,
     outage_limit: Duration,
+    security: &Security,
     socket: &FilePath,
     report: impl Fn(Carried) + Send + Sync + 'static,
 ) -> Result<Relay, NotStarted> {
-    Relay::source(settings(sizes, outage_limit), socket, move |event| {
-        tell(event, &report)
-    })
+    Relay::source(
+        settings(sizes, outage_limit, security),
+        socket,
+        move |event| tell(event, &report),
+    )
 }
 
 /// The destination's relay, connecting to QEMU at `socket`.
@@ -116,12 +120,15 @@ pub fn source(
 pub fn destination(
     sizes: SessionSizes,
     outage_limit: Duration,
+    security: &Security,
     socket: &FilePath,
     report: impl Fn(Carried) + Send + Sync + 'static,
 ) -> Result<Relay, NotStarted> {
-    Relay::destination(settings(sizes, outage_limit), socket, move |event| {
-        tell(event, &report)
-    })
+    Relay::destination(
+        settings(sizes, outage_limit, security),
+        socket,
+        move |event| tell(event, &report),
+    )
 }
 
 fn tell(event: Event, report: &impl Fn(Carried)) {

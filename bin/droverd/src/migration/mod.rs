@@ -18,6 +18,7 @@ mod links;
 mod observe;
 mod outgoing;
 mod recover;
+mod security;
 mod snapshot;
 
 use std::collections::BTreeMap;

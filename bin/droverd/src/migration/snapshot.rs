@@ -64,6 +64,7 @@ impl Snapshot {
             channels: None,
             chunk_bytes: None,
             window_bytes: None,
+            encryption: None,
             paths: Vec::new(),
             traffic: TrafficView::default(),
             nics: Vec::new(),

@@ -46,6 +46,11 @@ pub fn set<const N: usize>(config: &mut Table, section: &str, key: &str, values:
     table(config, section).insert(key.to_owned(), values);
 }
 
+/// Sets a key of a section to one word.
+pub fn set_word(config: &mut Table, section: &str, key: &str, word: &str) {
+    table(config, section).insert(key.to_owned(), word.into());
+}
+
 impl Hosts {
     /// Writes the configuration of a host's agent, with changes.
     pub fn configure(&self, number: usize, change: impl FnOnce(&mut Table)) {

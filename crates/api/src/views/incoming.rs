@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::host::ProtocolRange;
+use super::security::LaneSecurity;
 use crate::definition::VmDefinition;
 use crate::schema::{InterfaceSchema, PathSchema};
 
@@ -48,6 +49,8 @@ pub struct IncomingRequest {
     pub protocol: ProtocolRange,
     /// Sizes of the session.
     pub session: SessionSizes,
+    /// How the source wants its lanes protected.
+    pub lanes: LaneSecurity,
     /// The source's interfaces.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
@@ -75,8 +78,10 @@ pub struct IncomingOffer {
     pub interfaces: Vec<Interface>,
     /// Sizes of the session, as the source asked for them.
     pub session: SessionSizes,
-    /// The secret with which lanes are let in, 32 hexadecimal digits.
+    /// The secret with which lanes are let in, 64 hexadecimal digits.
     pub token: String,
+    /// How the lanes are protected: at least as the source asked for.
+    pub lanes: LaneSecurity,
     /// The TCP port for lanes, on every address of those interfaces.
     pub data_port: u16,
     /// How long both ends wait for a path when they have none left, in seconds: the shorter of

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::event::EventKind;
+use super::security::LaneEncryption;
 use crate::schema::PathSchema;
 
 /// What to move where, and how. Options that are missing come from the agent's configuration.
@@ -386,6 +387,9 @@ pub struct MigrationView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub window_bytes: Option<Bytes>,
+    /// What protects the bytes on their way, once there is a lane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<LaneEncryption>,
     /// The paths in use.
     pub paths: Vec<PathView>,
     /// What all lanes carried together.

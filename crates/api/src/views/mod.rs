@@ -5,4 +5,5 @@ pub mod event;
 pub mod host;
 pub mod incoming;
 pub mod migration;
+pub mod security;
 pub mod vm;

@@ -15,8 +15,9 @@ use std::time::Duration;
 use drover_session::LaneId;
 use drover_types::{Path, PathEnd, PathId};
 
-use crate::handshake::{NotOpened, Opened, Order, open_lane};
+use crate::handshake::{NotOpened, Opened, Order};
 use crate::limits::{LANE_LOOK, REDIAL_PATIENCE};
+use crate::open_lane;
 use crate::pool::lock;
 use crate::report::Event;
 use crate::shared::{Shared, spawn};

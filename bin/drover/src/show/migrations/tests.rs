@@ -106,3 +106,25 @@ fn of_many_lanes_only_those_with_trouble_are_shown() {
         "{text}"
     );
 }
+
+#[test]
+fn what_protected_a_migration_is_listed() {
+    let told = [
+        json!("tls13-aes128gcm"),
+        json!("off"),
+        json!(null),
+        json!("quantum"),
+    ];
+    let views =
+        told.map(|encryption| view(json!({"phase": "completed", "encryption": encryption})));
+    let text = of_status(&status(views.into()));
+    let column: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().rev().nth(1))
+        .collect();
+    assert_eq!(
+        column,
+        ["ENCRYPTION", "tls13-aes128gcm", "off", "-", "unknown"],
+        "{text}"
+    );
+}

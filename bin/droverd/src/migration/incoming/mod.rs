@@ -30,6 +30,7 @@ use super::lanes::LaneWatch;
 use super::links::{self, Following};
 use super::observe::Watcher;
 use super::outgoing::{path_chosen, timestamp, until};
+use super::security::Own;
 use super::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::limits;
@@ -111,8 +112,8 @@ pub struct Beginning {
     pub client: Client,
     /// When the machine's time began.
     pub origin: Instant,
-    /// What was asked for; none after a restart.
-    pub request: Option<IncomingRequest>,
+    /// What was asked for, and what protects it here; none after a restart.
+    pub request: Option<(IncomingRequest, Own)>,
 }
 
 /// Starts the task. With a request, the relay and its token are made first.
@@ -127,9 +128,10 @@ pub fn start(
 ) -> Result<(Handle, Option<IncomingOffer>), Refusal> {
     let (inbox, messages) = mpsc::channel(limits::INBOX);
     let session = match (&beginning.request, &beginning.reservation, lanes) {
-        (Some(request), Some(reservation), Some(lanes)) => {
+        (Some((request, own)), Some(reservation), Some(lanes)) => {
             let socket = socket(reservation);
-            Some(prepare::session(request, &socket, lanes, inbox.clone())?)
+            let session = prepare::session(request, &socket, lanes, own, inbox.clone());
+            Some(session?)
         }
         _ => None,
     };
@@ -148,7 +150,7 @@ pub fn start(
         destination: beginning.destination,
         journal,
         client: beginning.client,
-        request: beginning.request,
+        request: beginning.request.map(|(request, _)| request),
         channels: 0,
         machine: beginning
             .reservation

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use drover_api::{ErrorCode, IncomingOffer, IncomingRequest, Refusal};
-use drover_relay::{Expected, LaneListener, Token};
+use drover_relay::{Expected, LaneListener};
 use tokio::sync::mpsc;
 
 use super::Message;
 use crate::migration::carrier::{self, Carrier};
 use crate::migration::outgoing::with_source;
+use crate::migration::security::{self, Own};
 
 /// A relay that waits for its lanes.
 pub struct Session {
@@ -24,11 +25,12 @@ pub struct Session {
 /// Makes the relay for a request.
 ///
 /// # Errors
-/// The sizes that were asked for cannot be used.
+/// The sizes or the certificate that the source sent cannot be used.
 pub fn session(
     request: &IncomingRequest,
     socket: &Path,
     lanes: &LaneListener,
+    own: &Own,
     inbox: mpsc::Sender<Message>,
 ) -> Result<Session, Refusal> {
     let report = move |carried| {
@@ -36,12 +38,12 @@ pub fn session(
         let _ = inbox.blocking_send(Message::Carried(carried));
     };
     let outage_limit = Duration::from_secs(request.outage_limit_s);
-    let relay = carrier::destination(request.session, outage_limit, socket, report);
+    let (token, told) = security::token()?;
+    let (security, decided) = own.decide(&request.lanes)?;
+    let relay = carrier::destination(request.session, outage_limit, &security, socket, report);
     let relay = relay.map_err(|e| Refusal::new(ErrorCode::BadRequest, with_source(&e)))?;
     let carrier = Carrier::new(relay, Vec::new());
-    let token = new_token().map_err(|error| internal("draw a token", &error))?;
-    let shown = format!("{:032x}", u128::from_be_bytes(token.0));
-    let expected = lanes.expect(request.id, token, &carrier.relay);
+    let expected = lanes.expect(request.id, token, security, &carrier.relay);
     let data_port = lanes
         .port()
         .map_err(|error| internal("tell the port for lanes", &error))?;
@@ -50,7 +52,8 @@ pub fn session(
         protocol: 0,
         interfaces: Vec::new(),
         session: request.session,
-        token: shown,
+        token: told,
+        lanes: decided,
         data_port,
         outage_limit_s: request.outage_limit_s,
         cpus: 0,
@@ -66,16 +69,4 @@ pub fn session(
 
 fn internal(what: &str, error: &dyn std::fmt::Display) -> Refusal {
     Refusal::new(ErrorCode::Internal, format!("cannot {what}: {error}"))
-}
-
-fn new_token() -> std::io::Result<Token> {
-    let mut bytes = [0; 16];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
-    if filled == bytes.len() {
-        Ok(Token(bytes))
-    } else {
-        Err(std::io::Error::other(
-            "the kernel gave too few random bytes",
-        ))
-    }
 }

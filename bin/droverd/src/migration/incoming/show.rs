@@ -3,11 +3,13 @@
 use drover_api::{EventKind, IncomingPhase, IncomingView, MigrationPhase, MigrationView};
 use drover_migrate::destination::{Ending, Phase};
 use drover_migrate::{Cause, HandOffAnswer};
+use drover_relay::Expected;
 use drover_types::Bytes;
 use jiff::Timestamp;
 
 use super::Incoming;
 use crate::migration::lanes::end_lanes;
+use crate::migration::security;
 use crate::migration::snapshot::Snapshot;
 
 impl Incoming {
@@ -29,6 +31,7 @@ impl Incoming {
             .map(|carrier| (carrier, carrier.relay.report()));
         let (lanes, channels) = (&mut self.lanes, self.channels);
         let metrics = &self.context.metrics;
+        let encryption = self.expected.as_ref().and_then(Expected::encryption);
         let session = self.request.as_ref().map(|request| request.session);
         self.snapshot.send_modify(|snapshot| {
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
@@ -38,6 +41,9 @@ impl Incoming {
             snapshot.view.cause = giving_up;
             snapshot.answer = Some(answer);
             snapshot.view.channels = (channels > 0).then_some(channels);
+            if let Some(encryption) = encryption {
+                snapshot.view.encryption = Some(security::shown(encryption));
+            }
             snapshot.view.next = waiting.and_then(|waiting| {
                 let (advice, last) = (waiting.on.what_to_do()?, waiting.last?);
                 Some(format!("{last}; {advice}"))

@@ -90,7 +90,10 @@ impl Outgoing {
     }
 
     fn open_lanes(&self, paths: Vec<drover_types::Path>) {
-        let (Some(offer), Some(socket)) = (self.offer.clone(), self.socket()) else {
+        let (Some(offer), Some(security)) = (self.offer.clone(), self.security.clone()) else {
+            return;
+        };
+        let Some(socket) = self.socket() else {
             return;
         };
         let link = self.link.clone();
@@ -102,6 +105,7 @@ impl Outgoing {
                 migration,
                 paths,
                 offer,
+                security,
                 socket,
                 sizes,
             },

@@ -13,7 +13,7 @@ use drover_migrate::paths::{self, Selected, Selection, Side};
 use drover_migrate::source::Input;
 use drover_migrate::{ChannelLimit, Migration, Reason, channels};
 use drover_relay::limits::CONNECT_TIMEOUT;
-use drover_relay::{Opened, Order, Token, open_lanes};
+use drover_relay::{Opened, Order, Security, open_lanes};
 use drover_types::{HostName, Interface, Path};
 
 use super::reach::{leads_there, probe};
@@ -21,6 +21,7 @@ use super::{Agreed, Link, Message, NotAgreed};
 use crate::facts;
 use crate::migration::carrier::{self, Carrier};
 use crate::migration::common_protocol;
+use crate::migration::security::{Own, parse_token};
 use crate::peers;
 use crate::registry::Reservation;
 
@@ -59,12 +60,14 @@ async fn ask(
     let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
     let ours = paths::select(Side::Source, &interfaces, &config.networks);
     let own = interfaces.clone();
+    let lanes = Own::new(config.migration.encryption)?;
     let request = IncomingRequest {
         id: migration.id,
         source: migration.source.clone(),
         definition: reservation.travelling_definition().await?,
         protocol: facts::protocol(),
         session: sizes(link, &ours, cpus),
+        lanes: lanes.told(),
         interfaces,
         cpus,
         channels: link.options.channels,
@@ -80,11 +83,13 @@ async fn ask(
         min: offer.protocol,
         max: offer.protocol,
     };
-    common_protocol(&config.host, destination, offered).map_err(|refusal| NotAgreed {
+    let refused = |refusal| NotAgreed {
         refusal,
         sent: true,
-    })?;
-    Ok(agree(link, (&ours, &own), cpus, offer).await)
+    };
+    common_protocol(&config.host, destination, offered).map_err(refused)?;
+    let security = lanes.accept(destination, &offer.lanes).map_err(refused)?;
+    Ok(agree(link, (&ours, &own), cpus, (offer, security)).await)
 }
 
 /// What to tell when the destination does not say who it is.
@@ -125,7 +130,7 @@ async fn agree(
     link: &Link,
     (ours, own): (&Selected, &[Interface]),
     cpus: u32,
-    offer: IncomingOffer,
+    (offer, security): (IncomingOffer, Security),
 ) -> Agreed {
     // The destination has offered only what its own configuration allows.
     let theirs = paths::select(Side::Destination, &offer.interfaces, &Selection::default());
@@ -151,6 +156,7 @@ async fn agree(
     };
     Agreed {
         offer,
+        security,
         left_out,
         input,
         fewer_channels,
@@ -180,6 +186,8 @@ pub struct Opening {
     pub paths: Vec<Path>,
     /// To this port, with this token.
     pub offer: IncomingOffer,
+    /// Protected so.
+    pub security: Security,
     /// Where QEMU will connect.
     pub socket: PathBuf,
     /// Sizes of the session.
@@ -200,11 +208,18 @@ pub async fn open(link: Link, opening: Opening) {
         let token = parse_token(&opening.offer.token)?;
         // A socket of an earlier attempt is in the way.
         let _ = std::fs::remove_file(&opening.socket);
-        let relay = carrier::source(opening.sizes, outage_limit, &opening.socket, report)
-            .map_err(|error| with_source(&error))?;
+        let relay = carrier::source(
+            opening.sizes,
+            outage_limit,
+            &opening.security,
+            &opening.socket,
+            report,
+        );
+        let relay = relay.map_err(|error| with_source(&error))?;
         let order = Order {
             migration: opening.migration.id,
             token,
+            security: opening.security,
             port: opening.offer.data_port,
             paths: opening.paths.clone(),
             lanes_per_path: fewest.into(),
@@ -212,17 +227,19 @@ pub async fn open(link: Link, opening: Opening) {
         };
         let opened = open_lanes(&order);
         let failures = failures(&opened);
-        if opened.lanes.is_empty() {
+        let Some((_, first)) = opened.lanes.first() else {
             let reasons: Vec<_> = failures.iter().map(ToString::to_string).collect();
             return Err(format!("no lane could be opened: {}", reasons.join("; ")));
-        }
+        };
+        let encryption = first.encryption();
         relay
             .keep_lanes(order, opened)
             .map_err(|error| format!("no thread could be started to keep lanes: {error}"))?;
-        Ok((Carrier::new(relay, opening.paths), failures))
+        Ok((Carrier::new(relay, opening.paths), encryption, failures))
     });
     match opened.await.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok((carrier, failures)) => {
+        Ok((carrier, encryption, failures)) => {
+            link.tell(Message::Protected(encryption)).await;
             for failure in failures {
                 link.tell(Message::Event(failure)).await;
             }
@@ -243,12 +260,6 @@ fn failures(opened: &Opened) -> Vec<EventKind> {
         reason: f.reason.to_string(),
     };
     opened.failures.iter().map(failure).collect()
-}
-
-fn parse_token(text: &str) -> Result<Token, String> {
-    u128::from_str_radix(text, 16)
-        .map(|bits| Token(bits.to_be_bytes()))
-        .map_err(|error| format!("the destination's token is not usable: {error}"))
 }
 
 /// An error with everything that led to it.

@@ -25,6 +25,7 @@ use drover_migrate::estimate::Estimator;
 use drover_migrate::paths::Side;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
 use drover_migrate::{CancelledBy, MigrationSeen, Observation, Refused, SourceRecord, SourceStep};
+use drover_relay::{Encryption, Security};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -34,6 +35,7 @@ use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
 use super::links::{self, Following};
 use super::observe::Watcher;
+use super::security;
 use super::snapshot::{Snapshot, round_seen};
 use crate::agent::Context;
 use crate::limits;
@@ -61,6 +63,8 @@ pub enum Message {
     Agreed(Box<Agreed>),
     /// The destination, or this host, refused before anything was changed.
     NotAgreed(NotAgreed),
+    /// What protects the lanes that were opened.
+    Protected(Encryption),
     /// The relay runs.
     Carries(Carrier),
     /// What the relay reports.
@@ -107,6 +111,8 @@ impl From<Refusal> for NotAgreed {
 pub struct Agreed {
     /// Its offer.
     pub offer: IncomingOffer,
+    /// What is to protect the lanes.
+    pub security: Security,
     /// Interfaces that are not used.
     pub left_out: Vec<LeftOut>,
     /// The input for the machine.
@@ -152,6 +158,7 @@ pub struct Outgoing {
     origin: Instant,
     asked_at: Instant,
     offer: Option<IncomingOffer>,
+    security: Option<Security>,
     carrier: Option<Carrier>,
     following: Option<Following>,
     watcher: Option<Watcher>,
@@ -218,6 +225,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         origin: beginning.origin,
         asked_at: Instant::now(),
         offer: None,
+        security: None,
         carrier: None,
         following: None,
         watcher: None,
@@ -340,6 +348,10 @@ impl Outgoing {
                     .send_modify(|snapshot| snapshot.refusal = Some(refusal));
                 self.handle(input);
             }
+            Message::Protected(encryption) => {
+                let shown = Some(security::shown(encryption));
+                self.snapshot.send_modify(|s| s.view.encryption = shown);
+            }
             Message::Carries(carrier) => self.carries(carrier),
             Message::Carried(Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
             Message::Carried(Carried::Failed(reason)) => {
@@ -404,6 +416,7 @@ impl Outgoing {
     fn agreed(&mut self, agreed: Agreed) {
         let Agreed {
             offer,
+            security,
             left_out,
             input,
             fewer_channels,
@@ -437,6 +450,7 @@ impl Outgoing {
             self.record(EventKind::Fallback { what });
         }
         self.offer = Some(offer);
+        self.security = Some(security);
         self.handle(input);
     }
 

@@ -1,0 +1,212 @@
+//! Agreeing with the other agent on what protects the lanes.
+
+use drover_api::{Encryption, ErrorCode, LaneEncryption, LaneSecurity, Refusal};
+use drover_relay::{Identity, Security, Tls, Token, new_token};
+use drover_types::HostName;
+
+use super::outgoing::with_source;
+
+/// What one end brings to a migration.
+#[derive(Debug)]
+pub struct Own {
+    identity: Identity,
+    encryption: Encryption,
+}
+
+impl Own {
+    /// A new certificate, and what the configuration says.
+    ///
+    /// # Errors
+    /// No certificate could be made.
+    pub fn new(encryption: Encryption) -> Result<Self, Refusal> {
+        let identity = Identity::generate().map_err(|error| internal(&error))?;
+        Ok(Self {
+            identity,
+            encryption,
+        })
+    }
+
+    /// What the other agent is told: as the source, what we want.
+    pub fn told(&self) -> LaneSecurity {
+        self.with(self.encryption)
+    }
+
+    fn with(&self, encryption: Encryption) -> LaneSecurity {
+        LaneSecurity {
+            encryption,
+            certificate: self.identity.fingerprint().to_string(),
+        }
+    }
+
+    /// As the destination: what is used, and what the source is told.
+    ///
+    /// # Errors
+    /// What the source said cannot be used.
+    pub fn decide(&self, source: &LaneSecurity) -> Result<(Security, LaneSecurity), Refusal> {
+        let used = self.encryption.stricter(source.encryption);
+        let security = self.security(used, source, ErrorCode::BadRequest)?;
+        Ok((security, self.with(used)))
+    }
+
+    /// As the source: what the destination decided, if that is as strict as we are.
+    ///
+    /// # Errors
+    /// It is not, or cannot be used.
+    pub fn accept(&self, host: &HostName, decided: &LaneSecurity) -> Result<Security, Refusal> {
+        if self.encryption.stricter(decided.encryption) != decided.encryption {
+            let message = format!(
+                "{host} wants lanes without encryption, and `migration.encryption` is on here"
+            );
+            return Err(
+                Refusal::new(ErrorCode::EncryptionRefused, message).next(format!(
+                    "look what runs on {host}: an agent does not answer so"
+                )),
+            );
+        }
+        self.security(decided.encryption, decided, ErrorCode::EncryptionRefused)
+    }
+
+    fn security(
+        &self,
+        used: Encryption,
+        peer: &LaneSecurity,
+        code: ErrorCode,
+    ) -> Result<Security, Refusal> {
+        if used == Encryption::Off {
+            return Ok(Security::Plain);
+        }
+        let fingerprint = peer.certificate.parse();
+        let fingerprint = fingerprint
+            .map_err(|error: drover_relay::NoFingerprint| Refusal::new(code, error.to_string()))?;
+        let tls = Tls::new(&self.identity, fingerprint).map_err(|error| internal(&error))?;
+        Ok(Security::Tls(tls))
+    }
+}
+
+fn internal(error: &dyn std::error::Error) -> Refusal {
+    Refusal::new(ErrorCode::Internal, with_source(error))
+}
+
+/// What an operator should know of the choice: that nothing is encrypted, or why it is.
+pub fn note(
+    (here, ours): (&HostName, Encryption),
+    (there, theirs): (&HostName, Encryption),
+) -> Option<String> {
+    let strict = match (ours, theirs) {
+        (Encryption::On, Encryption::On) => return None,
+        (Encryption::Off, Encryption::Off) => {
+            return Some("not encrypted: `migration.encryption` is off on both hosts".to_owned());
+        }
+        (Encryption::On, Encryption::Off) => here,
+        (Encryption::Off, Encryption::On) => there,
+    };
+    Some(format!(
+        "encrypted although one host does not ask for it: `migration.encryption` is on on {strict}"
+    ))
+}
+
+/// As it is shown.
+pub fn shown(encryption: drover_relay::Encryption) -> LaneEncryption {
+    match encryption {
+        drover_relay::Encryption::Off => LaneEncryption::Off,
+        drover_relay::Encryption::Tls13Aes128Gcm => LaneEncryption::Tls13Aes128Gcm,
+        drover_relay::Encryption::Tls13Chacha20Poly1305 => LaneEncryption::Tls13Chacha20Poly1305,
+    }
+}
+
+/// A secret for the lanes of one migration, and how the source is told.
+///
+/// # Errors
+/// The kernel has no random bytes.
+pub fn token() -> Result<(Token, String), Refusal> {
+    let token = new_token().map_err(|error| {
+        Refusal::new(ErrorCode::Internal, format!("cannot draw a token: {error}"))
+    })?;
+    let told = token.0.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok((token, told))
+}
+
+/// The secret as the destination told it. It is not repeated when it cannot be used.
+///
+/// # Errors
+/// It is no secret.
+pub fn parse_token(told: &str) -> Result<Token, String> {
+    let digits = told.as_bytes();
+    if digits.len() != 64 || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return Err("the destination's token is not 64 hexadecimal digits".to_owned());
+    }
+    let value = |digit: u8| (digit as char).to_digit(16).unwrap_or(0) as u8;
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        *byte = value(pair[0]) << 4 | value(pair[1]);
+    }
+    Ok(Token(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn own(encryption: Encryption) -> Own {
+        Own::new(encryption).unwrap()
+    }
+
+    fn host(name: &str) -> HostName {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn both_ends_come_to_the_same_whatever_they_are_configured_for() {
+        use Encryption::{Off, On};
+        for (source, destination, used) in
+            [(On, On, On), (On, Off, On), (Off, On, On), (Off, Off, Off)]
+        {
+            let (source, destination) = (own(source), own(destination));
+            let (there, decided) = destination.decide(&source.told()).unwrap();
+            let here = source.accept(&host("b"), &decided).unwrap();
+            assert_eq!(decided.encryption, used);
+            for end in [here, there] {
+                assert_eq!(matches!(end, Security::Tls(_)), used == On);
+            }
+        }
+    }
+
+    #[test]
+    fn a_destination_that_is_less_strict_than_asked_for_is_refused() {
+        let (source, destination) = (own(Encryption::On), own(Encryption::Off));
+        let refused = source.accept(&host("b"), &destination.told()).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::EncryptionRefused);
+        assert!(refused.message.contains("b wants lanes without encryption"));
+    }
+
+    #[test]
+    fn a_certificate_that_is_none_is_refused_before_anything_is_opened() {
+        let (source, destination) = (own(Encryption::On), own(Encryption::On));
+        let mut told = source.told();
+        told.certificate = "0".repeat(63);
+        let refused = destination.decide(&told).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::BadRequest);
+        assert!(refused.message.contains("64 hexadecimal digits"));
+    }
+
+    #[test]
+    fn a_token_survives_being_told_and_what_is_none_is_not_repeated() {
+        let (token, told) = token().unwrap();
+        assert_eq!(parse_token(&told).unwrap().0, token.0);
+        for text in ["", "00", &"x".repeat(64), &told[1..], &"é".repeat(32)] {
+            let refused = parse_token(text).unwrap_err();
+            assert!(text.is_empty() || !refused.contains(text), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_choice_is_explained_unless_both_hosts_ask_for_encryption() {
+        use Encryption::{Off, On};
+        let (a, b) = (host("a"), host("b"));
+        assert_eq!(note((&a, On), (&b, On)), None);
+        let said = |ours, theirs| note((&a, ours), (&b, theirs)).unwrap();
+        assert!(said(Off, Off).contains("off on both hosts"));
+        assert!(said(On, Off).ends_with("on on a"));
+        assert!(said(Off, On).ends_with("on on b"));
+    }
+}
