@@ -99,24 +99,30 @@ impl Session {
     /// The next bulk chunk for this lane, if it has credit, is not too late with it, and no limit
     /// holds it back. `best` is when the quickest lane would deliver it.
     fn next_bulk(&mut self, now: Duration, lane: LaneId, best: Duration) -> Option<Waiting> {
-        let chunk_bytes = self.config.chunk_bytes;
         let state = self.lanes.get(&lane)?;
+        let (order, bytes) = self.candidate(state.last_channel)?;
         let flight = &state.flight;
-        let credit = state.credit(now, chunk_bytes);
-        let late = flight.arrival(now, u64::from(chunk_bytes)) > LATE.max(best * 4);
+        // Whatever its size, a lane may have one.
+        let credit = state.credit(now, self.config.chunk_bytes);
+        let over = flight.bytes() > 0 && flight.bytes() + bytes > credit;
+        let late = flight.arrival(now, bytes) > LATE.max(best * 4);
         // A lane that is idle and unmeasured is tried: an old rate says nothing of it.
         let untried = flight.is_empty() && flight.rate(now).is_none();
-        if flight.bytes() + u64::from(chunk_bytes) > credit || (late && !untried) {
+        if over || (late && !untried) || !self.limits_allow(now, state.path) {
             return None;
         }
-        if !self.limits_allow(now, state.path) {
-            return None;
-        }
-        let channel = state.last_channel;
+        self.bulk.remove(&order)
+    }
+
+    /// The chunk that a lane which carried `channel` last would take: its place in the queue, and
+    /// its size.
+    fn candidate(&self, channel: ChannelId) -> Option<(u64, u64)> {
         let mut first = self.bulk.iter().take(FLOWLET_CHUNKS);
         let own = first.find(|(_, waiting)| waiting.channel == channel);
-        let order = *own.or_else(|| self.bulk.first_key_value())?.0;
-        self.bulk.remove(&order)
+        let (order, waiting) = own.or_else(|| self.bulk.first_key_value())?;
+        let outbound = &self.channels[usize::from(waiting.channel)].outbound;
+        let chunk = outbound.get(waiting.sequence)?;
+        Some((*order, u64::from(chunk.length)))
     }
 
     /// A chunk of another lane that this idle one would deliver much sooner.
