@@ -42,7 +42,7 @@ pub use views::incoming::{
 };
 pub use views::migration::{
     BytesView, ChannelView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase,
-    MigrationRole, MigrationView, NicView, PathState, PathView, TrafficView,
+    MigrationRole, MigrationView, NicView, PathState, PathView, TcpView, TrafficView,
 };
 pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
 pub use views::vm::{ExitKind, ExitView, StopRequest, VmState, VmView};

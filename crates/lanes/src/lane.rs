@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use crate::TcpFacts;
 use crate::tcp::Socket;
 use crate::tls::Session;
 
@@ -68,6 +69,14 @@ impl Lane {
     #[must_use]
     pub fn plain_fd(&self) -> Option<BorrowedFd<'_>> {
         self.is_plain().then(|| self.socket.fd())
+    }
+
+    /// What the kernel knows of the connection now.
+    ///
+    /// # Errors
+    /// The socket's error.
+    pub fn facts(&self) -> io::Result<TcpFacts> {
+        TcpFacts::of(self.socket.fd())
     }
 
     /// The handshake is over: from here a lane may be silent for as long as it likes.

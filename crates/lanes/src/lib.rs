@@ -16,6 +16,7 @@
 
 mod connect;
 mod connection;
+mod facts;
 mod lane;
 pub mod limits;
 mod listen;
@@ -27,6 +28,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use connect::{ConnectError, Target};
 pub use connection::{Closer, Connection};
+pub use facts::TcpFacts;
 pub use lane::{Encryption, Lane};
 pub use listen::{Listener, NotListening};
 pub use splice::{Patience, Pipe, never_wait, read_some, send_some};

@@ -44,7 +44,8 @@ mod turns;
 pub use acceptor::Acceptor;
 pub use dialer::{PathReport, PathState};
 pub use drover_lanes::{
-    Encryption, Fingerprint, Identity, NoFingerprint, NoIdentity, NotListening, Target, Tls,
+    Encryption, Fingerprint, Identity, NoFingerprint, NoIdentity, NotListening, Target, TcpFacts,
+    Tls,
 };
 pub use drover_session::{ChannelStats, End, LaneHealth, LaneStats, Stats};
 pub use drover_wire::{ByeCode, PREAMBLE_BYTES, Token};
@@ -53,7 +54,7 @@ pub use handshake::{LaneFailure, LanePlan, NotOpened, Opened, Order, open_lanes,
 pub use listener::{Expected, LaneListener};
 pub use opening::open_lane;
 pub use relay::Relay;
-pub use report::{DataPath, Event, LaneEnd, LaneReport, NotStarted, Report, Settings};
+pub use report::{DataPath, Event, LaneEnd, LaneEnds, LaneReport, NotStarted, Report, Settings};
 pub use security::{Security, new_token};
 pub use sizing::{Sizes, sizes};
 pub use turned_away::Cause;

@@ -1,9 +1,11 @@
 //! What a relay is given, and what it tells.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use drover_lanes::TcpFacts;
 use drover_session::{ChannelId, LaneId};
 use drover_types::{ByteRate, PathId};
 use serde::{Deserialize, Serialize};
@@ -165,6 +167,15 @@ pub enum LaneEnd {
     Lost(String),
 }
 
+/// The addresses of a connection's ends, as the kernel knows them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneEnds {
+    /// Ours.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub peer: SocketAddr,
+}
+
 /// What one lane carried, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneReport {
@@ -172,6 +183,10 @@ pub struct LaneReport {
     pub path: PathId,
     /// Its counters.
     pub stats: drover_session::LaneStats,
+    /// Where its connection really begins and ends.
+    pub ends: LaneEnds,
+    /// What the kernel knows of its connection, while it has one.
+    pub tcp: Option<TcpFacts>,
     /// How it ended, if it did.
     pub ended: Option<LaneEnd>,
 }

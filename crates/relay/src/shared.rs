@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use drover_lanes::Lane;
+use drover_lanes::{Lane, TcpFacts};
 use drover_session::{BufferId, ChannelId, Input, LaneId, Output, Piece, Session};
 use drover_types::PathId;
 use drover_wire::ByeCode;
@@ -23,7 +23,7 @@ use crate::goodput::Goodput;
 use crate::lane::{self, Sending};
 use crate::limits::FAREWELL_TIME;
 use crate::pool::{Pool, lock};
-use crate::report::{Event, LaneEnd, LaneReport, Report, Settings};
+use crate::report::{Event, LaneEnd, LaneEnds, LaneReport, Report, Settings};
 use crate::turns::Bringer;
 
 /// Where a relay's QEMU is.
@@ -48,6 +48,7 @@ pub(crate) struct ChannelPort {
 
 struct LaneNote {
     path: PathId,
+    ends: LaneEnds,
     ended: Option<LaneEnd>,
 }
 
@@ -148,6 +149,7 @@ impl Shared {
             .get()
             .map_or_else(Vec::new, |dialer| dialer.report());
         let now = self.now();
+        let tcp = self.tcp_facts();
         let core = self.lock();
         let session = core.session.stats(now);
         let lanes = session.lanes.iter().filter_map(|stats| {
@@ -155,6 +157,8 @@ impl Shared {
             Some(LaneReport {
                 path: note.path,
                 stats: *stats,
+                ends: note.ends,
+                tcp: tcp.get(&stats.lane).copied(),
                 ended: note.ended.clone(),
             })
         });
@@ -165,6 +169,18 @@ impl Shared {
             bulk: core.goodput.bulk(),
             session,
         }
+    }
+
+    /// What the kernel knows of the living lanes; asked without the lock, as each answer may wait for a
+    /// write under way.
+    fn tcp_facts(&self) -> BTreeMap<LaneId, TcpFacts> {
+        let living: Vec<(LaneId, Arc<Lane>)> = {
+            let core = self.lock();
+            let lanes = core.lanes.iter();
+            lanes.map(|(id, port)| (*id, port.lane.clone())).collect()
+        };
+        let facts = |(id, lane): (LaneId, Arc<Lane>)| Some((id, lane.facts().ok()?));
+        living.into_iter().filter_map(facts).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
@@ -366,7 +382,12 @@ impl Shared {
                 receive,
             },
         );
-        core.notes.insert(id, LaneNote { path, ended: None });
+        let ends = LaneEnds {
+            local: lane.local(),
+            peer: lane.peer(),
+        };
+        let ended = None;
+        core.notes.insert(id, LaneNote { path, ends, ended });
         if let Err(refused) = core.session.handle(now, Input::LaneUp { lane: id, path }) {
             core.lanes.remove(&id);
             core.notes.remove(&id);

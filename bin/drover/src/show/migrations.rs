@@ -175,6 +175,7 @@ fn paths(view: &MigrationView) -> Vec<Vec<String>> {
         "IN FLIGHT",
         "CREDIT",
         "SUSPECTED",
+        "RETRANSMITS",
         "CAUSE",
     ])];
     let all: usize = view.paths.iter().map(|path| path.lanes.len()).sum();
@@ -202,6 +203,7 @@ fn path_row(view: &PathView, received: bool) -> Vec<String> {
     };
     let trips = view.lanes.iter().filter(|l| l.state == LaneState::Up);
     let slowest = trips.filter_map(|lane| lane.round_trip_us).max();
+    let any_tcp = view.lanes.iter().any(|lane| lane.tcp.is_some());
     let sum = |of: fn(&LaneView) -> u64| view.lanes.iter().map(of).sum::<u64>();
     vec![
         format!(
@@ -217,6 +219,10 @@ fn path_row(view: &PathView, received: bool) -> Vec<String> {
         Bytes(sum(|lane| lane.in_flight_bytes.0)).to_string(),
         Bytes(sum(|lane| lane.credit_bytes.0)).to_string(),
         sum(|lane| lane.suspicions.into()).to_string(),
+        or_dash(
+            any_tcp
+                .then(|| sum(|lane| lane.tcp.map_or(0, |tcp| tcp.retransmits.into())).to_string()),
+        ),
         view.cause.clone().unwrap_or_default(),
     ]
 }
@@ -238,6 +244,7 @@ fn lane_row(lane: &LaneView, received: bool) -> Vec<String> {
         lane.in_flight_bytes.to_string(),
         lane.credit_bytes.to_string(),
         lane.suspicions.to_string(),
+        or_dash(lane.tcp.map(|tcp| tcp.retransmits.to_string())),
         lane.ended_reason.clone().unwrap_or_default(),
     ]
 }

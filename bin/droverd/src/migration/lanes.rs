@@ -1,14 +1,16 @@
 //! What a relay's report says of its lanes, paths and interfaces, as it is shown.
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use drover_api::{
     ChannelView, EventKind, LaneState, LaneView, MigrationRole, MigrationView, NicView, PathState,
-    PathView, TrafficView,
+    PathView, TcpView, TrafficView,
 };
-use drover_relay::{LaneEnd, LaneHealth, LaneReport, Report};
-use drover_types::{ByteRate, Bytes, Path};
+use drover_relay::{LaneEnd, LaneEnds, LaneHealth, LaneReport, Report};
+use drover_types::{ByteRate, Bytes, Path, PathId};
 
 use super::snapshot::Snapshot;
 use crate::limits;
@@ -22,6 +24,8 @@ pub struct LaneWatch {
     rates: Vec<(u16, ByteRate)>,
     /// Each lane with how often it had been suspected.
     seen: Vec<(u16, u32)>,
+    /// Paths of which a lane was seen that does not run between their addresses.
+    elsewhere: BTreeSet<PathId>,
     /// What was counted already.
     counted: BTreeMap<String, Counted>,
     outages: u32,
@@ -45,7 +49,9 @@ impl LaneWatch {
         metrics: &Metrics,
     ) {
         self.measure(report);
-        for kind in self.news(report) {
+        let role = snapshot.view.role;
+        let misplaced = self.misplaced(paths, report, role);
+        for kind in self.news(report).into_iter().chain(misplaced) {
             snapshot.record(kind);
         }
         self.fill(&mut snapshot.view, paths, report);
@@ -120,6 +126,25 @@ impl LaneWatch {
         news
     }
 
+    /// Lanes that do not run between the addresses of their path: said once for each path.
+    fn misplaced(
+        &mut self,
+        paths: &[Path],
+        report: &Report,
+        role: MigrationRole,
+    ) -> Vec<EventKind> {
+        let mut news = Vec::new();
+        for lane in &report.lanes {
+            let path = paths.iter().find(|path| path.id == lane.path);
+            if let Some(what) = path.and_then(|path| elsewhere(path, &lane.ends, role))
+                && self.elsewhere.insert(lane.path)
+            {
+                news.push(EventKind::Fallback { what });
+            }
+        }
+        news
+    }
+
     fn fill(&self, view: &mut MigrationView, paths: &[Path], report: &Report) {
         let path_view = |path: &Path| {
             let lanes = report.lanes.iter().filter(|lane| lane.path == path.id);
@@ -175,9 +200,33 @@ impl LaneWatch {
             in_flight_bytes: Bytes(stats.in_flight_bytes),
             credit_bytes: Bytes(stats.credit_bytes),
             suspicions: stats.suspicions,
+            tcp: lane.tcp.map(|facts| TcpView {
+                round_trip_us: micros(facts.round_trip).unwrap_or(u64::MAX),
+                retransmits: facts.retransmits,
+                delivery_rate: ByteRate(facts.delivery_rate),
+                congestion_window: facts.congestion_window,
+                segment_bytes: facts.segment_bytes,
+            }),
             ended_reason,
         }
     }
+}
+
+/// What is to be said of a lane whose connection has other addresses than its path.
+fn elsewhere(path: &Path, ends: &LaneEnds, role: MigrationRole) -> Option<String> {
+    let (near, far) = match role {
+        MigrationRole::Source => (&path.source, &path.destination),
+        MigrationRole::Destination => (&path.destination, &path.source),
+    };
+    let real = |end: SocketAddr| end.ip().to_canonical();
+    let (local, peer) = (real(ends.local), real(ends.peer));
+    ((local, peer) != (near.address, far.address)).then(|| {
+        format!(
+            "path {} is from {} to {}, but its lanes run between {peer} and {local}: addresses \
+             are translated between the hosts, or packets take another way",
+            path.id, far.address, near.address
+        )
+    })
 }
 
 /// Lanes that flap are many in the end: of those that are gone only the last are shown.
@@ -249,4 +298,49 @@ pub fn end_lanes(view: &mut MigrationView) {
     }
     view.traffic.rate = ByteRate(0);
     view.rate = ByteRate(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_types::PathEnd;
+
+    use super::*;
+
+    fn end(address: &str) -> PathEnd {
+        PathEnd {
+            interface: "nic0".into(),
+            address: address.parse().unwrap(),
+        }
+    }
+
+    fn ends(local: &str, peer: &str) -> LaneEnds {
+        LaneEnds {
+            local: local.parse().unwrap(),
+            peer: peer.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_lane_that_runs_between_other_addresses_than_its_path_is_told() {
+        let path = Path {
+            id: PathId(3),
+            source: end("10.0.0.1"),
+            destination: end("10.0.0.2"),
+            rate: None,
+            mtu: 1500,
+        };
+        let source = ends("10.0.0.1:40000", "10.0.0.2:7471");
+        assert_eq!(elsewhere(&path, &source, MigrationRole::Source), None);
+        // As a listener for both families sees it.
+        let there = ends("[::ffff:10.0.0.2]:7471", "[::ffff:10.0.0.1]:40000");
+        assert_eq!(elsewhere(&path, &there, MigrationRole::Destination), None);
+        let translated = ends("10.0.0.2:7471", "10.9.9.9:1024");
+        let said = elsewhere(&path, &translated, MigrationRole::Destination).unwrap();
+        assert!(
+            said.contains("path 3") && said.contains("10.9.9.9"),
+            "{said}"
+        );
+        let other_nic = ends("10.0.1.2:7471", "10.0.0.1:1024");
+        assert!(elsewhere(&path, &other_nic, MigrationRole::Destination).is_some());
+    }
 }

@@ -140,6 +140,22 @@ pub enum LaneState {
     Unknown,
 }
 
+/// What the kernel knows of a connection (`TCP_INFO`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct TcpView {
+    /// Smoothed round trip of a segment, in microseconds.
+    pub round_trip_us: u64,
+    /// Segments sent again so far.
+    pub retransmits: u32,
+    /// What the peer acknowledged per second, most recently.
+    #[schema(value_type = u64)]
+    pub delivery_rate: ByteRate,
+    /// Segments that may be on their way.
+    pub congestion_window: u32,
+    /// Largest segment that is sent, in bytes.
+    pub segment_bytes: u32,
+}
+
 /// One connection on a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LaneView {
@@ -180,6 +196,9 @@ pub struct LaneView {
     /// How often it was silent for longer than usual.
     #[serde(default)]
     pub suspicions: u32,
+    /// What the kernel knows of its connection, while it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tcp: Option<TcpView>,
     /// Why it is no longer up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_reason: Option<String>,

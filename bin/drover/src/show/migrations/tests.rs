@@ -37,6 +37,8 @@ fn carrying() -> Value {
             "protocol_bytes": 4 << 10, "received_bytes": 0, "rate": 50 << 20,
             "round_trip_us": 250, "busy_rate": 60 << 20, "in_flight_bytes": 512 << 10,
             "credit_bytes": 1 << 20, "suspicions": 0,
+            "tcp": {"round_trip_us": 180, "retransmits": 7, "delivery_rate": 60 << 20,
+                    "congestion_window": 40, "segment_bytes": 8948},
         });
         for (key, new) in more.as_object().unwrap() {
             lane[key] = new.clone();
@@ -44,7 +46,7 @@ fn carrying() -> Value {
         lane
     };
     let lost = json!({"state": "lost", "rate": 0, "suspicions": 2, "resent_bytes": 1 << 20,
-                      "ended_reason": "nothing came back for 1000 ms", "in_flight_bytes": 0});
+                      "ended_reason": "nothing came back for 1000 ms", "in_flight_bytes": 0, "tcp": null});
     let traffic = json!({"sent_bytes": 600 << 20, "resent_bytes": 1 << 20,
                          "protocol_bytes": 8 << 10, "received_bytes": 0, "rate": 50 << 20});
     view(json!({
