@@ -78,6 +78,15 @@ impl Socket {
         set(&self.stream, Some(left))
     }
 
+    /// A socket's own timeout is told as if it were non-blocking.
+    fn in_time(&self, error: io::Error) -> io::Error {
+        let bounded = lock(&self.deadline).is_some();
+        match error.kind() {
+            io::ErrorKind::WouldBlock if bounded => io::ErrorKind::TimedOut.into(),
+            _ => error,
+        }
+    }
+
     /// Sends `header` and then `payload`, whole.
     pub(crate) fn send(&self, header: &[u8], payload: &[u8]) -> io::Result<()> {
         let mut slices = [IoSlice::new(header), IoSlice::new(payload)];
@@ -89,7 +98,7 @@ impl Socket {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(count) => IoSlice::advance_slices(&mut left, count),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(in_time(error)),
+                Err(error) => return Err(self.in_time(error)),
             }
         }
         Ok(())
@@ -125,7 +134,7 @@ impl Socket {
             match rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::WAITALL) {
                 Ok((_, count)) => return Ok(count),
                 Err(Errno::INTR) => {}
-                Err(error) => return Err(in_time(error.into())),
+                Err(error) => return Err(self.in_time(error.into())),
             }
         }
     }
@@ -150,13 +159,5 @@ impl Socket {
     pub(crate) fn shut_down(&self) {
         // An error means that it was disconnected already.
         let _ = self.stream.shutdown(Shutdown::Both);
-    }
-}
-
-/// A socket's own timeout is told as if it were non-blocking.
-fn in_time(error: io::Error) -> io::Error {
-    match error.kind() {
-        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
-        _ => error,
     }
 }

@@ -245,6 +245,13 @@ impl Crypto {
         Ok(opened)
     }
 
+    /// What a peer has that knows the keys and keeps to no rule.
+    #[cfg(test)]
+    #[expect(deprecated, reason = "no change of keys follows")]
+    pub(super) fn into_secrets(self) -> rustls::ExtractedSecrets {
+        either!(self.end, connection => connection.dangerous_extract_secrets().unwrap())
+    }
+
     #[cfg(test)]
     pub(super) fn change_keys(&mut self) {
         either!(&mut self.end, connection => match connection.process_tls_records(&mut []).state {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use rustls::ConnectionTrafficSecrets;
 use rustls::client::ClientConfig;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
@@ -236,6 +238,58 @@ fn keys_change_while_bytes_go_both_ways() {
             }
         }
     });
+}
+
+/// A record with these bytes of a handshake message, under the keys of an end.
+fn handshake_record(secrets: rustls::ExtractedSecrets, bytes: &[u8]) -> Vec<u8> {
+    let (sequence, secrets) = secrets.tx;
+    let ConnectionTrafficSecrets::Aes128Gcm { key, iv } = secrets else {
+        panic!("another cipher");
+    };
+    let mut nonce = [0; 12];
+    nonce.copy_from_slice(iv.as_ref());
+    for (byte, count) in nonce[4..].iter_mut().zip(sequence.to_be_bytes()) {
+        *byte ^= count;
+    }
+    let mut sealed = [bytes, &[22]].concat();
+    let length = u16::try_from(sealed.len() + 16).unwrap();
+    let header = [&[23, 3, 3][..], &length.to_be_bytes()].concat();
+    let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key.as_ref()).unwrap());
+    let nonce = Nonce::assume_unique_for_key(nonce);
+    key.seal_in_place_append_tag(nonce, Aad::from(&header), &mut sealed)
+        .unwrap();
+    [header, sealed].concat()
+}
+
+#[test]
+fn a_peer_that_cuts_tls_own_messages_in_two_is_refused_and_nothing_panics() {
+    let own = Identity::generate().unwrap();
+    let peer = Identity::generate().unwrap();
+    let mut client = Tls::with_aes(&own, peer.fingerprint(), true).unwrap();
+    let server = Tls::with_aes(&peer, own.fingerprint(), true).unwrap();
+    Arc::get_mut(&mut client.client)
+        .unwrap()
+        .enable_secret_extraction = true;
+    // A change of keys that is cut; one with a second behind it; one that is none.
+    for message in [
+        &[24, 0, 0, 1][..],
+        &[24, 0, 0, 1, 0, 24, 0],
+        &[24, 0, 0, 1, 7],
+    ] {
+        let (near, far) = sockets();
+        let (near, far) = (Socket::new(near).unwrap(), Socket::new(far).unwrap());
+        thread::scope(|scope| {
+            let far_end = scope.spawn(|| Session::handshake(&far, Role::Server, &server).unwrap());
+            let near_end = Session::handshake(&near, Role::Client, &client).unwrap();
+            let far_end = far_end.join().unwrap();
+            let secrets = near_end.crypto.into_inner().unwrap().into_secrets();
+            near.send(&handshake_record(secrets, message), b"").unwrap();
+            let refused = far_end.receive(&far, &mut [0; 1]).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::InvalidData, "{refused}");
+            assert!(far_end.send(&far, b"header", b"payload").is_err());
+            far_end.say_goodbye(&far);
+        });
+    }
 }
 
 /// Between two ends: passes the first `untouched` bytes from near to far, then does `then` to the
