@@ -99,6 +99,21 @@ async fn boot(lab: &Lab) -> Resident {
     .unwrap()
 }
 
+/// Removes a test's lab when the test ends, also when it fails.
+struct Removed(LabName);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let name = self.0.clone();
+        let remove = move || {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            // One that a test left on purpose is held by nobody.
+            let _ = runtime.block_on(Lab::remove_named(&name));
+        };
+        let _ = std::thread::spawn(remove).join();
+    }
+}
+
 async fn nothing_is_left(name: &LabName) {
     assert_eq!(
         network::namespaces(name).await.unwrap(),
@@ -114,6 +129,7 @@ async fn a_guest_that_qemu_moves_to_and_fro_keeps_every_page() {
     }
     build_probe();
     let name = name("move");
+    let _removed = Removed(name.clone());
     let lab = Lab::create(state(&name)).await.unwrap();
     let mut guest = boot(&lab).await;
 
@@ -151,6 +167,7 @@ async fn a_lab_whose_owner_vanished_is_removed_with_its_qemu() {
     }
     build_probe();
     let name = name("gone");
+    let _removed = Removed(name.clone());
     let lab = Lab::create(state(&name)).await.unwrap();
     let pid = boot(&lab).await.pid;
     // As after SIGKILL: the lock is free, everything else is still there.
@@ -172,6 +189,7 @@ async fn a_lab_in_use_is_neither_made_nor_removed_by_another() {
         return;
     }
     let name = name("held");
+    let _removed = Removed(name.clone());
     let lab = Lab::create(state(&name)).await.unwrap();
     let refused = Lab::remove_named(&name).await.unwrap_err().to_string();
     assert!(refused.contains("in use by another command"), "{refused}");
@@ -192,6 +210,7 @@ async fn a_move_whose_line_is_cut_for_a_moment_arrives_and_the_cut_stands_in_the
     }
     build_probe();
     let name = name("moment");
+    let _removed = Removed(name.clone());
     let mut slow = state(&name);
     // Slow enough that the moment comes before the end also where everything takes long.
     slow.lab.nics = nic_rates("250mbit,250mbit", None).unwrap();
