@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use drover_api::Client;
+use drover_api::{Client, Encryption};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::Child;
 
@@ -72,8 +72,16 @@ impl Agent {
     /// # Errors
     /// It cannot be found or started, or does not answer; with the end of its log.
     pub async fn start(lab: &Lab, number: usize) -> Result<Self> {
+        Self::start_with(lab, number, Encryption::On).await
+    }
+
+    /// The same, with lanes encrypted or not.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_with(lab: &Lab, number: usize, encryption: Encryption) -> Result<Self> {
         let host = lab.host(number);
-        let text = configuration(lab, &host);
+        let text = configuration(lab, &host, encryption);
         fs::write(host.config(), text)
             .with_context(|| format!("cannot write {}", host.config().display()))?;
         let arguments = ["--config".into(), host.config()];
@@ -146,7 +154,7 @@ fn find() -> Result<PathBuf> {
         })
 }
 
-fn configuration(lab: &Lab, host: &Host) -> String {
+fn configuration(lab: &Lab, host: &Host, encryption: Encryption) -> String {
     let addresses = |host: &Host| {
         let nics = 0..lab.settings().nics.len();
         let all: Vec<_> = nics
@@ -164,6 +172,9 @@ fn configuration(lab: &Lab, host: &Host) -> String {
     let _ = writeln!(text, "runtime = {:?}", host.runtime());
     let _ = writeln!(text, "\n[api]\nsocket = {:?}", host.api_socket());
     let _ = writeln!(text, "listen = [{}]", addresses(host));
+    if encryption == Encryption::Off {
+        let _ = writeln!(text, "\n[migration]\nencryption = \"off\"");
+    }
     if let Some(guest) = &lab.state().guest {
         let _ = writeln!(text, "\n[qemu]\nbinaries = [{:?}]", guest.qemu);
     }

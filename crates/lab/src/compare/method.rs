@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::bail;
+use drover_api::Encryption;
 use serde::{Deserialize, Serialize};
 
 /// A way to move a guest.
@@ -20,19 +21,22 @@ pub enum Method {
     MultifdTls,
     /// QEMU over Multipath TCP, on all NICs.
     Mptcp,
-    /// Drover, on all NICs.
+    /// Drover, on all NICs, encrypted as it is when nothing is configured.
     Drover,
+    /// The same with `encryption = "off"`.
+    DroverPlain,
 }
 
 impl Method {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Tcp,
         Self::Multifd,
         Self::MultifdZstd,
         Self::MultifdTls,
         Self::Mptcp,
         Self::Drover,
+        Self::DroverPlain,
     ];
 
     /// Its word.
@@ -45,13 +49,24 @@ impl Method {
             Self::MultifdTls => "multifd-tls",
             Self::Mptcp => "mptcp",
             Self::Drover => "drover",
+            Self::DroverPlain => "drover-plain",
         }
     }
 
     /// Whether QEMU uses every NIC with it, or one.
     #[must_use]
     pub fn uses_all_nics(self) -> bool {
-        matches!(self, Self::Mptcp | Self::Drover)
+        self == Self::Mptcp || self.encryption().is_some()
+    }
+
+    /// How drover's agents are set for it; `None` for what QEMU does by itself.
+    #[must_use]
+    pub fn encryption(self) -> Option<Encryption> {
+        match self {
+            Self::Drover => Some(Encryption::On),
+            Self::DroverPlain => Some(Encryption::Off),
+            _ => None,
+        }
     }
 
     /// The settings worth trying: which is best depends on the machine and the lines, and a peer
@@ -63,7 +78,7 @@ impl Method {
         const THREE: Variant = Variant { channels: Some(3) };
         const FOUR: Variant = Variant { channels: Some(4) };
         match self {
-            Self::Tcp | Self::Drover => &[ONE],
+            Self::Tcp | Self::Drover | Self::DroverPlain => &[ONE],
             Self::Multifd | Self::MultifdZstd | Self::MultifdTls => &[TWO, THREE, FOUR],
             Self::Mptcp => &[ONE, TWO, FOUR],
         }

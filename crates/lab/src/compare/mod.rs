@@ -90,7 +90,7 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     }
 
     let mut stage = Stage::new(&lab, &plan.guest, &image);
-    if methods.contains(&Method::Drover) {
+    if methods.iter().any(|method| method.encryption().is_some()) {
         stage.start_agents().await?;
     }
     let (variants, calibration) = calibrate(plan, &methods, &mut stage, say).await?;

@@ -115,11 +115,11 @@ pub fn table(comparison: &Comparison) -> String {
         text,
         "of the bytes, headers included. CPU s: QEMU + agents, both hosts, without the guest."
     );
-    if let Some((cpu, memory)) = drover_costs(comparison) {
+    for (method, cpu, memory) in agents_costs(comparison) {
         let _ = writeln!(
             text,
-            "Drover's agents: {cpu:.2} CPU s for each GiB of payload, both hosts together; at most \
-             {memory:.0} MiB of\ntheir own on either host."
+            "Agents of {method}: {cpu:.2} CPU s for each GiB of payload, both hosts together; at \
+             most {memory:.0} MiB of\ntheir own on either host."
         );
     }
     for skipped in &comparison.skipped {
@@ -205,10 +205,11 @@ fn faulted_table(comparison: &Comparison) -> String {
     )
 }
 
-fn drover_costs(comparison: &Comparison) -> Option<(f64, f64)> {
-    let drover = comparison.summary.get(&Method::Drover)?;
-    let mebibytes = drover.agent_memory?.max / f64::from(1 << 20);
-    Some((drover.agent_cpu_per_gib?.median, mebibytes))
+fn agents_costs(comparison: &Comparison) -> impl Iterator<Item = (Method, f64, f64)> {
+    comparison.summary.iter().filter_map(|(method, summary)| {
+        let mebibytes = summary.agent_memory?.max / f64::from(1 << 20);
+        Some((*method, summary.agent_cpu_per_gib?.median, mebibytes))
+    })
 }
 
 fn heading(comparison: &Comparison) -> String {

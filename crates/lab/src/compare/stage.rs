@@ -2,6 +2,7 @@
 //! verified, with or without faults.
 
 use anyhow::{Context, Result};
+use drover_api::Encryption;
 
 use super::method::{Method, Variant};
 use super::ordeal::{Clean, Faulted, Ordeal, Outcome};
@@ -43,6 +44,7 @@ pub(crate) struct Stage<'a> {
     settings: &'a GuestSettings,
     image: &'a Image,
     agents: Vec<Agent>,
+    encryption: Encryption,
     /// Of QEMU alone, and of an agent.
     guests: [Option<Resident>; 2],
 }
@@ -56,6 +58,7 @@ impl<'a> Stage<'a> {
             settings,
             image,
             agents: Vec::new(),
+            encryption: Encryption::On,
             guests: [None, None],
         }
     }
@@ -63,7 +66,8 @@ impl<'a> Stage<'a> {
     /// Starts the agents, in one cluster.
     pub(crate) async fn start_agents(&mut self) -> Result<()> {
         for number in 0..HOSTS.len() {
-            self.agents.push(Agent::start(self.lab, number).await?);
+            let agent = Agent::start_with(self.lab, number, self.encryption).await?;
+            self.agents.push(agent);
         }
         unite(&self.agents.iter().collect::<Vec<_>>()).await?;
         Ok(())
@@ -77,8 +81,15 @@ impl<'a> Stage<'a> {
     /// One move by one method, measured and verified. What goes wrong is part of the result; the
     /// next run then has new guests, and new agents if there were any.
     pub(crate) async fn run(&mut self, task: Task<'_>) -> Result<Run> {
-        let slot = usize::from(task.method == Method::Drover);
-        let begun = self.guest(slot).await;
+        let slot = usize::from(task.method.encryption().is_some());
+        let begun = match task.method.encryption() {
+            Some(encryption) => self.set_encryption(encryption).await,
+            None => Ok(()),
+        };
+        let begun = match begun {
+            Ok(()) => self.guest(slot).await,
+            error => error,
+        };
         let from = self.guests[slot].as_ref().map_or(0, |guest| guest.host);
         let mut run = Run::new(task.method, task.variant, task.repeat, [from, 1 - from]);
         let done = match begun {
@@ -90,6 +101,18 @@ impl<'a> Stage<'a> {
             self.reset().await?;
         }
         Ok(run)
+    }
+
+    /// Starts the agents anew with another configuration, if theirs is another; the guest goes on.
+    async fn set_encryption(&mut self, encryption: Encryption) -> Result<()> {
+        if self.encryption == encryption {
+            return Ok(());
+        }
+        self.encryption = encryption;
+        for agent in self.agents.drain(..) {
+            agent.kill().await?;
+        }
+        self.start_agents().await
     }
 
     /// Has the guest there, running and settled, with the other one held.
@@ -176,7 +199,7 @@ impl<'a> Stage<'a> {
         let guest = self.guests[slot]
             .as_mut()
             .context("there is no guest to move")?;
-        if task.method == Method::Drover {
+        if task.method.encryption().is_some() {
             let mut watch = |_: &_| {};
             let moved = by_drover::move_guest(self.lab, guest, &self.agents, &mut watch);
             let (measured, view) = moved.await?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::MigrationView;
+use drover_api::{LaneEncryption, MigrationView};
 use drover_types::ByteRate;
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +86,9 @@ pub struct DroverFacts {
     pub resent_bytes: u64,
     /// Bytes of drover's own framing.
     pub protocol_bytes: u64,
+    /// What protected the bytes on their way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<LaneEncryption>,
     /// What was used instead of something else, and why.
     pub notes: Vec<String>,
     /// NICs and addresses that were not used, and why.
@@ -106,6 +109,7 @@ impl DroverFacts {
             lanes: view.paths.iter().map(|path| path.lanes.len()).collect(),
             resent_bytes: lanes().map(|lane| lane.resent_bytes.0).sum(),
             protocol_bytes: lanes().map(|lane| lane.protocol_bytes.0).sum(),
+            encryption: view.encryption,
             notes: view.notes.clone(),
             left_out: view
                 .left_out
@@ -246,7 +250,7 @@ impl Comparison {
     #[must_use]
     pub fn good(&self) -> [usize; 2] {
         let good = |run: &&Run| match &run.faulted {
-            Some(_) if run.method != Method::Drover => true,
+            Some(_) if run.method.encryption().is_none() => true,
             _ => run.verified,
         };
         [self.runs.iter().filter(good).count(), self.runs.len()]

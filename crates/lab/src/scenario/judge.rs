@@ -351,6 +351,7 @@ mod tests {
             lanes: vec![2],
             resent_bytes: 0,
             protocol_bytes: 0,
+            encryption: None,
             notes: Vec::new(),
             left_out: Vec::new(),
         };
