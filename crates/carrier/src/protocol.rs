@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_relay::{Event, LaneFailure, Report};
-use drover_types::{MigrationId, Path, PathEnd, PathId};
+use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything below. A process and an agent that differ in it do not speak.
@@ -67,6 +67,13 @@ pub enum Request {
         path: PathId,
         /// By this interface and address.
         source: PathEnd,
+    },
+    /// Send no more payload than this on a path, or on all together. Answer: `done`.
+    Limit {
+        /// The path; all together when there is none.
+        path: Option<PathId>,
+        /// The most per second; as much as goes when there is none.
+        rate: Option<ByteRate>,
     },
     /// End the session, tell the peer, then end the process. Answer: `done`, at once.
     Close {

@@ -9,7 +9,7 @@ use drover_relay::{
     Acceptor, ByeCode, Event, Identity, NoFingerprint, Order, Relay, Report, Security, Settings,
     Sizes, Tls, Token, open_lanes,
 };
-use drover_types::{MigrationId, Path, PathEnd, PathId};
+use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
 
 use crate::inbox::{Inbox, News};
 use crate::limits::LANES_OPENING;
@@ -197,6 +197,15 @@ impl Served {
 
     pub(crate) fn link_back(&self, path: PathId, source: PathEnd) -> Result<Answer, String> {
         self.running()?.0.link_back(path, source);
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn limit(
+        &self,
+        path: Option<PathId>,
+        rate: Option<ByteRate>,
+    ) -> Result<Answer, String> {
+        self.running()?.0.limit(path, rate);
         Ok(Answer::Done)
     }
 

@@ -30,6 +30,7 @@ mod observation;
 mod outbox;
 pub mod paths;
 mod session;
+pub mod share;
 pub mod source;
 mod waiting;
 

@@ -122,3 +122,10 @@ pub const DOWNTIME_AIM_LEAST: Duration = Duration::from_millis(10);
 /// Rounds after one that would have fit the limit: each halves the rest at least, and takes no
 /// longer than the limit.
 pub const DOWNTIME_EXTRA_ROUNDS: u64 = 3;
+
+/// A flow that uses this part of its share of a limit wants more: rates are measured over some
+/// hundred milliseconds, in which single chunks are a fifth of a small share.
+pub const SHARE_USED: (u128, u128) = (7, 10);
+
+/// The part of an equal share that a flow keeps that uses nothing: enough to be seen to begin again.
+pub const SHARE_LEAST: u64 = 16;

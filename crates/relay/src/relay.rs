@@ -6,8 +6,8 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 
 use drover_lanes::Lane;
-use drover_session::{Config, LaneId, Role, Session};
-use drover_types::{Path, PathEnd, PathId};
+use drover_session::{Config, Input, LaneId, Role, Session};
+use drover_types::{ByteRate, Path, PathEnd, PathId};
 use drover_wire::ByeCode;
 use drover_wire::limits::LANES_MAX;
 
@@ -162,6 +162,11 @@ impl Relay {
         if let Some(dialer) = self.shared.dialer.get() {
             dialer.link_back(path, source);
         }
+    }
+
+    /// Limits the payload that is sent on a path, or on all together; `None` lifts the limit.
+    pub fn limit(&self, path: Option<PathId>, rate: Option<ByteRate>) {
+        self.shared.step_or_end(Input::Limit { path, rate });
     }
 
     /// The counters as they are now.

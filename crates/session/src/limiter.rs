@@ -16,10 +16,15 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
+    /// What was sent too early for the old rate is so for the new one, in bytes: a limit that is
+    /// changed again and again still holds.
     pub(crate) fn set(&mut self, now: Duration, rate: Option<u64>) {
+        let debt = self.next_at.saturating_sub(now);
+        let owed = self.rate.map_or(0, |old| bytes_in(old, debt));
         self.rate = rate;
-        // A debt at the old rate would hold a faster one up.
-        self.next_at = self.next_at.min(now);
+        if owed > 0 {
+            self.next_at = now + rate.map_or(Duration::ZERO, |new| time_at(new, owed));
+        }
     }
 
     /// From when on the next chunk may go; `None`: it may at any time.
@@ -37,6 +42,11 @@ impl Limiter {
             self.next_at = from + time_at(rate, bytes);
         }
     }
+}
+
+fn bytes_in(rate: u64, time: Duration) -> u64 {
+    let bytes = u128::from(rate) * time.as_nanos() / 1_000_000_000;
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -63,6 +73,23 @@ mod tests {
             let share = bytes as f64 / rate as f64;
             assert!((0.95..=1.05).contains(&share), "{rate}: {share}");
         }
+    }
+
+    #[test]
+    fn a_limit_that_is_changed_all_the_time_holds_all_the_same() {
+        let mut limiter = Limiter::default();
+        let mut sent = 0;
+        for tick in 0..10_000u64 {
+            let now = Duration::from_micros(tick * 100);
+            if tick % 20 == 0 {
+                limiter.set(now, Some(10_000_000 + tick % 7));
+            }
+            while limiter.allows(now) {
+                limiter.sent(now, 256 << 10);
+                sent += 256 << 10;
+            }
+        }
+        assert!((9_500_000..=10_500_000).contains(&sent), "{sent}");
     }
 
     #[test]
