@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
+use drover_api::Limit;
 use drover_types::{HostName, OperatorName, VmName};
 
 use crate::lab::LabCommand;
@@ -93,6 +94,9 @@ pub enum Command {
         #[arg(value_name = "NAME|ID")]
         what: Option<String>,
     },
+    /// Limit what migrations may carry, or show the limits
+    #[command(before_help = examples::LIMIT, after_help = LIMIT_AFTER)]
+    Limit(LimitArgs),
     /// Cancel a migration; the guest stays where it is
     #[command(before_help = examples::CANCEL)]
     Cancel {
@@ -242,6 +246,28 @@ pub struct Migrate {
     pub detach: bool,
 }
 
+/// Options of `drover limit`.
+#[derive(Debug, Clone, Args)]
+pub struct LimitArgs {
+    /// The limit: 5gbit, 200mbit, or 50% of the link
+    #[arg(value_name = "RATE")]
+    pub rate: Option<Limit>,
+    /// Of one interface of this host, rather than of all migrations together
+    #[arg(long, value_name = "NAME", conflicts_with = "migration")]
+    pub nic: Option<String>,
+    /// Of one migration from this host
+    #[arg(long, value_name = "ID|NAME")]
+    pub migration: Option<String>,
+    /// Lift the limit
+    #[arg(long, conflicts_with = "rate")]
+    pub clear: bool,
+}
+
+const LIMIT_AFTER: &str = "\
+Limits hold for payload, for each direction by itself, from half a second after they are set. What
+arrives is limited at its source. Those of the host and of its NICs outlive the agent; those of a
+migration end with it.";
+
 const AFTER: &str = "\
 Exit codes:
   0  done                         5  cancelled by the operator
@@ -314,6 +340,15 @@ Examples:
 Examples:
   drover status
   drover status --json | jq '.migrations[0].phase'
+
+";
+    pub const LIMIT: &str = "\
+Examples:
+  drover limit                              every limit, and what is carried under it
+  drover limit 5gbit                        of all migrations of this host together
+  drover limit --nic eth1 50%               of one interface
+  drover limit --migration web 200mbit      of one that is under way
+  drover limit --nic eth1 --clear           lift it again
 
 ";
     pub const HISTORY: &str = "\

@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use drover_api::{Client, MigrationView, StopRequest};
+use drover_api::{Client, LimitRequest, LimitScope, MigrationView, StopRequest};
 use drover_types::{MigrationId, VmName};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::cli::{Agent, VmCommand};
+use crate::cli::{Agent, LimitArgs, VmCommand};
 use crate::failure::{Failure, exit};
 use crate::{remote, show};
 
@@ -136,6 +136,33 @@ pub async fn history(agent: &Agent, what: Option<&str>) -> Result<Outcome, Failu
         ("events", encoded(&events)?),
     ];
     Outcome::of_parts(text, &parts)
+}
+
+/// `drover limit …`
+pub async fn limit(agent: &Agent, what: LimitArgs) -> Result<Outcome, Failure> {
+    let client = client(agent)?;
+    if what.rate.is_none() && !what.clear {
+        if what.nic.is_some() || what.migration.is_some() {
+            let message = "say which limit: a rate such as 5gbit or 50%, or --clear";
+            return Err(Failure::new(exit::USAGE, "wrong-usage", message));
+        }
+        let view = client.limits().await.map_err(Failure::of_reading)?;
+        return Outcome::new(show::limits(&view.limits), "limits", &view.limits);
+    }
+    let scope = match (what.nic, what.migration) {
+        (Some(nic), _) => LimitScope::Nic { nic },
+        (None, Some(what)) => LimitScope::Migration {
+            migration: match what.parse::<MigrationId>() {
+                Ok(id) => id,
+                Err(_) => migration_of(&client, &what).await?,
+            },
+        },
+        (None, None) => LimitScope::Host,
+    };
+    let limit = what.rate;
+    let request = LimitRequest { scope, limit };
+    let view = client.limit(&request).await.map_err(Failure::of_changing)?;
+    Outcome::new(show::limits(&view.limits), "limits", &view.limits)
 }
 
 /// `drover vm …`

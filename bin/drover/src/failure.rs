@@ -13,6 +13,8 @@ pub mod exit {
     pub const DONE: u8 = 0;
     /// An error.
     pub const ERROR: u8 = 1;
+    /// Wrong usage.
+    pub const USAGE: u8 = 2;
     /// Refused; nothing was changed.
     pub const REFUSED: u8 = 4;
     /// Cancelled by the operator.

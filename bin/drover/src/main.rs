@@ -48,6 +48,7 @@ fn run(cli: Cli, json: bool) -> Result<Outcome, Failure> {
         Command::History { what } => {
             runtime()?.block_on(command::history(&cli.agent, what.as_deref()))
         }
+        Command::Limit(what) => runtime()?.block_on(command::limit(&cli.agent, what)),
         Command::Vm { command } => runtime()?.block_on(command::vm(&cli.agent, command)),
         Command::Cancel { what } => runtime()?.block_on(command::cancel(&cli.agent, &what)),
         Command::Migrate(what) => runtime()?.block_on(migrate::migrate(&cli.agent, &what, json)),

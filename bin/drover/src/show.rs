@@ -1,6 +1,7 @@
 //! Answers as text for a person.
 
 mod history;
+mod limits;
 mod migrations;
 
 use std::fmt::Write as _;
@@ -13,6 +14,7 @@ use jiff::{Timestamp, Unit};
 use serde::Serialize;
 
 pub use history::{events, history};
+pub use limits::limits;
 
 /// The word that an enum is in JSON.
 pub fn word(value: &impl Serialize) -> String {
@@ -208,6 +210,9 @@ pub fn status(status: &StatusView) -> String {
     );
     let _ = write!(text, "\nGuests\n{}", vms(&status.vms));
     let _ = write!(text, "\nMigrations\n{}", migrations::of_status(status));
+    if !status.limits.is_empty() {
+        let _ = write!(text, "\nLimits\n{}", limits(&status.limits));
+    }
     let _ = write!(text, "\nPeers\n{}", peers(&status.peers));
     text
 }

@@ -19,6 +19,7 @@ use crate::migration::Migrations;
 use crate::peers::Peers;
 use crate::places;
 use crate::registry::Registry;
+use crate::sharing::{self, Sharing};
 
 /// What every part of the agent works with.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// What happens to this host's links.
     pub links: Links,
+    /// Limits on what migrations carry.
+    pub sharing: Sharing,
 }
 
 /// Runs the agent until it is told to end.
@@ -70,12 +73,15 @@ pub async fn run(config: Config) -> Result<()> {
         registry,
         metrics: Metrics::new(),
         links: Links::watch(),
+        sharing: Sharing::open(config.limits.clone(), &config.state)
+            .with_context(|| format!("key `state`: limits in {}", config.state.display()))?,
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await?;
 
-    let app = App::new(context, Arc::clone(&migrations), for_others);
+    let app = App::new(Arc::clone(&context), Arc::clone(&migrations), for_others);
     let mut beside = JoinSet::new();
+    beside.spawn(sharing::run(Arc::clone(&context), Arc::clone(&migrations)));
     if let Some(listener) = for_metrics {
         beside.spawn(metrics::serve(listener, api::metrics_router(&app)));
     }

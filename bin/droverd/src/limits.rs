@@ -173,3 +173,16 @@ pub const PATH_DEAD: Duration = Duration::from_secs(5);
 /// Before the same interfaces are probed again that did not reach each other: a switch's port may
 /// take 30 s until it forwards, and a probe is a SYN for each pair.
 pub const PROBE_AGAIN: Duration = Duration::from_secs(10);
+
+/// Between two divisions of limits among those that send: a share that is not used goes to others
+/// before anybody has noticed.
+pub const DIVIDE: Duration = Duration::from_millis(200);
+
+/// Before the rates of links are read again for limits in percent: links are renegotiated by hand.
+pub const LINKS_AGAIN: Duration = Duration::from_secs(5);
+
+/// Telling another agent what it may send; if it does not answer it is told at the next division.
+pub const TELL_LIMITS: Duration = Duration::from_secs(1);
+
+/// Paths that a destination may tell limits of: as many as a session has at most.
+pub const LIMITED_PATHS: usize = 32;

@@ -21,6 +21,7 @@ mod peers;
 mod places;
 mod registry;
 mod relay;
+mod sharing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -35,6 +35,7 @@ use crate::views::incoming::{
     AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingRequest, IncomingStart,
     IncomingView, RunRequest, VerdictView,
 };
+use crate::views::limit::{LimitRequest, LimitsView, PathLimits};
 use crate::views::migration::{MigrateRequest, MigrationView};
 use crate::views::vm::{StopRequest, VmView};
 
@@ -193,6 +194,35 @@ impl Client {
     /// See [`ClientError`].
     pub async fn verdict(&self, id: MigrationId) -> Result<VerdictView, ClientError> {
         self.get(&format!("/v1/migrations/{id}/verdict")).await
+    }
+
+    /// `GET /v1/limits`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn limits(&self) -> Result<LimitsView, ClientError> {
+        self.get("/v1/limits").await
+    }
+
+    /// `POST /v1/limits`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn limit(&self, request: &LimitRequest) -> Result<LimitsView, ClientError> {
+        self.post("/v1/limits", request, limits::READ_CALL).await
+    }
+
+    /// `POST /v1/migrations/{id}/limits`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn limit_paths(
+        &self,
+        id: MigrationId,
+        paths: &PathLimits,
+    ) -> Result<PathLimits, ClientError> {
+        let path = format!("/v1/migrations/{id}/limits");
+        self.post(&path, paths, limits::READ_CALL).await
     }
 
     /// `POST /v1/incoming`

@@ -40,6 +40,9 @@ pub use views::incoming::{
     AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase, IncomingRequest,
     IncomingStart, IncomingView, RunRequest, SessionSizes, Verdict, VerdictView,
 };
+pub use views::limit::{
+    InvalidLimit, Limit, LimitRequest, LimitScope, LimitView, LimitsView, PathLimit, PathLimits,
+};
 pub use views::migration::{
     BytesView, ChannelView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase,
     MigrationRole, MigrationView, NicView, PathState, PathView, TcpView, TrafficView,

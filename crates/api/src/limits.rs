@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use drover_types::BitRate;
+
 /// Largest request body. The largest is a request to receive a guest: a definition of at most
 /// 256 arguments of 4 KiB (1 MiB) and some 100 interfaces of 1 KiB; twice that leaves room.
 pub const REQUEST_BYTES: usize = 2 << 20;
@@ -51,3 +53,7 @@ pub const VCPUS: u32 = 4096;
 
 /// Memory of a guest: 64 TiB, beyond the 46 address bits of today's hosts.
 pub const MEMORY_BYTES: u64 = 64 << 40;
+
+/// The least limit of a rate. Below it a chunk of 256 KiB takes more than two seconds, and a guest of
+/// 1 GiB two hours and a half.
+pub const LEAST_LIMIT: BitRate = BitRate(1_000_000);

@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use drover_api::{
-    ErrorBody, ErrorCode, EventView, MigrateRequest, MigrationView, Refusal, StatusView,
-    StopRequest, VmView,
+    ErrorBody, ErrorCode, EventView, LimitRequest, LimitsView, MigrateRequest, MigrationView,
+    Refusal, StatusView, StopRequest, VmView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -29,6 +29,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(show_migration))
         .routes(routes!(migration_events))
         .routes(routes!(cancel_migration))
+        .routes(routes!(limits, set_limit))
         .routes(routes!(metrics))
         .routes(routes!(openapi))
 }
@@ -44,11 +45,14 @@ async fn status(State(app): State<App>) -> Result<Json<StatusView>, Refused> {
         app.0.migrations.list(),
         context.peers.look(),
     );
+    let limits = context.sharing.list(&migrations, &context.config.networks);
+    let limits = limits.await;
     Ok(Json(StatusView {
         host: host?,
         vms: vms?,
         migrations,
         peers,
+        limits,
     }))
 }
 
@@ -146,6 +150,38 @@ async fn cancel_migration(
     Ok(Json(
         to_its_end(async move { app.0.migrations.cancel(id).await }).await?,
     ))
+}
+
+/// Limits on what migrations carry.
+#[utoipa::path(get, path = "/v1/limits", tag = "local", responses(
+    (status = 200, body = LimitsView), (status = "default", body = ErrorBody)))]
+async fn limits(State(app): State<App>) -> Json<LimitsView> {
+    Json(limits_view(&app).await)
+}
+
+async fn limits_view(app: &App) -> LimitsView {
+    let context = &app.0.context;
+    let migrations = app.0.migrations.under_way();
+    let list = context.sharing.list(&migrations, &context.config.networks);
+    LimitsView {
+        limits: list.await,
+        host: context.config.host.clone(),
+    }
+}
+
+/// Sets a limit or lifts it; it holds within half a second.
+#[utoipa::path(post, path = "/v1/limits", tag = "local", request_body = LimitRequest,
+    responses((status = 200, body = LimitsView), (status = "default", body = ErrorBody)))]
+async fn set_limit(
+    State(app): State<App>,
+    JsonBody(request): JsonBody<LimitRequest>,
+) -> Result<Json<LimitsView>, Refused> {
+    let context = &app.0.context;
+    let migrations = app.0.migrations.under_way();
+    let networks = &context.config.networks;
+    let set = context.sharing.set(&request, &migrations, networks);
+    set.await?;
+    Ok(Json(limits_view(&app).await))
 }
 
 /// Metrics for Prometheus, in its text format; docs/METRICS.md explains each.

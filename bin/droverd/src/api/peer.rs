@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
     AbandonRequest, ErrorBody, ErrorCode, HostView, IncomingNetworks, IncomingOffer, IncomingPaths,
-    IncomingRequest, IncomingStart, IncomingView, Refusal, RunRequest, VerdictView,
+    IncomingRequest, IncomingStart, IncomingView, PathLimits, Refusal, RunRequest, VerdictView,
 };
 use drover_types::MigrationId;
 use utoipa_axum::router::OpenApiRouter;
@@ -23,6 +23,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(incoming_paths))
         .routes(routes!(incoming_run))
         .routes(routes!(incoming_abandon))
+        .routes(routes!(limit_paths))
         .routes(routes!(verdict))
 }
 
@@ -144,4 +145,18 @@ async fn verdict(
     Named(id): Named<MigrationId>,
 ) -> Result<Json<VerdictView>, Refused> {
     Ok(Json(app.0.migrations.verdict(caller, id).await?))
+}
+
+/// The destination of a guest that leaves can take only so much.
+#[utoipa::path(post, path = "/v1/migrations/{id}/limits", tag = "peer",
+    params(("id" = String, Path)), request_body = PathLimits,
+    responses((status = 200, body = PathLimits), (status = "default", body = ErrorBody)))]
+async fn limit_paths(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<MigrationId>,
+    JsonBody(limits): JsonBody<PathLimits>,
+) -> Result<Json<PathLimits>, Refused> {
+    app.0.migrations.limit_paths(&caller, id, &limits)?;
+    Ok(Json(limits))
 }

@@ -5,12 +5,13 @@
 mod error;
 mod values;
 
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use drover_api::Encryption;
+use drover_api::{Encryption, Limit};
 use drover_migrate::paths::Selection;
 use drover_types::{Bytes, HostName};
 use serde::Deserialize;
@@ -18,8 +19,8 @@ use serde::Deserialize;
 pub use error::{ConfigError, locate};
 pub use values::Channels;
 use values::{
-    AbsolutePath, DataPort, DowntimeLimit, Lanes, LanesMost, ListenAddress, MetricsListen,
-    OutageLimit, PeerAddresses,
+    AbsolutePath, DataPort, DowntimeLimit, Lanes, LanesMost, ListenAddress, MaybeLimit,
+    MetricsListen, OutageLimit, PeerAddresses,
 };
 
 use crate::limits;
@@ -50,6 +51,8 @@ pub struct Config {
     pub qemu_binaries: Vec<PathBuf>,
     /// Memory that no guest may take.
     pub memory_headroom: Bytes,
+    /// What migrations may carry.
+    pub limits: LimitsConfig,
     /// Where metrics are served to whoever asks, beside the local socket.
     pub metrics_listen: Option<SocketAddr>,
     /// Where to find other hosts, against what they say themselves.
@@ -73,6 +76,15 @@ pub struct MigrationConfig {
     pub encryption: Encryption,
 }
 
+/// What migrations may carry, in each direction.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LimitsConfig {
+    /// All together.
+    pub host: Option<Limit>,
+    /// Over each interface.
+    pub nics: BTreeMap<String, Limit>,
+}
+
 /// Where to find another host of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
@@ -94,6 +106,7 @@ struct File {
     migration: MigrationSection,
     networks: Selection,
     qemu: QemuSection,
+    limits: LimitsSection,
     metrics: MetricsSection,
     peers: Vec<PeerSection>,
 }
@@ -125,6 +138,13 @@ struct QemuSection {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+struct LimitsSection {
+    host: MaybeLimit,
+    nics: BTreeMap<String, MaybeLimit>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct MetricsSection {
     listen: MetricsListen,
 }
@@ -148,6 +168,7 @@ impl Default for File {
             migration: MigrationSection::default(),
             networks: Selection::default(),
             qemu: QemuSection::default(),
+            limits: LimitsSection::default(),
             metrics: MetricsSection::default(),
             peers: Vec::new(),
         }
@@ -167,6 +188,18 @@ impl Default for QemuSection {
     fn default() -> Self {
         Self {
             binaries: vec![AbsolutePath::of(drover_api::DEFAULT_QEMU)],
+        }
+    }
+}
+
+impl From<LimitsSection> for LimitsConfig {
+    fn from(section: LimitsSection) -> Self {
+        let nics = section.nics.into_iter();
+        Self {
+            host: section.host.0,
+            nics: nics
+                .filter_map(|(nic, limit)| Some((nic, limit.0?)))
+                .collect(),
         }
     }
 }
@@ -245,6 +278,7 @@ impl Config {
             networks: file.networks,
             qemu_binaries: file.qemu.binaries.into_iter().map(|path| path.0).collect(),
             memory_headroom: file.memory_headroom,
+            limits: file.limits.into(),
             metrics_listen: file.metrics.listen.0,
             peers,
         })

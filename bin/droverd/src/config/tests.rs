@@ -61,6 +61,7 @@ fn every_key_is_in_the_example() {
         "[networks]\n",
         "[qemu]\n",
         "[metrics]\n",
+        "[limits]\n",
         "[[peers]]\nhost = \"b\"\n",
     ];
     let example = example();
@@ -118,6 +119,10 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
         ),
         ("[migration]\ndowntime_limit_ms = 0", "give 1 to 2000000"),
         ("[migration]\noutage_limit_s = 3601", "give 0 to 3600"),
+        (
+            "[limits]\nhost = \"fast\"",
+            "line 2, key `limits.host`: \"fast\" is no limit: write 5gbit, 200mbit (1mbit at least)",
+        ),
         (
             "[metrics]\nlisten = \"on\"",
             "line 2, key `metrics.listen`: \"on\" is no address: write 10.0.0.1, 10.0.0.1:7472 or \

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use drover_api::{InvalidLimit, Limit};
 use serde::{Deserialize, Serialize};
 
 /// Port of the API when an address has none.
@@ -86,6 +87,23 @@ impl TryFrom<String> for MetricsListen {
         let address = address_or_port(&text, METRICS_PORT);
         let address = address.map_err(|problem| format!("{problem}, or \"off\""))?;
         Ok(Self(Some(address)))
+    }
+}
+
+/// A limit, or none.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(try_from = "String")]
+pub struct MaybeLimit(pub Option<Limit>);
+
+impl TryFrom<String> for MaybeLimit {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let limit = text.parse();
+        let limit = limit.map_err(|problem: InvalidLimit| format!("{problem}, or \"off\""))?;
+        Ok(Self(Some(limit)))
     }
 }
 

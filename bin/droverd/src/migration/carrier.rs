@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use drover_api::{EventKind, SessionSizes};
 use drover_relay::{ByeCode, End, Event, NotStarted, Relay, Security, Settings, Sizes, sizes};
-use drover_types::{BitRate, Path};
+use drover_types::{BitRate, ByteRate, Path, PathId};
 
 use super::outgoing::millis;
 
@@ -48,6 +48,11 @@ impl Carrier {
 
     fn locked(&self) -> MutexGuard<'_, Vec<Path>> {
         self.paths.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends no more than this on a path, or on all together.
+    pub fn limit(&self, path: Option<PathId>, rate: Option<ByteRate>) {
+        self.relay.limit(path, rate);
     }
 
     /// Ends the session; QEMU's sockets close.

@@ -29,6 +29,8 @@ pub struct LaneWatch {
     /// What was counted already.
     counted: BTreeMap<String, Counted>,
     outages: u32,
+    /// What is sent at most, on a path and on all together.
+    limits: BTreeMap<Option<PathId>, ByteRate>,
 }
 
 /// What an interface carried, and the trouble with lanes on it.
@@ -56,6 +58,14 @@ impl LaneWatch {
         }
         self.fill(&mut snapshot.view, paths, report);
         self.count(&snapshot.view, report, metrics);
+    }
+
+    /// What is sent on a path, or on all together, is limited from now on.
+    pub fn limited(&mut self, path: Option<PathId>, rate: Option<ByteRate>) {
+        match rate {
+            Some(rate) => self.limits.insert(path, rate),
+            None => self.limits.remove(&path),
+        };
     }
 
     fn count(&mut self, view: &MigrationView, report: &Report, metrics: &Metrics) {
@@ -156,6 +166,7 @@ impl LaneWatch {
                 path: path.clone(),
                 traffic,
                 lanes,
+                limit: self.limits.get(&Some(path.id)).copied(),
                 state: dialled.map(|dialled| path_state(dialled.state)),
                 cause: dialled.and_then(|dialled| dialled.cause.clone()),
                 attempts: dialled.map_or(0, |dialled| dialled.attempts),
@@ -176,6 +187,7 @@ impl LaneWatch {
         view.duplicate_chunks = session.duplicate_chunks;
         view.outages = session.outages;
         view.bulk_goodput = report.bulk;
+        view.limit = self.limits.get(&None).copied();
     }
 
     fn lane_view(&self, lane: &LaneReport) -> LaneView {

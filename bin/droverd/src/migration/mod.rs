@@ -27,8 +27,8 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use drover_api::{
-    ErrorCode, EventView, MigrateRequest, MigrationRole, MigrationView, ProtocolRange, Refusal,
-    Verdict as ApiVerdict, VerdictView,
+    ErrorCode, EventView, MigrateRequest, MigrationRole, MigrationView, PathLimits, ProtocolRange,
+    Refusal, Verdict as ApiVerdict, VerdictView,
 };
 use drover_hypervisor::RunState;
 use drover_migrate::destination::Input as DestinationInput;
@@ -36,11 +36,12 @@ use drover_migrate::source::{Input as SourceInput, Source};
 use drover_migrate::{CancelledBy, Migration, Refused, Verdict};
 use drover_relay::LaneListener;
 use drover_trust::Membership;
-use drover_types::{HostName, MigrationId, VmName};
+use drover_types::{ByteRate, HostName, MigrationId, PathId, VmName};
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
 
 use self::journal::Journal;
+pub use self::lanes::near_interface;
 use self::outgoing::Options;
 use self::snapshot::Snapshot;
 use crate::agent::Context;
@@ -221,6 +222,51 @@ impl Migrations {
         let mut views: Vec<_> = known.iter().map(|known| known.snapshot().view).collect();
         views.sort_by_key(|view| std::cmp::Reverse(view.started_at));
         views
+    }
+
+    /// Those that have not ended.
+    pub fn under_way(&self) -> Vec<MigrationView> {
+        let known: Vec<Known> = self.known().values().cloned().collect();
+        let views = known.iter().filter_map(|known| match known {
+            Known::Outgoing(outgoing::Handle { snapshot, .. })
+            | Known::Incoming(incoming::Handle { snapshot, .. }) => {
+                let snapshot = snapshot.borrow();
+                (!snapshot.view.phase.has_ended()).then(|| snapshot.view.clone())
+            }
+            Known::Past(_) => None,
+        });
+        views.collect()
+    }
+
+    /// Limits what a guest that leaves sends; false when its task does not listen now.
+    pub fn limit(&self, id: MigrationId, path: Option<PathId>, rate: Option<ByteRate>) -> bool {
+        match self.known().get(&(id, true)) {
+            Some(Known::Outgoing(handle)) => {
+                let message = outgoing::Message::Limit(path, rate);
+                handle.inbox.try_send(message).is_ok()
+            }
+            _ => false,
+        }
+    }
+
+    /// The destination of a guest that leaves can take only so much.
+    pub fn limit_paths(
+        &self,
+        caller: &Caller,
+        id: MigrationId,
+        limits: &PathLimits,
+    ) -> Result<(), Refusal> {
+        self.authorize(caller, id, true)?;
+        if limits.paths.len() > limits::LIMITED_PATHS {
+            let (count, most) = (limits.paths.len(), limits::LIMITED_PATHS);
+            let message = format!("limits of {count} paths, at most {most} are taken");
+            return Err(Refusal::new(ErrorCode::BadRequest, message));
+        }
+        if self.find(id)?.snapshot().view.phase.has_ended() {
+            return Err(ended(id));
+        }
+        self.context.sharing.tell(id, limits.clone());
+        Ok(())
     }
 
     /// One migration; the source's side of it where this host is both.

@@ -66,6 +66,7 @@ impl Snapshot {
             window_bytes: None,
             encryption: None,
             paths: Vec::new(),
+            limit: None,
             traffic: TrafficView::default(),
             nics: Vec::new(),
             channel_traffic: Vec::new(),

@@ -7,6 +7,7 @@ use drover_types::{Bytes, HostName, Interface};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::limit::LimitView;
 use super::migration::MigrationView;
 use super::vm::VmView;
 use crate::error::Refusal;
@@ -98,6 +99,9 @@ pub struct StatusView {
     pub migrations: Vec<MigrationView>,
     /// The other hosts of the cluster.
     pub peers: Vec<PeerView>,
+    /// Limits on what migrations may carry.
+    #[serde(default)]
+    pub limits: Vec<LimitView>,
 }
 
 #[cfg(test)]

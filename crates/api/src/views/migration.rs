@@ -320,6 +320,10 @@ pub struct PathView {
     /// What all its connections carried together.
     #[serde(default)]
     pub traffic: TrafficView,
+    /// The most payload that the source sends on it now, in bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub limit: Option<ByteRate>,
     /// Why it is not up, or not used in full.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
@@ -411,6 +415,10 @@ pub struct MigrationView {
     pub encryption: Option<LaneEncryption>,
     /// The paths in use.
     pub paths: Vec<PathView>,
+    /// The most payload that the source sends on all paths together, in bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub limit: Option<ByteRate>,
     /// What all lanes carried together.
     #[serde(default)]
     pub traffic: TrafficView,

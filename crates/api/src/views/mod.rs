@@ -4,6 +4,7 @@ pub mod cluster;
 pub mod event;
 pub mod host;
 pub mod incoming;
+pub mod limit;
 pub mod migration;
 pub mod security;
 pub mod vm;

@@ -26,6 +26,7 @@ use drover_migrate::paths::Side;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
 use drover_migrate::{CancelledBy, MigrationSeen, Observation, Refused, SourceRecord, SourceStep};
 use drover_relay::{Encryption, Security};
+use drover_types::{ByteRate, PathId};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -85,6 +86,8 @@ pub enum Message {
     Reached(Arc<dyn Machine>),
     /// What else happened.
     Event(EventKind),
+    /// Send no more than this on a path, or on all together.
+    Limit(Option<PathId>, Option<ByteRate>),
 }
 
 /// Why the destination was not won.
@@ -354,6 +357,12 @@ impl Outgoing {
             }
             Message::Carries(carrier) => self.carries(carrier),
             Message::Carried(Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
+            Message::Limit(path, rate) => {
+                if let Some(carrier) = &self.carrier {
+                    carrier.limit(path, rate);
+                    self.lanes.limited(path, rate);
+                }
+            }
             Message::Carried(Carried::Failed(reason)) => {
                 let reason = reason.into();
                 self.broke_off(Input::SessionFailed { reason });

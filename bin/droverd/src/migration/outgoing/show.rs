@@ -100,6 +100,7 @@ pub fn paths_without_lanes(paths: &[Path]) -> Vec<PathView> {
         lanes: Vec::new(),
         traffic: TrafficView::default(),
         state: None,
+        limit: None,
         cause: None,
         attempts: 0,
         segment_bytes: None,
