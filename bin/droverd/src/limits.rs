@@ -28,6 +28,14 @@ pub const CONNECTIONS_OF_ONE: usize = 32;
 /// 256 hosts needs when all of its agents start together.
 pub const HANDSHAKES: usize = 64;
 
+/// The same for addresses at which members are said to be, which strangers cannot take: every migration
+/// asks its other host once a second at most, and each such question is one of these for some
+/// milliseconds.
+pub const HANDSHAKES_EXPECTED: usize = 128;
+
+/// Of them, what one such address may hold.
+pub const HANDSHAKES_OF_ONE_EXPECTED: usize = 32;
+
 /// Of [`HANDSHAKES`], what one address (one network of 64 bits in IPv6) may hold: a host that opens
 /// several at once gets through, one that opens them for harm leaves room for seven others.
 pub const HANDSHAKES_OF_ONE: usize = 8;

@@ -193,6 +193,11 @@ pub async fn metrics(State(app): State<App>) -> Result<impl IntoResponse, Refuse
     let moment = Moment {
         host: context.config.host.clone(),
         memory: facts::memory().ok(),
+        certificate: context
+            .cluster
+            .trust()
+            .armed()
+            .map(|armed| armed.facts.not_after),
         guests: context.registry.list().await?,
         migrations: app.0.migrations.list().await,
     };

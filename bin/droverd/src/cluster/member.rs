@@ -11,7 +11,7 @@ use drover_api::{
 use drover_trust::{Credentials, Identity, JoinToken, KeyAndRequest, Membership, Stored};
 use jiff::Timestamp;
 
-use super::{Cluster, advertised, failed};
+use super::{Cluster, advertised, failed, on_disk};
 use crate::api::Caller;
 use crate::{limits, peers};
 
@@ -50,7 +50,7 @@ impl Cluster {
             ));
         }
         let mut place = self.stored.lock().await;
-        self.store.save(&stored).map_err(|error| failed(&error))?;
+        on_disk(|| self.store.save(&stored))?;
         self.arm(&stored).map_err(|error| failed(&error))?;
         tracing::info!(authority = %stored.membership.authority, "joined the cluster");
         *place = Some(stored);
@@ -119,10 +119,8 @@ impl Cluster {
             std::mem::replace(&mut stored.certificate, certificate),
         );
         let replaced = self.check(stored).and_then(|_| {
-            self.store
-                .save_host(&stored.key, &stored.certificate)
-                .and_then(|()| self.arm(stored))
-                .map_err(|error| failed(&error))
+            on_disk(|| self.store.save_host(&stored.key, &stored.certificate))?;
+            self.arm(stored).map_err(|error| failed(&error))
         });
         if replaced.is_err() {
             (stored.key, stored.certificate) = before;
@@ -163,14 +161,12 @@ impl Cluster {
             tracing::error!(host = %own, "this host was removed from the cluster");
         }
         let before = std::mem::replace(&mut stored.membership, news);
-        let heard = self
-            .store
-            .save_membership(&stored.membership)
-            .and_then(|()| self.arm(stored));
+        let heard = on_disk(|| self.store.save_membership(&stored.membership))
+            .and_then(|()| self.arm(stored).map_err(|error| failed(&error)));
         if heard.is_err() {
             stored.membership = before;
         }
-        heard.map_err(|error| failed(&error))
+        heard
     }
 
     /// Asks for what is new and renews the certificate in time, until the agent ends.

@@ -14,7 +14,7 @@ mod member;
 mod office;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex as SyncMutex, PoisonError, RwLock};
 
 use anyhow::{Context as _, bail};
@@ -59,7 +59,7 @@ impl Cluster {
     pub fn open(config: Arc<Config>) -> anyhow::Result<Self> {
         let store = Store::below(&config.state);
         let stored = store.load().context("key `state`")?;
-        let cluster = Self {
+        let mut cluster = Self {
             store,
             trust: Trust::default(),
             stored: Mutex::new(None),
@@ -88,10 +88,7 @@ impl Cluster {
             );
         }
         cluster.arm(&stored)?;
-        let Self { stored: place, .. } = &cluster;
-        if let Ok(mut place) = place.try_lock() {
-            *place = Some(stored);
-        }
+        *cluster.stored.get_mut() = Some(stored);
         Ok(cluster)
     }
 
@@ -124,6 +121,18 @@ impl Cluster {
         Some(configured.unwrap_or_else(|| member.addresses.clone()))
     }
 
+    /// Whether a member is said to be at this address. Nobody is believed for that, but he does not
+    /// have to queue with strangers.
+    pub fn expects(&self, address: IpAddr) -> bool {
+        let Some(membership) = self.membership() else {
+            return false;
+        };
+        let is = |known: &SocketAddr| known.ip().to_canonical() == address;
+        let told = membership.members.iter().flat_map(|m| &m.addresses);
+        let configured = self.config.peers.iter().flat_map(|peer| &peer.api);
+        told.chain(configured).any(is)
+    }
+
     /// From now on connections are made with these. They are on disk already.
     fn arm(&self, stored: &Stored) -> Result<(), TrustError> {
         let clients = if stored.office.is_some() {
@@ -134,10 +143,8 @@ impl Cluster {
         let credentials: Credentials = stored.credentials()?;
         let armed = Armed::host(&credentials, clients, &system_clock())?;
         self.trust.replace(armed);
-        let membership = Some(Arc::new(stored.membership.clone()));
-        let mut place = self.membership.write();
-        **place.as_mut().unwrap_or_else(|poisoned| poisoned.get_mut()) = membership;
-        drop(place);
+        let place = self.membership.write();
+        *place.unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(stored.membership.clone()));
         self.changes.send_replace(());
         Ok(())
     }
@@ -230,6 +237,11 @@ fn certificate(facts: &Facts) -> CertificateView {
 
 fn timestamp(time: std::time::SystemTime) -> Timestamp {
     Timestamp::try_from(time).unwrap_or(Timestamp::MAX)
+}
+
+/// Writes to the disk, which may take its time, while others of this thread's tasks go on.
+fn on_disk<T>(write: impl FnOnce() -> Result<T, TrustError>) -> Result<T, Refusal> {
+    tokio::task::block_in_place(write).map_err(|error| failed(&error))
 }
 
 /// A failure of this host's own keys and files.

@@ -16,7 +16,7 @@ use drover_types::{HostName, OperatorName};
 use futures_util::future::join_all;
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Cluster, failed, timestamp};
+use super::{Cluster, failed, on_disk, timestamp};
 use crate::api::Caller;
 use crate::limits as our;
 
@@ -46,7 +46,7 @@ impl Cluster {
             return Err(self.in_cluster(stored));
         }
         let stored = self.found(addresses).map_err(|error| failed(&error))?;
-        self.store.save(&stored).map_err(|error| failed(&error))?;
+        on_disk(|| self.store.save(&stored))?;
         self.arm(&stored).map_err(|error| failed(&error))?;
         *place = Some(stored);
         tracing::info!(authority = %self.config.host, "the cluster begins here");
@@ -103,9 +103,7 @@ impl Cluster {
         };
         let mut next = ledger.clone();
         let done = change(authority, &mut next)?;
-        self.store
-            .save_ledger(&next)
-            .map_err(|error| failed(&error))?;
+        on_disk(|| self.store.save_ledger(&next))?;
         let news = next.revision() != ledger.revision();
         *ledger = next;
         if !news {
@@ -113,10 +111,10 @@ impl Cluster {
         }
         let host = &self.config.host;
         stored.membership = membership(host, authority, ledger).map_err(|error| failed(&error))?;
-        self.store
-            .save_membership(&stored.membership)
-            .and_then(|()| self.arm(stored))
-            .map_err(|error| failed(&error))?;
+        // The ledger is on the disk, and the next start makes this list of it anew: what was removed
+        // is so at once, whatever becomes of the file.
+        self.arm(stored).map_err(|error| failed(&error))?;
+        on_disk(|| self.store.save_membership(&stored.membership))?;
         Ok((done, Some(Arc::new(stored.membership.clone()))))
     }
 
@@ -194,6 +192,8 @@ impl Cluster {
         let ((certificate, authority), news) = admitted?;
         tracing::info!(%from, host = %request.host, "joined the cluster");
         let membership = news.ok_or_else(|| Refusal::new(ErrorCode::Internal, "no news"))?;
+        // The answer tells it.
+        self.heard(&request.host, membership.revision);
         let (cluster, newest, joined) = (Arc::clone(self), Arc::clone(&membership), request.host);
         tokio::spawn(async move { cluster.tell(&newest, &[joined]).await });
         Ok(HostCertificate {
@@ -283,6 +283,13 @@ impl Cluster {
             }
         }
         let newest = self.membership().ok_or_else(|| self.no_cluster())?;
+        if newest.member(&host).is_none() {
+            // After a restore from a backup of before it joined.
+            return Err(no_such_member(&host).next(format!(
+                "remove the directory `trust` below `state` on {host} while its agent is stopped, \
+                 then join it again"
+            )));
+        }
         self.heard(&host, newest.revision);
         Ok((*newest).clone())
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
+use std::time::SystemTime;
 
 use drover_api::{
     LaneState, LaneView, MemoryView, MigrationRole, MigrationView, PathView, VmState, VmView,
@@ -24,6 +25,8 @@ pub struct Moment {
     pub host: HostName,
     /// Its memory, where the kernel told it.
     pub memory: Option<MemoryView>,
+    /// The end of its certificate, in a cluster.
+    pub certificate: Option<SystemTime>,
     /// Its guests.
     pub guests: Vec<VmView>,
     /// Migrations; those that have ended are passed over.
@@ -78,6 +81,18 @@ impl Moment {
                 "host_memory_available_bytes",
                 "Memory that can be used without swapping",
                 available,
+            );
+        }
+        let end = self
+            .certificate
+            .and_then(|end| end.duration_since(SystemTime::UNIX_EPOCH).ok());
+        if let Some(end) = end {
+            let until: Number = Gauge::default();
+            until.set(number(end.as_secs()));
+            registry.register(
+                "certificate_end_timestamp_seconds",
+                "Until when this host's certificate is good",
+                until,
             );
         }
         self.guests(&mut registry);

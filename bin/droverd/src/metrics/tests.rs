@@ -32,6 +32,7 @@ fn moment(migrations: Vec<MigrationView>) -> Moment {
             total: drover_types::Bytes(10),
             available: drover_types::Bytes(5),
         }),
+        certificate: Some(std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
         guests: Vec::new(),
         migrations,
     }

@@ -75,23 +75,54 @@ async fn the_silent_and_the_slow_are_dropped_within_a_bound() {
     a.client().host().await.unwrap();
 }
 
+/// Connects from this address of the loopback.
+async fn connect_from(from: &str, to: SocketAddr) -> tokio::net::TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
 #[tokio::test]
 async fn one_address_cannot_shut_the_door_for_others() {
     let a = Host::founder().await;
     let mut office = Office::of(&a.state());
     let b = office.client_of(&host("b"), from_now());
-    let _idle: Vec<_> = (0..200)
-        .map(|_| TcpStream::connect(a.address).unwrap())
-        .collect();
+    let mut idle = Vec::new();
+    for _ in 0..50 {
+        idle.push(connect_from("127.0.0.66", a.address).await);
+    }
     // From its own address nothing more gets in for a moment, from another one everything does.
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
-    let stream = socket.connect(a.address).await.unwrap();
+    let stream = connect_from("127.0.0.2", a.address).await;
     let mut open = Open::over(stream, &a, &b).await.unwrap();
+    assert_eq!(open.get("/v1/host").await, Some(200));
+    let stream = connect_from("127.0.0.66", a.address).await;
+    assert!(Open::over(stream, &a, &b).await.is_err());
+    drop(idle);
+}
+
+#[tokio::test]
+async fn strangers_cannot_shut_the_door_for_members() {
+    let a = Host::founder().await;
+    let mut office = Office::of(&a.state());
+    let b = office.client_of(&host("b"), from_now());
+    let mut idle = Vec::new();
+    for stranger in 66..86 {
+        for _ in 0..8 {
+            idle.push(connect_from(&format!("127.0.0.{stranger}"), a.address).await);
+        }
+    }
+    let stream = connect_from("127.0.0.2", a.address).await;
+    assert!(
+        Open::over(stream, &a, &b).await.is_err(),
+        "every place is taken"
+    );
+    // A member is said to be at 127.0.0.1.
+    let mut open = Open::to(&a, &b).await;
     assert_eq!(open.get("/v1/host").await, Some(200));
     // However many come, the operator's socket is its own, and the agent can end.
     a.client().host().await.unwrap();
     assert_eq!(a.agent.terminate(), Some(0));
+    drop(idle);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drover_api::{Client, ClientError, JoinRequest, Refusal, TokenRequest};
 use drover_trust::{Facts, Trust, server_name};
@@ -88,7 +88,21 @@ impl Host {
     pub async fn with(&self, name: &'static str) -> Host {
         let host = Host::start(name).await;
         host.join(&self.token().await).await.unwrap();
+        self.all_have_heard().await;
         host
+    }
+
+    /// Waits until every member knows the newest.
+    pub async fn all_have_heard(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let view = self.client().cluster().await.unwrap();
+            if view.members.iter().all(|m| m.up_to_date != Some(false)) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{view:#?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// The same agent anew.

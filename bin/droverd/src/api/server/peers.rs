@@ -27,6 +27,8 @@ pub struct Reception {
     ended: Ended,
     /// Those of whom it is not known who they are.
     unknown: Arc<Doors<IpAddr>>,
+    /// The same, at addresses where members are said to be.
+    expected: Arc<Doors<IpAddr>>,
     /// Those of whom it is.
     known: Arc<Doors<Identity>>,
 }
@@ -37,6 +39,10 @@ impl Reception {
             app,
             ended,
             unknown: Doors::new(limits::HANDSHAKES, limits::HANDSHAKES_OF_ONE),
+            expected: Doors::new(
+                limits::HANDSHAKES_EXPECTED,
+                limits::HANDSHAKES_OF_ONE_EXPECTED,
+            ),
             known: Doors::new(limits::CONNECTIONS, limits::CONNECTIONS_OF_ONE),
         })
     }
@@ -57,7 +63,12 @@ impl Reception {
 
     fn receive(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
         let ip = address.ip().to_canonical();
-        let Some(place) = self.unknown.enter(network_of(ip)) else {
+        let place = if self.app.0.context.cluster.expects(ip) {
+            self.expected.enter(ip)
+        } else {
+            self.unknown.enter(network_of(ip))
+        };
+        let Some(place) = place else {
             tracing::warn!(address = %ip, "too many handshakes at once: a connection was closed");
             return;
         };
