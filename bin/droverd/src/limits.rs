@@ -194,3 +194,10 @@ pub const TELL_LIMITS: Duration = Duration::from_secs(1);
 
 /// Paths that a destination may tell limits of: as many as a session has at most.
 pub const LIMITED_PATHS: usize = 32;
+
+/// A relay that an earlier agent left, and that nothing goes on with, gets this long to say farewell.
+pub const RELAY_ENDS: Duration = Duration::from_secs(2);
+
+/// From closing a relay to the end of its process, which bounds that by itself.
+pub const RELAY_ENDED: Duration =
+    Duration::from_secs(drover_carrier::limits::CLOSING.as_secs() + 10);

@@ -12,6 +12,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::config::Config;
 use crate::limits;
+use crate::migration::relays;
 
 /// Directories that this agent alone uses, while it lives.
 #[derive(Debug)]
@@ -63,7 +64,7 @@ pub fn check(config: &Config) -> Result<()> {
     Ok(())
 }
 
-fn directories(config: &Config) -> [(&'static str, PathBuf); 6] {
+fn directories(config: &Config) -> [(&'static str, PathBuf); 7] {
     [
         ("definitions", config.definitions.clone()),
         ("state", config.state.clone()),
@@ -71,6 +72,7 @@ fn directories(config: &Config) -> [(&'static str, PathBuf); 6] {
         ("state", config.state.join("departed")),
         ("runtime", config.runtime.clone()),
         ("runtime", config.runtime.join("vms")),
+        ("runtime", config.runtime.join(relays::DIRECTORY)),
     ]
 }
 

@@ -11,7 +11,7 @@ use drover_carrier::Place;
 use crate::logging;
 
 /// What an operator sees of it in `ps` and `top`; at most 15 bytes (prctl(2)).
-const NAME: &std::ffi::CStr = c"drover-relay";
+const NAME: &std::ffi::CStr = c"droverd-relay";
 
 /// Runs it until its relay is over.
 ///

@@ -61,7 +61,7 @@ fn a_relays_process_says_who_it_is_and_leaves_nothing_when_it_was_told_to_end() 
     );
     assert!(record.is_running());
     let name = std::fs::read_to_string(format!("/proc/{}/comm", greeting.pid)).unwrap();
-    assert_eq!(name.trim(), "drover-relay");
+    assert_eq!(name.trim(), "droverd-relay");
     let close = Request::Close { finished: false };
     control.request(&close, None).unwrap();
     assert!(matches!(heard.recv_timeout(PATIENCE), Ok(Heard::Gone)));

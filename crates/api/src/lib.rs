@@ -45,7 +45,7 @@ pub use views::limit::{
 };
 pub use views::migration::{
     BytesView, ChannelView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase,
-    MigrationRole, MigrationView, NicView, PathState, PathView, TcpView, TrafficView,
+    MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView, TrafficView,
 };
 pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
 pub use views::vm::{ExitKind, ExitView, StopRequest, VmState, VmView};

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::limits::{ANSWER, GREETING, OPEN_ANSWER, SEND};
 use crate::lines::{self, Lines};
 use crate::protocol::{
-    Answer, Asked, Counters, Failure, Greeting, Open, PROTOCOL, Request, Said, State, Told,
+    Answer, Asked, Counters, Greeting, Open, Opened, PROTOCOL, Request, Said, State, Told,
 };
 
 /// What is heard of a process without asking.
@@ -132,13 +132,13 @@ impl Control {
         }
     }
 
-    /// Has it open lanes; those that failed.
+    /// Has it open lanes.
     ///
     /// # Errors
     /// [`ControlError`].
-    pub fn open(&self, open: Open) -> Result<Vec<Failure>> {
+    pub fn open(&self, open: Open) -> Result<Opened> {
         match self.ask(&Request::Open(open), None, OPEN_ANSWER)? {
-            Answer::Opened { failures } => Ok(failures),
+            Answer::Opened(opened) => Ok(opened),
             other => Err(unexpected(&other)),
         }
     }

@@ -26,7 +26,7 @@ mod served;
 pub use control::{Control, ControlError, Heard};
 pub use process::run;
 pub use protocol::{
-    Answer, Counters, Failure, Greeting, Keys, Open, PROTOCOL, Request, Side, Start, State,
+    Answer, Counters, Failure, Greeting, Keys, Open, Opened, PROTOCOL, Request, Side, Start, State,
     TlsKeys, Told, Usage,
 };
 pub use record::{Place, Record};

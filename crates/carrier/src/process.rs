@@ -218,6 +218,10 @@ impl Process<'_> {
             Request::LinkLost { path, reason } => self.served.link_lost(path, &reason),
             Request::LinkBack { path, source } => self.served.link_back(path, source),
             Request::Limit { path, rate } => self.served.limit(path, rate),
+            Request::Report => {
+                self.report(agent);
+                Ok(Answer::Done)
+            }
             Request::Close { finished } => {
                 self.report(agent);
                 self.close(finished);
@@ -235,7 +239,7 @@ impl Process<'_> {
     fn close(&mut self, finished: bool) {
         self.closing.get_or_insert_with(Instant::now);
         self.served.close(finished);
-        if self.served.has_ended() {
+        if self.served.is_silent() {
             self.served.let_go();
         }
     }
@@ -246,7 +250,7 @@ impl Process<'_> {
                 News::Event(event) => {
                     self.served.note(&event);
                     self.tell(Told::Relay(event));
-                    if self.served.has_ended() && self.closing.is_some() {
+                    if self.served.is_silent() && self.closing.is_some() {
                         self.served.let_go();
                     }
                 }
@@ -255,16 +259,24 @@ impl Process<'_> {
                     number,
                     result,
                 } => {
-                    // One that is gone does not wait for an answer any more.
-                    if let Some(agent) = &mut self.agent
-                        && agent.connection == connection
-                    {
-                        agent.answer(number, result);
-                    }
+                    self.answer_late(connection, number, result);
                 }
                 News::RelayGone => self.served.note_gone(),
             }
         }
+    }
+
+    /// Answers what took time, with the counters that it changed.
+    fn answer_late(&mut self, connection: u64, number: u64, result: Result<Answer, String>) {
+        let Some(mut agent) = self.agent.take() else {
+            return;
+        };
+        // One that is gone does not wait for an answer any more.
+        if agent.connection == connection {
+            self.report(&mut agent);
+            agent.answer(number, result);
+        }
+        self.agent = Some(agent);
     }
 
     /// Keeps what happened, and tells the agent, with the counters as they were then.
@@ -283,8 +295,12 @@ impl Process<'_> {
         let (Some(relay), Ok((_, usage))) = (self.served.report(), record::own()) else {
             return;
         };
-        let at = self.began.elapsed();
-        agent.say(&Said::Report(Box::new(Counters { at, relay, usage })));
+        agent.say(&Said::Report(Box::new(Counters {
+            at: self.began.elapsed(),
+            relay,
+            encryption: self.served.encryption(),
+            usage,
+        })));
     }
 
     fn look_at_the_clock(&mut self) {
@@ -297,6 +313,9 @@ impl Process<'_> {
             tracing::warn!(?lasted, "no agent: closing the session");
             self.tell(Told::Alone { lasted });
             self.close(false);
+            let seconds = lasted.as_secs();
+            let reason = format!("no agent came for {seconds} s: the session was closed");
+            self.served.note_end(reason);
         }
         if self
             .closing

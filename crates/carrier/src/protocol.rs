@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use drover_relay::{Event, LaneFailure, Report};
+use drover_relay::{Encryption, Event, LaneFailure, Report};
 use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,8 @@ pub enum Request {
         /// The most per second; as much as goes when there is none.
         rate: Option<ByteRate>,
     },
+    /// Tell the counters as they are now. Answer: `done`, behind them.
+    Report,
     /// End the session, tell the peer, then end the process. Answer: `done`, at once.
     Close {
         /// Everything was delivered.
@@ -117,6 +119,8 @@ pub struct Start {
     pub pass_through: bool,
     /// How long to go on without an agent.
     pub patience: Duration,
+    /// What the agent wants its successor to know.
+    pub memo: String,
 }
 
 /// What protects the lanes of a migration, and proves who may have one. It is never shown.
@@ -212,10 +216,16 @@ pub enum Answer {
     /// How the process stands.
     State(State),
     /// Lanes were opened.
-    Opened {
-        /// Those that were not, with the reason.
-        failures: Vec<Failure>,
-    },
+    Opened(Opened),
+}
+
+/// Lanes that were opened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Opened {
+    /// What protects them.
+    pub encryption: Encryption,
+    /// Those that were not opened, with the reason.
+    pub failures: Vec<Failure>,
 }
 
 /// How a process stands.
@@ -285,6 +295,8 @@ pub struct Counters {
     pub at: Duration,
     /// The relay's.
     pub relay: Report,
+    /// What protects the lanes that were let in, once there is one (destination only).
+    pub encryption: Option<Encryption>,
     /// The process' own.
     pub usage: Usage,
 }

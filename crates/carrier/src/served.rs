@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use drover_relay::{
-    Acceptor, ByeCode, Event, Identity, NoFingerprint, Order, Relay, Report, Security, Settings,
-    Sizes, Tls, Token, open_lanes,
+    Acceptor, ByeCode, Encryption, End, Event, Identity, NoFingerprint, Order, Relay, Report,
+    Security, Settings, Sizes, Tls, Token, open_lanes,
 };
 use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
 
 use crate::inbox::{Inbox, News};
 use crate::limits::LANES_OPENING;
-use crate::protocol::{Answer, Failure, Keys, Open, Side, Start, State};
+use crate::protocol::{Answer, Failure, Keys, Open, Opened, Side, Start, State};
 
 /// Tells when the last thread of the relay has let go of it.
 struct Watch(Arc<Inbox>);
@@ -41,6 +41,8 @@ pub(crate) struct Served {
     state: State,
     /// Requests that are being carried out beside the process' own thread.
     beside: Arc<AtomicUsize>,
+    /// It has delivered everything.
+    finished: bool,
     gone: bool,
 }
 
@@ -57,6 +59,7 @@ impl Served {
             acceptor: None,
             state,
             beside: Arc::default(),
+            finished: false,
             gone: true,
         }
     }
@@ -78,15 +81,26 @@ impl Served {
         self.state.ended.is_some()
     }
 
+    /// Whether it has nothing to say to the peer any more. One that has delivered everything says
+    /// farewell for a moment when it is closed.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.has_ended() && !self.finished
+    }
+
     /// The relay has told something.
     pub(crate) fn note(&mut self, event: &Event) {
-        if let Event::Ended { reason, .. } = event {
+        if let Event::Ended { end, reason } = event {
+            self.finished = *end == End::Finished;
             self.state.ended.get_or_insert_with(|| reason.clone());
         }
     }
 
     pub(crate) fn report(&self) -> Option<Report> {
         self.relay.as_ref().map(|relay| relay.report())
+    }
+
+    pub(crate) fn encryption(&self) -> Option<Encryption> {
+        self.acceptor.as_ref()?.encryption()
     }
 
     pub(crate) fn start(&mut self, start: Start) -> Result<Answer, String> {
@@ -171,13 +185,17 @@ impl Served {
         self.beside(asker, move || {
             let opened = open_lanes(&order);
             let failures: Vec<Failure> = opened.failures.iter().map(Into::into).collect();
-            if opened.lanes.is_empty() {
+            let Some((_, first)) = opened.lanes.first() else {
                 let reasons: Vec<String> = failures.iter().map(ToString::to_string).collect();
                 return Err(format!("no lane could be opened: {}", reasons.join("; ")));
-            }
+            };
+            let encryption = first.encryption();
             let kept = relay.keep_lanes(order, opened);
             kept.map_err(|error| format!("no thread could be started to keep lanes: {error}"))?;
-            Ok(Answer::Opened { failures })
+            Ok(Answer::Opened(Opened {
+                encryption,
+                failures,
+            }))
         })?;
         self.state.paths = open.paths;
         Ok(())
@@ -195,8 +213,13 @@ impl Served {
         Ok(Answer::Done)
     }
 
-    pub(crate) fn link_back(&self, path: PathId, source: PathEnd) -> Result<Answer, String> {
-        self.running()?.0.link_back(path, source);
+    pub(crate) fn link_back(&mut self, path: PathId, source: PathEnd) -> Result<Answer, String> {
+        self.running()?.0.link_back(path, source.clone());
+        let dials = self.state.start.as_ref().map(|start| start.side) == Some(Side::Source);
+        let known = self.state.paths.iter_mut().find(|known| known.id == path);
+        if let Some(known) = known.filter(|_| dials) {
+            known.source = source;
+        }
         Ok(Answer::Done)
     }
 
@@ -258,9 +281,16 @@ impl Served {
         }
     }
 
+    /// Nobody is there to say anything else.
+    pub(crate) fn note_end(&mut self, reason: String) {
+        self.state.ended.get_or_insert(reason);
+    }
+
     /// Has the relay end as soon as its threads have.
     pub(crate) fn let_go(&mut self) {
-        self.relay = None;
+        if let Some(relay) = self.relay.take() {
+            relay.cut();
+        }
     }
 }
 

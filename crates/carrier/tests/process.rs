@@ -79,6 +79,7 @@ impl Process {
             outage_limit: PATIENCE,
             pass_through: false,
             patience,
+            memo: "for the next agent".into(),
         }
     }
 
@@ -202,7 +203,7 @@ fn pair(patience: Duration) -> Pair {
         for _ in 0..2 {
             scope.spawn(|| hand_over(&listener, &at_destination.control));
         }
-        assert_eq!(at_source.control.open(open).unwrap(), []);
+        assert_eq!(at_source.control.open(open).unwrap().failures, []);
     });
     Pair {
         source,
@@ -284,7 +285,10 @@ fn an_agent_that_comes_back_finds_the_session_carrying_and_hears_what_it_missed(
     let at_source = pair.source.agent(0);
     assert!(at_source.state.lives(), "{:?}", at_source.state);
     let start = at_source.state.start.as_ref().unwrap();
-    assert_eq!(start.side, Side::Source);
+    assert_eq!(
+        (start.side, start.memo.as_str()),
+        (Side::Source, "for the next agent")
+    );
     assert_eq!(at_source.state.paths, paths());
     let counters = at_source.counters(|c| c.relay.session.confirmed_bytes() >= 2_100_000);
     assert_eq!(counters.relay.lanes.len(), 2);

@@ -25,7 +25,8 @@ pub struct Used {
     pub memory: Bytes,
 }
 
-/// The agents of one host, told by their program's name and network namespace.
+/// The agents of one host, told by how their program's name begins (the relays have longer ones) and by
+/// network namespace.
 #[derive(Debug)]
 struct Agents {
     program: String,
@@ -81,7 +82,7 @@ impl Usage {
                 continue;
             };
             for host in &mut self.hosts {
-                if program.trim() == host.program && host.is_on(pid) {
+                if program.trim().starts_with(&host.program) && host.is_on(pid) {
                     host.meet(pid, at_first);
                 }
             }

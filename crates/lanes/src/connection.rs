@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -49,6 +50,12 @@ impl Connection {
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.socket.peer()
+    }
+
+    /// Its socket, for a process that it is handed to.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.fd()
     }
 
     /// How to close it from elsewhere.

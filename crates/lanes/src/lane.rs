@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::TcpFacts;
 use crate::tcp::Socket;
 use crate::tls::Session;
 
 /// What protects the bytes on a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Encryption {
     /// Nothing: they can be read and changed on their way.
     Off,

@@ -1,7 +1,9 @@
 //! Accepting the lanes of all migrations to this host.
 
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -18,7 +20,26 @@ use crate::shared::spawn;
 use crate::turned_away::{Cause, Refusals, TurnedAway};
 use crate::{Relay, Security};
 
-type Registry = Mutex<HashMap<MigrationId, Arc<Acceptor>>>;
+type Registry = Mutex<HashMap<MigrationId, Admission>>;
+
+/// Gives a connection, whose preamble was read, to the process that has its migration's relay.
+type HandOver = dyn Fn(BorrowedFd<'_>, [u8; PREAMBLE_BYTES]) -> Result<(), String> + Send + Sync;
+
+/// Who lets the lanes of a migration in.
+#[derive(Clone)]
+enum Admission {
+    Here(Arc<Acceptor>),
+    Elsewhere(Arc<HandOver>),
+}
+
+impl fmt::Debug for Admission {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Here(_) => "Here",
+            Self::Elsewhere(_) => "Elsewhere",
+        })
+    }
+}
 
 /// What the threads that greet share.
 #[derive(Debug, Default)]
@@ -41,7 +62,7 @@ pub struct LaneListener {
 #[derive(Debug)]
 pub struct Expected {
     migration: MigrationId,
-    acceptor: Arc<Acceptor>,
+    admission: Admission,
     door: Arc<Door>,
 }
 
@@ -79,11 +100,30 @@ impl LaneListener {
         security: Security,
         relay: &Arc<Relay>,
     ) -> Expected {
-        let acceptor = Arc::new(Acceptor::new(token, security, relay));
-        lock(&self.door.expected).insert(migration, acceptor.clone());
+        let acceptor = Acceptor::new(token, security, relay);
+        self.admit(migration, Admission::Here(Arc::new(acceptor)))
+    }
+
+    /// Hands the lanes of a migration over to the process that its relay lives in, which has an
+    /// [`Acceptor`] of its own. The call lasts as long as the opening of the lane, and tells why it
+    /// was turned away.
+    #[must_use]
+    pub fn expect_elsewhere(
+        &self,
+        migration: MigrationId,
+        hand_over: impl Fn(BorrowedFd<'_>, [u8; PREAMBLE_BYTES]) -> Result<(), String>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Expected {
+        self.admit(migration, Admission::Elsewhere(Arc::new(hand_over)))
+    }
+
+    fn admit(&self, migration: MigrationId, admission: Admission) -> Expected {
+        lock(&self.door.expected).insert(migration, admission.clone());
         Expected {
             migration,
-            acceptor,
+            admission,
             door: self.door.clone(),
         }
     }
@@ -106,7 +146,10 @@ impl Expected {
     /// What protects the lanes that were let in, once there is one.
     #[must_use]
     pub fn encryption(&self) -> Option<Encryption> {
-        self.acceptor.encryption()
+        match &self.admission {
+            Admission::Here(acceptor) => acceptor.encryption(),
+            Admission::Elsewhere(_) => None,
+        }
     }
 }
 
@@ -166,12 +209,17 @@ fn greet(connection: Connection, door: &Door, _place: Place) -> Result<(), Optio
     let begun = begin(&connection)?;
     let found = lock(&door.expected).get(&begun.preamble.migration).cloned();
     let migration = begun.preamble.migration;
-    let Some(acceptor) = found else {
+    let Some(admission) = found else {
         refuse(&connection, RefusalCode::Unexpected);
         let reason = format!("no migration {migration} is expected");
         return Err(Some(TurnedAway::new(Cause::Unexpected, reason)));
     };
-    acceptor.accept(connection, &begun).map_err(|turned| {
+    let admitted = match admission {
+        Admission::Here(acceptor) => acceptor.accept(connection, &begun),
+        Admission::Elsewhere(hand_over) => hand_over(connection.fd(), begun.bytes)
+            .map_err(|reason| TurnedAway::new(Cause::Relay, reason)),
+    };
+    admitted.map_err(|turned| {
         let reason = format!("migration {migration}: {}", turned.reason);
         Some(TurnedAway { reason, ..turned })
     })

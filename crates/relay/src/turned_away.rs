@@ -31,6 +31,8 @@ pub enum Cause {
     Slow,
     /// It ended in the middle.
     Cut,
+    /// The process that its relay lives in did not let it in; why stands in the reason.
+    Relay,
     /// The session does not take it: its number is taken, or the session is over.
     Session,
 }
@@ -47,6 +49,7 @@ impl fmt::Display for Cause {
             Self::Proof => "wrong proof",
             Self::Slow => "too slow",
             Self::Cut => "cut off",
+            Self::Relay => "not let in by its relay",
             Self::Session => "not taken by the session",
         })
     }

@@ -79,7 +79,7 @@ impl Migrations {
         let (handle, offer) = incoming::start(
             Arc::clone(&self.context),
             self.journal.clone(),
-            self.lanes.get(),
+            self.lanes.get().cloned(),
             beginning,
         )?;
         self.add(migration.id, Known::Incoming(handle.clone()));

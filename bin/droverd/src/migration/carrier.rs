@@ -1,14 +1,16 @@
 //! The session of one migration as its task sees it: the relay, its paths, and what it reports.
 
-use std::path::Path as FilePath;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::{EventKind, SessionSizes};
-use drover_relay::{ByeCode, End, Event, NotStarted, Relay, Security, Settings, Sizes, sizes};
-use drover_types::{BitRate, ByteRate, Path, PathId};
+use drover_carrier::{Side, Start};
+use drover_relay::{ByeCode, End, Event, Sizes, sizes};
+use drover_types::{BitRate, ByteRate, MigrationId, Path, PathId};
 
 use super::outgoing::millis;
+use super::relays::{News, RelayProcess};
 
 /// What a relay reports, reduced to what a migration acts on or shows.
 #[derive(Debug)]
@@ -22,14 +24,14 @@ pub enum Carried {
 /// A relay and the paths of its lanes. Clones share both.
 #[derive(Debug, Clone)]
 pub struct Carrier {
-    /// The relay.
-    pub relay: Arc<Relay>,
+    /// The relay, in its process.
+    pub relay: Arc<RelayProcess>,
     paths: Arc<Mutex<Vec<Path>>>,
 }
 
 impl Carrier {
     /// A relay with these paths so far.
-    pub fn new(relay: Relay, paths: Vec<Path>) -> Self {
+    pub fn new(relay: RelayProcess, paths: Vec<Path>) -> Self {
         Self {
             relay: Arc::new(relay),
             paths: Arc::new(Mutex::new(paths)),
@@ -57,12 +59,16 @@ impl Carrier {
 
     /// Ends the session; QEMU's sockets close.
     pub fn close(&self, finished: bool) {
-        let code = if finished {
-            ByeCode::Finished
-        } else {
-            ByeCode::Aborted
-        };
-        self.relay.close(code);
+        self.relay.close(finished);
+    }
+
+    /// The same, and waits for the last counters.
+    pub async fn settle(&self, finished: bool) {
+        self.close(finished);
+        let relay = self.relay.clone();
+        if let Err(error) = tokio::task::spawn_blocking(move || relay.refresh()).await {
+            tracing::warn!(%error, "the last counters are missing");
+        }
     }
 }
 
@@ -81,62 +87,55 @@ pub fn session_sizes(rates: &[Option<BitRate>], channels: u8) -> SessionSizes {
     }
 }
 
-fn settings(sizes: SessionSizes, outage_limit: Duration, security: &Security) -> Settings {
-    let SessionSizes {
-        chunk_bytes,
-        window,
-        channels_max,
-    } = sizes;
-    Settings {
-        sizes: Sizes {
+/// What a relay's process is to carry.
+pub struct Order {
+    /// Which migration.
+    pub migration: MigrationId,
+    /// Which side of it.
+    pub side: Side,
+    /// Sizes of the session.
+    pub sizes: SessionSizes,
+    /// How long it waits for a lane, or for an agent.
+    pub outage_limit: Duration,
+    /// Where QEMU connects to, or listens.
+    pub socket: PathBuf,
+    /// Whether its bytes may stay in the kernel: not where they are encrypted.
+    pub pass_through: bool,
+    /// For the next agent.
+    pub memo: String,
+}
+
+impl From<Order> for Start {
+    fn from(order: Order) -> Self {
+        let SessionSizes {
             chunk_bytes,
             window,
-        },
-        channels_max,
-        outage_limit,
-        // What is encrypted passes through our memory.
-        pass_through: matches!(security, Security::Plain),
-        verify: false,
+            channels_max,
+        } = order.sizes;
+        Self {
+            migration: order.migration,
+            side: order.side,
+            socket: order.socket,
+            chunk_bytes,
+            window,
+            channels_max,
+            outage_limit: order.outage_limit,
+            pass_through: order.pass_through,
+            patience: order.outage_limit,
+            memo: order.memo,
+        }
     }
 }
 
-/// The source's relay, listening for QEMU at `socket`.
-///
-/// # Errors
-/// As [`Relay::source`].
-pub fn source(
-    sizes: SessionSizes,
-    outage_limit: Duration,
-    security: &Security,
-    socket: &FilePath,
-    report: impl Fn(Carried) + Send + Sync + 'static,
-) -> Result<Relay, NotStarted> {
-    Relay::source(
-        settings(sizes, outage_limit, security),
-        socket,
-        move |event| tell(event, &report),
-    )
+/// Tells a task what its relay's process tells.
+pub fn tell(news: News, report: &impl Fn(Carried)) {
+    match news {
+        News::Event(event) => tell_event(event, report),
+        News::Died(reason) => report(Carried::Failed(reason)),
+    }
 }
 
-/// The destination's relay, connecting to QEMU at `socket`.
-///
-/// # Errors
-/// As [`Relay::destination`].
-pub fn destination(
-    sizes: SessionSizes,
-    outage_limit: Duration,
-    security: &Security,
-    socket: &FilePath,
-    report: impl Fn(Carried) + Send + Sync + 'static,
-) -> Result<Relay, NotStarted> {
-    Relay::destination(
-        settings(sizes, outage_limit, security),
-        socket,
-        move |event| tell(event, &report),
-    )
-}
-
-fn tell(event: Event, report: &impl Fn(Carried)) {
+fn tell_event(event: Event, report: &impl Fn(Carried)) {
     match event {
         // What follows a delivered session, or our own farewell, is no news.
         Event::Ended {

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::Duration;
 
 use drover_api::{
     ChannelView, EventKind, LaneState, LaneView, MigrationRole, MigrationView, NicView, PathState,
-    PathView, TcpView, TrafficView,
+    PathView, RelayView, TcpView, TrafficView,
 };
+use drover_carrier::Counters;
 use drover_relay::{LaneEnd, LaneEnds, LaneHealth, LaneReport, Report};
 use drover_types::{ByteRate, Bytes, Path, PathId};
 
+use super::outgoing::millis;
 use super::snapshot::Snapshot;
 use crate::limits;
 use crate::metrics::Metrics;
@@ -20,7 +22,8 @@ use crate::metrics::Metrics;
 #[derive(Debug, Default)]
 pub struct LaneWatch {
     last: Vec<(u16, u64)>,
-    at: Option<Instant>,
+    /// When that was, by the relay's clock.
+    at: Option<Duration>,
     rates: Vec<(u16, ByteRate)>,
     /// Each lane with how often it had been suspected.
     seen: Vec<(u16, u32)>,
@@ -47,16 +50,22 @@ impl LaneWatch {
         &mut self,
         snapshot: &mut Snapshot,
         paths: &[Path],
-        report: &Report,
+        (pid, counters): (u32, &Counters),
         metrics: &Metrics,
     ) {
-        self.measure(report);
+        let report = &counters.relay;
+        self.measure(counters.at, report);
         let role = snapshot.view.role;
         let misplaced = self.misplaced(paths, report, role);
         for kind in self.news(report).into_iter().chain(misplaced) {
             snapshot.record(kind);
         }
         self.fill(&mut snapshot.view, paths, report);
+        snapshot.view.relay = Some(RelayView {
+            pid,
+            resident_bytes: Bytes(counters.usage.resident_bytes),
+            cpu_ms: millis(counters.usage.cpu),
+        });
         self.count(&snapshot.view, report, metrics);
     }
 
@@ -95,9 +104,8 @@ impl LaneWatch {
     }
 
     /// Reports that follow each other at once are not compared.
-    fn measure(&mut self, report: &Report) {
-        let now = Instant::now();
-        let elapsed = self.at.map(|at| now - at);
+    fn measure(&mut self, now: Duration, report: &Report) {
+        let elapsed = self.at.map(|at| now.saturating_sub(at));
         if elapsed.is_some_and(|elapsed| elapsed < limits::RATE_SPAN) {
             return;
         }
@@ -198,7 +206,7 @@ impl LaneWatch {
             (Some(LaneEnd::Closed), _) => (LaneState::Ended, None),
             (Some(LaneEnd::Lost(reason)), _) => (LaneState::Lost, Some(reason.clone())),
         };
-        let micros = |time: std::time::Duration| u64::try_from(time.as_micros()).ok();
+        let micros = |time: Duration| u64::try_from(time.as_micros()).ok();
         LaneView {
             id: stats.lane,
             state,

@@ -18,6 +18,7 @@ mod links;
 mod observe;
 mod outgoing;
 mod recover;
+pub mod relays;
 mod security;
 mod snapshot;
 
@@ -80,7 +81,7 @@ pub struct Migrations {
     context: Arc<Context>,
     journal: Journal,
     /// Open once this host is in a cluster.
-    lanes: OnceLock<LaneListener>,
+    lanes: OnceLock<Arc<LaneListener>>,
     known: Mutex<BTreeMap<Key, Known>>,
 }
 
@@ -121,7 +122,7 @@ impl Migrations {
             )
         })?;
         // Whoever came first has opened it as well.
-        let _ = self.lanes.set(listener);
+        let _ = self.lanes.set(Arc::new(listener));
         Ok(())
     }
 

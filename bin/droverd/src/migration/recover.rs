@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use drover_api::{EventKind, EventView, MigrationRole, MigrationView};
+use drover_carrier::Side;
 use drover_migrate::destination::Destination;
 use drover_migrate::source::Source;
 use drover_migrate::{
@@ -15,6 +16,7 @@ use drover_types::HostName;
 
 use super::journal::{AnyRecord, Entry};
 use super::outgoing::Options;
+use super::relays::Relays;
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, incoming, outgoing};
 use crate::registry::{Purpose, Recovered, Reservation, Role};
@@ -30,6 +32,7 @@ impl Migrations {
             .journal
             .load()
             .context("key `state`: the journal cannot be read")?;
+        self.end_stale_relays(&entries, &recovered);
         for entry in entries {
             let ended = match &entry.record {
                 AnyRecord::Source(record) => matches!(record.step, SourceStep::Finished { .. }),
@@ -53,6 +56,30 @@ impl Migrations {
             }
         }
         Ok(())
+    }
+
+    /// Ends the relays that no migration goes on with.
+    fn end_stale_relays(&self, entries: &[Entry], recovered: &[Recovered]) {
+        let of_entry = |entry: &Entry| match &entry.record {
+            AnyRecord::Source(record) => matches!(
+                record.step,
+                SourceStep::Preparing | SourceStep::Transferring
+            )
+            .then_some((record.migration.id, Side::Source)),
+            AnyRecord::Destination(record) => (record.step == DestinationStep::Incoming)
+                .then_some((record.migration.id, Side::Destination)),
+        };
+        let of_guest = |guest: &Recovered| match guest.role {
+            Role::Outgoing { migration, .. } => Some((migration, Side::Source)),
+            Role::Incoming { migration, .. } => Some((migration, Side::Destination)),
+            Role::Running | Role::HandedOff { .. } => None,
+        };
+        let entries = entries.iter().filter_map(of_entry);
+        let kept: Vec<_> = entries
+            .chain(recovered.iter().filter_map(of_guest))
+            .collect();
+        let relays = Relays::of(&self.context.config.runtime);
+        tokio::task::block_in_place(|| relays.end_all_but(&kept));
     }
 
     fn remember(&self, entry: Entry) {
@@ -118,7 +145,7 @@ impl Migrations {
                     request: None,
                 };
                 let context = Arc::clone(&self.context);
-                let lanes = self.lanes.get();
+                let lanes = self.lanes.get().cloned();
                 match incoming::start(context, self.journal.clone(), lanes, beginning) {
                     Ok((handle, _)) => Known::Incoming(handle),
                     Err(refusal) => {

@@ -1,7 +1,8 @@
 //! Agreeing with the other agent on what protects the lanes.
 
 use drover_api::{Encryption, ErrorCode, LaneEncryption, LaneSecurity, Refusal};
-use drover_relay::{Identity, Security, Tls, Token, new_token};
+use drover_carrier::TlsKeys;
+use drover_relay::{Fingerprint, Identity, NoFingerprint, Token, new_token};
 use drover_types::HostName;
 
 use super::outgoing::with_source;
@@ -42,17 +43,24 @@ impl Own {
     ///
     /// # Errors
     /// What the source said cannot be used.
-    pub fn decide(&self, source: &LaneSecurity) -> Result<(Security, LaneSecurity), Refusal> {
+    pub fn decide(
+        &self,
+        source: &LaneSecurity,
+    ) -> Result<(Option<TlsKeys>, LaneSecurity), Refusal> {
         let used = self.encryption.stricter(source.encryption);
-        let security = self.security(used, source, ErrorCode::BadRequest)?;
-        Ok((security, self.with(used)))
+        let keys = self.keys(used, source, ErrorCode::BadRequest)?;
+        Ok((keys, self.with(used)))
     }
 
     /// As the source: what the destination decided, if that is as strict as we are.
     ///
     /// # Errors
     /// It is not, or cannot be used.
-    pub fn accept(&self, host: &HostName, decided: &LaneSecurity) -> Result<Security, Refusal> {
+    pub fn accept(
+        &self,
+        host: &HostName,
+        decided: &LaneSecurity,
+    ) -> Result<Option<TlsKeys>, Refusal> {
         if self.encryption.stricter(decided.encryption) != decided.encryption {
             let message = format!(
                 "{host} wants lanes without encryption, and `migration.encryption` is on here"
@@ -63,23 +71,27 @@ impl Own {
                 )),
             );
         }
-        self.security(decided.encryption, decided, ErrorCode::EncryptionRefused)
+        self.keys(decided.encryption, decided, ErrorCode::EncryptionRefused)
     }
 
-    fn security(
+    /// What the relay's process needs of TLS; nothing without encryption.
+    fn keys(
         &self,
         used: Encryption,
         peer: &LaneSecurity,
         code: ErrorCode,
-    ) -> Result<Security, Refusal> {
+    ) -> Result<Option<TlsKeys>, Refusal> {
         if used == Encryption::Off {
-            return Ok(Security::Plain);
+            return Ok(None);
         }
-        let fingerprint = peer.certificate.parse();
-        let fingerprint = fingerprint
-            .map_err(|error: drover_relay::NoFingerprint| Refusal::new(code, error.to_string()))?;
-        let tls = Tls::new(&self.identity, fingerprint).map_err(|error| internal(&error))?;
-        Ok(Security::Tls(tls))
+        let fingerprint: Result<Fingerprint, NoFingerprint> = peer.certificate.parse();
+        let fingerprint = fingerprint.map_err(|error| Refusal::new(code, error.to_string()))?;
+        let (certificate, key) = self.identity.parts();
+        Ok(Some(TlsKeys {
+            certificate,
+            key,
+            peer: fingerprint.to_string(),
+        }))
     }
 }
 
@@ -166,7 +178,7 @@ mod tests {
             let here = source.accept(&host("b"), &decided).unwrap();
             assert_eq!(decided.encryption, used);
             for end in [here, there] {
-                assert_eq!(matches!(end, Security::Tls(_)), used == On);
+                assert_eq!(end.is_some(), used == On);
             }
         }
     }

@@ -76,6 +76,7 @@ impl Snapshot {
             left_out: Vec::new(),
             notes: Vec::new(),
             bulk_goodput: None,
+            relay: None,
         };
         let mut snapshot = Self::of(view, Verdict::Undecided, Vec::new());
         snapshot.record(EventKind::Asked);

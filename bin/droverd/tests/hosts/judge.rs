@@ -85,6 +85,22 @@ impl Hosts {
         Ok(())
     }
 
+    /// Waits until no relay is left on either host, neither process nor file.
+    pub async fn no_relay_is_left(&self) {
+        for host in [A, B] {
+            let directory = self.host(host).runtime().join("relays");
+            until(PATIENCE, async || {
+                let left: Vec<_> = fs::read_dir(&directory).unwrap().collect();
+                if left.is_empty() {
+                    Ok(())
+                } else {
+                    Err(format!("{left:?}"))
+                }
+            })
+            .await;
+        }
+    }
+
     /// A host's guest, once `accept` is content with it.
     pub async fn vm_when(&self, host: usize, accept: impl Fn(&VmView) -> bool) -> VmView {
         let client = self.client(host);

@@ -52,6 +52,9 @@ const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
 /// Rates at which the guest takes some two seconds: time for a test to step in.
 pub const SLOW: &str = "250mbit,250mbit";
+/// Rates at which it takes some ten: more than the outage limit of tests, and time for an agent to come
+/// back midway.
+pub const SLOWER: &str = "50mbit,50mbit";
 /// Rates at which it takes one.
 pub const FAST: &str = "1gbit,1gbit";
 

@@ -445,6 +445,21 @@ pub struct MigrationView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub bulk_goodput: Option<ByteRate>,
+    /// The process of this host that carries it, as of the last look at it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<RelayView>,
+}
+
+/// The process that carries a migration's bytes on one host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct RelayView {
+    /// Its process id.
+    pub pid: u32,
+    /// Its memory in RAM, in bytes.
+    #[schema(value_type = u64)]
+    pub resident_bytes: Bytes,
+    /// Its CPU time so far, in milliseconds.
+    pub cpu_ms: u64,
 }
 
 impl MigrationView {

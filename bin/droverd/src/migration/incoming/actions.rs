@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{EventKind, MigrationView, Verdict as ApiVerdict};
+use drover_carrier::Side;
 use drover_hypervisor::{Machine, MigrationAddress, MigrationSettings};
 use drover_migrate::destination::{Action, Ending, Input, Phase};
 use drover_migrate::{DestinationStep, Reason, Verdict};
 use tokio::sync::mpsc;
 
-use super::{Incoming, Message, socket};
+use super::{Incoming, Message, prepare, socket};
 use crate::limits;
+use crate::migration::carrier::{self, Carrier};
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::outgoing::with_source;
+use crate::migration::relays::Relays;
 
 async fn input(inbox: &mpsc::Sender<Message>, input: Input) {
     // The task ends only when the migration has: then nobody needs to know.
@@ -26,11 +29,7 @@ impl Incoming {
         match action {
             Action::StartHypervisor => self.start_hypervisor(),
             Action::Listen => self.listen(),
-            // The relay ended with the agent that it was part of.
-            Action::FindSession => {
-                let reason = Reason::from("it ended with the agent before this one");
-                self.handle(Input::SessionFailed { reason });
-            }
+            Action::FindSession => self.find_session(),
             Action::Observe => self.observe(false),
             Action::Settle => {
                 self.close_session(false);
@@ -63,6 +62,25 @@ impl Incoming {
                 Err(refusal) => Message::NotStarted(refusal),
             };
             let _ = inbox.send(message).await;
+        });
+    }
+
+    /// Looks for the relay of before, once at a time.
+    fn find_session(&mut self) {
+        if std::mem::replace(&mut self.finding, true) {
+            return;
+        }
+        let relays = Relays::of(&self.context.config.runtime);
+        let (id, inbox) = (self.destination.migration().id, self.inbox.clone());
+        let report = prepare::reporter(inbox.clone());
+        tokio::spawn(async move {
+            let found = tokio::task::spawn_blocking(move || {
+                let hear = move |news| carrier::tell(news, &report);
+                let (relay, state) = relays.find(id, Side::Destination, hear)?;
+                Ok(Carrier::new(relay, state.paths))
+            });
+            let found = found.await.unwrap_or_else(|error| Err(error.to_string()));
+            let _ = inbox.send(Message::Found(found)).await;
         });
     }
 
@@ -119,8 +137,11 @@ impl Incoming {
                 let _ = tokio::time::timeout(limits::SETTLE, ended).await;
                 // However late the farewell is: after this look QEMU can no longer tell the source
                 // that it has everything.
-                if let Some(relay) = relay {
-                    relay.cut();
+                if let Some(relay) = relay
+                    && let Err(error) = tokio::task::spawn_blocking(move || relay.cut()).await
+                {
+                    tracing::error!(%error, "the relay was not cut off");
+                    return;
                 }
             }
             if let Some(exit) = machine.exit() {
@@ -251,8 +272,9 @@ impl Incoming {
         self.following = None;
         self.watcher = None;
         self.expected = None;
-        if let Some(carrier) = &self.carrier {
-            carrier.close(*ending == Ending::Running);
+        if let Some(carrier) = self.carrier.clone() {
+            carrier.settle(*ending == Ending::Running).await;
+            self.show();
         }
         if let Some(discarding) = self.discarding.take()
             && let Err(error) = discarding.await

@@ -17,7 +17,7 @@ use drover_api::{
     Client, EventKind, IncomingOffer, IncomingRequest, IncomingStart, MigrationView, Refusal,
 };
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
-use drover_migrate::destination::{Action, Destination, Input, Output};
+use drover_migrate::destination::{Action, Destination, Input, Output, Phase};
 use drover_migrate::paths::Side;
 use drover_migrate::{DestinationRecord, DestinationStep, Observation};
 use drover_relay::{Expected, LaneListener};
@@ -30,6 +30,7 @@ use super::lanes::LaneWatch;
 use super::links::{self, Following};
 use super::observe::Watcher;
 use super::outgoing::{path_chosen, timestamp, until};
+use super::relays::Relays;
 use super::security::Own;
 use super::snapshot::Snapshot;
 use crate::agent::Context;
@@ -53,6 +54,8 @@ pub enum Message {
     Listening(Watcher),
     /// The source keeps the guest, and why.
     Abandon(String),
+    /// What became of the relay that an earlier agent started.
+    Found(Result<Carrier, String>),
     /// What the relay reports.
     Carried(Carried),
     /// A look at QEMU.
@@ -80,6 +83,8 @@ pub struct Incoming {
     machine: Option<Arc<dyn Machine>>,
     snapshot: watch::Sender<Snapshot>,
     origin: Instant,
+    listener: Option<Arc<LaneListener>>,
+    finding: bool,
     carrier: Option<Carrier>,
     following: Option<Following>,
     expected: Option<Expected>,
@@ -123,14 +128,16 @@ pub struct Beginning {
 pub fn start(
     context: Arc<Context>,
     journal: Journal,
-    lanes: Option<&LaneListener>,
+    listener: Option<Arc<LaneListener>>,
     beginning: Beginning,
 ) -> Result<(Handle, Option<IncomingOffer>), Refusal> {
     let (inbox, messages) = mpsc::channel(limits::INBOX);
-    let session = match (&beginning.request, &beginning.reservation, lanes) {
-        (Some((request, own)), Some(reservation), Some(lanes)) => {
+    let session = match (&beginning.request, &beginning.reservation, &listener) {
+        (Some((request, own)), Some(reservation), Some(listener)) => {
             let socket = socket(reservation);
-            let session = prepare::session(request, &socket, lanes, own, inbox.clone());
+            let relays = Relays::of(&context.config.runtime);
+            let inbox = inbox.clone();
+            let session = prepare::session(request, &socket, listener, own, &relays, inbox);
             Some(session?)
         }
         _ => None,
@@ -159,6 +166,8 @@ pub fn start(
         reservation: beginning.reservation.map(Arc::new),
         snapshot,
         origin: beginning.origin,
+        listener,
+        finding: false,
         carrier,
         following: None,
         expected,
@@ -168,8 +177,9 @@ pub fn start(
         lanes: LaneWatch::default(),
         last_view: None,
     };
-    if task.request.is_none() {
-        task.reach(); // it goes on after a restart
+    // After a restart, whether the session lives comes first.
+    if task.request.is_none() && !matches!(task.destination.phase(), Phase::Recovering { .. }) {
+        task.reach();
     }
     tokio::spawn(task.run(messages));
     let handle = Handle {
@@ -284,6 +294,7 @@ impl Incoming {
                 self.watcher = Some(watcher);
                 self.handle(Input::Listening);
             }
+            Message::Found(found) => self.found(found),
             Message::Abandon(cause) => {
                 self.abandoned_for = Some(cause);
                 self.handle(Input::AbandonRequested);
@@ -316,12 +327,43 @@ impl Incoming {
         let known = carrier.paths();
         let is_new = |path: &&Path| known.iter().all(|known| known.id != path.id);
         let new: Vec<EventKind> = paths.iter().filter(is_new).map(path_chosen).collect();
+        for path in paths.iter().filter(is_new) {
+            // For an agent that takes it up again.
+            carrier.relay.add_path(path.clone());
+        }
         carrier.change_paths(|all| *all = paths);
-        let context = Arc::clone(&self.context);
-        let follow = links::follow(context, carrier.clone(), Side::Destination);
-        self.following = Some(Following::start(follow));
+        self.follow(carrier.clone());
         for chosen in new {
             self.record(chosen);
+        }
+    }
+
+    fn follow(&mut self, carrier: Carrier) {
+        let context = Arc::clone(&self.context);
+        let follow = links::follow(context, carrier, Side::Destination);
+        self.following = Some(Following::start(follow));
+    }
+
+    /// The session of before is found, or certainly gone: now QEMU is looked at.
+    fn found(&mut self, found: Result<Carrier, String>) {
+        self.finding = false;
+        let input = match found {
+            Ok(carrier) => {
+                let id = self.destination.migration().id;
+                let listener = self.listener.as_ref();
+                self.expected =
+                    listener.map(|listener| prepare::expect(listener, id, &carrier.relay));
+                self.follow(carrier.clone());
+                self.carrier = Some(carrier);
+                Input::SessionLives
+            }
+            Err(reason) => Input::SessionFailed {
+                reason: reason.into(),
+            },
+        };
+        self.handle(input);
+        if self.watcher.is_none() {
+            self.reach();
         }
     }
 

@@ -1,15 +1,18 @@
 //! Making ready for a guest: the relay, its token, QEMU.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{ErrorCode, IncomingOffer, IncomingRequest, Refusal};
+use drover_carrier::{Keys, Side};
 use drover_relay::{Expected, LaneListener};
+use drover_types::MigrationId;
 use tokio::sync::mpsc;
 
 use super::Message;
-use crate::migration::carrier::{self, Carrier};
-use crate::migration::outgoing::with_source;
+use crate::migration::carrier::{self, Carried, Carrier, Order};
+use crate::migration::relays::{RelayProcess, Relays};
 use crate::migration::security::{self, Own};
 
 /// A relay that waits for its lanes.
@@ -31,19 +34,36 @@ pub fn session(
     socket: &Path,
     lanes: &LaneListener,
     own: &Own,
+    relays: &Relays,
     inbox: mpsc::Sender<Message>,
 ) -> Result<Session, Refusal> {
-    let report = move |carried| {
-        // A relay's thread may wait for the task; it holds no lock while it reports.
-        let _ = inbox.blocking_send(Message::Carried(carried));
-    };
-    let outage_limit = Duration::from_secs(request.outage_limit_s);
+    let report = reporter(inbox);
     let (token, told) = security::token()?;
-    let (security, decided) = own.decide(&request.lanes)?;
-    let relay = carrier::destination(request.session, outage_limit, &security, socket, report);
-    let relay = relay.map_err(|e| Refusal::new(ErrorCode::BadRequest, with_source(&e)))?;
+    let (tls, decided) = own.decide(&request.lanes)?;
+    let order = Order {
+        migration: request.id,
+        side: Side::Destination,
+        sizes: request.session,
+        outage_limit: Duration::from_secs(request.outage_limit_s),
+        socket: socket.to_owned(),
+        pass_through: tls.is_none(),
+        memo: String::new(),
+    };
+    let keys = Keys {
+        token: token.0,
+        tls,
+    };
+    // It is short, and nothing else of this request can be done meanwhile.
+    let relay = tokio::task::block_in_place(|| {
+        let hear = move |news| carrier::tell(news, &report);
+        let relay = relays.start(order.into(), hear)?;
+        relay.expect(keys).inspect_err(|_| relay.close(false))?;
+        Ok(relay)
+    });
+    let relay: Result<RelayProcess, String> = relay;
+    let relay = relay.map_err(|error| Refusal::new(ErrorCode::Internal, error))?;
     let carrier = Carrier::new(relay, Vec::new());
-    let expected = lanes.expect(request.id, token, security, &carrier.relay);
+    let expected = expect(lanes, request.id, &carrier.relay);
     let data_port = lanes
         .port()
         .map_err(|error| internal("tell the port for lanes", &error))?;
@@ -64,6 +84,24 @@ pub fn session(
         carrier,
         expected,
         offer,
+    })
+}
+
+/// Hands what a relay's process tells to its migration's task.
+pub fn reporter(inbox: mpsc::Sender<Message>) -> impl Fn(Carried) + Send + 'static {
+    move |carried| {
+        // Its thread may wait for the task; nobody waits for it.
+        let _ = inbox.blocking_send(Message::Carried(carried));
+    }
+}
+
+/// Hands a migration's lanes over to its relay's process from now on.
+pub fn expect(lanes: &LaneListener, id: MigrationId, relay: &Arc<RelayProcess>) -> Expected {
+    let relay = Arc::downgrade(relay);
+    lanes.expect_elsewhere(id, move |connection, preamble| {
+        let relay = relay.upgrade();
+        let relay = relay.ok_or_else(|| "its relay is gone".to_owned())?;
+        relay.hand_over(&preamble, connection)
     })
 }
 

@@ -3,7 +3,6 @@
 use drover_api::{EventKind, IncomingPhase, IncomingView, MigrationPhase, MigrationView};
 use drover_migrate::destination::{Ending, Phase};
 use drover_migrate::{Cause, HandOffAnswer};
-use drover_relay::Expected;
 use drover_types::Bytes;
 use jiff::Timestamp;
 
@@ -28,10 +27,10 @@ impl Incoming {
         let report = self
             .carrier
             .as_ref()
-            .map(|carrier| (carrier, carrier.relay.report()));
+            .and_then(|carrier| Some((carrier, carrier.relay.counters()?)));
         let (lanes, channels) = (&mut self.lanes, self.channels);
         let metrics = &self.context.metrics;
-        let encryption = self.expected.as_ref().and_then(Expected::encryption);
+        let encryption = report.as_ref().and_then(|(_, report)| report.encryption);
         let session = self.request.as_ref().map(|request| request.session);
         self.snapshot.send_modify(|snapshot| {
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
@@ -40,7 +39,9 @@ impl Incoming {
             }
             snapshot.view.cause = giving_up;
             snapshot.answer = Some(answer);
-            snapshot.view.channels = (channels > 0).then_some(channels);
+            if channels > 0 {
+                snapshot.view.channels = Some(channels);
+            }
             if let Some(encryption) = encryption {
                 snapshot.view.encryption = Some(security::shown(encryption));
             }
@@ -49,7 +50,8 @@ impl Incoming {
                 Some(format!("{last}; {advice}"))
             });
             if let Some((carrier, report)) = &report {
-                lanes.show(snapshot, &carrier.paths(), report, metrics);
+                let relay = (carrier.relay.pid(), report);
+                lanes.show(snapshot, &carrier.paths(), relay, metrics);
             }
             if let Some(sizes) = session {
                 let chunk = u64::from(sizes.chunk_bytes);
@@ -103,9 +105,9 @@ fn phase(phase: &Phase) -> Option<MigrationPhase> {
     Some(match phase {
         Phase::Starting | Phase::Prepared | Phase::Opening => MigrationPhase::Prepared,
         Phase::Receiving { .. } | Phase::Settling { .. } => MigrationPhase::Receiving,
-        Phase::Arrived { .. } | Phase::Resuming | Phase::Adopting | Phase::Recovering { .. } => {
-            MigrationPhase::Arrived
-        }
+        Phase::Arrived { .. } | Phase::Resuming | Phase::Adopting => MigrationPhase::Arrived,
+        // Shown as it was, until it is known.
+        Phase::Recovering { .. } => return None,
         Phase::Abandoning { .. } => MigrationPhase::Cancelling,
         Phase::Ended(_) => return None,
     })

@@ -28,11 +28,7 @@ impl Outgoing {
                 let prepare = connect::prepare(link, migration, self.reservation.clone());
                 self.preparing = Some(tokio::spawn(prepare).abort_handle());
             }
-            // The relay ended with the agent that it was part of.
-            Action::FindSession => {
-                let reason = Reason::from("it ended with the agent before this one");
-                self.handle(Input::SessionFailed { reason });
-            }
+            Action::FindSession => self.find_session(),
             Action::OpenLanes { paths } => self.open_lanes(paths),
             Action::TellDestinationToListen => {
                 let channels = self.snapshot.borrow().view.channels.unwrap_or(0);
@@ -89,8 +85,21 @@ impl Outgoing {
         }
     }
 
+    /// Looks for the relay of before, once at a time.
+    fn find_session(&mut self) {
+        if std::mem::replace(&mut self.finding, true) {
+            return;
+        }
+        let link = self.link.clone();
+        let id = self.source.migration().id;
+        tokio::spawn(async move {
+            let found = connect::find(link.clone(), id).await;
+            link.tell(Message::Found(found)).await;
+        });
+    }
+
     fn open_lanes(&self, paths: Vec<drover_types::Path>) {
-        let (Some(offer), Some(security)) = (self.offer.clone(), self.security.clone()) else {
+        let (Some(offer), Some(keys)) = (self.offer.clone(), self.keys.clone()) else {
             return;
         };
         let Some(socket) = self.socket() else {
@@ -105,7 +114,7 @@ impl Outgoing {
                 migration,
                 paths,
                 offer,
-                security,
+                keys,
                 socket,
                 sizes,
             },
@@ -269,8 +278,9 @@ impl Outgoing {
             // It is bounded, and has said itself what went wrong.
             let _ = keeping.await;
         }
-        if let Some(carrier) = &self.carrier {
-            carrier.close(*outcome == Outcome::Completed);
+        if let Some(carrier) = self.carrier.clone() {
+            carrier.settle(*outcome == Outcome::Completed).await;
+            self.show();
         }
         if let Some(reservation) = &self.reservation
             && !matches!(outcome, Outcome::Completed | Outcome::Lost { .. })

@@ -8,19 +8,20 @@ use drover_api::{
     API_VERSION, ClientError, ErrorCode, EventKind, IncomingOffer, IncomingRequest, IncomingStart,
     LeftOut, ProtocolRange, Refusal, SessionSizes,
 };
+use drover_carrier::{Failure, Keys, Open, Side as RelaySide, TlsKeys};
 use drover_migrate::limits::CHANNELS;
 use drover_migrate::paths::{self, Selected, Selection, Side};
 use drover_migrate::source::Input;
 use drover_migrate::{ChannelLimit, Migration, Reason, channels};
 use drover_relay::limits::CONNECT_TIMEOUT;
-use drover_relay::{Opened, Order, Security, open_lanes};
-use drover_types::{HostName, Interface, Path};
+use drover_types::{HostName, Interface, MigrationId, Path};
 
 use super::reach::{leads_there, probe};
 use super::{Agreed, Link, Message, NotAgreed};
 use crate::facts;
-use crate::migration::carrier::{self, Carrier};
+use crate::migration::carrier::{self, Carrier, Order};
 use crate::migration::common_protocol;
+use crate::migration::relays::Relays;
 use crate::migration::security::{Own, parse_token};
 use crate::peers;
 use crate::registry::Reservation;
@@ -88,8 +89,8 @@ async fn ask(
         sent: true,
     };
     common_protocol(&config.host, destination, offered).map_err(refused)?;
-    let security = lanes.accept(destination, &offer.lanes).map_err(refused)?;
-    Ok(agree(link, (&ours, &own), cpus, (offer, security)).await)
+    let keys = lanes.accept(destination, &offer.lanes).map_err(refused)?;
+    Ok(agree(link, (&ours, &own), cpus, (offer, keys)).await)
 }
 
 /// What to tell when the destination does not say who it is.
@@ -130,7 +131,7 @@ async fn agree(
     link: &Link,
     (ours, own): (&Selected, &[Interface]),
     cpus: u32,
-    (offer, security): (IncomingOffer, Security),
+    (offer, keys): (IncomingOffer, Option<TlsKeys>),
 ) -> Agreed {
     // The destination has offered only what its own configuration allows.
     let theirs = paths::select(Side::Destination, &offer.interfaces, &Selection::default());
@@ -156,7 +157,7 @@ async fn agree(
     };
     Agreed {
         offer,
-        security,
+        keys,
         left_out,
         input,
         fewer_channels,
@@ -186,8 +187,8 @@ pub struct Opening {
     pub paths: Vec<Path>,
     /// To this port, with this token.
     pub offer: IncomingOffer,
-    /// Protected so.
-    pub security: Security,
+    /// Within TLS, if with these.
+    pub keys: Option<TlsKeys>,
     /// Where QEMU will connect.
     pub socket: PathBuf,
     /// Sizes of the session.
@@ -204,44 +205,39 @@ pub async fn open(link: Link, opening: Opening) {
     let (fewest, most) = link.options.lanes_per_path;
     let own_limit = link.context.config.migration.outage_limit;
     let outage_limit = Duration::from_secs(opening.offer.outage_limit_s).min(own_limit);
+    let relays = Relays::of(&link.context.config.runtime);
+    let memo = link.options.memo(opening.offer.data_port);
     let opened = tokio::task::spawn_blocking(move || {
-        let token = parse_token(&opening.offer.token)?;
-        // A socket of an earlier attempt is in the way.
-        let _ = std::fs::remove_file(&opening.socket);
-        let relay = carrier::source(
-            opening.sizes,
-            outage_limit,
-            &opening.security,
-            &opening.socket,
-            report,
-        );
-        let relay = relay.map_err(|error| with_source(&error))?;
+        let token = parse_token(&opening.offer.token)?.0;
         let order = Order {
             migration: opening.migration.id,
-            token,
-            security: opening.security,
+            side: RelaySide::Source,
+            sizes: opening.sizes,
+            outage_limit,
+            socket: opening.socket,
+            pass_through: opening.keys.is_none(),
+            memo,
+        };
+        let relay = relays.start(order.into(), move |news| carrier::tell(news, &report))?;
+        let lanes = Open {
+            keys: Keys {
+                token,
+                tls: opening.keys,
+            },
             port: opening.offer.data_port,
             paths: opening.paths.clone(),
             lanes_per_path: fewest.into(),
             lanes_most: most.into(),
         };
-        let opened = open_lanes(&order);
-        let failures = failures(&opened);
-        let Some((_, first)) = opened.lanes.first() else {
-            let reasons: Vec<_> = failures.iter().map(ToString::to_string).collect();
-            return Err(format!("no lane could be opened: {}", reasons.join("; ")));
-        };
-        let encryption = first.encryption();
-        relay
-            .keep_lanes(order, opened)
-            .map_err(|error| format!("no thread could be started to keep lanes: {error}"))?;
-        Ok((Carrier::new(relay, opening.paths), encryption, failures))
+        let opened = relay.open(lanes).inspect_err(|_| relay.close(false))?;
+        Ok((Carrier::new(relay, opening.paths), opened))
     });
     match opened.await.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok((carrier, encryption, failures)) => {
-            link.tell(Message::Protected(encryption)).await;
-            for failure in failures {
-                link.tell(Message::Event(failure)).await;
+        Ok((carrier, opened)) => {
+            link.tell(Message::Protected(opened.encryption)).await;
+            for Failure { lane, path, reason } in opened.failures {
+                let event = EventKind::LaneNotOpened { lane, path, reason };
+                link.tell(Message::Event(event)).await;
             }
             link.tell(Message::Carries(carrier)).await;
             link.input(Input::LanesUp).await;
@@ -253,13 +249,21 @@ pub async fn open(link: Link, opening: Opening) {
     }
 }
 
-fn failures(opened: &Opened) -> Vec<EventKind> {
-    let failure = |f: &drover_relay::LaneFailure| EventKind::LaneNotOpened {
-        lane: f.lane,
-        path: f.path,
-        reason: f.reason.to_string(),
+/// Finds the relay that an earlier agent started, and what that left for this one; otherwise why it
+/// does not carry any more.
+pub async fn find(link: Link, migration: MigrationId) -> Result<(Carrier, String), String> {
+    let relays = Relays::of(&link.context.config.runtime);
+    let inbox = link.inbox.clone();
+    let report = move |carried| {
+        let _ = inbox.blocking_send(Message::Carried(carried));
     };
-    opened.failures.iter().map(failure).collect()
+    let found = tokio::task::spawn_blocking(move || {
+        let hear = move |news| carrier::tell(news, &report);
+        let (relay, state) = relays.find(migration, RelaySide::Source, hear)?;
+        let memo = state.start.map(|start| start.memo);
+        Ok((Carrier::new(relay, state.paths), memo.unwrap_or_default()))
+    });
+    found.await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
 /// An error with everything that led to it.

@@ -107,7 +107,8 @@ impl Joiner {
 
     /// Paths that have a lane, or had one a moment ago.
     fn living(&mut self, current: &[Path]) -> Vec<PathId> {
-        let report = self.carrier.relay.report().paths;
+        let counters = self.carrier.relay.counters();
+        let report = counters.map_or_else(Vec::new, |counters| counters.relay.paths);
         let up = |id| {
             let found = report.iter().find(|path| path.path == id);
             found.is_some_and(|path| path.state == PathState::Up)

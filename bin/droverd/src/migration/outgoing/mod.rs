@@ -19,15 +19,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use drover_api::{Client, ErrorCode, EventKind, IncomingOffer, LeftOut, MigrationView, Refusal};
+use drover_carrier::TlsKeys;
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::downtime::DowntimeAim;
 use drover_migrate::estimate::Estimator;
 use drover_migrate::paths::Side;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
 use drover_migrate::{CancelledBy, MigrationSeen, Observation, Refused, SourceRecord, SourceStep};
-use drover_relay::{Encryption, Security};
+use drover_relay::Encryption;
 use drover_types::{ByteRate, PathId};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
@@ -53,6 +55,40 @@ pub struct Options {
     pub lanes_per_path: (u8, u8),
 }
 
+/// What the next agent should know.
+#[derive(Debug, Serialize, Deserialize)]
+struct Memo {
+    downtime_limit: std::time::Duration,
+    /// On which the destination takes lanes.
+    data_port: u16,
+}
+
+impl Options {
+    /// For an agent that takes the migration up again.
+    pub fn memo(&self, data_port: u16) -> String {
+        let downtime_limit = self.downtime_limit;
+        let memo = Memo {
+            downtime_limit,
+            data_port,
+        };
+        serde_json::to_string(&memo).unwrap_or_default()
+    }
+
+    /// Takes over what an earlier agent left; the destination's port for lanes.
+    fn remember(&mut self, memo: &str) -> Option<u16> {
+        match serde_json::from_str::<Memo>(memo) {
+            Ok(memo) => {
+                self.downtime_limit = memo.downtime_limit;
+                Some(memo.data_port)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the earlier agent's options are not known");
+                None
+            }
+        }
+    }
+}
+
 /// What reaches the task.
 #[derive(Debug)]
 pub enum Message {
@@ -68,6 +104,8 @@ pub enum Message {
     Protected(Encryption),
     /// The relay runs.
     Carries(Carrier),
+    /// What became of the relay that an earlier agent started, and what that left for this one.
+    Found(Result<(Carrier, String), String>),
     /// What the relay reports.
     Carried(Carried),
     /// A look at QEMU.
@@ -115,7 +153,7 @@ pub struct Agreed {
     /// Its offer.
     pub offer: IncomingOffer,
     /// What is to protect the lanes.
-    pub security: Security,
+    pub keys: Option<TlsKeys>,
     /// Interfaces that are not used.
     pub left_out: Vec<LeftOut>,
     /// The input for the machine.
@@ -161,7 +199,7 @@ pub struct Outgoing {
     origin: Instant,
     asked_at: Instant,
     offer: Option<IncomingOffer>,
-    security: Option<Security>,
+    keys: Option<Option<TlsKeys>>,
     carrier: Option<Carrier>,
     following: Option<Following>,
     watcher: Option<Watcher>,
@@ -172,6 +210,9 @@ pub struct Outgoing {
     lanes: LaneWatch,
     preparing: Option<AbortHandle>,
     asking_why: bool,
+    finding: bool,
+    /// It went on after a restart: QEMU knows since when it migrates.
+    taken_up: bool,
     keeping: Option<JoinHandle<()>>,
     /// As it was written down at the end.
     last_view: Option<MigrationView>,
@@ -228,7 +269,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         origin: beginning.origin,
         asked_at: Instant::now(),
         offer: None,
-        security: None,
+        keys: None,
         carrier: None,
         following: None,
         watcher: None,
@@ -239,10 +280,13 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         lanes: LaneWatch::default(),
         preparing: None,
         asking_why: false,
+        finding: false,
+        taken_up: false,
         keeping: None,
         last_view: None,
     };
-    if beginning.recovered {
+    // Whether the session lives comes before any look.
+    if beginning.recovered && !matches!(task.source.phase(), Phase::Recovering { .. }) {
         task.reach();
     }
     tokio::spawn(task.run(messages));
@@ -355,7 +399,11 @@ impl Outgoing {
                 let shown = Some(security::shown(encryption));
                 self.snapshot.send_modify(|s| s.view.encryption = shown);
             }
-            Message::Carries(carrier) => self.carries(carrier),
+            Message::Carries(carrier) => {
+                let port = self.offer.as_ref().map(|offer| offer.data_port);
+                self.carries(carrier, port);
+            }
+            Message::Found(found) => self.found(found),
             Message::Carried(Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
             Message::Limit(path, rate) => {
                 if let Some(carrier) = &self.carrier {
@@ -398,17 +446,40 @@ impl Outgoing {
     }
 
     /// The relay runs: its lanes follow the host's links, and new ones join.
-    fn carries(&mut self, carrier: Carrier) {
+    fn carries(&mut self, carrier: Carrier, port: Option<u16>) {
         let context = Arc::clone(&self.link.context);
         let follow = links::follow(context, carrier.clone(), Side::Source);
         let mut following = Following::start(follow);
-        if let Some(offer) = &self.offer {
-            let (id, port) = (self.source.migration().id, offer.data_port);
+        if let Some(port) = port {
+            let id = self.source.migration().id;
             let join = join::keep_joining(self.link.clone(), carrier.clone(), id, port);
             following = following.and(join);
         }
         self.following = Some(following);
         self.carrier = Some(carrier);
+    }
+
+    /// The session of before is found, or certainly gone: now QEMU is looked at.
+    fn found(&mut self, found: Result<(Carrier, String), String>) {
+        self.finding = false;
+        let input = match found {
+            Ok((carrier, memo)) => {
+                self.taken_up = true;
+                let port = self.link.options.remember(&memo);
+                let limit = self.link.options.downtime_limit;
+                self.estimator = Estimator::new(limit);
+                self.aim = DowntimeAim::new(limit);
+                self.carries(carrier, port);
+                Input::SessionLives
+            }
+            Err(reason) => Input::SessionFailed {
+                reason: reason.into(),
+            },
+        };
+        self.handle(input);
+        if self.watcher.is_none() {
+            self.reach();
+        }
     }
 
     fn looked(&mut self, observation: Observation) {
@@ -425,7 +496,7 @@ impl Outgoing {
     fn agreed(&mut self, agreed: Agreed) {
         let Agreed {
             offer,
-            security,
+            keys,
             left_out,
             input,
             fewer_channels,
@@ -459,7 +530,7 @@ impl Outgoing {
             self.record(EventKind::Fallback { what });
         }
         self.offer = Some(offer);
-        self.security = Some(security);
+        self.keys = Some(keys);
         self.handle(input);
     }
 

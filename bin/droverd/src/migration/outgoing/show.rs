@@ -20,7 +20,7 @@ impl Outgoing {
         let report = self
             .carrier
             .as_ref()
-            .map(|carrier| (carrier, carrier.relay.report()));
+            .and_then(|carrier| Some((carrier, carrier.relay.counters()?)));
         let offer = self.offer.as_ref();
         let (lanes, metrics) = (&mut self.lanes, &self.link.context.metrics);
         self.snapshot.send_modify(|snapshot| {
@@ -32,7 +32,8 @@ impl Outgoing {
                 Some(format!("{last}; {advice}"))
             });
             if let Some((carrier, report)) = &report {
-                lanes.show(snapshot, &carrier.paths(), report, metrics);
+                let relay = (carrier.relay.pid(), report);
+                lanes.show(snapshot, &carrier.paths(), relay, metrics);
             }
             if let Some(offer) = offer {
                 let sizes = offer.session;
@@ -45,6 +46,9 @@ impl Outgoing {
     }
 
     pub(super) fn show_progress(&mut self, progress: &MigrationProgress) {
+        if self.taken_up && self.begun_at.is_none() {
+            self.begun_at = Timestamp::now().checked_sub(progress.total_time).ok();
+        }
         let at = self.now();
         let estimator = &mut self.estimator;
         self.snapshot.send_modify(|snapshot| {
@@ -131,9 +135,9 @@ fn phase(phase: &Phase) -> Option<MigrationPhase> {
         Phase::Preparing => MigrationPhase::Preparing,
         Phase::Connecting { .. } | Phase::Starting { .. } => MigrationPhase::Connecting,
         Phase::Transferring { .. } => MigrationPhase::Transferring,
-        Phase::Cancelling { .. } | Phase::Abandoning { .. } | Phase::Recovering { .. } => {
-            MigrationPhase::Cancelling
-        }
+        Phase::Cancelling { .. } | Phase::Abandoning { .. } => MigrationPhase::Cancelling,
+        // Shown as it was, until it is known.
+        Phase::Recovering { .. } => return None,
         Phase::HandingOff { .. } | Phase::Leaving { .. } => MigrationPhase::HandingOff,
         Phase::Ended { .. } => return None,
     })

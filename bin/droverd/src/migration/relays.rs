@@ -1,0 +1,372 @@
+//! The processes of this host's relays: started, found again after a restart, ended.
+//!
+//! Everything here blocks, for bounded times.
+
+use std::fs;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path as FilePath, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use drover_carrier::{
+    Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State, Told,
+};
+use drover_relay::Event;
+use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
+
+use super::outgoing::with_source;
+use crate::limits::{RELAY_ENDED, RELAY_ENDS};
+
+/// The directory of the running agent's relays, below its runtime directory.
+pub const DIRECTORY: &str = "relays";
+
+/// This very program, also when its file was replaced meanwhile: an agent speaks with relays of its
+/// own version.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// What a relay's process tells.
+#[derive(Debug)]
+pub enum News {
+    /// Its relay tells something.
+    Event(Event),
+    /// It has ended unasked; nothing reaches QEMU any more.
+    Died(String),
+}
+
+/// Where the processes of this host's relays are.
+#[derive(Debug, Clone)]
+pub struct Relays {
+    directory: PathBuf,
+}
+
+/// One relay in a process of its own. Dropping the last handle leaves it to itself if it was told
+/// to close, and ends it otherwise.
+#[derive(Debug)]
+pub struct RelayProcess {
+    control: Control,
+    place: Place,
+    pid: u32,
+    known: Arc<Known>,
+}
+
+/// What was heard of a process.
+#[derive(Debug, Default)]
+struct Known {
+    counters: Mutex<Option<Counters>>,
+    closing: AtomicBool,
+}
+
+impl Relays {
+    /// Those of the agent with this runtime directory.
+    pub fn of(runtime: &FilePath) -> Self {
+        Self {
+            directory: runtime.join(DIRECTORY),
+        }
+    }
+
+    fn place(&self, migration: MigrationId, side: Side) -> Place {
+        let side = match side {
+            Side::Source => "source",
+            Side::Destination => "destination",
+        };
+        Place::at(self.directory.join(format!("{migration}.{side}")))
+    }
+
+    /// Starts a process and has it carry; `hear` is told what happens.
+    ///
+    /// # Errors
+    /// Why not, for the operator; nothing of it is left then.
+    pub fn start(
+        &self,
+        start: Start,
+        hear: impl Fn(News) + Send + 'static,
+    ) -> Result<RelayProcess, String> {
+        let place = self.place(start.migration, start.side);
+        let failed = |error: &dyn std::error::Error| {
+            format!(
+                "the relay's process was not started: {}",
+                with_source(error)
+            )
+        };
+        let listener = place.make().map_err(|error| failed(&error))?;
+        let log = place.open_log().map_err(|error| failed(&error))?;
+        let child = Command::new(PROGRAM)
+            .arg0("droverd")
+            .arg("relay")
+            .arg(place.directory())
+            .current_dir("/")
+            // These are the agent's own.
+            .env_remove("NOTIFY_SOCKET")
+            .env_remove("JOURNAL_STREAM")
+            .stdin(Stdio::from(OwnedFd::from(listener)))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .process_group(0)
+            .spawn();
+        let child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                remove(&place);
+                return Err(failed(&error));
+            }
+        };
+        let (process, _) = RelayProcess::connect(&place, Some(child), hear)?;
+        let started = process.control.request(&Request::Start(start), None);
+        started.map_err(|error| {
+            process.close(false);
+            with_source(&error)
+        })?;
+        Ok(process)
+    }
+
+    /// Finds the process that an earlier agent started, if it still carries.
+    ///
+    /// # Errors
+    /// Why it does not; then nothing of it reaches QEMU any more.
+    pub fn find(
+        &self,
+        migration: MigrationId,
+        side: Side,
+        hear: impl Fn(News) + Send + 'static,
+    ) -> Result<(RelayProcess, State), String> {
+        let place = self.place(migration, side);
+        if !place.directory().exists() {
+            return Err("its relay has ended".to_owned());
+        }
+        match RelayProcess::connect(&place, None, hear) {
+            Ok((process, state)) if state.lives() => Ok((process, state)),
+            Ok((process, state)) => {
+                process.close(false);
+                let ended = state.ended;
+                Err(ended.unwrap_or_else(|| "its relay had not begun to carry".to_owned()))
+            }
+            Err(reason) => {
+                end(&place, Duration::ZERO);
+                Err(reason)
+            }
+        }
+    }
+
+    /// Ends every process but those that may be found, and removes what is left of earlier ones.
+    pub fn end_all_but(&self, kept: &[(MigrationId, Side)]) {
+        let kept: Vec<Place> = kept
+            .iter()
+            .map(|(id, side)| self.place(*id, *side))
+            .collect();
+        let entries = fs::read_dir(&self.directory).into_iter().flatten();
+        for entry in entries.flatten() {
+            let place = Place::at(entry.path());
+            if kept.contains(&place) {
+                continue;
+            }
+            tracing::warn!(directory = %place.directory().display(), "ending a relay of an earlier agent");
+            if let Ok((control, _)) = Control::connect(&place.socket(), |_| {}) {
+                // One that does not hear it is ended all the same.
+                let _ = control.post(&Request::Close { finished: false });
+            }
+            end(&place, RELAY_ENDS);
+        }
+    }
+}
+
+impl RelayProcess {
+    fn connect(
+        place: &Place,
+        child: Option<Child>,
+        hear: impl Fn(News) + Send + 'static,
+    ) -> Result<(Self, State), String> {
+        let known = Arc::new(Known::default());
+        let watch = Watch {
+            place: place.clone(),
+            child: Arc::new(Mutex::new(child)),
+            known: known.clone(),
+        };
+        let ending = watch.clone();
+        let heard = move |heard| watch.heard(heard, &hear);
+        let connected = Control::connect(&place.socket(), heard);
+        let attached = connected.and_then(|(control, greeting)| {
+            let state = control.attach(0)?;
+            Ok((control, greeting.pid, state))
+        });
+        match attached {
+            Ok((control, pid, state)) => {
+                let place = place.clone();
+                let process = Self {
+                    control,
+                    place,
+                    pid,
+                    known,
+                };
+                Ok((process, state))
+            }
+            Err(error) => {
+                ending.end(Duration::ZERO);
+                Err(with_source(&error))
+            }
+        }
+    }
+
+    /// Opens lanes, and keeps them; those that failed, and what protects the others.
+    ///
+    /// # Errors
+    /// None could be opened, or the process does not answer.
+    pub fn open(&self, open: Open) -> Result<Opened, String> {
+        self.control.open(open).map_err(|error| with_source(&error))
+    }
+
+    /// Lanes with these keys will come.
+    ///
+    /// # Errors
+    /// They cannot be used, or the process does not answer.
+    pub fn expect(&self, keys: Keys) -> Result<(), String> {
+        let expected = self.control.request(&Request::Expect(keys), None);
+        expected.map_err(|error| with_source(&error))
+    }
+
+    /// Gives it a connection that begins like a lane of its migration.
+    ///
+    /// # Errors
+    /// Why it became none.
+    pub fn hand_over(&self, preamble: &[u8], connection: BorrowedFd<'_>) -> Result<(), String> {
+        let taken = self.control.hand_over(preamble, connection);
+        taken.map_err(|error| with_source(&error))
+    }
+
+    /// The newest counters, once there are some.
+    pub fn counters(&self) -> Option<Counters> {
+        let counters = &self.known.counters;
+        counters
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Waits until the counters are those of now; of a process that has ended they stay.
+    pub fn refresh(&self) {
+        if let Err(error) = self.control.request(&Request::Report, None) {
+            tracing::debug!(
+                pid = self.pid,
+                error = with_source(&error),
+                "last counters stay"
+            );
+        }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Lanes are wanted on this path, too.
+    pub fn add_path(&self, path: Path) {
+        self.post(&Request::AddPath { path });
+    }
+
+    /// This end of a path carries nothing any more.
+    pub fn link_lost(&self, path: PathId, reason: &str) {
+        let reason = reason.to_owned();
+        self.post(&Request::LinkLost { path, reason });
+    }
+
+    /// This end of a path can be used again.
+    pub fn link_back(&self, path: PathId, source: PathEnd) {
+        self.post(&Request::LinkBack { path, source });
+    }
+
+    /// Sends no more payload than this on a path, or on all together.
+    pub fn limit(&self, path: Option<PathId>, rate: Option<ByteRate>) {
+        self.post(&Request::Limit { path, rate });
+    }
+
+    /// Ends the session, and then the process.
+    pub fn close(&self, finished: bool) {
+        if !self.known.closing.swap(true, Ordering::AcqRel) {
+            self.post(&Request::Close { finished });
+        }
+    }
+
+    fn post(&self, request: &Request) {
+        if let Err(error) = self.control.post(request) {
+            // Whoever listens is told that it is gone.
+            tracing::debug!(pid = self.pid, error = with_source(&error), "not heard");
+        }
+    }
+
+    /// When this returns no further byte reaches QEMU.
+    pub fn cut(&self) {
+        self.known.closing.store(true, Ordering::Release);
+        if let Err(error) = self.control.request(&Request::Cut, None) {
+            tracing::warn!(
+                pid = self.pid,
+                error = with_source(&error),
+                "ending the relay's process"
+            );
+            end(&self.place, Duration::ZERO);
+        }
+        self.post(&Request::Close { finished: false });
+    }
+}
+
+/// Listens to one process, and sees to its end.
+#[derive(Clone)]
+struct Watch {
+    place: Place,
+    /// Where it is ours to reap.
+    child: Arc<Mutex<Option<Child>>>,
+    known: Arc<Known>,
+}
+
+impl Watch {
+    fn heard(&self, heard: Heard, hear: &impl Fn(News)) {
+        match heard {
+            Heard::Report(counters) => {
+                let known = &self.known.counters;
+                *known.lock().unwrap_or_else(PoisonError::into_inner) = Some(*counters);
+            }
+            Heard::Event(_, Told::Relay(event)) => hear(News::Event(event)),
+            // It ends after that, or has been told so by its state.
+            Heard::Event(_, Told::Alone { .. }) => {}
+            Heard::Gone if self.known.closing.load(Ordering::Acquire) => self.end(RELAY_ENDED),
+            Heard::Gone => {
+                self.end(Duration::ZERO);
+                hear(News::Died("the relay's process ended unasked".to_owned()));
+            }
+        }
+    }
+
+    fn end(&self, patience: Duration) {
+        end(&self.place, patience);
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mut child) = child.take()
+            // It has ended, or has not even begun.
+            && let Err(error) = child.kill().and_then(|()| child.wait())
+        {
+            tracing::warn!(%error, "the relay's process was not reaped");
+        }
+    }
+}
+
+/// Ends a process if it does not by itself, and removes its files. Returns when nothing of it can
+/// reach QEMU any more.
+fn end(place: &Place, patience: Duration) {
+    match place.record() {
+        Ok(Some(record)) => {
+            while let Err(error) = record.end(patience) {
+                tracing::error!(pid = record.pid, %error, "a relay's process does not end");
+            }
+        }
+        Ok(None) => {}
+        Err(error) => tracing::error!(%error, "the record of a relay's process is unreadable"),
+    }
+    remove(place);
+}
+
+fn remove(place: &Place) {
+    if let Err(error) = place.remove() {
+        let directory = place.directory().display();
+        tracing::warn!(%directory, %error, "the files of a relay's process were not removed");
+    }
+}
