@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use drover_api::{LaneState, LaneView, MigrationPhase, MigrationView, PathView};
 use drover_lab::command::run;
+use drover_lab::fault::harm;
 use drover_types::MigrationId;
 use hosts::{A, B, BOTH_NEEDED, Hosts, PATIENCE, SLOW, until, used};
 
@@ -145,5 +146,22 @@ async fn a_nic_that_is_renamed_in_the_middle_carries_by_its_new_name() {
     assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
     assert_eq!(used(&view), ["nic0", "lan1"]);
     assert_eq!(view.paths.len(), 2, "the same path: {view:#?}");
+    hosts.guest_runs_only_on(B).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_on_which_large_packets_vanish_carries_by_smaller_segments_and_says_so() {
+    let Some(mut hosts) = Hosts::with_guest("mtu", BOTH_NEEDED).await else {
+        return;
+    };
+    let large = "large nic=1 above=1500 at=before".parse().unwrap();
+    harm(hosts.lab().settings(), A, &large).await.unwrap();
+    let id = hosts.migrate(A).await.unwrap().id;
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
+    assert!(says(&view, "large packets vanish on path 1"), "{view:#?}");
+    let path = &view.paths[1];
+    assert_eq!(path.segment_bytes, Some(1220), "{path:#?}");
+    assert!(sent(path) > 4 << 20, "{path:#?}");
     hosts.guest_runs_only_on(B).await;
 }

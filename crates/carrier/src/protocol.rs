@@ -260,7 +260,9 @@ pub struct Failure {
 
 impl From<&LaneFailure> for Failure {
     fn from(failure: &LaneFailure) -> Self {
-        let LaneFailure { lane, path, reason } = failure.clone();
+        let LaneFailure {
+            lane, path, reason, ..
+        } = failure.clone();
         Self { lane, path, reason }
     }
 }

@@ -1,7 +1,11 @@
 //! Opening the lanes of a migration from this host.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Instant;
 
 use drover_lanes::{Connection, Lane, Target};
 use drover_session::LaneId;
@@ -9,7 +13,8 @@ use drover_types::{MigrationId, Path, PathId};
 use drover_wire::Token;
 use drover_wire::limits::LANES_MAX;
 
-use crate::limits::{CONNECT_TIMEOUT, PROBES_AT_ONCE};
+use crate::limits::{CONNECT_TIMEOUT, OPENING_GRACE, PROBES_AT_ONCE};
+use crate::shared::spawn;
 use crate::{Security, open_lane};
 
 /// Which lanes to open, and with what they are let in.
@@ -51,6 +56,8 @@ pub struct LaneFailure {
     pub path: PathId,
     /// Why, for the operator.
     pub reason: String,
+    /// Nobody refused it: an answer did not come in time.
+    pub silent: bool,
 }
 
 /// Why a lane could not be opened; each with the reason, for the operator.
@@ -126,29 +133,69 @@ pub fn probe(targets: &[Target]) -> Vec<bool> {
     answers
 }
 
-/// Opens all lanes at once and waits for all of them; blocks for at most the connect timeout and
-/// [`crate::limits::HANDSHAKE_TIMEOUT`].
+/// Opens all lanes at once. When one is open the others have [`OPENING_GRACE`]: the destination
+/// would take an open lane that nothing is heard on for a dead one. Those that are not open by then
+/// are failures, to be dialled again; blocks for at most the connect timeout and
+/// [`crate::limits::GREETING_PATIENCE`].
 #[must_use]
 pub fn open_lanes(order: &Order) -> Opened {
     let mut opened = Opened::default();
-    let plans = order.lanes();
-    let results: Vec<Result<Lane, NotOpened>> = thread::scope(|scope| {
-        let attempt = |plan| scope.spawn(move || open_lane(order, plan));
-        let attempts: Vec<_> = plans.iter().map(attempt).collect();
-        let panicked = || NotOpened::TurnedAway("the attempt panicked".into());
-        let joined = attempts.into_iter().map(|attempt| attempt.join());
-        joined
-            .map(|done| done.unwrap_or_else(|_| Err(panicked())))
-            .collect()
-    });
-    for (plan, result) in plans.into_iter().zip(results) {
+    let mut waiting: BTreeMap<LaneId, LanePlan> = BTreeMap::new();
+    let (tell, answers) = channel();
+    let order = Arc::new(order.clone());
+    for plan in order.lanes() {
+        let (order, tell, own) = (order.clone(), tell.clone(), plan.clone());
+        let attempt = move || {
+            let result = open_lane(&order, &own);
+            // A lane that comes too late closes here.
+            let _ = tell.send((own.lane, result));
+        };
+        match spawn("open", attempt) {
+            Ok(()) => drop(waiting.insert(plan.lane, plan)),
+            Err(error) => opened.failed(plan, &format!("no thread: {error}"), false),
+        }
+    }
+    let mut until: Option<Instant> = None;
+    while !waiting.is_empty() {
+        let left = until.map(|at| at.saturating_duration_since(Instant::now()));
+        let answer = match left {
+            Some(left) => answers.recv_timeout(left).ok(),
+            None => answers.recv().ok(),
+        };
+        let Some((lane, result)) = answer else {
+            break;
+        };
+        let Some(plan) = waiting.remove(&lane) else {
+            continue;
+        };
         match result {
-            Ok(lane) => opened.lanes.push((plan, lane)),
+            Ok(lane) => {
+                opened.lanes.push((plan, lane));
+                until.get_or_insert_with(|| Instant::now() + OPENING_GRACE);
+            }
             Err(error) => {
-                let (lane, path, reason) = (plan.lane, plan.path, error.to_string());
-                opened.failures.push(LaneFailure { lane, path, reason });
+                let silent = matches!(error, NotOpened::Silent(_));
+                opened.failed(plan, &error.to_string(), silent);
             }
         }
     }
+    for plan in waiting.into_values() {
+        let (to, grace) = (plan.target.remote, OPENING_GRACE.as_millis());
+        let reason = format!("{to} did not answer within {grace} ms of the first lane");
+        opened.failed(plan, &reason, true);
+    }
+    opened.lanes.sort_by_key(|(plan, _)| plan.lane);
+    opened.failures.sort_by_key(|failure| failure.lane);
     opened
+}
+
+impl Opened {
+    fn failed(&mut self, plan: LanePlan, reason: &str, silent: bool) {
+        self.failures.push(LaneFailure {
+            lane: plan.lane,
+            path: plan.path,
+            reason: reason.to_owned(),
+            silent,
+        });
+    }
 }

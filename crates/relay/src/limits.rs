@@ -113,3 +113,12 @@ pub const GIVEN_UP_PAUSE: Duration = Duration::from_secs(30);
 /// How often a look is taken at what each path carries, to find out how many lanes it should have:
 /// five times in a trial (`drover_session::limits::LANE_TRIAL`).
 pub const LANE_LOOK: Duration = Duration::from_millis(100);
+
+/// What a peer that accepted a connection of ours has to make a lane of it: TLS takes two round trips
+/// and some milliseconds of two busy processors. It is tried again after that, so a longer wait only
+/// hides for longer that large packets vanish.
+pub const GREETING_PATIENCE: Duration = Duration::from_secs(2);
+
+/// From the first open lane to the beginning of the session, for the others to open: less than what
+/// the destination takes silence for, which is a second.
+pub const OPENING_GRACE: Duration = Duration::from_millis(700);

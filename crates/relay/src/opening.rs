@@ -10,11 +10,11 @@ use drover_wire::{
     VersionRange, WELCOME_BYTES, Welcome,
 };
 
-use crate::limits::HANDSHAKE_TIMEOUT;
+use crate::limits::GREETING_PATIENCE;
 use crate::security::{new_nonce, prove, proves};
 use crate::{LanePlan, NotOpened, Order, Security};
 
-/// Opens one lane; blocks for at most the target's patience and [`HANDSHAKE_TIMEOUT`].
+/// Opens one lane; blocks for at most the target's patience and [`GREETING_PATIENCE`].
 ///
 /// # Errors
 /// [`NotOpened`].
@@ -24,7 +24,7 @@ pub fn open_lane(order: &Order, plan: &LanePlan) -> Result<Lane, NotOpened> {
     let peer = connection.peer();
     let failed = |error: io::Error| silent_or(&error, &peer);
     connection
-        .set_deadline(Instant::now() + HANDSHAKE_TIMEOUT)
+        .set_deadline(Instant::now() + GREETING_PATIENCE)
         .map_err(failed)?;
     let preamble = Preamble {
         versions: VersionRange::SUPPORTED,

@@ -55,6 +55,9 @@ impl Dialer {
         for path in &order.paths {
             plan.add_path(now, path.clone());
         }
+        for failure in &opened.failures {
+            plan.not_opened(failure.path, &failure.reason, failure.silent);
+        }
         for (lane, _) in &opened.lanes {
             plan.opened(now, lane.lane, lane.path);
         }

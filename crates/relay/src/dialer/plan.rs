@@ -177,6 +177,17 @@ impl Plan {
         self.paths.entry(dialled.path.id).or_insert(dialled);
     }
 
+    /// A lane could not be opened before the dialer began: it is dialled again at once. Such lanes of
+    /// one path were tried together, and silence counts once.
+    pub(crate) fn not_opened(&mut self, path: PathId, reason: &str, silent: bool) {
+        if let Some(dialled) = self.paths.get_mut(&path)
+            && dialled.last.replace(reason.to_owned()).is_none()
+            && silent
+        {
+            dialled.segments.stalled(None);
+        }
+    }
+
     /// A lane that was opened before the dialer began.
     pub(crate) fn opened(&mut self, now: Time, lane: LaneId, path: PathId) {
         if let Some(dialled) = self.paths.get_mut(&path) {

@@ -312,3 +312,23 @@ fn a_lane_too_many_is_named_once_and_not_dialled_again() {
     assert_eq!(plan.next(now + ms(200)), None);
     assert_eq!(plan.report()[0].state, PathState::Up);
 }
+
+#[test]
+fn lanes_that_were_not_opened_at_first_are_dialled_at_once_and_their_silence_counts_once() {
+    let mut plan = Plan::new(2..=2, 4);
+    for number in [0, 1] {
+        plan.add_path(ms(0), path(number));
+    }
+    for lane in [0, 2] {
+        plan.opened(ms(0), lane, PathId(0));
+        plan.not_opened(PathId(1), "no answer", true);
+    }
+    let mut now = ms(0);
+    for expected in [None, Some(1220)] {
+        let dials = all(&mut plan, now);
+        assert_eq!(dials.len(), 1);
+        assert_eq!((dials[0].path.id, dials[0].segment), (PathId(1), expected));
+        now += ms(2000);
+        plan.answered(now, &dials[0], Answer::Silent("no answer in 2 s".into()));
+    }
+}
