@@ -84,6 +84,14 @@ pub const DRAIN_BYTES: usize = 64 << 10;
 /// them.
 pub const REDIAL_PATIENCE: Duration = Duration::from_secs(1);
 
+/// The same for the first [`QUICK_ATTEMPTS`] after a path was lost: a path that was just there is likely
+/// to come back soon, and a SYN that was lost is not sent again before 1 s. Twice the delay of a
+/// path around half the world.
+pub const QUICK_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Attempts that are given up after [`QUICK_PATIENCE`]; later ones wait longer, as the path may be slow.
+pub const QUICK_ATTEMPTS: u32 = 4;
+
 /// Pauses after the first and each further attempt on a path that came to nothing; the last one stays.
 /// With [`REDIAL_PATIENCE`], a path that returns without a word is found within some 2 s, and a dead one
 /// costs half a SYN a second.

@@ -16,7 +16,7 @@ use drover_session::LaneId;
 use drover_types::{Path, PathEnd, PathId};
 
 use crate::handshake::{NotOpened, Opened, Order};
-use crate::limits::{LANE_LOOK, REDIAL_PATIENCE};
+use crate::limits::LANE_LOOK;
 use crate::open_lane;
 use crate::pool::lock;
 use crate::report::Event;
@@ -198,7 +198,7 @@ impl Dialer {
     fn attempt(&self, dial: &Dial) -> Answer {
         let mut plan = self.order.plan(dial.lane, &dial.path);
         plan.target.segment = dial.segment;
-        plan.target.patience = REDIAL_PATIENCE;
+        plan.target.patience = dial.patience;
         match open_lane(&self.order, &plan) {
             Ok(lane) => {
                 let Some(shared) = self.shared.upgrade() else {

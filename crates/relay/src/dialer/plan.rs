@@ -27,7 +27,10 @@ use drover_wire::limits::LANES_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::segments::{Segments, Step};
-use crate::limits::{GIVEN_UP_PAUSE, LOST_WITHOUT_USE, REDIAL_PAUSES};
+use crate::limits::{
+    GIVEN_UP_PAUSE, LOST_WITHOUT_USE, QUICK_ATTEMPTS, QUICK_PATIENCE, REDIAL_PATIENCE,
+    REDIAL_PAUSES,
+};
 
 /// The time since the session began.
 pub(crate) type Time = Duration;
@@ -38,6 +41,8 @@ pub(crate) struct Dial {
     pub(crate) lane: LaneId,
     pub(crate) path: Path,
     pub(crate) segment: Option<u16>,
+    /// How long to wait for a connection.
+    pub(crate) patience: Duration,
 }
 
 /// What came of a dial.
@@ -226,6 +231,10 @@ impl Plan {
             lane,
             path: dialled.path.clone(),
             segment: dialled.segments.size(),
+            patience: match dialled.failures {
+                0..QUICK_ATTEMPTS => QUICK_PATIENCE,
+                _ => REDIAL_PATIENCE,
+            },
         })
     }
 

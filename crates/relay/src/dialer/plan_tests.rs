@@ -332,3 +332,20 @@ fn lanes_that_were_not_opened_at_first_are_dialled_at_once_and_their_silence_cou
         plan.answered(now, &dials[0], Answer::Silent("no answer in 2 s".into()));
     }
 }
+
+#[test]
+fn a_path_that_was_just_lost_is_asked_often_and_a_slow_one_is_waited_for() {
+    let mut plan = all_up(1, 1);
+    plan.lost(ms(0), 0, CARRIED, "silent");
+    let mut now = ms(0);
+    let mut patience = Vec::new();
+    while patience.len() < 8 {
+        if let Some(dial) = plan.next(now) {
+            patience.push(dial.patience);
+            plan.answered(now, &dial, unreachable());
+        }
+        now += ms(50);
+    }
+    assert!(patience[..4].iter().all(|p| *p == QUICK_PATIENCE));
+    assert!(patience[4..].iter().all(|p| *p == REDIAL_PATIENCE));
+}
