@@ -33,22 +33,16 @@ impl Session {
         if new > 0 {
             state.clear(now);
         }
-        for _ in 0..new {
-            let Some(sent) = state.flight.land() else {
-                break;
-            };
-            state.stats.receipted_bytes += u64::from(sent.bytes);
+        let landed: Vec<_> = (0..new).filter_map(|_| state.flight.land()).collect();
+        let bytes = landed.iter().map(|sent| u64::from(sent.bytes));
+        state.stats.receipted_bytes += bytes.sum::<u64>();
+        for sent in landed {
             let Some((channel, sequence)) = sent.chunk else {
                 continue;
             };
             let outbound = &mut self.channels[usize::from(channel)].outbound;
             if let Some(order) = outbound.mark_received(sequence) {
-                let queue = if channel == 0 {
-                    &mut self.urgent
-                } else {
-                    &mut self.bulk
-                };
-                queue.remove(&order);
+                self.queue_of(channel).remove(&order);
             }
         }
         Ok(())
