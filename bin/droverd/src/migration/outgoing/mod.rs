@@ -7,11 +7,13 @@ mod actions;
 mod connect;
 mod hand_off;
 mod join;
+mod message;
 mod reach;
 mod show;
 
 pub use connect::with_source;
 pub use hand_off::timestamp;
+pub use message::{Agreed, Link, Message, NotAgreed, Options};
 pub use show::path_chosen;
 
 use std::path::PathBuf;
@@ -20,17 +22,14 @@ use std::time::Instant;
 
 use drover_api::{Client, ErrorCode, EventKind, IncomingOffer, LeftOut, MigrationView, Refusal};
 use drover_carrier::TlsKeys;
-use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
+use drover_hypervisor::{Machine, UnixMicros};
 use drover_migrate::downtime::DowntimeAim;
 use drover_migrate::estimate::Estimator;
 use drover_migrate::paths::Side;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
-use drover_migrate::{CancelledBy, MigrationSeen, Observation, Refused, SourceRecord, SourceStep};
-use drover_relay::Encryption;
-use drover_types::{ByteRate, PathId};
+use drover_migrate::{MigrationSeen, Observation, SourceRecord, SourceStep};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::carrier::{Carried, Carrier};
@@ -43,150 +42,6 @@ use super::snapshot::{Snapshot, round_seen};
 use crate::agent::Context;
 use crate::limits;
 use crate::registry::Reservation;
-
-/// How this guest is to be moved.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// The longest stop to aim at.
-    pub downtime_limit: std::time::Duration,
-    /// QEMU's channels, when they are given.
-    pub channels: Option<u8>,
-    /// Connections on each path to begin with, and the most that it may get.
-    pub lanes_per_path: (u8, u8),
-}
-
-/// What the next agent should know.
-#[derive(Debug, Serialize, Deserialize)]
-struct Memo {
-    downtime_limit: std::time::Duration,
-    /// On which the destination takes lanes.
-    data_port: u16,
-}
-
-impl Options {
-    /// For an agent that takes the migration up again.
-    pub fn memo(&self, data_port: u16) -> String {
-        let downtime_limit = self.downtime_limit;
-        let memo = Memo {
-            downtime_limit,
-            data_port,
-        };
-        serde_json::to_string(&memo).unwrap_or_default()
-    }
-
-    /// Takes over what an earlier agent left; the destination's port for lanes.
-    fn remember(&mut self, memo: &str) -> Option<u16> {
-        match serde_json::from_str::<Memo>(memo) {
-            Ok(memo) => {
-                self.downtime_limit = memo.downtime_limit;
-                Some(memo.data_port)
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the earlier agent's options are not known");
-                None
-            }
-        }
-    }
-}
-
-/// What reaches the task.
-#[derive(Debug)]
-pub enum Message {
-    /// Something happened.
-    Input(Input),
-    /// Somebody wants it to end.
-    Cancel(CancelledBy, oneshot::Sender<Result<(), Refused>>),
-    /// The destination agreed.
-    Agreed(Box<Agreed>),
-    /// The destination, or this host, refused before anything was changed.
-    NotAgreed(NotAgreed),
-    /// What protects the lanes that were opened.
-    Protected(Encryption),
-    /// The relay runs.
-    Carries(Carrier),
-    /// What became of the relay that an earlier agent started, and what that left for this one.
-    Found(Result<(Carrier, String), String>),
-    /// What the relay reports.
-    Carried(Carried),
-    /// A look at QEMU.
-    Look(Observation, Box<MigrationProgress>),
-    /// QEMU was told to migrate; the watch of it began.
-    Begun(Timestamp, Watcher),
-    /// What is known by now of something that broke off.
-    BrokeOff(Input),
-    /// The guest stopped for the last round.
-    Stopped(UnixMicros),
-    /// The guest runs on the destination.
-    RunsThere(hand_off::Times),
-    /// The connection to QEMU is lost.
-    MonitorLost,
-    /// There is a connection to QEMU again.
-    Reached(Arc<dyn Machine>),
-    /// What else happened.
-    Event(EventKind),
-    /// Send no more than this on a path, or on all together.
-    Limit(Option<PathId>, Option<ByteRate>),
-}
-
-/// Why the destination was not won.
-#[derive(Debug)]
-pub struct NotAgreed {
-    /// For whoever asked.
-    pub refusal: Refusal,
-    /// The request may have reached the destination all the same.
-    pub sent: bool,
-}
-
-impl From<Refusal> for NotAgreed {
-    /// A refusal that came before anything was sent, or as the answer.
-    fn from(refusal: Refusal) -> Self {
-        Self {
-            refusal,
-            sent: false,
-        }
-    }
-}
-
-/// What came of asking the destination.
-#[derive(Debug)]
-pub struct Agreed {
-    /// Its offer.
-    pub offer: IncomingOffer,
-    /// What is to protect the lanes.
-    pub keys: Option<TlsKeys>,
-    /// Interfaces that are not used.
-    pub left_out: Vec<LeftOut>,
-    /// The input for the machine.
-    pub input: Input,
-    /// What kept the number of channels down, where that is worth a word.
-    pub fewer_channels: Option<String>,
-}
-
-/// What the parts of the task share; cheap to clone.
-#[derive(Debug, Clone)]
-pub struct Link {
-    context: Arc<Context>,
-    client: Client,
-    inbox: mpsc::Sender<Message>,
-    options: Options,
-}
-
-impl Link {
-    async fn tell(&self, message: Message) {
-        // The task ends only when the migration has: then nobody needs to know.
-        let _ = self.inbox.send(message).await;
-    }
-
-    async fn input(&self, input: Input) {
-        self.tell(Message::Input(input)).await;
-    }
-
-    /// Something was done without, or otherwise than usual.
-    async fn fallback(&self, what: String) {
-        self.tell(Message::Event(EventKind::Fallback { what }))
-            .await;
-    }
-}
 
 /// The task's state.
 pub struct Outgoing {

@@ -1,0 +1,163 @@
+//! What reaches the task of a guest that leaves, and what its parts share.
+
+use std::sync::Arc;
+
+use drover_api::{Client, EventKind, IncomingOffer, LeftOut, Refusal};
+use drover_carrier::TlsKeys;
+use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
+use drover_migrate::source::Input;
+use drover_migrate::{CancelledBy, Observation, Refused};
+use drover_relay::Encryption;
+use drover_types::{ByteRate, PathId};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+
+use super::hand_off;
+use crate::agent::Context;
+use crate::migration::carrier::{Carried, Carrier};
+use crate::migration::observe::Watcher;
+
+/// How this guest is to be moved.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// The longest stop to aim at.
+    pub downtime_limit: std::time::Duration,
+    /// QEMU's channels, when they are given.
+    pub channels: Option<u8>,
+    /// Connections on each path to begin with, and the most that it may get.
+    pub lanes_per_path: (u8, u8),
+}
+
+/// What the next agent should know.
+#[derive(Debug, Serialize, Deserialize)]
+struct Memo {
+    downtime_limit: std::time::Duration,
+    /// On which the destination takes lanes.
+    data_port: u16,
+}
+
+impl Options {
+    /// For an agent that takes the migration up again.
+    pub fn memo(&self, data_port: u16) -> String {
+        let downtime_limit = self.downtime_limit;
+        let memo = Memo {
+            downtime_limit,
+            data_port,
+        };
+        serde_json::to_string(&memo).unwrap_or_default()
+    }
+
+    /// Takes over what an earlier agent left; the destination's port for lanes.
+    pub(super) fn remember(&mut self, memo: &str) -> Option<u16> {
+        match serde_json::from_str::<Memo>(memo) {
+            Ok(memo) => {
+                self.downtime_limit = memo.downtime_limit;
+                Some(memo.data_port)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the earlier agent's options are not known");
+                None
+            }
+        }
+    }
+}
+
+/// What reaches the task.
+#[derive(Debug)]
+pub enum Message {
+    /// Something happened.
+    Input(Input),
+    /// Somebody wants it to end.
+    Cancel(CancelledBy, oneshot::Sender<Result<(), Refused>>),
+    /// The destination agreed.
+    Agreed(Box<Agreed>),
+    /// The destination, or this host, refused before anything was changed.
+    NotAgreed(NotAgreed),
+    /// What protects the lanes that were opened.
+    Protected(Encryption),
+    /// The relay runs.
+    Carries(Carrier),
+    /// What became of the relay that an earlier agent started, and what that left for this one.
+    Found(Result<(Carrier, String), String>),
+    /// What the relay reports.
+    Carried(Carried),
+    /// A look at QEMU.
+    Look(Observation, Box<MigrationProgress>),
+    /// QEMU was told to migrate; the watch of it began.
+    Begun(Timestamp, Watcher),
+    /// What is known by now of something that broke off.
+    BrokeOff(Input),
+    /// The guest stopped for the last round.
+    Stopped(UnixMicros),
+    /// The guest runs on the destination.
+    RunsThere(hand_off::Times),
+    /// The connection to QEMU is lost.
+    MonitorLost,
+    /// There is a connection to QEMU again.
+    Reached(Arc<dyn Machine>),
+    /// What else happened.
+    Event(EventKind),
+    /// Send no more than this on a path, or on all together.
+    Limit(Option<PathId>, Option<ByteRate>),
+}
+
+/// Why the destination was not won.
+#[derive(Debug)]
+pub struct NotAgreed {
+    /// For whoever asked.
+    pub refusal: Refusal,
+    /// The request may have reached the destination all the same.
+    pub sent: bool,
+}
+
+impl From<Refusal> for NotAgreed {
+    /// A refusal that came before anything was sent, or as the answer.
+    fn from(refusal: Refusal) -> Self {
+        Self {
+            refusal,
+            sent: false,
+        }
+    }
+}
+
+/// What came of asking the destination.
+#[derive(Debug)]
+pub struct Agreed {
+    /// Its offer.
+    pub offer: IncomingOffer,
+    /// What is to protect the lanes.
+    pub keys: Option<TlsKeys>,
+    /// Interfaces that are not used.
+    pub left_out: Vec<LeftOut>,
+    /// The input for the machine.
+    pub input: Input,
+    /// What kept the number of channels down, where that is worth a word.
+    pub fewer_channels: Option<String>,
+}
+
+/// What the parts of the task share; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Link {
+    pub(super) context: Arc<Context>,
+    pub(super) client: Client,
+    pub(super) inbox: mpsc::Sender<Message>,
+    pub(super) options: Options,
+}
+
+impl Link {
+    pub(super) async fn tell(&self, message: Message) {
+        // The task ends only when the migration has: then nobody needs to know.
+        let _ = self.inbox.send(message).await;
+    }
+
+    pub(super) async fn input(&self, input: Input) {
+        self.tell(Message::Input(input)).await;
+    }
+
+    /// Something was done without, or otherwise than usual.
+    pub(super) async fn fallback(&self, what: String) {
+        self.tell(Message::Event(EventKind::Fallback { what }))
+            .await;
+    }
+}
