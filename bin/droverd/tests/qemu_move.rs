@@ -40,6 +40,7 @@ async fn a_guest_moves_to_the_other_host_and_back_and_both_keep_the_history() {
             "channels",
             "path",
             "path",
+            "protection",
             "lane",
             "begun",
             "switchover",
@@ -51,7 +52,16 @@ async fn a_guest_moves_to_the_other_host_and_back_and_both_keep_the_history() {
         let told = hosts.client(to).events(view.id).await.unwrap();
         let seen = is_told(&told);
         let expected = [
-            "asked", "prepared", "channels", "path", "path", "lane", "arrived", "runs", "ended",
+            "asked",
+            "prepared",
+            "channels",
+            "path",
+            "path",
+            "protection",
+            "lane",
+            "arrived",
+            "runs",
+            "ended",
         ];
         assert_eq!(seen, expected, "{told:#?}");
         let carried = view.traffic.sent_bytes.0;
@@ -86,6 +96,7 @@ fn is_told(events: &[EventView]) -> Vec<&'static str> {
         EventKind::Agreed { .. } => Some("agreed"),
         EventKind::ChannelsChosen { .. } => Some("channels"),
         EventKind::PathChosen { .. } => Some("path"),
+        EventKind::LanesProtected { .. } => Some("protection"),
         EventKind::LaneUp { .. } => Some("lane"),
         EventKind::Begun => Some("begun"),
         EventKind::Switchover => Some("switchover"),

@@ -109,6 +109,7 @@ async fn a_source_of_another_version_is_refused_and_nothing_is_started() {
         },
         lanes: LaneSecurity {
             encryption: Encryption::On,
+            verify: false,
             certificate: "0".repeat(64),
         },
         interfaces: Vec::new(),

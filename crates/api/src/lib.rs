@@ -34,6 +34,7 @@ pub use views::cluster::{
     OperatorCertificate, OperatorRequest, OperatorView, RemovedView, RenewalRequest, SyncRequest,
     TokenRequest, TokenView,
 };
+pub use views::data_path::{DataPathKind, DataPathView};
 pub use views::event::{EventKind, EventView};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{

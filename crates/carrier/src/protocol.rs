@@ -17,7 +17,7 @@ use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything below. A process and an agent that differ in it do not speak.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// A request, and the number that its answer has.
 #[derive(Debug, Serialize, Deserialize)]
@@ -117,6 +117,8 @@ pub struct Start {
     /// Whether bytes may stay in the kernel. Where lanes are encrypted they cannot, and to keep them
     /// in pipes would only cost.
     pub pass_through: bool,
+    /// Whether every chunk goes through memory and has a checksum, encrypted or not.
+    pub verify: bool,
     /// How long to go on without an agent.
     pub patience: Duration,
     /// What the agent wants its successor to know.

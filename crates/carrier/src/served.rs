@@ -115,7 +115,7 @@ impl Served {
             channels_max: start.channels_max,
             outage_limit: start.outage_limit,
             pass_through: start.pass_through,
-            verify: false,
+            verify: start.verify,
         };
         let watch = Watch(self.inbox.clone());
         let tell = move |event| watch.0.push(News::Event(event));

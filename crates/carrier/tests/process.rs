@@ -78,6 +78,7 @@ impl Process {
             channels_max: 4,
             outage_limit: PATIENCE,
             pass_through: false,
+            verify: false,
             patience,
             memo: "for the next agent".into(),
         }

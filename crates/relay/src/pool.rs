@@ -13,17 +13,22 @@ use crate::report::DataPath;
 #[derive(Debug)]
 pub(crate) struct Pool {
     slots: Vec<Mutex<Option<Arc<Chunk>>>>,
-    /// Where the chunks' pipes come from, or why they are in memory.
-    pipes: Result<Pipes, String>,
+    /// Where the chunks' pipes come from, or that they are in memory.
+    pipes: Result<Pipes, DataPath>,
 }
 
 impl Pool {
-    /// `in_pipes`: the chunks are in pipes, if that is possible here, and have so many bytes at most.
-    pub(crate) fn new(count: usize, in_pipes: Option<u32>) -> Self {
-        let unwanted = || Err("the session needs the bytes".into());
+    /// `in_pipes`: the chunks are in pipes, if that is possible here, and have so many bytes at most;
+    /// or why they are not to be.
+    pub(crate) fn new(count: usize, in_pipes: Result<u32, &str>) -> Self {
+        let copy = |why, fallback| DataPath::Copy { why, fallback };
+        let pipes = match in_pipes {
+            Ok(chunk_bytes) => Pipes::new(chunk_bytes).map_err(|why| copy(why, true)),
+            Err(why) => Err(copy(why.to_owned(), false)),
+        };
         Self {
             slots: (0..count).map(|_| Mutex::new(None)).collect(),
-            pipes: in_pipes.map_or_else(unwanted, Pipes::new),
+            pipes,
         }
     }
 
@@ -35,7 +40,7 @@ impl Pool {
     pub(crate) fn data_path(&self) -> DataPath {
         match &self.pipes {
             Ok(pipes) => pipes.data_path(),
-            Err(why) => DataPath::Copy { why: why.clone() },
+            Err(copy) => copy.clone(),
         }
     }
 
@@ -111,7 +116,7 @@ mod tests {
     use super::*;
 
     fn pools() -> [Pool; 2] {
-        [Pool::new(1, None), Pool::new(1, Some(4096))]
+        [Pool::new(1, Err("unwanted")), Pool::new(1, Ok(4096))]
     }
 
     fn fill(pool: &Pool, content: &[u8]) {

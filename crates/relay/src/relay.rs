@@ -99,10 +99,12 @@ impl Relay {
         let session = Session::new(config)?;
         let per_channel = 2 * usize::from(window) + 1;
         let buffers = usize::from(channels_max) * per_channel + usize::from(LANES_MAX);
-        let pool = Pool::new(
-            buffers,
-            (settings.pass_through && !settings.verify).then_some(chunk_bytes),
-        );
+        let in_pipes = match (settings.verify, settings.pass_through) {
+            (true, _) => Err("verify is on"),
+            (false, false) => Err("lanes are encrypted"),
+            (false, true) => Ok(chunk_bytes),
+        };
+        let pool = Pool::new(buffers, in_pipes);
         let shared = Shared::new(session, pool, &settings, local, listener);
         let timed = shared.clone();
         spawn("timer", move || timed.run_timer()).map_err(NotStarted::Thread)?;

@@ -24,8 +24,8 @@ pub struct Settings {
     /// How long a session waits for a lane when it has none left; both ends keep what they have
     /// meanwhile. Zero: not at all.
     pub outage_limit: Duration,
-    /// Whether bytes may stay in the kernel where that is possible: nothing here needs them. Each
-    /// end chooses for itself.
+    /// Whether bytes may stay in the kernel where that is possible: not where lanes are encrypted.
+    /// Each end chooses for itself.
     pub pass_through: bool,
     /// Every chunk goes through memory and carries a checksum, encrypted or not. Both ends have to
     /// agree.
@@ -44,6 +44,8 @@ pub enum DataPath {
     Copy {
         /// Why.
         why: String,
+        /// They were to stay in the kernel, and cannot.
+        fallback: bool,
     },
 }
 
@@ -52,7 +54,7 @@ impl std::fmt::Display for DataPath {
         match self {
             Self::Splice { except: None } => f.write_str("splice"),
             Self::Splice { except: Some(why) } => write!(f, "splice, partly copy: {why}"),
-            Self::Copy { why } => write!(f, "copy: {why}"),
+            Self::Copy { why, .. } => write!(f, "copy, because {why}"),
         }
     }
 }

@@ -115,6 +115,10 @@ pub fn detail(view: &MigrationView) -> String {
     }
     text.push('\n');
     let _ = writeln!(text, "  {}", counted(view));
+    if let Some(data_path) = &view.data_path {
+        let verify = if view.verify { "; verify: on" } else { "" };
+        let _ = writeln!(text, "  data path: {data_path}{verify}");
+    }
     let channels = channels(view);
     if !channels.is_empty() {
         let _ = writeln!(text, "  channels: {channels}");

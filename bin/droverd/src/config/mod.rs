@@ -72,8 +72,17 @@ pub struct MigrationConfig {
     pub channels: Channels,
     /// How long to wait for a path when none is left.
     pub outage_limit: Duration,
-    /// Whether lanes are encrypted, unless the other host demands it.
+    /// What protects the lanes, unless the other host demands more.
+    pub protection: Protection,
+}
+
+/// What protects the lanes of a migration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Protection {
+    /// Whether they are encrypted.
     pub encryption: Encryption,
+    /// Whether every chunk has a checksum, whatever way its bytes take.
+    pub verify: bool,
 }
 
 /// What migrations may carry, in each direction.
@@ -128,6 +137,7 @@ struct MigrationSection {
     channels: Channels,
     outage_limit_s: OutageLimit,
     encryption: Encryption,
+    verify: bool,
 }
 
 #[derive(Deserialize)]
@@ -273,7 +283,10 @@ impl Config {
                 downtime_limit: Duration::from_millis(file.migration.downtime_limit_ms.0),
                 channels: file.migration.channels,
                 outage_limit: Duration::from_secs(file.migration.outage_limit_s.0),
-                encryption: file.migration.encryption,
+                protection: Protection {
+                    encryption: file.migration.encryption,
+                    verify: file.migration.verify,
+                },
             },
             networks: file.networks,
             qemu_binaries: file.qemu.binaries.into_iter().map(|path| path.0).collect(),

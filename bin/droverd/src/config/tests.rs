@@ -112,6 +112,10 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
             "[migration]\nencryption = \"no\"",
             "line 2, key `migration.encryption`: unknown variant `no`, expected `on` or `off`",
         ),
+        (
+            "[migration]\nverify = \"on\"",
+            "line 2, key `migration.verify`: invalid type: string \"on\", expected a boolean",
+        ),
         ("[migration]\nchannels = 17", "write \"auto\", or 1 to 16"),
         (
             "[migration]\ndata_port = 70000",

@@ -63,8 +63,8 @@ impl Migrations {
         let outage_limit = Duration::from_secs(request.outage_limit_s);
         let destination = Destination::new(migration.clone(), origin.elapsed());
         let mut snapshot = Snapshot::new(&migration, MigrationRole::Destination);
-        let (ours, theirs) = (config.migration.encryption, request.lanes.encryption);
-        let note = security::note((&config.host, ours), (&request.source, theirs));
+        let (ours, theirs) = (config.migration.protection, request.lanes.encryption);
+        let note = security::note((&config.host, ours.encryption), (&request.source, theirs));
         if let Some(what) = note {
             snapshot.record(EventKind::Fallback { what });
         }

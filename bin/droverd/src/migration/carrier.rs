@@ -101,6 +101,8 @@ pub struct Order {
     pub socket: PathBuf,
     /// Whether its bytes may stay in the kernel: not where they are encrypted.
     pub pass_through: bool,
+    /// Whether every chunk has a checksum, as both agents agreed on.
+    pub verify: bool,
     /// For the next agent.
     pub memo: String,
 }
@@ -121,6 +123,7 @@ impl From<Order> for Start {
             channels_max,
             outage_limit: order.outage_limit,
             pass_through: order.pass_through,
+            verify: order.verify,
             patience: order.outage_limit,
             memo: order.memo,
         }

@@ -105,6 +105,7 @@ fn happens_once(kind: &EventKind) -> bool {
         EventKind::Asked
             | EventKind::Prepared { .. }
             | EventKind::Agreed { .. }
+            | EventKind::LanesProtected { .. }
             | EventKind::Begun
             | EventKind::HandedOff
             | EventKind::Arrived

@@ -6,11 +6,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use drover_api::{
-    ChannelView, EventKind, LaneState, LaneView, MigrationRole, MigrationView, NicView, PathState,
-    PathView, RelayView, TcpView, TrafficView,
+    ChannelView, DataPathKind, DataPathView, EventKind, LaneEncryption, LaneState, LaneView,
+    MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView, TrafficView,
 };
 use drover_carrier::Counters;
-use drover_relay::{LaneEnd, LaneEnds, LaneHealth, LaneReport, Report};
+use drover_relay::{DataPath, LaneEnd, LaneEnds, LaneHealth, LaneReport, Report};
 use drover_types::{ByteRate, Bytes, Path, PathId};
 
 use super::outgoing::millis;
@@ -57,6 +57,7 @@ impl LaneWatch {
         self.measure(counters.at, report);
         let role = snapshot.view.role;
         let misplaced = self.misplaced(paths, report, role);
+        show_way(snapshot, report);
         for kind in self.news(report).into_iter().chain(misplaced) {
             snapshot.record(kind);
         }
@@ -229,6 +230,41 @@ impl LaneWatch {
             }),
             ended_reason,
         }
+    }
+}
+
+/// The bytes' way through the relay, and what protects them on the lanes once there is one.
+fn show_way(snapshot: &mut Snapshot, report: &Report) {
+    let data_path = data_path(&report.data_path);
+    if snapshot.view.data_path.as_ref() != Some(&data_path) {
+        snapshot.view.data_path = Some(data_path.clone());
+        snapshot.record(EventKind::DataPathChosen { data_path });
+    }
+    let MigrationView {
+        encryption, verify, ..
+    } = snapshot.view;
+    if let Some(encryption) = encryption.filter(|_| !report.lanes.is_empty()) {
+        let in_memory = matches!(report.data_path, DataPath::Copy { .. });
+        let checksums = verify || encryption == LaneEncryption::Off && in_memory;
+        snapshot.record(EventKind::LanesProtected {
+            encryption,
+            checksums,
+        });
+    }
+}
+
+fn data_path(report: &DataPath) -> DataPathView {
+    match report.clone() {
+        DataPath::Splice { except } => DataPathView {
+            kind: DataPathKind::Splice,
+            fallback: except.is_some(),
+            why: except,
+        },
+        DataPath::Copy { why, fallback } => DataPathView {
+            kind: DataPathKind::Copy,
+            why: Some(why),
+            fallback,
+        },
     }
 }
 

@@ -6,12 +6,13 @@ use drover_relay::{Fingerprint, Identity, NoFingerprint, Token, new_token};
 use drover_types::HostName;
 
 use super::outgoing::with_source;
+use crate::config::Protection;
 
 /// What one end brings to a migration.
 #[derive(Debug)]
 pub struct Own {
     identity: Identity,
-    encryption: Encryption,
+    configured: Protection,
 }
 
 impl Own {
@@ -19,22 +20,23 @@ impl Own {
     ///
     /// # Errors
     /// No certificate could be made.
-    pub fn new(encryption: Encryption) -> Result<Self, Refusal> {
+    pub fn new(configured: Protection) -> Result<Self, Refusal> {
         let identity = Identity::generate().map_err(|error| internal(&error))?;
         Ok(Self {
             identity,
-            encryption,
+            configured,
         })
     }
 
     /// What the other agent is told: as the source, what we want.
     pub fn told(&self) -> LaneSecurity {
-        self.with(self.encryption)
+        self.with(self.configured)
     }
 
-    fn with(&self, encryption: Encryption) -> LaneSecurity {
+    fn with(&self, used: Protection) -> LaneSecurity {
         LaneSecurity {
-            encryption,
+            encryption: used.encryption,
+            verify: used.verify,
             certificate: self.identity.fingerprint().to_string(),
         }
     }
@@ -47,8 +49,8 @@ impl Own {
         &self,
         source: &LaneSecurity,
     ) -> Result<(Option<TlsKeys>, LaneSecurity), Refusal> {
-        let used = self.encryption.stricter(source.encryption);
-        let keys = self.keys(used, source, ErrorCode::BadRequest)?;
+        let used = self.stricter(source);
+        let keys = self.keys(used.encryption, source, ErrorCode::BadRequest)?;
         Ok((keys, self.with(used)))
     }
 
@@ -61,7 +63,14 @@ impl Own {
         host: &HostName,
         decided: &LaneSecurity,
     ) -> Result<Option<TlsKeys>, Refusal> {
-        if self.encryption.stricter(decided.encryption) != decided.encryption {
+        let least = self.stricter(decided);
+        if least.verify != decided.verify {
+            let message =
+                format!("{host} wants lanes without checksums, and `migration.verify` is on here");
+            return Err(Refusal::new(ErrorCode::VersionMismatch, message)
+                .next(format!("bring the agent of {host} to this version")));
+        }
+        if least.encryption != decided.encryption {
             let message = format!(
                 "{host} wants lanes without encryption, and `migration.encryption` is on here"
             );
@@ -72,6 +81,14 @@ impl Own {
             );
         }
         self.keys(decided.encryption, decided, ErrorCode::EncryptionRefused)
+    }
+
+    /// What we want and what the other end says, whichever protects more.
+    fn stricter(&self, other: &LaneSecurity) -> Protection {
+        Protection {
+            encryption: self.configured.encryption.stricter(other.encryption),
+            verify: self.configured.verify || other.verify,
+        }
     }
 
     /// What the relay's process needs of TLS; nothing without encryption.
@@ -160,7 +177,11 @@ mod tests {
     use super::*;
 
     fn own(encryption: Encryption) -> Own {
-        Own::new(encryption).unwrap()
+        verifying(encryption, false)
+    }
+
+    fn verifying(encryption: Encryption, verify: bool) -> Own {
+        Own::new(Protection { encryption, verify }).unwrap()
     }
 
     fn host(name: &str) -> HostName {
@@ -189,6 +210,26 @@ mod tests {
         let refused = source.accept(&host("b"), &destination.told()).unwrap_err();
         assert_eq!(refused.code, ErrorCode::EncryptionRefused);
         assert!(refused.message.contains("b wants lanes without encryption"));
+    }
+
+    #[test]
+    fn chunks_have_checksums_if_either_host_asks_for_them() {
+        for (here, there) in [(false, false), (false, true), (true, false), (true, true)] {
+            let source = verifying(Encryption::On, here);
+            let destination = verifying(Encryption::On, there);
+            let (_, decided) = destination.decide(&source.told()).unwrap();
+            assert_eq!(decided.verify, here || there);
+            source.accept(&host("b"), &decided).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_destination_that_knows_no_checksums_is_refused_if_they_are_asked_for() {
+        let source = verifying(Encryption::On, true);
+        let refused = source.accept(&host("b"), &own(Encryption::On).told());
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::VersionMismatch);
+        assert!(refused.message.contains("`migration.verify` is on here"));
     }
 
     #[test]

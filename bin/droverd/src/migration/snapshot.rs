@@ -65,6 +65,8 @@ impl Snapshot {
             chunk_bytes: None,
             window_bytes: None,
             encryption: None,
+            verify: false,
+            data_path: None,
             paths: Vec::new(),
             limit: None,
             traffic: TrafficView::default(),

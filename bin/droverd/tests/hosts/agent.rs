@@ -51,6 +51,11 @@ pub fn set_word(config: &mut Table, section: &str, key: &str, word: &str) {
     table(config, section).insert(key.to_owned(), word.into());
 }
 
+/// Switches a key of a section on or off.
+pub fn set_flag(config: &mut Table, section: &str, key: &str, on: bool) {
+    table(config, section).insert(key.to_owned(), on.into());
+}
+
 impl Hosts {
     /// Writes the configuration of a host's agent, with changes.
     pub fn configure(&self, number: usize, change: impl FnOnce(&mut Table)) {

@@ -34,7 +34,7 @@ use drover_lab::settings::{GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Host, Lab, State, find_probe, network, require};
 use drover_types::Bytes;
 
-pub use agent::{Agent, Signal, set, set_word};
+pub use agent::{Agent, Signal, set, set_flag, set_word};
 pub use guest::{Guest, name, refused};
 pub use judge::{guest_of, used};
 use provision::Office;

@@ -7,7 +7,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::data_path::DataPathView;
 use super::migration::MigrationPhase;
+use super::security::LaneEncryption;
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -64,6 +66,18 @@ pub enum EventKind {
         /// Its path.
         #[schema(value_type = u16)]
         path: PathId,
+    },
+    /// The way of the bytes through this host's relay, when it was chosen and when it changes.
+    DataPathChosen {
+        /// Which.
+        data_path: DataPathView,
+    },
+    /// The first lane is up: what protects what goes over it and all others.
+    LanesProtected {
+        /// What encrypts it.
+        encryption: LaneEncryption,
+        /// Whether each chunk that this host sends has a checksum of ours.
+        checksums: bool,
     },
     /// A lane could not be opened.
     LaneNotOpened {
@@ -195,6 +209,7 @@ impl EventKind {
     pub fn is_notable(&self) -> bool {
         match self {
             Self::ChannelsChosen { why, .. } => why.is_some(),
+            Self::DataPathChosen { data_path } => data_path.fallback,
             Self::TakenUp
             | Self::LaneNotOpened { .. }
             | Self::LaneLost { .. }
@@ -274,6 +289,11 @@ impl fmt::Display for EventKind {
 impl EventKind {
     fn fmt_of_lanes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::DataPathChosen { data_path } => write!(f, "data path: {data_path}"),
+            Self::LanesProtected {
+                encryption,
+                checksums,
+            } => fmt_of_protection(f, *encryption, *checksums),
             Self::LaneUp { lane, path } => write!(f, "lane {lane} on path {path} is up"),
             Self::LaneNotOpened { lane, path, reason } => write!(
                 f,
@@ -315,6 +335,26 @@ impl EventKind {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn fmt_of_protection(
+    f: &mut fmt::Formatter<'_>,
+    encryption: LaneEncryption,
+    checksums: bool,
+) -> fmt::Result {
+    let sums = match (encryption, checksums) {
+        (_, true) => ", and by a CRC-32C of each chunk",
+        (LaneEncryption::Off, false) => "; bytes have no checksum but TCP's",
+        (_, false) => "",
+    };
+    match encryption {
+        LaneEncryption::Off => write!(
+            f,
+            "lanes are not encrypted: protected by proof of the migration's token (HMAC-SHA-256) as \
+             they open{sums}"
+        ),
+        encryption => write!(f, "lanes are protected by {}{sums}", encryption.as_str()),
     }
 }
 

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::data_path::DataPathView;
 use super::event::EventKind;
 use super::security::LaneEncryption;
 use crate::schema::PathSchema;
@@ -413,6 +414,12 @@ pub struct MigrationView {
     /// What protects the bytes on their way, once there is a lane.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<LaneEncryption>,
+    /// Whether every chunk has a checksum, whatever way its bytes take.
+    #[serde(default)]
+    pub verify: bool,
+    /// How the bytes get through this host's relay, once there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_path: Option<DataPathView>,
     /// The paths in use.
     pub paths: Vec<PathView>,
     /// The most payload that the source sends on all paths together, in bytes per second.

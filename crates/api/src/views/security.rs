@@ -33,6 +33,10 @@ pub struct LaneSecurity {
     /// SHA-256 of the certificate that this end shows on the lanes of this migration, 64
     /// hexadecimal digits.
     pub certificate: String,
+    /// Whether every chunk has a checksum. From the source: whether it asks for it. From the
+    /// destination: whether it is so.
+    #[serde(default)]
+    pub verify: bool,
 }
 
 /// What protects the lanes of a migration.
@@ -52,9 +56,30 @@ pub enum LaneEncryption {
     Unknown,
 }
 
+impl LaneEncryption {
+    /// The word in JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Tls13Aes128Gcm => "tls13-aes128gcm",
+            Self::Tls13Chacha20Poly1305 => "tls13-chacha20poly1305",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_protects_lanes_is_one_word_in_json_and_elsewhere() {
+        use LaneEncryption::{Off, Tls13Aes128Gcm, Tls13Chacha20Poly1305, Unknown};
+        for used in [Off, Tls13Aes128Gcm, Tls13Chacha20Poly1305, Unknown] {
+            assert_eq!(serde_json::to_value(used).unwrap(), used.as_str());
+        }
+    }
 
     #[test]
     fn lanes_are_unencrypted_only_if_both_hosts_say_so() {

@@ -65,6 +65,7 @@ fn carrying() -> Value {
             {"id": 2, "read_bytes": 300 << 20, "confirmed_bytes": 0, "written_bytes": 0},
         ],
         "hedged_chunks": 3,
+        "data_path": {"kind": "splice"},
         "notes": ["lane 1 on path 0 was lost: nothing came back for 1000 ms"],
     }))
 }
@@ -83,6 +84,16 @@ fn the_destination_shows_what_it_received() {
     view["role"] = json!("destination");
     let text = of_status(&status(vec![view]));
     assert!(text.contains("RECEIVED"), "{text}");
+}
+
+#[test]
+fn checksums_that_were_asked_for_are_shown_beside_the_reason_for_copying() {
+    let mut view = carrying();
+    view["verify"] = json!(true);
+    view["data_path"] = json!({"kind": "copy", "why": "verify is on"});
+    let text = of_status(&status(vec![view]));
+    let line = "\n  data path: copy, because verify is on; verify: on\n";
+    assert!(text.contains(line), "{text}");
 }
 
 #[test]

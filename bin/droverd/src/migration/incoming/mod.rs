@@ -129,7 +129,7 @@ pub fn start(
     context: Arc<Context>,
     journal: Journal,
     listener: Option<Arc<LaneListener>>,
-    beginning: Beginning,
+    mut beginning: Beginning,
 ) -> Result<(Handle, Option<IncomingOffer>), Refusal> {
     let (inbox, messages) = mpsc::channel(limits::INBOX);
     let session = match (&beginning.request, &beginning.reservation, &listener) {
@@ -142,6 +142,9 @@ pub fn start(
         }
         _ => None,
     };
+    if let Some(session) = &session {
+        beginning.snapshot.view.verify = session.offer.lanes.verify;
+    }
     let (snapshot, shown) = watch::channel(beginning.snapshot);
     let (carrier, expected, offer) = match session {
         Some(session) => (

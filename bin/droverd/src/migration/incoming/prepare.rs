@@ -47,6 +47,7 @@ pub fn session(
         outage_limit: Duration::from_secs(request.outage_limit_s),
         socket: socket.to_owned(),
         pass_through: tls.is_none(),
+        verify: decided.verify,
         memo: String::new(),
     };
     let keys = Keys {

@@ -61,7 +61,7 @@ async fn ask(
     let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
     let ours = paths::select(Side::Source, &interfaces, &config.networks);
     let own = interfaces.clone();
-    let lanes = Own::new(config.migration.encryption)?;
+    let lanes = Own::new(config.migration.protection)?;
     let request = IncomingRequest {
         id: migration.id,
         source: migration.source.clone(),
@@ -216,6 +216,7 @@ pub async fn open(link: Link, opening: Opening) {
             outage_limit,
             socket: opening.socket,
             pass_through: opening.keys.is_none(),
+            verify: opening.offer.lanes.verify,
             memo,
         };
         let relay = relays.start(order.into(), move |news| carrier::tell(news, &report))?;

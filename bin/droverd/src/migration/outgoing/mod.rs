@@ -379,8 +379,10 @@ impl Outgoing {
                 }
             });
         }
-        self.snapshot
-            .send_modify(|snapshot| snapshot.view.left_out = left_out);
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.view.left_out = left_out;
+            snapshot.view.verify = offer.lanes.verify;
+        });
         for what in offer.notes.clone() {
             self.record(EventKind::Fallback { what });
         }
