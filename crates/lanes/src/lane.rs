@@ -73,6 +73,16 @@ impl Lane {
         self.is_plain().then(|| self.socket.fd())
     }
 
+    /// Whoever waits for it is woken by the first byte.
+    pub(crate) fn wake_at_once(&self) -> io::Result<()> {
+        self.socket.wake_at_once()
+    }
+
+    /// Waits until so many bytes are there, or as many as is worth waiting for.
+    pub(crate) fn wait_for(&self, bytes: usize) -> io::Result<()> {
+        self.socket.wait_for(bytes)
+    }
+
     /// What the kernel knows of the connection now.
     ///
     /// # Errors

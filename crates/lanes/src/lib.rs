@@ -20,6 +20,7 @@ mod facts;
 mod lane;
 pub mod limits;
 mod listen;
+mod low_water;
 mod splice;
 mod tcp;
 mod tls;

@@ -43,3 +43,15 @@ pub const TLS_WORDS_BYTES: usize = 1 << 10;
 /// Most bytes of TLS that are taken from a peer until it has proved who it is. The hello with a
 /// hybrid key share takes 1.4 KiB, our certificates less than 1 KiB with their signature.
 pub const HANDSHAKE_BYTES_MAX: usize = 16 << 10;
+
+/// Least number of bytes that a reader asks to be woken for (`SO_RCVLOWAT`): below two packets nothing
+/// is saved.
+pub const MARK_LEAST: usize = 4 << 10;
+
+/// Most of them: half of what Linux gives a receiving socket at first (`tcp_rmem`, 128 KiB), so that they
+/// always fit. A chunk then wakes its reader once or a few times, not with each packet.
+pub const MARK_MOST: usize = 64 << 10;
+
+/// How long it is waited for so many bytes; after it the reader takes what is there. 64 KiB take so
+/// long at 26 Mbit/s. It also ends the wait where memory is so short that the kernel holds fewer.
+pub const MARK_TIME: Duration = Duration::from_millis(20);

@@ -11,11 +11,12 @@
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::{Errno, ioctl_fionread};
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice, tee};
 
 use crate::Lane;
@@ -91,7 +92,7 @@ impl Pipe {
                     if patience == Patience::Hurry {
                         return Err(error);
                     }
-                    wait_until(&to, PollFlags::OUT)?;
+                    wait_until(&to, PollFlags::OUT, None)?;
                 }
                 other => return other,
             }
@@ -132,7 +133,7 @@ impl Lane {
     }
 
     /// From now on no call waits for this lane's socket unless it says so. Only for a plain lane,
-    /// as everything here but [`Lane::receive_exact`].
+    /// as everything here.
     ///
     /// # Errors
     /// The socket's error.
@@ -169,8 +170,8 @@ impl Lane {
     /// The socket's error, or `UnexpectedEof` when the peer closed.
     pub fn receive_into(&self, pipe: &Pipe, count: usize) -> io::Result<usize> {
         let socket = self.socket()?;
+        self.wake_at_once()?; // or a small chunk would be waited for as for the last one
         let mut moved = 0;
-        let mut readable = false;
         while moved < count {
             let patience = match moved {
                 0 => Patience::Wait,
@@ -180,37 +181,13 @@ impl Lane {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(more) => moved += more,
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                Err(_) if readable => break, // so it is the pipe that is full
-                Err(_) => {
-                    wait_until(socket, PollFlags::IN)?;
-                    readable = true;
-                    continue;
-                }
+                Err(_) => break, // something is there, so it is the pipe that is full
             }
-            readable = false;
+            if moved < count {
+                self.wait_for(count - moved)?;
+            }
         }
         Ok(moved)
-    }
-
-    /// Fills `buffer` whole, on any lane and also where the socket never waits.
-    ///
-    /// # Errors
-    /// The socket's error, or `UnexpectedEof` when the peer closed.
-    pub fn receive_exact(&self, buffer: &mut [u8]) -> io::Result<()> {
-        let Some(socket) = self.plain_fd() else {
-            return self.receive(buffer);
-        };
-        let mut filled = 0;
-        while filled < buffer.len() {
-            let space = &mut buffer[filled..];
-            // WAITALL: one system call for a chunk, not one for each packet.
-            let receive = || recv(socket, &mut *space, RecvFlags::WAITALL);
-            match waiting(socket, PollFlags::IN, receive)? {
-                (_, 0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                (_, count) => filled += count,
-            }
-        }
-        Ok(())
     }
 }
 
@@ -253,13 +230,20 @@ pub fn never_wait(socket: impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfl(&socket, flags | OFlags::NONBLOCK)?)
 }
 
-/// Waits until the socket can do that, or has failed.
+/// Waits until the socket can do that, or has failed; with a bound no longer than that. Whether it
+/// came about.
 ///
 /// # Errors
 /// The kernel's.
-pub fn wait_until(socket: impl AsFd, can: PollFlags) -> io::Result<()> {
+pub(crate) fn wait_until(
+    socket: impl AsFd,
+    can: PollFlags,
+    bound: Option<Duration>,
+) -> io::Result<bool> {
     let mut fds = [PollFd::new(&socket, can)];
-    retry(|| poll(&mut fds, None)).map(drop)
+    let bound = bound.map(Timespec::try_from).transpose();
+    let bound = bound.map_err(|_| io::ErrorKind::InvalidInput)?;
+    retry(|| poll(&mut fds, bound.as_ref())).map(|ready| ready > 0)
 }
 
 /// Does it again as long as the socket would have to be waited for.
@@ -270,7 +254,7 @@ fn waiting<T>(
 ) -> io::Result<T> {
     loop {
         match call() {
-            Err(Errno::AGAIN) => wait_until(&socket, can)?,
+            Err(Errno::AGAIN) => drop(wait_until(&socket, can, None)?),
             Err(Errno::INTR) => {}
             other => return Ok(other?),
         }
@@ -383,7 +367,7 @@ mod tests {
                 }
             });
             let mut seen = vec![0; bytes.len()];
-            far.receive_exact(&mut seen).unwrap();
+            far.receive(&mut seen).unwrap();
             assert!(seen == bytes, "bytes differ");
         });
     }
@@ -399,7 +383,7 @@ mod tests {
             assert!((1..bytes.len()).contains(&moved), "{moved}");
             let mut seen = taken(&pipe, moved);
             seen.resize(bytes.len(), 0);
-            far.receive_exact(&mut seen[moved..]).unwrap();
+            far.receive(&mut seen[moved..]).unwrap();
             assert!(seen == bytes, "bytes differ");
         });
     }

@@ -6,12 +6,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 use socket2::{SockRef, TcpKeepalive};
 
-use crate::limits::{PROBE_INTERVAL, SILENCE_LIMIT, UNSENT_BYTES};
+use crate::limits::{
+    MARK_LEAST, MARK_MOST, MARK_TIME, PROBE_INTERVAL, SILENCE_LIMIT, UNSENT_BYTES,
+};
 use crate::lock;
+use crate::low_water::LowWater;
+use crate::splice::wait_until;
 
 /// A connected socket with a lane's options.
 #[derive(Debug)]
@@ -21,6 +26,7 @@ pub(crate) struct Socket {
     peer: SocketAddr,
     /// Until when everything has to be done, while there is such a time.
     deadline: Mutex<Option<Instant>>,
+    low_water: LowWater,
 }
 
 impl Socket {
@@ -38,6 +44,7 @@ impl Socket {
         Ok(Self {
             local: stream.local_addr()?,
             peer: stream.peer_addr()?,
+            low_water: LowWater::of(stream.as_fd())?,
             stream,
             deadline: Mutex::new(None),
         })
@@ -80,11 +87,14 @@ impl Socket {
 
     /// A socket's own timeout is told as if it were non-blocking.
     fn in_time(&self, error: io::Error) -> io::Error {
-        let bounded = lock(&self.deadline).is_some();
         match error.kind() {
-            io::ErrorKind::WouldBlock if bounded => io::ErrorKind::TimedOut.into(),
+            io::ErrorKind::WouldBlock if self.is_bounded() => io::ErrorKind::TimedOut.into(),
             _ => error,
         }
+    }
+
+    fn is_bounded(&self) -> bool {
+        lock(&self.deadline).is_some()
     }
 
     /// Sends `header` and then `payload`, whole.
@@ -114,7 +124,7 @@ impl Socket {
         );
     }
 
-    /// Fills `buffer` whole.
+    /// Fills `buffer` whole, also where the socket never waits by itself.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<()> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -126,17 +136,49 @@ impl Socket {
         Ok(())
     }
 
-    /// Fills `buffer` whole unless the peer closes, a signal comes or time is up; how much of it
-    /// was filled. WAITALL: one system call for a chunk, not one for each packet.
-    pub(crate) fn receive_some(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Fills a part of `buffer`, and waits for it: how much; zero at the connection's end.
+    fn receive_some(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.receive_ready(buffer)? {
+            Some(count) => Ok(count),
+            None => self.receive_later(buffer),
+        }
+    }
+
+    /// Waits until much of `buffer` can be filled, the connection ends or time is up: how much was
+    /// filled.
+    pub(crate) fn receive_later(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.len() >= MARK_LEAST && !self.is_bounded() {
+            self.wait_for(buffer.len())?;
+        } else {
+            self.wake_at_once()?;
+        }
         loop {
             self.bound(TcpStream::set_read_timeout)?;
-            match rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::WAITALL) {
+            match rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::empty()) {
                 Ok((_, count)) => return Ok(count),
                 Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if !self.is_bounded() => {
+                    wait_until(&self.stream, PollFlags::IN, None)?;
+                }
                 Err(error) => return Err(self.in_time(error.into())),
             }
         }
+    }
+
+    /// Waits until so many bytes are there, or as many as is worth waiting for; fewer after a while,
+    /// and at the connection's end.
+    pub(crate) fn wait_for(&self, bytes: usize) -> io::Result<()> {
+        self.low_water.set(self.fd(), bytes.min(MARK_MOST))?;
+        if !wait_until(&self.stream, PollFlags::IN, Some(MARK_TIME))? {
+            self.wake_at_once()?;
+            wait_until(&self.stream, PollFlags::IN, None)?;
+        }
+        Ok(())
+    }
+
+    /// Whoever waits for this socket is woken by the first byte.
+    pub(crate) fn wake_at_once(&self) -> io::Result<()> {
+        self.low_water.set(self.fd(), 1)
     }
 
     /// What is there already, as far as it fits; `None` when there is nothing yet.

@@ -95,7 +95,7 @@ impl Chunk {
 
     /// Receives exactly `count` bytes into memory.
     pub(crate) fn receive_in_memory(&mut self, lane: &Lane, count: usize) -> io::Result<&[u8]> {
-        lane.receive_exact(self.space(count))?;
+        lane.receive(self.space(count))?;
         Ok(self.in_memory())
     }
 
@@ -105,7 +105,7 @@ impl Chunk {
             self.in_pipe = lane.receive_into(pipe, count)?;
         }
         let rest = count - self.in_pipe;
-        lane.receive_exact(self.space(rest))
+        lane.receive(self.space(rest))
     }
 
     /// Goes on sending `header` and the chunk, which keeps its bytes. `spare` is a pipe of the

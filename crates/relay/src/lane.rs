@@ -202,7 +202,7 @@ fn receive(on: &Side<'_>, buffer: BufferId) -> Result<Frame, LaneEnd> {
         })
     };
     let mut header = [0; HEADER_BYTES];
-    on.lane.receive_exact(&mut header).map_err(failed)?;
+    on.lane.receive(&mut header).map_err(failed)?;
     let (frame, checksum) = Frame::decode(&header)
         .map_err(|error| LaneEnd::Lost(format!("{peer} sent no frame: {error}")))?;
     let (length, limit) = (frame.payload_length(), on.shared.chunk_bytes);

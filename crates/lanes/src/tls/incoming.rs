@@ -120,5 +120,5 @@ fn read(socket: &Socket, space: &mut [u8], at_least: usize) -> io::Result<usize>
         return Ok(count);
     }
     let enough = at_least.min(space.len());
-    socket.receive_some(&mut space[..enough])
+    socket.receive_later(&mut space[..enough])
 }
