@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::ChannelId;
-use crate::limits::{RATE_INTERVAL, RATE_KEPT, UNMEASURED_RATE};
+use crate::limits::{HEDGE_MARGIN, LATE, RATE_INTERVAL, RATE_KEPT, UNMEASURED_RATE};
 
 /// One frame that a receipt is expected for.
 #[derive(Debug, Clone, Copy)]
@@ -15,6 +15,15 @@ pub(crate) struct Sent {
     /// Bytes of payload.
     pub(crate) bytes: u32,
     at: Duration,
+    /// When its receipt was expected at the latest.
+    due: Duration,
+}
+
+impl Sent {
+    /// Whether its receipt is later than the lane was expected to take when it got it.
+    pub(crate) fn is_overdue(&self, now: Duration) -> bool {
+        now > self.due + HEDGE_MARGIN
+    }
 }
 
 /// Smoothed round trip and its variation (RFC 6298), from handing a frame to the lane to its
@@ -101,12 +110,21 @@ impl Flight {
         if self.sent.is_empty() {
             self.busy_since = now;
         }
+        let due = now + self.due_within(now, u64::from(bytes)).unwrap_or(LATE);
         self.bytes += u64::from(bytes);
         self.sent.push_back(Sent {
             chunk,
             bytes,
             at: now,
+            due,
         });
+    }
+
+    /// Longest time until the receipt for `extra` bytes that are sent now: that of what is queued, or
+    /// what receipts take as a rule. `None` when nothing was measured lately.
+    fn due_within(&self, now: Duration, extra: u64) -> Option<Duration> {
+        let queued = time_at(self.rate(now)?, self.bytes + extra) + self.shortest();
+        Some(queued.max(self.expected_delay()?))
     }
 
     /// The peer says that it has taken `frames` frames: how many of ours that are new. `None` when

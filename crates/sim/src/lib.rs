@@ -7,5 +7,6 @@
 //! A run always ends: every event is bounded in count and time, and [`streams::Report`] says how
 //! it ended.
 
+pub mod limits;
 pub mod rng;
 pub mod streams;

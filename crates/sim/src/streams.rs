@@ -13,11 +13,14 @@ use drover_session::{
 };
 use drover_wire::Frame;
 
+use crate::limits::OUTAGE_LIMIT;
 use crate::rng::Rng;
 
 mod lanes;
+mod shape;
 
 use lanes::LaneState;
+pub use shape::{Line, Shape};
 
 /// What may go wrong in a run.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +40,17 @@ pub struct Faults {
     /// How long the sessions wait for a lane.
     pub outage_limit: Duration,
 }
+
+/// Nothing goes wrong.
+pub const CALM: Faults = Faults {
+    lane_deaths: 0,
+    lanes_return: false,
+    lanes_silent: 0,
+    lanes_slow: 0,
+    lanes_retire: 0,
+    local_breaks: false,
+    outage_limit: OUTAGE_LIMIT,
+};
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -182,20 +196,33 @@ struct World {
     dropped: u32,
     read: BTreeMap<(Side, u16), Vec<u8>>,
     written: BTreeMap<(Side, u16), Vec<u8>>,
-    chunk_bytes: u32,
-    window: u16,
-    channels: u16,
+    shape: Shape,
 }
 
-/// Runs one simulated session to its end.
+/// Runs one simulated session of random sizes over random lines to its end.
+///
+/// # Panics
+/// As [`run_shaped`].
+#[must_use]
+pub fn run(seed: u64, faults: Faults) -> Report {
+    let mut rng = Rng::new(seed);
+    let shape = Shape::drawn(&mut rng);
+    simulate(seed, rng, shape, faults)
+}
+
+/// Runs one simulated session of these sizes to its end.
 ///
 /// # Panics
 /// When a session refuses an input that follows its own outputs, or a run does not end: a bug in
 /// the session or in this simulation.
 #[must_use]
+pub fn run_shaped(seed: u64, shape: Shape, faults: Faults) -> Report {
+    simulate(seed, Rng::new(seed), shape, faults)
+}
+
 #[allow(clippy::expect_used, clippy::panic)]
-pub fn run(seed: u64, faults: Faults) -> Report {
-    let mut world = World::new(seed, faults);
+fn simulate(seed: u64, rng: Rng, shape: Shape, faults: Faults) -> Report {
+    let mut world = World::new(rng, shape, faults);
     let mut count = 0;
     while let Some(Scheduled { at, event, .. }) = world.events.pop() {
         count += 1;
@@ -211,15 +238,12 @@ pub fn run(seed: u64, faults: Faults) -> Report {
 
 #[allow(clippy::expect_used)]
 impl World {
-    fn new(seed: u64, faults: Faults) -> Self {
-        let mut rng = Rng::new(seed);
-        let channels = rng.between(1, 5) as u16;
-        let chunk_bytes = rng.between(1, 64) as u32;
-        let window = rng.between(1, 12) as u16;
+    fn new(mut rng: Rng, shape: Shape, faults: Faults) -> Self {
+        let channels = shape.channels;
         let config = |role| Config {
             role,
-            chunk_bytes,
-            window,
+            chunk_bytes: shape.chunk_bytes,
+            window: shape.window,
             channels_max: channels,
             outage_limit: faults.outage_limit,
         };
@@ -231,7 +255,13 @@ impl World {
                 let length = if silent {
                     0
                 } else {
-                    rng.between(0, 3000) as usize
+                    let main = channel == 0;
+                    let bytes = if main {
+                        &shape.main_bytes
+                    } else {
+                        &shape.bulk_bytes
+                    };
+                    rng.between(*bytes.start(), *bytes.end()) as usize
                 };
                 script.insert(channel, rng.bytes(length).into());
             }
@@ -260,16 +290,15 @@ impl World {
             dropped: 0,
             read: BTreeMap::new(),
             written: BTreeMap::new(),
-            chunk_bytes,
-            window,
-            channels,
+            shape,
         };
-        world.schedule_beginning(channels);
+        world.schedule_beginning();
         world
     }
 
-    fn schedule_beginning(&mut self, channels: u16) {
-        for _ in 0..self.rng.between(1, 6) {
+    fn schedule_beginning(&mut self) {
+        let channels = self.shape.channels;
+        for _ in 0..self.shape.lanes {
             self.after(0, 2000, Event::LaneUp);
         }
         for _ in 0..channels {
@@ -380,7 +409,7 @@ impl World {
                     .push_back(buffer);
                 self.deliver(side, lane);
             }
-            Output::CloseLane { lane } => self.kill(lane),
+            Output::CloseLane { lane } => self.retired(lane),
             Output::DropLane { lane, .. } => {
                 self.dropped += 1;
                 self.kill(lane);
@@ -451,7 +480,7 @@ impl World {
     }
 
     fn read(&mut self, side: Side, channel: u16, buffer: BufferId) {
-        let most = self.rng.between(1, u64::from(self.chunk_bytes)) as usize;
+        let most = self.rng.between(1, u64::from(self.shape.chunk_bytes)) as usize;
         let end = self.end(side);
         let broken = end.broken.contains(&channel);
         let script = end.script.entry(channel).or_default();
@@ -531,7 +560,8 @@ impl World {
             duplicates: stats.iter().map(|s| s.duplicate_chunks).sum(),
             resent: stats.iter().map(resent).sum(),
             // A window in each direction, a read under way; a buffer for each lane.
-            buffers_allowed: u32::from(self.channels) * (2 * u32::from(self.window) + 1)
+            buffers_allowed: u32::from(self.shape.channels)
+                * (2 * u32::from(self.shape.window) + 1)
                 + u32::from(self.next_lane),
             buffers: stats.iter().map(|s| s.buffers).max().unwrap_or(0),
             buffers_held: self

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover_session::End;
-use drover_sim::streams::{Faults, Report, Side, run};
+use drover_sim::streams::{CALM, Faults, Report, Side, run};
 
 /// Runs per test; `DROVER_SIM_SEEDS` asks for more.
 fn seeds() -> std::ops::Range<u64> {
@@ -13,16 +13,6 @@ fn seeds() -> std::ops::Range<u64> {
         .and_then(|text| text.parse().ok());
     0..count.unwrap_or(2000)
 }
-
-const CALM: Faults = Faults {
-    lane_deaths: 0,
-    lanes_return: false,
-    lanes_silent: 0,
-    lanes_slow: 0,
-    lanes_retire: 0,
-    local_breaks: false,
-    outage_limit: Duration::from_secs(1),
-};
 
 fn without_empty(map: &BTreeMap<(Side, u16), Vec<u8>>) -> BTreeMap<(Side, u16), Vec<u8>> {
     map.iter()

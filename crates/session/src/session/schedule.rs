@@ -125,7 +125,7 @@ impl Session {
         Some((*order, u64::from(chunk.length)))
     }
 
-    /// A chunk of another lane that this idle one would deliver much sooner.
+    /// A chunk that is late on another lane, and that this idle one would deliver much sooner.
     fn next_hedge(&mut self, now: Duration, lane: LaneId) -> Option<Waiting> {
         let own = self.lanes.get(&lane)?;
         if !own.flight.is_empty() || !self.bulk.is_empty() || !self.limits_allow(now, own.path) {
@@ -151,8 +151,11 @@ impl Session {
                 let here = own.flight.arrival(now, u64::from(sent.bytes));
                 let there = other.flight.remaining(now, ahead);
                 let given = self.channels[usize::from(channel)].outbound.get(sequence);
-                let late = there > here * 2 + HEDGE_MARGIN;
-                if late
+                let sooner = there > here * 2 + HEDGE_MARGIN;
+                // What only waits its turn is no more late than whatever would go there instead.
+                let late = sent.is_overdue(now) || there > LATE;
+                if sooner
+                    && late
                     && given.is_some_and(|c| c.lane == Some(other.id) && !c.received && !c.hedged)
                 {
                     return Some(Waiting { channel, sequence });

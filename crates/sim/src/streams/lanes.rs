@@ -7,13 +7,40 @@ use drover_session::{BufferId, Input, LaneId};
 use drover_types::PathId;
 use drover_wire::Frame;
 
-use super::{Event, Side, World};
+use super::{Event, Line, Side, World};
+
+/// Frames in a hundred that find the receiving host busy.
+const STALL_PERCENT: u64 = 3;
 
 /// One direction of a lane: bytes take their time, order is kept.
 pub(super) struct Direction {
-    pub(super) nanos_per_byte: u64,
-    pub(super) latency: Duration,
-    pub(super) free_at: Duration,
+    line: Line,
+    /// When the line will have earned what it was given.
+    free_at: Duration,
+    /// When the peer has all that it was given.
+    arrived_at: Duration,
+}
+
+impl Direction {
+    fn new(line: Line) -> Self {
+        Self {
+            line,
+            free_at: Duration::ZERO,
+            arrived_at: Duration::ZERO,
+        }
+    }
+
+    /// Takes a frame of `length` bytes; the peer's host takes `stall` longer than the line. When the
+    /// socket has taken it, and when the peer has it.
+    fn carry(&mut self, now: Duration, length: u64, stall: Duration) -> (Duration, Duration) {
+        let time = |bytes: u64| Duration::from_nanos(self.line.nanos_per_byte * bytes);
+        let rested = now.saturating_sub(time(self.line.burst_bytes));
+        self.free_at = self.free_at.max(rested) + time(16 + length);
+        let left = self.free_at.max(now);
+        let taken = left.saturating_sub(time(self.line.socket_bytes)).max(now);
+        self.arrived_at = self.arrived_at.max(left + self.line.latency + stall);
+        (taken, self.arrived_at)
+    }
 }
 
 pub(super) struct LaneState {
@@ -37,7 +64,7 @@ impl World {
     ) {
         let length = frame.payload_length() as usize;
         let payload = buffer.map_or_else(Vec::new, |b| self.end(side).memory[&b][..length].into());
-        let now = self.now;
+        let (now, stall) = (self.now, self.stall());
         let Some(state) = self.lanes.get_mut(&lane).filter(|state| state.alive) else {
             return; // the lane's death is on its way to this end
         };
@@ -45,9 +72,7 @@ impl World {
             .directions
             .get_mut(&side)
             .expect("both directions exist");
-        let takes = Duration::from_nanos(direction.nanos_per_byte * (16 + length as u64));
-        direction.free_at = direction.free_at.max(now) + takes;
-        let (sent, arrives) = (direction.free_at, direction.free_at + direction.latency);
+        let (sent, arrives) = direction.carry(now, length as u64, stall);
         let silent = state.silent;
         // A silent lane's socket takes what fits, and then blocks.
         if !silent || self.rng.chance(50) {
@@ -65,6 +90,16 @@ impl World {
                 payload,
             },
         );
+    }
+
+    /// What the receiving host's threads take before they run.
+    fn stall(&mut self) -> Duration {
+        let most = self.shape.stall.as_micros() as u64;
+        // Nothing is drawn where there is none, so that seeds stay what they are.
+        if most == 0 || !self.rng.chance(STALL_PERCENT) {
+            return Duration::ZERO;
+        }
+        Duration::from_micros(self.rng.between(0, most))
     }
 
     /// Hands over what arrived, as far as there are buffers to receive into.
@@ -102,7 +137,7 @@ impl World {
         if let Some(victim) = self.victim() {
             let lane = self.lanes.get_mut(&victim).expect("it exists");
             for direction in lane.directions.values_mut() {
-                direction.nanos_per_byte *= 10;
+                direction.line.nanos_per_byte *= 10;
             }
         }
     }
@@ -137,21 +172,27 @@ impl World {
         }
     }
 
+    /// Both ends are done with a lane. Each may have retired another's last one: a path without a
+    /// lane is dialled anew.
+    pub(super) fn retired(&mut self, lane: LaneId) {
+        self.kill(lane);
+        if self.faults.lanes_return && !self.lanes.values().any(|lane| lane.alive) {
+            self.after(0, 5000, Event::LaneUp);
+        }
+    }
+
     pub(super) fn lane_up(&mut self) {
         let lane = self.next_lane;
         self.next_lane += 1;
-        let nanos_per_byte = self.rng.between(10, 4000);
-        let latency = Duration::from_micros(self.rng.between(1, 3000));
-        let direction = || Direction {
-            nanos_per_byte,
-            latency,
-            free_at: Duration::ZERO,
-        };
+        let line = self.shape.line(&mut self.rng, lane);
         let both = [Side::Source, Side::Destination];
         let state = LaneState {
             alive: true,
             silent: false,
-            directions: both.into_iter().map(|side| (side, direction())).collect(),
+            directions: both
+                .into_iter()
+                .map(|side| (side, Direction::new(line)))
+                .collect(),
             up: HashMap::from([(Side::Source, true), (Side::Destination, true)]),
             receives_into: HashMap::new(),
             held_back: HashMap::new(),
