@@ -50,6 +50,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
         ],
     ),
     ("probe", Kind::Io, &[]),
+    ("corpus", Kind::Io, &[]),
     ("xtask", Kind::Io, &[]),
 ];
 
@@ -57,7 +58,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
 pub const PURE_MAY_USE: &[&str] = &["serde", "thiserror", "uuid"];
 
 /// Crates made for tests: any crate's tests may use them, whatever the table says.
-const FOR_TESTS: &[&str] = &["sim", "lab"];
+const FOR_TESTS: &[&str] = &["sim", "lab", "corpus"];
 
 /// Compares `cargo metadata` with the table.
 pub fn check(root: &Path, report: &mut Report) -> Result<()> {

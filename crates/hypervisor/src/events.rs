@@ -26,7 +26,7 @@ impl MachineEvents {
 }
 
 /// Source: `qapi/run-state.json` and `qapi/migration.json` of QEMU.
-fn understand(event: &Event) -> MachineEvent {
+pub(crate) fn understand(event: &Event) -> MachineEvent {
     let at = event.at;
     let data = &event.data;
     match event.name.as_str() {

@@ -13,3 +13,5 @@ mod status;
 
 pub use launcher::QemuLauncher;
 pub use machine::QemuMachine;
+#[cfg(test)]
+pub(crate) use status::progress;

@@ -7,7 +7,7 @@ use crate::progress::{MigrationProgress, MigrationStatus};
 use crate::qmp::excerpt;
 
 /// Reads the answer to `query-migrate`. Source: `MigrationInfo` in QEMU's `qapi/migration.json`.
-pub(super) fn progress(info: &Value) -> MigrationProgress {
+pub(crate) fn progress(info: &Value) -> MigrationProgress {
     let ram = &info["ram"];
     let number = |name: &str| ram[name].as_u64().unwrap_or(0);
     let time = |name: &str| info[name].as_u64().map(Duration::from_millis);

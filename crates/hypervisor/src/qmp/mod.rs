@@ -18,6 +18,8 @@
 
 mod client;
 mod connection;
+#[cfg(test)]
+mod corpus;
 mod error;
 mod events;
 mod lines;
