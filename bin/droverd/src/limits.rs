@@ -150,6 +150,9 @@ pub const REACH_AGAIN: Duration = Duration::from_secs(2);
 /// event of their lanes, and every other kind, are 150; each is some 200 bytes in the journal.
 pub const EVENTS: usize = 256;
 
+/// Chunks are no longer late when none was sent twice for this long.
+pub const HEDGING_OVER: Duration = Duration::from_secs(1);
+
 /// Lanes of one path that are gone and still shown. One that flaps four times a second loses
 /// hundreds in a minute.
 pub const GONE_LANES: usize = 8;

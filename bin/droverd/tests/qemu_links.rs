@@ -69,7 +69,17 @@ async fn a_nic_that_was_down_for_a_while_carries_the_same_migration_again() {
     assert_eq!(used(&view), ["nic0", "nic1"]);
     assert!(sent(&view.paths[1]) > before, "{view:#?}");
     assert!(says(&view, "nic1 is down or has no carrier"), "{view:#?}");
-    assert!(says(&view, "path 1 has lanes again"), "{view:#?}");
+    assert!(
+        says(&view, "path 1 (nic1 > nic1) has lanes again"),
+        "{view:#?}"
+    );
+    let arrived = hosts.ended(B, id).await;
+    for told in [
+        "path 1 (nic1 > nic1) has no lane left",
+        "path 1 (nic1 > nic1) has lanes again",
+    ] {
+        assert!(says(&arrived, told), "{told}: {arrived:#?}");
+    }
     hosts.guest_runs_only_on(B).await;
 }
 

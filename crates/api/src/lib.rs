@@ -35,7 +35,7 @@ pub use views::cluster::{
     TokenRequest, TokenView,
 };
 pub use views::data_path::{DataPathKind, DataPathView};
-pub use views::event::{EventKind, EventView};
+pub use views::event::{EventKind, EventView, NicPair};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{
     AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase, IncomingRequest,

@@ -160,10 +160,12 @@ fn tell_event(event: Event, report: &impl Fn(Carried)) {
             lasted_ms: millis(lasted),
         })),
         Event::PathLost { path, reason } => {
-            report(Carried::Event(EventKind::PathLost { path, reason }));
+            let nics = None;
+            report(Carried::Event(EventKind::PathLost { path, nics, reason }));
         }
         Event::PathBack { path, lasted } => report(Carried::Event(EventKind::PathBack {
             path,
+            nics: None,
             lasted_ms: millis(lasted),
         })),
         Event::PathNarrowed { path, segment } => {

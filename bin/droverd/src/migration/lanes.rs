@@ -1,8 +1,6 @@
 //! What a relay's report says of its lanes, paths and interfaces, as it is shown.
 
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use drover_api::{
@@ -10,9 +8,10 @@ use drover_api::{
     MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView, TrafficView,
 };
 use drover_carrier::Counters;
-use drover_relay::{DataPath, LaneEnd, LaneEnds, LaneHealth, LaneReport, Report};
+use drover_relay::{DataPath, LaneEnd, LaneHealth, LaneReport, Report};
 use drover_types::{ByteRate, Bytes, Path, PathId};
 
+use super::noticed::Noticed;
 use super::outgoing::millis;
 use super::snapshot::Snapshot;
 use crate::limits;
@@ -25,10 +24,7 @@ pub struct LaneWatch {
     /// When that was, by the relay's clock.
     at: Option<Duration>,
     rates: Vec<(u16, ByteRate)>,
-    /// Each lane with how often it had been suspected.
-    seen: Vec<(u16, u32)>,
-    /// Paths of which a lane was seen that does not run between their addresses.
-    elsewhere: BTreeSet<PathId>,
+    noticed: Noticed,
     /// What was counted already.
     counted: BTreeMap<String, Counted>,
     outages: u32,
@@ -56,9 +52,9 @@ impl LaneWatch {
         let report = &counters.relay;
         self.measure(counters.at, report);
         let role = snapshot.view.role;
-        let misplaced = self.misplaced(paths, report, role);
         show_way(snapshot, report);
-        for kind in self.news(report).into_iter().chain(misplaced) {
+        let seen = (counters.at, report);
+        for kind in self.noticed.in_report(seen, paths, role) {
             snapshot.record(kind);
         }
         self.fill(&mut snapshot.view, paths, report);
@@ -124,44 +120,6 @@ impl LaneWatch {
             self.rates = current.iter().map(rate).collect();
         }
         (self.last, self.at) = (current, Some(now));
-    }
-
-    /// Lanes that are new, and those that were suspected since the last report. The relay tells by
-    /// itself of those that were lost.
-    fn news(&mut self, report: &Report) -> Vec<EventKind> {
-        let mut news = Vec::new();
-        for LaneReport { path, stats, .. } in &report.lanes {
-            let (lane, path) = (stats.lane, *path);
-            let before = found(&self.seen, lane);
-            if before.is_none() {
-                news.push(EventKind::LaneUp { lane, path });
-            }
-            if stats.suspicions > before.unwrap_or(0) {
-                news.push(EventKind::LaneSuspected { lane, path });
-            }
-        }
-        let seen = |lane: &LaneReport| (lane.stats.lane, lane.stats.suspicions);
-        self.seen = report.lanes.iter().map(seen).collect();
-        news
-    }
-
-    /// Lanes that do not run between the addresses of their path: said once for each path.
-    fn misplaced(
-        &mut self,
-        paths: &[Path],
-        report: &Report,
-        role: MigrationRole,
-    ) -> Vec<EventKind> {
-        let mut news = Vec::new();
-        for lane in &report.lanes {
-            let path = paths.iter().find(|path| path.id == lane.path);
-            if let Some(what) = path.and_then(|path| elsewhere(path, &lane.ends, role))
-                && self.elsewhere.insert(lane.path)
-            {
-                news.push(EventKind::Fallback { what });
-            }
-        }
-        news
     }
 
     fn fill(&self, view: &mut MigrationView, paths: &[Path], report: &Report) {
@@ -268,23 +226,6 @@ fn data_path(report: &DataPath) -> DataPathView {
     }
 }
 
-/// What is to be said of a lane whose connection has other addresses than its path.
-fn elsewhere(path: &Path, ends: &LaneEnds, role: MigrationRole) -> Option<String> {
-    let (near, far) = match role {
-        MigrationRole::Source => (&path.source, &path.destination),
-        MigrationRole::Destination => (&path.destination, &path.source),
-    };
-    let real = |end: SocketAddr| end.ip().to_canonical();
-    let (local, peer) = (real(ends.local), real(ends.peer));
-    ((local, peer) != (near.address, far.address)).then(|| {
-        format!(
-            "path {} is from {} to {}, but its lanes run between {peer} and {local}: addresses \
-             are translated between the hosts, or packets take another way",
-            path.id, far.address, near.address
-        )
-    })
-}
-
 /// Lanes that flap are many in the end: of those that are gone only the last are shown.
 fn forget_old(lanes: &mut Vec<LaneView>) {
     let gone = |lane: &LaneView| !matches!(lane.state, LaneState::Up | LaneState::Suspect);
@@ -354,49 +295,4 @@ pub fn end_lanes(view: &mut MigrationView) {
     }
     view.traffic.rate = ByteRate(0);
     view.rate = ByteRate(0);
-}
-
-#[cfg(test)]
-mod tests {
-    use drover_types::PathEnd;
-
-    use super::*;
-
-    fn end(address: &str) -> PathEnd {
-        PathEnd {
-            interface: "nic0".into(),
-            address: address.parse().unwrap(),
-        }
-    }
-
-    fn ends(local: &str, peer: &str) -> LaneEnds {
-        LaneEnds {
-            local: local.parse().unwrap(),
-            peer: peer.parse().unwrap(),
-        }
-    }
-
-    #[test]
-    fn a_lane_that_runs_between_other_addresses_than_its_path_is_told() {
-        let path = Path {
-            id: PathId(3),
-            source: end("10.0.0.1"),
-            destination: end("10.0.0.2"),
-            rate: None,
-            mtu: 1500,
-        };
-        let source = ends("10.0.0.1:40000", "10.0.0.2:7471");
-        assert_eq!(elsewhere(&path, &source, MigrationRole::Source), None);
-        // As a listener for both families sees it.
-        let there = ends("[::ffff:10.0.0.2]:7471", "[::ffff:10.0.0.1]:40000");
-        assert_eq!(elsewhere(&path, &there, MigrationRole::Destination), None);
-        let translated = ends("10.0.0.2:7471", "10.9.9.9:1024");
-        let said = elsewhere(&path, &translated, MigrationRole::Destination).unwrap();
-        assert!(
-            said.contains("path 3") && said.contains("10.9.9.9"),
-            "{said}"
-        );
-        let other_nic = ends("10.0.1.2:7471", "10.0.0.1:1024");
-        assert!(elsewhere(&path, &other_nic, MigrationRole::Destination).is_some());
-    }
 }

@@ -15,6 +15,7 @@ mod incoming;
 mod journal;
 mod lanes;
 mod links;
+mod noticed;
 mod observe;
 mod outgoing;
 mod recover;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use drover_api::{
-    EventKind, EventView, MigrationPhase, MigrationRole, MigrationView, Refusal, TrafficView,
+    EventKind, EventView, MigrationPhase, MigrationRole, MigrationView, NicPair, Refusal,
+    TrafficView,
 };
 use drover_hypervisor::MigrationProgress;
 use drover_migrate::downtime::RoundSeen;
@@ -105,7 +106,14 @@ impl Snapshot {
     }
 
     /// Something happened.
-    pub fn record_at(&mut self, at: Timestamp, kind: EventKind) {
+    pub fn record_at(&mut self, at: Timestamp, mut kind: EventKind) {
+        if let EventKind::PathLost { path, nics, .. } | EventKind::PathBack { path, nics, .. } =
+            &mut kind
+        {
+            let mut known = self.view.paths.iter().map(|view| &view.path);
+            let known = known.find(|known| known.id == *path);
+            *nics = known.map(NicPair::of);
+        }
         let notable = kind.is_notable();
         let events = Arc::make_mut(&mut self.events);
         events.add(at, kind);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use drover_types::{ByteRate, Bytes, PathId};
+use drover_types::{ByteRate, Bytes, Path, PathId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,6 +10,26 @@ use utoipa::ToSchema;
 use super::data_path::DataPathView;
 use super::migration::MigrationPhase;
 use super::security::LaneEncryption;
+
+/// The interfaces that a path joins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct NicPair {
+    /// At the source.
+    pub source: String,
+    /// At the destination.
+    pub destination: String,
+}
+
+impl NicPair {
+    /// Those of a path.
+    #[must_use]
+    pub fn of(path: &Path) -> Self {
+        Self {
+            source: path.source.interface.clone(),
+            destination: path.destination.interface.clone(),
+        }
+    }
+}
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -112,6 +132,9 @@ pub enum EventKind {
         /// The path.
         #[schema(value_type = u16)]
         path: PathId,
+        /// Its interfaces.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        nics: Option<NicPair>,
         /// Why.
         reason: String,
     },
@@ -120,6 +143,9 @@ pub enum EventKind {
         /// The path.
         #[schema(value_type = u16)]
         path: PathId,
+        /// Its interfaces.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        nics: Option<NicPair>,
         /// How long it had none.
         lasted_ms: u64,
     },
@@ -138,6 +164,15 @@ pub enum EventKind {
         path: PathId,
         /// What was tried.
         reason: String,
+    },
+    /// Chunks that are late on their lane are sent on a second one as well.
+    HedgingBegan,
+    /// No chunk was late for a while.
+    HedgingEnded {
+        /// So many were sent twice.
+        chunks: u64,
+        /// From the first to the last of them.
+        lasted_ms: u64,
     },
     /// No lane is left.
     OutageBegan {
@@ -305,13 +340,27 @@ impl EventKind {
             Self::LaneLost { lane, path, reason } => {
                 write!(f, "lane {lane} on path {path} was lost: {reason}")
             }
-            Self::PathLost { path, reason } => write!(
+            Self::PathLost { path, nics, reason } => write!(
                 f,
-                "path {path} has no lane left, and is dialled again: {reason}"
+                "path {path}{} has no lane left, and is dialled again: {reason}",
+                between(nics.as_ref())
             ),
-            Self::PathBack { path, lasted_ms } => {
-                write!(f, "path {path} has lanes again after {lasted_ms} ms")
+            Self::PathBack {
+                path,
+                nics,
+                lasted_ms,
+            } => write!(
+                f,
+                "path {path}{} has lanes again after {lasted_ms} ms",
+                between(nics.as_ref())
+            ),
+            Self::HedgingBegan => {
+                f.write_str("chunks are late on their lane: they are sent on a second one as well")
             }
+            Self::HedgingEnded { chunks, lasted_ms } => write!(
+                f,
+                "no chunk is late any more: {chunks} were sent on a second lane within {lasted_ms} ms"
+            ),
             Self::PathNarrowed { path, segment } => write!(
                 f,
                 "large packets vanish on path {path} (something on it has a smaller MTU than both \
@@ -336,6 +385,11 @@ impl EventKind {
             _ => Ok(()),
         }
     }
+}
+
+fn between(nics: Option<&NicPair>) -> String {
+    let pair = |nics: &NicPair| format!(" ({} > {})", nics.source, nics.destination);
+    nics.map(pair).unwrap_or_default()
 }
 
 fn fmt_of_protection(
@@ -413,6 +467,18 @@ mod tests {
             })
         );
         assert_eq!(serde_json::from_value::<EventView>(json).unwrap(), event);
+    }
+
+    #[test]
+    fn a_lost_path_is_told_with_its_interfaces() {
+        let nics = Some(NicPair {
+            source: "eth1".into(),
+            destination: "ens2".into(),
+        });
+        let (path, reason) = (PathId(1), "eth1 is down".into());
+        let lost = EventKind::PathLost { path, nics, reason };
+        let told = "path 1 (eth1 > ens2) has no lane left, and is dialled again: eth1 is down";
+        assert_eq!(lost.to_string(), told);
     }
 
     #[test]
