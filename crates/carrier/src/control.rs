@@ -11,11 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use drover_relay::{Cause, TurnedAway};
+
 use crate::limits::{ANSWER, GREETING, OPEN_ANSWER, SEND};
 use crate::lines::{self, Lines};
 use crate::protocol::{
     Answer, Asked, Counters, Greeting, Open, Opened, PROTOCOL, Request, Said, State, Told,
 };
+use crate::served::with_source;
 
 /// What is heard of a process without asking.
 #[derive(Debug)]
@@ -147,11 +150,19 @@ impl Control {
     /// waits until it is one.
     ///
     /// # Errors
-    /// [`ControlError`]; for one the reason for which it was turned away.
-    pub fn hand_over(&self, preamble: &[u8], connection: BorrowedFd<'_>) -> Result<()> {
+    /// Why it was turned away, or that the process did not answer.
+    pub fn hand_over(
+        &self,
+        preamble: &[u8],
+        connection: BorrowedFd<'_>,
+    ) -> std::result::Result<(), TurnedAway> {
         let preamble = preamble.to_vec();
         let request = Request::Lane { preamble };
-        self.ask(&request, Some(connection), OPEN_ANSWER).map(drop)
+        match self.ask(&request, Some(connection), OPEN_ANSWER) {
+            Ok(Answer::TurnedAway(turned)) => Err(turned),
+            Ok(_) => Ok(()),
+            Err(error) => Err(TurnedAway::new(Cause::Relay, with_source(&error))),
+        }
     }
 
     /// Asks for anything that is answered at once; `descriptor` goes with it.

@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use drover_relay::{Encryption, Event, LaneFailure, Report};
+use drover_relay::{Encryption, Event, LaneFailure, Report, TurnedAway};
 use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
@@ -44,7 +44,7 @@ pub enum Request {
     /// Lanes with these keys will come (destination only). Once. Answer: `done`.
     Expect(Keys),
     /// The connection that came with this line begins like a lane of this migration: let it in if
-    /// it proves that it is one. Answer: `done`, when it is.
+    /// it proves that it is one. Answer: `done`, when it is, or `turned-away`.
     Lane {
         /// The preamble that was read from it.
         preamble: Vec<u8>,
@@ -219,6 +219,8 @@ pub enum Answer {
     State(State),
     /// Lanes were opened.
     Opened(Opened),
+    /// The connection became no lane.
+    TurnedAway(TurnedAway),
 }
 
 /// Lanes that were opened.

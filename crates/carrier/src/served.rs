@@ -258,7 +258,7 @@ impl Served {
         let preamble = preamble.map_err(|_| "a preamble of another size")?;
         self.beside(asker, move || {
             let taken = acceptor.take_over(connection, preamble);
-            taken.map(|()| Answer::Done)
+            Ok(taken.map_or_else(Answer::TurnedAway, |()| Answer::Done))
         })
     }
 
@@ -305,7 +305,8 @@ fn security(keys: &Keys) -> Result<Security, String> {
     Ok(Security::Tls(tls))
 }
 
-fn with_source(error: &dyn std::error::Error) -> String {
+/// An error with everything that led to it.
+pub(crate) fn with_source(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {}", with_source(source)),
         None => error.to_string(),

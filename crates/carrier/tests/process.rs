@@ -399,8 +399,8 @@ fn requests_that_make_no_sense_are_refused_with_a_reason() {
     assert!(refused(agent.ask(&Request::Expect(keys.clone()))).contains("already"));
     assert!(refused(agent.ask(&lane)).contains("no connection came"));
     let file = tempfile::tempfile().unwrap();
-    let taken = agent.control.request(&lane, Some(file.as_fd()));
-    assert!(!refused(taken).is_empty());
+    let taken = agent.control.hand_over(&[0; PREAMBLE_BYTES], file.as_fd());
+    assert!(!taken.unwrap_err().reason.is_empty());
     let open = Open {
         keys,
         port: 1,

@@ -74,20 +74,19 @@ impl Acceptor {
     /// [`LaneListener`]: crate::LaneListener
     ///
     /// # Errors
-    /// Why it was turned away, for the log.
+    /// Why it was turned away.
     pub fn take_over(
         &self,
         connection: OwnedFd,
         preamble: [u8; PREAMBLE_BYTES],
-    ) -> Result<(), String> {
+    ) -> Result<(), TurnedAway> {
         let connection = Connection::adopt(connection.into()).and_then(|connection| {
             connection.set_deadline(Instant::now() + HANDSHAKE_TIMEOUT)?;
             Ok(connection)
         });
-        let connection = connection.map_err(|error| error.to_string())?;
-        Begun::read(preamble)
-            .and_then(|begun| self.accept(connection, &begun))
-            .map_err(|turned| format!("{}: {}", turned.cause, turned.reason))
+        let connection = connection.map_err(|error| TurnedAway::by_io("its socket", &error))?;
+        let begun = Begun::read(preamble)?;
+        self.accept(connection, &begun)
     }
 
     /// Has the peer prove who it is, proves who we are, and gives the lane to the relay.

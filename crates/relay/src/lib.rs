@@ -57,4 +57,4 @@ pub use relay::Relay;
 pub use report::{DataPath, Event, LaneEnd, LaneEnds, LaneReport, NotStarted, Report, Settings};
 pub use security::{Security, new_token};
 pub use sizing::{Sizes, sizes};
-pub use turned_away::Cause;
+pub use turned_away::{Cause, TurnedAway};

@@ -23,7 +23,8 @@ use crate::{Relay, Security};
 type Registry = Mutex<HashMap<MigrationId, Admission>>;
 
 /// Gives a connection, whose preamble was read, to the process that has its migration's relay.
-type HandOver = dyn Fn(BorrowedFd<'_>, [u8; PREAMBLE_BYTES]) -> Result<(), String> + Send + Sync;
+type HandOver =
+    dyn Fn(BorrowedFd<'_>, [u8; PREAMBLE_BYTES]) -> Result<(), TurnedAway> + Send + Sync;
 
 /// Who lets the lanes of a migration in.
 #[derive(Clone)]
@@ -111,7 +112,7 @@ impl LaneListener {
     pub fn expect_elsewhere(
         &self,
         migration: MigrationId,
-        hand_over: impl Fn(BorrowedFd<'_>, [u8; PREAMBLE_BYTES]) -> Result<(), String>
+        hand_over: impl Fn(BorrowedFd<'_>, [u8; PREAMBLE_BYTES]) -> Result<(), TurnedAway>
         + Send
         + Sync
         + 'static,
@@ -216,8 +217,7 @@ fn greet(connection: Connection, door: &Door, _place: Place) -> Result<(), Optio
     };
     let admitted = match admission {
         Admission::Here(acceptor) => acceptor.accept(connection, &begun),
-        Admission::Elsewhere(hand_over) => hand_over(connection.fd(), begun.bytes)
-            .map_err(|reason| TurnedAway::new(Cause::Relay, reason)),
+        Admission::Elsewhere(hand_over) => hand_over(connection.fd(), begun.bytes),
     };
     admitted.map_err(|turned| {
         let reason = format!("migration {migration}: {}", turned.reason);

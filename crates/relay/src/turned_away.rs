@@ -7,11 +7,14 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
+
 use crate::limits::TURNED_AWAY_PAUSE;
 use crate::pool::lock;
 
 /// Why a connection to the port for lanes was turned away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Cause {
     /// Too many others are being greeted.
     Crowd,
@@ -31,10 +34,45 @@ pub enum Cause {
     Slow,
     /// It ended in the middle.
     Cut,
-    /// The process that its relay lives in did not let it in; why stands in the reason.
+    /// The process that its relay lives in did not answer; how stands in the reason.
     Relay,
     /// The session does not take it: its number is taken, or the session is over.
     Session,
+}
+
+impl Cause {
+    /// Every one.
+    pub const ALL: [Self; 11] = [
+        Self::Crowd,
+        Self::Garbage,
+        Self::Version,
+        Self::Unexpected,
+        Self::Mode,
+        Self::Peer,
+        Self::Proof,
+        Self::Slow,
+        Self::Cut,
+        Self::Relay,
+        Self::Session,
+    ];
+
+    /// One word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Crowd => "crowd",
+            Self::Garbage => "garbage",
+            Self::Version => "version",
+            Self::Unexpected => "unexpected",
+            Self::Mode => "mode",
+            Self::Peer => "peer",
+            Self::Proof => "proof",
+            Self::Slow => "slow",
+            Self::Cut => "cut",
+            Self::Relay => "relay",
+            Self::Session => "session",
+        }
+    }
 }
 
 impl fmt::Display for Cause {
@@ -49,21 +87,25 @@ impl fmt::Display for Cause {
             Self::Proof => "wrong proof",
             Self::Slow => "too slow",
             Self::Cut => "cut off",
-            Self::Relay => "not let in by its relay",
+            Self::Relay => "no answer of its relay",
             Self::Session => "not taken by the session",
         })
     }
 }
 
 /// Why one connection became no lane.
-#[derive(Debug)]
-pub(crate) struct TurnedAway {
-    pub(crate) cause: Cause,
-    pub(crate) reason: String,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnedAway {
+    /// For the count.
+    pub cause: Cause,
+    /// For the log.
+    pub reason: String,
 }
 
 impl TurnedAway {
-    pub(crate) fn new(cause: Cause, reason: impl Into<String>) -> Self {
+    /// For this cause.
+    #[must_use]
+    pub fn new(cause: Cause, reason: impl Into<String>) -> Self {
         let reason = reason.into();
         Self { cause, reason }
     }

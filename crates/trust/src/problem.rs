@@ -67,6 +67,24 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// One word for it, of a closed list.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Expired { .. } => "expired",
+            Self::NotYetValid { .. } => "not-yet-valid",
+            Self::Foreign => "foreign",
+            Self::WrongName { .. } => "wrong-name",
+            Self::NoCertificate => "no-certificate",
+            Self::Removed => "removed",
+            Self::WrongRole => "wrong-role",
+            Self::OtherAuthority { .. } => "other-authority",
+            Self::NoTls => "no-tls",
+            Self::RefusedUs(..) => "refused-us",
+            Self::Other(_) => "other",
+        }
+    }
+
     /// What an error of the TLS library means.
     #[must_use]
     pub fn of(error: &Error) -> Self {

@@ -272,7 +272,13 @@ fn nics(migrations: &[&MigrationView], interfaces: &[Interface]) -> String {
         out: ByteRate,
         inward: ByteRate,
         sent: Bytes,
+        resent: Bytes,
+        protocol: Bytes,
         received: Bytes,
+        lanes: u32,
+        round_trip: Option<u64>,
+        credit: Bytes,
+        retransmits: u64,
         migrations: u32,
     }
     let mut uses: BTreeMap<&str, Use> = BTreeMap::new();
@@ -284,8 +290,14 @@ fn nics(migrations: &[&MigrationView], interfaces: &[Interface]) -> String {
                 MigrationRole::Destination => &mut entry.inward,
             };
             rate.0 += nic.traffic.rate.0;
-            entry.sent.0 += nic.traffic.sent_bytes.0 + nic.traffic.resent_bytes.0;
+            entry.sent.0 += nic.traffic.sent_bytes.0;
+            entry.resent.0 += nic.traffic.resent_bytes.0;
+            entry.protocol.0 += nic.traffic.protocol_bytes.0;
             entry.received.0 += nic.traffic.received_bytes.0;
+            entry.lanes += nic.lanes_up;
+            entry.round_trip = entry.round_trip.max(nic.round_trip_us);
+            entry.credit.0 += nic.credit_bytes.0;
+            entry.retransmits += nic.retransmits;
             entry.migrations += 1;
         }
     }
@@ -295,7 +307,13 @@ fn nics(migrations: &[&MigrationView], interfaces: &[Interface]) -> String {
         "OUT",
         "IN",
         "SENT",
+        "RESENT",
+        "PROTOCOL",
         "RECEIVED",
+        "LANES UP",
+        "ROUND TRIP",
+        "CREDIT",
+        "RETRANSMITS",
         "MIGRATIONS",
     ])];
     for (name, used) in uses {
@@ -306,7 +324,13 @@ fn nics(migrations: &[&MigrationView], interfaces: &[Interface]) -> String {
             used.out.to_string(),
             used.inward.to_string(),
             used.sent.to_string(),
+            used.resent.to_string(),
+            used.protocol.to_string(),
             used.received.to_string(),
+            used.lanes.to_string(),
+            or_dash(used.round_trip.map(micros)),
+            used.credit.to_string(),
+            used.retransmits.to_string(),
             used.migrations.to_string(),
         ]);
     }

@@ -190,7 +190,11 @@ async fn set_limit(
     (status = "default", body = ErrorBody)))]
 pub async fn metrics(State(app): State<App>) -> Result<impl IntoResponse, Refused> {
     let context = &app.0.context;
+    let migrations = app.0.migrations.list().await;
+    let limits = context.sharing.list(&migrations, &context.config.networks);
     let moment = Moment {
+        limits: limits.await,
+        lanes_refused: app.0.migrations.lanes_refused(),
         host: context.config.host.clone(),
         memory: facts::memory().ok(),
         certificate: context
@@ -199,7 +203,7 @@ pub async fn metrics(State(app): State<App>) -> Result<impl IntoResponse, Refuse
             .armed()
             .map(|armed| armed.facts.not_after),
         guests: context.registry.list().await?,
-        migrations: app.0.migrations.list().await,
+        migrations,
     };
     let text = context.metrics.text(&moment).map_err(|error| {
         let message = format!("the metrics cannot be written: {error}");

@@ -147,7 +147,7 @@ struct Document;
 /// What is served where the operator wants metrics over TCP.
 pub fn metrics_router(app: &App) -> Router {
     let router = Router::new().route("/metrics", axum::routing::get(local::metrics));
-    finish(router.fallback(no_such_route), app)
+    finish(router.fallback(no_such_route), app, "scraper")
 }
 
 fn all_routes() -> OpenApiRouter<App> {
@@ -175,13 +175,19 @@ fn full_router(app: &App, caller: Caller) -> Router {
         .merge(local::routes())
         .merge(cluster::routes());
     let (router, _) = routes.split_for_parts();
-    finish(router.fallback(no_such_route), app).layer(Extension(caller))
+    let who = match caller {
+        Caller::Local => "local",
+        Caller::Operator(_) => "operator",
+        Caller::Peer(_) => "host",
+    };
+    finish(router.fallback(no_such_route), app, who).layer(Extension(caller))
 }
 
 /// The routes for one host.
 fn peer_router(app: &App, host: HostName) -> Router {
     let (router, _) = peer::routes().merge(trust::peer_routes()).split_for_parts();
-    finish(router.fallback(not_for_peers), app).layer(Extension(Caller::Peer(host)))
+    let router = finish(router.fallback(not_for_peers), app, "host");
+    router.layer(Extension(Caller::Peer(host)))
 }
 
 /// For callers without a certificate.
@@ -196,14 +202,16 @@ fn stranger_router(app: &App) -> Router {
         ))
     };
     let (router, _) = trust::open_routes().split_for_parts();
-    finish(router.fallback(refuse), app)
+    finish(router.fallback(refuse), app, "stranger")
 }
 
-fn finish(router: Router<App>, app: &App) -> Router {
+/// `who` is what refusals are counted under.
+fn finish(router: Router<App>, app: &App, who: &'static str) -> Router {
     router
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(app.clone(), only_while_work_is_taken))
         .layer(from_fn(within_time))
+        .layer(from_fn_with_state((app.clone(), who), count_refusals))
         .with_state(app.clone())
 }
 
@@ -223,6 +231,18 @@ async fn only_while_work_is_taken(
         return refused(&refusal);
     }
     next.run(request).await
+}
+
+async fn count_refusals(
+    State((app, who)): State<(App, &'static str)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let response = next.run(request).await;
+    if let Some(code) = response.extensions().get::<ErrorCode>() {
+        app.0.context.metrics.request_refused(who, *code);
+    }
+    response
 }
 
 async fn within_time(request: Request, next: Next) -> Response {
@@ -284,7 +304,9 @@ impl IntoResponse for Refused {
         } else {
             tracing::debug!(%code, message, "refused");
         }
-        (status, Json(ErrorBody { error: self.0 })).into_response()
+        let body = Json(ErrorBody { error: self.0 });
+        // The code is for whoever counts it.
+        (status, Extension(code), body).into_response()
     }
 }
 

@@ -8,13 +8,14 @@
 //! Labels are bounded: hosts, interfaces, directions, words of closed lists, and names of guests
 //! that migrate at the moment.
 
+mod carried;
 mod moment;
 mod server;
 
 use std::fmt;
 use std::time::Duration;
 
-use drover_api::{MigrationPhase, MigrationRole, MigrationView, TrafficView};
+use drover_api::{ErrorCode, MigrationPhase, MigrationRole, MigrationView, TrafficView};
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -39,9 +40,43 @@ struct NicDirection {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NotLetIn {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct NotDone {
+    caller: &'static str,
+    code: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Ended {
     role: &'static str,
     outcome: &'static str,
+}
+
+/// Trouble with the lanes on one interface.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Trouble {
+    /// Lanes that were lost.
+    pub lost: u64,
+    /// Times that one was silent for longer than usual.
+    pub suspected: u64,
+    /// Segments that TCP sent again.
+    pub retransmits: u64,
+}
+
+impl Trouble {
+    /// What came since `before`.
+    #[must_use]
+    pub fn beyond(self, before: Self) -> Self {
+        Self {
+            lost: self.lost.saturating_sub(before.lost),
+            suspected: self.suspected.saturating_sub(before.suspected),
+            retransmits: self.retransmits.saturating_sub(before.retransmits),
+        }
+    }
 }
 
 /// Everything that only grows.
@@ -53,7 +88,10 @@ pub struct Metrics {
     protocol: Family<Nic, Counter>,
     lost: Family<Nic, Counter>,
     suspected: Family<Nic, Counter>,
+    retransmitted: Family<Nic, Counter>,
     outages: Counter,
+    refused_connections: Family<NotLetIn, Counter>,
+    refused_requests: Family<NotDone, Counter>,
     ended: Family<Ended, Counter>,
     moved: Family<Ended, Counter>,
     duration: Family<Ended, Histogram, fn() -> Histogram>,
@@ -84,7 +122,10 @@ impl Metrics {
             protocol: Family::default(),
             lost: Family::default(),
             suspected: Family::default(),
+            retransmitted: Family::default(),
             outages: Counter::default(),
+            refused_connections: Family::default(),
+            refused_requests: Family::default(),
             ended: Family::default(),
             moved: Family::default(),
             duration: Family::new_with_constructor(durations as fn() -> Histogram),
@@ -116,6 +157,21 @@ impl Metrics {
             "nic_suspected_lanes",
             "Times that a lane was silent for longer than usual",
             self.suspected.clone(),
+        );
+        registry.register(
+            "nic_retransmitted_segments",
+            "Segments of lanes that TCP sent again",
+            self.retransmitted.clone(),
+        );
+        registry.register(
+            "connections_refused",
+            "Connections of other machines to the API that were not let in",
+            self.refused_connections.clone(),
+        );
+        registry.register(
+            "requests_refused",
+            "Requests to the API that were not carried out",
+            self.refused_requests.clone(),
         );
         registry.register(
             "session_outages",
@@ -160,13 +216,28 @@ impl Metrics {
         self.protocol.get_or_create(&labels).inc_by(protocol);
     }
 
-    /// Lanes on an interface were lost or suspected this many times more.
-    pub fn troubled(&self, nic: &str, lost: u64, suspected: u64) {
+    /// There was this much more trouble with lanes on an interface.
+    pub fn troubled(&self, nic: &str, more: Trouble) {
         let nic = Nic {
             nic: nic.to_owned(),
         };
-        self.lost.get_or_create(&nic).inc_by(lost);
-        self.suspected.get_or_create(&nic).inc_by(suspected);
+        self.lost.get_or_create(&nic).inc_by(more.lost);
+        self.suspected.get_or_create(&nic).inc_by(more.suspected);
+        let segments = self.retransmitted.get_or_create(&nic);
+        segments.inc_by(more.retransmits);
+    }
+
+    /// A connection of another machine was not let in. `reason` is of a closed list.
+    pub fn connection_refused(&self, reason: &'static str) {
+        let labels = NotLetIn { reason };
+        self.refused_connections.get_or_create(&labels).inc();
+    }
+
+    /// A request was not carried out. `caller` is of a closed list.
+    pub fn request_refused(&self, caller: &'static str, code: ErrorCode) {
+        let code = code.as_str();
+        let labels = NotDone { caller, code };
+        self.refused_requests.get_or_create(&labels).inc();
     }
 
     /// A session had no lane this many times more.

@@ -5,18 +5,22 @@ use std::sync::atomic::AtomicU64;
 use std::time::SystemTime;
 
 use drover_api::{
-    LaneState, LaneView, MemoryView, MigrationRole, MigrationView, PathView, VmState, VmView,
+    LimitScope, LimitView, MemoryView, MigrationRole, MigrationView, VmState, VmView,
 };
+use drover_relay::Cause;
 use drover_types::HostName;
 use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
-use super::role;
+use serde::Serialize;
 
-type Number = Gauge<f64, AtomicU64>;
+use super::{carried, role};
+
+pub(super) type Number = Gauge<f64, AtomicU64>;
 
 /// What a scrape shows beside the counters.
 #[derive(Debug)]
@@ -31,6 +35,10 @@ pub struct Moment {
     pub guests: Vec<VmView>,
     /// Migrations; those that have ended are passed over.
     pub migrations: Vec<MigrationView>,
+    /// Limits on what they may carry.
+    pub limits: Vec<LimitView>,
+    /// Connections to the port for lanes that became none.
+    pub lanes_refused: BTreeMap<Cause, u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -54,12 +62,23 @@ struct Phase {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OnPath {
+struct Protected {
     vm: String,
     role: &'static str,
-    path: u16,
+    peer: String,
+    encryption: &'static str,
+    verify: &'static str,
+    data_path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfNic {
     nic: String,
-    peer_nic: String,
 }
 
 impl Moment {
@@ -96,6 +115,8 @@ impl Moment {
             );
         }
         self.guests(&mut registry);
+        self.limits(&mut registry);
+        self.lanes_refused(&mut registry);
         let under_way: Vec<_> = self
             .migrations
             .iter()
@@ -103,18 +124,65 @@ impl Moment {
             .collect();
         phases(&mut registry, &under_way);
         of_migrations(&mut registry, &under_way);
-        of_paths(&mut registry, &under_way);
+        protections(&mut registry, &under_way);
+        relays(&mut registry, &under_way);
+        carried::register(&mut registry, &under_way);
         registry
+    }
+
+    fn limits(&self, registry: &mut Registry) {
+        let nics: Family<OfNic, Number> = Family::default();
+        for limit in &self.limits {
+            let Some(rate) = limit.rate else { continue };
+            let bytes = number(rate.0) / 8.0;
+            match &limit.scope {
+                LimitScope::Host => {
+                    let host: Number = Gauge::default();
+                    host.set(bytes);
+                    registry.register(
+                        "host_limit_bytes_per_second",
+                        "The most payload in each direction, over all interfaces together",
+                        host,
+                    );
+                }
+                LimitScope::Nic { nic } => {
+                    let labels = OfNic { nic: nic.clone() };
+                    nics.get_or_create(&labels).set(bytes);
+                }
+                // Shown with the migration.
+                LimitScope::Migration { .. } => {}
+            }
+        }
+        registry.register(
+            "nic_limit_bytes_per_second",
+            "The most payload in each direction over an interface",
+            nics,
+        );
+    }
+
+    fn lanes_refused(&self, registry: &mut Registry) {
+        let family: Family<Reason, Counter> = Family::default();
+        // A scrape before the first refusal tells that there was none.
+        for cause in Cause::ALL {
+            let count = self.lanes_refused.get(&cause).copied().unwrap_or_default();
+            let reason = cause.word();
+            family.get_or_create(&Reason { reason }).inc_by(count);
+        }
+        registry.register(
+            "lanes_refused",
+            "Connections to the port for lanes that became none",
+            family,
+        );
     }
 
     fn guests(&self, registry: &mut Registry) {
         let mut counts: BTreeMap<String, i64> = BTreeMap::new();
         // Zero is worth telling of the states that matter, so that an alarm sees it.
         for state in [VmState::Running, VmState::Failed, VmState::Unreachable] {
-            counts.insert(word(state), 0);
+            counts.insert(word(&state), 0);
         }
         for guest in &self.guests {
-            *counts.entry(word(guest.state)).or_default() += 1;
+            *counts.entry(word(&guest.state)).or_default() += 1;
         }
         let family: Family<Guests, Gauge> = Family::default();
         for (state, count) in counts {
@@ -124,15 +192,16 @@ impl Moment {
     }
 }
 
-fn word(state: VmState) -> String {
-    match serde_json::to_value(state) {
+/// As it is in JSON.
+pub(super) fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => "unknown".to_owned(),
     }
 }
 
 #[allow(clippy::cast_precision_loss, reason = "bytes beyond 2^53 are nobody's")]
-fn number(value: u64) -> f64 {
+pub(super) fn number(value: u64) -> f64 {
     value as f64
 }
 
@@ -166,7 +235,7 @@ fn phases(registry: &mut Registry, views: &[&MigrationView]) {
 
 type OfMigration = fn(&MigrationView) -> Option<f64>;
 
-const OF_MIGRATIONS: [(&str, &str, OfMigration); 8] = [
+const OF_MIGRATIONS: [(&str, &str, OfMigration); 9] = [
     (
         "migration_memory_bytes",
         "Memory of the guest, devices' included",
@@ -201,6 +270,11 @@ const OF_MIGRATIONS: [(&str, &str, OfMigration); 8] = [
         |view| view.time_left_ms.map(|ms| number(ms) / 1000.0),
     ),
     (
+        "migration_limit_bytes_per_second",
+        "The most payload that the source sends on all paths together",
+        |view| view.limit.map(|limit| number(limit.0)),
+    ),
+    (
         "migration_hedged_chunks",
         "Chunks sent on a second lane because the first was late",
         |view| Some(number(view.hedged_chunks)),
@@ -217,73 +291,80 @@ fn of_migrations(registry: &mut Registry, views: &[&MigrationView]) {
         }
         registry.register(name, help, family);
     }
-}
-
-type OfPath = fn(&PathView) -> Option<f64>;
-
-const OF_PATHS: [(&str, &str, OfPath); 5] = [
-    ("path_lanes", "Lanes that carry", |path| {
-        let up = path.lanes.iter().filter(|lane| is_up(lane));
-        u32::try_from(up.count()).ok().map(f64::from)
-    }),
-    (
-        "path_rate_bytes_per_second",
-        "Payload over the path, lately",
-        |path| Some(number(path.traffic.rate.0)),
-    ),
-    (
-        "path_round_trip_seconds",
-        "Longest round trip of its lanes",
-        |path| {
-            let trips = path.lanes.iter().filter(|lane| is_up(lane));
-            let longest = trips.filter_map(|lane| lane.round_trip_us).max();
-            longest.map(|us| number(us) / 1e6)
-        },
-    ),
-    (
-        "path_in_flight_bytes",
-        "Payload on its way on its lanes",
-        |path| Some(number(path.lanes.iter().map(|l| l.in_flight_bytes.0).sum())),
-    ),
-    (
-        "path_credit_bytes",
-        "Payload that may be on its way on its lanes",
-        |path| {
-            let up = path.lanes.iter().filter(|lane| is_up(lane));
-            Some(number(up.map(|lane| lane.credit_bytes.0).sum()))
-        },
-    ),
-];
-
-fn is_up(lane: &LaneView) -> bool {
-    lane.state == LaneState::Up
-}
-
-fn of_paths(registry: &mut Registry, views: &[&MigrationView]) {
-    for (name, help, value) in OF_PATHS {
-        let family: Family<OnPath, Number> = Family::default();
+    for (name, help, count) in COUNTS_OF_MIGRATIONS {
+        let family: Family<Moving, Counter> = Family::default();
         for view in views {
-            for path in &view.paths {
-                if let Some(value) = value(path) {
-                    family.get_or_create(&on_path(view, path)).set(value);
-                }
-            }
+            family.get_or_create(&labels(view)).inc_by(count(view));
         }
         registry.register(name, help, family);
     }
 }
 
-fn on_path(view: &MigrationView, path: &PathView) -> OnPath {
-    let (source, destination) = (&path.path.source, &path.path.destination);
-    let (near, far) = match view.role {
-        MigrationRole::Source => (source, destination),
-        MigrationRole::Destination => (destination, source),
-    };
-    OnPath {
-        vm: view.vm.to_string(),
-        role: role(view.role),
-        path: path.path.id.0,
-        nic: near.interface.clone(),
-        peer_nic: far.interface.clone(),
+type CountOfMigration = fn(&MigrationView) -> u64;
+
+const COUNTS_OF_MIGRATIONS: [(&str, &str, CountOfMigration); 4] = [
+    (
+        "migration_sent_bytes",
+        "Payload sent for the first time",
+        |view| view.traffic.sent_bytes.0,
+    ),
+    ("migration_resent_bytes", "Payload sent again", |view| {
+        view.traffic.resent_bytes.0
+    }),
+    ("migration_received_bytes", "Payload received", |view| {
+        view.traffic.received_bytes.0
+    }),
+    (
+        "migration_protocol_bytes",
+        "Headers, checkpoints and receipts sent",
+        |view| view.traffic.protocol_bytes.0,
+    ),
+];
+
+fn protections(registry: &mut Registry, views: &[&MigrationView]) {
+    let family: Family<Protected, Gauge> = Family::default();
+    for view in views {
+        let (Some(encryption), Some(data_path)) = (view.encryption, &view.data_path) else {
+            continue;
+        };
+        let Moving { vm, role, peer } = labels(view);
+        let labels = Protected {
+            vm,
+            role,
+            peer,
+            encryption: encryption.as_str(),
+            verify: if view.verify { "on" } else { "off" },
+            data_path: word(&data_path.kind),
+        };
+        family.get_or_create(&labels).set(1);
     }
+    registry.register(
+        "migration_protection",
+        "What protects lanes, and the bytes' way through the relay: 1",
+        family,
+    );
+}
+
+fn relays(registry: &mut Registry, views: &[&MigrationView]) {
+    let memory: Family<Moving, Number> = Family::default();
+    let cpu: Family<Moving, Counter<f64, AtomicU64>> = Family::default();
+    for view in views {
+        if let Some(relay) = view.relay {
+            let labels = labels(view);
+            let resident = number(relay.resident_bytes.0);
+            memory.get_or_create(&labels).set(resident);
+            cpu.get_or_create(&labels)
+                .inc_by(number(relay.cpu_ms) / 1000.0);
+        }
+    }
+    registry.register(
+        "relay_resident_bytes",
+        "Memory in RAM of the process that carries it",
+        memory,
+    );
+    registry.register(
+        "relay_cpu_seconds",
+        "CPU time of the process that carries it",
+        cpu,
+    );
 }

@@ -1,5 +1,6 @@
 use super::*;
 use drover_api::MemoryView;
+use drover_relay::Cause;
 use serde_json::json;
 
 fn view(phase: &str) -> MigrationView {
@@ -18,8 +19,16 @@ fn view(phase: &str) -> MigrationView {
             "traffic": traffic,
             "lanes": [{"id": 0, "state": "up", "sent_bytes": 600, "resent_bytes": 7,
                        "protocol_bytes": 8, "received_bytes": 0, "rate": 50,
-                       "round_trip_us": 250, "in_flight_bytes": 5, "credit_bytes": 9}],
+                       "round_trip_us": 250, "in_flight_bytes": 5, "credit_bytes": 9,
+                       "tcp": {"round_trip_us": 180, "retransmits": 7, "delivery_rate": 60,
+                               "congestion_window": 40, "segment_bytes": 8948}},
+                      {"id": 1, "state": "lost", "sent_bytes": 0, "resent_bytes": 0,
+                       "protocol_bytes": 0, "received_bytes": 0, "rate": 0}],
+            "limit": 70,
         }],
+        "limit": 80, "encryption": "off", "data_path": {"kind": "splice"},
+        "channel_traffic": [{"id": 0, "read_bytes": 1, "confirmed_bytes": 2, "written_bytes": 3}],
+        "relay": {"pid": 4, "resident_bytes": 5000, "cpu_ms": 1500},
         "left_out": [], "notes": [],
     }))
     .unwrap()
@@ -35,6 +44,12 @@ fn moment(migrations: Vec<MigrationView>) -> Moment {
         certificate: Some(std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
         guests: Vec::new(),
         migrations,
+        limits: serde_json::from_value(json!([
+            {"scope": {"of": "host"}, "rate": 800, "out": 0, "in": 0},
+            {"scope": {"of": "nic", "nic": "eth1"}, "rate": 400, "out": 0, "in": 0},
+        ]))
+        .unwrap(),
+        lanes_refused: [(Cause::Proof, 3)].into(),
     }
 }
 
@@ -42,7 +57,14 @@ fn moment(migrations: Vec<MigrationView>) -> Moment {
 fn used() -> Metrics {
     let metrics = Metrics::new();
     metrics.carried("eth1", &view("transferring").traffic);
-    metrics.troubled("eth1", 1, 2);
+    let trouble = Trouble {
+        lost: 1,
+        suspected: 2,
+        retransmits: 3,
+    };
+    metrics.troubled("eth1", trouble);
+    metrics.connection_refused("expired");
+    metrics.request_refused("host", ErrorCode::BadRequest);
     metrics.outages(1);
     metrics.ended(&view("completed"));
     metrics
@@ -123,6 +145,16 @@ fn a_migration_under_way_is_told_by_the_name_of_its_guest() {
         "drover_path_round_trip_seconds{vm=\"web\",role=\"source\",path=\"0\",nic=\"eth1\",\
          peer_nic=\"ens2\"} 0.00025\n",
         "drover_guests{state=\"failed\"} 0\n",
+        "drover_lane_state{vm=\"web\",role=\"source\",path=\"0\",nic=\"eth1\",lane=\"1\",\
+         state=\"lost\"} 1\n",
+        "drover_lane_retransmitted_segments_total{vm=\"web\",role=\"source\",path=\"0\",\
+         nic=\"eth1\",lane=\"0\"} 7\n",
+        "drover_relay_cpu_seconds_total{vm=\"web\",role=\"source\",peer=\"b\"} 1.5\n",
+        "drover_host_limit_bytes_per_second 100.0\n",
+        "drover_lanes_refused_total{reason=\"proof\"} 3\n",
+        "drover_lanes_refused_total{reason=\"slow\"} 0\n",
+        "drover_requests_refused_total{caller=\"host\",code=\"bad-request\"} 1\n",
+        "drover_connections_refused_total{reason=\"expired\"} 1\n",
     ] {
         assert!(text.contains(line), "{line}{text}");
     }

@@ -15,7 +15,13 @@ use super::noticed::Noticed;
 use super::outgoing::millis;
 use super::snapshot::Snapshot;
 use crate::limits;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Trouble};
+
+/// Why a lane is suspected.
+const SILENT: &str = "nothing came back for longer than usual";
+
+/// Why a lane was closed in the middle.
+const RETIRED: &str = "retired: its path carries as much without it";
 
 /// Compares a relay's reports with those before them: each lane's rate, and what is new.
 #[derive(Debug, Default)]
@@ -25,6 +31,7 @@ pub struct LaneWatch {
     at: Option<Duration>,
     rates: Vec<(u16, ByteRate)>,
     noticed: Noticed,
+    retransmits: Retransmits,
     /// What was counted already.
     counted: BTreeMap<String, Counted>,
     outages: u32,
@@ -36,8 +43,32 @@ pub struct LaneWatch {
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
     traffic: TrafficView,
-    lost: u64,
-    suspected: u64,
+    trouble: Trouble,
+}
+
+/// Segments that TCP sent again. The kernel counts by connection, and forgets with it.
+#[derive(Debug, Default)]
+struct Retransmits {
+    of_lanes: BTreeMap<u16, u32>,
+    of_paths: BTreeMap<PathId, u64>,
+}
+
+impl Retransmits {
+    fn count(&mut self, report: &Report) {
+        let mut now = BTreeMap::new();
+        for lane in &report.lanes {
+            let Some(tcp) = lane.tcp else { continue };
+            let before = self.of_lanes.get(&lane.stats.lane).copied().unwrap_or(0);
+            let more = tcp.retransmits.saturating_sub(before);
+            *self.of_paths.entry(lane.path).or_default() += u64::from(more);
+            now.insert(lane.stats.lane, tcp.retransmits);
+        }
+        self.of_lanes = now;
+    }
+
+    fn on(&self, path: PathId) -> u64 {
+        self.of_paths.get(&path).copied().unwrap_or(0)
+    }
 }
 
 impl LaneWatch {
@@ -57,6 +88,7 @@ impl LaneWatch {
         for kind in self.noticed.in_report(seen, paths, role) {
             snapshot.record(kind);
         }
+        self.retransmits.count(report);
         self.fill(&mut snapshot.view, paths, report);
         snapshot.view.relay = Some(RelayView {
             pid,
@@ -83,18 +115,15 @@ impl LaneWatch {
             let here = |path: &&PathView| near_interface(view.role, path) == nic.interface;
             for path in view.paths.iter().filter(here) {
                 for lane in report.lanes.iter().filter(|lane| lane.path == path.path.id) {
-                    now.lost += u64::from(matches!(lane.ended, Some(LaneEnd::Lost(_))));
-                    now.suspected += u64::from(lane.stats.suspicions);
+                    now.trouble.lost += u64::from(matches!(lane.ended, Some(LaneEnd::Lost(_))));
+                    now.trouble.suspected += u64::from(lane.stats.suspicions);
                 }
             }
+            now.trouble.retransmits = nic.retransmits;
             let before = self.counted.insert(nic.interface.clone(), now);
             let before = before.unwrap_or_default();
             metrics.carried(&nic.interface, &now.traffic.beyond(&before.traffic));
-            metrics.troubled(
-                &nic.interface,
-                now.lost.saturating_sub(before.lost),
-                now.suspected.saturating_sub(before.suspected),
-            );
+            metrics.troubled(&nic.interface, now.trouble.beyond(before.trouble));
         }
         metrics.outages(u64::from(view.outages.saturating_sub(self.outages)));
         self.outages = view.outages;
@@ -141,7 +170,7 @@ impl LaneWatch {
             }
         };
         view.paths = paths.iter().map(path_view).collect();
-        sum_up(view);
+        sum_up(view, &self.retransmits);
         let session = &report.session;
         let channel = |stats: &drover_relay::ChannelStats| ChannelView {
             id: stats.channel,
@@ -160,8 +189,11 @@ impl LaneWatch {
     fn lane_view(&self, lane: &LaneReport) -> LaneView {
         let stats = &lane.stats;
         let (state, ended_reason) = match (&lane.ended, stats.health) {
-            (None, LaneHealth::Suspect) => (LaneState::Suspect, None),
+            (None, LaneHealth::Suspect) => (LaneState::Suspect, Some(SILENT.to_owned())),
             (None, _) => (LaneState::Up, None),
+            (Some(LaneEnd::Closed), LaneHealth::Retired) => {
+                (LaneState::Ended, Some(RETIRED.to_owned()))
+            }
             (Some(LaneEnd::Closed), _) => (LaneState::Ended, None),
             (Some(LaneEnd::Lost(reason)), _) => (LaneState::Lost, Some(reason.clone())),
         };
@@ -261,7 +293,7 @@ pub fn near_interface(role: MigrationRole, path: &PathView) -> &str {
 }
 
 /// The sums over paths and interfaces.
-fn sum_up(view: &mut MigrationView) {
+fn sum_up(view: &mut MigrationView, retransmits: &Retransmits) {
     view.traffic = view.paths.iter().map(|path| path.traffic).sum();
     let role = view.role;
     let near = |path: &PathView| near_interface(role, path).to_owned();
@@ -269,9 +301,17 @@ fn sum_up(view: &mut MigrationView) {
     names.sort();
     names.dedup();
     let nic = |interface: String| {
-        let own = view.paths.iter().filter(|path| near(path) == interface);
+        let own = || view.paths.iter().filter(|path| near(path) == interface);
+        let up = || {
+            let lanes = own().flat_map(|path| &path.lanes);
+            lanes.filter(|lane| lane.state == LaneState::Up)
+        };
         NicView {
-            traffic: own.map(|path| path.traffic).sum(),
+            traffic: own().map(|path| path.traffic).sum(),
+            lanes_up: up().map(|_| 1).sum(),
+            round_trip_us: up().filter_map(|lane| lane.round_trip_us).max(),
+            credit_bytes: Bytes(up().map(|lane| lane.credit_bytes.0).sum()),
+            retransmits: own().map(|path| retransmits.on(path.path.id)).sum(),
             interface,
         }
     };

@@ -36,7 +36,7 @@ use drover_hypervisor::RunState;
 use drover_migrate::destination::Input as DestinationInput;
 use drover_migrate::source::{Input as SourceInput, Source};
 use drover_migrate::{CancelledBy, Migration, Refused, Verdict};
-use drover_relay::LaneListener;
+use drover_relay::{Cause, LaneListener};
 use drover_trust::Membership;
 use drover_types::{ByteRate, HostName, MigrationId, PathId, VmName};
 use tokio::sync::{oneshot, watch};
@@ -105,6 +105,12 @@ impl Migrations {
             migrations.open_lanes()?;
         }
         Ok(migrations)
+    }
+
+    /// How many connections to the port for lanes became none, by cause.
+    pub fn lanes_refused(&self) -> BTreeMap<Cause, u64> {
+        let open = self.lanes.get();
+        open.map(|lanes| lanes.turned_away()).unwrap_or_default()
     }
 
     /// Opens the port for lanes, unless it is.

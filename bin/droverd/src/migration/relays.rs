@@ -14,7 +14,7 @@ use std::time::Duration;
 use drover_carrier::{
     Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State, Told,
 };
-use drover_relay::Event;
+use drover_relay::{Event, TurnedAway};
 use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
 
 use super::outgoing::with_source;
@@ -230,9 +230,8 @@ impl RelayProcess {
     ///
     /// # Errors
     /// Why it became none.
-    pub fn hand_over(&self, preamble: &[u8], connection: BorrowedFd<'_>) -> Result<(), String> {
-        let taken = self.control.hand_over(preamble, connection);
-        taken.map_err(|error| with_source(&error))
+    pub fn hand_over(&self, preamble: &[u8], connection: BorrowedFd<'_>) -> Result<(), TurnedAway> {
+        self.control.hand_over(preamble, connection)
     }
 
     /// The newest counters, once there are some.

@@ -200,7 +200,7 @@ pub struct LaneView {
     /// What the kernel knows of its connection, while it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp: Option<TcpView>,
-    /// Why it is no longer up.
+    /// Why it is not up: suspected, lost, or retired in the middle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_reason: Option<String>,
 }
@@ -288,6 +288,19 @@ pub struct NicView {
     pub interface: String,
     /// Over all paths that begin or end there.
     pub traffic: TrafficView,
+    /// Lanes that carry.
+    #[serde(default)]
+    pub lanes_up: u32,
+    /// The longest of their round trips, in microseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_us: Option<u64>,
+    /// Payload that may be on its way on them.
+    #[serde(default)]
+    #[schema(value_type = u64)]
+    pub credit_bytes: Bytes,
+    /// Segments that TCP sent again, also on lanes that are gone.
+    #[serde(default)]
+    pub retransmits: u64,
 }
 
 /// What a path does.

@@ -58,7 +58,8 @@ fn carrying() -> Value {
             "traffic": traffic,
         }],
         "traffic": traffic,
-        "nics": [{"interface": "eth1", "traffic": traffic}],
+        "nics": [{"interface": "eth1", "traffic": traffic, "lanes_up": 1, "round_trip_us": 250,
+                  "credit_bytes": 1 << 20, "retransmits": 9}],
         "channel_traffic": [
             {"id": 0, "read_bytes": 1 << 20, "confirmed_bytes": 0, "written_bytes": 900},
             {"id": 1, "read_bytes": 299 << 20, "confirmed_bytes": 0, "written_bytes": 0},

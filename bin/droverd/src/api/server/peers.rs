@@ -69,6 +69,7 @@ impl Reception {
             self.unknown.enter(network_of(ip))
         };
         let Some(place) = place else {
+            self.count("too-many-handshakes");
             tracing::warn!(address = %ip, "too many handshakes at once: a connection was closed");
             return;
         };
@@ -84,8 +85,11 @@ impl Reception {
         let shaken = tokio::time::timeout(api_limits::HANDSHAKE, self.shake_hands(stream)).await;
         let (stream, armed) = match shaken {
             Ok(Ok(shaken)) => shaken,
-            Ok(Err(problem)) => return tracing::warn!(address = %ip, %problem, "refused"),
-            Err(_) => return tracing::warn!(address = %ip, "refused: no handshake in time"),
+            Ok(Err(problem)) => return self.refused(ip, &problem),
+            Err(_) => {
+                self.count("too-slow");
+                return tracing::warn!(address = %ip, "refused: no handshake in time");
+            }
         };
         let facts = drover_trust::peer(stream.get_ref().1.peer_certificates());
         match facts {
@@ -98,13 +102,23 @@ impl Reception {
                 let router = stranger_router(&self.app).layer(Extension(ip));
                 answer(stream, router, self.ended.clone(), std::future::pending()).await;
             }
-            Err(problem) => tracing::warn!(address = %ip, %problem, "refused"),
+            Err(error) => self.refused(ip, &Problem::Other(error.to_string())),
         }
+    }
+
+    fn refused(&self, ip: IpAddr, problem: &Problem) {
+        self.count(problem.word());
+        tracing::warn!(address = %ip, %problem, "refused");
+    }
+
+    fn count(&self, reason: &'static str) {
+        self.app.0.context.metrics.connection_refused(reason);
     }
 
     async fn serve_known(&self, stream: TlsStream<TcpStream>, facts: Facts, armed: &Arc<Armed>) {
         let Some(_place) = self.known.enter(facts.identity.clone()) else {
             let who = &facts.identity;
+            self.count("too-many-connections");
             return tracing::warn!(%who, "too many connections: one was closed");
         };
         let router = self.router(&facts.identity);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use drover_api::{ErrorCode, IncomingOffer, IncomingRequest, Refusal};
 use drover_carrier::{Keys, Side};
-use drover_relay::{Expected, LaneListener};
+use drover_relay::{Cause, Expected, LaneListener, TurnedAway};
 use drover_types::MigrationId;
 use tokio::sync::mpsc;
 
@@ -101,7 +101,8 @@ pub fn expect(lanes: &LaneListener, id: MigrationId, relay: &Arc<RelayProcess>) 
     let relay = Arc::downgrade(relay);
     lanes.expect_elsewhere(id, move |connection, preamble| {
         let relay = relay.upgrade();
-        let relay = relay.ok_or_else(|| "its relay is gone".to_owned())?;
+        let gone = || TurnedAway::new(Cause::Unexpected, "its relay is gone");
+        let relay = relay.ok_or_else(gone)?;
         relay.hand_over(&preamble, connection)
     })
 }
