@@ -26,6 +26,10 @@ pub const WINDOW_CHUNKS_MIN: u16 = 4;
 /// directions.
 pub const BUFFER_BYTES_MAX: u64 = 128 << 20;
 
+/// Most bytes of the chunks that channels read into and lanes receive into, beside the windows: one
+/// each of 36 channels and 64 lanes, of 256 KiB. It bounds the size of chunks that a peer may ask for.
+pub const SPARE_BYTES_MAX: u64 = 25 << 20;
+
 /// Jobs that a thread does for others before it goes back to its own socket. Each takes the time of
 /// one chunk, some 20 µs, and its own socket holds more than eight of QEMU's (208 KiB of 4 KiB pages).
 pub const HELP_JOBS: usize = 8;

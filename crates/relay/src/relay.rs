@@ -15,7 +15,7 @@ use crate::Sizes;
 use crate::channel;
 use crate::dialer::{Dialer, Use};
 use crate::handshake::{Opened, Order};
-use crate::limits::BUFFER_BYTES_MAX;
+use crate::limits::{BUFFER_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::pool::Pool;
 use crate::report::{Event, NotStarted, Report, Settings};
 use crate::shared::{Listener, Local, Shared, spawn};
@@ -86,6 +86,14 @@ impl Relay {
                 window,
                 chunk_bytes,
                 bytes,
+            });
+        }
+        let spare = u64::from(chunk_bytes) * u64::from(channels_max.saturating_add(LANES_MAX));
+        if spare > SPARE_BYTES_MAX {
+            return Err(NotStarted::Spare {
+                channels: channels_max,
+                chunk_bytes,
+                bytes: spare,
             });
         }
         let outage_limit = settings.outage_limit;

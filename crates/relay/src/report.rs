@@ -8,10 +8,11 @@ use std::time::Duration;
 use drover_lanes::TcpFacts;
 use drover_session::{ChannelId, LaneId};
 use drover_types::{ByteRate, PathId};
+use drover_wire::limits::LANES_MAX;
 use serde::{Deserialize, Serialize};
 
 use crate::dialer::PathReport;
-use crate::limits::BUFFER_BYTES_MAX;
+use crate::limits::{BUFFER_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::{End, Sizes, Stats};
 
 /// What both ends agreed on for one migration.
@@ -141,6 +142,19 @@ pub enum NotStarted {
         channels: u16,
         /// Chunks in each window.
         window: u16,
+        /// Size of a chunk.
+        chunk_bytes: u32,
+        /// What they need together.
+        bytes: u64,
+    },
+    /// The chunks that are read and received into would take more memory than is allowed.
+    #[error(
+        "chunks of {chunk_bytes} bytes for {channels} channels and {LANES_MAX} lanes need {bytes} \
+         bytes, {SPARE_BYTES_MAX} are allowed"
+    )]
+    Spare {
+        /// Channels.
+        channels: u16,
         /// Size of a chunk.
         chunk_bytes: u32,
         /// What they need together.
