@@ -1,27 +1,29 @@
 //! What the relay's threads share: the session under its lock, and who performs its outputs.
 
+mod ending;
+mod lanes;
+mod timer;
+
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use drover_lanes::{Lane, TcpFacts};
+use drover_lanes::Lane;
 use drover_session::{BufferId, ChannelId, Input, LaneId, Output, Piece, Session};
 use drover_types::PathId;
 use drover_wire::ByeCode;
 
 use crate::End;
 use crate::channel;
-use crate::dialer::{Dialer, Use};
+use crate::dialer::Dialer;
 use crate::errands::{Errand, Errands};
 use crate::goodput::Goodput;
 use crate::lane::{self, Sending};
-use crate::limits::FAREWELL_TIME;
 use crate::pool::{Pool, lock};
 use crate::report::{Event, LaneEnd, LaneEnds, LaneReport, Report, Settings};
 use crate::turns::Bringer;
@@ -64,18 +66,6 @@ struct Core {
     terminated: bool,
     goodput: Goodput,
     errands: Errands,
-}
-
-impl Core {
-    /// Makes both of a lane's threads end. The first reason is the one that counts.
-    fn end_lane(&mut self, id: LaneId, end: LaneEnd) {
-        if let Some(note) = self.notes.get_mut(&id) {
-            note.ended.get_or_insert(end);
-        }
-        if let Some(port) = self.lanes.remove(&id) {
-            port.lane.shut_down();
-        }
-    }
 }
 
 /// What is told once the lock is released.
@@ -169,18 +159,6 @@ impl Shared {
             bulk: core.goodput.bulk(),
             session,
         }
-    }
-
-    /// What the kernel knows of the living lanes; asked without the lock, as each answer may wait for a
-    /// write under way.
-    fn tcp_facts(&self) -> BTreeMap<LaneId, TcpFacts> {
-        let living: Vec<(LaneId, Arc<Lane>)> = {
-            let core = self.lock();
-            let lanes = core.lanes.iter();
-            lanes.map(|(id, port)| (*id, port.lane.clone())).collect()
-        };
-        let facts = |(id, lane): (LaneId, Arc<Lane>)| Some((id, lane.facts().ok()?));
-        living.into_iter().filter_map(facts).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
@@ -351,269 +329,4 @@ impl Shared {
         let ended = self.lock().terminated;
         (!ended).then(|| accepted.map(|(stream, _)| stream))
     }
-
-    pub(crate) fn add_lane(
-        self: &Arc<Self>,
-        id: LaneId,
-        path: PathId,
-        lane: Lane,
-    ) -> Result<(), drover_session::Refused> {
-        let now = self.now();
-        let lane = Arc::new(lane);
-        let mut core = self.lock();
-        let refused = Err(drover_session::Refused::Lane { lane: id });
-        if core.terminated || core.notes.contains_key(&id) {
-            lane.shut_down();
-            return refused;
-        }
-        let (send, receive) = match lane::start(self, id, &lane) {
-            Ok(ports) => ports,
-            Err(error) => {
-                tracing::warn!(lane = id, %error, "cannot use a lane");
-                lane.shut_down();
-                return refused;
-            }
-        };
-        core.lanes.insert(
-            id,
-            LanePort {
-                lane: lane.clone(),
-                send,
-                receive,
-            },
-        );
-        let ends = LaneEnds {
-            local: lane.local(),
-            peer: lane.peer(),
-        };
-        let ended = None;
-        core.notes.insert(id, LaneNote { path, ends, ended });
-        if let Err(refused) = core.session.handle(now, Input::LaneUp { lane: id, path }) {
-            core.lanes.remove(&id);
-            core.notes.remove(&id);
-            lane.shut_down();
-            return Err(refused);
-        }
-        self.route_and_release(core, now).call();
-        Ok(())
-    }
-
-    /// One of a lane's threads cannot go on: its other thread is made to end, too.
-    pub(crate) fn lane_failed(&self, id: LaneId, end: LaneEnd) {
-        let mut core = self.lock();
-        // While we close, the peer answers our farewell by closing, too.
-        let end = if core.close_at.is_some() || core.session.retires(id) {
-            LaneEnd::Closed
-        } else {
-            end
-        };
-        core.end_lane(id, end);
-    }
-
-    /// Every lane on a path is given up at once.
-    pub(crate) fn drop_path(&self, path: PathId, reason: &str) {
-        let on_path: Vec<LaneId> = {
-            let core = self.lock();
-            let lanes = core.lanes.keys().copied();
-            let there = |id: &LaneId| core.notes.get(id).is_some_and(|note| note.path == path);
-            lanes.filter(there).collect()
-        };
-        for id in on_path {
-            self.lane_failed(id, LaneEnd::Lost(reason.to_owned()));
-        }
-    }
-
-    fn stop_dialling(&self) {
-        if let Some(dialer) = self.dialer.get() {
-            dialer.stop();
-        }
-    }
-
-    /// Both of a lane's threads have ended.
-    pub(crate) fn lane_gone(self: &Arc<Self>, id: LaneId) {
-        let lost = {
-            let core = self.lock();
-            let Some(note) = core.notes.get(&id) else {
-                return; // it was refused before the session knew of it
-            };
-            let expected = core.terminated || core.close_at.is_some();
-            let used = || how_used(&core.session, id, self.now());
-            (!expected).then(|| (note.path, note.ended.clone(), used()))
-        };
-        if let Some((path, Some(LaneEnd::Lost(reason)), used)) = lost {
-            if let Some(dialer) = self.dialer.get() {
-                dialer.lost(id, used, &reason);
-            }
-            self.tell(Event::LaneLost {
-                lane: id,
-                path,
-                reason,
-            });
-        } else if let Some(dialer) = self.dialer.get() {
-            dialer.retired(id);
-        }
-        self.step_or_end(Input::LaneDown { lane: id });
-    }
-
-    /// Payload that each path has carried either way, and whether something is on its way on it.
-    pub(crate) fn carried(&self) -> BTreeMap<PathId, (u64, bool)> {
-        let now = self.now();
-        let core = self.lock();
-        let mut carried: BTreeMap<PathId, (u64, bool)> = BTreeMap::new();
-        for lane in core.session.stats(now).lanes {
-            if let Some(note) = core.notes.get(&lane.lane) {
-                let (bytes, busy) = carried.entry(note.path).or_default();
-                *bytes += lane.receipted_bytes + lane.received_bytes;
-                *busy |= lane.in_flight_bytes > 0;
-            }
-        }
-        carried
-    }
-
-    /// A path can do without this lane.
-    pub(crate) fn retire(self: &Arc<Self>, lane: LaneId) {
-        // It may be gone by itself.
-        match self.try_step(Input::RetireLane { lane }) {
-            Ok(errands) => errands.call(),
-            Err(refused) => tracing::debug!(%refused, "not retired"),
-        }
-    }
-
-    fn wait_until(&self, core: &mut Core, deadline: Option<Duration>) {
-        let sooner = match (deadline, core.deadline) {
-            (Some(new), Some(old)) => new < old,
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        core.deadline = deadline;
-        if sooner {
-            self.timer.notify_one();
-        }
-    }
-
-    pub(crate) fn run_timer(self: &Arc<Self>) {
-        let mut core = self.lock();
-        while !core.terminated {
-            let now = self.now();
-            if core.close_at.is_some_and(|at| at <= now) {
-                drop(core);
-                return self.terminate();
-            }
-            if core.goodput.next_at() <= now {
-                let stats = core.session.stats(now);
-                let carried = stats.confirmed_bytes().max(stats.written_bytes());
-                core.goodput.note(now, carried);
-            }
-            if core.deadline.is_some_and(|at| at <= now) {
-                core.deadline = None;
-                drop(core);
-                self.step_or_end(Input::Tick);
-                core = self.lock();
-                continue;
-            }
-            let others = [core.close_at, core.deadline].into_iter().flatten();
-            let next = others.fold(core.goodput.next_at(), Duration::min);
-            let pause = next.saturating_sub(now);
-            let waited = self.timer.wait_timeout(core, pause);
-            core = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-    }
-
-    fn ended(self: &Arc<Self>, end: End) {
-        self.stop_dialling();
-        let reason = self.end_in_words(end);
-        self.tell(Event::Ended { end, reason });
-        if end != End::Finished {
-            self.terminate();
-        }
-    }
-
-    fn end_in_words(&self, end: End) -> String {
-        match end {
-            End::Finished => "everything was delivered".into(),
-            End::LanesLost => {
-                let reasons = self.last_losses().join("; ");
-                match self.outage_limit.as_secs() {
-                    0 => format!("no lane to the other host is left ({reasons})"),
-                    limit => format!(
-                        "there was no lane to the other host for {limit} s, which is the outage \
-                         limit ({reasons})"
-                    ),
-                }
-            }
-            End::PeerClosed(code) => match code {
-                ByeCode::Finished => "the other agent closed the session as finished".into(),
-                ByeCode::Aborted => "the other agent ended the session".into(),
-                ByeCode::Violation => "the other agent found a violation of the protocol".into(),
-                ByeCode::Unknown(code) => format!("the other agent ended the session, code {code}"),
-            },
-            End::Closed(_) => "the session was closed".into(),
-            End::Violation(violation) => violation.to_string(),
-        }
-    }
-
-    /// How the last lane of each path was lost.
-    fn last_losses(&self) -> Vec<String> {
-        let core = self.lock();
-        let mut of_path = BTreeMap::new();
-        for (id, note) in &core.notes {
-            let ended = match &note.ended {
-                Some(LaneEnd::Lost(reason)) => reason,
-                Some(LaneEnd::Closed) | None => "closed",
-            };
-            of_path.insert(note.path, (id, ended));
-        }
-        let reason = |(path, (id, ended))| format!("lane {id} on path {path}: {ended}");
-        of_path.into_iter().map(reason).collect()
-    }
-
-    pub(crate) fn close(self: &Arc<Self>, code: ByeCode) {
-        let now = self.now();
-        {
-            let mut core = self.lock();
-            if core.terminated || core.close_at.is_some() {
-                return;
-            }
-            core.close_at = Some(now + FAREWELL_TIME);
-            self.stop_dialling();
-            self.timer.notify_one();
-        }
-        self.step_or_end(Input::Close { code });
-    }
-
-    /// Closes every socket; every thread ends by itself. QEMU's sockets are closed only here, so
-    /// that what it reads until then is what the other QEMU wrote.
-    pub(crate) fn terminate(self: &Arc<Self>) {
-        let mut core = self.lock();
-        if std::mem::replace(&mut core.terminated, true) {
-            return;
-        }
-        self.stop_dialling();
-        for (id, port) in std::mem::take(&mut core.lanes) {
-            port.lane.shut_down();
-            if let Some(note) = core.notes.get_mut(&id) {
-                note.ended.get_or_insert(LaneEnd::Closed);
-            }
-        }
-        for (channel, port) in std::mem::take(&mut core.channels).into_iter().enumerate() {
-            if let Some(stream) = port.stream {
-                let _ = stream.shutdown(channel::closing(channel as ChannelId));
-            }
-        }
-        if let Local::Listening(listener, path) = &self.local {
-            let _ = rustix::net::shutdown(listener.as_fd(), rustix::net::Shutdown::Both);
-            let _ = std::fs::remove_file(path);
-        }
-        self.timer.notify_all();
-    }
-}
-
-/// What a lane was used for so far.
-fn how_used(session: &Session, id: LaneId, now: Duration) -> Use {
-    let stats = session.stats(now);
-    let found = stats.lanes.iter().find(|lane| lane.lane == id);
-    found.map_or_else(Use::default, |lane| Use {
-        tried: lane.sent_bytes + lane.resent_bytes > 0,
-        carried: lane.receipted_bytes + lane.received_bytes > 0,
-    })
 }
