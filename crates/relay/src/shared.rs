@@ -61,6 +61,8 @@ struct Core {
     notes: BTreeMap<LaneId, LaneNote>,
     /// When the session wants to be called again.
     deadline: Option<Duration>,
+    /// Until when the timer's thread sleeps, while it does: only a deadline before that wakes it.
+    timer_sleeps: Option<Duration>,
     /// When everything is closed, said farewell or not.
     close_at: Option<Duration>,
     terminated: bool,
@@ -79,7 +81,7 @@ pub(crate) type Listener = dyn Fn(Event) + Send + Sync;
 
 pub(crate) struct Shared {
     core: Mutex<Core>,
-    /// Wakes the timer's thread: an earlier deadline, or the end.
+    /// Wakes the timer's thread: it would oversleep, or this is the end.
     timer: Condvar,
     pub(crate) pool: Pool,
     pub(crate) chunk_bytes: u32,
@@ -114,6 +116,7 @@ impl Shared {
             lanes: BTreeMap::new(),
             notes: BTreeMap::new(),
             deadline: None,
+            timer_sleeps: None,
             close_at: None,
             terminated: false,
             goodput: Goodput::default(),

@@ -22,7 +22,8 @@ pub enum Role {
 pub struct Config {
     /// Who opens channels.
     pub role: Role,
-    /// Size of a buffer and of the largest chunk, in bytes.
+    /// Size of a buffer and of the largest chunk, in bytes. Chunks are half as large at most unless
+    /// every lane is quick.
     pub chunk_bytes: u32,
     /// Chunks of one direction of one channel that may be on their way.
     pub window: u16,

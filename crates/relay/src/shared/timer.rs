@@ -8,14 +8,13 @@ use drover_session::Input;
 use super::{Core, Shared};
 
 impl Shared {
+    /// Deadlines come and go with every chunk; the timer's thread is woken only where it would
+    /// oversleep one, and looks for itself when it is awake.
     pub(super) fn wait_until(&self, core: &mut Core, deadline: Option<Duration>) {
-        let sooner = match (deadline, core.deadline) {
-            (Some(new), Some(old)) => new < old,
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
         core.deadline = deadline;
-        if sooner {
+        let oversleeps = |until| deadline.is_some_and(|deadline| deadline < until);
+        if core.timer_sleeps.is_some_and(oversleeps) {
+            core.timer_sleeps = None; // once is enough
             self.timer.notify_one();
         }
     }
@@ -42,9 +41,10 @@ impl Shared {
             }
             let others = [core.close_at, core.deadline].into_iter().flatten();
             let next = others.fold(core.goodput.next_at(), Duration::min);
-            let pause = next.saturating_sub(now);
-            let waited = self.timer.wait_timeout(core, pause);
+            core.timer_sleeps = Some(next);
+            let waited = self.timer.wait_timeout(core, next.saturating_sub(now));
             core = waited.unwrap_or_else(PoisonError::into_inner).0;
+            core.timer_sleeps = None;
         }
     }
 }
