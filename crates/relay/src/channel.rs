@@ -9,14 +9,15 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use drover_lanes::Patience;
-use drover_session::{BufferId, ChannelId, Input, Piece};
+use drover_session::{ChannelId, Input, Piece};
+use rustix::net::sockopt::set_socket_send_buffer_size_force;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use crate::chunk::Chunk;
 use crate::errands::Errands;
-use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE, HELP_JOBS};
+use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE, HELP_JOBS, QEMU_SOCKET_BYTES};
 use crate::report::Event;
-use crate::shared::{ChannelPort, Shared, spawn};
+use crate::shared::{ChannelPort, Reading, Shared, spawn};
 use crate::turns::{Bringer, Turns};
 
 /// Takes QEMU's connections until the relay ends.
@@ -85,6 +86,10 @@ fn never_waits(shared: &Shared) -> bool {
 fn connect(path: &Path, never_waits: bool) -> io::Result<UnixStream> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
+    // More than an administrator allows everybody takes a privilege.
+    if set_socket_send_buffer_size_force(&socket, QEMU_SOCKET_BYTES).is_err() {
+        socket.set_send_buffer_size(QEMU_SOCKET_BYTES)?;
+    }
     socket.connect(&SockAddr::unix(path)?)?;
     socket.set_nonblocking(never_waits)?;
     Ok(OwnedFd::from(socket).into())
@@ -108,7 +113,7 @@ fn start_threads(
     shared: &Arc<Shared>,
     channel: ChannelId,
     stream: Option<Arc<UnixStream>>,
-    reads: Receiver<BufferId>,
+    reads: Receiver<Reading>,
 ) -> Arc<Writes> {
     let (reader, writer) = (shared.clone(), shared.clone());
     let from = stream.clone();
@@ -133,10 +138,10 @@ fn read(
     shared: &Arc<Shared>,
     channel: ChannelId,
     stream: Option<Arc<UnixStream>>,
-    reads: &Receiver<BufferId>,
+    reads: &Receiver<Reading>,
 ) {
-    let most = shared.chunk_bytes as usize;
-    while let Ok(buffer) = reads.recv() {
+    while let Ok(Reading { buffer, most }) = reads.recv() {
+        let most = most as usize;
         let result = match &stream {
             Some(stream) => shared
                 .pool

@@ -2,13 +2,24 @@
 
 use std::time::Duration;
 
+use drover_types::BitRate;
+
 pub use drover_lanes::limits::CONNECT_TIMEOUT;
 
-/// Size of a chunk in bytes. Its time on the slowest lane is what the other lanes may have to wait
-/// for: 128 KiB is 5 ms at 200 Mbit/s, and 10 µs at 100 Gbit/s. Twice the size cost 6 % of the
-/// throughput over 1000, 500 and 200 Mbit/s, and gained nothing without a limit, as QEMU's UNIX
-/// socket rarely yields more than 208 KiB in one read (`net.core.wmem_default`).
-pub const CHUNK_BYTES: u32 = 128 << 10;
+/// Largest chunk in bytes where every line is quicker than [`USUAL_CHUNK_LINE`], for sessions that
+/// find every lane quick (`drover_session::limits::CHUNK_TIME`): a chunk costs some ten system calls
+/// whatever its size. More is not to be had: QEMU's UNIX socket holds 208 KiB
+/// (`net.core.wmem_default`), and some more come while these are taken.
+pub const CHUNK_BYTES: u32 = 256 << 10;
+
+/// Where a line carries no more than this, chunks are never larger than
+/// `drover_session::limits::USUAL_CHUNK_BYTES`, and the windows are counted in those.
+pub const USUAL_CHUNK_LINE: BitRate = BitRate(1_000_000_000);
+
+/// Bytes that may wait in the socket to the destination's QEMU, the kernel's own count of the pages
+/// that hold them: four chunks, so that a thread that brings chunks seldom has to leave one to the
+/// thread that waits for QEMU. They have arrived, so no lane and no downtime depends on them.
+pub const QEMU_SOCKET_BYTES: usize = 1 << 20;
 
 /// Time of the whole line that may be on its way. Long enough for a lane with a tenth of the rate
 /// to deliver a chunk that the others wait for. The session keeps less on its way by itself, by what
@@ -35,11 +46,11 @@ pub const SPARE_BYTES_MAX: u64 = 25 << 20;
 pub const HELP_JOBS: usize = 8;
 
 /// Bytes that a slot of a pipe holds at the least, when they came over Ethernet with an MTU of 1500:
-/// the kernel keeps each packet apart. 128 KiB are then 93 slots, made 128, of 40 bytes each.
+/// the kernel keeps each packet apart. 256 KiB are then 184 slots, made 256, of 40 bytes each.
 pub const PIPE_SEGMENT_BYTES: u32 = 1448;
 
 /// Part of the process's descriptors (`RLIMIT_NOFILE`) that the pipes of one session may take. With
-/// the 65536 of the agent's unit that is 8192 chunks of 128 KiB, far more than [`BUFFER_BYTES_MAX`]
+/// the 65536 of the agent's unit that is 8192 chunks of up to 256 KiB, far more than [`BUFFER_BYTES_MAX`]
 /// both ways; with a shell's 1024 it is 128, and the rest is copied.
 pub const PIPES_DESCRIPTORS_PART: u64 = 4;
 

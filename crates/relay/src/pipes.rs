@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn a_chunk_in_packets_of_1500_bytes_fits_into_the_slots() {
-        assert_eq!(slots(128 << 10), 128);
+        assert_eq!(slots(256 << 10), 256);
         assert_eq!(slots(1), 4);
     }
 

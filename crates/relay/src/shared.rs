@@ -42,8 +42,15 @@ struct LanePort {
     receive: Sender<BufferId>,
 }
 
+/// What a channel's thread is to read next.
+pub(crate) struct Reading {
+    pub(crate) buffer: BufferId,
+    /// The most, in bytes.
+    pub(crate) most: u32,
+}
+
 pub(crate) struct ChannelPort {
-    pub(crate) read: Sender<BufferId>,
+    pub(crate) read: Sender<Reading>,
     pub(crate) write: Bringer<channel::Tool, Piece>,
     pub(crate) stream: Option<Arc<UnixStream>>,
 }
@@ -250,9 +257,13 @@ impl Shared {
     fn perform(self: &Arc<Self>, core: &mut Core, output: Output) {
         match output {
             Output::Open { .. } => self.open_channel(core),
-            Output::Read { channel, buffer } => {
+            Output::Read {
+                channel,
+                buffer,
+                most,
+            } => {
                 if let Some(port) = core.channels.get(usize::from(channel)) {
-                    let _ = port.read.send(buffer);
+                    let _ = port.read.send(Reading { buffer, most });
                 }
             }
             Output::Write { channel, piece } => {

@@ -6,6 +6,7 @@ use drover_types::{ByteRate, PathId};
 use drover_wire::{ByeCode, Frame};
 use serde::{Deserialize, Serialize};
 
+use crate::limits::USUAL_CHUNK_BYTES;
 use crate::{BufferId, ChannelId, LaneId};
 
 /// Who opens channels.
@@ -22,8 +23,8 @@ pub enum Role {
 pub struct Config {
     /// Who opens channels.
     pub role: Role,
-    /// Size of a buffer and of the largest chunk, in bytes. Chunks are half as large at most unless
-    /// every lane is quick.
+    /// Size of a buffer and of the largest chunk, in bytes. Chunks are no larger than
+    /// [`crate::limits::USUAL_CHUNK_BYTES`] unless every lane is quick.
     pub chunk_bytes: u32,
     /// Chunks of one direction of one channel that may be on their way.
     pub window: u16,
@@ -31,6 +32,13 @@ pub struct Config {
     pub channels_max: u16,
     /// How long to wait for a lane when the last one was lost. Zero: not at all.
     pub outage_limit: Duration,
+}
+
+impl Config {
+    /// The most that is read for a chunk where lanes are not known to be quick.
+    pub(crate) fn usual_chunk(&self) -> u32 {
+        self.chunk_bytes.min(USUAL_CHUNK_BYTES)
+    }
 }
 
 /// What happened outside.
@@ -144,6 +152,8 @@ pub enum Output {
         channel: ChannelId,
         /// Where to.
         buffer: BufferId,
+        /// The most to read, in bytes.
+        most: u32,
     },
     /// Write to the channel's local socket, in the order of these outputs; each is answered with
     /// [`Input::Written`].

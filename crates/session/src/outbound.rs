@@ -56,11 +56,12 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    /// For chunks of at most `chunk_bytes`, of which at most `window` may be on their way.
-    pub(crate) fn new(chunk_bytes: u32, window: u16) -> Self {
+    /// Of chunks of at most `chunk_bytes`, as a rule `usual_bytes`, at most `window` may be on their
+    /// way.
+    pub(crate) fn new(usual_bytes: u32, chunk_bytes: u32, window: u16) -> Self {
         Self {
             window,
-            pace: Pace::new(chunk_bytes, window),
+            pace: Pace::new(usual_bytes, u64::from(chunk_bytes) * u64::from(window)),
             confirmed: 0,
             retained: VecDeque::new(),
             with_buffer: 0,

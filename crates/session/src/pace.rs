@@ -21,10 +21,9 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// For chunks of at most `chunk_bytes`, of which at most `window` may be on their way.
-    pub(crate) fn new(chunk_bytes: u32, window: u16) -> Self {
+    /// Beginning with chunks of `chunk_bytes`; never more than `most` bytes.
+    pub(crate) fn new(chunk_bytes: u32, most: u64) -> Self {
         let chunk_bytes = u64::from(chunk_bytes);
-        let most = chunk_bytes * u64::from(window);
         Self {
             chunk_bytes,
             most,
@@ -80,7 +79,7 @@ mod tests {
 
     /// A line of this rate that queues what it is given, for two seconds: the limit at the end.
     fn settle(bytes_per_ms: u64, round_trip: Duration) -> (u64, u64) {
-        let mut pace = Pace::new(CHUNK, 256);
+        let mut pace = Pace::new(CHUNK, 256 * u64::from(CHUNK));
         let mut carried = 0;
         for ms in 0..2000 {
             let now = Duration::from_millis(ms);
@@ -110,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_channel_that_qemu_does_not_fill_keeps_its_window() {
-        let mut pace = Pace::new(CHUNK, 64);
+        let mut pace = Pace::new(CHUNK, 64 * u64::from(CHUNK));
         let before = pace.limit;
         for ms in 0..500 {
             assert!(pace.allows(0));

@@ -154,8 +154,8 @@ impl Session {
     /// The counters as they are now.
     #[must_use]
     pub fn stats(&self, now: Duration) -> Stats {
-        let chunk_bytes = self.config.chunk_bytes;
-        let live = self.lanes.values().map(|l| l.snapshot(now, chunk_bytes));
+        let usual = self.config.usual_chunk();
+        let live = self.lanes.values().map(|l| l.snapshot(now, usual));
         let mut lanes: Vec<LaneStats> = self.lost.iter().copied().chain(live).collect();
         lanes.sort_by_key(|lane| lane.lane);
         let channel_stats = |(channel, state): (usize, &Channel)| ChannelStats {
@@ -213,7 +213,7 @@ impl Session {
             window,
             ..
         } = self.config;
-        let outbound = Outbound::new(chunk_bytes, window);
+        let outbound = Outbound::new(self.config.usual_chunk(), chunk_bytes, window);
         self.channels.push(Channel {
             outbound,
             inbound: Inbound::default(),
@@ -502,25 +502,31 @@ impl Session {
     fn settle(&mut self, now: Duration) {
         match self.phase {
             Phase::Running => {
-                self.ask_for_reads();
+                self.ask_for_reads(now);
                 self.judge_lanes(now);
                 self.fill_lanes(now);
                 self.check_finished();
             }
             Phase::Outage { until, .. } if now >= until => self.end(End::LanesLost),
-            Phase::Outage { .. } => self.ask_for_reads(),
+            Phase::Outage { .. } => self.ask_for_reads(now),
             Phase::Closing(code) => self.say_bye(now, code),
             Phase::Ended => {}
         }
     }
 
-    fn ask_for_reads(&mut self) {
-        for (channel, state) in self.channels.iter_mut().enumerate() {
-            if state.outbound.wants_read() {
-                state.outbound.read_asked();
+    fn ask_for_reads(&mut self, now: Duration) {
+        for channel in 0..self.channels.len() {
+            let outbound = &mut self.channels[channel].outbound;
+            if outbound.wants_read() {
+                outbound.read_asked();
                 let buffer = self.buffers.take();
                 let channel = channel as ChannelId;
-                self.outputs.push_back(Output::Read { channel, buffer });
+                let most = self.chunk_for(now, channel);
+                self.outputs.push_back(Output::Read {
+                    channel,
+                    buffer,
+                    most,
+                });
             }
         }
     }

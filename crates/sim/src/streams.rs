@@ -118,6 +118,7 @@ enum Event {
         side: Side,
         channel: u16,
         buffer: BufferId,
+        most: u32,
     },
     WriteDone {
         side: Side,
@@ -377,16 +378,12 @@ impl World {
     fn perform(&mut self, side: Side, output: Output) {
         match output {
             Output::Open { .. } | Output::Wait(_) => {}
-            Output::Read { channel, buffer } => {
-                self.after(
-                    0,
-                    200,
-                    Event::ReadReady {
-                        side,
-                        channel,
-                        buffer,
-                    },
-                );
+            Output::Read {
+                channel,
+                buffer,
+                most,
+            } => {
+                self.read_later(side, channel, buffer, most);
             }
             Output::Write { channel, piece } => {
                 let queue = self.end(side).writing.entry(channel).or_default();
@@ -439,7 +436,8 @@ impl World {
                 side,
                 channel,
                 buffer,
-            } => self.read(side, channel, buffer),
+                most,
+            } => self.read(side, channel, buffer, most),
             Event::WriteDone { side, channel } => self.wrote(side, channel),
             Event::SendDone { side, lane } => {
                 if self.lanes[&lane].alive && self.lanes[&lane].up[&side] {
@@ -479,12 +477,26 @@ impl World {
         }
     }
 
-    fn read(&mut self, side: Side, channel: u16, buffer: BufferId) {
-        let most = self.rng.between(1, u64::from(self.shape.chunk_bytes)) as usize;
+    fn read_later(&mut self, side: Side, channel: u16, buffer: BufferId, most: u32) {
+        let ready = Event::ReadReady {
+            side,
+            channel,
+            buffer,
+            most,
+        };
+        self.after(0, 200, ready);
+    }
+
+    fn read(&mut self, side: Side, channel: u16, buffer: BufferId, asked: u32) {
+        let most = self.rng.between(1, u64::from(asked)) as usize;
+        let opens_more = self.opens_more(side, channel);
         let end = self.end(side);
         let broken = end.broken.contains(&channel);
         let script = end.script.entry(channel).or_default();
         let count = if broken { 0 } else { most.min(script.len()) };
+        if count == 0 && !broken && opens_more {
+            return self.read_later(side, channel, buffer, asked);
+        }
         if count == 0 {
             self.input(side, Input::ReadEnded { channel, buffer });
             return;
@@ -500,6 +512,14 @@ impl World {
                 length: count as u32,
             },
         );
+    }
+
+    /// QEMU's main channel does not end before all others are open: a session that has only ended
+    /// channels has finished.
+    fn opens_more(&mut self, side: Side, channel: u16) -> bool {
+        let (now, wanted) = (self.now, usize::from(self.shape.channels));
+        let open = self.end(side).session.stats(now).channels.len();
+        side == Side::Source && channel == 0 && open < wanted
     }
 
     fn wrote(&mut self, side: Side, channel: u16) {

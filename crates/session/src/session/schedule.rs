@@ -5,7 +5,8 @@ use std::time::Duration;
 use drover_wire::{Frame, HEADER_BYTES};
 
 use super::{Session, Waiting};
-use crate::limits::{FLOWLET_CHUNKS, HEDGE_MARGIN, HEDGE_SCAN, LATE, URGENT_SLACK};
+use crate::flight::time_at;
+use crate::limits::{CHUNK_TIME, FLOWLET_CHUNKS, HEDGE_MARGIN, HEDGE_SCAN, LATE, URGENT_SLACK};
 use crate::{BufferId, ChannelId, LaneId};
 
 /// The times from now in which the quickest lanes deliver.
@@ -40,6 +41,20 @@ impl Session {
         }
     }
 
+    /// How much a chunk of this channel may hold now. The main channel's are not to be waited for,
+    /// and of a limit a large one would take much at once.
+    pub(super) fn chunk_for(&self, now: Duration, channel: ChannelId) -> u32 {
+        let trusted = self.lanes.values().filter(|lane| lane.is_trusted());
+        let slowest = trusted.filter_map(|lane| lane.flight.rate(now)).min();
+        let largest = self.config.chunk_bytes;
+        let quick = |rate| time_at(rate, u64::from(largest)) <= CHUNK_TIME;
+        if channel > 0 && !self.is_limited() && slowest.is_some_and(quick) {
+            largest
+        } else {
+            self.config.usual_chunk()
+        }
+    }
+
     fn close_if_retired(&mut self, lane: LaneId) {
         if let Some(state) = self.lanes.get_mut(&lane).filter(|l| l.has_retired()) {
             state.closing = true;
@@ -50,7 +65,7 @@ impl Session {
     /// The times in which the quickest lanes deliver; `None` when no lane is trusted.
     fn best(&self, now: Duration) -> Option<Best> {
         let trusted = self.lanes.values().filter(|lane| lane.is_trusted());
-        let chunk = u64::from(self.config.chunk_bytes);
+        let chunk = u64::from(self.config.usual_chunk());
         let times = trusted.map(|l| (l.flight.arrival(now, 0), l.flight.arrival(now, chunk)));
         times
             .reduce(|a, b| (a.0.min(b.0), a.1.min(b.1)))
@@ -103,7 +118,7 @@ impl Session {
         let (order, bytes) = self.candidate(state.last_channel)?;
         let flight = &state.flight;
         // Whatever its size, a lane may have one.
-        let credit = state.credit(now, self.config.chunk_bytes);
+        let credit = state.credit(now, self.config.usual_chunk());
         let over = flight.bytes() > 0 && flight.bytes() + bytes > credit;
         let late = flight.arrival(now, bytes) > LATE.max(best * 4);
         // A lane that is idle and unmeasured is tried: an old rate says nothing of it.
@@ -227,5 +242,62 @@ impl Session {
             };
             self.outputs.push_back(output);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_types::{ByteRate, PathId};
+
+    use super::*;
+    use crate::event::{Config, Input, Role};
+
+    const NOW: Duration = Duration::from_millis(20);
+    const QUICK: u64 = 300_000_000;
+    const GIGABIT: u64 = 125_000_000;
+
+    /// With two channels, and a lane that was measured at each of these rates.
+    fn session(rates: &[u64]) -> Session {
+        let config = Config {
+            role: Role::Opener,
+            chunk_bytes: 256 << 10,
+            window: 16,
+            channels_max: 2,
+            outage_limit: Duration::ZERO,
+        };
+        let mut session = Session::new(config).unwrap();
+        for (rate, lane) in rates.iter().zip(0..) {
+            let path = PathId(0);
+            session
+                .handle(Duration::ZERO, Input::LaneUp { lane, path })
+                .unwrap();
+            let flight = &mut session.lanes.get_mut(&lane).unwrap().flight;
+            *flight = crate::flight::Flight::default();
+            flight.launch(Duration::ZERO, None, (rate / 50) as u32);
+            assert_eq!(flight.receipt(NOW, 1), Some(1));
+            flight.land();
+        }
+        session
+    }
+
+    #[test]
+    fn chunks_are_large_only_where_the_slowest_lane_is_quick() {
+        assert_eq!(session(&[QUICK, QUICK]).chunk_for(NOW, 1), 256 << 10);
+        assert_eq!(session(&[QUICK, GIGABIT]).chunk_for(NOW, 1), 128 << 10);
+        assert_eq!(session(&[]).chunk_for(NOW, 1), 128 << 10);
+    }
+
+    #[test]
+    fn chunks_of_the_main_channel_and_of_limited_sessions_stay_small() {
+        let mut session = session(&[QUICK]);
+        assert_eq!(session.chunk_for(NOW, 0), 128 << 10);
+        let limit = |rate| Input::Limit {
+            path: Some(PathId(0)),
+            rate,
+        };
+        session.handle(NOW, limit(Some(ByteRate(QUICK)))).unwrap();
+        assert_eq!(session.chunk_for(NOW, 1), 128 << 10);
+        session.handle(NOW, limit(None)).unwrap();
+        assert_eq!(session.chunk_for(NOW, 1), 256 << 10);
     }
 }

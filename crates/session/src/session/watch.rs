@@ -106,6 +106,11 @@ impl Session {
         std::iter::once(&self.limit).chain(self.path_limits.get(&path))
     }
 
+    pub(super) fn is_limited(&self) -> bool {
+        let mut limiters = std::iter::once(&self.limit).chain(self.path_limits.values());
+        limiters.any(|limiter| limiter.next_at().is_some())
+    }
+
     pub(super) fn limits_allow(&self, now: Duration, path: PathId) -> bool {
         self.limiters(path).all(|limiter| limiter.allows(now))
     }
