@@ -142,7 +142,7 @@ pub enum NotStarted {
         channels: u16,
         /// Chunks in each window.
         window: u16,
-        /// Size of a chunk.
+        /// Largest chunk.
         chunk_bytes: u32,
         /// What they need together.
         bytes: u64,

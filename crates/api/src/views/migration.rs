@@ -416,7 +416,7 @@ pub struct MigrationView {
     /// QEMU's channels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channels: Option<u8>,
-    /// Size of a chunk.
+    /// Largest chunk.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub chunk_bytes: Option<Bytes>,
