@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::ChannelId;
-use crate::limits::{HEDGE_MARGIN, LATE, RATE_INTERVAL, RATE_KEPT, UNMEASURED_RATE};
+use crate::limits::{
+    HEDGE_MARGIN, LATE, RATE_CHUNK_PART, RATE_INTERVAL, RATE_KEPT, UNMEASURED_RATE,
+};
 
 /// One frame that a receipt is expected for.
 #[derive(Debug, Clone, Copy)]
@@ -128,17 +130,20 @@ impl Flight {
     }
 
     /// The peer says that it has taken `frames` frames: how many of ours that are new. `None` when
-    /// so many were never sent.
-    pub(crate) fn receipt(&mut self, now: Duration, frames: u64) -> Option<usize> {
+    /// so many were never sent. `chunk`: the bytes of a chunk as a rule.
+    pub(crate) fn receipt(&mut self, now: Duration, frames: u64, chunk: u32) -> Option<usize> {
         let new = usize::try_from(frames.saturating_sub(self.receipted)).ok()?;
         if new == 0 {
             return Some(0);
         }
         let last = self.sent.get(new - 1)?;
         self.round_trip.sample(now.saturating_sub(last.at));
-        let bytes = self.sent.iter().take(new).map(|s| u64::from(s.bytes)).sum();
-        self.rate
-            .arrived(now, bytes, now.saturating_sub(self.busy_since));
+        // Less says how quick the lane is to answer, not how much it can carry.
+        if self.bytes >= u64::from(chunk / RATE_CHUNK_PART) {
+            let bytes = self.sent.iter().take(new).map(|s| u64::from(s.bytes)).sum();
+            self.rate
+                .arrived(now, bytes, now.saturating_sub(self.busy_since));
+        }
         self.busy_since = now;
         self.progress_at = now;
         Some(new)
@@ -218,6 +223,8 @@ impl Flight {
 mod tests {
     use super::*;
 
+    const CHUNK: u32 = 128 << 10;
+
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
     }
@@ -226,10 +233,10 @@ mod tests {
     fn a_receipt_for_what_was_never_sent_is_refused() {
         let mut flight = Flight::default();
         flight.launch(ms(0), None, 0);
-        assert_eq!(flight.receipt(ms(1), 2), None);
-        assert_eq!(flight.receipt(ms(1), 1), Some(1));
+        assert_eq!(flight.receipt(ms(1), 2, CHUNK), None);
+        assert_eq!(flight.receipt(ms(1), 1, CHUNK), Some(1));
         assert!(flight.land().is_some());
-        assert_eq!(flight.receipt(ms(2), 1), Some(0));
+        assert_eq!(flight.receipt(ms(2), 1, CHUNK), Some(0));
     }
 
     #[test]
@@ -239,11 +246,22 @@ mod tests {
             // 100 kB in each first 5 ms of 50 ms: 20 MB/s while busy.
             let at = ms(step * 50);
             flight.launch(at, None, 100_000);
-            flight.receipt(at + ms(5), step + 1);
+            flight.receipt(at + ms(5), step + 1, CHUNK);
             flight.land();
         }
         assert_eq!(flight.rate(ms(1000)), Some(20_000_000));
         assert_eq!(flight.rate(ms(1000) + RATE_KEPT), None);
+    }
+
+    #[test]
+    fn small_frames_say_nothing_of_the_rate() {
+        let mut flight = Flight::default();
+        for step in 0..20u64 {
+            flight.launch(ms(step * 50), None, 200);
+            flight.receipt(ms(step * 50 + 20), step + 1, CHUNK);
+            flight.land();
+        }
+        assert_eq!(flight.rate(ms(1000)), None);
     }
 
     #[test]
@@ -253,10 +271,10 @@ mod tests {
         flight.launch(ms(10), None, 1);
         flight.launch(ms(11), None, 1);
         assert_eq!(flight.silent_since(), Some(ms(10)));
-        flight.receipt(ms(30), 1);
+        flight.receipt(ms(30), 1, CHUNK);
         flight.land();
         assert_eq!(flight.silent_since(), Some(ms(30)));
-        flight.receipt(ms(31), 2);
+        flight.receipt(ms(31), 2, CHUNK);
         flight.land();
         assert_eq!(flight.silent_since(), None);
     }

@@ -274,7 +274,7 @@ mod tests {
             let flight = &mut session.lanes.get_mut(&lane).unwrap().flight;
             *flight = crate::flight::Flight::default();
             flight.launch(Duration::ZERO, None, (rate / 50) as u32);
-            assert_eq!(flight.receipt(NOW, 1), Some(1));
+            assert_eq!(flight.receipt(NOW, 1, 128 << 10), Some(1));
             flight.land();
         }
         session

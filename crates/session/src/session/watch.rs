@@ -25,10 +25,11 @@ impl Session {
         lane: LaneId,
         frames: u64,
     ) -> Result<(), Violation> {
+        let chunk = self.config.usual_chunk();
         let Some(state) = self.lanes.get_mut(&lane) else {
             return Ok(());
         };
-        let new = state.flight.receipt(now, frames);
+        let new = state.flight.receipt(now, frames, chunk);
         let new = new.ok_or(Violation::Receipt { lane, frames })?;
         if new > 0 {
             state.clear(now);
