@@ -59,10 +59,15 @@ impl Events {
 
     /// Merges the two oldest of the family that has the most events.
     fn shrink(&mut self) {
-        let families = || self.0.iter().map(|event| Family::of(&event.kind));
-        let size = |family: &Family| families().filter(|other| other == family).count();
-        let largest = families().max_by_key(size);
-        let Some(largest) = largest else { return };
+        let mut sizes: Vec<(Family, usize)> = Vec::new();
+        for family in self.0.iter().map(|event| Family::of(&event.kind)) {
+            match sizes.iter_mut().find(|(known, _)| *known == family) {
+                Some((_, size)) => *size += 1,
+                None => sizes.push((family, 1)),
+            }
+        }
+        let largest = sizes.into_iter().max_by_key(|(_, size)| *size);
+        let Some((largest, _)) = largest else { return };
         let mut of_it = (0..self.0.len()).filter(|at| Family::of(&self.0[*at].kind) == largest);
         if let (Some(first), Some(second)) = (of_it.next(), of_it.next()) {
             let later = self.0.remove(second);
