@@ -9,6 +9,7 @@ use drover_api::Limit;
 use drover_types::{HostName, OperatorName, VmName};
 
 use crate::lab::LabCommand;
+use crate::resolve::{self, ResolveArgs};
 
 /// Where the agent listens when nothing else is said.
 const DEFAULT_SOCKET: &str = "/run/drover/droverd.sock";
@@ -104,6 +105,9 @@ pub enum Command {
         #[arg(value_name = "ID|NAME")]
         what: String,
     },
+    /// Decide whose a guest is, in the place of a host that does not answer
+    #[command(before_help = resolve::EXAMPLES, after_help = resolve::AFTER)]
+    Resolve(ResolveArgs),
     /// This host: versions, memory, interfaces
     #[command(before_help = examples::HOST)]
     Host,

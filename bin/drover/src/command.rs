@@ -222,7 +222,7 @@ pub async fn cancel(agent: &Agent, what: &str) -> Result<Outcome, Failure> {
 }
 
 /// The migration of a guest that is under way.
-async fn migration_of(client: &Client, what: &str) -> Result<MigrationId, Failure> {
+pub async fn migration_of(client: &Client, what: &str) -> Result<MigrationId, Failure> {
     let name: VmName = what.parse().map_err(|_| {
         let message = format!("{what:?} is neither a migration's id nor a guest's name");
         Failure::new(exit::REFUSED, "no-such-migration", message)

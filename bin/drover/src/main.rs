@@ -13,6 +13,7 @@ mod migrate;
 mod pages;
 mod progress;
 mod remote;
+mod resolve;
 mod show;
 
 use std::process::ExitCode;
@@ -51,6 +52,7 @@ fn run(cli: Cli, json: bool) -> Result<Outcome, Failure> {
         Command::Limit(what) => runtime()?.block_on(command::limit(&cli.agent, what)),
         Command::Vm { command } => runtime()?.block_on(command::vm(&cli.agent, command)),
         Command::Cancel { what } => runtime()?.block_on(command::cancel(&cli.agent, &what)),
+        Command::Resolve(what) => runtime()?.block_on(resolve::resolve(&cli.agent, &what)),
         Command::Migrate(what) => runtime()?.block_on(migrate::migrate(&cli.agent, &what, json)),
     }
 }

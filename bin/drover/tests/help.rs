@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 19] = [
+    let commands: [&[&str]; 20] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -37,6 +37,7 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["history"],
         &["limit"],
         &["cancel"],
+        &["resolve"],
         &["host"],
         &["cluster"],
         &["cluster", "token"],

@@ -86,6 +86,7 @@ pub async fn run(config: Config) -> Result<()> {
         beside.spawn(metrics::serve(listener, api::metrics_router(&app)));
     }
     beside.spawn(Arc::clone(&cluster).keep_up());
+    beside.spawn(Arc::clone(&migrations).keep_telling());
     beside.spawn(part_with_removed(
         Arc::clone(&cluster),
         Arc::clone(&migrations),

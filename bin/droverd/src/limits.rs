@@ -133,6 +133,16 @@ pub const INBOX: usize = 256;
 /// The source is answered within this whether the guest runs; if not yet, it asks again.
 pub const RUN_ANSWER: Duration = Duration::from_secs(8);
 
+/// An operator's decision waits this long for the last questions to the other host: two of 15 s and
+/// the machine's bounds on them.
+pub const RESOLVE_ASKS: Duration = Duration::from_secs(45);
+
+/// And then this long for what follows from it: a guest that runs, or a QEMU that has ended.
+pub const RESOLVE_DOES: Duration = Duration::from_secs(20);
+
+/// How often a host that was decided for is told so, until it has let go: one small request.
+pub const TELL_RESOLVED: Duration = Duration::from_secs(5);
+
 /// Asking the other agent why a session ended, before that is shown without its answer.
 pub const WHY: Duration = Duration::from_millis(1500);
 

@@ -37,6 +37,7 @@ use crate::views::incoming::{
 };
 use crate::views::limit::{LimitRequest, LimitsView, PathLimits};
 use crate::views::migration::{MigrateRequest, MigrationView};
+use crate::views::resolve::{ResolveRequest, ResolvedRequest, ResolvedView};
 use crate::views::vm::{StopRequest, VmView};
 
 /// A client of one agent. Cheap to clone; it holds no connection.
@@ -173,6 +174,40 @@ impl Client {
     /// See [`ClientError`].
     pub async fn events(&self, id: MigrationId) -> Result<Vec<EventView>, ClientError> {
         self.get(&format!("/v1/migrations/{id}/events")).await
+    }
+
+    /// `POST /v1/migrations/{id}/resolve`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn resolve(
+        &self,
+        id: MigrationId,
+        request: &ResolveRequest,
+    ) -> Result<MigrationView, ClientError> {
+        self.post(
+            &format!("/v1/migrations/{id}/resolve"),
+            request,
+            limits::START_CALL,
+        )
+        .await
+    }
+
+    /// `POST /v1/migrations/{id}/resolved`, to another host's agent
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn resolved(
+        &self,
+        id: MigrationId,
+        request: &ResolvedRequest,
+    ) -> Result<ResolvedView, ClientError> {
+        self.post(
+            &format!("/v1/migrations/{id}/resolved"),
+            request,
+            limits::READ_CALL,
+        )
+        .await
     }
 
     /// `POST /v1/migrations/{id}/cancel`

@@ -142,6 +142,10 @@ codes! {
     MigrationUnderWay = "migration-under-way", 409, true;
     /// The migration has ended.
     MigrationEnded = "migration-ended", 409, true;
+    /// Nothing is ambiguous: the other host answers, or it is decided whose the guest is.
+    NotAmbiguous = "not-ambiguous", 409, true;
+    /// The operator has to state what makes it safe.
+    NotConfirmed = "not-confirmed", 409, true;
     /// The guest has been handed off: it can no longer be called back.
     TooLate = "too-late", 409, true;
     /// The migration is not in a phase in which that can be asked.

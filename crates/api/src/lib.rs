@@ -48,6 +48,10 @@ pub use views::migration::{
     BytesView, ChannelView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase,
     MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView, TrafficView,
 };
+pub use views::resolve::{
+    AmbiguityView, Resolution, ResolutionView, ResolveRequest, ResolvedRequest, ResolvedState,
+    ResolvedView, Told,
+};
 pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
 pub use views::vm::{ExitKind, ExitView, StopRequest, VmState, VmView};
 

@@ -108,6 +108,9 @@ pub enum Cause {
     /// The source said that it keeps the guest.
     #[error("the source keeps the guest")]
     SourceKept,
+    /// An operator gave the arrived guest up, in the source's place.
+    #[error("the operator gave the arrived guest up")]
+    Discarded,
 }
 
 /// Who asked for a cancel.
@@ -163,6 +166,22 @@ pub enum Outcome {
         /// What the destination gave as a reason.
         reason: Reason,
     },
+    /// Handed off, and then given up by an operator. The source's copy has ended, its definition is
+    /// back: the guest can be started there anew.
+    GivenUp {
+        /// Where the operator gave it up.
+        on: GivenUpOn,
+    },
+}
+
+/// Where an operator gave a guest up that was handed off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GivenUpOn {
+    /// On the source, while the destination did not answer.
+    Source,
+    /// On the destination, which has discarded its copy and says so.
+    Destination,
 }
 
 /// An input that changes nothing, with the reason.
@@ -171,6 +190,9 @@ pub enum Refused {
     /// A cancel or an abandon after the hand-off.
     #[error("too late: the guest was handed to the destination, only the destination may run it")]
     TooLate,
+    /// The guest runs here: what the other host says cannot end it.
+    #[error("the guest runs on the source")]
+    RunsHere,
     /// The migration has ended.
     #[error("the migration has ended already")]
     Over,

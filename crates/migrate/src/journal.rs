@@ -5,8 +5,9 @@
 use drover_types::{HostName, MigrationId, VmName};
 use serde::{Deserialize, Serialize};
 
-use crate::cause::{Cause, Outcome, Reason};
+use crate::cause::{Cause, GivenUpOn, Outcome, Reason};
 use crate::observation::Verdict;
+use crate::resolution::Resolution;
 
 /// The version of the records below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -68,6 +69,12 @@ pub enum SourceStep {
     HandedOff,
     /// The destination has said that the guest runs there; the source's copy can go.
     RunsThere,
+    /// An operator gave the guest up after the hand-off: the source's copy is to be ended, its
+    /// definition to be returned.
+    GivenUp {
+        /// Where.
+        on: GivenUpOn,
+    },
     /// The guest stays; the destination is to be told.
     Kept {
         /// How the migration is going to end.
@@ -99,13 +106,28 @@ impl SourceRecord {
         match &self.step {
             SourceStep::Preparing | SourceStep::Transferring => Verdict::Undecided,
             SourceStep::HandedOff | SourceStep::RunsThere => Verdict::HandedOff,
+            SourceStep::GivenUp { .. } => Verdict::Kept,
             SourceStep::Kept { outcome } | SourceStep::Finished { outcome } => match outcome {
                 Outcome::Completed | Outcome::Lost { .. } => Verdict::HandedOff,
-                Outcome::Refused { .. } | Outcome::Cancelled { .. } | Outcome::Failed { .. } => {
-                    Verdict::Kept
-                }
+                Outcome::Refused { .. }
+                | Outcome::Cancelled { .. }
+                | Outcome::Failed { .. }
+                | Outcome::GivenUp { .. } => Verdict::Kept,
             },
         }
+    }
+
+    /// What an operator decided here in the destination's place.
+    #[must_use]
+    pub fn resolution(&self) -> Option<Resolution> {
+        let on = match &self.step {
+            SourceStep::GivenUp { on } => on,
+            SourceStep::Finished {
+                outcome: Outcome::GivenUp { on },
+            } => on,
+            _ => return None,
+        };
+        (*on == GivenUpOn::Source).then_some(Resolution::GiveUp)
     }
 }
 
@@ -115,8 +137,16 @@ impl SourceRecord {
 pub enum DestinationStep {
     /// A hypervisor may have been started for it; it may have arrived.
     Incoming,
+    /// As before, and an operator decided in the source's place that it runs here.
+    RunHere,
+    /// An operator decided in the source's place that it is given up: its hypervisor is to end.
+    Discarding,
     /// The guest runs here.
-    Running,
+    Running {
+        /// By an operator's word in the source's place.
+        #[serde(default)]
+        resolved: bool,
+    },
     /// It was given up before the hand-off; nothing is left of it here.
     Abandoned {
         /// Why.
@@ -139,4 +169,21 @@ pub struct DestinationRecord {
     /// How far it has come.
     #[serde(flatten)]
     pub step: DestinationStep,
+}
+
+impl DestinationRecord {
+    /// What an operator decided here in the source's place.
+    #[must_use]
+    pub fn resolution(&self) -> Option<Resolution> {
+        match &self.step {
+            DestinationStep::RunHere | DestinationStep::Running { resolved: true } => {
+                Some(Resolution::RunHere)
+            }
+            DestinationStep::Discarding
+            | DestinationStep::Abandoned {
+                cause: Cause::Discarded,
+            } => Some(Resolution::Discard),
+            _ => None,
+        }
+    }
 }

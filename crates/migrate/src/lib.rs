@@ -29,12 +29,13 @@ pub mod limits;
 mod observation;
 mod outbox;
 pub mod paths;
+mod resolution;
 mod session;
 pub mod share;
 pub mod source;
 mod waiting;
 
-pub use cause::{CancelledBy, Cause, KeptGuest, Outcome, Reason, Refused};
+pub use cause::{CancelledBy, Cause, GivenUpOn, KeptGuest, Outcome, Reason, Refused};
 pub use channels::{ChannelCount, ChannelLimit, channels};
 
 pub use journal::{
@@ -43,6 +44,7 @@ pub use journal::{
 };
 pub use observation::{GuestSeen, HandOffAnswer, MigrationSeen, Observation, Verdict};
 pub use outbox::Output;
+pub use resolution::{Ambiguity, Claimed, LastQuestion, Resolution, Resolving, claimed};
 pub use session::Session;
 pub use waiting::{Waiting, WaitingOn};
 

@@ -36,6 +36,10 @@ pub const HAND_OFF_RETRY: Duration = Duration::from_secs(1);
 /// shell's own timeout of a request, so that it is a safeguard only.
 pub const HAND_OFF_ANSWER: Duration = Duration::from_secs(15);
 
+/// How long is waited for the last word that told the destination to run, before an operator's
+/// counts: longer than any request lasts, so that none can arrive after it.
+pub const LAST_TELL: Duration = Duration::from_secs(20);
+
 /// Pause before the destination is told again to abandon.
 pub const ABANDON_RETRY: Duration = Duration::from_secs(1);
 

@@ -112,4 +112,6 @@ pub enum HandOffAnswer {
         /// Why.
         reason: Reason,
     },
+    /// It is not there any more and will not run: an operator gave it up there, for good.
+    Discarded,
 }

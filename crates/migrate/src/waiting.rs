@@ -37,6 +37,8 @@ pub enum WaitingOn {
     DestinationToAbandon,
     /// The source's QEMU to end and its definition to leave.
     SourceToForget,
+    /// The source's QEMU to end and its definition to be back.
+    SourceToTakeBack,
     /// A hypervisor that was found again to answer.
     HypervisorToAnswer,
     /// The destination's own QEMU to start.
@@ -72,6 +74,7 @@ impl WaitingOn {
             Self::DestinationToRun => "destination-to-run",
             Self::DestinationToAbandon => "destination-to-abandon",
             Self::SourceToForget => "source-to-forget",
+            Self::SourceToTakeBack => "source-to-take-back",
             Self::HypervisorToAnswer => "hypervisor-to-answer",
             Self::HypervisorToStart => "hypervisor-to-start",
             Self::SourceToConnect => "source-to-connect",
@@ -104,7 +107,7 @@ impl WaitingOn {
             }
             Self::GuestToResume => "look at the reason: often a disk that is not reachable here",
             Self::GuestToBeAdopted => "make the directory of definitions writable",
-            Self::SourceToForget => {
+            Self::SourceToForget | Self::SourceToTakeBack => {
                 "make the directories of definitions and of state writable; QEMU is killed"
             }
             Self::HypervisorToEnd | Self::HypervisorToSettle => {

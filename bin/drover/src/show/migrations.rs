@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use drover_api::{
-    ChannelView, LaneState, LaneView, MigrationRole, MigrationView, PathState, PathView, StatusView,
+    ChannelView, LaneState, LaneView, MigrationRole, MigrationView, PathState, PathView,
+    StatusView, Told,
 };
 use drover_types::{ByteRate, Bytes, Interface};
 use jiff::Timestamp;
@@ -75,12 +76,48 @@ pub fn rows(migrations: &[&MigrationView]) -> String {
     }
     let mut text = table(&rows);
     for view in migrations {
+        doubt(&mut text, view);
         for more in [&view.cause, &view.next].into_iter().flatten() {
             let (vm, source, destination) = (&view.vm, &view.source, &view.destination);
             let _ = writeln!(text, "{vm} from {source} to {destination}: {more}");
         }
     }
     text
+}
+
+/// What is not known of it, with the commands that resolve it; what was decided and not heard yet.
+fn doubt(text: &mut String, view: &MigrationView) {
+    let now = Timestamp::now();
+    let (vm, source, destination) = (&view.vm, &view.source, &view.destination);
+    let mut add = |line: String| {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{vm} from {source} to {destination}: {line}");
+    };
+    let other = match view.role {
+        MigrationRole::Source => destination,
+        MigrationRole::Destination => source,
+    };
+    if let Some(doubt) = &view.ambiguity {
+        let heard = doubt.heard_at;
+        let heard = heard.map_or_else(String::new, |at| format!(", heard {} ago", age(at, now)));
+        add(format!(
+            "IN DOUBT {}: {other} has not answered for {}{heard}",
+            doubt.unknown,
+            age(doubt.since, now)
+        ));
+        for command in &doubt.commands {
+            add(format!("if {other} cannot come back: `{command}`"));
+        }
+    }
+    let open = view.resolution.as_ref();
+    if let Some(decided) = open.filter(|decided| decided.told != Told::Confirmed) {
+        let last = decided.last.as_deref();
+        let last = last.map_or_else(String::new, |last| format!(" ({last})"));
+        add(format!(
+            "{other} has not confirmed yet that it heard of `{}`{last}",
+            word(&decided.resolution)
+        ));
+    }
 }
 
 /// The bytes of the guest that were moved: QEMU's count, or what this host received.

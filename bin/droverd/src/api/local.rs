@@ -6,7 +6,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use drover_api::{
     ErrorBody, ErrorCode, EventView, LimitRequest, LimitsView, MigrateRequest, MigrationView,
-    Refusal, StatusView, StopRequest, VmView,
+    Refusal, ResolveRequest, StatusView, StopRequest, VmView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -29,6 +29,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(show_migration))
         .routes(routes!(migration_events))
         .routes(routes!(cancel_migration))
+        .routes(routes!(resolve_migration))
         .routes(routes!(limits, set_limit))
         .routes(routes!(metrics))
         .routes(routes!(openapi))
@@ -150,6 +151,20 @@ async fn cancel_migration(
     Ok(Json(
         to_its_end(async move { app.0.migrations.cancel(id).await }).await?,
     ))
+}
+
+/// Decides in the place of the other host, which does not answer. It is asked once more first, and
+/// the decision refused if it answers. Answers when what was decided is done.
+#[utoipa::path(post, path = "/v1/migrations/{id}/resolve", tag = "local",
+    params(("id" = String, Path)), request_body = ResolveRequest,
+    responses((status = 200, body = MigrationView), (status = "default", body = ErrorBody)))]
+async fn resolve_migration(
+    State(app): State<App>,
+    Named(id): Named<MigrationId>,
+    JsonBody(request): JsonBody<ResolveRequest>,
+) -> Result<Json<MigrationView>, Refused> {
+    let resolved = to_its_end(async move { app.0.migrations.resolve(id, request).await });
+    Ok(Json(resolved.await?))
 }
 
 /// Limits on what migrations carry.

@@ -4,7 +4,8 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
     AbandonRequest, ErrorBody, ErrorCode, HostView, IncomingNetworks, IncomingOffer, IncomingPaths,
-    IncomingRequest, IncomingStart, IncomingView, PathLimits, Refusal, RunRequest, VerdictView,
+    IncomingRequest, IncomingStart, IncomingView, PathLimits, Refusal, ResolvedRequest,
+    ResolvedView, RunRequest, VerdictView,
 };
 use drover_types::MigrationId;
 use utoipa_axum::router::OpenApiRouter;
@@ -25,6 +26,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(incoming_abandon))
         .routes(routes!(limit_paths))
         .routes(routes!(verdict))
+        .routes(routes!(resolved))
 }
 
 pub async fn host_view(app: &App) -> Result<HostView, Refusal> {
@@ -159,4 +161,20 @@ async fn limit_paths(
 ) -> Result<Json<PathLimits>, Refused> {
     app.0.migrations.limit_paths(&caller, id, &limits)?;
     Ok(Json(limits))
+}
+
+/// An operator decided on the other host, in this one's place: the guest is that host's. What can be
+/// started of it here leaves. Asking again does no harm.
+#[utoipa::path(post, path = "/v1/migrations/{id}/resolved", tag = "peer",
+    params(("id" = String, Path)), request_body = ResolvedRequest,
+    responses((status = 200, body = ResolvedView), (status = "default", body = ErrorBody)))]
+async fn resolved(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<MigrationId>,
+    JsonBody(request): JsonBody<ResolvedRequest>,
+) -> Result<Json<ResolvedView>, Refused> {
+    let resolved =
+        to_its_end(async move { app.0.migrations.resolved_there(caller, id, request).await });
+    Ok(Json(resolved.await?))
 }

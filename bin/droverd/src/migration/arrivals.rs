@@ -12,7 +12,7 @@ use drover_api::{
 use drover_migrate::destination::{Destination, Input};
 use drover_migrate::limits::PATHS;
 use drover_migrate::paths::{Endpoint, LeftOut, LeftOutReason, Side, select};
-use drover_migrate::{HandOffAnswer, Migration};
+use drover_migrate::{HandOffAnswer, Migration, Resolution};
 use drover_types::{Interface, MigrationId};
 
 use super::incoming::{self, incoming_view};
@@ -216,7 +216,7 @@ impl Migrations {
             matches!(
                 snapshot.answer,
                 Some(HandOffAnswer::Running | HandOffAnswer::Gone { .. })
-            )
+            ) || snapshot.view.phase.has_ended()
         };
         let message = incoming::Message::Input(Input::RunRequested);
         self.tell_incoming(id, message, answered).await
@@ -234,6 +234,9 @@ impl Migrations {
         let over = |snapshot: &Snapshot| snapshot.view.phase.has_ended();
         let view = self.tell_incoming(id, message, over).await?;
         let snapshot = self.find_incoming(id)?.snapshot();
+        if snapshot.resolution == Some(Resolution::RunHere) {
+            return Ok(view);
+        }
         if snapshot.view.phase.has_ended() {
             self.amend(snapshot, &request.cause).await;
             return Ok(view);
@@ -254,8 +257,9 @@ impl Migrations {
         }
         snapshot.view.cause = Some(both);
         let (id, view) = (snapshot.view.id, snapshot.view.clone());
+        let events = snapshot.events.list().to_vec();
         self.add(id, Known::Past(Box::new(snapshot)));
-        if let Err(error) = self.journal.amend(view).await {
+        if let Err(error) = self.journal.amend(view, events).await {
             tracing::warn!(%id, %error, "history not amended");
         }
     }

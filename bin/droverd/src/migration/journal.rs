@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use drover_api::{EventView, MigrationRole, MigrationView};
+use drover_api::{EventView, MigrationRole, MigrationView, Told};
 use drover_migrate::{DestinationRecord, SourceRecord};
 use drover_types::MigrationId;
 use serde::{Deserialize, Serialize};
@@ -73,10 +73,15 @@ impl Journal {
     ///
     /// # Errors
     /// There is no such entry, or it cannot be written.
-    pub async fn amend(&self, view: MigrationView) -> io::Result<()> {
+    pub async fn amend(&self, view: MigrationView, events: Vec<EventView>) -> io::Result<()> {
         let path = self.path(view.id, view.role);
         let entry = read(&path)?;
-        self.write(Entry { view, ..entry }).await
+        self.write(Entry {
+            view,
+            events,
+            ..entry
+        })
+        .await
     }
 
     /// Every entry, newest first; those beyond the [`HISTORY`] are removed if their migration has
@@ -100,7 +105,9 @@ impl Journal {
         let mut seen = 0;
         entries.retain(|entry| {
             seen += 1;
-            let kept = seen <= HISTORY || !entry.view.phase.has_ended();
+            let owes = entry.view.resolution.as_ref();
+            let owes = owes.is_some_and(|resolution| resolution.told != Told::Confirmed);
+            let kept = seen <= HISTORY || owes || !entry.view.phase.has_ended();
             if !kept {
                 self.forget(entry);
             }

@@ -20,8 +20,10 @@ mod observe;
 mod outgoing;
 mod recover;
 pub mod relays;
+mod resolve;
 mod security;
 mod snapshot;
+mod told;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -142,7 +144,10 @@ impl Migrations {
         let mut all = self.known();
         all.insert((id, source), known);
         // Ids are ordered by time: the oldest come first.
-        let ended = |known: &Known| known.snapshot().view.phase.has_ended();
+        let ended = |known: &Known| {
+            let view = known.snapshot().view;
+            view.phase.has_ended() && told::owed(&view).is_none()
+        };
         let old: Vec<Key> = all
             .iter()
             .filter(|(_, k)| ended(k))
@@ -320,7 +325,7 @@ impl Migrations {
             .map_err(|refused| match refused {
                 Refused::TooLate => Refusal::new(ErrorCode::TooLate, refused.to_string()),
                 Refused::Over => ended(id),
-                Refused::Unexpected { .. } => {
+                Refused::Unexpected { .. } | Refused::RunsHere => {
                     Refusal::new(ErrorCode::WrongPhase, refused.to_string())
                 }
             })?;

@@ -87,7 +87,11 @@ impl Migrations {
             AnyRecord::Source(record) => record.verdict(),
             AnyRecord::Destination(_) => Verdict::Undecided,
         };
-        let snapshot = Snapshot::of(entry.view, verdict, entry.events);
+        let mut snapshot = Snapshot::of(entry.view, verdict, entry.events);
+        snapshot.resolution = match &entry.record {
+            AnyRecord::Source(record) => record.resolution(),
+            AnyRecord::Destination(record) => record.resolution(),
+        };
         self.add(snapshot.view.id, Known::Past(Box::new(snapshot)));
     }
 

@@ -9,7 +9,7 @@ use drover_api::{
 use drover_hypervisor::MigrationProgress;
 use drover_migrate::downtime::RoundSeen;
 use drover_migrate::estimate::{Estimator, Sample};
-use drover_migrate::{HandOffAnswer, Migration, Verdict};
+use drover_migrate::{HandOffAnswer, Migration, Resolution, Resolving, Verdict};
 use drover_types::{ByteRate, Bytes};
 use jiff::Timestamp;
 
@@ -28,6 +28,11 @@ pub struct Snapshot {
     pub answer: Option<HandOffAnswer>,
     /// When the guest began to run on the destination.
     pub resumed_at: Option<Timestamp>,
+    /// What an operator decided in the other host's place, once it is on disk and as long as it
+    /// counts.
+    pub resolution: Option<Resolution>,
+    /// What became of an operator's last wish to decide.
+    pub resolving: Resolving,
     /// Why it was refused before anything was changed.
     pub refusal: Option<Refusal>,
     /// The version of the QEMU that waits, on the destination.
@@ -52,6 +57,8 @@ impl Snapshot {
             phase,
             cause: None,
             next: None,
+            ambiguity: None,
+            resolution: None,
             started_at: Timestamp::now(),
             ended_at: None,
             prepare_ms: None,
@@ -94,6 +101,8 @@ impl Snapshot {
             verdict,
             answer: None,
             resumed_at: None,
+            resolution: None,
+            resolving: Resolving::No,
             refusal: None,
             qemu_version: None,
             prepared: false,

@@ -221,6 +221,33 @@ impl Reservation {
         Ok(())
     }
 
+    /// Takes the definition of a guest back that was handed off and then given up, durably. Calling
+    /// it again does no harm.
+    ///
+    /// # Errors
+    /// The definition cannot be moved, or is not there.
+    pub fn take_back(&self) -> Result<(), Refusal> {
+        let path = definitions::path_of(&self.inner.config.definitions, &self.name);
+        let departed = self.inner.departed(&self.name);
+        let moving = format!("move {} to {}", departed.display(), path.display());
+        if path.exists() {
+            return Ok(());
+        }
+        let text = files::read(&departed).map_err(|error| broken(&moving, &error))?;
+        let text = text.ok_or_else(|| broken(&moving, &"it is not there"))?;
+        files::write_whole(&path, text.as_bytes()).map_err(|error| broken(&moving, &error))?;
+        files::remove(&departed).map_err(|error| broken(&moving, &error))
+    }
+
+    /// Whether there is a process of the guest here.
+    #[must_use]
+    pub fn has_process(&self) -> bool {
+        let slots = self.inner.slots();
+        slots
+            .get(&self.name)
+            .is_some_and(|slot| slot.process.is_some())
+    }
+
     /// Ends what is left of a guest that was handed off: its QEMU and its runtime directory.
     pub async fn release(&self) {
         self.end().await;

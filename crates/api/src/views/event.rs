@@ -225,6 +225,16 @@ pub enum EventKind {
         /// Who.
         by: String,
     },
+    /// An operator decided in the place of the other host, which did not answer.
+    Resolved {
+        /// What, and what follows from it.
+        what: String,
+    },
+    /// Two hosts have the guest, or could: a person has to see to it at once.
+    Conflict {
+        /// What there is, and what to do.
+        what: String,
+    },
     /// It is over.
     Ended {
         /// How.
@@ -257,6 +267,8 @@ impl EventKind {
             | Self::OutageEnded { .. }
             | Self::ChannelBroke { .. }
             | Self::MonitorLost
+            | Self::Resolved { .. }
+            | Self::Conflict { .. }
             | Self::Fallback { .. } => true,
             _ => false,
         }
@@ -309,7 +321,9 @@ impl fmt::Display for EventKind {
                     .copied()
                     .try_for_each(|rate| write!(f, ", dirty {rate}"))
             }
-            Self::Fallback { what } => f.write_str(what),
+            Self::Fallback { what } | Self::Resolved { what } | Self::Conflict { what } => {
+                f.write_str(what)
+            }
             Self::CancelAsked { by } => write!(f, "{by} wants it to end"),
             Self::Ended { result, cause } => {
                 write!(f, "{}", result.as_str())?;

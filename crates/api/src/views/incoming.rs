@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::host::ProtocolRange;
+use super::resolve::Resolution;
 use super::security::LaneSecurity;
 use crate::definition::VmDefinition;
 use crate::schema::{InterfaceSchema, PathSchema};
@@ -172,6 +173,9 @@ pub struct IncomingView {
     /// Why it was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// What an operator decided here in the source's place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolved: Option<Resolution>,
     /// When the guest began to run here, by this host's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]

@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 
 use super::data_path::DataPathView;
 use super::event::EventKind;
+use super::resolve::{AmbiguityView, ResolutionView};
 use super::security::LaneEncryption;
 use crate::schema::PathSchema;
 
@@ -41,7 +42,7 @@ pub enum MigrationRole {
     Destination,
 }
 
-/// How far a migration is. The first seven are the source's, the next four the destination's.
+/// How far a migration is. The first eight are the source's, the next four the destination's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MigrationPhase {
@@ -55,6 +56,8 @@ pub enum MigrationPhase {
     HandingOff,
     /// Source: the guest runs on the destination.
     Completed,
+    /// Source: handed off, and then given up by an operator. The guest can be started here anew.
+    GivenUp,
     /// Told to stop, or failed, and undoing it; on either side.
     Cancelling,
     /// Source: stopped as asked; the guest runs here.
@@ -86,6 +89,7 @@ impl MigrationPhase {
             Self::Transferring => "transferring",
             Self::HandingOff => "handing-off",
             Self::Completed => "completed",
+            Self::GivenUp => "given-up",
             Self::Cancelling => "cancelling",
             Self::Cancelled => "cancelled",
             Self::Prepared => "prepared",
@@ -103,7 +107,12 @@ impl MigrationPhase {
     pub fn has_ended(self) -> bool {
         matches!(
             self,
-            Self::Completed | Self::Cancelled | Self::Failed | Self::Running | Self::Abandoned
+            Self::Completed
+                | Self::GivenUp
+                | Self::Cancelled
+                | Self::Failed
+                | Self::Running
+                | Self::Abandoned
         )
     }
 }
@@ -383,6 +392,12 @@ pub struct MigrationView {
     /// What to do now, when there is something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// The other host does not answer, and only it knows whose the guest is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ambiguity: Option<AmbiguityView>,
+    /// What an operator decided on this host in the other one's place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<ResolutionView>,
     /// When it was asked for.
     #[schema(value_type = String, format = DateTime)]
     pub started_at: Timestamp,

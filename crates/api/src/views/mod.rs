@@ -7,5 +7,6 @@ pub mod host;
 pub mod incoming;
 pub mod limit;
 pub mod migration;
+pub mod resolve;
 pub mod security;
 pub mod vm;

@@ -2,6 +2,7 @@
 
 use crate::cause::{Cause, Reason};
 use crate::observation::{Observation, Verdict};
+use crate::resolution::Resolution;
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub enum Input {
         /// What the connection ended with.
         reason: Reason,
     },
+    /// An operator decides in the source's place, and states that this is safe.
+    ResolveRequested(Resolution),
     /// `cont` succeeded.
     GuestResumed,
     /// `cont` failed.
@@ -91,6 +94,7 @@ impl Input {
             Self::RunRequested => "run-requested",
             Self::VerdictAnswered(_) => "verdict-answered",
             Self::VerdictUnreachable { .. } => "verdict-unreachable",
+            Self::ResolveRequested(_) => "resolve-requested",
             Self::GuestResumed => "guest-resumed",
             Self::ResumeFailed { .. } => "resume-failed",
             Self::GuestAdopted => "guest-adopted",

@@ -7,13 +7,15 @@
 //! [`Action::ResumeGuest`] comes out only after the source has said that it handed off
 //! ([`Input::RunRequested`], [`Verdict::HandedOff`](crate::Verdict::HandedOff)), and then
 //! [`Action::KillHypervisor`] never comes out. A guest that has arrived is neither run nor killed
-//! before the source has said which.
+//! before the source has said which, or an operator has while the source did not answer
+//! ([`Input::ResolveRequested`]). That is on disk before it is done, so that the source can be told.
 //!
 //! [`Action::Settle`] is safe because QEMU says `completed` before it tells the source over the
 //! return path that it has everything (`process_incoming_migration_bh`): if it does not say so
 //! once the session is closed, the source cannot have been told and cannot complete. So every
 //! migration uses the return path.
 
+mod arrived;
 mod io;
 mod phase;
 mod step;
@@ -26,6 +28,7 @@ use crate::journal::{DestinationRecord, DestinationStep, JournalVersion, Migrati
 use crate::limits;
 use crate::observation::HandOffAnswer;
 use crate::outbox::Outbox;
+use crate::resolution::{Ambiguity, Resolution, Resolving};
 use crate::session::Session;
 use crate::source::earlier;
 use crate::waiting::{Waiting, WaitingOn};
@@ -47,6 +50,12 @@ pub struct Destination {
     outbox: Outbox<Action, DestinationRecord>,
     /// [`DestinationStep::Running`] is on disk.
     runs: bool,
+    /// An operator's decision in the source's place, once it is on disk.
+    resolution: Option<Resolution>,
+    resolving: Resolving,
+    /// In [`Phase::Arrived`]: the source answered last; and has not answered since.
+    heard: Option<Time>,
+    silent_since: Option<Time>,
     /// How long the session may be without a lane before it fails by itself.
     outage_limit: Time,
     last: Option<Reason>,
@@ -75,14 +84,21 @@ impl Destination {
     #[must_use]
     pub fn recover(record: DestinationRecord, now: Time) -> Self {
         let session = Session::Unknown;
+        let resolution = record.resolution();
         let mut destination = Self::at(record.migration, Phase::Recovering { session }, now);
+        destination.resolution = resolution;
         let ending = match record.step {
-            DestinationStep::Incoming => {
+            // The operator's word was for then: by now the source may be back.
+            DestinationStep::Incoming | DestinationStep::RunHere => {
                 destination.outbox.act(Action::FindSession);
                 destination.deadline = Some(now + limits::OBSERVE_RETRY);
                 return destination;
             }
-            DestinationStep::Running => Ending::Running,
+            DestinationStep::Discarding => {
+                destination.discard(now);
+                return destination;
+            }
+            DestinationStep::Running { .. } => Ending::Running,
             DestinationStep::Abandoned { cause } => Ending::Abandoned(cause),
             DestinationStep::Lost { reason } => Ending::Lost(reason),
         };
@@ -100,6 +116,10 @@ impl Destination {
             deadline: None,
             outbox: Outbox::new(),
             runs: false,
+            resolution: None,
+            resolving: Resolving::No,
+            heard: None,
+            silent_since: None,
             outage_limit: Time::ZERO,
             last: None,
             journal_trouble: None,
@@ -120,7 +140,8 @@ impl Destination {
                     .journaled()
                     .ok_or_else(|| self.unexpected("journaled"))?;
                 self.journal_trouble = None;
-                self.runs |= record.step == DestinationStep::Running;
+                self.runs |= matches!(record.step, DestinationStep::Running { .. });
+                self.resolution = record.resolution();
                 Ok(())
             }
             Input::JournalFailed { reason } => {
@@ -152,6 +173,7 @@ impl Destination {
     pub fn hand_off_answer(&self) -> HandOffAnswer {
         match &self.phase {
             _ if self.runs => HandOffAnswer::Running,
+            _ if self.resolution == Some(Resolution::Discard) => HandOffAnswer::Discarded,
             Phase::Abandoning { cause, .. } | Phase::Ended(Ending::Abandoned(cause)) => {
                 HandOffAnswer::Gone {
                     reason: Reason::from(cause.to_string()),
@@ -167,6 +189,35 @@ impl Destination {
                 },
             },
         }
+    }
+
+    /// What an operator decided here in the source's place, where it still counts. Never ahead of
+    /// the disk.
+    #[must_use]
+    pub fn resolution(&self) -> Option<Resolution> {
+        let runs = matches!(
+            self.phase,
+            Phase::Resuming | Phase::Adopting | Phase::Ended(Ending::Running)
+        );
+        self.resolution
+            .filter(|resolution| *resolution != Resolution::RunHere || runs)
+    }
+
+    /// What became of an operator's last wish to decide.
+    #[must_use]
+    pub fn resolving(&self) -> &Resolving {
+        &self.resolving
+    }
+
+    /// The guest has arrived, and the source does not answer.
+    #[must_use]
+    pub fn ambiguity(&self) -> Option<Ambiguity> {
+        let arrived = matches!(self.phase, Phase::Arrived { .. });
+        Some(Ambiguity {
+            since: self.silent_since.filter(|_| arrived)?,
+            heard: self.heard,
+            last: self.last.clone(),
+        })
     }
 
     /// Where it stands.
@@ -231,11 +282,12 @@ impl Destination {
     /// QEMU has everything. The verdict comes by itself where the source is well; it is asked
     /// for after a pause.
     fn arrive(&mut self, now: Time) {
-        self.enter(
-            now,
-            Phase::Arrived { attempts: 0 },
-            Some(limits::VERDICT_RETRY),
-        );
+        let phase = Phase::Arrived {
+            attempts: 0,
+            asking: false,
+            resolving: None,
+        };
+        self.enter(now, phase, Some(limits::VERDICT_RETRY));
     }
 
     fn resume(&mut self, now: Time) {

@@ -1,6 +1,7 @@
 //! The destination's phases; each owns what only it needs.
 
 use crate::cause::Cause;
+use crate::resolution::{LastQuestion, Resolution};
 use crate::session::Session;
 use crate::waiting::WaitingOn;
 
@@ -36,10 +37,15 @@ pub enum Phase {
         /// What ended the session.
         cause: Cause,
     },
-    /// QEMU has everything and stands still. Only the source can say what is next.
+    /// QEMU has everything and stands still. Only the source can say what is next, or an operator
+    /// in its place.
     Arrived {
         /// How often it was asked.
         attempts: u32,
+        /// The last time is not answered yet.
+        asking: bool,
+        /// What an operator wants.
+        resolving: Option<(Resolution, LastQuestion)>,
     },
     /// Handed off: the guest is told to run.
     Resuming,

@@ -3,10 +3,11 @@
 
 use super::{Action, Destination, Ending, Event, Input, Phase};
 use crate::Time;
-use crate::cause::{Cause, Reason, Refused};
+use crate::cause::{Cause, Refused};
 use crate::journal::DestinationStep;
 use crate::limits;
-use crate::observation::{GuestSeen, MigrationSeen, Observation, Verdict};
+use crate::observation::{GuestSeen, MigrationSeen, Observation};
+use crate::resolution::Resolution;
 use crate::session::Session;
 
 impl Destination {
@@ -167,33 +168,11 @@ impl Destination {
                 self.abandon(now, Cause::SourceKept);
             }
 
-            // Everything is here. Nothing but the source's word moves it on.
-            (
-                Phase::Arrived { .. },
-                On(Input::RunRequested | Input::VerdictAnswered(Verdict::HandedOff)),
-            ) => self.resume(now),
-            (
-                Phase::Arrived { .. },
-                On(Input::AbandonRequested | Input::VerdictAnswered(Verdict::Kept)),
-            ) => self.abandon(now, Cause::SourceKept),
-            (Phase::Arrived { .. }, On(Input::VerdictAnswered(Verdict::Undecided))) => {
-                self.last = Some(Reason::from("the source has not decided yet"));
-                self.deadline = Some(now + limits::VERDICT_RETRY);
+            // Everything is here.
+            (phase @ Phase::Arrived { .. }, event) => {
+                return self.step_arrived(now, phase, event);
             }
-            (Phase::Arrived { .. }, On(Input::VerdictUnreachable { reason })) => {
-                self.last = Some(reason);
-                self.deadline = Some(now + limits::VERDICT_RETRY);
-            }
-            (Phase::Arrived { attempts }, Deadline) => {
-                self.outbox.act(Action::AskVerdict);
-                let phase = Phase::Arrived {
-                    attempts: attempts.saturating_add(1),
-                };
-                self.enter(now, phase, Some(limits::VERDICT_ANSWER));
-            }
-            (Phase::Arrived { .. } | Phase::Resuming, On(Input::HypervisorGone { reason })) => {
-                self.lose(now, reason)
-            }
+            (Phase::Resuming, On(Input::HypervisorGone { reason })) => self.lose(now, reason),
 
             // Handed off. No arm leads back.
             (Phase::Resuming, On(Input::GuestResumed)) => self.adopt(now),
@@ -211,7 +190,8 @@ impl Destination {
                 self.enter(now, Phase::Resuming, Some(limits::RESUME_ANSWER));
             }
             (Phase::Adopting, On(Input::GuestAdopted)) => {
-                self.record(DestinationStep::Running);
+                let resolved = self.resolution == Some(Resolution::RunHere);
+                self.record(DestinationStep::Running { resolved });
                 self.outbox.act(Action::CloseSession);
                 self.finish(now, Ending::Running);
             }
@@ -227,11 +207,8 @@ impl Destination {
             ) => {
                 // The answer is `hand_off_answer`.
             }
-            (
-                Phase::Arrived { .. } | Phase::Resuming | Phase::Adopting,
-                On(Input::SessionFailed { .. }),
-            )
-            | (Phase::Arrived { .. } | Phase::Adopting, On(Input::Hypervisor(_)))
+            (Phase::Resuming | Phase::Adopting, On(Input::SessionFailed { .. }))
+            | (Phase::Adopting, On(Input::Hypervisor(_)))
             | (Phase::Adopting, On(Input::HypervisorGone { .. })) => {
                 // A session that has done its work may end; a guest that runs may be shut down.
             }
@@ -290,6 +267,12 @@ impl Destination {
                 if !self.has_arrived(now, &seen) {
                     self.abandon(now, Cause::AgentRestarted);
                 }
+            }
+            (Phase::Recovering { .. }, On(Input::HypervisorGone { reason }))
+                if self.resolution == Some(Resolution::RunHere) =>
+            {
+                // It may have run for a moment.
+                self.lose(now, reason);
             }
             (Phase::Recovering { .. }, On(Input::HypervisorGone { reason })) => {
                 self.abandoned(now, Cause::HypervisorGone { reason });

@@ -64,6 +64,20 @@ pub enum Input {
         /// What the connection ended with.
         reason: Reason,
     },
+    /// The destination answered [`Action::AskDestination`].
+    DestinationAnswered {
+        /// What it says.
+        reason: Reason,
+    },
+    /// The destination did not answer [`Action::AskDestination`], or knows nothing of it.
+    DestinationSilent {
+        /// What the connection ended with.
+        reason: Reason,
+    },
+    /// An operator gives the guest up, and states that the destination does not run it.
+    GiveUpRequested,
+    /// The destination runs the guest by an operator's word, in place of the source's.
+    DestinationRuns,
     /// The destination answered [`Action::AbandonDestination`]: nothing is left there.
     DestinationAbandoned,
     /// The destination did not answer [`Action::AbandonDestination`].
@@ -73,7 +87,9 @@ pub enum Input {
     },
     /// The definition is out of the agent's directory, by [`Action::ForgetGuest`].
     GuestForgotten,
-    /// [`Action::QuitSource`] or [`Action::ForgetGuest`] did not succeed.
+    /// The definition is in the agent's directory again, by [`Action::ReturnGuest`].
+    GuestReturned,
+    /// [`Action::QuitSource`], [`Action::ForgetGuest`] or [`Action::ReturnGuest`] did not succeed.
     LeaveFailed {
         /// Why.
         reason: Reason,
@@ -111,9 +127,14 @@ impl Input {
             Self::DestinationGone { .. } => "destination-gone",
             Self::HandOffAnswered(_) => "hand-off-answered",
             Self::HandOffUnreachable { .. } => "hand-off-unreachable",
+            Self::DestinationAnswered { .. } => "destination-answered",
+            Self::DestinationSilent { .. } => "destination-silent",
+            Self::GiveUpRequested => "give-up-requested",
+            Self::DestinationRuns => "destination-runs",
             Self::DestinationAbandoned => "destination-abandoned",
             Self::AbandonUnreachable { .. } => "abandon-unreachable",
             Self::GuestForgotten => "guest-forgotten",
+            Self::GuestReturned => "guest-returned",
             Self::LeaveFailed { .. } => "leave-failed",
             Self::CancelRequested { .. } => "cancel-requested",
             Self::Journaled => "journaled",
@@ -159,8 +180,11 @@ pub enum Action {
     /// migration leaves two hosts with a definition. Answers: `HandOffAnswered`,
     /// `HandOffUnreachable`.
     TellDestinationToRun,
+    /// Ask the destination how far it is, without telling it anything. Answers:
+    /// `DestinationAnswered`, `HandOffAnswered` if it runs the guest, `DestinationSilent`.
+    AskDestination,
     /// Have the destination give the guest up; idempotent. Answers: `DestinationAbandoned`,
-    /// `AbandonUnreachable`.
+    /// `AbandonUnreachable`, `DestinationRuns`.
     AbandonDestination,
     /// Close the session, its lanes and its sockets to QEMU. No answer.
     CloseSession,
@@ -172,6 +196,9 @@ pub enum Action {
     QuitSource,
     /// See to it that the definition is among the departed ones; idempotent. Answers: `GuestForgotten`, `LeaveFailed`.
     ForgetGuest,
+    /// See to it that the definition is in the agent's directory again; idempotent. Answers:
+    /// `GuestReturned`, `LeaveFailed`.
+    ReturnGuest,
     /// The migration has ended; nothing comes after this.
     Finish(Outcome),
 }

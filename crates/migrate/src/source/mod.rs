@@ -19,9 +19,11 @@
 //!
 //! [`Action::TellDestinationToRun`] comes out only after the record [`SourceStep::HandedOff`] is
 //! on disk, and after that record [`Action::KeepGuest`] never comes out. Once it is written no
-//! input leads back.
+//! input leads back: an operator's [`Input::GiveUpRequested`] ends the source's copy, too, and only
+//! after nothing that tells the destination to run is on its way any more.
 
 mod decide;
+mod decided;
 mod io;
 mod phase;
 mod step;
@@ -34,6 +36,7 @@ use crate::journal::{JournalVersion, Migration, SourceRecord, SourceStep};
 use crate::limits;
 use crate::observation::Verdict;
 use crate::outbox::Outbox;
+use crate::resolution::{Ambiguity, Resolving};
 use crate::session::Session;
 use crate::waiting::{Waiting, WaitingOn};
 use crate::{Output as Generic, Time};
@@ -54,6 +57,10 @@ pub struct Source {
     outbox: Outbox<Action, SourceRecord>,
     verdict: Verdict,
     last: Option<Reason>,
+    /// In the hand-off: the destination answered last; and has not answered since.
+    heard: Option<Time>,
+    silent_since: Option<Time>,
+    resolving: Resolving,
     journal_trouble: Option<Reason>,
 }
 
@@ -86,6 +93,7 @@ impl Source {
             }
             SourceStep::HandedOff => source.tell_to_run(now, false),
             SourceStep::RunsThere => source.leave(now, false),
+            SourceStep::GivenUp { on } => source.take_back(now, on, false),
             SourceStep::Kept { outcome } => source.tell_to_abandon(now, outcome, true),
             SourceStep::Finished { outcome } => {
                 source.enter(
@@ -110,6 +118,9 @@ impl Source {
             outbox: Outbox::new(),
             verdict: Verdict::Undecided,
             last: None,
+            heard: None,
+            silent_since: None,
+            resolving: Resolving::No,
             journal_trouble: None,
         }
     }
@@ -151,6 +162,23 @@ impl Source {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         self.verdict
+    }
+
+    /// The destination may run the guest or not, and does not answer.
+    #[must_use]
+    pub fn ambiguity(&self) -> Option<Ambiguity> {
+        let handing_off = matches!(self.phase, Phase::HandingOff { .. });
+        Some(Ambiguity {
+            since: self.silent_since.filter(|_| handing_off)?,
+            heard: self.heard,
+            last: self.last.clone(),
+        })
+    }
+
+    /// What became of an operator's wish to give the guest up.
+    #[must_use]
+    pub fn resolving(&self) -> &Resolving {
+        &self.resolving
     }
 
     /// Where it stands.
@@ -232,6 +260,8 @@ impl Source {
         let phase = Phase::HandingOff {
             attempts: 1,
             hypervisor_gone,
+            asking: true,
+            giving_up: None,
         };
         self.enter(now, phase, Some(limits::HAND_OFF_ANSWER));
         self.outbox.act(Action::TellDestinationToRun);
@@ -318,7 +348,7 @@ fn guest_of(outcome: &Outcome) -> KeptGuest {
     match outcome {
         Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => *guest,
         Outcome::Refused { .. } => KeptGuest::Runs,
-        Outcome::Completed | Outcome::Lost { .. } => KeptGuest::Stopped,
+        Outcome::Completed | Outcome::Lost { .. } | Outcome::GivenUp { .. } => KeptGuest::Stopped,
     }
 }
 

@@ -1,7 +1,8 @@
 //! The source's phases; each owns what only it needs.
 
-use crate::cause::{CancelledBy, Cause, KeptGuest, Outcome};
+use crate::cause::{CancelledBy, Cause, GivenUpOn, KeptGuest, Outcome};
 use crate::journal::SourceStep;
+use crate::resolution::LastQuestion;
 use crate::session::Session;
 use crate::waiting::WaitingOn;
 
@@ -9,11 +10,13 @@ use crate::waiting::WaitingOn;
 ///
 /// ```text
 /// Preparing ─▶ Connecting ─▶ Starting ─▶ Transferring ─▶ HandingOff ─▶ Leaving ─▶ Completed
-///     │            │            │             │  ▲             └─▶ Lost
+///     │            │            │             │  ▲          │  └─▶ Lost
+///     │            │            │             │  │          └─▶ TakingBack ─▶ GivenUp
 ///     │            │            │             ▼  │ completed in spite of it
 ///     │            │            │         Cancelling ─▶ HandingOff
 ///     └────────────┴────────────┴─────────────┴─▶ Abandoning ─▶ Ended
 /// Recovering ─▶ Transferring, HandingOff, Leaving, Cancelling, Abandoning
+/// Abandoning, TakingBack ─▶ Leaving, if the destination runs it by an operator's word
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
@@ -53,6 +56,19 @@ pub enum Phase {
         attempts: u32,
         /// The source's QEMU has ended.
         hypervisor_gone: bool,
+        /// The last time is not answered yet.
+        asking: bool,
+        /// An operator wants to give the guest up.
+        giving_up: Option<LastQuestion>,
+    },
+    /// Given up by an operator: the copy here is quit, and the definition comes back.
+    TakingBack {
+        /// Where it was given up.
+        on: GivenUpOn,
+        /// The source's QEMU has ended.
+        hypervisor_gone: bool,
+        /// The definition is back.
+        returned: bool,
     },
     /// The guest runs there; the copy here is quit and forgotten.
     Leaving {
@@ -115,6 +131,7 @@ impl Phase {
             Self::Transferring { .. } => "transferring",
             Self::Cancelling { .. } => "cancelling",
             Self::HandingOff { .. } => "handing-off",
+            Self::TakingBack { .. } => "taking-back",
             Self::Leaving { .. } => "leaving",
             Self::Abandoning { .. } => "abandoning",
             Self::Recovering { .. } => "recovering",
@@ -124,6 +141,7 @@ impl Phase {
                 Outcome::Cancelled { .. } => "cancelled",
                 Outcome::Failed { .. } => "failed",
                 Outcome::Lost { .. } => "lost",
+                Outcome::GivenUp { .. } => "given-up",
             },
         }
     }
@@ -140,6 +158,7 @@ impl Phase {
             Self::Transferring { accepted: true, .. } => WaitingOn::GuestMemory,
             Self::Cancelling { .. } => WaitingOn::HypervisorToCancel,
             Self::HandingOff { .. } => WaitingOn::DestinationToRun,
+            Self::TakingBack { .. } => WaitingOn::SourceToTakeBack,
             Self::Leaving { .. } => WaitingOn::SourceToForget,
             Self::Abandoning { .. } => WaitingOn::DestinationToAbandon,
             Self::Recovering { .. } => WaitingOn::HypervisorToAnswer,

@@ -2,12 +2,12 @@
 //! `tests/snapshots/`.
 
 use super::decide::{deadline, kept, without_guest};
-use super::{Action, Event, Input, Phase, Source, Why, failed};
+use super::{Action, Event, Input, Phase, Source, Why, failed, guest_of};
 use crate::Time;
 use crate::cause::{Cause, KeptGuest, Outcome, Refused};
 use crate::journal::SourceStep;
 use crate::limits;
-use crate::observation::{HandOffAnswer, OutgoingSeen};
+use crate::observation::OutgoingSeen;
 use crate::session::Session;
 
 impl Source {
@@ -216,98 +216,25 @@ impl Source {
                 ),
             ) => {}
 
-            // Decided for the destination. No arm leads back.
+            // Decided for the destination.
             (
-                Phase::HandingOff {
-                    hypervisor_gone, ..
-                },
-                On(Input::HandOffAnswered(HandOffAnswer::Running)),
-            ) => {
-                self.record(SourceStep::RunsThere);
-                self.leave(now, hypervisor_gone);
-            }
-            (
-                Phase::HandingOff { .. },
-                On(
-                    Input::HandOffAnswered(HandOffAnswer::Gone { reason })
-                    | Input::DestinationGone { reason },
-                ),
-            ) => {
-                self.outbox.act(Action::CloseSession);
-                self.end(now, Outcome::Lost { reason });
-            }
-            (
-                Phase::HandingOff { .. },
-                On(
-                    Input::HandOffAnswered(HandOffAnswer::Pending { reason })
-                    | Input::HandOffUnreachable { reason },
-                ),
-            ) => {
-                self.last = Some(reason);
-                self.deadline = Some(now + limits::HAND_OFF_RETRY);
-            }
-            (
-                Phase::HandingOff {
-                    attempts,
-                    hypervisor_gone,
-                },
-                Deadline,
-            ) => {
-                self.outbox.act(Action::TellDestinationToRun);
-                let attempts = attempts.saturating_add(1);
-                let phase = Phase::HandingOff {
-                    attempts,
-                    hypervisor_gone,
-                };
-                self.enter(now, phase, Some(limits::HAND_OFF_ANSWER));
-            }
-            (Phase::HandingOff { attempts, .. }, On(Input::HypervisorGone { .. })) => {
-                self.phase = Phase::HandingOff {
-                    attempts,
-                    hypervisor_gone: true,
-                };
-            }
-            (Phase::Leaving { forgotten, .. }, On(Input::HypervisorGone { .. })) => {
-                self.left(now, true, forgotten);
-            }
-            (
-                Phase::Leaving {
-                    hypervisor_gone, ..
-                },
-                On(Input::GuestForgotten),
-            ) => {
-                self.left(now, hypervisor_gone, true);
-            }
-            (Phase::Leaving { .. }, On(Input::LeaveFailed { reason })) => {
-                self.last = Some(reason);
-            }
-            (
-                phase @ Phase::Leaving {
-                    hypervisor_gone,
-                    forgotten,
-                },
-                Deadline,
-            ) => {
-                if !hypervisor_gone {
-                    self.outbox.act(Action::QuitSource);
-                }
-                if !forgotten {
-                    self.outbox.act(Action::ForgetGuest);
-                }
-                self.enter(now, phase, Some(limits::LEAVE_RETRY));
-            }
-            (
-                Phase::HandingOff { .. } | Phase::Leaving { .. },
-                On(Input::CancelRequested { .. }),
-            ) => return Err(Refused::TooLate),
-            (
-                Phase::HandingOff { .. } | Phase::Leaving { .. },
-                On(Input::Hypervisor(_) | Input::SessionFailed { .. }),
-            ) => {}
+                phase @ (Phase::HandingOff { .. }
+                | Phase::TakingBack { .. }
+                | Phase::Leaving { .. }),
+                event,
+            ) => return self.step_decided(now, phase, event),
 
             // Decided for the source.
             (Phase::Abandoning { outcome, .. }, On(Input::DestinationAbandoned)) => {
                 self.end(now, outcome);
+            }
+            (Phase::Abandoning { outcome, .. }, On(Input::DestinationRuns)) => {
+                let guest = guest_of(&outcome);
+                if guest == KeptGuest::Runs {
+                    return Err(Refused::RunsHere);
+                }
+                self.record(SourceStep::RunsThere);
+                self.leave(now, guest == KeptGuest::Gone);
             }
             (Phase::Abandoning { outcome, attempts }, On(Input::AbandonUnreachable { reason })) => {
                 if attempts >= limits::ABANDON_ATTEMPTS {

@@ -126,17 +126,24 @@ impl World {
             self.source = Some(Source::recover(record, self.now));
             self.drive_source();
         }
+        self.source_claims();
     }
 
     pub(crate) fn start_destination_agent(&mut self) {
         self.destination_host = true;
         self.destination_life = u32::try_from(self.steps).unwrap_or(1).max(2);
         if let Some(record) = self.destination_disk.clone()
-            && record.step == DestinationStep::Incoming
+            && !matches!(
+                record.step,
+                DestinationStep::Running { .. }
+                    | DestinationStep::Abandoned { .. }
+                    | DestinationStep::Lost { .. }
+            )
         {
             self.destination = Some(Destination::recover(record, self.now));
             self.drive_destination();
         }
+        self.destination_claims();
     }
 
     pub fn decided_for_destination(&self) -> bool {

@@ -12,6 +12,7 @@
 )]
 
 mod faults;
+mod operator;
 mod qemu;
 mod requests;
 mod shells;
@@ -20,7 +21,7 @@ mod world;
 
 use std::time::Duration;
 
-use drover_migrate::{DestinationStep, KeptGuest, Outcome, SourceStep};
+use drover_migrate::{DestinationStep, KeptGuest, Outcome, Resolution, SourceStep};
 use proptest::prelude::*;
 
 use world::{Event, Fault, World};
@@ -64,8 +65,9 @@ fn check_always(world: &World) {
         "the source runs after the hand-off\n{}",
         world.story()
     );
+    let by_operator = world.destination_resolution() == Some(Resolution::RunHere);
     assert!(
-        !destination || world.decided_for_destination(),
+        !destination || world.decided_for_destination() || by_operator,
         "the destination runs before the hand-off\n{}",
         world.story()
     );
@@ -143,6 +145,10 @@ fn check_ended_source(world: &World) {
         Outcome::Completed => assert!(!alive && !definition, "{}", log()),
         Outcome::Lost { .. } => assert_eq!(runs(world), Runs::Nowhere, "{}", log()),
         Outcome::Refused { .. } => assert!(definition, "{}", log()),
+        Outcome::GivenUp { .. } => {
+            assert!(definition, "{}", log());
+            assert_ne!(runs(world), Runs::Destination, "{}", log());
+        }
         Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => {
             assert!(definition, "{}", log());
             match guest {
@@ -281,8 +287,76 @@ fn a_cancel_before_the_hand_off_keeps_the_guest_on_the_source() {
     }
 }
 
+/// Struck at `step`; an operator decides as soon as it is known that it is safe.
+fn resolved(seed: u64, step: usize, fault: Fault, wish: Resolution, heals: Option<u64>) -> World {
+    let mut world = World::new(seed);
+    world.fault_at = Some((step, fault, heals.map(Duration::from_secs)));
+    world.at(Duration::from_secs(10), Event::Operator(wish));
+    world.run(LONG, check_always);
+    world
+}
+
+#[test]
+fn an_operator_who_knows_that_the_other_host_is_off_gets_the_guest_to_run_and_it_runs_once() {
+    for (fault, wish, runs_at) in [
+        (
+            Fault::LoseSourceHost,
+            Resolution::RunHere,
+            Runs::Destination,
+        ),
+        (Fault::LoseSourceHost, Resolution::Discard, Runs::Nowhere),
+        (Fault::LoseDestinationHost, Resolution::GiveUp, Runs::Source),
+    ] {
+        for heals in [Some(70), None] {
+            let mut decided = 0;
+            for seed in 0..40 {
+                for step in 1..=undisturbed(seed).0 {
+                    let world = resolved(seed, step, fault, wish, heals);
+                    check_end(&world, heals.is_some());
+                    if world.decided {
+                        decided += 1;
+                        assert_eq!(runs(&world), runs_at, "{}", world.story());
+                        let waits = world.source.as_ref().and_then(|machine| machine.waiting());
+                        assert_eq!(waits, None, "{}", world.story());
+                    }
+                }
+            }
+            assert!(decided > 20, "{wish:?} {decided} times");
+        }
+    }
+}
+
+#[test]
+fn what_an_operator_decided_is_told_to_the_other_host_when_it_is_back() {
+    for (fault, wish) in [
+        (Fault::LoseSourceHost, Resolution::RunHere),
+        (Fault::LoseDestinationHost, Resolution::GiveUp),
+    ] {
+        for seed in 0..40 {
+            for step in 1..=undisturbed(seed).0 {
+                let world = resolved(seed, step, fault, wish, Some(70));
+                if world.decided {
+                    assert!(
+                        world.source_told || world.destination_told,
+                        "{}",
+                        world.story()
+                    );
+                }
+            }
+        }
+    }
+}
+
 fn any_fault() -> impl Strategy<Value = Fault> {
     prop::sample::select(FAULTS.to_vec())
+}
+
+fn any_resolution() -> impl Strategy<Value = Resolution> {
+    prop::sample::select(vec![
+        Resolution::RunHere,
+        Resolution::Discard,
+        Resolution::GiveUp,
+    ])
 }
 
 proptest! {
@@ -297,6 +371,29 @@ proptest! {
         let mut world = World::new(seed);
         for (millis, fault) in faults {
             world.at(Duration::from_millis(millis), Event::Fault(fault));
+        }
+        let healed = Duration::from_millis(20_000 + healed_after);
+        for fault in [Fault::JoinPaths, Fault::FreeDisks, Fault::ReleaseQemus] {
+            world.at(healed, Event::Fault(fault));
+        }
+        world.at(healed, Event::StartDeadAgents);
+        world.run(healed + LONG, check_always);
+        check_end(&world, true);
+    }
+
+    #[test]
+    fn an_operator_among_several_faults_never_makes_two_running_guests(
+        seed: u64,
+        faults in prop::collection::vec((0_u64..4_000, any_fault()), 1..4),
+        operators in prop::collection::vec((1_u64..60_000, any_resolution()), 1..3),
+        healed_after in 1_u64..120_000,
+    ) {
+        let mut world = World::new(seed);
+        for (millis, fault) in faults {
+            world.at(Duration::from_millis(millis), Event::Fault(fault));
+        }
+        for (millis, wish) in operators {
+            world.at(Duration::from_millis(millis), Event::Operator(wish));
         }
         let healed = Duration::from_millis(20_000 + healed_after);
         for fault in [Fault::JoinPaths, Fault::FreeDisks, Fault::ReleaseQemus] {

@@ -2,7 +2,7 @@
 
 use drover_migrate::destination::{self, Destination};
 use drover_migrate::source;
-use drover_migrate::{DestinationStep, HandOffAnswer, Reason};
+use drover_migrate::{Cause, DestinationStep, HandOffAnswer, Reason, Resolution};
 
 use crate::world::{Event, World, gone, migration, path};
 
@@ -32,6 +32,18 @@ impl World {
                 let answer = self.hand_off_answer();
                 self.answer(life, Input::HandOffAnswered(answer));
             }
+            Action::AskDestination => {
+                let answer = self.hand_off_answer();
+                let known = self.destination.is_some() || self.destination_disk.is_some();
+                self.answer(
+                    life,
+                    match answer {
+                        HandOffAnswer::Running => Input::HandOffAnswered(answer),
+                        _ if known => Input::DestinationAnswered { reason: gone() },
+                        _ => Input::DestinationSilent { reason: gone() },
+                    },
+                );
+            }
             Action::AbandonDestination => {
                 self.waits_for_abandoned = Some(life);
                 self.tell_destination(destination::Input::AbandonRequested);
@@ -45,7 +57,13 @@ impl World {
         let on_disk = self.destination_disk.as_ref().map(|record| &record.step);
         match (&self.destination, on_disk) {
             (Some(destination), _) => destination.hand_off_answer(),
-            (None, Some(DestinationStep::Running)) => HandOffAnswer::Running,
+            (None, Some(DestinationStep::Running { .. })) => HandOffAnswer::Running,
+            (
+                None,
+                Some(DestinationStep::Abandoned {
+                    cause: Cause::Discarded,
+                }),
+            ) => HandOffAnswer::Discarded,
             (None, Some(DestinationStep::Abandoned { .. } | DestinationStep::Lost { .. })) => {
                 HandOffAnswer::Gone { reason: gone() }
             }
@@ -92,11 +110,19 @@ impl World {
                 self.answer(life, Input::DestinationRefused { reason: gone() });
             }
         }
+        let runs_here = self.destination_resolution() == Some(Resolution::RunHere);
         if let Some(life) = self.waits_for_abandoned
+            && !runs_here
             && (phase.is_none() || matches!(phase, Some(Phase::Ended(_))))
         {
             self.waits_for_abandoned = None;
             self.answer(life, Input::DestinationAbandoned);
+        }
+        if let Some(life) = self.waits_for_abandoned
+            && runs_here
+        {
+            self.waits_for_abandoned = None;
+            self.answer(life, Input::DestinationRuns);
         }
     }
 
@@ -123,6 +149,7 @@ pub(crate) fn unreachable(action: &source::Action) -> source::Input {
     match action {
         Action::TellDestinationToRun => Input::HandOffUnreachable { reason },
         Action::AbandonDestination => Input::AbandonUnreachable { reason },
+        Action::AskDestination => Input::DestinationSilent { reason },
         _ => Input::DestinationUnreachable { reason, sent: true },
     }
 }
@@ -132,7 +159,12 @@ pub(crate) fn unreachable_answer(input: &source::Input) -> source::Input {
     use source::{Action, Input};
     match input {
         Input::HandOffAnswered(_) => unreachable(&Action::TellDestinationToRun),
-        Input::DestinationAbandoned => unreachable(&Action::AbandonDestination),
+        Input::DestinationAnswered { .. } | Input::DestinationSilent { .. } => {
+            unreachable(&Action::AskDestination)
+        }
+        Input::DestinationAbandoned | Input::DestinationRuns => {
+            unreachable(&Action::AbandonDestination)
+        }
         _ => unreachable(&Action::PrepareDestination),
     }
 }

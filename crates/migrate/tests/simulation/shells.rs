@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use drover_migrate::destination;
 use drover_migrate::source;
-use drover_migrate::{DestinationStep, MigrationSeen, Output, Reason};
+use drover_migrate::{MigrationSeen, Output, Reason};
 
 use crate::qemu::Qemu;
 use crate::world::{Event, World, gone};
@@ -160,6 +160,7 @@ impl World {
             Action::PrepareDestination
             | Action::TellDestinationToListen
             | Action::TellDestinationToRun
+            | Action::AskDestination
             | Action::AbandonDestination => self.later(Event::Request { life, action }),
             Action::OpenLanes { .. } => {
                 if self.control && self.destination.is_some() {
@@ -186,12 +187,7 @@ impl World {
             Action::CloseSession => self.close_source_session(),
             Action::KeepGuest => self.source_qemu.cont(),
             Action::QuitSource => {
-                let step = self.destination_disk.as_ref().map(|record| &record.step);
-                assert_eq!(
-                    step,
-                    Some(&DestinationStep::Running),
-                    "quit before it runs there"
-                );
+                assert!(self.may_be_quit(), "quit before it runs there");
                 self.source_qemu.kill();
                 self.source_hears(Input::HypervisorGone { reason: gone() });
             }
@@ -199,7 +195,14 @@ impl World {
                 self.source_definition = false;
                 self.source_hears(Input::GuestForgotten);
             }
-            Action::Finish(_) => self.observing_source = false,
+            Action::ReturnGuest => {
+                self.source_definition = true;
+                self.source_hears(Input::GuestReturned);
+            }
+            Action::Finish(_) => {
+                self.observing_source = false;
+                self.source_claims();
+            }
         }
     }
 
@@ -299,7 +302,10 @@ impl World {
             }
             Action::CloseSession => self.close_destination_session(),
             Action::RemoveRuntime => {}
-            Action::Finish(_) => self.observing_destination = false,
+            Action::Finish(_) => {
+                self.observing_destination = false;
+                self.destination_claims();
+            }
         }
     }
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use drover_migrate::destination::{self, Destination};
 use drover_migrate::source::{self, Source};
-use drover_migrate::{DestinationRecord, Migration, MigrationSeen, Reason, SourceRecord, Time};
+use drover_migrate::{
+    DestinationRecord, Migration, MigrationSeen, Reason, Resolution, SourceRecord, Time,
+};
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 
 use crate::faults::healing;
@@ -90,6 +92,15 @@ pub enum Event {
         cancelled: bool,
     },
     Fault(Fault),
+    /// An operator who knows what runs where wants to decide, as soon as that is allowed.
+    Operator(Resolution),
+    /// An agent tells the other one what an operator decided, until that has answered.
+    SourceClaims {
+        life: u32,
+    },
+    DestinationClaims {
+        life: u32,
+    },
     /// Whichever agent is not there is started.
     StartDeadAgents,
 }
@@ -149,6 +160,11 @@ pub struct World {
     pub destination_qemu: Option<Qemu>,
     pub source_definition: bool,
     pub destination_definition: bool,
+    /// What was decided was told to the other host, by the journal.
+    pub source_told: bool,
+    pub destination_told: bool,
+    /// An operator's word was taken.
+    pub decided: bool,
     pub(crate) control: bool,
     pub(crate) source_session: bool,
     pub(crate) destination_session: bool,
@@ -220,6 +236,9 @@ impl World {
             destination_qemu: None,
             source_definition: true,
             destination_definition: false,
+            source_told: false,
+            destination_told: false,
+            decided: false,
             control: true,
             source_session: false,
             destination_session: false,
@@ -399,6 +418,11 @@ impl World {
             Event::GivesUp { cancelled } => self.gives_up(cancelled),
             Event::DestinationCut => self.destination_cut(),
             Event::Fault(fault) => self.fault(fault),
+            Event::Operator(wish) => self.operator(wish),
+            Event::SourceClaims { life } if life == self.source_life => self.source_claims(),
+            Event::DestinationClaims { life } if life == self.destination_life => {
+                self.destination_claims();
+            }
             Event::StartDeadAgents => {
                 if self.source_life == 0 {
                     self.start_source_agent();

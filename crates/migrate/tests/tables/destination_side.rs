@@ -2,6 +2,7 @@
 
 use super::*;
 use destination::{Action, Destination, Input, Phase};
+use drover_migrate::limits;
 
 fn inputs() -> Vec<(String, Input)> {
     let mut inputs = vec![
@@ -16,6 +17,7 @@ fn inputs() -> Vec<(String, Input)> {
         Input::AbandonRequested,
         Input::RunRequested,
         Input::VerdictUnreachable { reason: why() },
+        Input::ResolveRequested(Resolution::RunHere),
         Input::GuestResumed,
         Input::ResumeFailed { reason: why() },
         Input::GuestAdopted,
@@ -29,6 +31,10 @@ fn inputs() -> Vec<(String, Input)> {
     for verdict in [Verdict::Undecided, Verdict::HandedOff, Verdict::Kept] {
         let input = Input::VerdictAnswered(verdict);
         inputs.push((format!("verdict-answered, {}", name(&verdict)), input));
+    }
+    for wish in [Resolution::Discard, Resolution::GiveUp] {
+        let input = Input::ResolveRequested(wish);
+        inputs.push((format!("resolve-requested, {}", name(&wish)), input));
     }
     let look = |(name, look)| (format!("hypervisor, {name}"), Input::Hypervisor(look));
     inputs.extend(looks().into_iter().map(look));
@@ -71,8 +77,20 @@ fn after(inputs: &[Input]) -> Destination {
     destination
 }
 
+/// The source was asked already when the operator decided.
+fn asked_before(inputs: &[Input]) -> Destination {
+    let mut destination = after(inputs);
+    drain(&mut destination, limits::VERDICT_RETRY);
+    let wish = Input::ResolveRequested(Resolution::RunHere);
+    destination.handle(limits::VERDICT_RETRY, wish).unwrap();
+    destination
+}
+
 fn recovering(inputs: &[Input]) -> Destination {
-    let step = DestinationStep::Incoming;
+    recovered(DestinationStep::Incoming, inputs)
+}
+
+fn recovered(step: DestinationStep, inputs: &[Input]) -> Destination {
     let record = DestinationRecord {
         version: JournalVersion,
         migration: migration(),
@@ -103,6 +121,10 @@ fn phases() -> Vec<(&'static str, Destination)> {
     let running = [adopting.clone(), vec![Input::GuestAdopted]].concat();
     let abandoning = [receiving.clone(), vec![Input::AbandonRequested]].concat();
     let gone = Input::HypervisorGone { reason: why() };
+    let wish = |wish| vec![Input::ResolveRequested(wish)];
+    let asked = [arrived.clone(), wish(Resolution::RunHere)].concat();
+    let silent = vec![Input::VerdictUnreachable { reason: why() }];
+    let discard = [arrived.clone(), wish(Resolution::Discard), silent.clone()].concat();
     vec![
         ("starting", after(&[])),
         ("prepared", after(&prepared)),
@@ -112,6 +134,14 @@ fn phases() -> Vec<(&'static str, Destination)> {
         ("receiving, handed off", after(&told)),
         ("settling", after(&settling)),
         ("arrived", after(&arrived)),
+        (
+            "arrived, not answered",
+            after(&[arrived.clone(), silent.clone()].concat()),
+        ),
+        ("arrived, to be run", asked_before(&arrived)),
+        ("arrived, asked for the last time", after(&asked)),
+        ("discarding", after(&discard)),
+        ("resuming, by an operator", after(&[asked, silent].concat())),
         ("resuming", after(&resuming)),
         ("adopting", after(&adopting)),
         ("abandoning", after(&abandoning)),
@@ -120,6 +150,14 @@ fn phases() -> Vec<(&'static str, Destination)> {
             after(&[Input::AbandonRequested]),
         ),
         ("recovering", recovering(&[])),
+        (
+            "recovering, to be run by an operator",
+            recovered(DestinationStep::RunHere, &[]),
+        ),
+        (
+            "recovering, to be discarded",
+            recovered(DestinationStep::Discarding, &[]),
+        ),
         (
             "recovering, session lives",
             recovering(&[Input::SessionLives]),

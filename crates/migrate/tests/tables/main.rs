@@ -14,9 +14,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use drover_migrate::{
-    CancelledBy, DestinationRecord, DestinationStep, GuestSeen, HandOffAnswer, JournalVersion,
-    Migration, MigrationSeen, Observation, Output, Reason, Refused, SourceRecord, SourceStep, Time,
-    Verdict, destination, source,
+    CancelledBy, DestinationRecord, DestinationStep, GivenUpOn, GuestSeen, HandOffAnswer,
+    JournalVersion, Migration, MigrationSeen, Observation, Output, Reason, Refused, Resolution,
+    SourceRecord, SourceStep, Time, Verdict, destination, source,
 };
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 
@@ -84,6 +84,7 @@ fn result(phase: &str, before: &str, done: &[String], refused: Option<Refused>) 
     let done = done.join(", ");
     match refused {
         Some(Refused::TooLate) => "refused, too late".to_owned(),
+        Some(Refused::RunsHere) => "refused, runs here".to_owned(),
         Some(Refused::Over) => "refused, over".to_owned(),
         Some(Refused::Unexpected { .. }) => "refused, unexpected".to_owned(),
         None if phase == before && done.is_empty() => "stays".to_owned(),

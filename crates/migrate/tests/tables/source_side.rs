@@ -34,9 +34,14 @@ fn inputs() -> Vec<(String, Input)> {
         Input::HypervisorGone { reason: why() },
         Input::DestinationGone { reason: why() },
         Input::HandOffUnreachable { reason: why() },
+        Input::DestinationAnswered { reason: why() },
+        Input::DestinationSilent { reason: why() },
+        Input::GiveUpRequested,
+        Input::DestinationRuns,
         Input::DestinationAbandoned,
         Input::AbandonUnreachable { reason: why() },
         Input::GuestForgotten,
+        Input::GuestReturned,
         Input::LeaveFailed { reason: why() },
         Input::CancelRequested {
             by: CancelledBy::Operator,
@@ -63,6 +68,7 @@ fn inputs() -> Vec<(String, Input)> {
         ("running", HandOffAnswer::Running),
         ("pending", HandOffAnswer::Pending { reason: why() }),
         ("gone", HandOffAnswer::Gone { reason: why() }),
+        ("discarded", HandOffAnswer::Discarded),
     ] {
         inputs.push((
             format!("hand-off-answered, {name}"),
@@ -146,6 +152,12 @@ fn phases() -> Vec<(&'static str, Source)> {
         Input::HypervisorGone { reason: why() },
         Input::GuestForgotten,
     ];
+    let silent = Input::HandOffUnreachable { reason: why() };
+    let waits = [handed_off.clone(), vec![Input::GiveUpRequested]].concat();
+    let asks = [waits.clone(), vec![silent.clone()]].concat();
+    let nobody = Input::DestinationSilent { reason: why() };
+    let taking_back = [asks.clone(), vec![nobody]].concat();
+    let taken_back = [left[0].clone(), Input::GuestReturned];
     vec![
         ("preparing", after(&[])),
         ("connecting", after(std::slice::from_ref(&ready))),
@@ -166,12 +178,36 @@ fn phases() -> Vec<(&'static str, Source)> {
             a_while_after(&accepted, std::slice::from_ref(&cancel)),
         ),
         ("handing-off", after(&handed_off)),
+        (
+            "handing-off, not answered",
+            after(&[handed_off.clone(), vec![silent]].concat()),
+        ),
+        ("handing-off, to be given up", after(&waits)),
+        ("handing-off, asked for the last time", after(&asks)),
+        ("taking-back", after(&taking_back)),
+        (
+            "taking-back, recovered",
+            recovered(
+                SourceStep::GivenUp {
+                    on: GivenUpOn::Source,
+                },
+                &[],
+            ),
+        ),
+        (
+            "given-up",
+            after(&[taking_back.clone(), taken_back.to_vec()].concat()),
+        ),
         ("leaving", after(&leaving)),
         (
             "leaving, hypervisor gone",
             after(&[leaving.clone(), left[..1].to_vec()].concat()),
         ),
         ("abandoning", after(std::slice::from_ref(&cancel))),
+        (
+            "abandoning, hypervisor gone",
+            after(&[cancel.clone(), left[0].clone()]),
+        ),
         (
             "recovering, preparing",
             recovered(SourceStep::Preparing, &[]),

@@ -142,3 +142,34 @@ fn what_protected_a_migration_is_listed() {
         "{text}"
     );
 }
+
+#[test]
+fn a_hand_off_in_doubt_is_shown_with_what_is_not_known_and_the_command() {
+    let command = "drover resolve web --give-up --other-host-is-off";
+    let doubt = json!({
+        "since": "2026-11-21T20:00:00Z", "heard_at": "2026-11-21T19:59:00Z",
+        "unknown": "whether b runs the guest", "commands": [command],
+    });
+    let in_doubt = view(json!({"phase": "handing-off", "ambiguity": doubt}));
+    let text = of_status(&status(vec![in_doubt]));
+    for words in [
+        "IN DOUBT whether b runs the guest: b has not answered for",
+        command,
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn what_was_resolved_is_shown_until_the_other_host_has_heard_of_it() {
+    let resolved = |told: &str| {
+        let resolution =
+            json!({"resolution": "give-up", "at": "2026-11-21T20:00:00Z", "told": told});
+        let view = view(json!({"phase": "given-up", "resolution": resolution}));
+        of_status(&status(vec![view]))
+    };
+    let words = "b has not confirmed yet that it heard of `give-up`";
+    assert!(resolved("pending").contains(words));
+    assert!(resolved("conflict").contains(words));
+    assert!(!resolved("confirmed").contains(words));
+}

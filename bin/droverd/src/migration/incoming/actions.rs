@@ -304,8 +304,8 @@ impl Incoming {
 /// The end that a record stands for, if it is the last one.
 pub(super) fn ending_of(step: &DestinationStep) -> Option<Ending> {
     match step.clone() {
-        DestinationStep::Incoming => None,
-        DestinationStep::Running => Some(Ending::Running),
+        DestinationStep::Incoming | DestinationStep::RunHere | DestinationStep::Discarding => None,
+        DestinationStep::Running { .. } => Some(Ending::Running),
         DestinationStep::Abandoned { cause } => Some(Ending::Abandoned(cause)),
         DestinationStep::Lost { reason } => Some(Ending::Lost(reason)),
     }

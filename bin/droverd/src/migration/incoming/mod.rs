@@ -19,10 +19,10 @@ use drover_api::{
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::destination::{Action, Destination, Input, Output, Phase};
 use drover_migrate::paths::Side;
-use drover_migrate::{DestinationRecord, DestinationStep, Observation};
+use drover_migrate::{DestinationRecord, DestinationStep, Observation, Refused, Resolution};
 use drover_relay::{Expected, LaneListener};
 use drover_types::Path;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::carrier::{Carried, Carrier};
 use super::journal::{AnyRecord, Entry, Journal};
@@ -31,6 +31,7 @@ use super::links::{self, Following};
 use super::observe::Watcher;
 use super::outgoing::{path_chosen, timestamp, until};
 use super::relays::Relays;
+use super::resolve;
 use super::security::Own;
 use super::snapshot::Snapshot;
 use crate::agent::Context;
@@ -54,6 +55,8 @@ pub enum Message {
     Listening(Watcher),
     /// The source keeps the guest, and why.
     Abandon(String),
+    /// An operator decides in the source's place.
+    Resolve(Resolution, oneshot::Sender<Result<(), Refused>>),
     /// What became of the relay that an earlier agent started.
     Found(Result<Carrier, String>),
     /// What the relay reports.
@@ -232,7 +235,7 @@ impl Incoming {
 
     async fn write(&mut self, record: DestinationRecord) {
         self.show();
-        if record.step == DestinationStep::Running {
+        if matches!(record.step, DestinationStep::Running { .. }) {
             // QEMU's own word for it may come after the end.
             self.resumed(None);
         }
@@ -240,13 +243,24 @@ impl Incoming {
             Some(ending) => self.settle(&ending).await,
             None => self.snapshot.borrow().view.clone(),
         };
+        let resolution = record.resolution();
+        let view = resolve::with_resolution(view, resolution);
+        let resolved = view.resolution.clone();
+        if let Some(last) = &mut self.last_view {
+            last.resolution.clone_from(&resolved);
+        }
         let entry = Entry {
             record: AnyRecord::Destination(record),
             view,
             events: self.snapshot.borrow().events.list().to_vec(),
         };
         let input = match self.journal.write(entry).await {
-            Ok(()) => Input::Journaled,
+            Ok(()) => {
+                self.snapshot.send_modify(|snapshot| {
+                    resolve::show_resolution(snapshot, resolution, resolved);
+                });
+                Input::Journaled
+            }
             Err(error) => Input::JournalFailed {
                 reason: error.to_string().into(),
             },
@@ -296,6 +310,13 @@ impl Incoming {
             Message::Listening(watcher) => {
                 self.watcher = Some(watcher);
                 self.handle(Input::Listening);
+            }
+            Message::Resolve(resolution, answer) => {
+                let input = Input::ResolveRequested(resolution);
+                let taken = self.destination.handle(self.origin.elapsed(), input);
+                self.show();
+                // The one who asked may have gone.
+                let _ = answer.send(taken);
             }
             Message::Found(found) => self.found(found),
             Message::Abandon(cause) => {

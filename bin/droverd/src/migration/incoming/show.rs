@@ -1,13 +1,16 @@
 //! What is shown of a guest that arrives.
 
-use drover_api::{EventKind, IncomingPhase, IncomingView, MigrationPhase, MigrationView};
+use drover_api::{
+    AmbiguityView, EventKind, IncomingPhase, IncomingView, MigrationPhase, MigrationView,
+};
 use drover_migrate::destination::{Ending, Phase};
-use drover_migrate::{Cause, HandOffAnswer};
+use drover_migrate::{Ambiguity, Cause, HandOffAnswer, Migration};
 use drover_types::Bytes;
 use jiff::Timestamp;
 
 use super::Incoming;
 use crate::migration::lanes::end_lanes;
+use crate::migration::resolve;
 use crate::migration::security;
 use crate::migration::snapshot::Snapshot;
 
@@ -24,6 +27,10 @@ impl Incoming {
         let arrived = matches!(self.destination.phase(), Phase::Arrived { .. });
         let answer = self.destination.hand_off_answer();
         let waiting = self.destination.waiting();
+        let ambiguity = self.destination.ambiguity();
+        let ambiguity = ambiguity.map(|ambiguity| self.shown_ambiguity(&ambiguity));
+        let resolving = self.destination.resolving().clone();
+        let resolution = self.destination.resolution();
         let report = self
             .carrier
             .as_ref()
@@ -39,6 +46,9 @@ impl Incoming {
             }
             snapshot.view.cause = giving_up;
             snapshot.answer = Some(answer);
+            snapshot.view.ambiguity = ambiguity;
+            snapshot.resolving = resolving;
+            snapshot.resolution = resolution;
             if channels > 0 {
                 snapshot.view.channels = Some(channels);
             }
@@ -59,6 +69,16 @@ impl Incoming {
                 snapshot.view.window_bytes = Some(Bytes(chunk * u64::from(sizes.window)));
             }
         });
+    }
+
+    fn shown_ambiguity(&self, ambiguity: &Ambiguity) -> AmbiguityView {
+        let Migration { vm, source, .. } = self.destination.migration();
+        let unknown = format!("whether {source} handed the guest off or kept it");
+        let commands = vec![
+            format!("drover resolve {vm} --run-here --other-host-is-off"),
+            format!("drover resolve {vm} --discard --memory-is-lost"),
+        ];
+        resolve::shown(ambiguity, self.origin.elapsed(), unknown, commands)
     }
 
     /// The guest runs, since then if QEMU has told when.
@@ -93,6 +113,7 @@ impl Incoming {
             phase,
             cause,
             next: None,
+            ambiguity: None,
             time_left_ms: None,
             ended_at: Some(Timestamp::now()),
             ..view
@@ -131,6 +152,15 @@ pub fn incoming_view(snapshot: &Snapshot) -> IncomingView {
     let view = &snapshot.view;
     let (phase, cause) = match &snapshot.answer {
         Some(HandOffAnswer::Running) => (IncomingPhase::Running, None),
+        Some(HandOffAnswer::Discarded) => {
+            let gone = view.phase.has_ended();
+            let phase = if gone {
+                IncomingPhase::Abandoned
+            } else {
+                IncomingPhase::Unknown
+            };
+            (phase, view.cause.clone())
+        }
         Some(HandOffAnswer::Gone { reason }) => {
             let cause = view.cause.clone().unwrap_or_else(|| reason.to_string());
             (IncomingPhase::Abandoned, Some(cause))
@@ -142,6 +172,7 @@ pub fn incoming_view(snapshot: &Snapshot) -> IncomingView {
         vm: view.vm.clone(),
         phase,
         cause,
+        resolved: snapshot.resolution.map(resolve::to_api),
         resumed_at: snapshot.resumed_at,
     }
 }

@@ -53,6 +53,9 @@ impl Outgoing {
                 let told = hand_off::tell_to_run(link, migration, reservation, self.stopped_at);
                 tokio::spawn(told);
             }
+            Action::AskDestination => {
+                tokio::spawn(hand_off::ask_destination(link, migration));
+            }
             Action::AbandonDestination => {
                 let cause = self.cause_in_words();
                 tokio::spawn(hand_off::tell_to_abandon(link, migration, cause));
@@ -69,6 +72,7 @@ impl Outgoing {
             }
             Action::QuitSource => self.quit_source(),
             Action::ForgetGuest => self.forget_guest(),
+            Action::ReturnGuest => self.return_guest(),
             // The loop handles it, since it ends the task.
             Action::Finish(_) => {}
         }
@@ -238,6 +242,19 @@ impl Outgoing {
         });
     }
 
+    fn return_guest(&mut self) {
+        let returned = self.reservation.as_ref().map(|r| r.take_back());
+        self.handle(match returned {
+            Some(Ok(())) => Input::GuestReturned,
+            Some(Err(refusal)) => Input::LeaveFailed {
+                reason: refusal.message.into(),
+            },
+            None => Input::LeaveFailed {
+                reason: Reason::from("the guest is not held by this migration"),
+            },
+        });
+    }
+
     pub(super) fn close_session(&mut self, finished: bool) {
         self.show();
         if let Some(carrier) = &self.carrier {
@@ -283,7 +300,10 @@ impl Outgoing {
             self.show();
         }
         if let Some(reservation) = &self.reservation
-            && !matches!(outcome, Outcome::Completed | Outcome::Lost { .. })
+            && !matches!(
+                outcome,
+                Outcome::Completed | Outcome::Lost { .. } | Outcome::GivenUp { .. }
+            )
             && matches!(reservation.role(), Some(Role::Outgoing { .. }))
             && let Err(refusal) = reservation.set_role(Role::Running)
         {
@@ -299,7 +319,7 @@ impl Outgoing {
         let view = self.last_view.take();
         let view = view.unwrap_or_else(|| self.final_view(outcome));
         self.carrier = None;
-        if *outcome == Outcome::Completed
+        if matches!(outcome, Outcome::Completed | Outcome::GivenUp { .. })
             && let Some(reservation) = &self.reservation
         {
             reservation.release().await;

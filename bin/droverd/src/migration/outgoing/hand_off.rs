@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drover_api::{AbandonRequest, IncomingPhase, IncomingView, RunRequest};
+use drover_api::{AbandonRequest, ErrorCode, IncomingPhase, IncomingView, Resolution, RunRequest};
 use drover_hypervisor::UnixMicros;
 use drover_migrate::source::Input;
 use drover_migrate::{HandOffAnswer, Migration, Reason};
@@ -75,6 +75,9 @@ pub async fn tell_to_run(
 }
 
 fn answer_of(view: &IncomingView) -> HandOffAnswer {
+    if view.resolved == Some(Resolution::Discard) && view.phase == IncomingPhase::Abandoned {
+        return HandOffAnswer::Discarded;
+    }
     let cause = || {
         view.cause
             .clone()
@@ -95,6 +98,7 @@ fn answer_of(view: &IncomingView) -> HandOffAnswer {
 pub async fn tell_to_abandon(link: Link, migration: Migration, cause: String) {
     let request = AbandonRequest { cause };
     let input = match link.client.incoming_abandon(migration.id, &request).await {
+        Ok(view) if view.resolved == Some(Resolution::RunHere) => Input::DestinationRuns,
         Ok(view) if view.phase == IncomingPhase::Abandoned => Input::DestinationAbandoned,
         Ok(view) => {
             let reason = format!("the destination is still at {:?}", view.phase);
@@ -108,6 +112,30 @@ pub async fn tell_to_abandon(link: Link, migration: Migration, cause: String) {
         }
         Err(error) => Input::AbandonUnreachable {
             reason: with_source(&error).into(),
+        },
+    };
+    link.input(input).await;
+}
+
+/// Asks the destination how far it is, once, without telling it anything.
+pub async fn ask_destination(link: Link, migration: Migration) {
+    let input = match link.client.incoming_status(migration.id).await {
+        Ok(view) if view.phase == IncomingPhase::Running => {
+            Input::HandOffAnswered(HandOffAnswer::Running)
+        }
+        Ok(view) => Input::DestinationAnswered {
+            reason: format!("{} answers: {:?}", migration.destination, view.phase).into(),
+        },
+        Err(error) => match error.refusal() {
+            // It answers, and has nothing to say of it: it has lost what it knew.
+            Some(refusal) if refusal.code != ErrorCode::NoSuchMigration => {
+                Input::DestinationAnswered {
+                    reason: format!("{} answers: {refusal}", migration.destination).into(),
+                }
+            }
+            _ => Input::DestinationSilent {
+                reason: with_source(&error).into(),
+            },
         },
     };
     link.input(input).await;

@@ -70,6 +70,8 @@ pub enum Message {
     Input(Input),
     /// Somebody wants it to end.
     Cancel(CancelledBy, oneshot::Sender<Result<(), Refused>>),
+    /// An operator gives the guest up.
+    GiveUp(oneshot::Sender<Result<(), Refused>>),
     /// The destination agreed.
     Agreed(Box<Agreed>),
     /// The destination, or this host, refused before anything was changed.

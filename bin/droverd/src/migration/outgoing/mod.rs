@@ -37,6 +37,7 @@ use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
 use super::links::{self, Following};
 use super::observe::Watcher;
+use super::resolve;
 use super::security;
 use super::snapshot::{Snapshot, round_seen};
 use crate::agent::Context;
@@ -200,13 +201,24 @@ impl Outgoing {
             SourceStep::Finished { outcome } => self.settle(outcome).await,
             _ => self.snapshot.borrow().view.clone(),
         };
+        let resolution = record.resolution();
+        let view = resolve::with_resolution(view, resolution);
+        let resolved = view.resolution.clone();
+        if let Some(last) = &mut self.last_view {
+            last.resolution.clone_from(&resolved);
+        }
         let entry = Entry {
             record: AnyRecord::Source(record),
             view,
             events: self.snapshot.borrow().events.list().to_vec(),
         };
         let input = match self.journal.write(entry).await {
-            Ok(()) => Input::Journaled,
+            Ok(()) => {
+                self.snapshot.send_modify(|snapshot| {
+                    resolve::show_resolution(snapshot, resolution, resolved);
+                });
+                Input::Journaled
+            }
             Err(error) => Input::JournalFailed {
                 reason: error.to_string().as_str().into(),
             },
@@ -235,6 +247,12 @@ impl Outgoing {
                     let by = show::who(by).to_owned();
                     self.record(EventKind::CancelAsked { by });
                 }
+                // The one who asked may have gone.
+                let _ = answer.send(taken);
+            }
+            Message::GiveUp(answer) => {
+                let taken = self.source.handle(self.now(), Input::GiveUpRequested);
+                self.show();
                 // The one who asked may have gone.
                 let _ = answer.send(taken);
             }

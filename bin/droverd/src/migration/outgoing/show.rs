@@ -1,15 +1,16 @@
 //! What is shown of a guest that leaves.
 
-use drover_api::{EventKind, MigrationPhase, MigrationView, PathView, TrafficView};
+use drover_api::{AmbiguityView, EventKind, MigrationPhase, MigrationView, PathView, TrafficView};
 use drover_hypervisor::MigrationProgress;
 use drover_migrate::source::Phase;
-use drover_migrate::{CancelledBy, KeptGuest, Outcome, Reason};
-use drover_types::{Bytes, Path};
+use drover_migrate::{Ambiguity, CancelledBy, GivenUpOn, KeptGuest, Migration, Outcome, Reason};
+use drover_types::{Bytes, Path, VmName};
 use jiff::Timestamp;
 
 use super::hand_off::{Times, timestamp};
 use super::{Outgoing, millis};
 use crate::migration::lanes::end_lanes;
+use crate::migration::resolve;
 use crate::migration::snapshot::{sample, show_estimate};
 
 impl Outgoing {
@@ -17,6 +18,9 @@ impl Outgoing {
     pub(super) fn show(&mut self) {
         let phase = phase(self.source.phase());
         let waiting = self.source.waiting();
+        let ambiguity = self.source.ambiguity();
+        let ambiguity = ambiguity.map(|ambiguity| self.shown_ambiguity(&ambiguity));
+        let resolving = self.source.resolving().clone();
         let report = self
             .carrier
             .as_ref()
@@ -26,6 +30,8 @@ impl Outgoing {
         self.snapshot.send_modify(|snapshot| {
             snapshot.prepared |= !matches!(self.source.phase(), Phase::Preparing);
             snapshot.view.phase = phase.unwrap_or(snapshot.view.phase);
+            snapshot.view.ambiguity = ambiguity;
+            snapshot.resolving = resolving;
             snapshot.view.next = waiting.as_ref().and_then(|waiting| {
                 let advice = waiting.on.what_to_do()?;
                 let last: &Reason = waiting.last.as_ref()?;
@@ -43,6 +49,15 @@ impl Outgoing {
                 snapshot.view.window_bytes = Some(Bytes(chunk * window));
             }
         });
+    }
+
+    fn shown_ambiguity(&self, ambiguity: &Ambiguity) -> AmbiguityView {
+        let Migration {
+            vm, destination, ..
+        } = self.source.migration();
+        let unknown = format!("whether {destination} runs the guest");
+        let commands = vec![format!("drover resolve {vm} --give-up --other-host-is-off")];
+        resolve::shown(ambiguity, self.now(), unknown, commands)
     }
 
     pub(super) fn show_progress(&mut self, progress: &MigrationProgress) {
@@ -89,7 +104,8 @@ impl Outgoing {
         MigrationView {
             phase,
             cause: (*outcome != Outcome::Completed).then_some(cause),
-            next: next_step(outcome),
+            next: next_step(outcome, &view.vm),
+            ambiguity: None,
             time_left_ms: None,
             ended_at: Some(Timestamp::now()),
             ..view
@@ -138,7 +154,9 @@ fn phase(phase: &Phase) -> Option<MigrationPhase> {
         Phase::Cancelling { .. } | Phase::Abandoning { .. } => MigrationPhase::Cancelling,
         // Shown as it was, until it is known.
         Phase::Recovering { .. } => return None,
-        Phase::HandingOff { .. } | Phase::Leaving { .. } => MigrationPhase::HandingOff,
+        Phase::HandingOff { .. } | Phase::TakingBack { .. } | Phase::Leaving { .. } => {
+            MigrationPhase::HandingOff
+        }
         Phase::Ended { .. } => return None,
     })
 }
@@ -156,6 +174,15 @@ pub fn outcome_in_words(outcome: &Outcome) -> (MigrationPhase, String) {
             (MigrationPhase::Cancelled, cause.to_owned())
         }
         Outcome::Failed { cause, .. } => (MigrationPhase::Failed, cause.to_string()),
+        Outcome::GivenUp { on } => {
+            let cause = match on {
+                GivenUpOn::Source => "given up by the operator after the hand-off",
+                GivenUpOn::Destination => {
+                    "given up after the hand-off: the operator discarded the destination's copy"
+                }
+            };
+            (MigrationPhase::GivenUp, cause.to_owned())
+        }
         Outcome::Lost { reason } => (
             MigrationPhase::Failed,
             format!("the destination lost the guest after the hand-off: {reason}"),
@@ -163,7 +190,7 @@ pub fn outcome_in_words(outcome: &Outcome) -> (MigrationPhase, String) {
     }
 }
 
-fn next_step(outcome: &Outcome) -> Option<String> {
+fn next_step(outcome: &Outcome, vm: &VmName) -> Option<String> {
     let guest = match outcome {
         Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => guest,
         Outcome::Lost { .. } => {
@@ -171,6 +198,11 @@ fn next_step(outcome: &Outcome) -> Option<String> {
                 "the copy on the source stands still with its memory intact; no agent runs it"
                     .to_owned(),
             );
+        }
+        Outcome::GivenUp { .. } => {
+            return Some(format!(
+                "`drover vm start {vm}` boots it on the source, as after a loss of power"
+            ));
         }
         Outcome::Completed | Outcome::Refused { .. } => return None,
     };
