@@ -172,6 +172,11 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_of_few_documents_fails() {
+        assert!(fails(&ALL[..FEWEST - 1], number));
+    }
+
+    #[test]
     fn a_panic_that_only_a_change_leads_to_is_found() {
         assert!(fails(ALL, |bytes| {
             assert!(bytes.len() < 100, "long");

@@ -42,6 +42,8 @@ pub use tls::{
 };
 pub use token::{Fingerprint, JoinToken, Secret};
 
+use drover_types::in_short;
+
 /// What can go wrong with keys, certificates and the files that hold them.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
@@ -86,7 +88,7 @@ impl TrustError {
     pub(crate) fn unusable(what: impl Into<String>, problem: impl ToString) -> Self {
         Self::Unusable {
             what: what.into(),
-            problem: problem.to_string(),
+            problem: in_short(problem.to_string()),
         }
     }
 

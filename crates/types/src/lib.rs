@@ -4,9 +4,12 @@
 //! carried as JSON; a value that exists is valid.
 
 mod ids;
+pub mod limits;
 mod net;
 mod units;
+mod words;
 
 pub use ids::{HostName, InvalidName, MigrationId, OperatorName, VmName};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId};
 pub use units::{BitRate, ByteRate, Bytes, InvalidQuantity};
+pub use words::in_short;

@@ -1,0 +1,4 @@
+//! Bounds of what is passed on, each with its reason.
+
+/// Characters of a library's words about a text at fault: a few lines of a terminal or a log.
+pub const WORDS_CHARS: usize = 400;
