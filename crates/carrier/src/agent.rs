@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 use crate::limits::{LAST_WORDS, UNREAD_BYTES};
-use crate::lines::Lines;
+use crate::lines::{self, Lines};
 use crate::protocol::{Answer, Asked, Said};
 
 /// One connection of an agent.
@@ -56,7 +56,7 @@ impl Agent {
     /// The next request.
     pub(crate) fn next(&mut self) -> io::Result<Option<Asked>> {
         match self.lines.next()? {
-            Some(line) => Ok(Some(serde_json::from_slice(&line)?)),
+            Some(line) => Ok(Some(lines::decode(&line)?)),
             None => Ok(None),
         }
     }

@@ -247,19 +247,19 @@ fn greeted(socket: &UnixStream, lines: &mut Lines) -> Result<Greeting> {
         }
     };
     socket.set_read_timeout(None).map_err(gone)?;
-    match serde_json::from_slice(&line) {
+    match lines::decode(&line) {
         Ok(Said::Greeting(greeting)) => Ok(greeting),
         Ok(other) => Err(gone(io::Error::other(format!("no greeting: {other:?}")))),
-        Err(error) => Err(gone(error.into())),
+        Err(error) => Err(gone(error)),
     }
 }
 
 fn listen(socket: &UnixStream, mut lines: Lines, shared: &Shared, mut hear: impl FnMut(Heard)) {
     let ended = loop {
         match lines.next() {
-            Ok(Some(line)) => match serde_json::from_slice(&line) {
+            Ok(Some(line)) => match lines::decode(&line) {
                 Ok(said) => take(said, shared, &mut hear),
-                Err(error) => break Err(io::Error::from(error)),
+                Err(error) => break Err(error),
             },
             Ok(None) => match lines.fill(socket) {
                 Ok(true) => {}

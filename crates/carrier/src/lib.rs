@@ -14,6 +14,8 @@
 
 mod agent;
 mod control;
+#[cfg(test)]
+mod corpus;
 mod history;
 mod inbox;
 pub mod limits;

@@ -6,10 +6,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use drover_types::in_short;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
+use serde::de::DeserializeOwned;
 
 use crate::limits::{LANES_OPENING, LINE_BYTES};
 
@@ -77,6 +79,14 @@ impl Lines {
     pub(crate) fn descriptor(&mut self) -> Option<OwnedFd> {
         self.descriptors.pop_front()
     }
+}
+
+/// What a line says.
+///
+/// # Errors
+/// It says nothing of the kind, in words of sensible length.
+pub(crate) fn decode<T: DeserializeOwned>(line: &[u8]) -> io::Result<T> {
+    serde_json::from_slice(line).map_err(|error| io::Error::other(in_short(error)))
 }
 
 /// Sends a line, whole, with a descriptor if there is one.
