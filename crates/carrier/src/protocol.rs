@@ -17,7 +17,7 @@ use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything below. A process and an agent that differ in it do not speak.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// A request, and the number that its answer has.
 #[derive(Debug, Serialize, Deserialize)]
