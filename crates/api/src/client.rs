@@ -27,6 +27,7 @@ use tokio::net::UnixStream;
 
 pub use error::{ClientError, Endpoint};
 
+use crate::decode::decode;
 use crate::error::ErrorBody;
 use crate::limits;
 use crate::views::event::EventView;
@@ -379,10 +380,9 @@ impl Client {
                 })?;
         let (ok, bytes) = answer?;
         if ok {
-            serde_json::from_slice(&bytes).map_err(|e| self.strange("", &call, &e))
+            decode(&bytes).map_err(|e| self.strange("", &call, &e))
         } else {
-            let body: ErrorBody =
-                serde_json::from_slice(&bytes).map_err(|e| self.strange("", &call, &e))?;
+            let body: ErrorBody = decode(&bytes).map_err(|e| self.strange("", &call, &e))?;
             Err(body.error.into())
         }
     }

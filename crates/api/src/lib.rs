@@ -19,6 +19,7 @@
 //! longer than the deadline of its call.
 
 mod client;
+mod decode;
 mod definition;
 mod error;
 pub mod limits;
@@ -26,6 +27,7 @@ mod schema;
 mod views;
 
 pub use client::{Client, ClientError, Endpoint};
+pub use decode::decode;
 pub use definition::{DEFAULT_QEMU, InvalidDefinition, VmDefinition};
 pub use error::{ErrorBody, ErrorCode, Refusal};
 pub use schema::{InterfaceSchema, MemberSchema, MembershipSchema, PathEndSchema, PathSchema};

@@ -84,7 +84,7 @@ async fn read(body: Body, most: usize) -> Result<axum::body::Bytes, Refused> {
 }
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Refused> {
-    serde_json::from_slice(bytes).map_err(|error| {
+    drover_api::decode(bytes).map_err(|error| {
         let message = format!("the request body cannot be used: {error}");
         Refusal::new(ErrorCode::BadRequest, message)
             .next("GET /v1/openapi.json describes it")
