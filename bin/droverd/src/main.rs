@@ -11,6 +11,8 @@ mod agent;
 mod api;
 mod cluster;
 mod config;
+#[cfg(test)]
+mod corpus;
 mod facts;
 mod limits;
 mod links;

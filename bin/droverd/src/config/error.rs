@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use drover_types::in_short;
+
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -77,7 +79,7 @@ impl ConfigError {
                 place
             },
         );
-        let problem = source.message().trim().replace('\n', " ");
+        let problem = in_short(source.message().trim().replace('\n', " "));
         Self::Parse {
             path: path.to_owned(),
             place,
@@ -113,7 +115,7 @@ pub fn locate(text: &str, offset: usize) -> (usize, Option<String>) {
         (Some(section), Some(key)) => Some(format!("{section}.{key}")),
         (section, key) => key.or(section),
     };
-    (line, place)
+    (line, place.map(in_short))
 }
 
 fn is_key(name: &str) -> bool {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use drover_api::{EventView, MigrationRole, MigrationView, Told};
 use drover_migrate::{DestinationRecord, SourceRecord};
-use drover_types::MigrationId;
+use drover_types::{MigrationId, in_short};
 use serde::{Deserialize, Serialize};
 
 use crate::limits::HISTORY;
@@ -127,7 +127,7 @@ impl Journal {
 fn read(path: &Path) -> io::Result<Entry> {
     let parsed = files::read(path).and_then(|text| {
         let text = text.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-        Ok(serde_json::from_str::<Entry>(&text)?)
+        serde_json::from_str::<Entry>(&text).map_err(|error| io::Error::other(in_short(error)))
     });
     parsed.map_err(|error| {
         io::Error::other(format!(

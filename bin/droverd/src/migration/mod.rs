@@ -12,7 +12,7 @@ mod arrivals;
 mod carrier;
 mod events;
 mod incoming;
-mod journal;
+pub(crate) mod journal;
 mod lanes;
 mod links;
 mod noticed;

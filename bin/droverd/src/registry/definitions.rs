@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drover_api::VmDefinition;
-use drover_types::VmName;
+use drover_types::{VmName, in_short};
 
 use super::files;
 use crate::config;
@@ -70,7 +70,7 @@ fn parse(text: &str, stem: &str) -> Entry {
         .map_err(|error| format!("the file's {error}"))?;
     let definition: VmDefinition = toml::from_str(text).map_err(|error| {
         let place = error.span().map(|span| config::locate(text, span.start));
-        let message = error.message().replace('\n', " ");
+        let message = in_short(error.message().replace('\n', " "));
         match place {
             Some((line, Some(key))) => format!("line {line}, key `{key}`: {message}"),
             Some((line, None)) => format!("line {line}: {message}"),

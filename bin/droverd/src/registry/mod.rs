@@ -15,13 +15,13 @@
 //! A guest has at most one reservation, and only its holder changes it. A guest that was handed
 //! off has no definition here any more: nothing can start it, not even after a reboot.
 
-mod definitions;
+pub(crate) mod definitions;
 mod exit;
 pub mod files;
 mod operations;
 mod preflight;
 mod process;
-mod record;
+pub(crate) mod record;
 mod recovery;
 mod reservation;
 mod reserve;

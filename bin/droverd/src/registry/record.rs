@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use drover_api::{ExitView, VmDefinition};
-use drover_types::{HostName, MigrationId};
+use drover_types::{HostName, MigrationId, in_short};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ fn load<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     };
     serde_json::from_str(&text)
         .map(Some)
-        .map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+        .map_err(|error| io::Error::other(format!("{}: {}", path.display(), in_short(error))))
 }
 
 fn save<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {

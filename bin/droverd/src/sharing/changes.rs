@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drover_api::Limit;
-use drover_types::MigrationId;
+use drover_types::{MigrationId, in_short};
 use serde::{Deserialize, Serialize};
 
 use crate::registry::files;
@@ -67,7 +67,9 @@ impl File {
     /// It cannot be read.
     pub fn read(&self) -> io::Result<Changes> {
         match files::read(&self.0)? {
-            Some(text) => Ok(serde_json::from_str(&text)?),
+            Some(text) => {
+                serde_json::from_str(&text).map_err(|error| io::Error::other(in_short(error)))
+            }
             None => Ok(Changes::default()),
         }
     }

@@ -8,7 +8,7 @@
 //!
 //! This module knows the limits; [`divide`] gives each path its share, again and again.
 
-mod changes;
+pub(crate) mod changes;
 mod divide;
 mod links;
 
