@@ -18,6 +18,10 @@ pub const PEER_ADDRESSES: usize = 16;
 /// Connecting to one address: a SYN lost twice is sent again after 1 s and 3 s.
 pub const CONNECT: Duration = Duration::from_secs(4);
 
+/// Largest TCP segment: with its headers it fits the least MTU of IPv6, 1280 (RFC 8200, 5), which every
+/// path carries.
+pub const SEGMENT_BYTES: u32 = 1220;
+
 /// From a connection to an identity that is verified, at either end: three messages, and some
 /// milliseconds of work on a busy host; a lost packet costs a second more.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use drover_trust::{Problem, joining_client, server_name, system_clock};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::net::TcpStream;
+use socket2::SockRef;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
@@ -96,11 +97,10 @@ async fn attempt(
         let text = format!("no answer within {seconds} s");
         failed(io::Error::new(io::ErrorKind::TimedOut, text))
     };
-    let stream = tokio::time::timeout(limits::CONNECT, TcpStream::connect(address))
+    let stream = tokio::time::timeout(limits::CONNECT, dial(address))
         .await
         .map_err(|_| late(limits::CONNECT.as_secs()))?
         .map_err(failed)?;
-    stream.set_nodelay(true).map_err(failed)?;
     let connector = TlsConnector::from(Arc::clone(&wanted.config));
     let shaken = connector.connect(wanted.name.clone(), stream);
     tokio::time::timeout(limits::HANDSHAKE, shaken)
@@ -113,6 +113,20 @@ async fn attempt(
             },
             None => failed(error),
         })
+}
+
+/// Connects with small segments, both ways: what is said here is short, and a path that loses larger
+/// packets without a word would lose requests while it still carries a handshake.
+async fn dial(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4(),
+        SocketAddr::V6(_) => TcpSocket::new_v6(),
+    }?;
+    // Before connecting, as the peer is told in the SYN.
+    SockRef::from(&socket).set_tcp_mss(limits::SEGMENT_BYTES)?;
+    let stream = socket.connect(address).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 fn unreachable(endpoint: &Endpoint, source: io::Error) -> ClientError {
@@ -138,4 +152,35 @@ fn no_cluster() -> ClientError {
 
 fn unusable(error: &drover_trust::TrustError) -> ClientError {
     Refusal::new(ErrorCode::TrustFailed, error.to_string()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn segments_are_small_both_ways() {
+        for address in [
+            SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            SocketAddr::from((Ipv6Addr::LOCALHOST, 0)),
+        ] {
+            let listener = match TcpListener::bind(address).await {
+                Ok(listener) => listener,
+                Err(error) => {
+                    println!("skipped, because {address} cannot be listened on: {error}");
+                    continue;
+                }
+            };
+            let near = dial(listener.local_addr().unwrap()).await.unwrap();
+            let (far, _) = listener.accept().await.unwrap();
+            for end in [near, far] {
+                let bytes = SockRef::from(&end).tcp_mss().unwrap();
+                assert!((1000..=limits::SEGMENT_BYTES).contains(&bytes), "{bytes}");
+            }
+        }
+    }
 }
