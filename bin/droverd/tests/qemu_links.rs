@@ -62,6 +62,15 @@ async fn a_nic_that_was_down_for_a_while_carries_the_same_migration_again() {
         "{:?}",
         down_at.elapsed()
     );
+    // The destination compares what its relay tells it five times a second.
+    until(PATIENCE, async || {
+        let view = hosts.client(B).migration(id).await.unwrap();
+        match says(&view, "path 1 (nic1 > nic1) has no lane left") {
+            true => Ok(()),
+            false => Err(format!("{view:#?}")),
+        }
+    })
+    .await;
     hosts.set_nic(A, 1, "up").await;
     path_when(&hosts, id, "nic1", true).await;
     let view = hosts.ended(A, id).await;

@@ -147,11 +147,20 @@ impl Socket {
     /// Waits until much of `buffer` can be filled, the connection ends or time is up: how much was
     /// filled.
     pub(crate) fn receive_later(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        if buffer.len() >= MARK_LEAST && !self.is_bounded() {
-            self.wait_for(buffer.len())?;
-        } else {
-            self.wake_at_once()?;
+        if buffer.len() < MARK_LEAST || self.is_bounded() {
+            return self.receive_first(buffer);
         }
+        self.wait_for(buffer.len())?;
+        match self.receive_ready(buffer)? {
+            Some(count) => Ok(count),
+            None => self.receive_first(buffer),
+        }
+    }
+
+    /// Waits for the first byte, and fills what is there then: how much; zero at the connection's
+    /// end.
+    fn receive_first(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.wake_at_once()?;
         loop {
             self.bound(TcpStream::set_read_timeout)?;
             match rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::empty()) {

@@ -138,15 +138,24 @@ impl Flight {
         }
         let last = self.sent.get(new - 1)?;
         self.round_trip.sample(now.saturating_sub(last.at));
-        // Less says how quick the lane is to answer, not how much it can carry.
-        if self.bytes >= u64::from(chunk / RATE_CHUNK_PART) {
+        if let Some(busy) = self.busy_with_bulk(now, u64::from(chunk / RATE_CHUNK_PART)) {
             let bytes = self.sent.iter().take(new).map(|s| u64::from(s.bytes)).sum();
-            self.rate
-                .arrived(now, bytes, now.saturating_sub(self.busy_since));
+            self.rate.arrived(now, bytes, busy);
         }
         self.busy_since = now;
         self.progress_at = now;
         Some(new)
+    }
+
+    /// Since the last receipt, for how long the lane had enough to carry that it says something of its
+    /// rate: less says how quick it is to answer.
+    fn busy_with_bulk(&self, now: Duration, enough: u64) -> Option<Duration> {
+        if self.bytes < enough {
+            return None;
+        }
+        let large = self.sent.iter().find(|s| u64::from(s.bytes) >= enough);
+        let first = large.or_else(|| self.sent.front())?;
+        Some(now.saturating_sub(self.busy_since.max(first.at)))
     }
 
     /// The oldest frame, which was receipted.
@@ -262,6 +271,19 @@ mod tests {
             flight.land();
         }
         assert_eq!(flight.rate(ms(1000)), None);
+    }
+
+    #[test]
+    fn a_ping_ahead_of_a_chunk_does_not_make_the_lane_slower() {
+        let mut flight = Flight::default();
+        flight.launch(ms(0), None, 0);
+        flight.launch(ms(19), None, CHUNK);
+        flight.receipt(ms(20), 1, CHUNK);
+        flight.land();
+        assert_eq!(flight.rate(ms(20)), None);
+        flight.receipt(ms(40), 2, CHUNK);
+        flight.land();
+        assert_eq!(flight.rate(ms(40)), Some(u64::from(CHUNK) * 1000 / 21));
     }
 
     #[test]

@@ -158,10 +158,16 @@ impl Source {
         }
     }
 
-    /// What a destination that asks is told. Never ahead of the disk.
+    /// What a destination that asks is told. Never ahead of the disk, and nothing while an operator's
+    /// wish to give the guest up is open: it must not run a guest that is about to be given up.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        self.verdict
+        match self.phase {
+            Phase::HandingOff {
+                giving_up: Some(_), ..
+            } => Verdict::Undecided,
+            _ => self.verdict,
+        }
     }
 
     /// The destination may run the guest or not, and does not answer.

@@ -183,8 +183,12 @@ impl Outgoing {
                     self.finish(&outcome).await;
                     return Progress::Ended;
                 }
-                Output::Do(action) => self.perform(action),
+                Output::Do(action) => {
+                    self.publish_verdict();
+                    self.perform(action);
+                }
                 Output::Wait(deadline) => {
+                    self.publish_verdict();
                     self.show();
                     return Progress::Until(deadline);
                 }
@@ -224,6 +228,11 @@ impl Outgoing {
             },
         };
         self.handle(input);
+        self.publish_verdict();
+    }
+
+    /// For a destination that asks.
+    fn publish_verdict(&self) {
         let verdict = self.source.verdict();
         self.snapshot
             .send_modify(|snapshot| snapshot.verdict = verdict);
