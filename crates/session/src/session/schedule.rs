@@ -44,11 +44,13 @@ impl Session {
     /// How much a chunk of this channel may hold now. The main channel's are not to be waited for,
     /// and of a limit a large one would take much at once.
     pub(super) fn chunk_for(&self, now: Duration, channel: ChannelId) -> u32 {
-        let trusted = self.lanes.values().filter(|lane| lane.is_trusted());
-        let slowest = trusted.filter_map(|lane| lane.flight.rate(now)).min();
         let largest = self.config.chunk_bytes;
         let quick = |rate| time_at(rate, u64::from(largest)) <= CHUNK_TIME;
-        if channel > 0 && !self.is_limited() && slowest.is_some_and(quick) {
+        let trusted = self.lanes.values().filter(|lane| lane.is_trusted());
+        let mut rates = trusted.map(|lane| lane.flight.rate(now)).peekable();
+        // What a lane does that was not measured yet is not known.
+        let all_quick = rates.peek().is_some() && rates.all(|rate| rate.is_some_and(quick));
+        if channel > 0 && !self.is_limited() && all_quick {
             largest
         } else {
             self.config.usual_chunk()
@@ -281,9 +283,19 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_large_only_where_the_slowest_lane_is_quick() {
+    fn chunks_are_large_only_where_every_lane_is_measured_and_quick() {
         assert_eq!(session(&[QUICK, QUICK]).chunk_for(NOW, 1), 256 << 10);
         assert_eq!(session(&[QUICK, GIGABIT]).chunk_for(NOW, 1), 128 << 10);
+        let mut joined = session(&[QUICK, QUICK]);
+        let flight = &mut joined.lanes.get_mut(&1).unwrap().flight;
+        *flight = crate::flight::Flight::default();
+        flight.launch(Duration::ZERO, None, 16);
+        assert_eq!(flight.receipt(NOW, 1, 16), Some(1));
+        assert_eq!(
+            joined.chunk_for(NOW, 1),
+            128 << 10,
+            "answered, not measured"
+        );
         assert_eq!(session(&[]).chunk_for(NOW, 1), 128 << 10);
     }
 
