@@ -17,6 +17,7 @@ use crate::limits::KILLED;
 use crate::protocol::Usage;
 
 const SOCKET: &str = "control.sock";
+const QEMU_SOCKET: &str = "qemu.sock";
 const RECORD: &str = "process.json";
 const RECORD_ASIDE: &str = "process.new";
 const LOG: &str = "log";
@@ -106,6 +107,13 @@ impl Place {
         self.0.join(SOCKET)
     }
 
+    /// Where a source's process listens for QEMU. It is in the process's own directory, so that one
+    /// that ends late takes no other's away.
+    #[must_use]
+    pub fn qemu_socket(&self) -> PathBuf {
+        self.0.join(QEMU_SOCKET)
+    }
+
     /// What the process writes about itself.
     #[must_use]
     pub fn log(&self) -> PathBuf {
@@ -161,7 +169,7 @@ impl Place {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             other => other,
         };
-        for name in [SOCKET, RECORD, RECORD_ASIDE, LOG] {
+        for name in [SOCKET, QEMU_SOCKET, RECORD, RECORD_ASIDE, LOG] {
             tolerant(fs::remove_file(self.0.join(name)))?;
         }
         tolerant(fs::remove_dir(&self.0))
@@ -257,6 +265,7 @@ mod tests {
         let (record, _) = own().unwrap();
         place.write(&record).unwrap();
         place.open_log().unwrap();
+        let _relay = UnixListener::bind(place.qemu_socket()).unwrap();
         assert_eq!(place.record().unwrap(), Some(record));
         place.remove().unwrap();
         assert!(!place.directory().exists());

@@ -120,11 +120,7 @@ impl Served {
         let watch = Watch(self.inbox.clone());
         let tell = move |event| watch.0.push(News::Event(event));
         let relay = match start.side {
-            Side::Source => {
-                // A socket of an earlier attempt is in the way.
-                let _ = std::fs::remove_file(&start.socket);
-                Relay::source(settings, &start.socket, tell)
-            }
+            Side::Source => Relay::source(settings, &start.socket, tell),
             Side::Destination => Relay::destination(settings, &start.socket, tell),
         };
         let relay = relay.map_err(|error| with_source(&error))?;

@@ -47,10 +47,15 @@ impl Relay {
         };
         let unix = UnixListener::bind(socket).map_err(failed)?;
         let local = Local::Listening(unix, socket.to_owned());
-        let relay = Self::new(settings, local, Role::Opener, Box::new(listener))?;
-        let shared = relay.shared.clone();
-        spawn("accept", move || channel::accept(&shared)).map_err(NotStarted::Thread)?;
-        Ok(relay)
+        let relay = Self::new(settings, local, Role::Opener, Box::new(listener));
+        let started = relay.and_then(|relay| {
+            let shared = relay.shared.clone();
+            spawn("accept", move || channel::accept(&shared)).map_err(NotStarted::Thread)?;
+            Ok(relay)
+        });
+        started.inspect_err(|_| {
+            let _ = std::fs::remove_file(socket);
+        })
     }
 
     /// The destination's side: channels are connected to the UNIX socket `socket`, on which QEMU

@@ -75,6 +75,11 @@ impl Relays {
         Place::at(self.directory.join(format!("{migration}.{side}")))
     }
 
+    /// Where the source's process of this migration listens for QEMU.
+    pub fn qemu_socket(&self, migration: MigrationId) -> PathBuf {
+        self.place(migration, Side::Source).qemu_socket()
+    }
+
     /// Starts a process and has it carry; `hear` is told what happens.
     ///
     /// # Errors

@@ -321,16 +321,14 @@ mod tests {
         let mut now = before.clone();
         now.hosts[1].processes.push("qemu-system-x86".to_owned());
         now.hosts[0].rules = 1;
-        now.hosts[0]
-            .files
-            .insert("run/vms/guest/relay.sock".to_owned());
+        now.hosts[0].files.insert("run/vms/guest/pid".to_owned());
         now.mounts = 1;
         now.hosts[1].records = 300;
         let grown = growth(&[&before], &now).join("\n");
         for words in [
             "processes of host b: 2",
             "rules of host a: 1",
-            "relay.sock",
+            "vms/guest/pid",
             "mounts: 1",
             "300",
         ] {

@@ -15,6 +15,7 @@ use super::{Link, Message, Outgoing};
 use crate::limits;
 use crate::migration::carrier::Carrier;
 use crate::migration::observe::{self, Seen, Watcher};
+use crate::migration::relays::Relays;
 use crate::registry::{Reservation, Role};
 
 impl Outgoing {
@@ -106,9 +107,6 @@ impl Outgoing {
         let (Some(offer), Some(keys)) = (self.offer.clone(), self.keys.clone()) else {
             return;
         };
-        let Some(socket) = self.socket() else {
-            return;
-        };
         let link = self.link.clone();
         let migration = self.source.migration().clone();
         let sizes = offer.session;
@@ -119,14 +117,13 @@ impl Outgoing {
                 paths,
                 offer,
                 keys,
-                socket,
                 sizes,
             },
         ));
     }
 
     fn start_migration(&mut self, channels: u8) {
-        let (Some(machine), Some(socket)) = (self.machine.clone(), self.socket()) else {
+        let Some(machine) = self.machine.clone() else {
             return;
         };
         if let Err(refusal) = self.mark_outgoing() {
@@ -140,6 +137,8 @@ impl Outgoing {
             ..MigrationSettings::default()
         };
         let link = self.link.clone();
+        let relays = Relays::of(&link.context.config.runtime);
+        let socket = relays.qemu_socket(self.source.migration().id);
         tokio::spawn(begin(
             link,
             machine,

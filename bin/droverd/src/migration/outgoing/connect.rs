@@ -1,6 +1,5 @@
 //! Agreeing with the destination, and opening lanes to it.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -189,8 +188,6 @@ pub struct Opening {
     pub offer: IncomingOffer,
     /// Within TLS, if with these.
     pub keys: Option<TlsKeys>,
-    /// Where QEMU will connect.
-    pub socket: PathBuf,
     /// Sizes of the session.
     pub sizes: SessionSizes,
 }
@@ -214,7 +211,7 @@ pub async fn open(link: Link, opening: Opening) {
             side: RelaySide::Source,
             sizes: opening.sizes,
             outage_limit,
-            socket: opening.socket,
+            socket: relays.qemu_socket(opening.migration.id),
             pass_through: opening.keys.is_none(),
             verify: opening.offer.lanes.verify,
             memo,

@@ -16,7 +16,6 @@ pub use hand_off::timestamp;
 pub use message::{Agreed, Link, Message, NotAgreed, Options};
 pub use show::path_chosen;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -436,11 +435,6 @@ impl Outgoing {
             timestamp(at).unwrap_or_else(Timestamp::now),
             EventKind::Switchover,
         );
-    }
-
-    fn socket(&self) -> Option<PathBuf> {
-        let reservation = self.reservation.as_ref()?;
-        Some(reservation.directory().join("relay.sock"))
     }
 }
 
