@@ -16,8 +16,9 @@ use serde::{Deserialize, Serialize};
 use crate::limits::KILLED;
 use crate::protocol::Usage;
 
-const SOCKET: &str = "control.sock";
-const QEMU_SOCKET: &str = "qemu.sock";
+// Short, since the path of a socket is (unix(7)).
+const SOCKET: &str = "control";
+const QEMU_SOCKET: &str = "qemu";
 const RECORD: &str = "process.json";
 const RECORD_ASIDE: &str = "process.new";
 const LOG: &str = "log";

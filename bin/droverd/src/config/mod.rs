@@ -24,6 +24,7 @@ use values::{
 };
 
 use crate::limits;
+use crate::migration::relays::Relays;
 
 /// Where the configuration is when `--config` does not say.
 pub const DEFAULT_FILE: &str = "/etc/drover/droverd.toml";
@@ -244,6 +245,16 @@ impl Config {
         };
         let peers = peers(file.peers, &host).map_err(|problem| key("peers", problem))?;
         let runtime = file.runtime.0;
+        let bytes = Relays::of(&runtime).socket_bytes();
+        if bytes > limits::SOCKET_PATH_BYTES {
+            let (own, most) = (runtime.as_os_str().len(), limits::SOCKET_PATH_BYTES);
+            let longest = own.saturating_sub(bytes - most);
+            let problem = format!(
+                "a path of {own} bytes; with more than {longest} the sockets below it are longer than a \
+                 socket's path may be ({most})"
+            );
+            return Err(key("runtime", problem));
+        }
         let socket = file
             .api
             .socket

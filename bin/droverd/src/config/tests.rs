@@ -97,6 +97,10 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
             "line 1, key `host`: name \"a b\" is not usable",
         ),
         (
+            "runtime = \"/run/a-directory-whose-name-is-a-little-longer\"",
+            "key `runtime`: a path of 46 bytes; with more than 43 the sockets below it are longer",
+        ),
+        (
             "\n\nstate = \"var\"",
             "line 3, key `state`: \"var\" is no absolute path",
         ),

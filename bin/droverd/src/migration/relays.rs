@@ -16,6 +16,7 @@ use drover_carrier::{
 };
 use drover_relay::{Event, TurnedAway};
 use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
+use uuid::Uuid;
 
 use super::outgoing::with_source;
 use crate::limits::{RELAY_ENDED, RELAY_ENDS};
@@ -73,6 +74,13 @@ impl Relays {
             Side::Destination => "destination",
         };
         Place::at(self.directory.join(format!("{migration}.{side}")))
+    }
+
+    /// The longest path of a socket there, in bytes.
+    pub fn socket_bytes(&self) -> usize {
+        let place = self.place(MigrationId(Uuid::nil()), Side::Destination);
+        let bytes = |path: PathBuf| path.as_os_str().len();
+        bytes(place.socket()).max(bytes(place.qemu_socket()))
     }
 
     /// Where the source's process of this migration listens for QEMU.
