@@ -2,12 +2,13 @@
 //!
 //! One connection may be held back by its own window, by a core, or by a switch that spreads
 //! connections over links. Only trying tells. A trial costs one connection; keeping one that does
-//! not help would cost processor time and fairness towards others.
+//! not help would cost processor time and fairness towards others. Where the processors are the limit, one
+//! lane more takes from the other paths what its own gains: that is no help either.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::limits::{LANE_TRIAL, LANE_TRIAL_GAIN, LANE_TRIAL_REST, LANE_TRIAL_REST_MAX};
+use crate::limits::{LANE_TRIAL, LANE_TRIAL_REST, LANE_TRIAL_REST_MAX};
 
 /// A look at one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,16 +17,37 @@ pub struct PathSeen {
     pub lanes: u16,
     /// Payload that it has carried since the beginning.
     pub bytes: u64,
+    /// What all other paths have carried.
+    pub others: u64,
     /// It has something to carry.
     pub busy: bool,
 }
 
+/// Bytes per second.
+#[derive(Debug, Clone, Copy)]
+struct Rates {
+    path: u64,
+    others: u64,
+}
+
+impl Rates {
+    /// Whether `lanes` lanes with these rates are worth one more than there were with `before`: it
+    /// brings at least half of what each of them brought, and takes no more than half of that from
+    /// the other paths.
+    fn worth_more_than(self, before: Self, lanes: u16) -> bool {
+        let gained = self.path.saturating_sub(before.path);
+        let lost = before.others.saturating_sub(self.others);
+        let each = before.path / u64::from(lanes.saturating_sub(1).max(1));
+        gained >= each.div_ceil(2) && lost <= gained / 2
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Phase {
-    /// Finding out the rate of the lanes as they are.
+    /// Finding out the rates with the lanes as they are.
     Measuring,
-    /// Finding out the rate with one lane more; it was this before.
-    Trying(u64),
+    /// Finding out the rates with one lane more; they were these before.
+    Trying(Rates),
     /// More did not help: as it is until then.
     Resting(Duration),
 }
@@ -37,8 +59,11 @@ pub struct LaneCount {
     wanted: u16,
     phase: Phase,
     rest: Duration,
-    since: Duration,
+    /// When the measurement began: with the first look, since a path may join late.
+    since: Option<Duration>,
+    /// What was carried then.
     bytes: u64,
+    others: u64,
 }
 
 impl LaneCount {
@@ -50,8 +75,9 @@ impl LaneCount {
             bounds,
             phase: Phase::Measuring,
             rest: LANE_TRIAL_REST,
-            since: Duration::ZERO,
+            since: None,
             bytes: 0,
+            others: 0,
         }
     }
 
@@ -69,31 +95,39 @@ impl LaneCount {
             }
             self.begin(now, seen, Phase::Measuring);
         }
-        let elapsed = now.saturating_sub(self.since);
-        if !seen.busy || seen.lanes != self.wanted {
+        let since = self
+            .since
+            .filter(|_| seen.busy && seen.lanes == self.wanted);
+        let Some(since) = since else {
             self.begin(now, seen, self.phase);
-        } else if elapsed >= LANE_TRIAL {
-            let carried = u128::from(seen.bytes.saturating_sub(self.bytes));
-            let rate = carried * 1_000_000 / elapsed.as_micros().max(1);
-            self.measured(now, seen, u64::try_from(rate).unwrap_or(u64::MAX));
+            return self.wanted;
+        };
+        let elapsed = now.saturating_sub(since);
+        if elapsed >= LANE_TRIAL {
+            let rate = |bytes: u64, before: u64| {
+                let carried = u128::from(bytes.saturating_sub(before));
+                let rate = carried * 1_000_000 / elapsed.as_micros().max(1);
+                u64::try_from(rate).unwrap_or(u64::MAX)
+            };
+            let rates = Rates {
+                path: rate(seen.bytes, self.bytes),
+                others: rate(seen.others, self.others),
+            };
+            self.measured(now, seen, rates);
         }
         self.wanted
     }
 
-    fn measured(&mut self, now: Duration, seen: PathSeen, rate: u64) {
-        let helped = |before: u64| {
-            let (gained, whole) = LANE_TRIAL_GAIN;
-            u128::from(rate) * u128::from(whole) >= u128::from(before) * u128::from(gained)
-        };
+    fn measured(&mut self, now: Duration, seen: PathSeen, rates: Rates) {
         match self.phase {
-            Phase::Trying(before) if !helped(before) => {
+            Phase::Trying(before) if !rates.worth_more_than(before, self.wanted) => {
                 self.wanted -= 1;
                 self.begin(now, seen, Phase::Resting(now + self.rest));
                 self.rest = (self.rest * 2).min(LANE_TRIAL_REST_MAX);
             }
             _ if self.wanted < *self.bounds.end() => {
                 self.wanted += 1;
-                self.begin(now, seen, Phase::Trying(rate));
+                self.begin(now, seen, Phase::Trying(rates));
             }
             _ => self.begin(now, seen, Phase::Measuring),
         }
@@ -101,8 +135,9 @@ impl LaneCount {
 
     fn begin(&mut self, now: Duration, seen: PathSeen, phase: Phase) {
         self.phase = phase;
-        self.since = now;
+        self.since = Some(now);
         self.bytes = seen.bytes;
+        self.others = seen.others;
     }
 }
 
@@ -120,6 +155,7 @@ mod tests {
             let seen = PathSeen {
                 lanes,
                 bytes,
+                others: 0,
                 busy: true,
             };
             lanes = count.look(Duration::from_millis(step * 100), seen);
@@ -144,6 +180,62 @@ mod tests {
     }
 
     #[test]
+    fn a_lane_that_brings_less_than_half_of_what_the_others_bring_is_not_kept() {
+        assert_eq!(
+            run(9, |lanes| 400_000_000 + 100_000_000 * u64::from(lanes)),
+            (1, 2)
+        );
+        assert_eq!(
+            run(9, |lanes| 90_000_000 + 100_000_000 * u64::from(lanes)).0,
+            8
+        );
+    }
+
+    #[test]
+    fn a_path_that_joins_late_is_measured_from_then_on() {
+        let mut count = LaneCount::new(1..=8);
+        let mut lanes = 1;
+        for step in 0..30 {
+            let seen = PathSeen {
+                lanes,
+                bytes: step * 10_000_000,
+                others: 0,
+                busy: true,
+            };
+            lanes = count.look(
+                Duration::from_secs(60) + Duration::from_millis(step * 100),
+                seen,
+            );
+            assert!(
+                lanes <= 2,
+                "what one lane carries is known by the first trial"
+            );
+        }
+        assert_eq!(lanes, 1);
+    }
+
+    #[test]
+    fn what_a_lane_takes_from_other_paths_is_no_gain() {
+        let mut count = LaneCount::new(1..=8);
+        let (mut lanes, mut bytes, mut others, mut most) = (1_u16, 0, 0, 1);
+        for step in 0..90 {
+            // The other path has one lane, and a second shares out what the processors can do.
+            let share = 100_000_000 / u64::from(lanes + 1);
+            bytes += share * u64::from(lanes);
+            others += share;
+            let seen = PathSeen {
+                lanes,
+                bytes,
+                others,
+                busy: true,
+            };
+            lanes = count.look(Duration::from_millis(step * 100), seen);
+            most = most.max(lanes);
+        }
+        assert_eq!((lanes, most), (1, 2));
+    }
+
+    #[test]
     fn the_bound_is_kept_to() {
         assert_eq!(run(60, |lanes| 100_000_000 * u64::from(lanes)), (8, 8));
     }
@@ -155,6 +247,7 @@ mod tests {
             let seen = PathSeen {
                 lanes: 2,
                 bytes: step,
+                others: 0,
                 busy: false,
             };
             assert_eq!(count.look(Duration::from_secs(step), seen), 2);
@@ -168,6 +261,7 @@ mod tests {
             let seen = PathSeen {
                 lanes: 1,
                 bytes: step * 1_000_000,
+                others: 0,
                 busy: true,
             };
             let wanted = count.look(Duration::from_millis(step * 100), seen);

@@ -141,10 +141,6 @@ pub const LOST_LANES_KEPT: usize = 1024;
 /// some seconds.
 pub const LANE_TRIAL: Duration = Duration::from_millis(500);
 
-/// What a lane more must carry of what was carried before, as a fraction, to be kept: 5 % is above
-/// the spread of two measurements of this length over one line.
-pub const LANE_TRIAL_GAIN: (u32, u32) = (105, 100);
-
 /// After a trial that did not help; doubled each time.
 pub const LANE_TRIAL_REST: Duration = Duration::from_secs(10);
 

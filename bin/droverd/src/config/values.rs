@@ -179,7 +179,7 @@ bounded! {
 }
 bounded! {
     /// Connections on each path.
-    Lanes(u8) = 2 in 1..=16, "number of lanes"
+    Lanes(u8) = 1 in 1..=16, "number of lanes"
 }
 bounded! {
     /// Connections that a path may get.

@@ -150,9 +150,11 @@ impl Dialer {
                 return;
             }
             let now = shared.now();
+            let all: u64 = carried.values().map(|(bytes, _)| bytes).sum();
             let looks = carried.into_iter();
-            let spare =
-                looks.filter_map(|(path, (bytes, busy))| state.plan.look(now, path, bytes, busy));
+            let spare = looks.filter_map(|(path, (bytes, busy))| {
+                state.plan.look(now, path, [bytes, all - bytes], busy)
+            });
             let spare: Vec<LaneId> = spare.collect();
             drop(state);
             self.wake.notify_all();

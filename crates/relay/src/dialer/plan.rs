@@ -256,17 +256,24 @@ impl Plan {
         self.bounds.start() < self.bounds.end()
     }
 
-    /// A look at what a path carries: a lane that it can do without, if there is one.
+    /// A look at what a path and all others have carried: a lane that it can do without, if there is
+    /// one.
     pub(crate) fn look(
         &mut self,
         now: Time,
         path: PathId,
-        bytes: u64,
+        [bytes, others]: [u64; 2],
         busy: bool,
     ) -> Option<LaneId> {
         let dialled = self.paths.get_mut(&path)?;
         let lanes = dialled.up;
-        let wanted = dialled.count.look(now, PathSeen { lanes, bytes, busy });
+        let seen = PathSeen {
+            lanes,
+            bytes,
+            others,
+            busy,
+        };
+        let wanted = dialled.count.look(now, seen);
         let mut own = self.open.iter().filter(|(_, open)| open.path == path);
         let leaves = own.clone().any(|(lane, _)| self.retiring.contains(lane));
         let (lane, _) = own.next_back().filter(|_| lanes > wanted && !leaves)?;

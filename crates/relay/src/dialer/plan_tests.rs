@@ -298,7 +298,7 @@ fn a_lane_too_many_is_named_once_and_not_dialled_again() {
     let spare = loop {
         now += ms(100);
         let bytes = now.as_millis() as u64 * 100_000;
-        if let Some(lane) = plan.look(now, PathId(0), bytes, true) {
+        if let Some(lane) = plan.look(now, PathId(0), [bytes, 0], true) {
             break lane;
         }
         while let Some(dial) = plan.next(now) {
@@ -307,7 +307,7 @@ fn a_lane_too_many_is_named_once_and_not_dialled_again() {
         assert!(now < ms(5000));
     };
     assert_eq!(spare, 1);
-    assert_eq!(plan.look(now + ms(100), PathId(0), 0, true), None);
+    assert_eq!(plan.look(now + ms(100), PathId(0), [0; 2], true), None);
     plan.retired(spare);
     assert_eq!(plan.next(now + ms(200)), None);
     assert_eq!(plan.report()[0].state, PathState::Up);
