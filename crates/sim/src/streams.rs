@@ -8,18 +8,18 @@
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::time::Duration;
 
-use drover_session::{
-    BufferId, Config, End, Input, LaneHealth, LaneId, Output, Piece, Role, Session,
-};
+use drover_session::{BufferId, Config, End, Input, LaneId, Output, Piece, Role, Session};
 use drover_wire::Frame;
 
 use crate::limits::OUTAGE_LIMIT;
 use crate::rng::Rng;
 
 mod lanes;
+mod report;
 mod shape;
 
 use lanes::LaneState;
+pub use report::{Handed, Report};
 pub use shape::{Line, Shape};
 
 /// What may go wrong in a run.
@@ -51,41 +51,6 @@ pub const CALM: Faults = Faults {
     local_breaks: false,
     outage_limit: OUTAGE_LIMIT,
 };
-
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
-    /// How the source's session ended, if it did.
-    pub source: Option<End>,
-    /// How the destination's session ended, if it did.
-    pub destination: Option<End>,
-    /// Bytes that QEMU gave to a session, by end and channel.
-    pub read: BTreeMap<(Side, u16), Vec<u8>>,
-    /// Bytes that a session gave to QEMU, by end and channel.
-    pub written: BTreeMap<(Side, u16), Vec<u8>>,
-    /// Local sockets that broke.
-    pub broken: Vec<(Side, u16)>,
-    /// Simulated time at the end.
-    pub elapsed: Duration,
-    /// Chunks that arrived more than once, both ends.
-    pub duplicates: u64,
-    /// Payload bytes sent again, both ends.
-    pub resent: u64,
-    /// Most buffers that either end used.
-    pub buffers: u32,
-    /// Buffers that windows and lanes allow at one end.
-    pub buffers_allowed: u32,
-    /// Buffers that were not given back by either end.
-    pub buffers_held: usize,
-    /// Lanes that died or fell silent.
-    pub deaths: u32,
-    /// Lanes that an end dropped for their silence.
-    pub dropped: u32,
-    /// Lanes that both ends closed because one no longer wanted them.
-    pub retired: usize,
-    /// Chunks sent on a second lane because the first was late, both ends.
-    pub hedged: u64,
-}
 
 /// One of the two ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -197,6 +162,12 @@ struct World {
     dropped: u32,
     read: BTreeMap<(Side, u16), Vec<u8>>,
     written: BTreeMap<(Side, u16), Vec<u8>>,
+    handed: Vec<Handed>,
+    slowed: Vec<(Duration, LaneId)>,
+    /// When chunks of the source's main channel that have not arrived were read, by their numbers.
+    main_reads: BTreeMap<u64, Duration>,
+    main_chunks: u64,
+    main_delay: Duration,
     shape: Shape,
 }
 
@@ -291,6 +262,11 @@ impl World {
             dropped: 0,
             read: BTreeMap::new(),
             written: BTreeMap::new(),
+            handed: Vec::new(),
+            slowed: Vec::new(),
+            main_reads: BTreeMap::new(),
+            main_chunks: 0,
+            main_delay: Duration::ZERO,
             shape,
         };
         world.schedule_beginning();
@@ -452,6 +428,16 @@ impl World {
             } => {
                 let state = self.lanes.get_mut(&lane).expect("the lane exists");
                 if state.alive && state.up[&to] && !state.silent {
+                    if to == Side::Destination
+                        && let Frame::Chunk {
+                            channel: 0,
+                            sequence,
+                            ..
+                        } = frame
+                        && let Some(read_at) = self.main_reads.remove(&sequence)
+                    {
+                        self.main_delay = self.main_delay.max(self.now - read_at);
+                    }
                     state
                         .held_back
                         .entry(to)
@@ -504,6 +490,10 @@ impl World {
         let bytes: Vec<u8> = script.drain(..count).collect();
         self.read.entry((side, channel)).or_default().extend(&bytes);
         self.end(side).memory.insert(buffer, bytes);
+        if (side, channel) == (Side::Source, 0) {
+            self.main_reads.insert(self.main_chunks, self.now);
+            self.main_chunks += 1;
+        }
         self.input(
             side,
             Input::Read {
@@ -551,48 +541,6 @@ impl World {
         if usize::from(channel) < open {
             self.end(side).broken.push(channel);
             self.input(side, Input::LocalBroke { channel });
-        }
-    }
-
-    fn report(self) -> Report {
-        let now = self.now;
-        let ends = self.ends.values();
-        let stats: Vec<_> = ends.map(|end| end.session.stats(now)).collect();
-        let resent =
-            |s: &drover_session::Stats| s.lanes.iter().map(|l| l.resent_bytes).sum::<u64>();
-        let retired = |s: &drover_session::Stats| {
-            let lanes = s.lanes.iter();
-            lanes.filter(|l| l.health == LaneHealth::Retired).count()
-        };
-        let broken = |side: Side| {
-            let channels = self.ends[&side].broken.iter();
-            channels
-                .map(move |channel| (side, *channel))
-                .collect::<Vec<_>>()
-        };
-        Report {
-            source: self.ends[&Side::Source].ended,
-            destination: self.ends[&Side::Destination].ended,
-            broken: [broken(Side::Source), broken(Side::Destination)].concat(),
-            read: self.read,
-            written: self.written,
-            elapsed: self.now,
-            duplicates: stats.iter().map(|s| s.duplicate_chunks).sum(),
-            resent: stats.iter().map(resent).sum(),
-            // A window in each direction, a read under way; a buffer for each lane.
-            buffers_allowed: u32::from(self.shape.channels)
-                * (2 * u32::from(self.shape.window) + 1)
-                + u32::from(self.next_lane),
-            buffers: stats.iter().map(|s| s.buffers).max().unwrap_or(0),
-            buffers_held: self
-                .ends
-                .values()
-                .map(|end| end.session.buffers_held())
-                .sum(),
-            deaths: self.deaths,
-            dropped: self.dropped,
-            retired: stats.iter().map(retired).sum::<usize>() / 2,
-            hedged: stats.iter().map(|s| s.hedged_chunks).sum(),
         }
     }
 }

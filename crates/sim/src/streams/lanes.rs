@@ -7,7 +7,7 @@ use drover_session::{BufferId, Input, LaneId};
 use drover_types::PathId;
 use drover_wire::Frame;
 
-use super::{Event, Line, Side, World};
+use super::{Event, Handed, Line, Side, World};
 
 /// Frames in a hundred that find the receiving host busy.
 const STALL_PERCENT: u64 = 3;
@@ -68,6 +68,20 @@ impl World {
         let Some(state) = self.lanes.get_mut(&lane).filter(|state| state.alive) else {
             return; // the lane's death is on its way to this end
         };
+        if let (
+            Side::Source,
+            Frame::Chunk {
+                channel, length, ..
+            },
+        ) = (side, &frame)
+        {
+            self.handed.push(Handed {
+                at: now,
+                lane,
+                channel: *channel,
+                bytes: *length,
+            });
+        }
         let direction = state
             .directions
             .get_mut(&side)
@@ -139,6 +153,7 @@ impl World {
             for direction in lane.directions.values_mut() {
                 direction.line.nanos_per_byte *= 10;
             }
+            self.slowed.push((self.now, victim));
         }
     }
 
