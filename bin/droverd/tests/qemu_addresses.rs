@@ -8,44 +8,8 @@
 
 mod hosts;
 
-use drover_lab::scenario::{Found, Plan, show};
-use drover_lab::settings::{GuestSettings, LabName};
-use drover_lab::{Lab, require};
-use drover_types::Bytes;
-
-/// What became of a scenario of the lab with a small guest; `None`, and said so, where that is not
-/// possible.
-async fn scenario(name: &str) -> Option<Found> {
-    let qemu = hosts::qemu().await?;
-    if let Err(missing) = require::check_faults() {
-        println!("skipped, because {missing}");
-        return None;
-    }
-    let lab: LabName = format!("{}{}", name.replace('-', ""), std::process::id())
-        .parse()
-        .unwrap();
-    let plan = Plan {
-        name: lab.clone(),
-        guest: GuestSettings {
-            qemu,
-            machine: "q35".into(),
-            memory: Bytes(256 << 20),
-            vcpus: 1,
-            content: Bytes(64 << 20),
-            mix: "files=40,text=10,structures=10,zero=10,random=30".into(),
-            dirty: "4MiB@8MiB".parse().unwrap(),
-            touch: 512,
-            seed: 7,
-        },
-        only: vec![name.to_owned()],
-        repeats: 1,
-    };
-    let shown = show(&plan, "a test", &mut |words| println!("{words}")).await;
-    Lab::remove_named(&lab).await.unwrap();
-    let mut found = shown.unwrap().scenarios;
-    found.retain(|found| found.name == name);
-    found.pop()
-}
+use drover_lab::scenario::Found;
+use hosts::scenario;
 
 /// The lines of notes and of what was left out.
 fn told(found: &Found) -> Vec<String> {

@@ -96,7 +96,8 @@ async fn one_of_two_nics_that_goes_down_midway_does_not_harm_the_guest() {
     };
     let id = hosts.migrate_midway(A).await;
     hosts.set_nic(A, 1, "down").await;
-    ends_well(&hosts, id).await;
+    let view = ends_well(&hosts, id).await;
+    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -22,6 +22,7 @@ mod judge;
 pub mod peer;
 #[path = "../trust/provision.rs"]
 pub mod provision;
+mod scenario;
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -38,6 +39,7 @@ pub use agent::{Agent, Signal, set, set_flag, set_word};
 pub use guest::{Guest, name, refused};
 pub use judge::{guest_of, used};
 use provision::Office;
+pub use scenario::{scenario, scenarios};
 
 /// The host that the guest is booted on.
 pub const A: usize = 0;

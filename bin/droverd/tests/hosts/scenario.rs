@@ -1,0 +1,45 @@
+//! Scenarios of the lab, with a small guest.
+
+use drover_lab::scenario::{Found, Plan, show};
+use drover_lab::settings::{GuestSettings, LabName};
+use drover_lab::{Lab, require};
+use drover_types::Bytes;
+
+/// What became of a scenario; `None`, and said so, where that is not possible.
+pub async fn scenario(name: &str) -> Option<Found> {
+    scenarios(&[name]).await?.pop()
+}
+
+/// What became of these, one after the other in one lab.
+pub async fn scenarios(names: &[&str]) -> Option<Vec<Found>> {
+    let qemu = super::qemu().await?;
+    if let Err(missing) = require::check_faults() {
+        println!("skipped, because {missing}");
+        return None;
+    }
+    let lab: LabName = format!("{}{}", names[0].replace('-', ""), std::process::id())
+        .parse()
+        .unwrap();
+    let plan = Plan {
+        name: lab.clone(),
+        guest: GuestSettings {
+            qemu,
+            machine: "q35".into(),
+            memory: Bytes(256 << 20),
+            vcpus: 1,
+            content: Bytes(64 << 20),
+            mix: "files=40,text=10,structures=10,zero=10,random=30".into(),
+            dirty: "4MiB@8MiB".parse().unwrap(),
+            touch: 512,
+            seed: 7,
+        },
+        only: names.iter().map(|&name| name.to_owned()).collect(),
+        repeats: 1,
+    };
+    let shown = show(&plan, "a test", &mut |words| println!("{words}")).await;
+    Lab::remove_named(&lab).await.unwrap();
+    let mut found = shown.unwrap().scenarios;
+    found.retain(|found| names.contains(&found.name.as_str()));
+    assert_eq!(found.len(), names.len(), "{names:?}");
+    Some(found)
+}
