@@ -82,7 +82,8 @@ Environment:
   NO_COLOR        no colour in logs
 
 Signals:
-  SIGTERM, SIGINT  end: migrations are cancelled or, once handed off, finished; guests run on";
+  SIGTERM, SIGINT  end: guests run on, and migrations without an agent for as long as the outage
+                   limit; those that are in hand-off are finished first";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -115,5 +116,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let file = arguments.config.display().to_string();
-    runtime.block_on(agent::run(config)).context(file)
+    let ended = runtime.block_on(agent::run(config)).context(file);
+    // Migrations are left to their relays, which would be ended with the tasks that look after them.
+    std::mem::forget(runtime);
+    ended
 }

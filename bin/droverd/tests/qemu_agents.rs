@@ -113,6 +113,23 @@ async fn both_agents_that_are_back_in_time_complete_their_migration() {
     hosts.guest_runs_only_on(A).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_are_told_to_end_leave_what_is_carried_to_the_next() {
+    let Some(mut hosts) = Hosts::with_outage_limit("told", SLOWER, LONG).await else {
+        return;
+    };
+    let id = hosts.migrate_midway(A).await;
+    for host in [A, B] {
+        let relay = relays(&hosts, host);
+        assert_eq!(relay.len(), 1, "{relay:?}");
+        assert_eq!(hosts.terminate_agent(host).await, Some(0));
+        hosts.start_agent(host).await;
+        carries_on(&hosts, host, id, relay[0]).await;
+        was_taken_up(&hosts, host, id).await;
+    }
+    completes(&hosts, id).await;
+}
+
 /// What a QEMU whose agent is dead says of its guest.
 fn run_state(monitor: &Path) -> String {
     let mut socket = UnixStream::connect(monitor).unwrap();

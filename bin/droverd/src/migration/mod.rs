@@ -31,8 +31,8 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use drover_api::{
-    ErrorCode, EventView, MigrateRequest, MigrationRole, MigrationView, PathLimits, ProtocolRange,
-    Refusal, Verdict as ApiVerdict, VerdictView,
+    ErrorCode, EventView, MigrateRequest, MigrationPhase, MigrationRole, MigrationView, PathLimits,
+    ProtocolRange, Refusal, Verdict as ApiVerdict, VerdictView,
 };
 use drover_hypervisor::RunState;
 use drover_migrate::destination::Input as DestinationInput;
@@ -399,31 +399,68 @@ impl Migrations {
         }
     }
 
-    /// Cancels what can be cancelled, finishes what is in hand-off; new ones are refused from now
-    /// on. Bounded by the caller.
+    /// Brings every migration to where the next agent can take it up; new ones are refused from now
+    /// on. Bounded by the caller, who must not drop the tasks of those that are left.
     pub async fn shutdown(&self) {
         let known: Vec<Known> = self.known().values().cloned().collect();
-        for known in &known {
+        let mut ending = Vec::new();
+        for known in known {
+            let view = known.snapshot().view;
+            match AtEnd::of(view.phase) {
+                AtEnd::Leave => {
+                    tracing::info!(id = %view.id, vm = %view.vm, "left to its relay and the next agent");
+                }
+                AtEnd::Cancel => {
+                    known.cancel_at_end().await;
+                    ending.push(known);
+                }
+                AtEnd::Finish => ending.push(known),
+            }
+        }
+        for known in ending {
             match known {
-                Known::Outgoing(handle) => {
-                    // One that is too late to cancel is finished.
-                    let _ = cancel(handle, CancelledBy::AgentStopping).await;
-                }
-                Known::Incoming(handle) => {
-                    let reason = "the destination's agent was stopped".into();
-                    let input = DestinationInput::SessionFailed { reason };
-                    let _ = handle.inbox.send(incoming::Message::Input(input)).await;
-                }
+                Known::Outgoing(handle) => once_ended(handle.snapshot).await,
+                Known::Incoming(handle) => once_ended(handle.snapshot).await,
                 Known::Past(_) => {}
             }
         }
-        for known in known {
-            let snapshot = match known {
-                Known::Outgoing(handle) => handle.snapshot,
-                Known::Incoming(handle) => handle.snapshot,
-                Known::Past(_) => continue,
-            };
-            once_ended(snapshot).await;
+    }
+}
+
+/// What becomes of a migration whose agent is told to end.
+enum AtEnd {
+    /// Its relay carries it on, and the next agent takes it up.
+    Leave,
+    /// Nothing was carried yet, and the next agent would not take it up.
+    Cancel,
+    /// It is decided, or nearly over.
+    Finish,
+}
+
+impl AtEnd {
+    fn of(phase: MigrationPhase) -> Self {
+        use MigrationPhase::{Connecting, Prepared, Preparing, Receiving, Transferring};
+        match phase {
+            Transferring | Receiving => Self::Leave,
+            Preparing | Connecting | Prepared => Self::Cancel,
+            _ => Self::Finish,
+        }
+    }
+}
+
+impl Known {
+    async fn cancel_at_end(&self) {
+        match self {
+            Self::Outgoing(handle) => {
+                // One that is too late to cancel is finished.
+                let _ = cancel(handle, CancelledBy::AgentStopping).await;
+            }
+            Self::Incoming(handle) => {
+                let reason = "the destination's agent was stopped".into();
+                let input = DestinationInput::SessionFailed { reason };
+                let _ = handle.inbox.send(incoming::Message::Input(input)).await;
+            }
+            Self::Past(_) => {}
         }
     }
 }
