@@ -49,8 +49,8 @@ pub enum Shape {
 pub enum Target {
     /// At most so many milliseconds more than the lines that were left would have needed.
     Extra(f64),
-    /// The guest's longest silence is at most as long as without silent loss: the longest of the
-    /// moves over all lines and of those over the lines that are left, and a heartbeat.
+    /// The guest's longest silence is at most as long as without silent loss: as that of the moves over
+    /// all lines, or of those over the lines that are left, and a heartbeat.
     Gap,
     /// At most so many milliseconds more than the lines that no fault touched take alone.
     ExtraAlone(f64),
