@@ -18,6 +18,10 @@ pub const EVENTS_KEPT: usize = 256;
 /// their opening at once.
 pub const LANES_OPENING: usize = 64;
 
+/// Largest record of a process (`process.json`): a pid and a start time of at most 20 digits, and the
+/// names of both, many times over.
+pub const RECORD_BYTES: u64 = 4096;
+
 /// How often an agent is told the counters: five a second move a progress bar smoothly.
 pub const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 

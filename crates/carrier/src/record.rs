@@ -1,7 +1,7 @@
 //! The files of a relay's process, by which an agent finds it again.
 
 use std::fs::{self, DirBuilder};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
-use crate::limits::KILLED;
+use crate::limits::{KILLED, RECORD_BYTES};
 use crate::protocol::Usage;
 
 // Short, since the path of a socket is (unix(7)).
@@ -145,13 +145,22 @@ impl Place {
     /// The process that was here last; `None` when it has not said so.
     ///
     /// # Errors
-    /// The record is there and cannot be read.
+    /// The record is there and cannot be read, or is none.
     pub fn record(&self) -> io::Result<Option<Record>> {
-        match fs::read(self.0.join(RECORD)) {
-            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+        let path = self.0.join(RECORD);
+        let file = match fs::File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        let mut bytes = Vec::new();
+        file.take(RECORD_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > RECORD_BYTES {
+            return Err(io::Error::other(format!(
+                "{} has more than {RECORD_BYTES} bytes: it is no record of a relay's process",
+                path.display()
+            )));
         }
+        Ok(Some(serde_json::from_slice(&bytes)?))
     }
 
     pub(crate) fn write(&self, record: &Record) -> io::Result<()> {
@@ -271,6 +280,32 @@ mod tests {
         place.remove().unwrap();
         assert!(!place.directory().exists());
         place.remove().unwrap();
+    }
+
+    #[test]
+    fn a_record_is_read_whole_or_refused_and_never_without_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::at(directory.path().join("one"));
+        let _listener = place.make().unwrap();
+        let path = place.directory().join(RECORD);
+        let (record, _) = own().unwrap();
+        let mut text = serde_json::to_string(&record).unwrap();
+        text += &" ".repeat(usize::try_from(RECORD_BYTES).unwrap() - text.len());
+        fs::write(&path, &text).unwrap();
+        assert_eq!(place.record().unwrap(), Some(record));
+        fs::write(&path, text + " ").unwrap();
+        let refused = place.record().unwrap_err().to_string();
+        let most = RECORD_BYTES.to_string();
+        assert!(
+            refused.contains(&most) && refused.contains(RECORD),
+            "{refused}"
+        );
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(place.record().unwrap_err().to_string().contains(&most));
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "{}").unwrap();
+        assert!(place.record().is_err());
     }
 
     #[test]

@@ -58,6 +58,19 @@ impl ConfigError {
         }
     }
 
+    /// It is not read in part: what is in the rest would be left out in silence.
+    pub(super) fn too_long(path: &Path, length: u64, most: u64) -> Self {
+        Self::Read {
+            path: path.to_owned(),
+            why: match length.checked_sub(most) {
+                Some(1..) => format!("it has {length} bytes, {most} are allowed"),
+                // A pipe or a device tells no length.
+                _ => format!("it has more than the {most} bytes that are allowed"),
+            },
+            next: "name the right file with --config, or shorten this one".to_owned(),
+        }
+    }
+
     pub(super) fn key(path: &Path, key: &'static str, problem: String) -> Self {
         Self::Key {
             path: path.to_owned(),

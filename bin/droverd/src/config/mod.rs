@@ -6,7 +6,7 @@ mod error;
 mod values;
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -221,13 +221,18 @@ impl Config {
     /// # Errors
     /// The file, the key at fault with its line, and what to do.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let read = |path: &Path| -> std::io::Result<String> {
-            let mut text = String::new();
-            let file = std::fs::File::open(path)?;
-            file.take(limits::FILE_BYTES).read_to_string(&mut text)?;
-            Ok(text)
-        };
-        let text = read(path).map_err(|error| ConfigError::read(path, &error))?;
+        let mut bytes = Vec::new();
+        let most = limits::FILE_BYTES;
+        // One byte more tells a file that is longer from one that is just as long.
+        let read =
+            std::fs::File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes));
+        read.map_err(|error| ConfigError::read(path, &error))?;
+        if bytes.len() as u64 > most {
+            let length = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
+            return Err(ConfigError::too_long(path, length, most));
+        }
+        let text = String::from_utf8(bytes);
+        let text = text.map_err(|_| ConfigError::read(path, &ErrorKind::InvalidData.into()))?;
         Self::parse(&text, path)
     }
 

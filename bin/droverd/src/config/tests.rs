@@ -207,6 +207,43 @@ fn a_missing_file_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn a_file_that_is_too_long_is_refused_with_both_lengths_and_never_read_in_part() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("d.toml");
+    let most = usize::try_from(limits::FILE_BYTES).unwrap();
+    let mut text = "#".repeat(most - 12) + "\nhost = \"a\"\n";
+    assert_eq!(text.len(), most);
+    std::fs::write(&path, &text).unwrap();
+    assert_eq!(Config::load(&path).unwrap().host.as_str(), "a");
+    // What is beyond the limit would have been left out.
+    text += "[migration]\nverify = true\n";
+    std::fs::write(&path, &text).unwrap();
+    let refused = Config::load(&path).unwrap_err().to_string();
+    let (length, most) = (text.len().to_string(), most.to_string());
+    assert!(
+        refused.contains(&length) && refused.contains(&most),
+        "{refused}"
+    );
+    // A file without an end is not read for ever.
+    let refused = Config::load(Path::new("/dev/zero"))
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains(&most) && refused.contains("--config"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_text_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("d.toml");
+    std::fs::write(&path, [0xff, 0xfe]).unwrap();
+    let refused = Config::load(&path).unwrap_err().to_string();
+    assert!(refused.contains("UTF-8"), "{refused}");
+}
+
+#[test]
 fn a_socket_path_too_long_for_the_kernel_is_refused() {
     let refused = parse(&format!("runtime = \"/{}\"", "x".repeat(100))).unwrap_err();
     assert!(
