@@ -1,10 +1,11 @@
 //! Facts of this host, as the agent tells them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use drover_api::{API_VERSION, HostView, MemoryView, ProtocolRange};
 use drover_host::HostError;
-use drover_types::Interface;
+use drover_types::{Interface, Placement};
 use drover_wire::VersionRange;
 
 use crate::config::Config;
@@ -30,6 +31,14 @@ pub fn memory() -> Result<MemoryView, HostError> {
 /// The kernel does not tell them.
 pub async fn interfaces() -> Result<Vec<Interface>, HostError> {
     drover_host::interfaces(Path::new(ROOT)).await
+}
+
+/// Where lanes over these interfaces are to run.
+///
+/// # Errors
+/// The kernel does not tell its interfaces.
+pub async fn placements(names: &[&str]) -> Result<BTreeMap<String, Placement>, HostError> {
+    drover_host::placements(Path::new(ROOT), names).await
 }
 
 /// CPUs that are online.

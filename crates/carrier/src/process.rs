@@ -217,6 +217,7 @@ impl Process<'_> {
             Request::AddPath { path } => self.served.add_path(path),
             Request::LinkLost { path, reason } => self.served.link_lost(path, &reason),
             Request::LinkBack { path, source } => self.served.link_back(path, source),
+            Request::Place { nics } => self.served.place(nics),
             Request::Limit { path, rate } => self.served.limit(path, rate),
             Request::Report => {
                 self.report(agent);

@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_relay::{Encryption, Event, LaneFailure, Report, TurnedAway};
-use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
+use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything below. A process and an agent that differ in it do not speak.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// A request, and the number that its answer has.
 #[derive(Debug, Serialize, Deserialize)]
@@ -75,6 +75,11 @@ pub enum Request {
         /// The most per second; as much as goes when there is none.
         rate: Option<ByteRate>,
     },
+    /// Have the threads of lanes over these interfaces, which joined, run there. Answer: `done`.
+    Place {
+        /// The interfaces.
+        nics: Vec<NicPlacement>,
+    },
     /// Tell the counters as they are now. Answer: `done`, behind them.
     Report,
     /// End the session, tell the peer, then end the process. Answer: `done`, at once.
@@ -121,6 +126,8 @@ pub struct Start {
     pub verify: bool,
     /// How long to go on without an agent.
     pub patience: Duration,
+    /// Where the threads of lanes over this host's interfaces are to run.
+    pub nics: Vec<NicPlacement>,
     /// What the agent wants its successor to know.
     pub memo: String,
 }

@@ -9,7 +9,7 @@ use drover_relay::{
     Acceptor, ByeCode, Encryption, End, Event, Identity, NoFingerprint, Order, Relay, Report,
     Security, Settings, Sizes, Tls, Token, open_lanes,
 };
-use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
+use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
 
 use crate::inbox::{Inbox, News};
 use crate::limits::LANES_OPENING;
@@ -124,6 +124,7 @@ impl Served {
             Side::Destination => Relay::destination(settings, &start.socket, tell),
         };
         let relay = relay.map_err(|error| with_source(&error))?;
+        relay.place(start.nics.clone());
         self.gone = false;
         self.relay = Some(Arc::new(relay));
         self.state.start = Some(start);
@@ -201,6 +202,11 @@ impl Served {
     pub(crate) fn add_path(&mut self, path: Path) -> Result<Answer, String> {
         self.running()?.0.add_path(path.clone());
         self.state.paths.push(path);
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn place(&self, nics: Vec<NicPlacement>) -> Result<Answer, String> {
+        self.running()?.0.place(nics);
         Ok(Answer::Done)
     }
 

@@ -17,7 +17,7 @@ use drover_carrier::{
     TlsKeys, Told,
 };
 use drover_relay::{Identity, PREAMBLE_BYTES};
-use drover_types::{MigrationId, Path, PathEnd, PathId};
+use drover_types::{MigrationId, NicPlacement, Path, PathEnd, PathId, Placement};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -80,6 +80,7 @@ impl Process {
             pass_through: false,
             verify: false,
             patience,
+            nics: vec![nic("127.0.0.1")],
             memo: "for the next agent".into(),
         }
     }
@@ -135,6 +136,13 @@ fn refused(result: Result<(), ControlError>) -> String {
     match result.unwrap_err() {
         ControlError::Refused { reason } => reason,
         other => panic!("{other:?}"),
+    }
+}
+
+fn nic(address: &str) -> NicPlacement {
+    NicPlacement {
+        addresses: vec![address.parse().unwrap()],
+        placement: Placement::anywhere("the host has one NUMA node"),
     }
 }
 
@@ -293,6 +301,12 @@ fn an_agent_that_comes_back_finds_the_session_carrying_and_hears_what_it_missed(
     assert_eq!(at_source.state.paths, paths());
     let counters = at_source.counters(|c| c.relay.session.confirmed_bytes() >= 2_100_000);
     assert_eq!(counters.relay.lanes.len(), 2);
+    // What it was told is known to it, and the next agent adds to it.
+    let nics = vec![nic("127.0.0.1"), nic("10.0.3.1")];
+    at_source
+        .ask(&Request::Place { nics: nics.clone() })
+        .unwrap();
+    at_source.counters(|c| c.relay.nics == nics);
     assert!(counters.usage.resident_bytes > 0);
     carries(&near, &far, 500_000);
     // Its end was missed by the destination's agent, too, and is told to the next one.

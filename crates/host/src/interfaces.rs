@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use drover_types::{Interface, IpNetwork};
 use futures_util::TryStreamExt;
@@ -23,6 +23,31 @@ use crate::sysfs::{self, Identity};
 /// [`HostError::Socket`], [`HostError::Netlink`] and [`HostError::Late`] when the kernel does not
 /// answer. Facts that a driver does not give are `None`.
 pub async fn interfaces(root: &Path) -> Result<Vec<Interface>, HostError> {
+    let (links, addresses) = ask().await?;
+    let mut ethtool = Ethtool::open();
+    let mut by_index = by_index(&addresses);
+    let found = links.iter().filter_map(|link| {
+        let addresses = by_index.remove(&link.header.index).unwrap_or_default();
+        interface(root, link, addresses, ethtool.as_mut())
+    });
+    Ok(found.collect())
+}
+
+/// The folder in `/sys` of each of these interfaces that has one in this network namespace.
+pub(crate) async fn folders(
+    root: &Path,
+    names: &[&str],
+) -> Result<BTreeMap<String, PathBuf>, HostError> {
+    let (links, _) = ask().await?;
+    let folder = |link: &LinkMessage| {
+        let identity = identity(link).filter(|link| names.contains(&link.name.as_str()))?;
+        let folder = sysfs::folder(root, &identity)?;
+        Some((identity.name, folder))
+    };
+    Ok(links.iter().filter_map(folder).collect())
+}
+
+async fn ask() -> Result<(Vec<LinkMessage>, Vec<AddressMessage>), HostError> {
     let (connection, handle, _) =
         rtnetlink::new_connection().map_err(|source| HostError::Socket { source })?;
     let connection = tokio::spawn(connection);
@@ -31,14 +56,7 @@ pub async fn interfaces(root: &Path) -> Result<Vec<Interface>, HostError> {
     let late = |_| HostError::Late {
         seconds: NETLINK.as_secs(),
     };
-    let (links, addresses) = listed.map_err(late)??;
-    let mut ethtool = Ethtool::open();
-    let mut by_index = by_index(&addresses);
-    let found = links.iter().filter_map(|link| {
-        let addresses = by_index.remove(&link.header.index).unwrap_or_default();
-        interface(root, link, addresses, ethtool.as_mut())
-    });
-    Ok(found.collect())
+    listed.map_err(late)?
 }
 
 pub(crate) async fn list(
@@ -100,9 +118,16 @@ fn interface(
     addresses: Vec<IpNetwork>,
     ethtool: Option<&mut Ethtool>,
 ) -> Option<Interface> {
+    let Some(identity) = identity(link) else {
+        tracing::warn!(
+            index = link.header.index,
+            "the kernel listed an interface without a name"
+        );
+        return None;
+    };
     let flags = link.header.flags;
     let mut interface = Interface {
-        name: String::new(),
+        name: identity.name.clone(),
         addresses,
         speed: None,
         mtu: 0,
@@ -112,34 +137,35 @@ fn interface(
         rx_queues: 1,
         rdma: None,
     };
-    let mut hardware_address = Vec::new();
     for attribute in &link.attributes {
         match attribute {
-            LinkAttribute::IfName(name) => interface.name.clone_from(name),
             LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
             LinkAttribute::NumTxQueues(queues) => interface.tx_queues = *queues,
             LinkAttribute::NumRxQueues(queues) => interface.rx_queues = *queues,
-            LinkAttribute::Address(address) => hardware_address.clone_from(address),
             _ => {}
         }
     }
-    if interface.name.is_empty() {
-        tracing::warn!(
-            index = link.header.index,
-            "the kernel listed an interface without a name"
-        );
-        return None;
-    }
-    let name = interface.name.clone();
-    let identity = Identity {
-        name,
-        index: link.header.index,
-        hardware_address,
-    };
     let folder = sysfs::folder(root, &identity);
     interface.speed = ethtool
         .and_then(|ethtool| ethtool.speed(identity.index))
         .or_else(|| folder.as_deref().and_then(sysfs::speed));
     interface.rdma = folder.and_then(|folder| sysfs::rdma(root, &folder, &identity.name));
     Some(interface)
+}
+
+/// Which interface a link is; `None` where the kernel gives it no name.
+fn identity(link: &LinkMessage) -> Option<Identity> {
+    let (mut name, mut hardware_address) = (None, Vec::new());
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(own) => name = Some(own.clone()),
+            LinkAttribute::Address(address) => hardware_address.clone_from(address),
+            _ => {}
+        }
+    }
+    Some(Identity {
+        name: name.filter(|name| !name.is_empty())?,
+        index: link.header.index,
+        hardware_address,
+    })
 }

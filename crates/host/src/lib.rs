@@ -17,6 +17,7 @@ mod files;
 mod interfaces;
 pub mod limits;
 mod memory;
+mod placement;
 mod sysfs;
 mod watch;
 
@@ -24,4 +25,5 @@ pub use cpus::{Cpus, cpus};
 pub use error::HostError;
 pub use interfaces::interfaces;
 pub use memory::{Memory, memory};
+pub use placement::placements;
 pub use watch::{LinkChange, LinkEvent, LinkWatch};

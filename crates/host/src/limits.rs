@@ -23,5 +23,13 @@ pub const ENTRIES: usize = 1024;
 /// Bytes of one answer of ethtool: link modes take some 100.
 pub const ETHTOOL_ANSWER: usize = 16 * 1024;
 
-/// Highest CPU number believed; Linux is built for at most 8192.
-pub const CPUS: u32 = 65_536;
+/// How many interfaces may stand on each other until one has hardware: a bridge over a VLAN over a
+/// bond is three, and `netdev` itself allows 8 (`MAX_NEST_DEV`).
+pub const LOWER_DEPTH: usize = 8;
+
+/// Adapters looked at below one interface. A bond has some 8 at most, a bridge one beside its taps.
+pub const PORTS: usize = 64;
+
+/// Folders looked at from a device up to the one that knows its NUMA node; a virtio or auxiliary
+/// device is one or two below it.
+pub const PARENTS: usize = 4;

@@ -115,6 +115,7 @@ pub(crate) fn start(shared: &Arc<Shared>, id: LaneId, lane: &Arc<Lane>) -> io::R
     let run = |name: &str, work: Box<dyn FnOnce(&Side<'_>) -> LaneEnd + Send>| {
         let (shared, lane, ending) = (shared.clone(), lane.clone(), ending.clone());
         spawn(&format!("{name}-{id}"), move || {
+            shared.places.enter(lane.local().ip());
             let reason = work(&Side {
                 shared: &shared,
                 lane: &lane,

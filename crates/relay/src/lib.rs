@@ -32,6 +32,7 @@ pub mod limits;
 mod listener;
 mod opening;
 mod pipes;
+mod places;
 mod pool;
 mod relay;
 mod report;

@@ -54,6 +54,10 @@ pub const PIPE_SEGMENT_BYTES: u32 = 1448;
 /// both ways; with a shell's 1024 it is 128, and the rest is copied.
 pub const PIPES_DESCRIPTORS_PART: u64 = 4;
 
+/// Interfaces whose placement is known: a session has at most 32 paths, and meets as many interfaces
+/// again where they are replaced while it runs.
+pub const NICS_MAX: usize = 64;
+
 /// Connections tried at once to find out what reaches what; each costs a thread for a moment.
 pub const PROBES_AT_ONCE: usize = 32;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use drover_lanes::Lane;
 use drover_session::{Config, Input, LaneId, Role, Session};
-use drover_types::{ByteRate, Path, PathEnd, PathId};
+use drover_types::{ByteRate, NicPlacement, Path, PathEnd, PathId};
 use drover_wire::ByeCode;
 use drover_wire::limits::LANES_MAX;
 
@@ -122,6 +122,12 @@ impl Relay {
         let timed = shared.clone();
         spawn("timer", move || timed.run_timer()).map_err(NotStarted::Thread)?;
         Ok(Self { shared })
+    }
+
+    /// Has the threads of lanes with these addresses of ours run there. Lanes that there are already
+    /// stay where they run; of an address that is known the first word counts.
+    pub fn place(&self, nics: Vec<NicPlacement>) {
+        self.shared.places.add(nics);
     }
 
     /// Adds a lane that is connected and past its handshake.

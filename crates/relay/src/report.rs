@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drover_lanes::TcpFacts;
 use drover_session::{ChannelId, LaneId};
-use drover_types::{ByteRate, PathId};
+use drover_types::{ByteRate, NicPlacement, PathId};
 use drover_wire::limits::LANES_MAX;
 use serde::{Deserialize, Serialize};
 
@@ -214,6 +214,8 @@ pub struct Report {
     pub lanes: Vec<LaneReport>,
     /// Per path that this side dials.
     pub paths: Vec<PathReport>,
+    /// Where the threads of lanes run, by the interface's addresses.
+    pub nics: Vec<NicPlacement>,
     /// Per channel, and in all.
     pub session: Stats,
     /// How the bytes got through.

@@ -24,6 +24,7 @@ use crate::dialer::Dialer;
 use crate::errands::{Errand, Errands};
 use crate::goodput::Goodput;
 use crate::lane::{self, Sending};
+use crate::places::{self, Places};
 use crate::pool::{Pool, lock};
 use crate::report::{Event, LaneEnd, LaneEnds, LaneReport, Report, Settings};
 use crate::turns::Bringer;
@@ -94,6 +95,7 @@ pub(crate) struct Shared {
     pub(crate) chunk_bytes: u32,
     outage_limit: Duration,
     pub(crate) verify: bool,
+    pub(crate) places: Places,
     local: Local,
     started: Instant,
     listener: Box<Listener>,
@@ -103,9 +105,13 @@ pub(crate) struct Shared {
 
 /// Starts one of the relay's threads. Its name is what an operator sees in `top -H`.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let leave = places::leave();
     thread::Builder::new()
         .name(format!("relay-{name}"))
-        .spawn(run)
+        .spawn(move || {
+            leave();
+            run();
+        })
         .map(drop)
 }
 
@@ -136,6 +142,7 @@ impl Shared {
             chunk_bytes: settings.sizes.chunk_bytes,
             outage_limit: settings.outage_limit,
             verify: settings.verify,
+            places: Places::default(),
             local,
             started: Instant::now(),
             listener,
@@ -165,6 +172,7 @@ impl Shared {
         Report {
             lanes: lanes.collect(),
             paths,
+            nics: self.places.report(),
             data_path: self.pool.data_path(),
             bulk: core.goodput.bulk(),
             session,

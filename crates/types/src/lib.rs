@@ -3,12 +3,14 @@
 //! Pure values: no clock, no I/O. Everything here can be parsed from text, shown as text, and
 //! carried as JSON; a value that exists is valid.
 
+mod cpus;
 mod ids;
 pub mod limits;
 mod net;
 mod units;
 mod words;
 
+pub use cpus::{CpuSet, InvalidCpus, NicPlacement, Placement};
 pub use ids::{HostName, InvalidName, MigrationId, OperatorName, VmName};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId};
 pub use units::{BitRate, ByteRate, Bytes, InvalidQuantity};

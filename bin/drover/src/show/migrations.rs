@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use drover_api::{
     ChannelView, LaneState, LaneView, MigrationRole, MigrationView, PathState, PathView,
-    StatusView, Told,
+    PlacementView, StatusView, Told,
 };
 use drover_types::{ByteRate, Bytes, Interface};
 use jiff::Timestamp;
@@ -305,7 +305,7 @@ fn notes(text: &mut String, view: &MigrationView) {
 /// What each interface of this host carries for all migrations.
 fn nics(migrations: &[&MigrationView], interfaces: &[Interface]) -> String {
     #[derive(Default)]
-    struct Use {
+    struct Use<'a> {
         out: ByteRate,
         inward: ByteRate,
         sent: Bytes,
@@ -317,8 +317,9 @@ fn nics(migrations: &[&MigrationView], interfaces: &[Interface]) -> String {
         credit: Bytes,
         retransmits: u64,
         migrations: u32,
+        placement: Option<&'a PlacementView>,
     }
-    let mut uses: BTreeMap<&str, Use> = BTreeMap::new();
+    let mut uses: BTreeMap<&str, Use<'_>> = BTreeMap::new();
     for view in migrations {
         for nic in &view.nics {
             let entry = uses.entry(&nic.interface).or_default();
@@ -336,6 +337,7 @@ fn nics(migrations: &[&MigrationView], interfaces: &[Interface]) -> String {
             entry.credit.0 += nic.credit_bytes.0;
             entry.retransmits += nic.retransmits;
             entry.migrations += 1;
+            entry.placement = nic.placement.as_ref().or(entry.placement);
         }
     }
     let mut rows = vec![row(&[
@@ -352,6 +354,7 @@ fn nics(migrations: &[&MigrationView], interfaces: &[Interface]) -> String {
         "CREDIT",
         "RETRANSMITS",
         "MIGRATIONS",
+        "THREADS",
     ])];
     for (name, used) in uses {
         let link = interfaces.iter().find(|interface| interface.name == name);
@@ -369,6 +372,7 @@ fn nics(migrations: &[&MigrationView], interfaces: &[Interface]) -> String {
             used.credit.to_string(),
             used.retransmits.to_string(),
             used.migrations.to_string(),
+            or_dash(used.placement),
         ]);
     }
     table(&rows)

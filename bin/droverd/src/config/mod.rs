@@ -17,11 +17,11 @@ use drover_types::{Bytes, HostName};
 use serde::Deserialize;
 
 pub use error::{ConfigError, locate};
-pub use values::Channels;
 use values::{
     AbsolutePath, DataPort, DowntimeLimit, Lanes, LanesMost, ListenAddress, MaybeLimit,
     MetricsListen, OutageLimit, PeerAddresses,
 };
+pub use values::{Channels, PlaceBy};
 
 use crate::limits;
 use crate::migration::relays::Relays;
@@ -73,6 +73,8 @@ pub struct MigrationConfig {
     pub channels: Channels,
     /// How long to wait for a path when none is left.
     pub outage_limit: Duration,
+    /// Whether lanes' threads run near their interfaces.
+    pub placement: PlaceBy,
     /// What protects the lanes, unless the other host demands more.
     pub protection: Protection,
 }
@@ -137,6 +139,7 @@ struct MigrationSection {
     downtime_limit_ms: DowntimeLimit,
     channels: Channels,
     outage_limit_s: OutageLimit,
+    placement: PlaceBy,
     encryption: Encryption,
     verify: bool,
 }
@@ -299,6 +302,7 @@ impl Config {
                 downtime_limit: Duration::from_millis(file.migration.downtime_limit_ms.0),
                 channels: file.migration.channels,
                 outage_limit: Duration::from_secs(file.migration.outage_limit_s.0),
+                placement: file.migration.placement,
                 protection: Protection {
                     encryption: file.migration.encryption,
                     verify: file.migration.verify,

@@ -120,6 +120,10 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
             "[migration]\nverify = \"on\"",
             "line 2, key `migration.verify`: invalid type: string \"on\", expected a boolean",
         ),
+        (
+            "[migration]\nplacement = \"cpu\"",
+            "line 2, key `migration.placement`: unknown variant `cpu`, expected `nic` or `none`",
+        ),
         ("[migration]\nchannels = 17", "write \"auto\", or 1 to 16"),
         (
             "[migration]\ndata_port = 70000",

@@ -195,6 +195,17 @@ bounded! {
     OutageLimit(u64) = 30 in 0..=3600, "outage limit in seconds"
 }
 
+/// By what the threads of lanes are placed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PlaceBy {
+    /// Near the hardware of their interface.
+    #[default]
+    Nic,
+    /// By the scheduler alone.
+    None,
+}
+
 /// How many channels QEMU opens.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "NumberOrWord", into = "NumberOrWord")]

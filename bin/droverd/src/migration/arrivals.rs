@@ -11,11 +11,11 @@ use drover_api::{
 };
 use drover_migrate::destination::{Destination, Input};
 use drover_migrate::limits::PATHS;
-use drover_migrate::paths::{Endpoint, LeftOut, LeftOutReason, Side, select};
 use drover_migrate::{HandOffAnswer, Migration, Resolution};
-use drover_types::{Interface, MigrationId};
+use drover_types::MigrationId;
 
-use super::incoming::{self, incoming_view};
+use super::incoming::{self, Asked, incoming_view};
+use super::offered::Offered;
 use super::security::{self, Own};
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, common_protocol, once_prepared};
@@ -56,6 +56,11 @@ impl Migrations {
             .await
             .map_err(|error| unreadable(&error))?;
         let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
+        let Offered {
+            interfaces,
+            nics,
+            left_out,
+        } = Offered::of(config, interfaces).await;
         let origin = Instant::now();
         // Both ends wait as long as the one that waits less.
         let own_limit = config.migration.outage_limit.as_secs();
@@ -74,7 +79,11 @@ impl Migrations {
             reservation: Some(reservation),
             client,
             origin,
-            request: Some((request, Own::new(ours)?)),
+            asked: Some(Asked {
+                request,
+                own: Own::new(ours)?,
+                nics,
+            }),
         };
         let (handle, offer) = incoming::start(
             Arc::clone(&self.context),
@@ -88,7 +97,6 @@ impl Migrations {
             return Err(refusal);
         }
         let offer = offer.ok_or_else(|| self.unknown(migration.id))?;
-        let (interfaces, left_out) = self.offered(interfaces);
         Ok(IncomingOffer {
             protocol,
             interfaces,
@@ -97,31 +105,6 @@ impl Migrations {
             notes: snapshot.view.notes.into_iter().chain(left_out).collect(),
             ..offer
         })
-    }
-
-    /// The interfaces that this host's configuration lets migrations use, and what is to be said
-    /// of the others.
-    fn offered(&self, interfaces: Vec<Interface>) -> (Vec<Interface>, Vec<String>) {
-        let selected = select(
-            Side::Destination,
-            &interfaces,
-            &self.context.config.networks,
-        );
-        let used = |interface: &Interface| {
-            let same = |endpoint: &Endpoint| endpoint.interface == interface.name;
-            selected.endpoints.iter().any(same)
-        };
-        let host = &self.context.config.host;
-        // Loopback is nobody's loss, nor is one address of an interface that is used.
-        let silent = |left: &LeftOut| {
-            let same = |endpoint: &Endpoint| endpoint.interface == left.interface;
-            matches!(left.reason, LeftOutReason::Loopback) || selected.endpoints.iter().any(same)
-        };
-        let left_out = selected.left_out.iter().filter(|left| !silent(left));
-        let said = left_out
-            .map(|left| format!("{host} does not offer {}: {}", left.interface, left.reason));
-        let said = said.collect();
-        (interfaces.into_iter().filter(used).collect(), said)
     }
 
     fn find_incoming(&self, id: MigrationId) -> Result<Known, Refusal> {
@@ -190,17 +173,20 @@ impl Migrations {
             let message = format!("migration {id} has ended here");
             return Err(Refusal::new(ErrorCode::MigrationEnded, message));
         };
-        // A task that has ended needs no paths.
-        let _ = handle
-            .inbox
-            .send(incoming::Message::Paths(request.paths))
-            .await;
         let interfaces = facts::interfaces().await.map_err(|error| {
             let host = &self.context.config.host;
             let message = format!("cannot read the facts of {host}: {error}");
             Refusal::new(ErrorCode::Internal, message)
         })?;
-        let (interfaces, _) = self.offered(interfaces);
+        let Offered {
+            interfaces, nics, ..
+        } = Offered::of(&self.context.config, interfaces).await;
+        let paths = request.paths;
+        // A task that has ended needs no paths.
+        let _ = handle
+            .inbox
+            .send(incoming::Message::Networks { paths, nics })
+            .await;
         Ok(IncomingNetworks { interfaces })
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::{EventKind, SessionSizes};
 use drover_carrier::{Side, Start};
 use drover_relay::{ByeCode, End, Event, Sizes, sizes};
-use drover_types::{BitRate, ByteRate, MigrationId, Path, PathId};
+use drover_types::{BitRate, ByteRate, MigrationId, NicPlacement, Path, PathId};
 
 use super::outgoing::millis;
 use super::relays::{News, RelayProcess};
@@ -103,6 +103,8 @@ pub struct Order {
     pub pass_through: bool,
     /// Whether every chunk has a checksum, as both agents agreed on.
     pub verify: bool,
+    /// Where lanes' threads are to run.
+    pub nics: Vec<NicPlacement>,
     /// For the next agent.
     pub memo: String,
 }
@@ -125,6 +127,7 @@ impl From<Order> for Start {
             pass_through: order.pass_through,
             verify: order.verify,
             patience: order.outage_limit,
+            nics: order.nics,
             memo: order.memo,
         }
     }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use drover_api::{
     ChannelView, DataPathKind, DataPathView, EventKind, LaneEncryption, LaneState, LaneView,
-    MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView, TrafficView,
+    MigrationRole, MigrationView, NicView, PathState, PathView, PlacementView, RelayView, TcpView,
+    TrafficView,
 };
 use drover_carrier::Counters;
 use drover_relay::{DataPath, LaneEnd, LaneHealth, LaneReport, Report};
-use drover_types::{ByteRate, Bytes, Path, PathId};
+use drover_types::{ByteRate, Bytes, Path, PathEnd, PathId, Placement};
 
 use super::noticed::Noticed;
 use super::outgoing::millis;
@@ -152,6 +153,7 @@ impl LaneWatch {
     }
 
     fn fill(&self, view: &mut MigrationView, paths: &[Path], report: &Report) {
+        let role = view.role;
         let path_view = |path: &Path| {
             let lanes = report.lanes.iter().filter(|lane| lane.path == path.id);
             let mut lanes: Vec<_> = lanes.map(|lane| self.lane_view(lane)).collect();
@@ -167,6 +169,7 @@ impl LaneWatch {
                 cause: dialled.and_then(|dialled| dialled.cause.clone()),
                 attempts: dialled.map_or(0, |dialled| dialled.attempts),
                 segment_bytes: dialled.and_then(|dialled| dialled.segment),
+                placement: Some(placement(role, path, report)),
             }
         };
         view.paths = paths.iter().map(path_view).collect();
@@ -285,10 +288,25 @@ fn found<T: Copy>(list: &[(u16, T)], lane: u16) -> Option<T> {
 }
 
 /// This host's end of a path.
-pub fn near_interface(role: MigrationRole, path: &PathView) -> &str {
+fn near_end(role: MigrationRole, path: &Path) -> &PathEnd {
     match role {
-        MigrationRole::Source => &path.path.source.interface,
-        MigrationRole::Destination => &path.path.destination.interface,
+        MigrationRole::Source => &path.source,
+        MigrationRole::Destination => &path.destination,
+    }
+}
+
+/// This host's interface of a path.
+pub fn near_interface(role: MigrationRole, path: &PathView) -> &str {
+    &near_end(role, &path.path).interface
+}
+
+/// Where the threads of a path's lanes run on this host.
+fn placement(role: MigrationRole, path: &Path, report: &Report) -> PlacementView {
+    let address = near_end(role, path).address;
+    let mut nics = report.nics.iter();
+    match nics.find(|nic| nic.addresses.contains(&address)) {
+        Some(nic) => (&nic.placement).into(),
+        None => (&Placement::anywhere("its relay was told nothing of it")).into(),
     }
 }
 
@@ -312,6 +330,7 @@ fn sum_up(view: &mut MigrationView, retransmits: &Retransmits) {
             round_trip_us: up().filter_map(|lane| lane.round_trip_us).max(),
             credit_bytes: Bytes(up().map(|lane| lane.credit_bytes.0).sum()),
             retransmits: own().map(|path| retransmits.on(path.path.id)).sum(),
+            placement: own().find_map(|path| path.placement.clone()),
             interface,
         }
     };

@@ -220,6 +220,7 @@ mod tests {
     fn report(lanes: Vec<LaneReport>, hedged_chunks: u64) -> Report {
         Report {
             lanes,
+            nics: Vec::new(),
             paths: Vec::new(),
             session: Stats {
                 hedged_chunks,

@@ -146,7 +146,7 @@ impl Migrations {
                     reservation,
                     client,
                     origin,
-                    request: None,
+                    asked: None,
                 };
                 let context = Arc::clone(&self.context);
                 let lanes = self.lanes.get().cloned();

@@ -15,7 +15,7 @@ use drover_carrier::{
     Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State, Told,
 };
 use drover_relay::{Event, TurnedAway};
-use drover_types::{ByteRate, MigrationId, Path, PathEnd, PathId};
+use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
 use uuid::Uuid;
 
 use super::outgoing::with_source;
@@ -275,6 +275,11 @@ impl RelayProcess {
     /// Lanes are wanted on this path, too.
     pub fn add_path(&self, path: Path) {
         self.post(&Request::AddPath { path });
+    }
+
+    /// Lanes over these interfaces are to run there; of those that it knows nothing changes.
+    pub fn place(&self, nics: Vec<NicPlacement>) {
+        self.post(&Request::Place { nics });
     }
 
     /// This end of a path carries nothing any more.

@@ -1,7 +1,8 @@
-//! How the bytes of a migration get through its relay.
+//! How the bytes of a migration get through its relay, and where its threads run.
 
 use std::fmt;
 
+use drover_types::Placement;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -44,6 +45,49 @@ impl fmt::Display for DataPathView {
     }
 }
 
+/// Where the threads of the lanes over an interface run.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlacementView {
+    /// The NUMA nodes that its hardware is on, where they run near it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<u32>,
+    /// The CPUs that they may use then, such as `0-15,32-47`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<String>,
+    /// Why they run wherever the scheduler sees fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why_not: Option<String>,
+}
+
+impl From<&Placement> for PlacementView {
+    fn from(placement: &Placement) -> Self {
+        match placement {
+            Placement::Near { nodes, cpus } => Self {
+                nodes: nodes.clone(),
+                cpus: Some(cpus.to_string()),
+                why_not: None,
+            },
+            Placement::Anywhere { why } => Self {
+                why_not: Some(why.clone()),
+                ..Self::default()
+            },
+        }
+    }
+}
+
+impl fmt::Display for PlacementView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(cpus) = &self.cpus else {
+            f.write_str("not placed")?;
+            let mut why = self.why_not.iter();
+            return why.try_for_each(|why| write!(f, ", because {why}"));
+        };
+        let nodes: Vec<String> = self.nodes.iter().map(u32::to_string).collect();
+        let node = if nodes.len() == 1 { "node" } else { "nodes" };
+        write!(f, "{node} {}, CPUs {cpus}", nodes.join(" and "))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,5 +113,22 @@ mod tests {
             told(DataPathKind::Splice, Some("9 pipes are all")),
             "splice, some bytes copied, because 9 pipes are all"
         );
+    }
+    #[test]
+    fn a_placement_is_told_with_nodes_and_cpus_or_with_what_is_in_its_way() {
+        let near = |nodes: &[u32]| Placement::Near {
+            nodes: nodes.to_vec(),
+            cpus: "16-31,48-63".parse().unwrap(),
+        };
+        for (placement, told) in [
+            (near(&[1]), "node 1, CPUs 16-31,48-63"),
+            (near(&[0, 2]), "nodes 0 and 2, CPUs 16-31,48-63"),
+            (
+                Placement::anywhere("it is virtual"),
+                "not placed, because it is virtual",
+            ),
+        ] {
+            assert_eq!(PlacementView::from(&placement).to_string(), told);
+        }
     }
 }

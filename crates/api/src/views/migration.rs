@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::data_path::DataPathView;
+use super::data_path::{DataPathView, PlacementView};
 use super::event::EventKind;
 use super::resolve::{AmbiguityView, ResolutionView};
 use super::security::LaneEncryption;
@@ -310,6 +310,9 @@ pub struct NicView {
     /// Segments that TCP sent again, also on lanes that are gone.
     #[serde(default)]
     pub retransmits: u64,
+    /// Where the threads of its lanes run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementView>,
 }
 
 /// What a path does.
@@ -356,6 +359,9 @@ pub struct PathView {
     /// Segment size in bytes in place of the interface's, where large packets vanish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub segment_bytes: Option<u16>,
+    /// Where the threads of its lanes run on this host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub placement: Option<PlacementView>,
 }
 
 /// An interface or address that could have been used and is not.

@@ -59,7 +59,8 @@ fn carrying() -> Value {
         }],
         "traffic": traffic,
         "nics": [{"interface": "eth1", "traffic": traffic, "lanes_up": 1, "round_trip_us": 250,
-                  "credit_bytes": 1 << 20, "retransmits": 9}],
+                  "credit_bytes": 1 << 20, "retransmits": 9,
+                  "placement": {"nodes": [1], "cpus": "16-31,48-63"}}],
         "channel_traffic": [
             {"id": 0, "read_bytes": 1 << 20, "confirmed_bytes": 0, "written_bytes": 900},
             {"id": 1, "read_bytes": 299 << 20, "confirmed_bytes": 0, "written_bytes": 0},
@@ -77,6 +78,15 @@ fn a_migration_under_way_is_shown_by_path_lane_nic_and_channel() {
     let text = of_status(&status);
     let (_, text) = text.split_once("\n\n").unwrap();
     insta::assert_snapshot!(text);
+}
+
+#[test]
+fn a_nic_whose_lanes_are_not_placed_is_shown_with_the_reason() {
+    let mut view = carrying();
+    view["nics"][0]["placement"] = json!({"why_not": "the host has one NUMA node"});
+    let text = of_status(&status(vec![view]));
+    let told = "not placed, because the host has one NUMA node\n";
+    assert!(text.ends_with(told), "{text}");
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod actions;
 mod prepare;
 mod show;
 
+pub use prepare::Asked;
 pub use show::{incoming_view, with_the_sources_word};
 
 use std::path::PathBuf;
@@ -21,7 +22,7 @@ use drover_migrate::destination::{Action, Destination, Input, Output, Phase};
 use drover_migrate::paths::Side;
 use drover_migrate::{DestinationRecord, DestinationStep, Observation, Refused, Resolution};
 use drover_relay::{Expected, LaneListener};
-use drover_types::Path;
+use drover_types::{NicPlacement, Path};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::carrier::{Carried, Carrier};
@@ -32,7 +33,6 @@ use super::observe::Watcher;
 use super::outgoing::{path_chosen, timestamp, until};
 use super::relays::Relays;
 use super::resolve;
-use super::security::Own;
 use super::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::limits;
@@ -49,8 +49,13 @@ pub enum Message {
     NotStarted(Refusal),
     /// The source's lanes are up.
     Listen(IncomingStart),
-    /// The session's paths, those that joined included.
-    Paths(Vec<Path>),
+    /// The session's networks by now.
+    Networks {
+        /// Its paths, those that joined included.
+        paths: Vec<Path>,
+        /// The addresses that are offered, and where the threads of lanes to them run.
+        nics: Vec<NicPlacement>,
+    },
     /// QEMU listens; the watch of it began.
     Listening(Watcher),
     /// The source keeps the guest, and why.
@@ -120,8 +125,8 @@ pub struct Beginning {
     pub client: Client,
     /// When the machine's time began.
     pub origin: Instant,
-    /// What was asked for, and what protects it here; none after a restart.
-    pub request: Option<(IncomingRequest, Own)>,
+    /// What was asked for; none after a restart.
+    pub asked: Option<Asked>,
 }
 
 /// Starts the task. With a request, the relay and its token are made first.
@@ -135,12 +140,12 @@ pub fn start(
     mut beginning: Beginning,
 ) -> Result<(Handle, Option<IncomingOffer>), Refusal> {
     let (inbox, messages) = mpsc::channel(limits::INBOX);
-    let session = match (&beginning.request, &beginning.reservation, &listener) {
-        (Some((request, own)), Some(reservation), Some(listener)) => {
+    let session = match (&beginning.asked, &beginning.reservation, &listener) {
+        (Some(asked), Some(reservation), Some(listener)) => {
             let socket = socket(reservation);
             let relays = Relays::of(&context.config.runtime);
             let inbox = inbox.clone();
-            let session = prepare::session(request, &socket, listener, own, &relays, inbox);
+            let session = prepare::session(asked, &socket, listener, &relays, inbox);
             Some(session?)
         }
         _ => None,
@@ -163,7 +168,7 @@ pub fn start(
         destination: beginning.destination,
         journal,
         client: beginning.client,
-        request: beginning.request.map(|(request, _)| request),
+        request: beginning.asked.map(|asked| asked.request),
         channels: 0,
         machine: beginning
             .reservation
@@ -306,7 +311,12 @@ impl Incoming {
                 self.set_paths(request.paths);
                 self.handle(Input::ListenRequested);
             }
-            Message::Paths(paths) => self.set_paths(paths),
+            Message::Networks { paths, nics } => {
+                if let Some(carrier) = &self.carrier {
+                    carrier.relay.place(nics);
+                }
+                self.set_paths(paths);
+            }
             Message::Listening(watcher) => {
                 self.watcher = Some(watcher);
                 self.handle(Input::Listening);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::{ErrorCode, IncomingOffer, IncomingRequest, Refusal};
 use drover_carrier::{Keys, Side};
 use drover_relay::{Cause, Expected, LaneListener, TurnedAway};
-use drover_types::MigrationId;
+use drover_types::{MigrationId, NicPlacement};
 use tokio::sync::mpsc;
 
 use super::Message;
@@ -25,18 +25,28 @@ pub struct Session {
     pub offer: IncomingOffer,
 }
 
+/// What another host asked for, and what this one has for it.
+pub struct Asked {
+    /// It.
+    pub request: IncomingRequest,
+    /// What protects it here.
+    pub own: Own,
+    /// The addresses that are offered, and where the threads of lanes to them run.
+    pub nics: Vec<NicPlacement>,
+}
+
 /// Makes the relay for a request.
 ///
 /// # Errors
 /// The sizes or the certificate that the source sent cannot be used.
 pub fn session(
-    request: &IncomingRequest,
+    asked: &Asked,
     socket: &Path,
     lanes: &LaneListener,
-    own: &Own,
     relays: &Relays,
     inbox: mpsc::Sender<Message>,
 ) -> Result<Session, Refusal> {
+    let Asked { request, own, nics } = asked;
     let report = reporter(inbox);
     let (token, told) = security::token()?;
     let (tls, decided) = own.decide(&request.lanes)?;
@@ -48,6 +58,7 @@ pub fn session(
         socket: socket.to_owned(),
         pass_through: tls.is_none(),
         verify: decided.verify,
+        nics: nics.clone(),
         memo: String::new(),
     };
     let keys = Keys {

@@ -19,9 +19,9 @@ use super::reach::{leads_there, probe};
 use super::{Agreed, Link, Message, NotAgreed};
 use crate::facts;
 use crate::migration::carrier::{self, Carrier, Order};
-use crate::migration::common_protocol;
 use crate::migration::relays::Relays;
 use crate::migration::security::{Own, parse_token};
+use crate::migration::{common_protocol, placing};
 use crate::peers;
 use crate::registry::Reservation;
 
@@ -204,6 +204,12 @@ pub async fn open(link: Link, opening: Opening) {
     let outage_limit = Duration::from_secs(opening.offer.outage_limit_s).min(own_limit);
     let relays = Relays::of(&link.context.config.runtime);
     let memo = link.options.memo(opening.offer.data_port);
+    let ends: Vec<_> = opening
+        .paths
+        .iter()
+        .map(|path| path.source.clone())
+        .collect();
+    let nics = placing::nics(&link.context.config, &ends).await;
     let opened = tokio::task::spawn_blocking(move || {
         let token = parse_token(&opening.offer.token)?.0;
         let order = Order {
@@ -214,6 +220,7 @@ pub async fn open(link: Link, opening: Opening) {
             socket: relays.qemu_socket(opening.migration.id),
             pass_through: opening.keys.is_none(),
             verify: opening.offer.lanes.verify,
+            nics,
             memo,
         };
         let relay = relays.start(order.into(), move |news| carrier::tell(news, &report))?;

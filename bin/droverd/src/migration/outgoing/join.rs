@@ -13,7 +13,7 @@ use drover_types::{MigrationId, Path, PathEnd, PathId};
 use super::reach::{leads_there, probe};
 use super::{Link, Message};
 use crate::migration::carrier::Carrier;
-use crate::migration::links;
+use crate::migration::{links, placing};
 use crate::{facts, limits};
 
 /// Lets paths join, for ever.
@@ -141,6 +141,9 @@ impl Joiner {
     }
 
     async fn join(&self, joining: Vec<Path>) {
+        let ends: Vec<_> = joining.iter().map(|path| path.source.clone()).collect();
+        let nics = placing::nics(&self.link.context.config, &ends).await;
+        self.carrier.relay.place(nics);
         for path in joining {
             let joined = EventKind::PathJoined {
                 path: path.id,

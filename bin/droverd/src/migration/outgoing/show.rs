@@ -124,6 +124,7 @@ pub fn paths_without_lanes(paths: &[Path]) -> Vec<PathView> {
         cause: None,
         attempts: 0,
         segment_bytes: None,
+        placement: None,
     };
     paths.iter().map(view).collect()
 }
