@@ -11,7 +11,7 @@ mod hosts;
 
 use std::time::{Duration, Instant};
 
-use drover_api::{LaneState, LaneView, MigrationPhase, MigrationView, PathView};
+use drover_api::{LaneState, LaneView, MigrationPhase, MigrationView, NicView, PathView};
 use drover_lab::command::run;
 use drover_lab::fault::harm;
 use drover_types::MigrationId;
@@ -76,6 +76,16 @@ async fn a_nic_that_was_down_for_a_while_carries_the_same_migration_again() {
     let view = hosts.ended(A, id).await;
     assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
     assert_eq!(used(&view), ["nic0", "nic1"]);
+    // Where its lanes' threads ran was told to either relay, and why: these NICs are virtual.
+    for host in [A, B] {
+        let view = hosts.ended(host, id).await;
+        let placed = |nic: &NicView| nic.placement.clone().unwrap_or_default();
+        let why = |nic| placed(nic).why_not.unwrap_or_default();
+        let told: Vec<String> = view.nics.iter().map(why).collect();
+        assert_eq!(told.len(), 2, "{view:#?}");
+        let known = |why: &String| !why.is_empty() && !why.contains("told nothing");
+        assert!(told.iter().all(known), "{told:?}");
+    }
     assert!(sent(&view.paths[1]) > before, "{view:#?}");
     assert!(says(&view, "nic1 is down or has no carrier"), "{view:#?}");
     assert!(

@@ -90,11 +90,12 @@ mod tests {
 
     #[test]
     fn a_connection_tells_its_round_trip_window_and_segments() {
-        let listener = Listener::bind(0).unwrap();
+        let listener = Listener::hold(0).unwrap();
+        listener.listen(Ipv4Addr::LOCALHOST.into()).unwrap();
         let target = |segment| Target {
             interface: "lo".into(),
             local: Ipv4Addr::LOCALHOST.into(),
-            remote: (Ipv4Addr::LOCALHOST, listener.port().unwrap()).into(),
+            remote: (Ipv4Addr::LOCALHOST, listener.port()).into(),
             segment,
             patience: CONNECT_TIMEOUT,
         };

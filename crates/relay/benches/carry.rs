@@ -118,10 +118,11 @@ fn run(way: Way, bytes: u64, channels: u16, lanes_per_path: u16) -> (f64, f64) {
     let source = Relay::source(settings, &near, |_| {}).unwrap();
     let destination = Relay::destination(settings, &far, move |event| drop(tell.send(event)));
     let destination = Arc::new(destination.unwrap());
-    let listener = LaneListener::bind(0).unwrap();
-    let _expected = listener.expect(id, token.clone(), theirs, &destination);
+    let listener = LaneListener::hold(0).unwrap();
+    let expected = listener.expect(id, token.clone(), theirs, &destination);
+    assert!(expected.offer(&[Ipv4Addr::LOCALHOST.into()]).is_empty());
     let qemu = UnixListener::bind(&far).unwrap();
-    let port = listener.port().unwrap();
+    let port = listener.port();
     for (plan, lane) in open_lanes(&Order {
         migration: id,
         token,

@@ -1,8 +1,9 @@
-//! Accepting the lanes of all migrations to this host.
+//! Accepting the lanes of all migrations to this host, at the addresses that their sources were offered.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,7 @@ use crate::shared::spawn;
 use crate::turned_away::{Cause, Refusals, TurnedAway};
 use crate::{Relay, Security};
 
-type Registry = Mutex<HashMap<MigrationId, Admission>>;
+type Registry = Mutex<HashMap<MigrationId, Awaited>>;
 
 /// Gives a connection, whose preamble was read, to the process that has its migration's relay.
 type HandOver =
@@ -33,6 +34,16 @@ enum Admission {
     Elsewhere(Arc<HandOver>),
 }
 
+/// One migration's lanes.
+#[derive(Debug)]
+struct Awaited {
+    admission: Admission,
+    /// Where they may come to.
+    addresses: BTreeSet<IpAddr>,
+    /// Where they were to come to as well, and nobody can listen.
+    failed: BTreeSet<IpAddr>,
+}
+
 impl fmt::Debug for Admission {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -43,19 +54,21 @@ impl fmt::Debug for Admission {
 }
 
 /// What the threads that greet share.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Door {
+    /// Listens at the addresses of all migrations that are expected, and at no others.
+    listener: Listener,
     expected: Registry,
     half_open: Arc<HalfOpen>,
     refusals: Refusals,
     stopping: AtomicBool,
 }
 
-/// The port on which other hosts' lanes arrive. Dropping it closes the port; lanes that were
+/// The port on which other hosts' lanes arrive. Nobody reaches it but at an address that a migration
+/// which is expected was [offered](Expected::offer). Dropping it closes the port; lanes that were
 /// handed to a relay stay.
 #[derive(Debug)]
 pub struct LaneListener {
-    listener: Arc<Listener>,
     door: Arc<Door>,
 }
 
@@ -68,28 +81,30 @@ pub struct Expected {
 }
 
 impl LaneListener {
-    /// Listens on `port` on all addresses; 0 takes any free one.
+    /// Takes `port`; 0 takes any free one. Until a migration is expected it is listened on nowhere.
     ///
     /// # Errors
     /// [`NotListening`].
-    pub fn bind(port: u16) -> Result<Self, NotListening> {
-        let listener = Arc::new(Listener::bind(port)?);
+    pub fn hold(port: u16) -> Result<Self, NotListening> {
         let this = Self {
-            listener,
-            door: Arc::default(),
+            door: Arc::new(Door {
+                listener: Listener::hold(port)?,
+                expected: Registry::default(),
+                half_open: Arc::default(),
+                refusals: Refusals::default(),
+                stopping: AtomicBool::new(false),
+            }),
         };
-        let (listener, door) = (this.listener.clone(), this.door.clone());
-        spawn("listen", move || accept_all(&listener, &door))
-            .map_err(|source| NotListening { port, source })?;
+        let door = this.door.clone();
+        spawn("listen", move || accept_all(&door))
+            .map_err(|source| NotListening::Port { port, source })?;
         Ok(this)
     }
 
-    /// The port listened on.
-    ///
-    /// # Errors
-    /// The socket's error.
-    pub fn port(&self) -> io::Result<u16> {
-        self.listener.port()
+    /// The port.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.door.listener.port()
     }
 
     /// Lets the lanes of a migration in, if they prove this token and are protected so.
@@ -121,7 +136,12 @@ impl LaneListener {
     }
 
     fn admit(&self, migration: MigrationId, admission: Admission) -> Expected {
-        lock(&self.door.expected).insert(migration, admission.clone());
+        let awaited = Awaited {
+            admission: admission.clone(),
+            addresses: BTreeSet::new(),
+            failed: BTreeSet::new(),
+        };
+        lock(&self.door.expected).insert(migration, awaited);
         Expected {
             migration,
             admission,
@@ -139,11 +159,29 @@ impl LaneListener {
 impl Drop for LaneListener {
     fn drop(&mut self) {
         self.door.stopping.store(true, Ordering::Release);
-        self.listener.shut_down();
+        self.door.listener.shut_down();
     }
 }
 
 impl Expected {
+    /// The source is offered these addresses, too: from now on its lanes are let in there. Tells where
+    /// that is not possible, once for each address.
+    pub fn offer(&self, addresses: &[IpAddr]) -> Vec<NotListening> {
+        let mut all = lock(&self.door.expected);
+        let Some(awaited) = all.get_mut(&self.migration) else {
+            return Vec::new();
+        };
+        let listen = |address: &IpAddr| match self.door.listener.listen(*address) {
+            Ok(()) => {
+                awaited.addresses.insert(*address);
+                awaited.failed.remove(address);
+                None
+            }
+            Err(error) => awaited.failed.insert(*address).then_some(error),
+        };
+        addresses.iter().filter_map(listen).collect()
+    }
+
     /// What protects the lanes that were let in, once there is one.
     #[must_use]
     pub fn encryption(&self) -> Option<Encryption> {
@@ -156,14 +194,27 @@ impl Expected {
 
 impl Drop for Expected {
     fn drop(&mut self) {
-        lock(&self.door.expected).remove(&self.migration);
+        let mut all = lock(&self.door.expected);
+        all.remove(&self.migration);
+        let awaited = |address| all.values().any(|one| one.addresses.contains(&address));
+        self.door.listener.keep(awaited);
     }
 }
 
-fn accept_all(listener: &Listener, door: &Arc<Door>) {
+impl Door {
+    /// Who lets a lane of this migration in that came to this address.
+    fn admission(&self, migration: MigrationId, at: IpAddr) -> Option<Admission> {
+        let all = lock(&self.expected);
+        let awaited = all.get(&migration)?;
+        let offered = awaited.addresses.contains(&at);
+        offered.then(|| awaited.admission.clone())
+    }
+}
+
+fn accept_all(door: &Arc<Door>) {
     let stopping = || door.stopping.load(Ordering::Acquire);
     while !stopping() {
-        match listener.accept() {
+        match door.listener.accept() {
             Ok(connection) => greet_aside(connection, door),
             Err(error) if stopping() => {
                 tracing::debug!(%error, "stopped listening for lanes");
@@ -208,11 +259,11 @@ fn greet(connection: Connection, door: &Door, _place: Place) -> Result<(), Optio
         .set_deadline(Instant::now() + HANDSHAKE_TIMEOUT)
         .map_err(|error| TurnedAway::by_io("its socket", &error))?;
     let begun = begin(&connection)?;
-    let found = lock(&door.expected).get(&begun.preamble.migration).cloned();
     let migration = begun.preamble.migration;
-    let Some(admission) = found else {
+    let Some(admission) = door.admission(migration, connection.local().ip()) else {
         refuse(&connection, RefusalCode::Unexpected);
-        let reason = format!("no migration {migration} is expected");
+        let at = connection.local().ip();
+        let reason = format!("no migration {migration} is expected at {at}");
         return Err(Some(TurnedAway::new(Cause::Unexpected, reason)));
     };
     let admitted = match admission {

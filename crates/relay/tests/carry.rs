@@ -90,7 +90,7 @@ impl Proxy {
 #[test]
 fn bytes_are_intact_though_lanes_are_cut_while_one_lives() {
     for pair in BOTH.map(pair) {
-        let proxy = Proxy::start(pair.listener.port().unwrap());
+        let proxy = Proxy::start(pair.listener.port());
         pair.connect_to(proxy.port);
         let near = UnixStream::connect(&pair.near).unwrap();
         let mut far = pair.far.accept().unwrap().0;

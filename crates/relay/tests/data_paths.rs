@@ -54,8 +54,9 @@ fn pair(ways: [bool; 2]) -> Pair {
     let source = Relay::source(settings(ways[0]), &near, |_| {}).unwrap();
     let destination = Relay::destination(settings(ways[1]), &far_path, |_| {}).unwrap();
     let destination = Arc::new(destination);
-    let listener = LaneListener::bind(0).unwrap();
+    let listener = LaneListener::hold(0).unwrap();
     let expected = listener.expect(id(), TOKEN, Security::Plain, &destination);
+    assert!(expected.offer(&[Ipv4Addr::LOCALHOST.into()]).is_empty());
     Pair {
         source,
         destination,
@@ -228,7 +229,7 @@ fn carry(pair: &Pair, seed: u64, seen: &(dyn Fn(usize) + Sync)) {
 fn pieces_of_any_size_arrive_whole_by_every_data_path() {
     for (ways, seed) in WAYS.into_iter().zip(1..) {
         let pair = pair(ways);
-        pair.connect_to(pair.listener.port().unwrap());
+        pair.connect_to(pair.listener.port());
         carry(&pair, seed, &|_| {});
         let paths = [&pair.source, &*pair.destination].map(|relay| relay.report().data_path);
         for (path, in_pipes) in paths.iter().zip(ways) {
@@ -242,7 +243,7 @@ fn pieces_of_any_size_arrive_whole_by_every_data_path() {
 fn pieces_of_any_size_arrive_whole_by_every_data_path_though_lanes_die() {
     for (ways, seed) in WAYS.into_iter().cycle().take(12).zip(10..) {
         let pair = pair(ways);
-        let proxy = Proxy::start(pair.listener.port().unwrap(), 64 << 10);
+        let proxy = Proxy::start(pair.listener.port(), 64 << 10);
         pair.connect_to(proxy.port);
         let numbers = Mutex::new(Numbers(seed));
         carry(&pair, seed, &|_| {
@@ -260,7 +261,7 @@ fn pieces_of_any_size_arrive_whole_by_every_data_path_though_lanes_die() {
 fn a_reader_that_stops_holds_up_nobody_else() {
     for ways in WAYS {
         let pair = pair(ways);
-        pair.connect_to(pair.listener.port().unwrap());
+        pair.connect_to(pair.listener.port());
         let (stopped, other) = (pair.channel(), pair.channel());
         let bytes = content(1, 4_000_000);
         thread::scope(|scope| {
@@ -278,7 +279,7 @@ fn a_reader_that_stops_holds_up_nobody_else() {
 fn bytes_that_dribble_in_one_at_a_time_arrive_whole_though_they_fill_every_slot() {
     for ways in WAYS {
         let pair = pair(ways);
-        let proxy = Proxy::start(pair.listener.port().unwrap(), 1);
+        let proxy = Proxy::start(pair.listener.port(), 1);
         pair.connect_to(proxy.port);
         let (near, far) = pair.channel();
         let bytes = content(1, 20_000);

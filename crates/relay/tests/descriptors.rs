@@ -80,9 +80,10 @@ fn chunks_without_a_pipe_are_copied_and_every_descriptor_is_given_back() {
         let (near, far_path) = (directory.path().join("near"), directory.path().join("far"));
         let source = Relay::source(SETTINGS, &near, |_| {}).unwrap();
         let destination = Arc::new(Relay::destination(SETTINGS, &far_path, |_| {}).unwrap());
-        let listener = LaneListener::bind(0).unwrap();
+        let listener = LaneListener::hold(0).unwrap();
         let id = MigrationId::from_bytes([3; 16]);
-        let _expected = listener.expect(id, TOKEN, Security::Plain, &destination);
+        let expected = listener.expect(id, TOKEN, Security::Plain, &destination);
+        assert!(expected.offer(&[Ipv4Addr::LOCALHOST.into()]).is_empty());
         let far = UnixListener::bind(&far_path).unwrap();
         let end = || PathEnd {
             interface: "lo".into(),
@@ -99,7 +100,7 @@ fn chunks_without_a_pipe_are_copied_and_every_descriptor_is_given_back() {
             migration: id,
             token: TOKEN,
             security: Security::Plain,
-            port: listener.port().unwrap(),
+            port: listener.port(),
             paths: vec![path],
             lanes_per_path: 2,
             lanes_most: 2,

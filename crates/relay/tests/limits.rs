@@ -72,14 +72,15 @@ fn limits_of_a_session_and_of_paths_hold_over_any_second_and_follow_changes() {
     let source = Relay::source(SETTINGS, &near, |_| {}).unwrap();
     let destination = Arc::new(Relay::destination(SETTINGS, &far, |_| {}).unwrap());
     let (id, token) = (MigrationId::from_bytes([3; 16]), Token([7; 32]));
-    let listener = LaneListener::bind(0).unwrap();
-    let _expected = listener.expect(id, token.clone(), Security::Plain, &destination);
+    let listener = LaneListener::hold(0).unwrap();
+    let expected = listener.expect(id, token.clone(), Security::Plain, &destination);
+    assert!(expected.offer(&[Ipv4Addr::LOCALHOST.into()]).is_empty());
     let far = UnixListener::bind(&far).unwrap();
     let opened = open_lanes(&Order {
         migration: id,
         token,
         security: Security::Plain,
-        port: listener.port().unwrap(),
+        port: listener.port(),
         paths: vec![path(0), path(1)],
         lanes_per_path: 2,
         lanes_most: 0,

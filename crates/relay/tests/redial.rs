@@ -157,7 +157,7 @@ fn pair_with(outage_limit: Duration, lanes_most: u16, verify: bool) -> Pair {
     let destination =
         Relay::destination(settings, &far_path, move |e| drop(tell_destination.send(e)));
     let (source, destination) = (Arc::new(source.unwrap()), Arc::new(destination.unwrap()));
-    let listener = LaneListener::bind(0).unwrap();
+    let listener = LaneListener::hold(0).unwrap();
     // Within TLS no checksum would be the first to see damage.
     let protected = if verify {
         Protected::Plain
@@ -166,8 +166,9 @@ fn pair_with(outage_limit: Duration, lanes_most: u16, verify: bool) -> Pair {
     };
     let (security, theirs) = pair::securities(protected);
     let expected = listener.expect(id(), TOKEN, theirs, &destination);
+    assert!(expected.offer(&[Ipv4Addr::LOCALHOST.into()]).is_empty());
     let far = UnixListener::bind(&far_path).unwrap();
-    let network = Network::to(listener.port().unwrap());
+    let network = Network::to(listener.port());
     let order = Order {
         migration: id(),
         token: TOKEN,

@@ -13,6 +13,7 @@ use drover_migrate::destination::{Destination, Input};
 use drover_migrate::limits::PATHS;
 use drover_migrate::{HandOffAnswer, Migration, Resolution};
 use drover_types::MigrationId;
+use tokio::sync::oneshot;
 
 use super::incoming::{self, Asked, incoming_view};
 use super::offered::Offered;
@@ -102,7 +103,7 @@ impl Migrations {
             interfaces,
             cpus,
             qemu_version: snapshot.qemu_version.unwrap_or_default(),
-            notes: snapshot.view.notes.into_iter().chain(left_out).collect(),
+            notes: [snapshot.view.notes, left_out, offer.notes].concat(),
             ..offer
         })
     }
@@ -182,11 +183,12 @@ impl Migrations {
             interfaces, nics, ..
         } = Offered::of(&self.context.config, interfaces).await;
         let paths = request.paths;
+        let (heard, listens) = oneshot::channel();
+        let message = incoming::Message::Networks { paths, nics, heard };
         // A task that has ended needs no paths.
-        let _ = handle
-            .inbox
-            .send(incoming::Message::Networks { paths, nics })
-            .await;
+        let _ = handle.inbox.send(message).await;
+        // What is offered can be reached once the source hears of it.
+        let _ = tokio::time::timeout(limits::RUN_ANSWER, listens).await;
         Ok(IncomingNetworks { interfaces })
     }
 

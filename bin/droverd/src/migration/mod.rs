@@ -117,7 +117,8 @@ impl Migrations {
         open.map(|lanes| lanes.turned_away()).unwrap_or_default()
     }
 
-    /// Opens the port for lanes, unless it is.
+    /// Takes the port for lanes, unless it is taken. It is open while a guest arrives, at the addresses
+    /// that are offered for it.
     ///
     /// # Errors
     /// Another process has it.
@@ -126,7 +127,7 @@ impl Migrations {
             return Ok(());
         }
         let port = self.context.config.migration.data_port;
-        let listener = LaneListener::bind(port).with_context(|| {
+        let listener = LaneListener::hold(port).with_context(|| {
             format!(
                 "key `migration.data_port`: port {port} cannot be opened; stop what uses it \
                  (`ss -tlnp`), or choose another"

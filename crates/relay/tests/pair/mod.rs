@@ -104,9 +104,10 @@ pub fn pair(protected: Protected) -> Pair {
     let destination =
         Relay::destination(SETTINGS, &far_path, move |e| drop(tell_destination.send(e))).unwrap();
     let (source, destination) = (Arc::new(source), Arc::new(destination));
-    let listener = LaneListener::bind(0).unwrap();
+    let listener = LaneListener::hold(0).unwrap();
     let (security, theirs) = securities(protected);
     let expected = listener.expect(id(), TOKEN, theirs, &destination);
+    assert!(expected.offer(&[Ipv4Addr::LOCALHOST.into()]).is_empty());
     let far = UnixListener::bind(&far_path).unwrap();
     Pair {
         source,
@@ -124,7 +125,7 @@ pub fn pair(protected: Protected) -> Pair {
 
 impl Pair {
     pub fn port(&self) -> u16 {
-        self.listener.port().unwrap()
+        self.listener.port()
     }
 
     pub fn order(&self) -> Order {

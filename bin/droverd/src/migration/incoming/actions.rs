@@ -11,11 +11,12 @@ use drover_migrate::{DestinationStep, Reason, Verdict};
 use tokio::sync::mpsc;
 
 use super::{Incoming, Message, prepare, socket};
-use crate::limits;
 use crate::migration::carrier::{self, Carrier};
 use crate::migration::observe::{self, Seen, Watcher};
+use crate::migration::offered::Offered;
 use crate::migration::outgoing::with_source;
 use crate::migration::relays::Relays;
+use crate::{facts, limits};
 
 async fn input(inbox: &mpsc::Sender<Message>, input: Input) {
     // The task ends only when the migration has: then nobody needs to know.
@@ -73,6 +74,7 @@ impl Incoming {
         let relays = Relays::of(&self.context.config.runtime);
         let (id, inbox) = (self.destination.migration().id, self.inbox.clone());
         let report = prepare::reporter(inbox.clone());
+        let context = Arc::clone(&self.context);
         tokio::spawn(async move {
             let found = tokio::task::spawn_blocking(move || {
                 let hear = move |news| carrier::tell(news, &report);
@@ -80,7 +82,15 @@ impl Incoming {
                 Ok(Carrier::new(relay, state.paths))
             });
             let found = found.await.unwrap_or_else(|error| Err(error.to_string()));
-            let _ = inbox.send(Message::Found(found)).await;
+            let nics = match facts::interfaces().await {
+                Ok(interfaces) => Offered::of(&context.config, interfaces).await.nics,
+                Err(error) => {
+                    // The source asks again in a moment.
+                    tracing::warn!(%error, "no lane is let in yet");
+                    Vec::new()
+                }
+            };
+            let _ = inbox.send(Message::Found(found, nics)).await;
         });
     }
 

@@ -55,6 +55,8 @@ pub enum Message {
         paths: Vec<Path>,
         /// The addresses that are offered, and where the threads of lanes to them run.
         nics: Vec<NicPlacement>,
+        /// They are listened at.
+        heard: oneshot::Sender<()>,
     },
     /// QEMU listens; the watch of it began.
     Listening(Watcher),
@@ -62,8 +64,8 @@ pub enum Message {
     Abandon(String),
     /// An operator decides in the source's place.
     Resolve(Resolution, oneshot::Sender<Result<(), Refused>>),
-    /// What became of the relay that an earlier agent started.
-    Found(Result<Carrier, String>),
+    /// What became of the relay that an earlier agent started, and what is offered to the source.
+    Found(Result<Carrier, String>, Vec<NicPlacement>),
     /// What the relay reports.
     Carried(Carried),
     /// A look at QEMU.
@@ -311,11 +313,11 @@ impl Incoming {
                 self.set_paths(request.paths);
                 self.handle(Input::ListenRequested);
             }
-            Message::Networks { paths, nics } => {
-                if let Some(carrier) = &self.carrier {
-                    carrier.relay.place(nics);
-                }
+            Message::Networks { paths, nics, heard } => {
+                self.offer(nics);
                 self.set_paths(paths);
+                // The one who asked may have gone.
+                let _ = heard.send(());
             }
             Message::Listening(watcher) => {
                 self.watcher = Some(watcher);
@@ -328,7 +330,7 @@ impl Incoming {
                 // The one who asked may have gone.
                 let _ = answer.send(taken);
             }
-            Message::Found(found) => self.found(found),
+            Message::Found(found, nics) => self.found(found, nics),
             Message::Abandon(cause) => {
                 self.abandoned_for = Some(cause);
                 self.handle(Input::AbandonRequested);
@@ -350,6 +352,18 @@ impl Incoming {
                 self.reach();
             }
             Message::Reached(machine) => self.reached(machine),
+        }
+    }
+
+    /// Lets lanes in at these addresses, too, and has their threads run where they are to.
+    fn offer(&mut self, nics: Vec<NicPlacement>) {
+        if let Some(expected) = &self.expected {
+            for what in prepare::offer(expected, &nics) {
+                self.record(EventKind::Fallback { what });
+            }
+        }
+        if let Some(carrier) = &self.carrier {
+            carrier.relay.place(nics);
         }
     }
 
@@ -379,7 +393,7 @@ impl Incoming {
     }
 
     /// The session of before is found, or certainly gone: now QEMU is looked at.
-    fn found(&mut self, found: Result<Carrier, String>) {
+    fn found(&mut self, found: Result<Carrier, String>, nics: Vec<NicPlacement>) {
         self.finding = false;
         let input = match found {
             Ok(carrier) => {
@@ -389,6 +403,7 @@ impl Incoming {
                     listener.map(|listener| prepare::expect(listener, id, &carrier.relay));
                 self.follow(carrier.clone());
                 self.carrier = Some(carrier);
+                self.offer(nics);
                 Input::SessionLives
             }
             Err(reason) => Input::SessionFailed {

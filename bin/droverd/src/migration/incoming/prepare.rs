@@ -1,5 +1,6 @@
 //! Making ready for a guest: the relay, its token, QEMU.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tokio::sync::mpsc;
 
 use super::Message;
 use crate::migration::carrier::{self, Carried, Carrier, Order};
+use crate::migration::outgoing::with_source;
 use crate::migration::relays::{RelayProcess, Relays};
 use crate::migration::security::{self, Own};
 
@@ -76,9 +78,15 @@ pub fn session(
     let relay = relay.map_err(|error| Refusal::new(ErrorCode::Internal, error))?;
     let carrier = Carrier::new(relay, Vec::new());
     let expected = expect(lanes, request.id, &carrier.relay);
-    let data_port = lanes
-        .port()
-        .map_err(|error| internal("tell the port for lanes", &error))?;
+    let closed = offer(&expected, nics);
+    let addresses: usize = nics.iter().map(|nic| nic.addresses.len()).sum();
+    if addresses > 0 && closed.len() == addresses {
+        carrier.close(false);
+        let message = format!("no lane could arrive here: {}", closed.join("; "));
+        let next = "`ss -tlnp` tells what else listens on `migration.data_port`";
+        return Err(Refusal::new(ErrorCode::Internal, message).next(next));
+    }
+    let data_port = lanes.port();
     let offer = IncomingOffer {
         id: request.id,
         protocol: 0,
@@ -90,7 +98,7 @@ pub fn session(
         outage_limit_s: request.outage_limit_s,
         cpus: 0,
         qemu_version: String::new(),
-        notes: Vec::new(),
+        notes: closed,
     };
     Ok(Session {
         carrier,
@@ -118,6 +126,9 @@ pub fn expect(lanes: &LaneListener, id: MigrationId, relay: &Arc<RelayProcess>) 
     })
 }
 
-fn internal(what: &str, error: &dyn std::fmt::Display) -> Refusal {
-    Refusal::new(ErrorCode::Internal, format!("cannot {what}: {error}"))
+/// Lets lanes in at these addresses, too; says where that is not possible, once for each.
+pub fn offer(expected: &Expected, nics: &[NicPlacement]) -> Vec<String> {
+    let addresses: Vec<IpAddr> = nics.iter().flat_map(|nic| nic.addresses.clone()).collect();
+    let failed = expected.offer(&addresses);
+    failed.iter().map(|error| with_source(error)).collect()
 }
