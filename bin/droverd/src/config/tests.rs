@@ -249,9 +249,16 @@ fn a_file_that_is_no_text_is_refused() {
 
 #[test]
 fn a_socket_path_too_long_for_the_kernel_is_refused() {
-    let refused = parse(&format!("runtime = \"/{}\"", "x".repeat(100))).unwrap_err();
+    let long = format!("/{}", "x".repeat(113));
+    let socket = parse(&format!("[api]\nsocket = \"{long}\"")).unwrap_err();
     assert!(
-        refused.contains("key `api.socket`: a path of 114 bytes"),
-        "{refused}"
+        socket.contains("key `api.socket`: a path of 114 bytes"),
+        "{socket}"
+    );
+    // Those of guests and relays are longer than the agent's own.
+    let runtime = parse(&format!("runtime = \"{long}\"")).unwrap_err();
+    assert!(
+        runtime.contains("key `runtime`: a path of 114 bytes"),
+        "{runtime}"
     );
 }
