@@ -3,7 +3,9 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use drover_api::{Client, ClientError, ErrorCode, MigrateRequest, MigrationPhase, MigrationView};
+use drover_api::{
+    Client, ClientError, ErrorCode, GuestPlace, MigrateRequest, MigrationPhase, MigrationView,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{Agent, Migrate};
@@ -59,7 +61,9 @@ fn conclude(view: &MigrationView) -> Result<Outcome, Failure> {
             return Outcome::new(show::moved(view), "migration", view);
         }
         MigrationPhase::Cancelled => {
-            let message = format!("cancelled; guest {vm} runs on {source}");
+            let place = view.guest_in_words();
+            let place = place.map_or_else(String::new, |place| format!("; guest {vm} {place}"));
+            let message = format!("cancelled{place}");
             let failure = Failure::new(exit::CANCELLED, "cancelled", message);
             return Err(failure.with("migration", view));
         }
@@ -73,7 +77,7 @@ fn conclude(view: &MigrationView) -> Result<Outcome, Failure> {
             ))
         }
         _ => {
-            let message = format!("guest {vm} was not moved and runs on {source}: {cause}");
+            let message = format!("{}: {cause}", not_moved(view));
             Failure::new(exit::ERROR, "migration-failed", message)
         }
     };
@@ -82,6 +86,21 @@ fn conclude(view: &MigrationView) -> Result<Outcome, Failure> {
         None => failure,
     };
     Err(failure.with("migration", view))
+}
+
+/// What became of a guest that was not moved, as far as the agent says it.
+fn not_moved(view: &MigrationView) -> String {
+    let vm = &view.vm;
+    match (view.guest, view.guest_in_words()) {
+        (Some(GuestPlace::Source | GuestPlace::SourceStopped), Some(place)) => {
+            format!("guest {vm} was not moved and {place}")
+        }
+        (_, Some(place)) => format!("guest {vm} {place}"),
+        (_, None) => format!(
+            "the migration of guest {vm} ended as {}",
+            show::word(&view.phase)
+        ),
+    }
 }
 
 struct Follower {

@@ -35,7 +35,7 @@ struct Script {
 
 impl Script {
     fn of(looks: Vec<Value>) -> Self {
-        let cancelled = view("cancelled", &Value::Null);
+        let cancelled = view("cancelled", &json!({"guest": "source"}));
         Self {
             looks,
             cancel: (200, view("cancelling", &Value::Null)),
@@ -230,7 +230,7 @@ fn json_is_one_document_with_the_exit_code() {
 fn a_migration_that_fails_tells_its_cause_and_where_the_guest_is() {
     let failed = view(
         "failed",
-        &json!({"cause": "path 0 was lost", "next": "check eth1"}),
+        &json!({"cause": "path 0 was lost", "next": "check eth1", "guest": "source"}),
     );
     let agent = Agent::start(Script::of(vec![failed]));
     let (code, stdout, stderr) = agent.run(&MIGRATE);
@@ -244,6 +244,61 @@ fn a_migration_that_fails_tells_its_cause_and_where_the_guest_is() {
     assert_eq!(document["exit_code"], 1);
     assert_eq!(document["error"]["code"], "migration-failed");
     assert_eq!(document["migration"]["cause"], "path 0 was lost");
+}
+
+#[test]
+fn a_guest_is_never_said_to_run_where_the_agent_does_not_say_so() {
+    let cause = "its QEMU has ended";
+    for (phase, more, said) in [
+        (
+            "failed",
+            json!({"guest": "nowhere"}),
+            "guest web runs neither on a nor on b: ",
+        ),
+        (
+            "failed",
+            json!({"guest": "source-stopped"}),
+            "guest web was not moved and stands still on a: ",
+        ),
+        (
+            "failed",
+            json!({"guest": "unknown"}),
+            "the migration of guest web ended as failed: ",
+        ),
+        (
+            "failed",
+            json!({"guest": "on-the-moon"}),
+            "the migration of guest web ended as failed: ",
+        ),
+        (
+            "failed",
+            json!({}),
+            "the migration of guest web ended as failed: ",
+        ),
+        (
+            "given-up",
+            json!({"guest": "unknown"}),
+            "the migration of guest web ended as given-up: ",
+        ),
+        (
+            "cancelled",
+            json!({"guest": "nowhere"}),
+            "cancelled; guest web runs neither on a nor on b\n",
+        ),
+        ("cancelled", json!({}), "cancelled\n"),
+    ] {
+        let mut more = more;
+        more["cause"] = json!(cause);
+        let agent = Agent::start(Script::of(vec![view(phase, &more)]));
+        let (code, stdout, stderr) = agent.run(&MIGRATE);
+        assert_ne!(code, Some(0));
+        assert_eq!(stdout, "");
+        assert!(
+            stderr.starts_with(&format!("drover: {said}")),
+            "{more}: {stderr}"
+        );
+        assert!(!stderr.contains("runs on a"), "{more}: {stderr}");
+    }
 }
 
 #[test]

@@ -47,8 +47,9 @@ pub use views::limit::{
     InvalidLimit, Limit, LimitRequest, LimitScope, LimitView, LimitsView, PathLimit, PathLimits,
 };
 pub use views::migration::{
-    BytesView, ChannelView, LaneState, LaneView, LeftOut, MigrateRequest, MigrationPhase,
-    MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView, TrafficView,
+    BytesView, ChannelView, GuestPlace, LaneState, LaneView, LeftOut, MigrateRequest,
+    MigrationPhase, MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView,
+    TrafficView,
 };
 pub use views::resolve::{
     AmbiguityView, Resolution, ResolutionView, ResolveRequest, ResolvedRequest, ResolvedState,

@@ -56,6 +56,7 @@ impl Snapshot {
             role,
             phase,
             cause: None,
+            guest: None,
             next: None,
             ambiguity: None,
             resolution: None,

@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use drover_api::{
-    ErrorCode, EventKind, MigrationPhase, MigrationRole, MigrationView, Refusal, Resolution,
-    ResolvedRequest, ResolvedState, ResolvedView, Told,
+    ErrorCode, EventKind, GuestPlace, MigrationPhase, MigrationRole, MigrationView, Refusal,
+    Resolution, ResolvedRequest, ResolvedState, ResolvedView, Told,
 };
 use drover_migrate::source::Input as SourceInput;
 use drover_migrate::{Cause, Claimed, DestinationRecord, DestinationStep, JournalVersion};
@@ -250,6 +250,7 @@ impl Migrations {
         let record = match view.role {
             MigrationRole::Source => {
                 view.phase = MigrationPhase::Completed;
+                view.guest = Some(GuestPlace::Destination);
                 snapshot.verdict = Verdict::HandedOff;
                 let outcome = Outcome::Completed;
                 AnyRecord::Source(SourceRecord {
@@ -260,6 +261,7 @@ impl Migrations {
             }
             MigrationRole::Destination => {
                 view.phase = MigrationPhase::Abandoned;
+                view.guest = Some(GuestPlace::Unknown);
                 let cause = Cause::SourceKept;
                 AnyRecord::Destination(DestinationRecord {
                     version,

@@ -60,7 +60,7 @@ pub enum MigrationPhase {
     GivenUp,
     /// Told to stop, or failed, and undoing it; on either side.
     Cancelling,
-    /// Source: stopped as asked; the guest runs here.
+    /// Source: stopped as asked; the guest stays here.
     Cancelled,
     /// Destination: QEMU waits for the lanes.
     Prepared,
@@ -72,7 +72,7 @@ pub enum MigrationPhase {
     Running,
     /// Destination: given up; nothing of it is left here.
     Abandoned,
-    /// Ended by a fault; `cause` tells which. The guest runs on the source.
+    /// Ended by a fault: `cause` tells which, `guest` where that left the guest.
     Failed,
     /// A phase of a newer agent.
     #[serde(other)]
@@ -115,6 +115,23 @@ impl MigrationPhase {
                 | Self::Abandoned
         )
     }
+}
+
+/// Where a migration left its guest, as far as this agent knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum GuestPlace {
+    /// It runs on the source.
+    Source,
+    /// It is on the source, in a process that stands still.
+    SourceStopped,
+    /// It runs on the destination.
+    Destination,
+    /// Neither host runs it.
+    Nowhere,
+    /// Only the other host knows, or a newer agent has a word for it that this one has not.
+    #[serde(other)]
+    Unknown,
 }
 
 /// How much of the guest was moved, as QEMU counts it.
@@ -395,6 +412,9 @@ pub struct MigrationView {
     /// Why it failed or was given up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
+    /// Where it left the guest, once it has ended. Missing from an older agent, and then not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<GuestPlace>,
     /// What to do now, when there is something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -504,6 +524,19 @@ pub struct RelayView {
 }
 
 impl MigrationView {
+    /// Where it left the guest, in words that follow its name; nothing where that is not known.
+    #[must_use]
+    pub fn guest_in_words(&self) -> Option<String> {
+        let (source, destination) = (&self.source, &self.destination);
+        match self.guest? {
+            GuestPlace::Source => Some(format!("runs on {source}")),
+            GuestPlace::SourceStopped => Some(format!("stands still on {source}")),
+            GuestPlace::Destination => Some(format!("runs on {destination}")),
+            GuestPlace::Nowhere => Some(format!("runs neither on {source} nor on {destination}")),
+            GuestPlace::Unknown => None,
+        }
+    }
+
     /// How it ended, as an event.
     #[must_use]
     pub fn ended_event(&self) -> EventKind {

@@ -1,7 +1,8 @@
 //! What is shown of a guest that arrives.
 
 use drover_api::{
-    AmbiguityView, EventKind, IncomingPhase, IncomingView, MigrationPhase, MigrationView,
+    AmbiguityView, EventKind, GuestPlace, IncomingPhase, IncomingView, MigrationPhase,
+    MigrationView,
 };
 use drover_migrate::destination::{Ending, Phase};
 use drover_migrate::{Ambiguity, Cause, HandOffAnswer, Migration};
@@ -99,12 +100,16 @@ impl Incoming {
 
     /// What is shown once everything is done.
     pub(super) fn final_view(&self, ending: &Ending) -> MigrationView {
-        let (phase, cause) = match ending {
-            Ending::Running => (MigrationPhase::Running, None),
-            Ending::Abandoned(cause) => (MigrationPhase::Abandoned, Some(self.in_words(cause))),
+        let (phase, cause, guest) = match ending {
+            Ending::Running => (MigrationPhase::Running, None, GuestPlace::Destination),
+            // What became of the source's is for the source to say.
+            Ending::Abandoned(cause) => {
+                let cause = self.in_words(cause);
+                (MigrationPhase::Abandoned, Some(cause), GuestPlace::Unknown)
+            }
             Ending::Lost(reason) => {
                 let cause = format!("lost after the hand-off: {reason}");
-                (MigrationPhase::Failed, Some(cause))
+                (MigrationPhase::Failed, Some(cause), GuestPlace::Nowhere)
             }
         };
         let mut view = self.snapshot.borrow().view.clone();
@@ -112,6 +117,7 @@ impl Incoming {
         MigrationView {
             phase,
             cause,
+            guest: Some(guest),
             next: None,
             ambiguity: None,
             time_left_ms: None,

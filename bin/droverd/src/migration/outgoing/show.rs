@@ -1,6 +1,8 @@
 //! What is shown of a guest that leaves.
 
-use drover_api::{AmbiguityView, EventKind, MigrationPhase, MigrationView, PathView, TrafficView};
+use drover_api::{
+    AmbiguityView, EventKind, GuestPlace, MigrationPhase, MigrationView, PathView, TrafficView,
+};
 use drover_hypervisor::MigrationProgress;
 use drover_migrate::source::Phase;
 use drover_migrate::{Ambiguity, CancelledBy, GivenUpOn, KeptGuest, Migration, Outcome, Reason};
@@ -104,6 +106,7 @@ impl Outgoing {
         MigrationView {
             phase,
             cause: (*outcome != Outcome::Completed).then_some(cause),
+            guest: Some(left_at(outcome)),
             next: next_step(outcome, &view.vm),
             ambiguity: None,
             time_left_ms: None,
@@ -191,6 +194,27 @@ pub fn outcome_in_words(outcome: &Outcome) -> (MigrationPhase, String) {
     }
 }
 
+/// Where it left the guest.
+fn left_at(outcome: &Outcome) -> GuestPlace {
+    match outcome {
+        Outcome::Completed => GuestPlace::Destination,
+        Outcome::Refused { .. } => GuestPlace::Source,
+        Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => match guest {
+            KeptGuest::Runs => GuestPlace::Source,
+            KeptGuest::Stopped => GuestPlace::SourceStopped,
+            KeptGuest::Gone => GuestPlace::Nowhere,
+        },
+        // What the destination does meanwhile is an operator's word only.
+        Outcome::GivenUp {
+            on: GivenUpOn::Source,
+        } => GuestPlace::Unknown,
+        Outcome::GivenUp {
+            on: GivenUpOn::Destination,
+        }
+        | Outcome::Lost { .. } => GuestPlace::Nowhere,
+    }
+}
+
 fn next_step(outcome: &Outcome, vm: &VmName) -> Option<String> {
     let guest = match outcome {
         Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => guest,
@@ -212,4 +236,38 @@ fn next_step(outcome: &Outcome, vm: &VmName) -> Option<String> {
         KeptGuest::Stopped => "the guest stands still on the source".to_owned(),
         KeptGuest::Gone => "the guest's QEMU on the source has ended".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_migrate::Cause;
+
+    use super::*;
+
+    #[test]
+    fn a_guest_is_said_to_run_on_the_source_only_where_it_was_kept_running() {
+        let reason = || Reason::from("its QEMU has ended");
+        let failed = |guest| Outcome::Failed {
+            cause: Cause::NoPath,
+            guest,
+        };
+        let cancelled = |guest| Outcome::Cancelled {
+            by: CancelledBy::Operator,
+            guest,
+        };
+        let given_up = |on| Outcome::GivenUp { on };
+        for (outcome, place) in [
+            (Outcome::Completed, GuestPlace::Destination),
+            (Outcome::Refused { reason: reason() }, GuestPlace::Source),
+            (Outcome::Lost { reason: reason() }, GuestPlace::Nowhere),
+            (failed(KeptGuest::Runs), GuestPlace::Source),
+            (failed(KeptGuest::Stopped), GuestPlace::SourceStopped),
+            (failed(KeptGuest::Gone), GuestPlace::Nowhere),
+            (cancelled(KeptGuest::Gone), GuestPlace::Nowhere),
+            (given_up(GivenUpOn::Source), GuestPlace::Unknown),
+            (given_up(GivenUpOn::Destination), GuestPlace::Nowhere),
+        ] {
+            assert_eq!(left_at(&outcome), place, "{outcome:?}");
+        }
+    }
 }
