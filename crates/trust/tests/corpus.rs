@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
-use drover_trust::{Facts, JoinToken, Ledger, Membership};
+use drover_trust::{Armed, Facts, JoinToken, Ledger, Membership, OperatorFile, system_clock};
 use rustls::pki_types::CertificateDer;
 
 fn replay(name: &str, read: impl Fn(&[u8]) -> Result<(), String>) {
@@ -48,5 +48,20 @@ fn ledgers_and_changes_of_them_are_read_or_refused() {
         let read: Ledger = serde_json::from_slice(text).map_err(|e| e.to_string())?;
         serde_json::to_string(&read).unwrap();
         Ok(())
+    });
+}
+
+#[test]
+fn identity_files_of_operators_and_changes_of_them_are_read_or_refused() {
+    replay("operator", |text| {
+        let text = std::str::from_utf8(text).map_err(|error| error.to_string())?;
+        let file = OperatorFile::from_text(text).map_err(|error| error.to_string())?;
+        let hosts = file.hosts.clone();
+        let again = OperatorFile::from_text(text).map_err(|error| error.to_string())?;
+        assert_eq!(hosts, again.hosts);
+        // Parts that do not fit each other are refused in words, too.
+        let credentials = file.credentials().map_err(|error| error.to_string())?;
+        let armed = Armed::operator(&credentials, &system_clock());
+        armed.map(drop).map_err(|error| error.to_string())
     });
 }

@@ -347,6 +347,14 @@ fn what_an_operator_decided_is_told_to_the_other_host_when_it_is_back() {
     }
 }
 
+/// Runs of each test with random faults; `DROVER_SIM_SEEDS` asks for more.
+fn cases() -> u32 {
+    let count = std::env::var("DROVER_SIM_SEEDS")
+        .ok()
+        .and_then(|text| text.parse().ok());
+    count.unwrap_or(2000)
+}
+
 fn any_fault() -> impl Strategy<Value = Fault> {
     prop::sample::select(FAULTS.to_vec())
 }
@@ -360,7 +368,7 @@ fn any_resolution() -> impl Strategy<Value = Resolution> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
     #[test]
     fn several_faults_at_any_time_never_make_two_running_guests_and_end_when_healed(

@@ -100,15 +100,13 @@ impl Incoming {
             return self.handle(Input::ListenFailed { reason });
         };
         let address = MigrationAddress::Unix(socket(reservation));
-        let downtime = self
-            .request
-            .as_ref()
-            .map_or(300, |request| request.downtime_limit_ms);
-        let settings = MigrationSettings {
+        let mut settings = MigrationSettings {
             channels: self.channels,
-            downtime_limit: Duration::from_millis(downtime),
             ..MigrationSettings::default()
         };
+        if let Some(request) = &self.request {
+            settings.downtime_limit = Duration::from_millis(request.downtime_limit_ms);
+        }
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
             let listening = match machine.set_migration(&settings).await {
