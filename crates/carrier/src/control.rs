@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drover_relay::{Cause, TurnedAway};
 
@@ -155,9 +155,12 @@ impl Control {
         &self,
         preamble: &[u8],
         connection: BorrowedFd<'_>,
+        until: Instant,
     ) -> std::result::Result<(), TurnedAway> {
-        let preamble = preamble.to_vec();
-        let request = Request::Lane { preamble };
+        let request = Request::Lane {
+            preamble: preamble.to_vec(),
+            left: Some(until.saturating_duration_since(Instant::now())),
+        };
         match self.ask(&request, Some(connection), OPEN_ANSWER) {
             Ok(Answer::TurnedAway(turned)) => Err(turned),
             Ok(_) => Ok(()),

@@ -9,6 +9,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use drover_relay::limits::HANDSHAKE_TIMEOUT;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::agent::Agent;
@@ -207,9 +208,11 @@ impl Process<'_> {
                 Err(reason) => Err(reason),
             },
             Request::Expect(keys) => self.served.expect(&keys),
-            Request::Lane { preamble } => {
+            Request::Lane { preamble, left } => {
+                let until = Instant::now()
+                    + left.map_or(HANDSHAKE_TIMEOUT, |left| left.min(HANDSHAKE_TIMEOUT));
                 let connection = agent.descriptor();
-                match self.served.lane(asker, &preamble, connection) {
+                match self.served.lane(asker, &preamble, connection, until) {
                     Ok(()) => return, // answered when it has proved who it is
                     Err(reason) => Err(reason),
                 }

@@ -4,6 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use drover_relay::{
     Acceptor, ByeCode, Encryption, End, Event, Identity, NoFingerprint, Order, Relay, Report,
@@ -251,6 +252,7 @@ impl Served {
         asker: Asker,
         preamble: &[u8],
         connection: Option<OwnedFd>,
+        until: Instant,
     ) -> Result<(), String> {
         self.running()?;
         let acceptor = self.acceptor.clone();
@@ -259,7 +261,7 @@ impl Served {
         let preamble = preamble.try_into();
         let preamble = preamble.map_err(|_| "a preamble of another size")?;
         self.beside(asker, move || {
-            let taken = acceptor.take_over(connection, preamble);
+            let taken = acceptor.take_over(connection, preamble, until);
             Ok(taken.map_or_else(Answer::TurnedAway, |()| Answer::Done))
         })
     }

@@ -228,7 +228,10 @@ fn hand_over(listener: &TcpListener, control: &Control) {
     let (mut connection, _) = listener.accept().unwrap();
     let mut preamble = [0; PREAMBLE_BYTES];
     connection.read_exact(&mut preamble).unwrap();
-    control.hand_over(&preamble, connection.as_fd()).unwrap();
+    let until = Instant::now() + PATIENCE;
+    control
+        .hand_over(&preamble, connection.as_fd(), until)
+        .unwrap();
 }
 
 impl Pair {
@@ -395,6 +398,7 @@ fn requests_that_make_no_sense_are_refused_with_a_reason() {
     let agent = process.agent(0);
     let lane = Request::Lane {
         preamble: vec![0; PREAMBLE_BYTES],
+        left: None,
     };
     assert!(refused(agent.ask(&lane)).contains("carries nothing"));
     let mut start = process.start(Side::Source, PATIENCE);
@@ -413,7 +417,10 @@ fn requests_that_make_no_sense_are_refused_with_a_reason() {
     assert!(refused(agent.ask(&Request::Expect(keys.clone()))).contains("already"));
     assert!(refused(agent.ask(&lane)).contains("no connection came"));
     let file = tempfile::tempfile().unwrap();
-    let taken = agent.control.hand_over(&[0; PREAMBLE_BYTES], file.as_fd());
+    let until = Instant::now() + PATIENCE;
+    let taken = agent
+        .control
+        .hand_over(&[0; PREAMBLE_BYTES], file.as_fd(), until);
     assert!(!taken.unwrap_err().reason.is_empty());
     let open = Open {
         keys,

@@ -69,7 +69,8 @@ impl Acceptor {
         self.encryption.get().copied()
     }
 
-    /// Lets in a connection whose preamble another process read, as [`LaneListener`] does.
+    /// Lets in a connection whose preamble another process read, as [`LaneListener`] does, and which
+    /// has to be a lane by `until`.
     ///
     /// [`LaneListener`]: crate::LaneListener
     ///
@@ -79,9 +80,10 @@ impl Acceptor {
         &self,
         connection: OwnedFd,
         preamble: [u8; PREAMBLE_BYTES],
+        until: Instant,
     ) -> Result<(), TurnedAway> {
         let connection = Connection::adopt(connection.into()).and_then(|connection| {
-            connection.set_deadline(Instant::now() + HANDSHAKE_TIMEOUT)?;
+            connection.set_deadline(until.min(Instant::now() + HANDSHAKE_TIMEOUT))?;
             Ok(connection)
         });
         let connection = connection.map_err(|error| TurnedAway::by_io("its socket", &error))?;

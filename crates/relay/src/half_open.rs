@@ -1,15 +1,17 @@
 //! Connections that are being greeted: how many there may be, and who makes room for whom.
 //!
-//! A stranger can connect and say nothing. So each address has a share, and when all places are
-//! taken, the address that has most of them gives its oldest to one that has fewer. What a peer of
+//! A stranger can connect and say nothing, in IPv6 from any address of its network. So each address and
+//! each network has a share, and when all places of a network, or of all, are taken, whoever has most of
+//! them gives its oldest to one that has fewer. What a peer of
 //! ours opens is past its greeting within milliseconds; what stays is silent.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use drover_lanes::Closer;
+use drover_types::network_of;
 
-use crate::limits::{GREETED_MAX, GREETED_PER_ADDRESS};
+use crate::limits::{GREETED_MAX, GREETED_PER_ADDRESS, GREETED_PER_NETWORK};
 use crate::pool::lock;
 
 #[derive(Debug)]
@@ -78,21 +80,48 @@ impl HalfOpen {
 }
 
 fn room(others: &[IpAddr], newcomer: IpAddr) -> Room {
-    let of = |address: IpAddr| others.iter().filter(|other| **other == address).count();
-    let own = of(newcomer);
+    let networks: Vec<IpAddr> = others.iter().map(|other| network_of(*other)).collect();
+    let network = network_of(newcomer);
+    let own = count(others, newcomer);
+    let of_network = count(&networks, network);
     if own >= GREETED_PER_ADDRESS {
         return Room::Not;
+    }
+    if of_network >= GREETED_PER_NETWORK {
+        // Its neighbours give way to it, not others.
+        return give_way(others, &networks, network, own);
     }
     if others.len() < GREETED_MAX {
         return Room::There;
     }
+    let most = networks.iter().map(|other| count(&networks, *other)).max();
+    let mut crowded = networks.iter();
+    let crowded = crowded.find(|other| Some(count(&networks, **other)) == most);
+    match (crowded, most) {
+        (Some(crowded), Some(most)) if most > of_network => {
+            give_way(others, &networks, *crowded, 0)
+        }
+        _ => give_way(others, &networks, network, own),
+    }
+}
+
+/// The oldest of the address that has most in this network, if that is more than `own`.
+fn give_way(others: &[IpAddr], networks: &[IpAddr], network: IpAddr, own: usize) -> Room {
+    let within = || {
+        let places = others.iter().zip(networks).enumerate();
+        places.filter(|(_, (_, of))| **of == network)
+    };
+    let most = within().map(|(_, (other, _))| count(others, *other)).max();
     // The first of those that have as many is the oldest.
-    let most = others.iter().map(|other| of(*other)).max().unwrap_or(0);
-    let position = others.iter().position(|other| of(*other) == most);
-    match position {
-        Some(position) if most > own => Room::InsteadOf(position),
+    let mut oldest = within().filter(|(_, (other, _))| Some(count(others, **other)) == most);
+    match (oldest.next(), most) {
+        (Some((position, _)), Some(most)) if most > own => Room::InsteadOf(position),
         _ => Room::Not,
     }
+}
+
+fn count(addresses: &[IpAddr], address: IpAddr) -> usize {
+    addresses.iter().filter(|other| **other == address).count()
 }
 
 #[cfg(test)]
@@ -129,5 +158,30 @@ mod tests {
         let others: Vec<_> = (0..GREETED_MAX).map(address).collect();
         assert_eq!(room(&others, address(9999)), Room::InsteadOf(0));
         assert_eq!(room(&others, address(5)), Room::Not);
+    }
+
+    /// Neighbours in one IPv6 network.
+    fn neighbour(number: u16) -> IpAddr {
+        IpAddr::from([0xfd00, 0, 0, 1, 0, 0, 0, number])
+    }
+
+    #[test]
+    fn a_stranger_with_all_addresses_of_an_ipv6_network_leaves_places_to_others_and_to_neighbours()
+    {
+        let silent: Vec<_> = (0..GREETED_PER_NETWORK as u16).map(neighbour).collect();
+        assert_eq!(room(&silent, neighbour(9999)), Room::InsteadOf(0));
+        assert_eq!(room(&silent, neighbour(5)), Room::Not);
+        assert_eq!(room(&silent, address(1)), Room::There);
+        let mut all = silent;
+        all.extend((0..GREETED_MAX - GREETED_PER_NETWORK).map(address));
+        assert_eq!(room(&all, address(9999)), Room::InsteadOf(0));
+    }
+
+    #[test]
+    fn hosts_that_are_neighbours_may_each_open_all_their_lanes_at_once() {
+        let both: Vec<_> = (0..GREETED_PER_NETWORK as u16 - 1)
+            .map(|n| neighbour(n % 2))
+            .collect();
+        assert_eq!(room(&both, neighbour(1)), Room::There);
     }
 }

@@ -74,6 +74,10 @@ pub const GREETED_MAX: usize = 256;
 /// place for [`HANDSHAKE_TIMEOUT`], and this leaves three quarters of the places to others.
 pub const GREETED_PER_ADDRESS: usize = 64;
 
+/// Those of one IPv6 network (/64), in which a stranger has any address: half of the places, as hosts of
+/// a cluster are often neighbours in one, and two of them may open their lanes at once.
+pub const GREETED_PER_NETWORK: usize = 128;
+
 /// The log is told of connections that are turned away for one cause this often, and how many there
 /// were: whoever can connect could fill a disk otherwise.
 pub const TURNED_AWAY_PAUSE: Duration = Duration::from_secs(1);
@@ -126,8 +130,9 @@ pub const REDIAL_PAUSES: [Duration; 5] = [
 /// packet of IPv6 (1280 bytes less 60 of headers), and what every IPv4 host takes (RFC 9293, 3.7.1).
 pub const SEGMENT_BYTES: [u16; 2] = [1220, 536];
 
-/// A lane that was given payload and lived this long without any of it confirmed counts as one on
-/// which large packets vanish: more than any round trip and its first retransmissions.
+/// A lane that was given payload, lived this long without any of it confirmed, and on which small frames
+/// came meanwhile, counts as one on which large packets vanish: more than any round trip and its first
+/// retransmissions.
 pub const LOST_WITHOUT_USE: Duration = Duration::from_millis(500);
 
 /// Such lanes in a row, each opened after the end of the last, until smaller segments are tried:

@@ -25,7 +25,7 @@ type Registry = Mutex<HashMap<MigrationId, Awaited>>;
 
 /// Gives a connection, whose preamble was read, to the process that has its migration's relay.
 type HandOver =
-    dyn Fn(BorrowedFd<'_>, [u8; PREAMBLE_BYTES]) -> Result<(), TurnedAway> + Send + Sync;
+    dyn Fn(BorrowedFd<'_>, [u8; PREAMBLE_BYTES], Instant) -> Result<(), TurnedAway> + Send + Sync;
 
 /// Who lets the lanes of a migration in.
 #[derive(Clone)]
@@ -121,13 +121,13 @@ impl LaneListener {
     }
 
     /// Hands the lanes of a migration over to the process that its relay lives in, which has an
-    /// [`Acceptor`] of its own. The call lasts as long as the opening of the lane, and tells why it
-    /// was turned away.
+    /// [`Acceptor`] of its own, with the moment by which they have to be lanes. The call lasts as long
+    /// as the opening of the lane, and tells why it was turned away.
     #[must_use]
     pub fn expect_elsewhere(
         &self,
         migration: MigrationId,
-        hand_over: impl Fn(BorrowedFd<'_>, [u8; PREAMBLE_BYTES]) -> Result<(), TurnedAway>
+        hand_over: impl Fn(BorrowedFd<'_>, [u8; PREAMBLE_BYTES], Instant) -> Result<(), TurnedAway>
         + Send
         + Sync
         + 'static,
@@ -255,8 +255,9 @@ fn greet_aside(connection: Connection, door: &Arc<Door>) {
 /// Reads a connection's preamble and hands it to its migration. `None` when the peer closed
 /// without a word.
 fn greet(connection: Connection, door: &Door, _place: Place) -> Result<(), Option<TurnedAway>> {
+    let until = Instant::now() + HANDSHAKE_TIMEOUT;
     connection
-        .set_deadline(Instant::now() + HANDSHAKE_TIMEOUT)
+        .set_deadline(until)
         .map_err(|error| TurnedAway::by_io("its socket", &error))?;
     let begun = begin(&connection)?;
     let migration = begun.preamble.migration;
@@ -268,7 +269,7 @@ fn greet(connection: Connection, door: &Door, _place: Place) -> Result<(), Optio
     };
     let admitted = match admission {
         Admission::Here(acceptor) => acceptor.accept(connection, &begun),
-        Admission::Elsewhere(hand_over) => hand_over(connection.fd(), begun.bytes),
+        Admission::Elsewhere(hand_over) => hand_over(connection.fd(), begun.bytes, until),
     };
     admitted.map_err(|turned| {
         let reason = format!("migration {migration}: {}", turned.reason);

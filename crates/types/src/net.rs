@@ -1,7 +1,7 @@
 //! Network interfaces as agents tell each other of them, and the paths between two hosts.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -159,6 +159,18 @@ pub struct Path {
     pub mtu: u32,
 }
 
+/// What counts as one address where places are shared out: in IPv6 everybody has 2^64 of them.
+#[must_use]
+pub fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => {
+            let network = u128::from(v6) >> 64 << 64;
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+        v4 => v4,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,5 +201,14 @@ mod tests {
         ] {
             assert!(bad.parse::<IpNetwork>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn neighbours_in_one_ipv6_network_are_one() {
+        let of = |text: &str| network_of(text.parse().unwrap());
+        assert_eq!(of("fd00::1"), of("fd00::ffff:1"));
+        assert_ne!(of("fd00::1"), of("fd00:0:0:1::1"));
+        assert_ne!(of("10.0.0.1"), of("10.0.0.2"));
+        assert_eq!(of("::ffff:10.0.0.1"), of("10.0.0.1"));
     }
 }

@@ -30,7 +30,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::agent::Context;
 use crate::migration::Migrations;
 use crate::{limits, places};
-pub use server::{network_of, serve};
+pub use server::serve;
 
 /// Who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]

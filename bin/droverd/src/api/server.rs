@@ -21,7 +21,6 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-pub use self::doors::network_of;
 use self::peers::Reception;
 use super::{App, Caller, full_router};
 use crate::limits;

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::Instant;
 
-use crate::api::network_of;
+use drover_types::network_of;
+
 use crate::limits;
 
 /// Attempts in the present span of time.

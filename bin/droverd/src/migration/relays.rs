@@ -9,7 +9,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use drover_carrier::{
     Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State, Told,
@@ -239,12 +239,17 @@ impl RelayProcess {
         expected.map_err(|error| with_source(&error))
     }
 
-    /// Gives it a connection that begins like a lane of its migration.
+    /// Gives it a connection that begins like a lane of its migration, and has to be one by `until`.
     ///
     /// # Errors
     /// Why it became none.
-    pub fn hand_over(&self, preamble: &[u8], connection: BorrowedFd<'_>) -> Result<(), TurnedAway> {
-        self.control.hand_over(preamble, connection)
+    pub fn hand_over(
+        &self,
+        preamble: &[u8],
+        connection: BorrowedFd<'_>,
+        until: Instant,
+    ) -> Result<(), TurnedAway> {
+        self.control.hand_over(preamble, connection, until)
     }
 
     /// The newest counters, once there are some.

@@ -8,12 +8,13 @@ use axum::Router;
 use axum::extract::Extension;
 use drover_api::{ErrorBody, ErrorCode, Refusal, limits as api_limits};
 use drover_trust::{Armed, Facts, Identity, Problem};
+use drover_types::network_of;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::doors::{Doors, Place, network_of};
+use super::doors::{Doors, Place};
 use super::{Ended, answer, pause_after};
 use crate::api::{App, Caller, full_router, peer_router, stranger_router};
 use crate::limits;

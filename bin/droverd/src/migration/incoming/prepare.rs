@@ -118,11 +118,11 @@ pub fn reporter(inbox: mpsc::Sender<Message>) -> impl Fn(Carried) + Send + 'stat
 /// Hands a migration's lanes over to its relay's process from now on.
 pub fn expect(lanes: &LaneListener, id: MigrationId, relay: &Arc<RelayProcess>) -> Expected {
     let relay = Arc::downgrade(relay);
-    lanes.expect_elsewhere(id, move |connection, preamble| {
+    lanes.expect_elsewhere(id, move |connection, preamble, until| {
         let relay = relay.upgrade();
         let gone = || TurnedAway::new(Cause::Unexpected, "its relay is gone");
         let relay = relay.ok_or_else(gone)?;
-        relay.hand_over(&preamble, connection)
+        relay.hand_over(&preamble, connection, until)
     })
 }
 
