@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use drover_relay::{Encryption, Event, LaneFailure, Report, TurnedAway};
+use drover_relay::{Encryption, Event, LaneFailure, LaneId, Report, TurnedAway};
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
@@ -265,7 +265,7 @@ impl State {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// Its number.
-    pub lane: u16,
+    pub lane: LaneId,
     /// Its path.
     pub path: PathId,
     /// Why.

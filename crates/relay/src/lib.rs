@@ -48,7 +48,7 @@ pub use drover_lanes::{
     Encryption, Fingerprint, Identity, NoFingerprint, NoIdentity, NotListening, Target, TcpFacts,
     Tls,
 };
-pub use drover_session::{ChannelStats, End, LaneHealth, LaneStats, Stats};
+pub use drover_session::{ChannelStats, End, ForgottenStats, LaneHealth, LaneId, LaneStats, Stats};
 pub use drover_wire::{ByeCode, PREAMBLE_BYTES, Token};
 pub use goodput::Goodput;
 pub use handshake::{LaneFailure, LanePlan, NotOpened, Opened, Order, open_lanes, probe};

@@ -305,6 +305,9 @@ impl Shared {
                     port.lane.finish_sending();
                 }
             }
+            Output::ForgetLane { lane } => {
+                core.notes.remove(&lane);
+            }
             Output::DropLane { lane, silent_for } => {
                 let reason = format!("nothing came back for {} ms", silent_for.as_millis());
                 core.end_lane(lane, LaneEnd::Lost(reason));

@@ -13,7 +13,7 @@ use drover_relay::limits::{
     WINDOW_TIME,
 };
 use drover_relay::{NotStarted, Relay, Settings, Sizes, sizes};
-use drover_session::limits::{LOST_LANES_KEPT, QUEUE_TIME};
+use drover_session::limits::{FORGOTTEN_PATHS, LOST_LANES_KEPT, QUEUE_TIME};
 use drover_types::BitRate;
 use drover_wire::limits::{CHANNELS_MAX, CHUNK_BYTES_MAX, LANES_MAX, WINDOW_CHUNKS_MAX};
 
@@ -34,6 +34,9 @@ const OTHER_THREADS: u64 = 8;
 
 /// Counters of a lane that is gone, with the reason.
 const LOST_LANE_BYTES: u64 = 512;
+
+/// What the lanes of a path carried before that, with what a map takes for it.
+const FORGOTTEN_BYTES: u64 = 128;
 
 /// Program, allocator and what the agent did not take yet (`drover_carrier::limits::UNREAD_BYTES` and a
 /// line).
@@ -62,6 +65,7 @@ fn beside_the_windows() -> u64 {
         + pipes
         + threads * STACK_BYTES
         + LOST_LANES_KEPT as u64 * LOST_LANE_BYTES
+        + FORGOTTEN_PATHS as u64 * FORGOTTEN_BYTES
         + PROCESS_BYTES
 }
 

@@ -21,7 +21,7 @@ use drover_wire::{
 use pair::{BOTH, PATIENCE, Pair, Protected, TOKEN, id, loopback_path, pair, securities};
 
 /// Tries to open a lane; what the source is told when it cannot.
-fn refused(order: &Order, lane: u16) -> String {
+fn refused(order: &Order, lane: u32) -> String {
     match open_lane(order, &order.plan(lane, &loopback_path(0))) {
         Ok(_) => panic!("the lane was opened"),
         Err(NotOpened::TurnedAway(reason)) => reason,
@@ -300,7 +300,7 @@ fn whatever_is_changed_in_the_opening_of_a_lane_on_its_way_there_is_no_lane() {
             // minor version in the header of TLS's first records (RFC 8446, 5.1).
             let same = match (&pair.security, flip) {
                 (Security::Plain, Flip::Up(at)) => {
-                    (PREAMBLE_BYTES + 12..PREAMBLE_BYTES + 16).contains(&at)
+                    (PREAMBLE_BYTES + 14..PREAMBLE_BYTES + 16).contains(&at)
                 }
                 (Security::Tls(_), Flip::Up(at)) => at == PREAMBLE_BYTES + 2,
                 (Security::Tls(_), Flip::Down(at)) => at == ANSWER_BYTES + 2,

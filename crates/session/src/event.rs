@@ -192,6 +192,11 @@ pub enum Output {
         /// How long it has been silent.
         silent_for: Duration,
     },
+    /// A lane is gone for so long that nothing is known of it any more, nor needs to be.
+    ForgetLane {
+        /// The lane.
+        lane: LaneId,
+    },
     /// No lane is left; the session waits for one.
     OutageBegan {
         /// When it ends the session.

@@ -180,6 +180,12 @@ impl Flight {
         self.sent.iter()
     }
 
+    /// When the oldest payload was sent that has no receipt yet.
+    pub(crate) fn payload_since(&self) -> Option<Duration> {
+        let oldest = self.sent.iter().find(|sent| sent.bytes > 0);
+        oldest.map(|sent| sent.at)
+    }
+
     /// Since when a receipt has been waited for without any progress.
     pub(crate) fn silent_since(&self) -> Option<Duration> {
         self.sent

@@ -99,6 +99,7 @@ impl Lane {
     /// Counts a frame that arrived.
     pub(crate) fn received(&mut self, now: Duration, frame: &Frame) {
         self.stats.received_bytes += u64::from(frame.payload_length());
+        self.stats.small_only |= self.is_overtaken(now);
         if *frame == Frame::Retire {
             self.retiring = true;
             self.retire_received = true;
@@ -111,6 +112,15 @@ impl Lane {
             };
             self.receipt_due = Some(self.receipt_due.map_or(due, |at| at.min(due)));
         }
+    }
+
+    /// Whether something comes from the peer while nothing that is large got through: not what was on
+    /// its way already when the payload was sent.
+    fn is_overtaken(&self, now: Duration) -> bool {
+        let nothing = self.stats.receipted_bytes + self.stats.received_bytes == 0;
+        let since = self.flight.payload_since().filter(|_| nothing);
+        let settled = self.flight.shortest().min(HEARTBEAT / 2);
+        since.is_some_and(|since| now > since + settled)
     }
 
     /// The receipt to send now, if one is due; it counts as sent.

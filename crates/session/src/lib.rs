@@ -38,6 +38,7 @@
 mod buffers;
 mod event;
 mod flight;
+mod gone;
 mod inbound;
 mod lane;
 mod lane_count;
@@ -51,14 +52,14 @@ mod stats;
 pub use event::{Config, End, Input, Output, Piece, Refused, Role, Violation};
 pub use lane_count::{LaneCount, PathSeen};
 pub use session::Session;
-pub use stats::{ChannelStats, LaneHealth, LaneStats, Stats};
+pub use stats::{ChannelStats, ForgottenStats, LaneHealth, LaneStats, Stats};
 
 /// Number of one of QEMU's byte streams, in the order in which it opened them; 0 is its main
 /// channel.
 pub type ChannelId = u16;
 
 /// Number of one connection of ours; never used twice within a session.
-pub type LaneId = u16;
+pub type LaneId = u32;
 
 /// A piece of memory of [`Config::chunk_bytes`] bytes that the shell holds for the session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -133,9 +133,13 @@ pub const FLOWLET_CHUNKS: usize = 8;
 /// Unused time that a limit gives back: 1 % of a second, so that the limit holds over any second.
 pub const LIMIT_BURST: Duration = Duration::from_millis(10);
 
-/// Lost lanes whose counters are kept. A path that flaps loses one in a second or so; older ones
-/// are forgotten.
+/// Lanes that are gone whose counters are kept one by one. A path that flaps loses one in a second or
+/// so; those before them are summed up by path.
 pub const LOST_LANES_KEPT: usize = 1024;
+
+/// Paths whose forgotten lanes are summed up: twice as many as a session ever has, so that numbers
+/// which a peer makes up take no memory.
+pub const FORGOTTEN_PATHS: usize = 64;
 
 /// How long a number of lanes is measured: many of TCP's round trips, and short in a migration of
 /// some seconds.

@@ -53,6 +53,8 @@ pub(crate) struct Outbound {
     pub(crate) read_bytes: u64,
     /// Of these, bytes that the peer has confirmed.
     pub(crate) confirmed_bytes: u64,
+    /// Bytes that were given to a lane again.
+    pub(crate) resent_bytes: u64,
 }
 
 impl Outbound {
@@ -73,6 +75,7 @@ impl Outbound {
             was_reset: false,
             read_bytes: 0,
             confirmed_bytes: 0,
+            resent_bytes: 0,
         }
     }
 

@@ -9,10 +9,10 @@ use drover_wire::{ByeCode, ChunkFlags, Frame};
 
 use crate::buffers::Buffers;
 use crate::event::{Config, End, Input, Output, Refused, Role, Violation};
+use crate::gone::Gone;
 use crate::inbound::{Arrived, Inbound, Placed};
 use crate::lane::Lane;
 use crate::limiter::Limiter;
-use crate::limits::LOST_LANES_KEPT;
 use crate::outbound::{Outbound, Retained};
 use crate::{BufferId, ChannelId, ChannelStats, LaneHealth, LaneId, LaneStats, Stats};
 
@@ -53,7 +53,7 @@ pub struct Session {
     phase: Phase,
     channels: Vec<Channel>,
     lanes: BTreeMap<LaneId, Lane>,
-    lost: Vec<LaneStats>,
+    gone: Gone,
     /// The main channel's chunks that wait for a lane, by age.
     urgent: BTreeMap<u64, Waiting>,
     /// All other chunks that wait for a lane, by age.
@@ -101,7 +101,7 @@ impl Session {
             phase: Phase::Running,
             channels: Vec::new(),
             lanes: BTreeMap::new(),
-            lost: Vec::new(),
+            gone: Gone::default(),
             urgent: BTreeMap::new(),
             bulk: BTreeMap::new(),
             next_order: 0,
@@ -156,16 +156,18 @@ impl Session {
     pub fn stats(&self, now: Duration) -> Stats {
         let usual = self.config.usual_chunk();
         let live = self.lanes.values().map(|l| l.snapshot(now, usual));
-        let mut lanes: Vec<LaneStats> = self.lost.iter().copied().chain(live).collect();
+        let mut lanes: Vec<LaneStats> = self.gone.lanes().chain(live).collect();
         lanes.sort_by_key(|lane| lane.lane);
         let channel_stats = |(channel, state): (usize, &Channel)| ChannelStats {
             channel: channel as ChannelId,
             read_bytes: state.outbound.read_bytes,
             confirmed_bytes: state.outbound.confirmed_bytes,
             written_bytes: state.inbound.written_bytes,
+            resent_bytes: state.outbound.resent_bytes,
         };
         Stats {
             lanes,
+            forgotten: self.gone.forgotten(),
             channels: self
                 .channels
                 .iter()
@@ -303,7 +305,7 @@ impl Session {
     }
 
     fn lane_up(&mut self, now: Duration, lane: LaneId, path: PathId) -> Result<(), Refused> {
-        let known = self.lanes.contains_key(&lane) || self.lost.iter().any(|l| l.lane == lane);
+        let known = self.lanes.contains_key(&lane) || self.gone.knows(lane);
         if known || self.lanes.len() >= usize::from(LANES_MAX) {
             return Err(Refused::Lane { lane });
         }
@@ -321,10 +323,7 @@ impl Session {
     fn lane_down(&mut self, now: Duration, lane: LaneId) -> Result<(), Refused> {
         let gone = self.lanes.remove(&lane).ok_or(Refused::Lane { lane })?;
         self.buffers.give(gone.receives_into);
-        if self.lost.len() >= LOST_LANES_KEPT {
-            self.lost.remove(0);
-        }
-        self.lost.push(LaneStats {
+        let last = LaneStats {
             health: if gone.retiring {
                 LaneHealth::Retired
             } else {
@@ -332,7 +331,10 @@ impl Session {
             },
             round_trip: gone.flight.smoothed(),
             ..gone.stats
-        });
+        };
+        if let Some(lane) = self.gone.add(gone.path, last) {
+            self.outputs.push_back(Output::ForgetLane { lane });
+        }
         self.take_back(now, lane);
         if self.lanes.is_empty() && self.phase == Phase::Running {
             self.begin_outage(now);

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use drover_types::PathId;
 use serde::{Deserialize, Serialize};
 
 use crate::{ChannelId, LaneId};
@@ -49,6 +50,32 @@ pub struct LaneStats {
     pub credit_bytes: u64,
     /// How often it was suspected.
     pub suspicions: u32,
+    /// Small frames of the peer went on coming while none of the payload got through. Missing from a
+    /// relay of an older version.
+    #[serde(default)]
+    pub small_only: bool,
+}
+
+/// What the lanes of one path carried that are gone for so long that they are no longer told one by
+/// one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ForgottenStats {
+    /// The path.
+    pub path: PathId,
+    /// How many of them were lost, and not retired.
+    pub lost_lanes: u64,
+    /// As [`LaneStats::sent_bytes`].
+    pub sent_bytes: u64,
+    /// As [`LaneStats::resent_bytes`].
+    pub resent_bytes: u64,
+    /// As [`LaneStats::protocol_bytes`].
+    pub protocol_bytes: u64,
+    /// As [`LaneStats::received_bytes`].
+    pub received_bytes: u64,
+    /// As [`LaneStats::receipted_bytes`].
+    pub receipted_bytes: u64,
+    /// As [`LaneStats::suspicions`].
+    pub suspicions: u64,
 }
 
 /// What one channel carried.
@@ -62,13 +89,20 @@ pub struct ChannelStats {
     pub confirmed_bytes: u64,
     /// Bytes written to the local QEMU.
     pub written_bytes: u64,
+    /// Bytes given to a lane again because the one before was lost or late. Missing from a relay of
+    /// an older version.
+    #[serde(default)]
+    pub resent_bytes: u64,
 }
 
 /// A snapshot of a session's counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stats {
-    /// Every lane that the session ever had, lost ones included.
+    /// Every lane that there is, and the last ones that are gone.
     pub lanes: Vec<LaneStats>,
+    /// Those before them, by path. Missing from a relay of an older version.
+    #[serde(default)]
+    pub forgotten: Vec<ForgottenStats>,
     /// Every channel.
     pub channels: Vec<ChannelStats>,
     /// Chunks received more than once.

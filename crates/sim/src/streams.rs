@@ -390,7 +390,8 @@ impl World {
                     self.after(0, 5000, Event::LaneUp);
                 }
             }
-            Output::OutageBegan { .. } | Output::OutageEnded { .. } => {}
+            Output::ForgetLane { .. } | Output::OutageBegan { .. } | Output::OutageEnded { .. } => {
+            }
             Output::Ended(end) => {
                 assert!(self.end(side).ended.is_none(), "{side:?} ended twice");
                 self.end(side).ended = Some(end);

@@ -37,8 +37,8 @@ pub struct Proof(pub [u8; 32]);
 /// What the source says of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hello {
-    /// The lane's number in its session.
-    pub lane: u16,
+    /// The lane's number in its session. There are so many that none is ever used twice.
+    pub lane: u32,
     /// The path that the lane runs over.
     pub path: PathId,
     /// That the source knows the token and meant all of this.
@@ -69,7 +69,7 @@ pub struct Transcript<'a> {
     /// the source's and the destination's certificates.
     pub binding: &'a [u8; 64],
     /// The lane's number.
-    pub lane: u16,
+    pub lane: u32,
     /// The lane's path.
     pub path: PathId,
 }
@@ -78,13 +78,13 @@ impl Transcript<'_> {
     /// What the source's proof is made of.
     #[must_use]
     pub fn of_the_source(&self) -> Vec<u8> {
-        self.labelled(b"drover lane 2: the source has the token ")
+        self.labelled(b"drover lane 3: the source has the token ")
     }
 
     /// What the destination's proof is made of.
     #[must_use]
     pub fn of_the_destination(&self) -> Vec<u8> {
-        self.labelled(b"drover lane 2: the destination has it, too")
+        self.labelled(b"drover lane 3: the destination has it, too")
     }
 
     fn labelled(&self, label: &[u8]) -> Vec<u8> {
@@ -110,8 +110,8 @@ impl Hello {
     pub fn encode(&self) -> [u8; HELLO_BYTES] {
         let mut bytes = [0; HELLO_BYTES];
         bytes[..8].copy_from_slice(&HELLO_MAGIC);
-        bytes[8..10].copy_from_slice(&self.lane.to_be_bytes());
-        bytes[10..12].copy_from_slice(&self.path.0.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.lane.to_be_bytes());
+        bytes[12..14].copy_from_slice(&self.path.0.to_be_bytes());
         bytes[FIELDS_BYTES..].copy_from_slice(&self.proof.0);
         bytes
     }
@@ -125,8 +125,8 @@ impl Hello {
             return Err(Malformed::Handshake);
         }
         Ok(Self {
-            lane: u16::from_be_bytes([bytes[8], bytes[9]]),
-            path: PathId(u16::from_be_bytes([bytes[10], bytes[11]])),
+            lane: u32::from_be_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]),
+            path: PathId(u16::from_be_bytes([bytes[12], bytes[13]])),
             proof: proof_of(bytes),
         })
     }
@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_hello_survives_the_wire(lane: u16, path: u16, proof: [u8; 32]) {
+        fn a_hello_survives_the_wire(lane: u32, path: u16, proof: [u8; 32]) {
             let hello = Hello { lane, path: PathId(path), proof: Proof(proof) };
             prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
         }
@@ -185,9 +185,9 @@ mod tests {
 
         #[test]
         fn whatever_changes_in_a_transcript_changes_what_both_prove(
-            at in 0..PREAMBLE_BYTES + ANSWER_BYTES + 64 + 4, bit in 0..8u8
+            at in 0..PREAMBLE_BYTES + ANSWER_BYTES + 64 + 6, bit in 0..8u8
         ) {
-            let mut said = vec![0u8; PREAMBLE_BYTES + ANSWER_BYTES + 64 + 4];
+            let mut said = vec![0u8; PREAMBLE_BYTES + ANSWER_BYTES + 64 + 6];
             let before = with_transcript(&said, |t| (t.of_the_source(), t.of_the_destination()));
             said[at] ^= 1 << bit;
             let after = with_transcript(&said, |t| (t.of_the_source(), t.of_the_destination()));
@@ -203,14 +203,14 @@ mod tests {
             preamble: preamble.try_into().unwrap(),
             answer: answer.try_into().unwrap(),
             binding: binding.try_into().unwrap(),
-            lane: u16::from_be_bytes([rest[0], rest[1]]),
-            path: PathId(u16::from_be_bytes([rest[2], rest[3]])),
+            lane: u32::from_be_bytes(rest[..4].try_into().unwrap()),
+            path: PathId(u16::from_be_bytes([rest[4], rest[5]])),
         })
     }
 
     #[test]
     fn what_one_end_proves_is_not_what_the_other_does() {
-        let said = [5; PREAMBLE_BYTES + ANSWER_BYTES + 64 + 4];
+        let said = [5; PREAMBLE_BYTES + ANSWER_BYTES + 64 + 6];
         let (source, destination) =
             with_transcript(&said, |t| (t.of_the_source(), t.of_the_destination()));
         assert_ne!(source, destination);

@@ -28,8 +28,8 @@ pub struct NoCommonVersion {
 impl VersionRange {
     /// What this build speaks.
     pub const SUPPORTED: Self = Self {
-        min: Version(2),
-        max: Version(2),
+        min: Version(3),
+        max: Version(3),
     };
 
     /// The newest version that both speak.

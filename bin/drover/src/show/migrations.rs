@@ -244,7 +244,6 @@ fn path_row(view: &PathView, received: bool) -> Vec<String> {
     };
     let trips = view.lanes.iter().filter(|l| l.state == LaneState::Up);
     let slowest = trips.filter_map(|lane| lane.round_trip_us).max();
-    let any_tcp = view.lanes.iter().any(|lane| lane.tcp.is_some());
     let sum = |of: fn(&LaneView) -> u64| view.lanes.iter().map(of).sum::<u64>();
     vec![
         format!(
@@ -259,11 +258,8 @@ fn path_row(view: &PathView, received: bool) -> Vec<String> {
         or_dash(slowest.map(micros)),
         Bytes(sum(|lane| lane.in_flight_bytes.0)).to_string(),
         Bytes(sum(|lane| lane.credit_bytes.0)).to_string(),
-        sum(|lane| lane.suspicions.into()).to_string(),
-        or_dash(
-            any_tcp
-                .then(|| sum(|lane| lane.tcp.map_or(0, |tcp| tcp.retransmits.into())).to_string()),
-        ),
+        view.suspicions.to_string(),
+        view.retransmits.to_string(),
         view.cause.clone().unwrap_or_default(),
     ]
 }

@@ -21,12 +21,27 @@ struct OnPath {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PathIs {
+    vm: String,
+    role: &'static str,
+    path: u16,
+    nic: String,
+    peer_nic: String,
+    state: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfNic {
+    nic: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OnLane {
     vm: String,
     role: &'static str,
     path: u16,
     nic: String,
-    lane: u16,
+    lane: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -35,7 +50,7 @@ struct LaneIs {
     role: &'static str,
     path: u16,
     nic: String,
-    lane: u16,
+    lane: u32,
     state: String,
 }
 
@@ -49,6 +64,8 @@ struct OfChannel {
 /// Everything of these migrations.
 pub(super) fn register(registry: &mut Registry, views: &[&MigrationView]) {
     of_paths(registry, views);
+    states_of_paths(registry, views);
+    of_nics(registry, views);
     states(registry, views);
     of_lanes(registry, views);
     of_channels(registry, views);
@@ -96,7 +113,7 @@ const PATHS: [Read<PathView, f64>; 6] = [
     ),
 ];
 
-const PATH_COUNTS: [Read<PathView, u64>; 4] = [
+const PATH_COUNTS: [Read<PathView, u64>; 6] = [
     (
         "path_sent_bytes",
         "Payload sent for the first time",
@@ -112,6 +129,16 @@ const PATH_COUNTS: [Read<PathView, u64>; 4] = [
         "path_protocol_bytes",
         "Headers, checkpoints and receipts sent",
         |path| Some(path.traffic.protocol_bytes.0),
+    ),
+    (
+        "path_suspicions",
+        "Times that one of its lanes was silent for longer than usual",
+        |path| Some(path.suspicions),
+    ),
+    (
+        "path_retransmitted_segments",
+        "Segments that TCP sent again on its lanes",
+        |path| Some(path.retransmits),
     ),
 ];
 
@@ -172,7 +199,7 @@ const LANE_COUNTS: [Read<LaneView, u64>; 6] = [
     ),
 ];
 
-const CHANNELS: [Read<ChannelView, u64>; 3] = [
+const CHANNELS: [Read<ChannelView, u64>; 4] = [
     ("channel_read_bytes", "Bytes read from QEMU", |channel| {
         Some(channel.read_bytes.0)
     }),
@@ -185,6 +212,11 @@ const CHANNELS: [Read<ChannelView, u64>; 3] = [
         "channel_written_bytes",
         "Bytes written to QEMU",
         |channel| Some(channel.written_bytes.0),
+    ),
+    (
+        "channel_resent_bytes",
+        "Bytes given to a lane again because the one before was lost or late",
+        |channel| Some(channel.resent_bytes.0),
     ),
 ];
 
@@ -201,11 +233,15 @@ fn is_open(lane: &LaneView) -> bool {
     matches!(lane.state, LaneState::Up | LaneState::Suspect)
 }
 
-fn of_paths<'a>(registry: &mut Registry, views: &[&'a MigrationView]) {
-    let paths = || {
-        let of = |view: &'a MigrationView| view.paths.iter().map(move |path| (view, path));
-        views.iter().copied().flat_map(of)
-    };
+fn paths<'a>(
+    views: &[&'a MigrationView],
+) -> impl Iterator<Item = (&'a MigrationView, &'a PathView)> {
+    let of = |view: &'a MigrationView| view.paths.iter().map(move |path| (view, path));
+    views.iter().copied().flat_map(of)
+}
+
+fn of_paths(registry: &mut Registry, views: &[&MigrationView]) {
+    let paths = || paths(views);
     for (name, help, read) in PATHS {
         let family: Family<OnPath, Number> = Family::default();
         for (view, path) in paths() {
@@ -223,6 +259,61 @@ fn of_paths<'a>(registry: &mut Registry, views: &[&'a MigrationView]) {
         }
         registry.register(name, help, family);
     }
+}
+
+/// Where it is known, which is at the source.
+fn states_of_paths(registry: &mut Registry, views: &[&MigrationView]) {
+    let family: Family<PathIs, Gauge> = Family::default();
+    for (view, path) in paths(views) {
+        let Some(state) = path.state else { continue };
+        let OnPath {
+            vm,
+            role,
+            path,
+            nic,
+            peer_nic,
+        } = on_path(view, path);
+        let labels = PathIs {
+            vm,
+            role,
+            path,
+            nic,
+            peer_nic,
+            state: word(&state),
+        };
+        family.get_or_create(&labels).set(1);
+    }
+    registry.register("path_state", "Paths, each with its state: 1", family);
+}
+
+/// Of all migrations over an interface together.
+fn of_nics(registry: &mut Registry, views: &[&MigrationView]) {
+    let trips: Family<OfNic, Number> = Family::default();
+    let credit: Family<OfNic, Number> = Family::default();
+    for view in views {
+        for nic in &view.nics {
+            let labels = OfNic {
+                nic: nic.interface.clone(),
+            };
+            credit
+                .get_or_create(&labels)
+                .inc_by(number(nic.credit_bytes.0));
+            if let Some(trip) = nic.round_trip_us {
+                let longest = trips.get_or_create(&labels);
+                longest.set(seconds(trip).max(longest.get()));
+            }
+        }
+    }
+    registry.register(
+        "nic_round_trip_seconds",
+        "Longest round trip of the lanes over an interface",
+        trips,
+    );
+    registry.register(
+        "nic_credit_bytes",
+        "Payload that may be on its way on the lanes over an interface",
+        credit,
+    );
 }
 
 fn lanes<'a>(views: &'a [&'a MigrationView]) -> impl Iterator<Item = (OnLane, &'a LaneView)> + 'a {

@@ -135,7 +135,7 @@ mod tests {
         Timestamp::from_second(1_800_000_000 + second).unwrap()
     }
 
-    fn lost(lane: u16, path: u16) -> EventKind {
+    fn lost(lane: u32, path: u16) -> EventKind {
         EventKind::LaneLost {
             lane,
             path: PathId(path),
@@ -156,7 +156,7 @@ mod tests {
         events.add(at(0), EventKind::Asked);
         for second in 1..10_000 {
             let lane = u16::try_from(second).unwrap();
-            events.add(at(second), lost(lane, lane % 3));
+            events.add(at(second), lost(lane.into(), lane % 3));
         }
         events.add(at(10_000), ended());
         let list = events.list();

@@ -9,7 +9,7 @@ use drover_api::{
     TrafficView,
 };
 use drover_carrier::Counters;
-use drover_relay::{DataPath, LaneEnd, LaneHealth, LaneReport, Report};
+use drover_relay::{DataPath, ForgottenStats, LaneEnd, LaneHealth, LaneId, LaneReport, Report};
 use drover_types::{ByteRate, Bytes, Path, PathEnd, PathId, Placement};
 
 use super::noticed::Noticed;
@@ -27,10 +27,10 @@ const RETIRED: &str = "retired: its path carries as much without it";
 /// Compares a relay's reports with those before them: each lane's rate, and what is new.
 #[derive(Debug, Default)]
 pub struct LaneWatch {
-    last: Vec<(u16, u64)>,
+    last: Vec<(LaneId, u64)>,
     /// When that was, by the relay's clock.
     at: Option<Duration>,
-    rates: Vec<(u16, ByteRate)>,
+    rates: Vec<(LaneId, ByteRate)>,
     noticed: Noticed,
     retransmits: Retransmits,
     /// What was counted already.
@@ -50,7 +50,7 @@ struct Counted {
 /// Segments that TCP sent again. The kernel counts by connection, and forgets with it.
 #[derive(Debug, Default)]
 struct Retransmits {
-    of_lanes: BTreeMap<u16, u32>,
+    of_lanes: BTreeMap<LaneId, u32>,
     of_paths: BTreeMap<PathId, u64>,
 }
 
@@ -115,10 +115,8 @@ impl LaneWatch {
             };
             let here = |path: &&PathView| near_interface(view.role, path) == nic.interface;
             for path in view.paths.iter().filter(here) {
-                for lane in report.lanes.iter().filter(|lane| lane.path == path.path.id) {
-                    now.trouble.lost += u64::from(matches!(lane.ended, Some(LaneEnd::Lost(_))));
-                    now.trouble.suspected += u64::from(lane.stats.suspicions);
-                }
+                now.trouble.lost += lost_lanes(report, path.path.id);
+                now.trouble.suspected += path.suspicions;
             }
             now.trouble.retransmits = nic.retransmits;
             let before = self.counted.insert(nic.interface.clone(), now);
@@ -140,10 +138,10 @@ impl LaneWatch {
             let stats = &lane.stats;
             (stats.lane, stats.receipted_bytes.max(stats.received_bytes))
         };
-        let current: Vec<(u16, u64)> = report.lanes.iter().map(carried).collect();
+        let current: Vec<(LaneId, u64)> = report.lanes.iter().map(carried).collect();
         if let Some(elapsed) = elapsed {
-            let before = |lane: u16| found(&self.last, lane).unwrap_or(0);
-            let rate = |&(lane, bytes): &(u16, u64)| {
+            let before = |lane: LaneId| found(&self.last, lane).unwrap_or(0);
+            let rate = |&(lane, bytes): &(LaneId, u64)| {
                 let moved = Bytes(bytes.saturating_sub(before(lane)));
                 (lane, ByteRate::of(moved, elapsed))
             };
@@ -157,12 +155,23 @@ impl LaneWatch {
         let path_view = |path: &Path| {
             let lanes = report.lanes.iter().filter(|lane| lane.path == path.id);
             let mut lanes: Vec<_> = lanes.map(|lane| self.lane_view(lane)).collect();
-            let traffic = TrafficView::of(&lanes);
+            let forgotten = report.session.forgotten.iter();
+            let forgotten: Vec<_> = forgotten.filter(|sum| sum.path == path.id).collect();
+            let before = forgotten.iter().map(|sum| carried_before(sum));
+            let traffic = before.chain([TrafficView::of(&lanes)]).sum();
+            let suspected = forgotten.iter().map(|sum| sum.suspicions);
+            let suspicions = lanes
+                .iter()
+                .map(|lane| lane.suspicions.into())
+                .chain(suspected)
+                .sum();
             forget_old(&mut lanes);
             let dialled = report.paths.iter().find(|dialled| dialled.path == path.id);
             PathView {
                 path: path.clone(),
                 traffic,
+                suspicions,
+                retransmits: self.retransmits.on(path.id),
                 lanes,
                 limit: self.limits.get(&Some(path.id)).copied(),
                 state: dialled.map(|dialled| path_state(dialled.state)),
@@ -173,13 +182,14 @@ impl LaneWatch {
             }
         };
         view.paths = paths.iter().map(path_view).collect();
-        sum_up(view, &self.retransmits);
+        sum_up(view);
         let session = &report.session;
         let channel = |stats: &drover_relay::ChannelStats| ChannelView {
             id: stats.channel,
             read_bytes: Bytes(stats.read_bytes),
             confirmed_bytes: Bytes(stats.confirmed_bytes),
             written_bytes: Bytes(stats.written_bytes),
+            resent_bytes: Bytes(stats.resent_bytes),
         };
         view.channel_traffic = session.channels.iter().map(channel).collect();
         view.hedged_chunks = session.hedged_chunks;
@@ -261,6 +271,28 @@ fn data_path(report: &DataPath) -> DataPathView {
     }
 }
 
+/// What a path carried on lanes that are no longer told one by one.
+fn carried_before(sum: &ForgottenStats) -> TrafficView {
+    TrafficView {
+        sent_bytes: Bytes(sum.sent_bytes),
+        resent_bytes: Bytes(sum.resent_bytes),
+        protocol_bytes: Bytes(sum.protocol_bytes),
+        received_bytes: Bytes(sum.received_bytes),
+        rate: ByteRate(0),
+    }
+}
+
+/// All that a path has lost so far.
+fn lost_lanes(report: &Report, path: PathId) -> u64 {
+    let last = report.lanes.iter().filter(|lane| lane.path == path);
+    let last = last.filter(|lane| matches!(lane.ended, Some(LaneEnd::Lost(_))));
+    let before = report.session.forgotten.iter();
+    let before = before.filter(|sum| sum.path == path);
+    last.map(|_| 1)
+        .chain(before.map(|sum| sum.lost_lanes))
+        .sum()
+}
+
 /// Lanes that flap are many in the end: of those that are gone only the last are shown.
 fn forget_old(lanes: &mut Vec<LaneView>) {
     let gone = |lane: &LaneView| !matches!(lane.state, LaneState::Up | LaneState::Suspect);
@@ -282,7 +314,7 @@ fn path_state(state: drover_relay::PathState) -> PathState {
     }
 }
 
-fn found<T: Copy>(list: &[(u16, T)], lane: u16) -> Option<T> {
+fn found<T: Copy>(list: &[(LaneId, T)], lane: LaneId) -> Option<T> {
     let found = list.iter().find(|(id, _)| *id == lane);
     found.map(|(_, value)| *value)
 }
@@ -311,7 +343,7 @@ fn placement(role: MigrationRole, path: &Path, report: &Report) -> PlacementView
 }
 
 /// The sums over paths and interfaces.
-fn sum_up(view: &mut MigrationView, retransmits: &Retransmits) {
+fn sum_up(view: &mut MigrationView) {
     view.traffic = view.paths.iter().map(|path| path.traffic).sum();
     let role = view.role;
     let near = |path: &PathView| near_interface(role, path).to_owned();
@@ -329,7 +361,7 @@ fn sum_up(view: &mut MigrationView, retransmits: &Retransmits) {
             lanes_up: up().map(|_| 1).sum(),
             round_trip_us: up().filter_map(|lane| lane.round_trip_us).max(),
             credit_bytes: Bytes(up().map(|lane| lane.credit_bytes.0).sum()),
-            retransmits: own().map(|path| retransmits.on(path.path.id)).sum(),
+            retransmits: own().map(|path| path.retransmits).sum(),
             placement: own().find_map(|path| path.placement.clone()),
             interface,
         }
@@ -354,4 +386,97 @@ pub fn end_lanes(view: &mut MigrationView) {
     }
     view.traffic.rate = ByteRate(0);
     view.rate = ByteRate(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_migrate::Migration;
+    use drover_relay::{LaneEnds, LaneStats, Stats};
+    use drover_types::{MigrationId, PathEnd};
+
+    use super::*;
+
+    fn lane(number: LaneId) -> LaneReport {
+        let address = "10.0.0.1:7471".parse().unwrap();
+        LaneReport {
+            path: PathId(0),
+            stats: LaneStats {
+                lane: number,
+                health: LaneHealth::Lost,
+                sent_bytes: 1000,
+                suspicions: 1,
+                ..LaneStats::default()
+            },
+            ends: LaneEnds {
+                local: address,
+                peer: address,
+            },
+            tcp: None,
+            ended: Some(LaneEnd::Lost("reset".into())),
+        }
+    }
+
+    fn counters(lanes: Vec<LaneReport>, forgotten: Vec<ForgottenStats>) -> Counters {
+        Counters {
+            at: Duration::ZERO,
+            relay: Report {
+                lanes,
+                paths: Vec::new(),
+                nics: Vec::new(),
+                session: Stats {
+                    forgotten,
+                    ..Stats::default()
+                },
+                data_path: DataPath::Splice { except: None },
+                bulk: None,
+            },
+            encryption: None,
+            usage: drover_carrier::Usage::default(),
+        }
+    }
+
+    fn shown(watch: &mut LaneWatch, counters: &Counters, metrics: &Metrics) -> MigrationView {
+        let migration = Migration {
+            id: MigrationId::from_bytes([1; 16]),
+            vm: "web".parse().unwrap(),
+            source: "a".parse().unwrap(),
+            destination: "b".parse().unwrap(),
+        };
+        let end = |name: &str| PathEnd {
+            interface: name.into(),
+            address: "10.0.0.1".parse().unwrap(),
+        };
+        let path = Path {
+            id: PathId(0),
+            source: end("eth0"),
+            destination: end("eth0"),
+            rate: None,
+            mtu: 1500,
+        };
+        let mut snapshot = Snapshot::new(&migration, MigrationRole::Source);
+        watch.show(&mut snapshot, &[path], (1, counters), metrics);
+        snapshot.view
+    }
+
+    #[test]
+    fn what_a_path_carried_does_not_become_less_when_its_lanes_are_forgotten() {
+        let (mut watch, metrics) = (LaneWatch::default(), Metrics::new());
+        let all = counters((0..10).map(lane).collect(), Vec::new());
+        let before = shown(&mut watch, &all, &metrics);
+        let sum = ForgottenStats {
+            path: PathId(0),
+            lost_lanes: 4,
+            sent_bytes: 4000,
+            suspicions: 4,
+            ..ForgottenStats::default()
+        };
+        let fewer = counters((4..10).map(lane).collect(), vec![sum]);
+        let after = shown(&mut watch, &fewer, &metrics);
+        for view in [before, after] {
+            assert_eq!(view.traffic.sent_bytes, Bytes(10_000));
+            assert_eq!(view.nics[0].traffic.sent_bytes, Bytes(10_000));
+            assert_eq!(view.paths[0].suspicions, 10);
+        }
+        assert_eq!(lost_lanes(&fewer.relay, PathId(0)), 10);
+    }
 }

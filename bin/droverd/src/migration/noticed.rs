@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use drover_api::{EventKind, MigrationRole};
-use drover_relay::{LaneEnd, LaneEnds, LaneReport, Report};
+use drover_relay::{LaneEnd, LaneEnds, LaneId, LaneReport, Report};
 use drover_types::{Path, PathId};
 
 use super::outgoing::millis;
@@ -19,9 +19,9 @@ use crate::limits::HEDGING_OVER;
 #[derive(Debug, Default)]
 pub struct Noticed {
     /// Each lane with how often it had been suspected.
-    lanes: BTreeMap<u16, u32>,
+    lanes: BTreeMap<LaneId, u32>,
     /// The lanes that each path had.
-    living: BTreeMap<PathId, Vec<u16>>,
+    living: BTreeMap<PathId, Vec<LaneId>>,
     /// Paths without a lane, and since when.
     lost: BTreeMap<PathId, Duration>,
     /// Paths of which a lane was seen that does not run between their addresses.
@@ -79,7 +79,7 @@ impl Noticed {
     /// the end of a session, were not lost.
     fn of_paths(&mut self, at: Duration, report: &Report) -> Vec<EventKind> {
         let mut news = Vec::new();
-        let mut living: BTreeMap<PathId, Vec<u16>> = BTreeMap::new();
+        let mut living: BTreeMap<PathId, Vec<LaneId>> = BTreeMap::new();
         for lane in report.lanes.iter().filter(|lane| lane.ended.is_none()) {
             living.entry(lane.path).or_default().push(lane.stats.lane);
         }
@@ -151,7 +151,7 @@ impl Noticed {
 }
 
 /// Why all of these lanes are lost, by the last of them; nothing if one was closed.
-fn loss_of(lanes: &[u16], report: &Report) -> Option<String> {
+fn loss_of(lanes: &[LaneId], report: &Report) -> Option<String> {
     let ended = report
         .lanes
         .iter()
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    fn lane(lane: u16, path: u16, ended: Option<LaneEnd>) -> LaneReport {
+    fn lane(lane: LaneId, path: u16, ended: Option<LaneEnd>) -> LaneReport {
         LaneReport {
             path: PathId(path),
             stats: LaneStats {

@@ -82,7 +82,7 @@ pub enum EventKind {
     /// A lane carries.
     LaneUp {
         /// The lane.
-        lane: u16,
+        lane: u32,
         /// Its path.
         #[schema(value_type = u16)]
         path: PathId,
@@ -102,7 +102,7 @@ pub enum EventKind {
     /// A lane could not be opened.
     LaneNotOpened {
         /// The lane.
-        lane: u16,
+        lane: u32,
         /// Its path.
         #[schema(value_type = u16)]
         path: PathId,
@@ -112,7 +112,7 @@ pub enum EventKind {
     /// Nothing came back on a lane for longer than usual: it gets nothing more for now.
     LaneSuspected {
         /// The lane.
-        lane: u16,
+        lane: u32,
         /// Its path.
         #[schema(value_type = u16)]
         path: PathId,
@@ -120,7 +120,7 @@ pub enum EventKind {
     /// A lane was lost; what it had not delivered goes over the others.
     LaneLost {
         /// The lane.
-        lane: u16,
+        lane: u32,
         /// Its path.
         #[schema(value_type = u16)]
         path: PathId,

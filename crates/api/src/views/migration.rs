@@ -187,7 +187,7 @@ pub struct TcpView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct LaneView {
     /// Its number within the session.
-    pub id: u16,
+    pub id: u32,
     /// What it does.
     pub state: LaneState,
     /// Payload sent for the first time.
@@ -305,6 +305,10 @@ pub struct ChannelView {
     /// Bytes written to this host's QEMU.
     #[schema(value_type = u64)]
     pub written_bytes: Bytes,
+    /// Bytes given to a lane again because the one before was lost or late.
+    #[serde(default)]
+    #[schema(value_type = u64)]
+    pub resent_bytes: Bytes,
 }
 
 /// What one interface of this host carried of a migration.
@@ -324,7 +328,7 @@ pub struct NicView {
     #[serde(default)]
     #[schema(value_type = u64)]
     pub credit_bytes: Bytes,
-    /// Segments that TCP sent again, also on lanes that are gone.
+    /// Segments that TCP sent again, also on lanes that are gone, since this agent was started.
     #[serde(default)]
     pub retransmits: u64,
     /// Where the threads of its lanes run.
@@ -360,9 +364,15 @@ pub struct PathView {
     /// What it does, as the source, which dials it, knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<PathState>,
-    /// What all its connections carried together.
+    /// What all its connections carried together, those that are gone included.
     #[serde(default)]
     pub traffic: TrafficView,
+    /// How often one of them was silent for longer than usual.
+    #[serde(default)]
+    pub suspicions: u64,
+    /// Segments that TCP sent again on them, since this agent was started.
+    #[serde(default)]
+    pub retransmits: u64,
     /// The most payload that the source sends on it now, in bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]

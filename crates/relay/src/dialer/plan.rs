@@ -65,6 +65,8 @@ pub(crate) struct Use {
     pub(crate) tried: bool,
     /// Payload of either side came through.
     pub(crate) carried: bool,
+    /// None did, and small frames came meanwhile.
+    pub(crate) small_only: bool,
 }
 
 /// What a path does.
@@ -143,7 +145,7 @@ pub(crate) struct Plan {
     dialling: BTreeSet<LaneId>,
     /// Lanes that the session was told it can do without.
     retiring: BTreeSet<LaneId>,
-    next_lane: u32,
+    next_lane: LaneId,
     /// Numbers of which the peer never heard.
     unused: Vec<LaneId>,
     changes: Vec<Change>,
@@ -159,7 +161,7 @@ impl Plan {
             lost_early: BTreeMap::new(),
             dialling: BTreeSet::new(),
             retiring: BTreeSet::new(),
-            next_lane: next_lane.into(),
+            next_lane,
             unused: Vec::new(),
             changes: Vec::new(),
         }
@@ -220,8 +222,10 @@ impl Plan {
         let lane = match self.unused.pop() {
             Some(lane) => lane,
             None => {
-                let lane = LaneId::try_from(self.next_lane).ok()?;
-                self.next_lane += 1;
+                let lane = self.next_lane;
+                // A lane each millisecond uses them up in 49 days, and by then both ends have
+                // forgotten the first.
+                self.next_lane = lane.wrapping_add(1);
                 lane
             }
         };
@@ -349,8 +353,10 @@ impl Plan {
             dialled.down_since = Some(now);
             self.changes.push(Change::Lost(path));
         }
-        let stalled = used.tried && !used.carried && now.saturating_sub(since) >= LOST_WITHOUT_USE;
-        if stalled && dialled.no_link.is_none() {
+        // A path that was cut just after the lane was opened lets small packets through as little.
+        let stalled = used.tried && !used.carried && used.small_only;
+        let for_long = now.saturating_sub(since) >= LOST_WITHOUT_USE;
+        if stalled && for_long && dialled.no_link.is_none() {
             let step = dialled.segments.lane_stalled(since, now);
             self.narrowed(now, path, step);
         }
@@ -387,6 +393,8 @@ impl Plan {
             dialled.no_link = None;
             dialled.failures = 0;
             dialled.due = now;
+            // It may be another cable, or another network.
+            dialled.segments = Segments::default();
         }
     }
 

@@ -5,10 +5,16 @@ use super::*;
 const CARRIED: Use = Use {
     tried: true,
     carried: true,
+    small_only: false,
 };
 const STALLED: Use = Use {
     tried: true,
     carried: false,
+    small_only: true,
+};
+const CUT: Use = Use {
+    small_only: false,
+    ..STALLED
 };
 
 fn ms(count: u64) -> Time {
@@ -34,12 +40,13 @@ fn path(number: u16) -> Path {
 
 /// Paths whose lanes are all up: lane `n` is on path `n % paths`.
 fn all_up(paths: u16, lanes_per_path: u16) -> Plan {
-    let mut plan = Plan::new(lanes_per_path..=lanes_per_path, paths * lanes_per_path);
+    let lanes = LaneId::from(paths * lanes_per_path);
+    let mut plan = Plan::new(lanes_per_path..=lanes_per_path, lanes);
     for number in 0..paths {
         plan.add_path(ms(0), path(number));
     }
-    for lane in 0..paths * lanes_per_path {
-        plan.opened(ms(0), lane, PathId(lane % paths));
+    for (lane, path) in (0..lanes).zip((0..paths).cycle()) {
+        plan.opened(ms(0), lane, PathId(path));
     }
     assert_eq!((plan.next(ms(0)), plan.deadline()), (None, None));
     plan
@@ -111,19 +118,17 @@ fn attempts_that_nobody_heard_of_use_up_no_numbers() {
 }
 
 #[test]
-fn numbers_are_never_used_twice_and_when_they_are_used_up_nothing_is_dialled() {
+fn a_path_that_loses_its_lane_all_the_time_is_dialled_for_ever_by_numbers_of_their_own() {
     let mut plan = all_up(1, 1);
     let mut lane = 0;
     let mut now = ms(0);
-    for expected in 1..=u16::MAX {
+    for expected in 1..=200_000 {
         plan.lost(now, lane, CARRIED, "reset");
         let dial = plan.next(now).unwrap();
         assert_eq!(dial.lane, expected);
         plan.answered(now, &dial, Answer::Up);
         (lane, now) = (dial.lane, now + ms(1));
     }
-    plan.lost(now, lane, CARRIED, "reset");
-    assert_eq!(plan.next(now), None);
 }
 
 #[test]
@@ -348,4 +353,45 @@ fn a_path_that_was_just_lost_is_asked_often_and_a_slow_one_is_waited_for() {
     }
     assert!(patience[..4].iter().all(|p| *p == QUICK_PATIENCE));
     assert!(patience[4..].iter().all(|p| *p == REDIAL_PATIENCE));
+}
+
+#[test]
+fn a_path_that_is_cut_again_and_again_just_after_a_lane_opened_is_not_taken_for_one_of_small_packets()
+ {
+    let mut plan = all_up(1, 1);
+    let (mut lane, mut now) = (0, ms(0));
+    for _ in 0..20 {
+        plan.lost(now + ms(1000), lane, CUT, "nothing came back for 1000 ms");
+        now += ms(3000);
+        let dial = plan.next(now).unwrap();
+        assert_eq!(dial.segment, None);
+        plan.answered(now, &dial, Answer::Up);
+        lane = dial.lane;
+    }
+    let changes = plan.changes();
+    let verdict = |change: &Change| matches!(change, Change::Narrowed(..) | Change::GivenUp(_));
+    assert!(!changes.iter().any(verdict), "{changes:?}");
+}
+
+#[test]
+fn a_link_that_is_back_is_tried_with_whole_segments_again() {
+    let mut plan = all_up(1, 1);
+    let (mut lane, mut now) = (0, ms(0));
+    while plan.report()[0].segment.is_none() {
+        plan.lost(
+            now + ms(1000),
+            lane,
+            STALLED,
+            "nothing came back for 1000 ms",
+        );
+        now += ms(3000);
+        let dial = plan.next(now).unwrap();
+        plan.answered(now, &dial, Answer::Up);
+        lane = dial.lane;
+    }
+    plan.link_lost(PathId(0), "down");
+    plan.lost(now, lane, STALLED, "down");
+    plan.link_back(now + ms(5000), PathId(0), end("near"));
+    assert_eq!(plan.next(now + ms(5000)).unwrap().segment, None);
+    assert_eq!(plan.report()[0].cause, Some("down".into()));
 }

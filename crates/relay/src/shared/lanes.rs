@@ -139,8 +139,13 @@ impl Shared {
     pub(crate) fn carried(&self) -> BTreeMap<PathId, (u64, bool)> {
         let now = self.now();
         let core = self.lock();
-        let mut carried: BTreeMap<PathId, (u64, bool)> = BTreeMap::new();
-        for lane in core.session.stats(now).lanes {
+        let stats = core.session.stats(now);
+        let forgotten = stats.forgotten.iter().map(|sum| {
+            let bytes = sum.receipted_bytes + sum.received_bytes;
+            (sum.path, (bytes, false))
+        });
+        let mut carried: BTreeMap<PathId, (u64, bool)> = forgotten.collect();
+        for lane in stats.lanes {
             if let Some(note) = core.notes.get(&lane.lane) {
                 let (bytes, busy) = carried.entry(note.path).or_default();
                 *bytes += lane.receipted_bytes + lane.received_bytes;
@@ -167,5 +172,6 @@ fn how_used(session: &Session, id: LaneId, now: Duration) -> Use {
     found.map_or_else(Use::default, |lane| Use {
         tried: lane.sent_bytes + lane.resent_bytes > 0,
         carried: lane.receipted_bytes + lane.received_bytes > 0,
+        small_only: lane.small_only,
     })
 }

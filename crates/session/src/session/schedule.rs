@@ -213,6 +213,7 @@ impl Session {
             length: chunk.length,
         };
         let buffer = chunk.buffer;
+        outbound.resent_bytes += if again { length } else { 0 };
         self.count_against_limits(now, path, length);
         Some((frame, buffer))
     }

@@ -214,7 +214,7 @@ impl World {
         };
         self.lanes.insert(lane, state);
         // Two paths, so that one can be limited.
-        let path = PathId(lane % 2);
+        let path = PathId((lane % 2) as u16);
         self.input(Side::Destination, Input::LaneUp { lane, path });
         self.input(Side::Source, Input::LaneUp { lane, path });
     }

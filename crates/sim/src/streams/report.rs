@@ -89,7 +89,7 @@ impl World {
             // A window in each direction, a read under way; a buffer for each lane.
             buffers_allowed: u32::from(self.shape.channels)
                 * (2 * u32::from(self.shape.window) + 1)
-                + u32::from(self.next_lane),
+                + self.next_lane,
             buffers: stats.iter().map(|s| s.buffers).max().unwrap_or(0),
             buffers_held: self
                 .ends

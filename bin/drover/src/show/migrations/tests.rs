@@ -55,7 +55,7 @@ fn carrying() -> Value {
                      "source": {"interface": "eth1", "address": "10.0.1.1"},
                      "destination": {"interface": "ens2", "address": "10.0.1.2"}},
             "lanes": [lane(0, json!({})), lane(1, lost)],
-            "traffic": traffic,
+            "traffic": traffic, "suspicions": 5, "retransmits": 9,
         }],
         "traffic": traffic,
         "nics": [{"interface": "eth1", "traffic": traffic, "lanes_up": 1, "round_trip_us": 250,

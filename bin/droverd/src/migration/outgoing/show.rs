@@ -122,6 +122,8 @@ pub fn paths_without_lanes(paths: &[Path]) -> Vec<PathView> {
         path: path.clone(),
         lanes: Vec::new(),
         traffic: TrafficView::default(),
+        suspicions: 0,
+        retransmits: 0,
         state: None,
         limit: None,
         cause: None,
