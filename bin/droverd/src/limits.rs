@@ -3,6 +3,9 @@
 
 use std::time::Duration;
 
+use drover_api::limits as api;
+use drover_migrate::limits::{GIVING_UP, HAND_OFF_ANSWER, VERDICT_ANSWER};
+
 /// Largest configuration or definition file: 256 arguments of 4 KiB and their quotes.
 pub const FILE_BYTES: u64 = 2 << 20;
 
@@ -133,9 +136,15 @@ pub const INBOX: usize = 256;
 /// The source is answered within this whether the guest runs; if not yet, it asks again.
 pub const RUN_ANSWER: Duration = Duration::from_secs(8);
 
-/// An operator's decision waits this long for the last questions to the other host: two of 15 s and
-/// the machine's bounds on them.
-pub const RESOLVE_ASKS: Duration = Duration::from_secs(45);
+/// An operator's decision waits this long for the last questions to the other host, as the state
+/// machine bounds them.
+pub const RESOLVE_ASKS: Duration = Duration::from_secs(GIVING_UP.as_secs() + 2);
+
+// The state machines' bounds on questions are safeguards: those of the calls themselves come first.
+const _: () = assert!(HAND_OFF_ANSWER.as_secs() > api::READ_CALL.as_secs());
+const _: () = assert!(VERDICT_ANSWER.as_secs() > api::VERDICT_CALL.as_secs());
+const _: () = assert!(GIVING_UP.as_secs() > 2 * VERDICT_ANSWER.as_secs());
+const _: () = assert!(RESOLVE_ASKS.as_secs() + RESOLVE_DOES.as_secs() < api::START_CALL.as_secs());
 
 /// And then this long for what follows from it: a guest that runs, or a QEMU that has ended.
 pub const RESOLVE_DOES: Duration = Duration::from_secs(20);

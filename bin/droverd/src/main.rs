@@ -9,6 +9,7 @@
 
 mod agent;
 mod api;
+mod clock;
 mod cluster;
 mod config;
 #[cfg(test)]

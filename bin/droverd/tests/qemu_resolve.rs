@@ -11,11 +11,16 @@
 
 mod hosts;
 
+use std::time::{Duration, Instant};
+
 use drover_api::{
     ErrorCode, MigrationPhase, MigrationView, Resolution, ResolveRequest, StopRequest, Told,
     VmState,
 };
 use drover_types::MigrationId;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
 use hosts::{A, B, Hosts, PATIENCE, kill, name, refused, until};
 
 const RUN_HERE: ResolveRequest = ResolveRequest {
@@ -32,6 +37,11 @@ const GIVE_UP: ResolveRequest = ResolveRequest {
     resolution: Resolution::GiveUp,
     other_host_is_off: true,
     memory_is_lost: false,
+};
+
+const FORCE: StopRequest = StopRequest {
+    force: true,
+    timeout_s: None,
 };
 
 /// Everything has arrived, and neither agent can ask the other.
@@ -70,6 +80,30 @@ async fn loses_power(hosts: &mut Hosts, host: usize) {
         }
     })
     .await;
+}
+
+/// Everything has arrived, and the source lost power before it decided; the doubt is shown.
+async fn undecided_until_power_is_lost(hosts: &mut Hosts) -> MigrationId {
+    let id = hosts.migrate_midway(A).await;
+    // Its QEMU completes, and its disk never hears of it.
+    let journal = hosts.host(A).state().join("migrations");
+    let aside = hosts.host(A).state().join("aside");
+    std::fs::rename(&journal, &aside).unwrap();
+    let arrived = |phase| phase == MigrationPhase::Arrived;
+    hosts.phase_when(B, id, PATIENCE, arrived).await;
+    // As long as it answers nobody can decide in its place.
+    until(PATIENCE, async || {
+        let (code, message) = refused(hosts.client(B).resolve(id, &RUN_HERE).await);
+        assert_eq!(code, ErrorCode::NotAmbiguous, "{message}");
+        let says = message.contains("has not decided yet");
+        if says { Ok(()) } else { Err(message) }
+    })
+    .await;
+    loses_power(hosts, A).await;
+    std::fs::rename(&aside, &journal).unwrap();
+    hosts.set_api("down").await;
+    shows_doubt(hosts, B, id, "--run-here").await;
+    id
 }
 
 /// The doubt is shown, with the command for this host.
@@ -150,20 +184,7 @@ async fn a_source_that_lost_power_before_it_decided_lets_go_of_a_guest_that_runs
     let Some(mut hosts) = Hosts::with_api_apart("resundec").await else {
         return;
     };
-    let id = hosts.migrate_midway(A).await;
-    // Its QEMU completes, and its disk never hears of it.
-    let journal = hosts.host(A).state().join("migrations");
-    let aside = hosts.host(A).state().join("aside");
-    std::fs::rename(&journal, &aside).unwrap();
-    let arrived = |phase| phase == MigrationPhase::Arrived;
-    hosts.phase_when(B, id, PATIENCE, arrived).await;
-    // As long as it answers nobody can decide in its place.
-    let (code, message) = refused(hosts.client(B).resolve(id, &RUN_HERE).await);
-    assert_eq!(code, ErrorCode::NotAmbiguous, "{message}");
-    assert!(message.contains("has not decided yet"), "{message}");
-    loses_power(&mut hosts, A).await;
-    std::fs::rename(&aside, &journal).unwrap();
-    hosts.set_api("down").await;
+    let id = undecided_until_power_is_lost(&mut hosts).await;
     let view = hosts.client(B).resolve(id, &RUN_HERE).await.unwrap();
     assert_eq!(view.phase, MigrationPhase::Running, "{view:#?}");
     // Alone it comes to the end that it kept the guest, which could be started there.
@@ -212,12 +233,50 @@ async fn an_arrived_guest_is_discarded_by_a_destination_that_hears_that_it_was_g
     };
     let id = in_doubt(&mut hosts).await;
     hosts.kill_agent(B).await;
+    shows_doubt(&hosts, A, id, "--give-up").await;
     let view = hosts.client(A).resolve(id, &GIVE_UP).await.unwrap();
     assert_eq!(view.phase, MigrationPhase::GivenUp, "{view:#?}");
     hosts.client(A).start_vm(&name()).await.unwrap();
     // The copy stands still there until its agent is back and asks.
     assert_eq!(hosts.qemus(B).await.len(), 1);
     hosts.start_agent(B).await;
+    hosts.set_api("up").await;
+    let there = hosts.ended(B, id).await;
+    assert_eq!(there.phase, MigrationPhase::Abandoned, "{there:#?}");
+    is_confirmed(&hosts, A, id).await;
+    hosts.guest_is_only_on(A).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_word_to_run_that_was_held_up_until_the_guest_was_given_up_does_nothing() {
+    let Some(mut hosts) = Hosts::with_api_apart("reslate").await else {
+        return;
+    };
+    let id = in_doubt(&mut hosts).await;
+    shows_doubt(&hosts, A, id, "--give-up").await;
+    // What the source said last is on its way still, and has been let in.
+    let mut held = UnixStream::connect(hosts.host(B).api_socket())
+        .await
+        .unwrap();
+    let let_in = Instant::now();
+    let client = hosts.client(A).clone();
+    let given_up = tokio::spawn(async move { client.resolve(id, &GIVE_UP).await });
+    // As late as the agent still reads it: a head within ten seconds, and its body.
+    tokio::time::sleep_until((let_in + Duration::from_secs(8)).into()).await;
+    let head =
+        format!("POST /v1/incoming/{id}/run HTTP/1.1\r\nhost: drover\r\ncontent-length: 2\r\n\r\n");
+    held.write_all(head.as_bytes()).await.unwrap();
+    let view = given_up.await.unwrap().unwrap();
+    assert_eq!(view.phase, MigrationPhase::GivenUp, "{view:#?}");
+    hosts.client(A).start_vm(&name()).await.unwrap();
+    held.write_all(b"{}").await.unwrap();
+    let mut answer = [0; 4096];
+    let length = held.read(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("\"arrived\""), "{answer}");
+    let there = hosts.client(B).migration(id).await.unwrap();
+    assert_eq!(there.phase, MigrationPhase::Arrived, "{there:#?}");
     hosts.set_api("up").await;
     let there = hosts.ended(B, id).await;
     assert_eq!(there.phase, MigrationPhase::Abandoned, "{there:#?}");
@@ -268,6 +327,7 @@ async fn two_hosts_that_run_a_guest_because_a_person_was_wrong_both_say_so_until
     let (code, message) = refused(hosts.client(A).resolve(id, &GIVE_UP).await);
     assert_eq!(code, ErrorCode::NotAmbiguous, "{message}");
     hosts.set_api("down").await;
+    shows_doubt(&hosts, A, id, "--give-up").await;
     let view = hosts.client(A).resolve(id, &GIVE_UP).await.unwrap();
     assert_eq!(view.phase, MigrationPhase::GivenUp, "{view:#?}");
     hosts.client(A).start_vm(&name()).await.unwrap();
@@ -286,11 +346,7 @@ async fn two_hosts_that_run_a_guest_because_a_person_was_wrong_both_say_so_until
         })
         .await;
     }
-    let stop = StopRequest {
-        force: true,
-        timeout_s: None,
-    };
-    hosts.client(B).stop_vm(&name(), &stop).await.unwrap();
+    hosts.client(B).stop_vm(&name(), &FORCE).await.unwrap();
     let view = is_confirmed(&hosts, A, id).await;
     assert_eq!(view.next, None, "{view:#?}");
     let (code, message) = refused(hosts.client(B).start_vm(&name()).await);

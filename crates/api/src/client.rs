@@ -39,7 +39,7 @@ use crate::views::incoming::{
 use crate::views::limit::{LimitRequest, LimitsView, PathLimits};
 use crate::views::migration::{MigrateRequest, MigrationView};
 use crate::views::resolve::{ResolveRequest, ResolvedRequest, ResolvedView};
-use crate::views::vm::{StopRequest, VmView};
+use crate::views::vm::{HeldView, StopRequest, VmView};
 
 /// A client of one agent. Cheap to clone; it holds no connection.
 #[derive(Debug, Clone)]
@@ -229,7 +229,9 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn verdict(&self, id: MigrationId) -> Result<VerdictView, ClientError> {
-        self.get(&format!("/v1/migrations/{id}/verdict")).await
+        let path = format!("/v1/migrations/{id}/verdict");
+        self.call(Method::GET, &path, None, limits::VERDICT_CALL)
+            .await
     }
 
     /// `GET /v1/limits`
@@ -343,6 +345,14 @@ impl Client {
             limits::READ_CALL,
         )
         .await
+    }
+
+    /// `GET /v1/vms/{name}/held`, of another host's agent
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn held(&self, name: &VmName) -> Result<HeldView, ClientError> {
+        self.get(&format!("/v1/vms/{name}/held")).await
     }
 
     async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, ClientError> {

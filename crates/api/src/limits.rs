@@ -33,6 +33,12 @@ pub const NEXT_ADDRESS: Duration = Duration::from_millis(40);
 /// An answer that only reads state.
 pub const READ_CALL: Duration = Duration::from_secs(15);
 
+/// An answer whose the guest is: its agent believes it for a second more at most. Connecting and the
+/// handshake fit.
+pub const VERDICT_CALL: Duration = Duration::from_secs(9);
+
+const _: () = assert!(VERDICT_CALL.as_secs() >= CONNECT.as_secs() + HANDSHAKE.as_secs());
+
 /// An answer that starts a QEMU, or has a peer start one. The agent itself gives up on a QEMU
 /// after 60 s (huge pages that are allocated first); this leaves it the time to say so.
 pub const START_CALL: Duration = Duration::from_secs(90);

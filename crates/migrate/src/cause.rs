@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::REASON_CHARS;
+use crate::Time;
+use crate::limits::{REASON_CHARS, WORD_COUNTS};
 
 /// What somebody else gave as a reason, cut to [`REASON_CHARS`] characters on one line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +194,14 @@ pub enum Refused {
     /// The guest runs here: what the other host says cannot end it.
     #[error("the guest runs on the source")]
     RunsHere,
+    /// The word that the guest was handed off was held up on its way: the source may have decided
+    /// otherwise since.
+    #[error("that the guest was handed off was said up to {} s ago, and counts for {} s: it has to \
+             be said again", age.as_secs(), WORD_COUNTS.as_secs())]
+    TooOld {
+        /// How old it may be.
+        age: Time,
+    },
     /// The migration has ended.
     #[error("the migration has ended already")]
     Over,

@@ -29,6 +29,7 @@ pub mod limits;
 mod observation;
 mod outbox;
 pub mod paths;
+mod question;
 mod resolution;
 mod session;
 pub mod share;
@@ -44,6 +45,7 @@ pub use journal::{
 };
 pub use observation::{GuestSeen, HandOffAnswer, MigrationSeen, Observation, Verdict};
 pub use outbox::Output;
+pub use question::Question;
 pub use resolution::{Ambiguity, Claimed, LastQuestion, Resolution, Resolving, claimed};
 pub use session::Session;
 pub use waiting::{Waiting, WaitingOn};

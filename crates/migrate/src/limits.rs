@@ -33,12 +33,26 @@ pub const CANCEL_RETRY: Duration = Duration::from_secs(5);
 pub const HAND_OFF_RETRY: Duration = Duration::from_secs(1);
 
 /// How long one answer to the hand-off may take before it is sent again: longer than the
-/// shell's own timeout of a request, so that it is a safeguard only.
-pub const HAND_OFF_ANSWER: Duration = Duration::from_secs(15);
+/// shell's own timeout of a request (15 s), so that it is a safeguard only.
+pub const HAND_OFF_ANSWER: Duration = Duration::from_secs(16);
 
-/// How long is waited for the last word that told the destination to run, before an operator's
-/// counts: longer than any request lasts, so that none can arrive after it.
-pub const LAST_TELL: Duration = Duration::from_secs(20);
+/// How long the source's word that the guest is the destination's counts at the destination, by its
+/// own clock: from where a question for the verdict begins, or a connection that says `run` is
+/// accepted. Either is at most milliseconds before the source gives its word, so an older one was
+/// held up on its way, and an operator may have decided otherwise since. It is given anew every
+/// second; connecting (4 s) and proving who one is (5 s) fit.
+pub const WORD_COUNTS: Duration = Duration::from_secs(10);
+
+/// How long the source waits after its last word before an operator may give the guest up:
+/// [`WORD_COUNTS`], and a second for clocks that do not run alike.
+pub const WORD_OVER: Duration = Duration::from_secs(11);
+
+const _: () = assert!(WORD_OVER.as_millis() > WORD_COUNTS.as_millis());
+
+/// The longest that an operator's wish may take to be decided on: the question that is open, the
+/// end of what was said, the last question.
+pub const GIVING_UP: Duration =
+    Duration::from_secs(2 * HAND_OFF_ANSWER.as_secs() + WORD_OVER.as_secs());
 
 /// Pause before the destination is told again to abandon.
 pub const ABANDON_RETRY: Duration = Duration::from_secs(1);
@@ -74,8 +88,8 @@ pub const FIRST_BYTES: Duration = Duration::from_secs(60);
 /// How often the destination asks the source for its verdict.
 pub const VERDICT_RETRY: Duration = Duration::from_secs(1);
 
-/// How long one answer to a question for the verdict may take.
-pub const VERDICT_ANSWER: Duration = Duration::from_secs(15);
+/// How long one answer to a question for the verdict may take: later it no longer counts.
+pub const VERDICT_ANSWER: Duration = WORD_COUNTS;
 
 /// Pause before the guest is told again to run on the destination. It may wait for the source
 /// to release a disk's lock.

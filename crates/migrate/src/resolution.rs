@@ -45,7 +45,7 @@ pub enum Resolving {
 /// The last question before the operator's word counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastQuestion {
-    /// An earlier one is still open.
+    /// An earlier one is still open, or what it said may still count.
     Waits,
     /// It is open.
     Asked,

@@ -28,6 +28,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::agent::Context;
+use crate::clock::Moment;
 use crate::migration::Migrations;
 use crate::{limits, places};
 pub use server::serve;
@@ -52,6 +53,11 @@ impl fmt::Display for Caller {
         }
     }
 }
+
+/// When the connection of a request was accepted, before its handshake: what was said on it is no
+/// older, whatever held it up.
+#[derive(Debug, Clone, Copy)]
+pub struct Accepted(pub Moment);
 
 /// What handlers work with.
 #[derive(Debug, Clone)]

@@ -3,16 +3,16 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
-    AbandonRequest, ErrorBody, ErrorCode, HostView, IncomingNetworks, IncomingOffer, IncomingPaths,
-    IncomingRequest, IncomingStart, IncomingView, PathLimits, Refusal, ResolvedRequest,
-    ResolvedView, RunRequest, VerdictView,
+    AbandonRequest, ErrorBody, ErrorCode, HeldView, HostView, IncomingNetworks, IncomingOffer,
+    IncomingPaths, IncomingRequest, IncomingStart, IncomingView, PathLimits, Refusal,
+    ResolvedRequest, ResolvedView, RunRequest, VerdictView,
 };
-use drover_types::MigrationId;
+use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::{JsonBody, Named};
-use super::{App, Caller, Refused, to_its_end};
+use super::{Accepted, App, Caller, Refused, to_its_end};
 use crate::facts;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -27,6 +27,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(limit_paths))
         .routes(routes!(verdict))
         .routes(routes!(resolved))
+        .routes(routes!(held))
 }
 
 pub async fn host_view(app: &App) -> Result<HostView, Refusal> {
@@ -115,10 +116,11 @@ async fn incoming_paths(
 async fn incoming_run(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
+    Extension(accepted): Extension<Accepted>,
     Named(id): Named<MigrationId>,
-    JsonBody(request): JsonBody<RunRequest>,
+    JsonBody(_request): JsonBody<RunRequest>,
 ) -> Result<Json<IncomingView>, Refused> {
-    let run = to_its_end(async move { app.0.migrations.incoming_run(caller, id, request).await });
+    let run = to_its_end(async move { app.0.migrations.incoming_run(caller, id, accepted).await });
     Ok(Json(run.await?))
 }
 
@@ -177,4 +179,11 @@ async fn resolved(
     let resolved =
         to_its_end(async move { app.0.migrations.resolved_there(caller, id, request).await });
     Ok(Json(resolved.await?))
+}
+
+/// What there is of a guest on this host, for one whose migration this one no longer knows.
+#[utoipa::path(get, path = "/v1/vms/{name}/held", tag = "peer", params(("name" = String, Path)),
+    responses((status = 200, body = HeldView), (status = "default", body = ErrorBody)))]
+async fn held(State(app): State<App>, Named(name): Named<VmName>) -> Json<HeldView> {
+    Json(app.0.context.registry.held(&name))
 }

@@ -14,6 +14,7 @@ use std::io;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::Extension;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -22,7 +23,8 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use self::peers::Reception;
-use super::{App, Caller, full_router};
+use super::{Accepted, App, Caller, full_router};
+use crate::clock::Moment;
 use crate::limits;
 
 /// A server that accepts connections until it is stopped.
@@ -99,7 +101,8 @@ async fn accept_local(
             );
             continue;
         };
-        let (router, ended) = (router.clone(), ended.clone());
+        let accepted = Extension(Accepted(Moment::now()));
+        let (router, ended) = (router.clone().layer(accepted), ended.clone());
         tokio::spawn(async move {
             answer(stream, router, ended, std::future::pending()).await;
             drop(permit);

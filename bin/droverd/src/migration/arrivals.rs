@@ -2,14 +2,14 @@
 //! what was asked, and waits for what comes of it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use drover_api::{
     AbandonRequest, ErrorCode, EventKind, IncomingNetworks, IncomingOffer, IncomingPaths,
     IncomingPhase, IncomingRequest, IncomingStart, IncomingView, MigrationPhase, MigrationRole,
-    Refusal, RunRequest,
+    Refusal,
 };
-use drover_migrate::destination::{Destination, Input};
+use drover_migrate::destination::Destination;
 use drover_migrate::limits::PATHS;
 use drover_migrate::{HandOffAnswer, Migration, Resolution};
 use drover_types::MigrationId;
@@ -20,7 +20,8 @@ use super::offered::Offered;
 use super::security::{self, Own};
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, common_protocol, once_prepared};
-use crate::api::Caller;
+use crate::api::{Accepted, Caller};
+use crate::clock::Moment;
 use crate::registry::Purpose;
 use crate::{facts, limits};
 
@@ -62,7 +63,7 @@ impl Migrations {
             nics,
             left_out,
         } = Offered::of(config, interfaces).await;
-        let origin = Instant::now();
+        let origin = Moment::now();
         // Both ends wait as long as the one that waits less.
         let own_limit = config.migration.outage_limit.as_secs();
         request.outage_limit_s = request.outage_limit_s.min(own_limit);
@@ -197,7 +198,7 @@ impl Migrations {
         &self,
         caller: Caller,
         id: MigrationId,
-        _request: RunRequest,
+        accepted: Accepted,
     ) -> Result<IncomingView, Refusal> {
         self.authorize(&caller, id, false)?;
         let answered = |snapshot: &Snapshot| {
@@ -206,7 +207,7 @@ impl Migrations {
                 Some(HandOffAnswer::Running | HandOffAnswer::Gone { .. })
             ) || snapshot.view.phase.has_ended()
         };
-        let message = incoming::Message::Input(Input::RunRequested);
+        let message = incoming::Message::Run(accepted);
         self.tell_incoming(id, message, answered).await
     }
 

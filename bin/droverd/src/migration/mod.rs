@@ -24,12 +24,12 @@ mod recover;
 pub mod relays;
 mod resolve;
 mod security;
+mod silence;
 mod snapshot;
 mod told;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 
 use anyhow::Context as _;
 use drover_api::{
@@ -52,6 +52,7 @@ use self::outgoing::Options;
 use self::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::api::Caller;
+use crate::clock::Moment;
 use crate::config::Channels;
 use crate::registry::Purpose;
 use crate::{facts, limits};
@@ -192,7 +193,7 @@ impl Migrations {
             return Err(Refusal::new(ErrorCode::VmNotRunning, message)
                 .next(format!("`drover vm show {vm}` tells its state")));
         }
-        let origin = Instant::now();
+        let origin = Moment::now();
         let handle = outgoing::start(
             Arc::clone(&self.context),
             self.journal.clone(),
@@ -328,7 +329,7 @@ impl Migrations {
             .map_err(|refused| match refused {
                 Refused::TooLate => Refusal::new(ErrorCode::TooLate, refused.to_string()),
                 Refused::Over => ended(id),
-                Refused::Unexpected { .. } | Refused::RunsHere => {
+                Refused::Unexpected { .. } | Refused::RunsHere | Refused::TooOld { .. } => {
                     Refusal::new(ErrorCode::WrongPhase, refused.to_string())
                 }
             })?;

@@ -1,7 +1,6 @@
 //! Taking up what an earlier agent left: its journal, and the guests that were part of it.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::Context as _;
 use drover_api::{EventKind, EventView, MigrationRole, MigrationView};
@@ -19,6 +18,7 @@ use super::outgoing::Options;
 use super::relays::Relays;
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, incoming, outgoing};
+use crate::clock::Moment;
 use crate::registry::{Purpose, Recovered, Reservation, Role};
 
 impl Migrations {
@@ -120,7 +120,7 @@ impl Migrations {
         };
         let client = self.context.peers.client_or_none(peer);
         tracing::warn!(id = %migration.id, vm = %migration.vm, ?role, "taken up again");
-        let origin = Instant::now();
+        let origin = Moment::now();
         let known = match record {
             AnyRecord::Source(record) => Known::Outgoing(outgoing::start(
                 Arc::clone(&self.context),
@@ -140,8 +140,10 @@ impl Migrations {
                 },
             )),
             AnyRecord::Destination(record) => {
+                let role = reservation.as_ref().and_then(Reservation::role);
+                let destination = Destination::recover(record, origin.elapsed());
                 let beginning = incoming::Beginning {
-                    destination: Destination::recover(record, origin.elapsed()),
+                    destination: destination.with_guest_that_has_run(role == Some(Role::Running)),
                     snapshot,
                     reservation,
                     client,

@@ -165,11 +165,13 @@ fn asked_for(view: &MigrationView, request: ResolveRequest) -> Result<Resolution
 }
 
 fn not_ambiguous(view: &MigrationView) -> Refusal {
-    let message = format!(
-        "migration {} is {}: it is not in doubt whose the guest is",
-        view.id,
-        view.phase.as_str()
-    );
+    let (id, phase) = (view.id, view.phase.as_str());
+    let message = match (view.phase, &view.next) {
+        (MigrationPhase::Arrived | MigrationPhase::HandingOff, Some(next)) => {
+            format!("migration {id} is {phase}, and the other host answers: {next}")
+        }
+        _ => format!("migration {id} is {phase}: it is not in doubt whose the guest is"),
+    };
     Refusal::new(ErrorCode::NotAmbiguous, message)
         .next("`drover status` tells when the other host has to be asked and does not answer")
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::{ExitKind, Refusal, VmDefinition, VmState, VmView};
+use drover_api::{ExitKind, HeldView, Refusal, VmDefinition, VmState, VmView};
 use drover_hypervisor::RunState;
 use drover_types::{MigrationId, VmName};
 use futures_util::future::join_all;
@@ -73,6 +73,15 @@ impl Registry {
             return Err(self.0.no_such_vm(name));
         }
         Ok(self.view(name.to_string(), entry, slot).await)
+    }
+
+    /// What there is of a guest here.
+    pub fn held(&self, name: &VmName) -> HeldView {
+        let slot = self.snapshots().remove(name);
+        HeldView {
+            process: slot.is_some_and(|slot| slot.process.is_some()),
+            definition: definitions::get(&self.0.config.definitions, name).is_some(),
+        }
     }
 
     /// One guest after an operation on it, also when nothing is left of it to be found.

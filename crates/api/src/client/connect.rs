@@ -75,12 +75,19 @@ async fn first(
         tokio::select! {
             Some(done) = attempts.next() => match done {
                 Ok(stream) => return Ok(stream),
-                // Somebody who answers and is not believed tells more than silence.
-                Err(error) if matches!(worst, ClientError::Untrusted { .. }) => drop(error),
-                Err(error) => worst = error,
+                // Somebody who answers tells more than silence, and who is not believed most.
+                Err(error) if tells(&error) >= tells(&worst) => worst = error,
+                Err(error) => drop(error),
             },
             () = tokio::time::sleep(limits::NEXT_ADDRESS), if more => {}
         }
+    }
+}
+
+fn tells(error: &ClientError) -> u8 {
+    match error {
+        ClientError::Untrusted { .. } => 2,
+        error => u8::from(!error.is_silence()),
     }
 }
 

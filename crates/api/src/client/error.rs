@@ -114,9 +114,34 @@ impl ClientError {
         }
     }
 
+    /// Whether nobody was heard: no connection, or no word on it in time. Everything else was said
+    /// by somebody, who is there.
+    #[must_use]
+    pub fn is_silence(&self) -> bool {
+        match self {
+            Self::Timeout { .. } => true,
+            Self::Unreachable { source, .. } => !was_answered(source.kind()),
+            Self::Untrusted { .. }
+            | Self::Lost { .. }
+            | Self::NotAnAgent { .. }
+            | Self::Refused(_) => false,
+        }
+    }
+
     /// Whether the agent said no: asking again will not help, and nothing is in doubt.
     #[must_use]
     pub fn is_refused_with(&self, code: ErrorCode) -> bool {
         self.refusal().is_some_and(|refusal| refusal.code == code)
     }
+}
+
+/// A connection came about, and its handshake was not refused by silence.
+fn was_answered(kind: io::ErrorKind) -> bool {
+    use io::ErrorKind::{
+        BrokenPipe, ConnectionAborted, ConnectionReset, InvalidData, UnexpectedEof,
+    };
+    matches!(
+        kind,
+        BrokenPipe | ConnectionAborted | ConnectionReset | InvalidData | UnexpectedEof
+    )
 }

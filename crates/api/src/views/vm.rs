@@ -105,6 +105,15 @@ pub struct VmView {
     pub problem: Option<String>,
 }
 
+/// What a host has of a guest, for one that moved it there or had it from there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct HeldView {
+    /// There is a process of it, whatever it does.
+    pub process: bool,
+    /// There is a definition, from which it could be started.
+    pub definition: bool,
+}
+
 /// How to stop a guest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]

@@ -6,7 +6,8 @@ use crate::Time;
 use crate::cause::{Cause, Reason, Refused};
 use crate::journal::DestinationStep;
 use crate::limits;
-use crate::observation::Verdict;
+use crate::observation::{GuestSeen, Verdict};
+use crate::question::Question;
 use crate::resolution::{LastQuestion, Resolution, Resolving};
 
 impl Destination {
@@ -25,30 +26,53 @@ impl Destination {
             return Ok(());
         };
         match event {
-            Event::Input(Input::RunRequested | Input::VerdictAnswered(Verdict::HandedOff)) => {
+            Event::Input(
+                ref input @ (Input::VerdictAnswered { question, .. }
+                | Input::VerdictRefused { question, .. }
+                | Input::VerdictUnreachable { question, .. }),
+            ) if !asking || self.is_late(now, question) => {
+                return Err(self.unexpected(input.name()));
+            }
+            Event::Input(Input::VerdictAnswered { verdict, .. }) => {
                 self.overruled(resolving.is_some());
+                self.hear(now);
+                match verdict {
+                    Verdict::HandedOff => {
+                        self.word_until = self.deadline;
+                        self.resume(now);
+                    }
+                    Verdict::Kept => self.abandon(now, Cause::SourceKept),
+                    Verdict::Undecided => {
+                        let reason = Reason::from("the source has not decided yet");
+                        self.no_verdict(now, attempts, reason);
+                    }
+                }
+            }
+            Event::Input(Input::VerdictRefused { reason, .. }) => {
+                self.overruled(resolving.is_some());
+                self.no_verdict(now, attempts, reason);
+            }
+            Event::Input(Input::RunRequested { age }) => {
+                self.overruled(resolving.is_some());
+                self.hear_word(now, age);
                 self.resume(now);
             }
-            Event::Input(Input::AbandonRequested | Input::VerdictAnswered(Verdict::Kept)) => {
+            Event::Input(Input::AbandonRequested) => {
                 self.overruled(resolving.is_some());
                 self.abandon(now, Cause::SourceKept);
             }
-            Event::Input(Input::VerdictAnswered(Verdict::Undecided)) => {
+            // A `cont` that was thought to have failed, or to be lost.
+            Event::Input(Input::Hypervisor(seen)) if seen.guest == GuestSeen::Running => {
                 self.overruled(resolving.is_some());
-                self.silent_since = None;
-                self.heard = Some(now);
-                self.last = Some(Reason::from("the source has not decided yet"));
-                self.wait(now, attempts);
+                self.adopt(now);
             }
-            Event::Input(Input::VerdictUnreachable { reason }) => {
+            Event::Input(Input::VerdictUnreachable { reason, .. }) => {
                 self.silent_since.get_or_insert(now);
                 self.last = Some(reason);
                 self.not_answered(now, attempts, resolving);
             }
-            Event::Deadline => match resolving {
-                Some(_) => self.not_answered(now, attempts, resolving),
-                None => self.ask(now, attempts, None),
-            },
+            // A last question whose end nobody told is none: an answer may have come meanwhile.
+            Event::Deadline => self.ask(now, attempts, resolving.map(|(wish, _)| wish)),
             Event::Input(Input::ResolveRequested(wish)) => {
                 let other = resolving.is_some_and(|(resolution, _)| resolution != wish);
                 if other || wish == Resolution::GiveUp {
@@ -56,6 +80,9 @@ impl Destination {
                 }
                 if resolving.is_some() {
                     return Ok(());
+                }
+                if self.ambiguity().is_none() {
+                    return Err(self.unexpected("resolve-requested"));
                 }
                 self.resolving = Resolving::Asking;
                 if asking {
@@ -87,8 +114,22 @@ impl Destination {
         }
     }
 
+    /// An answer counts for its own question, and until that one's deadline.
+    fn is_late(&self, now: Time, question: Question) -> bool {
+        question != self.question || self.deadline.is_some_and(|at| at <= now)
+    }
+
+    /// The source is there, and has not told whose the guest is.
+    fn no_verdict(&mut self, now: Time, attempts: u32, reason: Reason) {
+        self.hear(now);
+        self.last = Some(reason);
+        self.wait(now, attempts);
+    }
+
     fn ask(&mut self, now: Time, attempts: u32, wish: Option<Resolution>) {
-        self.outbox.act(Action::AskVerdict);
+        self.question = self.question.next();
+        let question = self.question;
+        self.outbox.act(Action::AskVerdict { question });
         let phase = Phase::Arrived {
             attempts: attempts.saturating_add(1),
             asking: true,
@@ -119,6 +160,7 @@ impl Destination {
             Some((Resolution::RunHere, LastQuestion::Asked)) => {
                 self.resolving = Resolving::Decided;
                 self.record(DestinationStep::RunHere);
+                self.word_until = None;
                 self.resume(now);
             }
             Some((_, LastQuestion::Asked)) => {

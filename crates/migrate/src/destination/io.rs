@@ -1,7 +1,9 @@
 //! What goes into the destination's machine and what comes out of it.
 
+use crate::Time;
 use crate::cause::{Cause, Reason};
 use crate::observation::{Observation, Verdict};
+use crate::question::Question;
 use crate::resolution::Resolution;
 
 /// What happened.
@@ -42,11 +44,29 @@ pub enum Input {
     /// The source keeps the guest (`POST /incoming/{id}/abandon`).
     AbandonRequested,
     /// The source has handed the guest off (`POST /incoming/{id}/run`).
-    RunRequested,
+    RunRequested {
+        /// Since the connection that says so was accepted: it can be no older.
+        age: Time,
+    },
     /// The source answered [`Action::AskVerdict`].
-    VerdictAnswered(Verdict),
-    /// The source did not answer, or does not know the migration.
+    VerdictAnswered {
+        /// Which of them.
+        question: Question,
+        /// What it decided.
+        verdict: Verdict,
+    },
+    /// The source is there, and does not tell its verdict.
+    VerdictRefused {
+        /// Which of them.
+        question: Question,
+        /// Why.
+        reason: Reason,
+    },
+    /// Nobody answered: there was no connection, or silence on it; or the source does not know the
+    /// migration any more and has nothing of the guest.
     VerdictUnreachable {
+        /// Which of them.
+        question: Question,
         /// What the connection ended with.
         reason: Reason,
     },
@@ -56,6 +76,8 @@ pub enum Input {
     GuestResumed,
     /// `cont` failed.
     ResumeFailed {
+        /// It was refused. If not, the guest may run yet.
+        refused: bool,
         /// Why.
         reason: Reason,
     },
@@ -91,8 +113,9 @@ impl Input {
             Self::SessionLives => "session-lives",
             Self::SessionFailed { .. } => "session-failed",
             Self::AbandonRequested => "abandon-requested",
-            Self::RunRequested => "run-requested",
-            Self::VerdictAnswered(_) => "verdict-answered",
+            Self::RunRequested { .. } => "run-requested",
+            Self::VerdictAnswered { .. } => "verdict-answered",
+            Self::VerdictRefused { .. } => "verdict-refused",
             Self::VerdictUnreachable { .. } => "verdict-unreachable",
             Self::ResolveRequested(_) => "resolve-requested",
             Self::GuestResumed => "guest-resumed",
@@ -124,8 +147,11 @@ pub enum Action {
     /// `Settled`, `HypervisorGone`.
     Settle,
     /// Ask the source (`GET /migrations/{id}/verdict`). Answers: `VerdictAnswered`,
-    /// `VerdictUnreachable`.
-    AskVerdict,
+    /// `VerdictRefused`, `VerdictUnreachable`.
+    AskVerdict {
+        /// The answer's number.
+        question: Question,
+    },
     /// `cont`; idempotent. Answers: `GuestResumed`, `ResumeFailed`.
     ResumeGuest,
     /// Write the definition to the agent's directory; idempotent. Answers: `GuestAdopted`,

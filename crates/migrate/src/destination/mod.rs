@@ -5,8 +5,9 @@
 //! # Invariant
 //!
 //! [`Action::ResumeGuest`] comes out only after the source has said that it handed off
-//! ([`Input::RunRequested`], [`Verdict::HandedOff`](crate::Verdict::HandedOff)), and then
-//! [`Action::KillHypervisor`] never comes out. A guest that has arrived is neither run nor killed
+//! ([`Input::RunRequested`], [`Verdict::HandedOff`](crate::Verdict::HandedOff)), and while that word
+//! counts ([`limits::WORD_COUNTS`]). Once the guest has run [`Action::KillHypervisor`] never comes
+//! out. A guest that has arrived is neither run nor killed
 //! before the source has said which, or an operator has while the source did not answer
 //! ([`Input::ResolveRequested`]). That is on disk before it is done, so that the source can be told.
 //!
@@ -28,6 +29,7 @@ use crate::journal::{DestinationRecord, DestinationStep, JournalVersion, Migrati
 use crate::limits;
 use crate::observation::HandOffAnswer;
 use crate::outbox::Outbox;
+use crate::question::Question;
 use crate::resolution::{Ambiguity, Resolution, Resolving};
 use crate::session::Session;
 use crate::source::earlier;
@@ -53,7 +55,14 @@ pub struct Destination {
     /// An operator's decision in the source's place, once it is on disk.
     resolution: Option<Resolution>,
     resolving: Resolving,
-    /// In [`Phase::Arrived`]: the source answered last; and has not answered since.
+    /// Until when the source's last word that it handed off counts; without one for ever, as it is an
+    /// operator's.
+    word_until: Option<Time>,
+    /// The guest has run here, as its own record says.
+    has_run: bool,
+    /// In [`Phase::Arrived`]: the last question to the source.
+    question: Question,
+    /// It answered last; and has not answered since.
     heard: Option<Time>,
     silent_since: Option<Time>,
     /// How long the session may be without a lane before it fails by itself.
@@ -77,6 +86,13 @@ impl Destination {
     #[must_use]
     pub fn with_outage_limit(mut self, limit: Time) -> Self {
         self.outage_limit = limit;
+        self
+    }
+
+    /// Tells it, after a restart, that the guest has run here: it is this host's whatever it does now.
+    #[must_use]
+    pub fn with_guest_that_has_run(mut self, has_run: bool) -> Self {
+        self.has_run = has_run;
         self
     }
 
@@ -118,6 +134,9 @@ impl Destination {
             runs: false,
             resolution: None,
             resolving: Resolving::No,
+            word_until: None,
+            has_run: false,
+            question: Question::default(),
             heard: None,
             silent_since: None,
             outage_limit: Time::ZERO,
@@ -197,7 +216,7 @@ impl Destination {
     pub fn resolution(&self) -> Option<Resolution> {
         let runs = matches!(
             self.phase,
-            Phase::Resuming | Phase::Adopting | Phase::Ended(Ending::Running)
+            Phase::Resuming { .. } | Phase::Adopting | Phase::Ended(Ending::Running)
         );
         self.resolution
             .filter(|resolution| *resolution != Resolution::RunHere || runs)
@@ -218,6 +237,12 @@ impl Destination {
             heard: self.heard,
             last: self.last.clone(),
         })
+    }
+
+    /// The last question to the source for its verdict.
+    #[must_use]
+    pub fn question(&self) -> Question {
+        self.question
     }
 
     /// Where it stands.
@@ -292,7 +317,38 @@ impl Destination {
 
     fn resume(&mut self, now: Time) {
         self.outbox.act(Action::ResumeGuest);
-        self.enter(now, Phase::Resuming, Some(limits::RESUME_ANSWER));
+        let phase = Phase::Resuming { refused: false };
+        self.enter(now, phase, Some(limits::RESUME_ANSWER));
+    }
+
+    /// The source says that it handed off, and has said so no longer ago.
+    fn hear_word(&mut self, now: Time, age: Time) {
+        let until = now + limits::WORD_COUNTS.saturating_sub(age);
+        self.word_until = Some(self.word_until.map_or(until, |known| known.max(until)));
+        self.hear(now);
+    }
+
+    /// The source is there.
+    fn hear(&mut self, now: Time) {
+        self.silent_since = None;
+        self.heard = Some(now);
+    }
+
+    fn word_counts(&self, now: Time) -> bool {
+        self.word_until.is_none_or(|until| now <= until)
+    }
+
+    /// Only what the source says now lets a guest run that could not so far.
+    fn resume_again(&mut self, now: Time, refused: bool) {
+        if self.word_counts(now) {
+            self.resume(now);
+        } else if refused {
+            self.arrive(now);
+        } else {
+            // It was told once, and may do it yet.
+            self.outbox.act(Action::Observe);
+            self.deadline = Some(now + limits::RESUME_ANSWER);
+        }
     }
 
     /// The guest runs. The definition comes after it, because the guest stood still until now.

@@ -10,7 +10,7 @@ use super::Ending;
 /// Where the destination's side of a migration stands.
 ///
 /// ```text
-/// Starting ─▶ Prepared ─▶ Opening ─▶ Receiving ─▶ Arrived ─▶ Resuming ─▶ Adopting ─▶ Running
+/// Starting ─▶ Prepared ─▶ Opening ─▶ Receiving ─▶ Arrived ◀▶ Resuming ─▶ Adopting ─▶ Running
 ///    │           │           │        │    ▲ │       │           └──────▶ Lost
 ///    │           │           │        │    │ ▼       │
 ///    │           │           │        │  Settling    │ kept
@@ -48,7 +48,10 @@ pub enum Phase {
         resolving: Option<(Resolution, LastQuestion)>,
     },
     /// Handed off: the guest is told to run.
-    Resuming,
+    Resuming {
+        /// The hypervisor has refused: the guest does not run.
+        refused: bool,
+    },
     /// The guest runs; its definition is to be written.
     Adopting,
     /// QEMU is being ended.
@@ -79,7 +82,7 @@ impl Phase {
             Self::Receiving { .. } => "receiving",
             Self::Settling { .. } => "settling",
             Self::Arrived { .. } => "arrived",
-            Self::Resuming => "resuming",
+            Self::Resuming { .. } => "resuming",
             Self::Adopting => "adopting",
             Self::Abandoning { .. } => "abandoning",
             Self::Recovering { .. } => "recovering",
@@ -103,7 +106,7 @@ impl Phase {
             } => WaitingOn::HypervisorToSettle,
             Self::Settling { .. } => WaitingOn::HypervisorToSettle,
             Self::Arrived { .. } => WaitingOn::SourceVerdict,
-            Self::Resuming => WaitingOn::GuestToResume,
+            Self::Resuming { .. } => WaitingOn::GuestToResume,
             Self::Adopting => WaitingOn::GuestToBeAdopted,
             Self::Abandoning { .. } => WaitingOn::HypervisorToEnd,
             Self::Recovering { .. } => WaitingOn::HypervisorToAnswer,

@@ -19,6 +19,10 @@ impl Destination {
         use Event::Deadline;
         use Event::Input as On;
         match (self.phase.clone(), event) {
+            (_, On(Input::RunRequested { age })) if age > limits::WORD_COUNTS => {
+                return Err(Refused::TooOld { age });
+            }
+
             // Getting ready. The source's wish to abandon, and every failure, end it.
             (Phase::Starting, On(Input::HypervisorStarted)) => {
                 self.enter(now, Phase::Prepared, Some(limits::PREPARED));
@@ -71,7 +75,8 @@ impl Destination {
             (Phase::Receiving { handed_off, .. }, On(Input::Hypervisor(seen))) => {
                 self.received(now, seen, handed_off);
             }
-            (Phase::Receiving { begun, .. }, On(Input::RunRequested)) => {
+            (Phase::Receiving { begun, .. }, On(Input::RunRequested { age })) => {
+                self.hear_word(now, age);
                 let phase = Phase::Receiving {
                     begun,
                     handed_off: true,
@@ -156,7 +161,8 @@ impl Destination {
                 self.outbox.act(Action::Settle);
                 self.enter(now, phase, Some(limits::OBSERVE_RETRY));
             }
-            (Phase::Settling { .. }, On(Input::RunRequested)) => {
+            (Phase::Settling { .. }, On(Input::RunRequested { age })) => {
+                self.hear_word(now, age);
                 let phase = Phase::Receiving {
                     begun: true,
                     handed_off: true,
@@ -172,23 +178,29 @@ impl Destination {
             (phase @ Phase::Arrived { .. }, event) => {
                 return self.step_arrived(now, phase, event);
             }
-            (Phase::Resuming, On(Input::HypervisorGone { reason })) => self.lose(now, reason),
+            (Phase::Resuming { .. }, On(Input::HypervisorGone { reason })) => {
+                self.lose(now, reason);
+            }
 
-            // Handed off. No arm leads back.
-            (Phase::Resuming, On(Input::GuestResumed)) => self.adopt(now),
-            (Phase::Resuming, On(Input::Hypervisor(seen))) => {
+            // Handed off. Only a guest that was refused to run goes back.
+            (Phase::Resuming { .. }, On(Input::GuestResumed)) => self.adopt(now),
+            (Phase::Resuming { .. }, On(Input::Hypervisor(seen))) => {
                 if seen.guest == GuestSeen::Running {
                     self.adopt(now);
                 }
             }
-            (Phase::Resuming, On(Input::ResumeFailed { reason })) => {
+            (Phase::Resuming { .. }, On(Input::ResumeFailed { refused, reason })) => {
                 self.last = Some(reason);
+                self.phase = Phase::Resuming { refused };
                 self.deadline = Some(now + limits::RESUME_RETRY);
             }
-            (Phase::Resuming, Deadline) => {
-                self.outbox.act(Action::ResumeGuest);
-                self.enter(now, Phase::Resuming, Some(limits::RESUME_ANSWER));
+            (Phase::Resuming { .. }, On(Input::RunRequested { age })) => {
+                // An operator's word does not need it.
+                if self.word_until.is_some() {
+                    self.hear_word(now, age);
+                }
             }
+            (Phase::Resuming { refused }, Deadline) => self.resume_again(now, refused),
             (Phase::Adopting, On(Input::GuestAdopted)) => {
                 let resolved = self.resolution == Some(Resolution::RunHere);
                 self.record(DestinationStep::Running { resolved });
@@ -198,16 +210,16 @@ impl Destination {
             (Phase::Adopting, On(Input::AdoptFailed { reason })) => self.last = Some(reason),
             (Phase::Adopting, Deadline) => self.adopt(now),
             (
-                Phase::Resuming | Phase::Adopting | Phase::Ended(Ending::Running),
+                Phase::Resuming { .. } | Phase::Adopting | Phase::Ended(Ending::Running),
                 On(Input::AbandonRequested),
             ) => return Err(Refused::TooLate),
             (
-                Phase::Resuming | Phase::Adopting | Phase::Ended(_) | Phase::Abandoning { .. },
-                On(Input::RunRequested),
+                Phase::Adopting | Phase::Ended(_) | Phase::Abandoning { .. },
+                On(Input::RunRequested { .. }),
             ) => {
                 // The answer is `hand_off_answer`.
             }
-            (Phase::Resuming | Phase::Adopting, On(Input::SessionFailed { .. }))
+            (Phase::Resuming { .. } | Phase::Adopting, On(Input::SessionFailed { .. }))
             | (Phase::Adopting, On(Input::Hypervisor(_)))
             | (Phase::Adopting, On(Input::HypervisorGone { .. })) => {
                 // A session that has done its work may end; a guest that runs may be shut down.
@@ -269,18 +281,21 @@ impl Destination {
                 }
             }
             (Phase::Recovering { .. }, On(Input::HypervisorGone { reason }))
-                if self.resolution == Some(Resolution::RunHere) =>
+                if self.has_run || self.resolution == Some(Resolution::RunHere) =>
             {
-                // It may have run for a moment.
+                // It has run, or may have for a moment.
                 self.lose(now, reason);
             }
             (Phase::Recovering { .. }, On(Input::HypervisorGone { reason })) => {
                 self.abandoned(now, Cause::HypervisorGone { reason });
             }
+            (Phase::Recovering { .. }, On(Input::AbandonRequested)) if self.has_run => {
+                return Err(Refused::TooLate);
+            }
             (Phase::Recovering { .. }, On(Input::AbandonRequested)) => {
                 self.abandon(now, Cause::SourceKept);
             }
-            (Phase::Recovering { .. }, On(Input::RunRequested)) => {
+            (Phase::Recovering { .. }, On(Input::RunRequested { .. })) => {
                 self.outbox.act(Action::Observe);
             }
             (Phase::Recovering { session }, Deadline) => {
@@ -309,7 +324,7 @@ impl Destination {
 
     fn received(&mut self, now: Time, seen: Observation, handed_off: bool) {
         match seen.migration {
-            MigrationSeen::Completed if handed_off => self.resume(now),
+            MigrationSeen::Completed if handed_off && self.word_counts(now) => self.resume(now),
             MigrationSeen::Completed => self.arrive(now),
             MigrationSeen::Failed { .. } | MigrationSeen::Cancelled if handed_off => {
                 // QEMU ends by itself after this; until it has, nothing is certain.
@@ -375,6 +390,8 @@ impl Destination {
         match (&seen.migration, seen.guest) {
             // Only an agent that knew of the hand-off has it run.
             (_, GuestSeen::Running) => self.adopt(now),
+            // It may stand still for any reason of its own.
+            _ if self.has_run => self.adopt(now),
             (MigrationSeen::Completed, _) => self.arrive(now),
             _ => return false,
         }

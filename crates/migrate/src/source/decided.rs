@@ -1,6 +1,7 @@
 //! The part of the source's table after the decision for the destination. Nothing in it runs the
 //! source's copy: it leaves for the destination, or an operator gives it up and it is ended.
 
+use super::phase::HandOff;
 use super::{Action, Event, Input, Phase, Source};
 use crate::Time;
 use crate::cause::{GivenUpOn, Outcome, Reason, Refused};
@@ -16,141 +17,93 @@ impl Source {
         phase: Phase,
         event: Event,
     ) -> Result<(), Refused> {
-        use Event::Deadline;
         use Event::Input as On;
         match (phase, event) {
-            (_, On(Input::CancelRequested { .. })) => return Err(Refused::TooLate),
-            (_, On(Input::Hypervisor(_) | Input::SessionFailed { .. })) => {}
-            (phase @ Phase::Leaving { .. }, event) => return self.step_leaving(now, phase, event),
+            (_, On(Input::CancelRequested { .. })) => Err(Refused::TooLate),
+            (_, On(Input::Hypervisor(_) | Input::SessionFailed { .. })) => Ok(()),
+            (Phase::HandingOff(hand_off), event) => self.step_handing_off(now, hand_off, event),
+            (_, On(Input::LeaveFailed { reason })) => {
+                self.last = Some(reason);
+                Ok(())
+            }
+            (phase @ Phase::TakingBack { .. }, event) => self.step_taking_back(now, phase, event),
+            (phase @ Phase::Leaving { .. }, event) => self.step_leaving(now, phase, event),
+            (_, On(input)) => Err(self.unexpected(input.name())),
+            (_, Event::Deadline) => Err(self.unexpected("deadline")),
+        }
+    }
 
-            // The destination runs it: that is final, whatever is being done here.
-            (
-                Phase::HandingOff {
-                    hypervisor_gone, ..
+    fn step_handing_off(
+        &mut self,
+        now: Time,
+        hand_off: HandOff,
+        event: Event,
+    ) -> Result<(), Refused> {
+        use Event::Deadline;
+        use Event::Input as On;
+        let gone = hand_off.hypervisor_gone;
+        match event {
+            // What is final is so whenever it was asked for.
+            On(
+                Input::HandOffAnswered {
+                    answer: HandOffAnswer::Running,
+                    ..
                 }
-                | Phase::TakingBack {
-                    hypervisor_gone, ..
-                },
-                On(Input::HandOffAnswered(HandOffAnswer::Running) | Input::DestinationRuns),
+                | Input::DestinationRuns,
             ) => {
+                self.overruled(hand_off);
                 self.record(SourceStep::RunsThere);
-                self.leave(now, hypervisor_gone);
+                self.leave(now, gone);
             }
-            (phase @ Phase::TakingBack { .. }, event) => {
-                return self.step_taking_back(now, phase, event);
-            }
-
-            (
-                Phase::HandingOff { .. },
-                On(
-                    Input::HandOffAnswered(HandOffAnswer::Gone { reason })
-                    | Input::DestinationGone { reason },
-                ),
+            On(
+                Input::HandOffAnswered {
+                    answer: HandOffAnswer::Gone { reason },
+                    ..
+                }
+                | Input::DestinationGone { reason },
             ) => {
+                self.overruled(hand_off);
                 self.outbox.act(Action::CloseSession);
                 self.end(now, Outcome::Lost { reason });
             }
-            (
-                Phase::HandingOff {
-                    hypervisor_gone, ..
-                },
-                On(Input::HandOffAnswered(HandOffAnswer::Discarded)),
-            ) => self.give_guest_up(now, GivenUpOn::Destination, hypervisor_gone),
-            (
-                phase @ Phase::HandingOff { .. },
-                On(
-                    Input::HandOffAnswered(HandOffAnswer::Pending { reason })
-                    | Input::DestinationAnswered { reason },
-                ),
-            ) => self.answered(now, phase, reason),
-            (
-                Phase::HandingOff {
-                    giving_up: Some(LastQuestion::Asked),
-                    ..
-                },
-                On(Input::HandOffUnreachable { .. }),
-            ) => {
-                // That it was told to run is long over; the last question is still open.
+            On(Input::HandOffAnswered {
+                answer: HandOffAnswer::Discarded,
+                ..
+            }) => self.give_guest_up(now, GivenUpOn::Destination, gone),
+
+            // What is not counts for the question that it answers.
+            On(
+                ref input @ (Input::HandOffAnswered { question, .. }
+                | Input::HandOffUnreachable { question, .. }),
+            ) if !hand_off.asking || question != self.question => {
+                return Err(self.unexpected(input.name()));
             }
-            (phase @ Phase::HandingOff { .. }, On(Input::HandOffUnreachable { reason })) => {
+            On(Input::HandOffAnswered {
+                answer: HandOffAnswer::Pending { reason },
+                ..
+            }) => self.answered(now, hand_off, reason),
+            On(Input::HandOffUnreachable { reason, .. }) => {
                 self.unheard(now, Some(reason));
-                self.not_answered(now, phase);
+                self.not_answered(now, hand_off);
             }
-            (Phase::HandingOff { .. }, Deadline) if self.outbox.unsafe_since().is_some() => {
+            Deadline if self.outbox.unsafe_since().is_some() => {
                 // While the journal is stuck nothing was asked, so nothing counts.
                 self.deadline = Some(now + limits::HAND_OFF_RETRY);
             }
-            (
-                phase @ Phase::HandingOff {
-                    giving_up: Some(_), ..
-                },
-                Deadline,
-            ) => {
-                self.unheard(now, None);
-                self.not_answered(now, phase);
-            }
-            (
-                Phase::HandingOff {
-                    attempts,
-                    hypervisor_gone,
-                    asking,
-                    ..
-                },
-                Deadline,
-            ) => {
-                if asking {
+            Deadline => {
+                if hand_off.asking {
                     self.unheard(now, None);
                 }
-                self.tell_again(now, attempts, hypervisor_gone);
+                self.time_passed(now, hand_off);
             }
-            (
-                Phase::HandingOff {
-                    hypervisor_gone,
-                    giving_up: Some(LastQuestion::Asked),
-                    ..
-                },
-                On(Input::DestinationSilent { reason }),
-            ) => {
-                self.unheard(now, Some(reason));
-                self.give_guest_up(now, GivenUpOn::Source, hypervisor_gone);
-            }
-            (Phase::HandingOff { .. }, On(Input::DestinationSilent { .. })) => {
-                // Nobody waits for it any more.
-            }
-            (
-                Phase::HandingOff {
-                    giving_up: Some(_), ..
-                },
-                On(Input::GiveUpRequested),
-            ) => {}
-            (phase @ Phase::HandingOff { asking, .. }, On(Input::GiveUpRequested)) => {
-                self.resolving = Resolving::Asking;
-                if asking {
-                    // That it was told to run has to be over before the operator's word counts.
-                    let phase = with_question(phase, LastQuestion::Waits);
-                    self.enter(now, phase, Some(limits::LAST_TELL));
-                } else {
-                    self.ask_last(now, phase);
-                }
-            }
-            (
-                Phase::HandingOff {
-                    attempts,
-                    asking,
-                    giving_up,
-                    ..
-                },
-                On(Input::HypervisorGone { .. }),
-            ) => {
-                self.phase = Phase::HandingOff {
-                    attempts,
+            On(Input::GiveUpRequested) => self.wish_to_give_up(now, hand_off)?,
+            On(Input::HypervisorGone { .. }) => {
+                self.phase = Phase::HandingOff(HandOff {
                     hypervisor_gone: true,
-                    asking,
-                    giving_up,
-                };
+                    ..hand_off
+                });
             }
-            (_, On(input)) => return Err(self.unexpected(input.name())),
-            (_, Deadline) => return Err(self.unexpected("deadline")),
+            On(input) => return Err(self.unexpected(input.name())),
         }
         Ok(())
     }
@@ -165,23 +118,25 @@ impl Source {
             return Ok(());
         };
         match event {
+            // The destination runs it: that is final, whatever is being done here.
+            Event::Input(
+                Input::HandOffAnswered {
+                    answer: HandOffAnswer::Running,
+                    ..
+                }
+                | Input::DestinationRuns,
+            ) => {
+                self.record(SourceStep::RunsThere);
+                self.leave(now, hypervisor_gone);
+            }
             Event::Input(Input::HypervisorGone { .. }) => self.taken_back(now, on, true, returned),
             Event::Input(Input::GuestReturned) => self.taken_back(now, on, hypervisor_gone, true),
-            Event::Input(Input::LeaveFailed { reason }) => self.last = Some(reason),
             Event::Deadline => {
-                if !hypervisor_gone {
-                    self.outbox.act(Action::QuitSource);
-                }
-                if !returned {
-                    self.outbox.act(Action::ReturnGuest);
-                }
-                self.deadline = Some(now + limits::LEAVE_RETRY);
+                self.clear_again(now, hypervisor_gone, returned, Action::ReturnGuest)
             }
             Event::Input(
-                Input::HandOffAnswered(_)
+                Input::HandOffAnswered { .. }
                 | Input::HandOffUnreachable { .. }
-                | Input::DestinationAnswered { .. }
-                | Input::DestinationSilent { .. }
                 | Input::DestinationGone { .. }
                 | Input::GiveUpRequested,
             ) => {}
@@ -201,46 +156,46 @@ impl Source {
         match event {
             Event::Input(Input::HypervisorGone { .. }) => self.left(now, true, forgotten),
             Event::Input(Input::GuestForgotten) => self.left(now, hypervisor_gone, true),
-            Event::Input(Input::LeaveFailed { reason }) => self.last = Some(reason),
             Event::Input(Input::DestinationRuns) => {}
             Event::Deadline => {
-                if !hypervisor_gone {
-                    self.outbox.act(Action::QuitSource);
-                }
-                if !forgotten {
-                    self.outbox.act(Action::ForgetGuest);
-                }
-                self.deadline = Some(now + limits::LEAVE_RETRY);
+                self.clear_again(now, hypervisor_gone, forgotten, Action::ForgetGuest);
             }
             Event::Input(input) => return Err(self.unexpected(input.name())),
         }
         Ok(())
     }
 
-    /// The destination answers and does not run the guest yet: an operator's word does not count.
-    fn answered(&mut self, now: Time, phase: Phase, reason: Reason) {
-        let Phase::HandingOff {
-            attempts,
-            hypervisor_gone,
-            giving_up,
-            ..
-        } = phase
-        else {
-            return;
-        };
-        if giving_up.is_some() {
+    /// Of the copy here and its definition, what has not gone its way yet.
+    fn clear_again(&mut self, now: Time, hypervisor_gone: bool, moved: bool, definition: Action) {
+        if !hypervisor_gone {
+            self.outbox.act(Action::QuitSource);
+        }
+        if !moved {
+            self.outbox.act(definition);
+        }
+        self.deadline = Some(now + limits::LEAVE_RETRY);
+    }
+
+    /// Something else than an operator's wish counts.
+    fn overruled(&mut self, hand_off: HandOff) {
+        if hand_off.giving_up.is_some() {
             self.resolving = Resolving::Answered;
         }
+    }
+
+    /// The destination answers and does not run the guest yet.
+    fn answered(&mut self, now: Time, hand_off: HandOff, reason: Reason) {
+        self.overruled(hand_off);
         self.silent_since = None;
         self.heard = Some(now);
         self.last = Some(reason);
-        let phase = Phase::HandingOff {
-            attempts,
-            hypervisor_gone,
+        let hand_off = HandOff {
             asking: false,
             giving_up: None,
+            ..hand_off
         };
-        self.enter(now, phase, Some(limits::HAND_OFF_RETRY));
+        let bound = Some(limits::HAND_OFF_RETRY);
+        self.enter(now, Phase::HandingOff(hand_off), bound);
     }
 
     fn unheard(&mut self, now: Time, reason: Option<Reason>) {
@@ -248,51 +203,79 @@ impl Source {
         self.last = reason.or(self.last.take());
     }
 
-    /// What was asked last has ended without an answer.
-    fn not_answered(&mut self, now: Time, phase: Phase) {
-        let Phase::HandingOff {
-            attempts,
-            hypervisor_gone,
-            giving_up,
-            ..
-        } = phase
-        else {
-            return;
-        };
-        match giving_up {
+    /// The question that was open has ended without an answer.
+    fn not_answered(&mut self, now: Time, hand_off: HandOff) {
+        let bound = match hand_off.giving_up {
+            None => limits::HAND_OFF_RETRY,
+            Some(LastQuestion::Waits) => limits::WORD_OVER,
             Some(LastQuestion::Asked) => {
-                self.give_guest_up(now, GivenUpOn::Source, hypervisor_gone);
+                let gone = hand_off.hypervisor_gone;
+                return self.give_guest_up(now, GivenUpOn::Source, gone);
             }
-            Some(LastQuestion::Waits) => self.ask_last(now, phase),
-            None => {
-                let phase = Phase::HandingOff {
-                    attempts,
-                    hypervisor_gone,
-                    asking: false,
-                    giving_up,
-                };
-                self.enter(now, phase, Some(limits::HAND_OFF_RETRY));
-            }
+        };
+        let hand_off = HandOff {
+            asking: false,
+            ..hand_off
+        };
+        self.enter(now, Phase::HandingOff(hand_off), Some(bound));
+    }
+
+    fn time_passed(&mut self, now: Time, hand_off: HandOff) {
+        match hand_off.giving_up {
+            None => self.tell_again(now, hand_off),
+            // A last question whose end nobody told is none: an answer may have come meanwhile.
+            Some(LastQuestion::Waits | LastQuestion::Asked) => self.ask_last(now, hand_off),
         }
     }
 
-    /// Asks without telling: from here on the destination is not told to run any more.
-    fn ask_last(&mut self, now: Time, phase: Phase) {
+    /// An operator gives the guest up. From here on nothing tells the destination to run it
+    /// ([`Source::verdict`]), and what was said before has to be over before it is asked once more.
+    fn wish_to_give_up(&mut self, now: Time, hand_off: HandOff) -> Result<(), Refused> {
+        if hand_off.giving_up.is_some() {
+            return Ok(());
+        }
+        if self.ambiguity().is_none() {
+            return Err(self.unexpected(Input::GiveUpRequested.name()));
+        }
         self.outbox.withdraw_actions();
-        self.outbox.act(Action::AskDestination);
-        let phase = with_question(phase, LastQuestion::Asked);
-        self.enter(now, phase, Some(limits::HAND_OFF_ANSWER));
+        self.resolving = Resolving::Asking;
+        let still_open = if hand_off.asking {
+            limits::HAND_OFF_ANSWER
+        } else {
+            Time::ZERO
+        };
+        let hand_off = HandOff {
+            giving_up: Some(LastQuestion::Waits),
+            ..hand_off
+        };
+        let bound = still_open + limits::WORD_OVER;
+        self.enter(now, Phase::HandingOff(hand_off), Some(bound));
+        Ok(())
     }
 
-    fn tell_again(&mut self, now: Time, attempts: u32, hypervisor_gone: bool) {
-        self.outbox.act(Action::TellDestinationToRun);
-        let phase = Phase::HandingOff {
-            attempts: attempts.saturating_add(1),
-            hypervisor_gone,
+    /// Asks without telling.
+    fn ask_last(&mut self, now: Time, hand_off: HandOff) {
+        let question = self.next_question();
+        self.outbox.act(Action::AskDestination { question });
+        let hand_off = HandOff {
             asking: true,
-            giving_up: None,
+            giving_up: Some(LastQuestion::Asked),
+            ..hand_off
         };
-        self.enter(now, phase, Some(limits::HAND_OFF_ANSWER));
+        let bound = Some(limits::HAND_OFF_ANSWER);
+        self.enter(now, Phase::HandingOff(hand_off), bound);
+    }
+
+    fn tell_again(&mut self, now: Time, hand_off: HandOff) {
+        let question = self.next_question();
+        self.outbox.act(Action::TellDestinationToRun { question });
+        let hand_off = HandOff {
+            attempts: hand_off.attempts.saturating_add(1),
+            asking: true,
+            ..hand_off
+        };
+        let bound = Some(limits::HAND_OFF_ANSWER);
+        self.enter(now, Phase::HandingOff(hand_off), bound);
     }
 
     fn give_guest_up(&mut self, now: Time, on: GivenUpOn, hypervisor_gone: bool) {
@@ -327,21 +310,5 @@ impl Source {
                 returned,
             };
         }
-    }
-}
-
-fn with_question(phase: Phase, question: LastQuestion) -> Phase {
-    match phase {
-        Phase::HandingOff {
-            attempts,
-            hypervisor_gone,
-            ..
-        } => Phase::HandingOff {
-            attempts,
-            hypervisor_gone,
-            asking: true,
-            giving_up: Some(question),
-        },
-        other => other,
     }
 }

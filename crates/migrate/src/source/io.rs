@@ -4,6 +4,7 @@ use drover_types::Path;
 
 use crate::cause::{CancelledBy, Outcome, Reason};
 use crate::observation::{HandOffAnswer, Observation};
+use crate::question::Question;
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,20 +58,18 @@ pub enum Input {
         /// What it gave as a reason.
         reason: Reason,
     },
-    /// The destination answered [`Action::TellDestinationToRun`].
-    HandOffAnswered(HandOffAnswer),
-    /// The destination did not answer [`Action::TellDestinationToRun`].
-    HandOffUnreachable {
-        /// What the connection ended with.
-        reason: Reason,
-    },
-    /// The destination answered [`Action::AskDestination`].
-    DestinationAnswered {
+    /// The destination answered [`Action::TellDestinationToRun`] or [`Action::AskDestination`], or
+    /// is there and gave no answer that can be used.
+    HandOffAnswered {
+        /// Which of them.
+        question: Question,
         /// What it says.
-        reason: Reason,
+        answer: HandOffAnswer,
     },
-    /// The destination did not answer [`Action::AskDestination`], or knows nothing of it.
-    DestinationSilent {
+    /// Nobody answered: there was no connection, or silence on it.
+    HandOffUnreachable {
+        /// Which of them.
+        question: Question,
         /// What the connection ended with.
         reason: Reason,
     },
@@ -125,10 +124,8 @@ impl Input {
             Self::Hypervisor(_) => "hypervisor",
             Self::HypervisorGone { .. } => "hypervisor-gone",
             Self::DestinationGone { .. } => "destination-gone",
-            Self::HandOffAnswered(_) => "hand-off-answered",
+            Self::HandOffAnswered { .. } => "hand-off-answered",
             Self::HandOffUnreachable { .. } => "hand-off-unreachable",
-            Self::DestinationAnswered { .. } => "destination-answered",
-            Self::DestinationSilent { .. } => "destination-silent",
             Self::GiveUpRequested => "give-up-requested",
             Self::DestinationRuns => "destination-runs",
             Self::DestinationAbandoned => "destination-abandoned",
@@ -179,10 +176,16 @@ pub enum Action {
     /// moved to the departed ones before the answer is handed in, so that no end of this
     /// migration leaves two hosts with a definition. Answers: `HandOffAnswered`,
     /// `HandOffUnreachable`.
-    TellDestinationToRun,
+    TellDestinationToRun {
+        /// The answer's number.
+        question: Question,
+    },
     /// Ask the destination how far it is, without telling it anything. Answers:
-    /// `DestinationAnswered`, `HandOffAnswered` if it runs the guest, `DestinationSilent`.
-    AskDestination,
+    /// `HandOffAnswered`, `HandOffUnreachable`.
+    AskDestination {
+        /// The answer's number.
+        question: Question,
+    },
     /// Have the destination give the guest up; idempotent. Answers: `DestinationAbandoned`,
     /// `AbandonUnreachable`, `DestinationRuns`.
     AbandonDestination,

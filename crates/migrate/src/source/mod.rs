@@ -20,7 +20,7 @@
 //! [`Action::TellDestinationToRun`] comes out only after the record [`SourceStep::HandedOff`] is
 //! on disk, and after that record [`Action::KeepGuest`] never comes out. Once it is written no
 //! input leads back: an operator's [`Input::GiveUpRequested`] ends the source's copy, too, and only
-//! after nothing that tells the destination to run is on its way any more.
+//! after nothing that told the destination to run counts any more ([`limits::WORD_COUNTS`]).
 
 mod decide;
 mod decided;
@@ -29,13 +29,14 @@ mod phase;
 mod step;
 
 pub use io::{Action, Input, Output};
-pub use phase::{Phase, Why};
+pub use phase::{HandOff, Phase, Why};
 
 use crate::cause::{Cause, KeptGuest, Outcome, Reason, Refused};
 use crate::journal::{JournalVersion, Migration, SourceRecord, SourceStep};
 use crate::limits;
 use crate::observation::Verdict;
 use crate::outbox::Outbox;
+use crate::question::Question;
 use crate::resolution::{Ambiguity, Resolving};
 use crate::session::Session;
 use crate::waiting::{Waiting, WaitingOn};
@@ -57,7 +58,9 @@ pub struct Source {
     outbox: Outbox<Action, SourceRecord>,
     verdict: Verdict,
     last: Option<Reason>,
-    /// In the hand-off: the destination answered last; and has not answered since.
+    /// In the hand-off: the last question to the destination.
+    question: Question,
+    /// It answered last; and has not answered since.
     heard: Option<Time>,
     silent_since: Option<Time>,
     resolving: Resolving,
@@ -118,6 +121,7 @@ impl Source {
             outbox: Outbox::new(),
             verdict: Verdict::Undecided,
             last: None,
+            question: Question::default(),
             heard: None,
             silent_since: None,
             resolving: Resolving::No,
@@ -163,9 +167,9 @@ impl Source {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.phase {
-            Phase::HandingOff {
+            Phase::HandingOff(HandOff {
                 giving_up: Some(_), ..
-            } => Verdict::Undecided,
+            }) => Verdict::Undecided,
             _ => self.verdict,
         }
     }
@@ -173,7 +177,7 @@ impl Source {
     /// The destination may run the guest or not, and does not answer.
     #[must_use]
     pub fn ambiguity(&self) -> Option<Ambiguity> {
-        let handing_off = matches!(self.phase, Phase::HandingOff { .. });
+        let handing_off = matches!(self.phase, Phase::HandingOff(_));
         Some(Ambiguity {
             since: self.silent_since.filter(|_| handing_off)?,
             heard: self.heard,
@@ -185,6 +189,12 @@ impl Source {
     #[must_use]
     pub fn resolving(&self) -> &Resolving {
         &self.resolving
+    }
+
+    /// The last question to the destination in the hand-off.
+    #[must_use]
+    pub fn question(&self) -> Question {
+        self.question
     }
 
     /// Where it stands.
@@ -263,14 +273,21 @@ impl Source {
     }
 
     fn tell_to_run(&mut self, now: Time, hypervisor_gone: bool) {
-        let phase = Phase::HandingOff {
+        let hand_off = HandOff {
             attempts: 1,
             hypervisor_gone,
             asking: true,
             giving_up: None,
         };
-        self.enter(now, phase, Some(limits::HAND_OFF_ANSWER));
-        self.outbox.act(Action::TellDestinationToRun);
+        let bound = Some(limits::HAND_OFF_ANSWER);
+        self.enter(now, Phase::HandingOff(hand_off), bound);
+        let question = self.next_question();
+        self.outbox.act(Action::TellDestinationToRun { question });
+    }
+
+    fn next_question(&mut self) -> Question {
+        self.question = self.question.next();
+        self.question
     }
 
     fn leave(&mut self, now: Time, hypervisor_gone: bool) {

@@ -51,16 +51,7 @@ pub enum Phase {
         believed: bool,
     },
     /// Decided: only the destination runs the guest. It is told until it answers.
-    HandingOff {
-        /// How often it was told.
-        attempts: u32,
-        /// The source's QEMU has ended.
-        hypervisor_gone: bool,
-        /// The last time is not answered yet.
-        asking: bool,
-        /// An operator wants to give the guest up.
-        giving_up: Option<LastQuestion>,
-    },
+    HandingOff(HandOff),
     /// Given up by an operator: the copy here is quit, and the definition comes back.
     TakingBack {
         /// Where it was given up.
@@ -101,6 +92,19 @@ pub enum Phase {
     },
 }
 
+/// How far the hand-off is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandOff {
+    /// How often the destination was told.
+    pub attempts: u32,
+    /// The source's QEMU has ended.
+    pub hypervisor_gone: bool,
+    /// The last question is not answered yet.
+    pub asking: bool,
+    /// An operator wants to give the guest up.
+    pub giving_up: Option<LastQuestion>,
+}
+
 /// Why the hypervisor is to give up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
@@ -130,7 +134,7 @@ impl Phase {
             Self::Starting { .. } => "starting",
             Self::Transferring { .. } => "transferring",
             Self::Cancelling { .. } => "cancelling",
-            Self::HandingOff { .. } => "handing-off",
+            Self::HandingOff(_) => "handing-off",
             Self::TakingBack { .. } => "taking-back",
             Self::Leaving { .. } => "leaving",
             Self::Abandoning { .. } => "abandoning",
@@ -157,7 +161,7 @@ impl Phase {
             } => WaitingOn::HypervisorToBegin,
             Self::Transferring { accepted: true, .. } => WaitingOn::GuestMemory,
             Self::Cancelling { .. } => WaitingOn::HypervisorToCancel,
-            Self::HandingOff { .. } => WaitingOn::DestinationToRun,
+            Self::HandingOff(_) => WaitingOn::DestinationToRun,
             Self::TakingBack { .. } => WaitingOn::SourceToTakeBack,
             Self::Leaving { .. } => WaitingOn::SourceToForget,
             Self::Abandoning { .. } => WaitingOn::DestinationToAbandon,

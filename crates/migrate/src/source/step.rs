@@ -218,9 +218,7 @@ impl Source {
 
             // Decided for the destination.
             (
-                phase @ (Phase::HandingOff { .. }
-                | Phase::TakingBack { .. }
-                | Phase::Leaving { .. }),
+                phase @ (Phase::HandingOff(_) | Phase::TakingBack { .. } | Phase::Leaving { .. }),
                 event,
             ) => return self.step_decided(now, phase, event),
 

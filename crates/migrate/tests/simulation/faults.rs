@@ -4,6 +4,7 @@ use drover_migrate::destination::{self, Destination};
 use drover_migrate::source::{self, Source};
 use drover_migrate::{CancelledBy, DestinationStep, SourceStep, Verdict};
 
+use crate::qemu::Qemu;
 use crate::requests::unreachable;
 use crate::world::{Event, Fault, PATIENCE, World, gone};
 
@@ -28,6 +29,8 @@ impl World {
             }
             Fault::HangSourceQemu => self.source_hangs = true,
             Fault::HangDestinationQemu => self.destination_hangs = true,
+            Fault::PauseDestinationGuest => self.on_destination_qemu(Qemu::pause),
+            Fault::UnpauseDestinationGuest => self.on_destination_qemu(Qemu::unpause),
             Fault::ReleaseQemus => {
                 self.source_hangs = false;
                 self.destination_hangs = false;
@@ -65,6 +68,13 @@ impl World {
                 self.source_full = false;
                 self.destination_full = false;
             }
+        }
+    }
+
+    fn on_destination_qemu(&mut self, act: impl Fn(&mut Qemu)) {
+        if let Some(qemu) = &mut self.destination_qemu {
+            act(qemu);
+            self.look_at_both();
         }
     }
 
@@ -140,7 +150,10 @@ impl World {
                     | DestinationStep::Lost { .. }
             )
         {
-            self.destination = Some(Destination::recover(record, self.now));
+            let qemu = self.destination_qemu.as_ref();
+            let has_run = qemu.is_some_and(|qemu| qemu.alive && qemu.has_run);
+            let machine = Destination::recover(record, self.now);
+            self.destination = Some(machine.with_guest_that_has_run(has_run));
             self.drive_destination();
         }
         self.destination_claims();
@@ -160,6 +173,7 @@ pub(crate) fn healing(fault: Fault) -> &'static [Fault] {
         Fault::KillDestinationAgent | Fault::LoseDestinationHost => &[Fault::StartDestinationAgent],
         Fault::CutPaths => &[Fault::JoinPaths],
         Fault::HangSourceQemu | Fault::HangDestinationQemu => &[Fault::ReleaseQemus],
+        Fault::PauseDestinationGuest => &[Fault::UnpauseDestinationGuest],
         Fault::FillSourceDisk | Fault::FillDestinationDisk => &[Fault::FreeDisks],
         _ => &[],
     }

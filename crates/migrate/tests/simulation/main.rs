@@ -14,6 +14,7 @@
 mod faults;
 mod operator;
 mod qemu;
+mod questions;
 mod requests;
 mod shells;
 mod transfer;
@@ -31,7 +32,7 @@ use world::{Event, Fault, World};
 const LONG: Duration = Duration::from_secs(300);
 
 /// Faults that something heals, and those that nothing needs to.
-const FAULTS: [Fault; 15] = [
+const FAULTS: [Fault; 16] = [
     Fault::KillSourceAgent,
     Fault::KillDestinationAgent,
     Fault::KillSourceRelay,
@@ -40,6 +41,7 @@ const FAULTS: [Fault; 15] = [
     Fault::KillDestinationQemu,
     Fault::HangSourceQemu,
     Fault::HangDestinationQemu,
+    Fault::PauseDestinationGuest,
     Fault::LoseSourceHost,
     Fault::LoseDestinationHost,
     Fault::CutPaths,
@@ -47,6 +49,14 @@ const FAULTS: [Fault; 15] = [
     Fault::FillDestinationDisk,
     Fault::FailMigration,
     Fault::Cancel,
+];
+
+/// What heals whatever went wrong, with the start of agents that died.
+const HEALING: [Fault; 4] = [
+    Fault::JoinPaths,
+    Fault::FreeDisks,
+    Fault::ReleaseQemus,
+    Fault::UnpauseDestinationGuest,
 ];
 
 fn check_always(world: &World) {
@@ -66,8 +76,9 @@ fn check_always(world: &World) {
         world.story()
     );
     let by_operator = world.destination_resolution() == Some(Resolution::RunHere);
+    let was_wrong = world.had_heard == Some(true);
     assert!(
-        !destination || world.decided_for_destination() || by_operator,
+        !destination || world.decided_for_destination() || by_operator || was_wrong,
         "the destination runs before the hand-off\n{}",
         world.story()
     );
@@ -381,7 +392,7 @@ proptest! {
             world.at(Duration::from_millis(millis), Event::Fault(fault));
         }
         let healed = Duration::from_millis(20_000 + healed_after);
-        for fault in [Fault::JoinPaths, Fault::FreeDisks, Fault::ReleaseQemus] {
+        for fault in HEALING {
             world.at(healed, Event::Fault(fault));
         }
         world.at(healed, Event::StartDeadAgents);
@@ -404,11 +415,40 @@ proptest! {
             world.at(Duration::from_millis(millis), Event::Operator(wish));
         }
         let healed = Duration::from_millis(20_000 + healed_after);
-        for fault in [Fault::JoinPaths, Fault::FreeDisks, Fault::ReleaseQemus] {
+        for fault in HEALING {
             world.at(healed, Event::Fault(fault));
         }
         world.at(healed, Event::StartDeadAgents);
         world.run(healed + LONG, check_always);
         check_end(&world, true);
+    }
+
+    #[test]
+    fn a_destination_that_had_not_heard_when_the_guest_was_given_up_never_runs_it(
+        seed: u64,
+        faults in prop::collection::vec((0_u64..4_000, any_fault()), 0..3),
+        cuts in prop::collection::vec((0_u64..60_000, 1_u64..90_000), 1..4),
+        given_up in 1_u64..30_000,
+    ) {
+        let mut world = World::new(seed);
+        world.careless = true;
+        for (millis, fault) in faults {
+            world.at(Duration::from_millis(millis), Event::Fault(fault));
+        }
+        for (millis, joined_after) in cuts {
+            world.at(Duration::from_millis(millis), Event::Fault(Fault::CutPaths));
+            let joined = Duration::from_millis(millis + joined_after);
+            world.at(joined, Event::Fault(Fault::JoinPaths));
+        }
+        world.at(Duration::from_millis(given_up), Event::Operator(Resolution::GiveUp));
+        let healed = Duration::from_millis(160_000);
+        for fault in HEALING {
+            world.at(healed, Event::Fault(fault));
+        }
+        world.at(healed, Event::StartDeadAgents);
+        world.run(healed + LONG, check_always);
+        if world.had_heard != Some(true) {
+            check_end(&world, true);
+        }
     }
 }

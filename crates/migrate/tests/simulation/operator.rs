@@ -69,10 +69,8 @@ impl World {
     }
 
     fn operator_on_the_source(&mut self) -> bool {
-        let gone = self
-            .destination_qemu
-            .as_ref()
-            .is_some_and(|qemu| !qemu.alive);
+        let ended = |qemu: &Qemu| !qemu.alive;
+        let gone = self.careless || self.destination_qemu.as_ref().is_some_and(ended);
         if let Some(machine) = self.source.as_ref().filter(|_| gone) {
             if *machine.resolving() == Resolving::Decided {
                 self.decided = true;
@@ -89,7 +87,8 @@ impl World {
                 outcome: Outcome::GivenUp { .. }
             })
         );
-        let starts = given_up && self.source_definition && self.source_life != 0;
+        let safe = !self.careless || self.had_heard == Some(false);
+        let starts = safe && given_up && self.source_definition && self.source_life != 0;
         if starts && !self.source_qemu.alive {
             self.source_qemu = Qemu::running(MigrationSeen::None);
         }
@@ -127,9 +126,11 @@ impl World {
             .as_ref()
             .is_some_and(|qemu| qemu.alive);
         let claimed = claimed(self.destination_resolution(), process);
-        assert_eq!(claimed, Claimed::LetsGo, "{}", self.story());
-        self.destination_definition = false;
-        true
+        let was_wrong = self.had_heard == Some(true);
+        let lets_go = claimed == Claimed::LetsGo;
+        assert!(lets_go || was_wrong, "{}", self.story());
+        self.destination_definition &= !lets_go;
+        lets_go
     }
 
     /// The destination's agent has the guest by an operator's word, and tells the source's.

@@ -14,6 +14,8 @@ pub struct Qemu {
     pub has_everything: bool,
     /// What its socket to the relay will end with is decided.
     pub cut: bool,
+    /// It was told to run its guest, and did: the agent marks that in the guest's own record.
+    pub has_run: bool,
 }
 
 impl Qemu {
@@ -26,6 +28,7 @@ impl Qemu {
             guest,
             has_everything: false,
             cut: false,
+            has_run: false,
         }
     }
 
@@ -38,6 +41,7 @@ impl Qemu {
             guest,
             has_everything: false,
             cut: false,
+            has_run: false,
         }
     }
 
@@ -84,6 +88,21 @@ impl Qemu {
     pub fn cont(&mut self) {
         if self.alive && self.guest != GuestSeen::InMigrate {
             self.guest = GuestSeen::Running;
+            self.has_run = true;
+        }
+    }
+
+    /// An operator pauses it, or its disk fails.
+    pub fn pause(&mut self) {
+        if self.runs_its_guest() {
+            self.guest = GuestSeen::Paused;
+        }
+    }
+
+    /// What paused it is over.
+    pub fn unpause(&mut self) {
+        if self.has_run {
+            self.cont();
         }
     }
 

@@ -10,7 +10,10 @@ impl World {
     pub(crate) fn request(&mut self, life: u32, action: &source::Action) {
         use source::{Action, Input};
         if !self.control || !self.destination_host || self.destination_life == 0 {
-            return self.answer_locally(life, unreachable(action));
+            return match unreachable(action) {
+                Input::HandOffUnreachable { question, .. } => self.call_ends(life, question),
+                input => self.answer_locally(life, input),
+            };
         }
         match action {
             Action::PrepareDestination => {
@@ -27,22 +30,8 @@ impl World {
                 self.waits_for_listening = Some(life);
                 self.tell_destination(destination::Input::ListenRequested);
             }
-            Action::TellDestinationToRun => {
-                self.tell_destination(destination::Input::RunRequested);
-                let answer = self.hand_off_answer();
-                self.answer(life, Input::HandOffAnswered(answer));
-            }
-            Action::AskDestination => {
-                let answer = self.hand_off_answer();
-                let known = self.destination.is_some() || self.destination_disk.is_some();
-                self.answer(
-                    life,
-                    match answer {
-                        HandOffAnswer::Running => Input::HandOffAnswered(answer),
-                        _ if known => Input::DestinationAnswered { reason: gone() },
-                        _ => Input::DestinationSilent { reason: gone() },
-                    },
-                );
+            Action::TellDestinationToRun { .. } | Action::AskDestination { .. } => {
+                self.hear_question(life, action, self.now);
             }
             Action::AbandonDestination => {
                 self.waits_for_abandoned = Some(life);
@@ -126,19 +115,24 @@ impl World {
         }
     }
 
-    pub(crate) fn ask_verdict(&mut self, life: u32) {
-        use destination::Input;
-        let reachable = self.control && self.source_host && self.source_life != 0;
-        let verdict = match (&self.source, &self.source_disk) {
-            (Some(source), _) => Some(source.verdict()),
-            (None, Some(record)) => Some(record.verdict()),
-            (None, None) => None,
-        };
-        let input = match verdict.filter(|_| reachable) {
-            Some(verdict) => Input::VerdictAnswered(verdict),
-            None => Input::VerdictUnreachable { reason: gone() },
-        };
-        self.later(Event::ToDestination { life, input });
+    /// The destination's agent has heard that the guest is its own, and acts on it.
+    pub(crate) fn destination_has_heard(&self) -> bool {
+        use destination::{Ending, Phase};
+        let phase = self.destination.as_ref().map(Destination::phase);
+        let heard = matches!(
+            phase,
+            Some(
+                Phase::Resuming { .. }
+                    | Phase::Adopting
+                    | Phase::Ended(Ending::Running)
+                    | Phase::Receiving {
+                        handed_off: true,
+                        ..
+                    }
+            )
+        );
+        let qemu = self.destination_qemu.as_ref();
+        heard || qemu.is_some_and(|qemu| qemu.alive && qemu.has_run)
     }
 }
 
@@ -147,9 +141,11 @@ pub(crate) fn unreachable(action: &source::Action) -> source::Input {
     use source::{Action, Input};
     let reason = Reason::from("no route");
     match action {
-        Action::TellDestinationToRun => Input::HandOffUnreachable { reason },
+        Action::TellDestinationToRun { question } | Action::AskDestination { question } => {
+            let question = *question;
+            Input::HandOffUnreachable { question, reason }
+        }
         Action::AbandonDestination => Input::AbandonUnreachable { reason },
-        Action::AskDestination => Input::DestinationSilent { reason },
         _ => Input::DestinationUnreachable { reason, sent: true },
     }
 }
@@ -158,9 +154,9 @@ pub(crate) fn unreachable(action: &source::Action) -> source::Input {
 pub(crate) fn unreachable_answer(input: &source::Input) -> source::Input {
     use source::{Action, Input};
     match input {
-        Input::HandOffAnswered(_) => unreachable(&Action::TellDestinationToRun),
-        Input::DestinationAnswered { .. } | Input::DestinationSilent { .. } => {
-            unreachable(&Action::AskDestination)
+        Input::HandOffAnswered { question, .. } => {
+            let question = *question;
+            unreachable(&Action::AskDestination { question })
         }
         Input::DestinationAbandoned | Input::DestinationRuns => {
             unreachable(&Action::AbandonDestination)

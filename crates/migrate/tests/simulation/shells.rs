@@ -12,6 +12,7 @@ use crate::world::{Event, World, gone};
 impl World {
     pub(crate) fn drive_source(&mut self) {
         let life = self.source_life;
+        let heard = self.destination_has_heard();
         loop {
             let Some(source) = &mut self.source else {
                 return;
@@ -27,16 +28,22 @@ impl World {
                     return;
                 }
                 Output::Journal(record) => {
+                    let mut given_up = false;
                     let input = if self.source_full {
                         source::Input::JournalFailed {
                             reason: Reason::from("disk full"),
                         }
                     } else {
+                        given_up = record.resolution().is_some();
                         self.source_disk = Some(record);
                         source::Input::Journaled
                     };
                     let result = source.handle(self.now, input);
                     assert_eq!(result, Ok(()));
+                    if given_up && self.had_heard.is_none() {
+                        self.had_heard = Some(heard);
+                        self.check_asked_destination();
+                    }
                 }
                 Output::Do(action) => self.later_source(action),
             }
@@ -72,8 +79,11 @@ impl World {
         let Some(source) = &mut self.source else {
             return;
         };
-        if let source::Input::HandOffAnswered(_) | source::Input::HandOffUnreachable { .. } = input
-        {
+        let answered = matches!(
+            input,
+            source::Input::HandOffAnswered { .. } | source::Input::HandOffUnreachable { .. }
+        );
+        if answered && matches!(source.phase(), source::Phase::HandingOff(_)) {
             self.source_definition = false;
         }
         if matches!(
@@ -122,16 +132,22 @@ impl World {
                     break;
                 }
                 Output::Journal(record) => {
+                    let mut decided = false;
                     let input = if self.destination_full {
                         destination::Input::JournalFailed {
                             reason: Reason::from("disk full"),
                         }
                     } else {
+                        decided = record.resolution().is_some() && !self.decided_there;
                         self.destination_disk = Some(record);
                         destination::Input::Journaled
                     };
                     let result = destination.handle(self.now, input);
                     assert_eq!(result, Ok(()));
+                    if decided {
+                        self.decided_there = true;
+                        self.check_asked_source();
+                    }
                 }
                 Output::Do(action) => self.later_destination(action),
             }
@@ -159,9 +175,10 @@ impl World {
         match action {
             Action::PrepareDestination
             | Action::TellDestinationToListen
-            | Action::TellDestinationToRun
-            | Action::AskDestination
             | Action::AbandonDestination => self.later(Event::Request { life, action }),
+            Action::TellDestinationToRun { question } | Action::AskDestination { question } => {
+                self.call_destination(life, question, action);
+            }
             Action::OpenLanes { .. } => {
                 if self.control && self.destination.is_some() {
                     self.source_session = true;
@@ -278,10 +295,7 @@ impl World {
                 self.close_destination_session();
                 self.look_at_destination(true);
             }
-            Action::AskVerdict => {
-                let life = self.destination_life;
-                self.later(Event::AskVerdict { life });
-            }
+            Action::AskVerdict { question } => self.call_source(question),
             Action::ResumeGuest => {
                 let qemu = self.destination_qemu.as_mut().filter(|qemu| qemu.alive);
                 if let Some(qemu) = qemu {
@@ -294,8 +308,10 @@ impl World {
                 self.destination_hears(Input::GuestAdopted);
             }
             Action::KillHypervisor => {
+                let story = self.story();
                 if let Some(qemu) = &mut self.destination_qemu {
-                    assert!(!qemu.runs_its_guest(), "a running guest is killed");
+                    let killed = qemu.alive && qemu.has_run;
+                    assert!(!killed, "a guest that has run is killed\n{story}");
                     qemu.kill();
                 }
                 self.destination_hears(Input::HypervisorGone { reason: gone() });

@@ -10,13 +10,14 @@ use std::time::Duration;
 use drover_migrate::destination::{self, Destination};
 use drover_migrate::source::{self, Source};
 use drover_migrate::{
-    DestinationRecord, Migration, MigrationSeen, Reason, Resolution, SourceRecord, Time,
+    DestinationRecord, Migration, MigrationSeen, Question, Reason, Resolution, SourceRecord, Time,
+    Verdict,
 };
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 
 use crate::faults::healing;
 use crate::qemu::Qemu;
-use crate::requests::unreachable_answer;
+use crate::questions::Call;
 
 /// What happens at a time.
 #[derive(Debug, Clone)]
@@ -51,6 +52,13 @@ pub enum Event {
         life: u32,
         action: source::Action,
     },
+    /// One that was held up does, on a connection that was accepted then, if that agent still lives.
+    HeldRequest {
+        life: u32,
+        action: source::Action,
+        accepted: Time,
+        by: u32,
+    },
     /// The destination's agent answers the source's.
     Answer {
         life: u32,
@@ -59,6 +67,22 @@ pub enum Event {
     /// The destination's agent asks for the verdict.
     AskVerdict {
         life: u32,
+        question: Question,
+    },
+    /// What the source's agent says arrives.
+    Verdict {
+        life: u32,
+        question: Question,
+        verdict: Verdict,
+    },
+    /// An agent gives up waiting for an answer.
+    CallEnds {
+        life: u32,
+        question: Question,
+    },
+    VerdictCallEnds {
+        life: u32,
+        question: Question,
     },
     /// The destination's hypervisor is there.
     Started {
@@ -117,6 +141,8 @@ pub enum Fault {
     /// It answers nothing and does nothing, until it is released.
     HangSourceQemu,
     HangDestinationQemu,
+    /// An operator pauses the guest there, or its disk fails.
+    PauseDestinationGuest,
     LoseSourceHost,
     LoseDestinationHost,
     CutPaths,
@@ -130,6 +156,7 @@ pub enum Fault {
     JoinPaths,
     FreeDisks,
     ReleaseQemus,
+    UnpauseDestinationGuest,
 }
 
 pub struct World {
@@ -175,6 +202,15 @@ pub struct World {
     pub(crate) waits_for_ready: Option<u32>,
     pub(crate) waits_for_listening: Option<u32>,
     pub(crate) waits_for_abandoned: Option<u32>,
+    /// Questions whose answers are waited for.
+    pub(crate) calls: Vec<Call>,
+    pub(crate) verdict_calls: Vec<Call>,
+    /// An operator who does not care whether the other host is off.
+    pub careless: bool,
+    /// An operator decided on the destination.
+    pub(crate) decided_there: bool,
+    /// When it was given up, the destination had heard that the guest is its own, or not.
+    pub had_heard: Option<bool>,
 }
 
 /// How long a relay carries on without an agent.
@@ -249,6 +285,11 @@ impl World {
             waits_for_ready: None,
             waits_for_listening: None,
             waits_for_abandoned: None,
+            calls: Vec::new(),
+            verdict_calls: Vec::new(),
+            careless: false,
+            decided_there: false,
+            had_heard: None,
         };
         world.source_qemu.migration = match world.random() % 3 {
             0 => MigrationSeen::None,
@@ -388,16 +429,21 @@ impl World {
             }
             Event::Started { life } if life == self.destination_life => self.started(),
             Event::Request { life, action } => self.request(life, &action),
-            Event::Answer { life, input } => {
-                let arrives = self.control;
-                let input = if arrives {
-                    input
-                } else {
-                    unreachable_answer(&input)
-                };
-                self.later(Event::ToSource { life, input });
-            }
-            Event::AskVerdict { life } => self.ask_verdict(life),
+            Event::Answer { life, input } => self.hear_answer(life, input),
+            Event::HeldRequest {
+                life,
+                action,
+                accepted,
+                by,
+            } => self.held_request(life, action, accepted, by),
+            Event::AskVerdict { life, question } => self.ask_verdict(life, question),
+            Event::Verdict {
+                life,
+                question,
+                verdict,
+            } => self.hear_verdict(life, question, verdict),
+            Event::CallEnds { life, question } => self.call_ends(life, question),
+            Event::VerdictCallEnds { life, question } => self.verdict_call_ends(life, question),
             Event::Transfer { step } => self.transfer(step),
             Event::Loaded => self.loaded(),
             Event::Told => self.told(),

@@ -4,7 +4,17 @@ use super::*;
 use destination::{Action, Destination, Input, Phase};
 use drover_migrate::limits;
 
-fn inputs() -> Vec<(String, Input)> {
+fn refused_to_run() -> Input {
+    Input::ResumeFailed {
+        refused: true,
+        reason: why(),
+    }
+}
+
+/// The source has just said so.
+const RUN: Input = Input::RunRequested { age: Time::ZERO };
+
+fn inputs(question: Question) -> Vec<(String, Input)> {
     let mut inputs = vec![
         Input::HypervisorStarted,
         Input::StartFailed { reason: why() },
@@ -15,11 +25,18 @@ fn inputs() -> Vec<(String, Input)> {
         Input::SessionLives,
         Input::SessionFailed { reason: why() },
         Input::AbandonRequested,
-        Input::RunRequested,
-        Input::VerdictUnreachable { reason: why() },
+        RUN,
+        Input::VerdictRefused {
+            question,
+            reason: why(),
+        },
+        Input::VerdictUnreachable {
+            question,
+            reason: why(),
+        },
         Input::ResolveRequested(Resolution::RunHere),
         Input::GuestResumed,
-        Input::ResumeFailed { reason: why() },
+        refused_to_run(),
         Input::GuestAdopted,
         Input::AdoptFailed { reason: why() },
         Input::Journaled,
@@ -29,9 +46,20 @@ fn inputs() -> Vec<(String, Input)> {
     .map(|input| (input.name().to_owned(), input))
     .collect::<Vec<_>>();
     for verdict in [Verdict::Undecided, Verdict::HandedOff, Verdict::Kept] {
-        let input = Input::VerdictAnswered(verdict);
-        inputs.push((format!("verdict-answered, {}", name(&verdict)), input));
+        for (question, late) in [(question, ""), (Question::default(), ", late")] {
+            let input = Input::VerdictAnswered { question, verdict };
+            inputs.push((format!("verdict-answered, {}{late}", name(&verdict)), input));
+        }
     }
+    let late = Input::VerdictUnreachable {
+        question: Question::default(),
+        reason: why(),
+    };
+    inputs.push(("verdict-unreachable, late".into(), late));
+    let old = Input::RunRequested {
+        age: limits::WORD_COUNTS + LATER,
+    };
+    inputs.push(("run-requested, old".into(), old));
     for wish in [Resolution::Discard, Resolution::GiveUp] {
         let input = Input::ResolveRequested(wish);
         inputs.push((format!("resolve-requested, {}", name(&wish)), input));
@@ -70,19 +98,29 @@ fn drain(destination: &mut Destination, now: Time) -> (Vec<String>, Option<Time>
 fn after(inputs: &[Input]) -> Destination {
     let mut destination = Destination::new(migration(), Time::ZERO);
     drain(&mut destination, Time::ZERO);
+    on(destination, Time::ZERO, inputs)
+}
+
+/// Answers are to the last question.
+fn on(mut destination: Destination, now: Time, inputs: &[Input]) -> Destination {
     for input in inputs {
-        destination.handle(Time::ZERO, input.clone()).unwrap();
-        drain(&mut destination, Time::ZERO);
+        let question = destination.question();
+        let input = match input.clone() {
+            Input::VerdictUnreachable { reason, .. } => {
+                Input::VerdictUnreachable { question, reason }
+            }
+            other => other,
+        };
+        destination.handle(now, input).unwrap();
+        drain(&mut destination, now);
     }
     destination
 }
 
-/// The source was asked already when the operator decided.
-fn asked_before(inputs: &[Input]) -> Destination {
-    let mut destination = after(inputs);
-    drain(&mut destination, limits::VERDICT_RETRY);
-    let wish = Input::ResolveRequested(Resolution::RunHere);
-    destination.handle(limits::VERDICT_RETRY, wish).unwrap();
+/// The time that the machine waits for now passes.
+fn later(mut destination: Destination) -> Destination {
+    let (_, until) = drain(&mut destination, Time::ZERO);
+    drain(&mut destination, until.unwrap());
     destination
 }
 
@@ -98,11 +136,19 @@ fn recovered(step: DestinationStep, inputs: &[Input]) -> Destination {
     };
     let mut destination = Destination::recover(record, Time::ZERO);
     drain(&mut destination, Time::ZERO);
-    for input in inputs {
-        destination.handle(Time::ZERO, input.clone()).unwrap();
-        drain(&mut destination, Time::ZERO);
-    }
-    destination
+    on(destination, Time::ZERO, inputs)
+}
+
+fn recovering_what_has_run() -> Destination {
+    recovering(&[]).with_guest_that_has_run(true)
+}
+
+/// What the source said is as old as it can be and count.
+fn old_word(arrived: &[Input], then: &[Input]) -> Destination {
+    let word = Input::RunRequested {
+        age: limits::WORD_COUNTS,
+    };
+    after(&[arrived.to_vec(), vec![word], then.to_vec()].concat())
 }
 
 fn phases() -> Vec<(&'static str, Destination)> {
@@ -111,20 +157,31 @@ fn phases() -> Vec<(&'static str, Destination)> {
     let listening = [opening.clone(), vec![Input::Listening]].concat();
     let active = Input::Hypervisor(seen(MigrationSeen::Active, GuestSeen::InMigrate));
     let receiving = [listening.clone(), vec![active]].concat();
-    let told = [receiving.clone(), vec![Input::RunRequested]].concat();
+    let told = [receiving.clone(), vec![RUN]].concat();
     let cut = Input::SessionFailed { reason: why() };
     let settling = [receiving.clone(), vec![cut]].concat();
     let all = Input::Hypervisor(seen(MigrationSeen::Completed, GuestSeen::Paused));
     let arrived = [receiving.clone(), vec![all]].concat();
-    let resuming = [arrived.clone(), vec![Input::RunRequested]].concat();
+    let resuming = [arrived.clone(), vec![RUN]].concat();
     let adopting = [resuming.clone(), vec![Input::GuestResumed]].concat();
     let running = [adopting.clone(), vec![Input::GuestAdopted]].concat();
     let abandoning = [receiving.clone(), vec![Input::AbandonRequested]].concat();
     let gone = Input::HypervisorGone { reason: why() };
     let wish = |wish| vec![Input::ResolveRequested(wish)];
-    let asked = [arrived.clone(), wish(Resolution::RunHere)].concat();
-    let silent = vec![Input::VerdictUnreachable { reason: why() }];
-    let discard = [arrived.clone(), wish(Resolution::Discard), silent.clone()].concat();
+    let silent = Input::VerdictUnreachable {
+        question: Question::default(),
+        reason: why(),
+    };
+    let silence = std::slice::from_ref(&silent);
+    let doubtful = on(later(after(&arrived)), Time::ZERO, silence);
+    let waits = on(
+        later(doubtful.clone()),
+        Time::ZERO,
+        &wish(Resolution::RunHere),
+    );
+    let asked = on(doubtful.clone(), Time::ZERO, &wish(Resolution::RunHere));
+    let discard = on(doubtful.clone(), Time::ZERO, &wish(Resolution::Discard));
+    let refused = [resuming.clone(), vec![refused_to_run()]].concat();
     vec![
         ("starting", after(&[])),
         ("prepared", after(&prepared)),
@@ -134,15 +191,22 @@ fn phases() -> Vec<(&'static str, Destination)> {
         ("receiving, handed off", after(&told)),
         ("settling", after(&settling)),
         ("arrived", after(&arrived)),
-        (
-            "arrived, not answered",
-            after(&[arrived.clone(), silent.clone()].concat()),
-        ),
-        ("arrived, to be run", asked_before(&arrived)),
-        ("arrived, asked for the last time", after(&asked)),
-        ("discarding", after(&discard)),
-        ("resuming, by an operator", after(&[asked, silent].concat())),
+        ("arrived, asking", later(after(&arrived))),
+        ("arrived, not answered", doubtful),
+        ("arrived, to be run", waits),
+        ("arrived, asked for the last time", asked.clone()),
+        ("discarding", on(discard, Time::ZERO, silence)),
+        ("resuming, by an operator", on(asked, Time::ZERO, silence)),
         ("resuming", after(&resuming)),
+        ("resuming, refused", after(&refused)),
+        (
+            "resuming, refused, by an old word",
+            old_word(&arrived, &[refused_to_run()]),
+        ),
+        (
+            "resuming, not answered, by an old word",
+            old_word(&arrived, &[]),
+        ),
         ("adopting", after(&adopting)),
         ("abandoning", after(&abandoning)),
         (
@@ -154,6 +218,7 @@ fn phases() -> Vec<(&'static str, Destination)> {
             "recovering, to be run by an operator",
             recovered(DestinationStep::RunHere, &[]),
         ),
+        ("recovering, has run", recovering_what_has_run()),
         (
             "recovering, to be discarded",
             recovered(DestinationStep::Discarding, &[]),
@@ -181,7 +246,7 @@ fn the_table_of_the_destination_is_the_committed_one() {
     for (title, destination) in phases() {
         let before = destination.phase().name();
         let mut lines = Vec::new();
-        for (input, value) in inputs() {
+        for (input, value) in inputs(destination.question()) {
             let mut destination = destination.clone();
             let refused = destination.handle(LATER, value).err();
             let (done, _) = drain(&mut destination, LATER);

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use drover_migrate::{
     CancelledBy, DestinationRecord, DestinationStep, GivenUpOn, GuestSeen, HandOffAnswer,
-    JournalVersion, Migration, MigrationSeen, Observation, Output, Reason, Refused, Resolution,
-    SourceRecord, SourceStep, Time, Verdict, destination, source,
+    JournalVersion, Migration, MigrationSeen, Observation, Output, Question, Reason, Refused,
+    Resolution, SourceRecord, SourceStep, Time, Verdict, destination, source,
 };
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 
@@ -85,6 +85,7 @@ fn result(phase: &str, before: &str, done: &[String], refused: Option<Refused>) 
     match refused {
         Some(Refused::TooLate) => "refused, too late".to_owned(),
         Some(Refused::RunsHere) => "refused, runs here".to_owned(),
+        Some(Refused::TooOld { .. }) => "refused, too old".to_owned(),
         Some(Refused::Over) => "refused, over".to_owned(),
         Some(Refused::Unexpected { .. }) => "refused, unexpected".to_owned(),
         None if phase == before && done.is_empty() => "stays".to_owned(),

@@ -18,7 +18,7 @@ fn path() -> Path {
     }
 }
 
-fn inputs() -> Vec<(String, Input)> {
+fn inputs(question: Question) -> Vec<(String, Input)> {
     let mut inputs = vec![
         Input::DestinationReady {
             paths: vec![path()],
@@ -33,9 +33,10 @@ fn inputs() -> Vec<(String, Input)> {
         Input::MigrationRefused { reason: why() },
         Input::HypervisorGone { reason: why() },
         Input::DestinationGone { reason: why() },
-        Input::HandOffUnreachable { reason: why() },
-        Input::DestinationAnswered { reason: why() },
-        Input::DestinationSilent { reason: why() },
+        Input::HandOffUnreachable {
+            question,
+            reason: why(),
+        },
         Input::GiveUpRequested,
         Input::DestinationRuns,
         Input::DestinationAbandoned,
@@ -70,11 +71,19 @@ fn inputs() -> Vec<(String, Input)> {
         ("gone", HandOffAnswer::Gone { reason: why() }),
         ("discarded", HandOffAnswer::Discarded),
     ] {
-        inputs.push((
-            format!("hand-off-answered, {name}"),
-            Input::HandOffAnswered(answer),
-        ));
+        for (question, late) in [(question, ""), (Question::default(), ", late")] {
+            let answer = answer.clone();
+            inputs.push((
+                format!("hand-off-answered, {name}{late}"),
+                Input::HandOffAnswered { question, answer },
+            ));
+        }
     }
+    let late = Input::HandOffUnreachable {
+        question: Question::default(),
+        reason: why(),
+    };
+    inputs.push(("hand-off-unreachable, late".into(), late));
     let look = |(name, look)| (format!("hypervisor, {name}"), Input::Hypervisor(look));
     inputs.extend(looks().into_iter().map(look));
     inputs
@@ -101,10 +110,30 @@ fn drain(source: &mut Source, now: Time) -> (Vec<String>, Option<Time>) {
 fn after(inputs: &[Input]) -> Source {
     let mut source = Source::new(migration(), Time::ZERO);
     drain(&mut source, Time::ZERO);
+    on(source, inputs)
+}
+
+/// Answers are to the last question.
+fn on(mut source: Source, inputs: &[Input]) -> Source {
     for input in inputs {
-        source.handle(Time::ZERO, input.clone()).unwrap();
+        let question = source.question();
+        let input = match input.clone() {
+            Input::HandOffAnswered { answer, .. } => Input::HandOffAnswered { question, answer },
+            Input::HandOffUnreachable { reason, .. } => {
+                Input::HandOffUnreachable { question, reason }
+            }
+            other => other,
+        };
+        source.handle(Time::ZERO, input).unwrap();
         drain(&mut source, Time::ZERO);
     }
+    source
+}
+
+/// The time that the machine waits for now passes.
+fn later(mut source: Source) -> Source {
+    let (_, until) = drain(&mut source, Time::ZERO);
+    drain(&mut source, until.unwrap());
     source
 }
 
@@ -146,17 +175,26 @@ fn phases() -> Vec<(&'static str, Source)> {
     let told = vec![ready.clone(), Input::LanesUp, Input::DestinationListens];
     let accepted = [told.clone(), vec![Input::MigrationStarted]].concat();
     let handed_off = [accepted.clone(), vec![completed]].concat();
-    let runs = Input::HandOffAnswered(HandOffAnswer::Running);
+    let question = Question::default();
+    let runs = Input::HandOffAnswered {
+        question,
+        answer: HandOffAnswer::Running,
+    };
     let leaving = [handed_off.clone(), vec![runs]].concat();
     let left = [
         Input::HypervisorGone { reason: why() },
         Input::GuestForgotten,
     ];
-    let silent = Input::HandOffUnreachable { reason: why() };
-    let waits = [handed_off.clone(), vec![Input::GiveUpRequested]].concat();
-    let asks = [waits.clone(), vec![silent.clone()]].concat();
-    let nobody = Input::DestinationSilent { reason: why() };
-    let taking_back = [asks.clone(), vec![nobody]].concat();
+    let silent = Input::HandOffUnreachable {
+        question,
+        reason: why(),
+    };
+    let doubtful = [handed_off.clone(), vec![silent.clone()]].concat();
+    let asking = later(after(&doubtful));
+    let waits = on(asking, &[Input::GiveUpRequested]);
+    let over = on(waits.clone(), std::slice::from_ref(&silent));
+    let asks = later(over.clone());
+    let taking_back = on(asks.clone(), std::slice::from_ref(&silent));
     let taken_back = [left[0].clone(), Input::GuestReturned];
     vec![
         ("preparing", after(&[])),
@@ -178,13 +216,11 @@ fn phases() -> Vec<(&'static str, Source)> {
             a_while_after(&accepted, std::slice::from_ref(&cancel)),
         ),
         ("handing-off", after(&handed_off)),
-        (
-            "handing-off, not answered",
-            after(&[handed_off.clone(), vec![silent]].concat()),
-        ),
-        ("handing-off, to be given up", after(&waits)),
-        ("handing-off, asked for the last time", after(&asks)),
-        ("taking-back", after(&taking_back)),
+        ("handing-off, not answered", after(&doubtful)),
+        ("handing-off, to be given up, asking", waits),
+        ("handing-off, to be given up", over),
+        ("handing-off, asked for the last time", asks),
+        ("taking-back", taking_back.clone()),
         (
             "taking-back, recovered",
             recovered(
@@ -194,10 +230,7 @@ fn phases() -> Vec<(&'static str, Source)> {
                 &[],
             ),
         ),
-        (
-            "given-up",
-            after(&[taking_back.clone(), taken_back.to_vec()].concat()),
-        ),
+        ("given-up", on(taking_back, &taken_back)),
         ("leaving", after(&leaving)),
         (
             "leaving, hypervisor gone",
@@ -252,7 +285,7 @@ fn the_table_of_the_source_is_the_committed_one() {
     for (title, source) in phases() {
         let before = source.phase().name();
         let mut lines = Vec::new();
-        for (input, value) in inputs() {
+        for (input, value) in inputs(source.question()) {
             let mut source = source.clone();
             let refused = source.handle(LATER, value).err();
             let (done, _) = drain(&mut source, LATER);

@@ -16,7 +16,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::doors::{Doors, Place};
 use super::{Ended, answer, pause_after};
-use crate::api::{App, Caller, full_router, peer_router, stranger_router};
+use crate::api::{Accepted, App, Caller, full_router, peer_router, stranger_router};
+use crate::clock::Moment;
 use crate::limits;
 
 /// The first byte of a TLS connection: a handshake record.
@@ -63,6 +64,7 @@ impl Reception {
     }
 
     fn receive(self: &Arc<Self>, stream: TcpStream, address: SocketAddr) {
+        let accepted = Accepted(Moment::now());
         let ip = address.ip().to_canonical();
         let place = if self.app.0.context.cluster.expects(ip) {
             self.expected.enter(ip)
@@ -79,10 +81,16 @@ impl Reception {
             tracing::debug!(%address, %error, "no TCP_NODELAY");
         }
         let reception = Arc::clone(self);
-        tokio::spawn(async move { reception.serve(stream, ip, place).await });
+        tokio::spawn(async move { reception.serve(stream, accepted, ip, place).await });
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, ip: IpAddr, place: Place<IpAddr>) {
+    async fn serve(
+        self: Arc<Self>,
+        stream: TcpStream,
+        accepted: Accepted,
+        ip: IpAddr,
+        place: Place<IpAddr>,
+    ) {
         let shaken = tokio::time::timeout(api_limits::HANDSHAKE, self.shake_hands(stream)).await;
         let (stream, armed) = match shaken {
             Ok(Ok(shaken)) => shaken,
@@ -96,7 +104,7 @@ impl Reception {
         match facts {
             Ok(Some(facts)) => {
                 drop(place);
-                self.serve_known(stream, facts, &armed).await;
+                self.serve_known(stream, accepted, facts, &armed).await;
             }
             // Whoever joins keeps his place at the door.
             Ok(None) => {
@@ -116,13 +124,19 @@ impl Reception {
         self.app.0.context.metrics.connection_refused(reason);
     }
 
-    async fn serve_known(&self, stream: TlsStream<TcpStream>, facts: Facts, armed: &Arc<Armed>) {
+    async fn serve_known(
+        &self,
+        stream: TlsStream<TcpStream>,
+        accepted: Accepted,
+        facts: Facts,
+        armed: &Arc<Armed>,
+    ) {
         let Some(_place) = self.known.enter(facts.identity.clone()) else {
             let who = &facts.identity;
             self.count("too-many-connections");
             return tracing::warn!(%who, "too many connections: one was closed");
         };
-        let router = self.router(&facts.identity);
+        let router = self.router(&facts.identity).layer(Extension(accepted));
         // What was removed during the handshake is seen here: the news come before the look.
         let mut changes = self.app.0.context.cluster.changes();
         let trust = self.app.0.context.cluster.trust().clone();

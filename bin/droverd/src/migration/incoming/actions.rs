@@ -1,13 +1,14 @@
 //! What the state machine wants done.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use drover_api::limits::VERDICT_CALL;
 use drover_api::{EventKind, MigrationView, Verdict as ApiVerdict};
 use drover_carrier::Side;
-use drover_hypervisor::{Machine, MigrationAddress, MigrationSettings};
+use drover_hypervisor::{Machine, MachineError, MigrationAddress, MigrationSettings};
 use drover_migrate::destination::{Action, Ending, Input, Phase};
-use drover_migrate::{DestinationStep, Reason, Verdict};
+use drover_migrate::{DestinationStep, Migration, Question, Reason, Verdict};
 use tokio::sync::mpsc;
 
 use super::{Incoming, Message, prepare, socket};
@@ -16,6 +17,8 @@ use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::offered::Offered;
 use crate::migration::outgoing::with_source;
 use crate::migration::relays::Relays;
+use crate::migration::silence::{There, whats_there};
+use crate::registry::Role;
 use crate::{facts, limits};
 
 async fn input(inbox: &mpsc::Sender<Message>, input: Input) {
@@ -36,7 +39,7 @@ impl Incoming {
                 self.close_session(false);
                 self.observe(true);
             }
-            Action::AskVerdict => self.ask_verdict(),
+            Action::AskVerdict { question } => self.ask_verdict(question),
             Action::ResumeGuest => self.resume(),
             Action::AdoptGuest => self.adopt(),
             Action::KillHypervisor => self.kill(),
@@ -190,18 +193,30 @@ impl Incoming {
         self.observe(false);
     }
 
-    fn ask_verdict(&self) {
+    fn ask_verdict(&self, question: Question) {
         let (client, inbox) = (self.client.clone(), self.inbox.clone());
-        let id = self.destination.migration().id;
+        let Migration { id, source, vm, .. } = self.destination.migration().clone();
         tokio::spawn(async move {
+            let asked = Instant::now();
+            let left = || VERDICT_CALL.saturating_sub(asked.elapsed());
             let answer = match client.verdict(id).await {
-                Ok(view) => Input::VerdictAnswered(match view.verdict {
-                    ApiVerdict::Undecided => Verdict::Undecided,
-                    ApiVerdict::HandedOff => Verdict::HandedOff,
-                    ApiVerdict::Kept => Verdict::Kept,
-                }),
-                Err(error) => Input::VerdictUnreachable {
-                    reason: with_source(&error).into(),
+                Ok(view) => {
+                    let verdict = match view.verdict {
+                        ApiVerdict::Undecided => Verdict::Undecided,
+                        ApiVerdict::HandedOff => Verdict::HandedOff,
+                        ApiVerdict::Kept => Verdict::Kept,
+                    };
+                    Input::VerdictAnswered { question, verdict }
+                }
+                Err(error) => match whats_there(&client, &source, &vm, &error, left()).await {
+                    There::Silence(reason) => Input::VerdictUnreachable {
+                        question,
+                        reason: reason.into(),
+                    },
+                    There::Somebody(reason) => Input::VerdictRefused {
+                        question,
+                        reason: reason.into(),
+                    },
                 },
             };
             input(&inbox, answer).await;
@@ -211,15 +226,31 @@ impl Incoming {
     fn resume(&mut self) {
         let Some(machine) = self.machine.clone() else {
             let reason = Reason::from("QEMU does not answer");
-            return self.handle(Input::ResumeFailed { reason });
+            let refused = false;
+            return self.handle(Input::ResumeFailed { refused, reason });
         };
-        let inbox = self.inbox.clone();
+        let (inbox, reservation) = (self.inbox.clone(), self.reservation.clone());
         tokio::spawn(async move {
             let resumed = match machine.resume().await {
-                Ok(()) => Input::GuestResumed,
-                Err(error) => Input::ResumeFailed {
-                    reason: with_source(&error).into(),
-                },
+                Ok(()) => {
+                    // For an agent that finds it when it stands still for another reason.
+                    if let Some(reservation) = reservation
+                        && let Err(refusal) = reservation.set_role(Role::Running)
+                    {
+                        tracing::error!(vm = %reservation.name(), %refusal, "not marked as running");
+                    }
+                    Input::GuestResumed
+                }
+                Err(error) => {
+                    let unanswered = matches!(
+                        error,
+                        MachineError::NoAnswer { .. } | MachineError::Lost { .. }
+                    );
+                    Input::ResumeFailed {
+                        refused: !unanswered,
+                        reason: with_source(&error).into(),
+                    }
+                }
             };
             input(&inbox, resumed).await;
         });

@@ -12,13 +12,13 @@ pub use show::{incoming_view, with_the_sources_word};
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use drover_api::{
     Client, EventKind, IncomingOffer, IncomingRequest, IncomingStart, MigrationView, Refusal,
 };
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::destination::{Action, Destination, Input, Output, Phase};
+use drover_migrate::limits::WORD_COUNTS;
 use drover_migrate::paths::Side;
 use drover_migrate::{DestinationRecord, DestinationStep, Observation, Refused, Resolution};
 use drover_relay::{Expected, LaneListener};
@@ -30,11 +30,13 @@ use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
 use super::links::{self, Following};
 use super::observe::Watcher;
-use super::outgoing::{path_chosen, timestamp, until};
+use super::outgoing::{path_chosen, timestamp};
 use super::relays::Relays;
 use super::resolve;
 use super::snapshot::Snapshot;
 use crate::agent::Context;
+use crate::api::Accepted;
+use crate::clock::{Moment, until};
 use crate::limits;
 use crate::registry::Reservation;
 
@@ -60,6 +62,8 @@ pub enum Message {
     },
     /// QEMU listens; the watch of it began.
     Listening(Watcher),
+    /// The source has handed the guest off, as somebody said who was let in then.
+    Run(Accepted),
     /// The source keeps the guest, and why.
     Abandon(String),
     /// An operator decides in the source's place.
@@ -92,7 +96,7 @@ pub struct Incoming {
     reservation: Option<Arc<Reservation>>,
     machine: Option<Arc<dyn Machine>>,
     snapshot: watch::Sender<Snapshot>,
-    origin: Instant,
+    origin: Moment,
     listener: Option<Arc<LaneListener>>,
     finding: bool,
     carrier: Option<Carrier>,
@@ -126,7 +130,7 @@ pub struct Beginning {
     /// The source's agent.
     pub client: Client,
     /// When the machine's time began.
-    pub origin: Instant,
+    pub origin: Moment,
     /// What was asked for; none after a restart.
     pub asked: Option<Asked>,
 }
@@ -331,6 +335,14 @@ impl Incoming {
                 let _ = answer.send(taken);
             }
             Message::Found(found, nics) => self.found(found, nics),
+            Message::Run(accepted) => {
+                let age = accepted.0.elapsed();
+                if age > WORD_COUNTS {
+                    let id = self.destination.migration().id;
+                    tracing::warn!(%id, ?age, "a word to run was held up on its way: not taken");
+                }
+                self.handle(Input::RunRequested { age });
+            }
             Message::Abandon(cause) => {
                 self.abandoned_for = Some(cause);
                 self.handle(Input::AbandonRequested);

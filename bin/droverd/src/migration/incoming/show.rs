@@ -132,7 +132,7 @@ fn phase(phase: &Phase) -> Option<MigrationPhase> {
     Some(match phase {
         Phase::Starting | Phase::Prepared | Phase::Opening => MigrationPhase::Prepared,
         Phase::Receiving { .. } | Phase::Settling { .. } => MigrationPhase::Receiving,
-        Phase::Arrived { .. } | Phase::Resuming | Phase::Adopting => MigrationPhase::Arrived,
+        Phase::Arrived { .. } | Phase::Resuming { .. } | Phase::Adopting => MigrationPhase::Arrived,
         // Shown as it was, until it is known.
         Phase::Recovering { .. } => return None,
         Phase::Abandoning { .. } => MigrationPhase::Cancelling,

@@ -49,13 +49,12 @@ impl Outgoing {
                 }
             }),
             Action::Observe => self.observe(),
-            Action::TellDestinationToRun => {
-                let reservation = self.reservation.clone();
-                let told = hand_off::tell_to_run(link, migration, reservation, self.stopped_at);
+            Action::TellDestinationToRun { question } => {
+                let told = hand_off::tell_to_run(link, migration, question, self.stopped_at);
                 tokio::spawn(told);
             }
-            Action::AskDestination => {
-                tokio::spawn(hand_off::ask_destination(link, migration));
+            Action::AskDestination { question } => {
+                tokio::spawn(hand_off::ask_destination(link, migration, question));
             }
             Action::AbandonDestination => {
                 let cause = self.cause_in_words();
@@ -228,6 +227,17 @@ impl Outgoing {
                 });
             }
             None => self.handle(no_process()),
+        }
+    }
+
+    /// The definition leaves for good before the state machine may forget the guest; the guest on the
+    /// destination does not wait for it.
+    pub(super) fn definition_leaves(&self) {
+        if let Some(reservation) = &self.reservation
+            && let Err(refusal) = reservation.hand_off()
+        {
+            let vm = &self.source.migration().vm;
+            tracing::error!(%vm, %refusal, "definition not moved yet");
         }
     }
 

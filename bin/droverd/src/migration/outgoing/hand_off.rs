@@ -1,17 +1,20 @@
 //! Telling the destination whose the guest is.
 
-use std::sync::Arc;
+use std::time::Instant;
 
-use drover_api::{AbandonRequest, ErrorCode, IncomingPhase, IncomingView, Resolution, RunRequest};
+use drover_api::limits::READ_CALL;
+use drover_api::{
+    AbandonRequest, ClientError, IncomingPhase, IncomingView, Resolution, RunRequest,
+};
 use drover_hypervisor::UnixMicros;
 use drover_migrate::source::Input;
-use drover_migrate::{HandOffAnswer, Migration, Reason};
+use drover_migrate::{HandOffAnswer, Migration, Question, Reason};
 use jiff::Timestamp;
 
 use super::connect::with_source;
 use super::{Link, Message};
 use crate::limits;
-use crate::registry::Reservation;
+use crate::migration::silence::{There, whats_there};
 
 /// When what happened in a hand-off, by this host's clock unless said otherwise.
 #[derive(Debug, Clone, Copy)]
@@ -37,41 +40,61 @@ impl Times {
 pub async fn tell_to_run(
     link: Link,
     migration: Migration,
-    reservation: Option<Arc<Reservation>>,
+    question: Question,
     stopped_at: Option<UnixMicros>,
 ) {
-    let told = Timestamp::now();
+    let (told, asked) = (Timestamp::now(), Instant::now());
     let request = RunRequest {
         stopped_at: stopped_at.and_then(timestamp),
     };
     let answered = link.client.incoming_run(migration.id, &request).await;
-    let input = match answered {
-        Ok(view) => {
-            let answer = answer_of(&view);
-            if answer == HandOffAnswer::Running {
-                let answered = Timestamp::now();
-                let resumed = view.resumed_at;
-                let times = Times {
-                    told,
-                    answered,
-                    resumed,
-                };
-                link.tell(Message::RunsThere(times)).await;
-            }
-            Input::HandOffAnswered(answer)
-        }
-        Err(error) => Input::HandOffUnreachable {
-            reason: with_source(&error).into(),
+    if let Ok(view) = &answered
+        && answer_of(view) == HandOffAnswer::Running
+    {
+        let times = Times {
+            told,
+            answered: Timestamp::now(),
+            resumed: view.resumed_at,
+        };
+        link.tell(Message::RunsThere(times)).await;
+    }
+    answers(&link, &migration, question, (asked, answered)).await;
+}
+
+/// Asks the destination how far it is, once, without telling it anything.
+pub async fn ask_destination(link: Link, migration: Migration, question: Question) {
+    let asked = Instant::now();
+    let answered = link.client.incoming_status(migration.id).await;
+    answers(&link, &migration, question, (asked, answered)).await;
+}
+
+/// Hands in what came of a question: only silence is no answer.
+async fn answers(
+    link: &Link,
+    migration: &Migration,
+    question: Question,
+    (asked, answered): (Instant, Result<IncomingView, ClientError>),
+) {
+    let left = || READ_CALL.saturating_sub(asked.elapsed());
+    let pending = |reason: String| HandOffAnswer::Pending {
+        reason: reason.into(),
+    };
+    let host = &migration.destination;
+    let answer = match answered {
+        Ok(view) => Ok(answer_of(&view)),
+        Err(error) => match whats_there(&link.client, host, &migration.vm, &error, left()).await {
+            There::Silence(reason) => Err(reason),
+            There::Somebody(reason) => Ok(pending(reason)),
         },
     };
-    // The definition leaves for good before the state machine may forget the guest; the guest on
-    // the destination does not wait for it.
-    if let Some(reservation) = reservation
-        && let Err(refusal) = reservation.hand_off()
-    {
-        tracing::error!(vm = %migration.vm, %refusal, "definition not moved yet");
-    }
-    link.input(input).await;
+    link.input(match answer {
+        Ok(answer) => Input::HandOffAnswered { question, answer },
+        Err(reason) => Input::HandOffUnreachable {
+            question,
+            reason: reason.into(),
+        },
+    })
+    .await;
 }
 
 fn answer_of(view: &IncomingView) -> HandOffAnswer {
@@ -112,30 +135,6 @@ pub async fn tell_to_abandon(link: Link, migration: Migration, cause: String) {
         }
         Err(error) => Input::AbandonUnreachable {
             reason: with_source(&error).into(),
-        },
-    };
-    link.input(input).await;
-}
-
-/// Asks the destination how far it is, once, without telling it anything.
-pub async fn ask_destination(link: Link, migration: Migration) {
-    let input = match link.client.incoming_status(migration.id).await {
-        Ok(view) if view.phase == IncomingPhase::Running => {
-            Input::HandOffAnswered(HandOffAnswer::Running)
-        }
-        Ok(view) => Input::DestinationAnswered {
-            reason: format!("{} answers: {:?}", migration.destination, view.phase).into(),
-        },
-        Err(error) => match error.refusal() {
-            // It answers, and has nothing to say of it: it has lost what it knew.
-            Some(refusal) if refusal.code != ErrorCode::NoSuchMigration => {
-                Input::DestinationAnswered {
-                    reason: format!("{} answers: {refusal}", migration.destination).into(),
-                }
-            }
-            _ => Input::DestinationSilent {
-                reason: with_source(&error).into(),
-            },
         },
     };
     link.input(input).await;

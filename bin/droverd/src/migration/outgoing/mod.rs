@@ -40,6 +40,7 @@ use super::resolve;
 use super::security;
 use super::snapshot::{Snapshot, round_seen};
 use crate::agent::Context;
+use crate::clock::{Moment, until};
 use crate::limits;
 use crate::registry::Reservation;
 
@@ -51,7 +52,7 @@ pub struct Outgoing {
     reservation: Option<Arc<Reservation>>,
     machine: Option<Arc<dyn Machine>>,
     snapshot: watch::Sender<Snapshot>,
-    origin: Instant,
+    origin: Moment,
     asked_at: Instant,
     offer: Option<IncomingOffer>,
     keys: Option<Option<TlsKeys>>,
@@ -95,7 +96,7 @@ pub struct Beginning {
     /// The destination's agent.
     pub client: Client,
     /// When the machine's time began.
-    pub origin: Instant,
+    pub origin: Moment,
     /// It goes on after a restart: whether its QEMU answers is to be found out.
     pub recovered: bool,
 }
@@ -247,7 +248,16 @@ impl Outgoing {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Input(input) => self.handle(input),
+            Message::Input(input) => {
+                let hand_off = matches!(
+                    input,
+                    Input::HandOffAnswered { .. } | Input::HandOffUnreachable { .. }
+                );
+                if hand_off && matches!(self.source.phase(), Phase::HandingOff(_)) {
+                    self.definition_leaves();
+                }
+                self.handle(input);
+            }
             Message::Cancel(by, answer) => {
                 let now = self.now();
                 let taken = self.source.handle(now, Input::CancelRequested { by });
@@ -260,6 +270,8 @@ impl Outgoing {
             }
             Message::GiveUp(answer) => {
                 let taken = self.source.handle(self.now(), Input::GiveUpRequested);
+                // From now on no destination that asks is told otherwise.
+                self.publish_verdict();
                 self.show();
                 // The one who asked may have gone.
                 let _ = answer.send(taken);
@@ -459,14 +471,6 @@ enum Progress {
     Ended,
     /// Until the next message, or this time.
     Until(Option<drover_migrate::Time>),
-}
-
-/// Completes at `deadline`, counted from `origin`; never without one.
-pub async fn until(origin: Instant, deadline: Option<drover_migrate::Time>) {
-    match deadline {
-        Some(at) => tokio::time::sleep_until((origin + at).into()).await,
-        None => std::future::pending().await,
-    }
 }
 
 /// Whole milliseconds.
