@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Output;
 
-use drover_api::{ErrorCode, VmState};
+use drover_api::{ErrorCode, Resolution, ResolvedRequest, ResolvedState, VmState};
 use provision::Office;
 use support::Place;
 
@@ -256,6 +256,33 @@ async fn requests_that_make_no_sense_are_refused_with_a_code() {
         assert!(answer["error"]["message"].is_string(), "{call}: {answer}");
     }
     agent.client.host().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_resolution_of_a_migration_that_is_not_known_is_judged_by_what_there_is_of_the_guest() {
+    let place = Place::new();
+    let agent = place.start().await;
+    let id = "018f0000-0000-7000-8000-000000000000".parse().unwrap();
+    let request = ResolvedRequest {
+        resolution: Resolution::RunHere,
+        vm: "web1".parse().unwrap(),
+    };
+    let nothing = agent.client.resolved(id, &request).await.unwrap();
+    assert_eq!(nothing.state, ResolvedState::LetGo, "{nothing:?}");
+    assert!(nothing.message.contains("does not know"), "{nothing:?}");
+    place.define("web1");
+    let defined = agent.client.resolved(id, &request).await.unwrap();
+    assert_eq!(defined.state, ResolvedState::Deciding, "{defined:?}");
+    assert!(defined.message.contains("remove that"), "{defined:?}");
+    let held = agent.client.held(&request.vm).await.unwrap();
+    assert!(held.definition && !held.process, "{held:?}");
+    if !support::has_qemu() {
+        return;
+    }
+    agent.client.start_vm(&request.vm).await.unwrap();
+    let runs = agent.client.resolved(id, &request).await.unwrap();
+    assert_eq!(runs.state, ResolvedState::BothHave, "{runs:?}");
+    assert!(agent.client.held(&request.vm).await.unwrap().process);
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ mod hosts;
 use std::time::{Duration, Instant};
 
 use drover_api::{
-    ErrorCode, MigrationPhase, MigrationView, Resolution, ResolveRequest, StopRequest, Told,
-    VmState,
+    ErrorCode, MigrateRequest, MigrationPhase, MigrationView, Resolution, ResolveRequest,
+    StopRequest, Told, VmState,
 };
 use drover_types::MigrationId;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -245,6 +245,35 @@ async fn an_arrived_guest_is_discarded_by_a_destination_that_hears_that_it_was_g
     assert_eq!(there.phase, MigrationPhase::Abandoned, "{there:#?}");
     is_confirmed(&hosts, A, id).await;
     hosts.guest_is_only_on(A).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_attempt_that_came_to_nothing_does_not_keep_a_host_from_letting_go() {
+    let Some(mut hosts) = Hosts::with_api_apart("resnewer").await else {
+        return;
+    };
+    let id = undecided_until_power_is_lost(&mut hosts).await;
+    let view = hosts.client(B).resolve(id, &RUN_HERE).await.unwrap();
+    assert_eq!(view.phase, MigrationPhase::Running, "{view:#?}");
+    // Nobody there knows, and a person starts it again, and wants it to leave.
+    hosts.start_agent(A).await;
+    let alone = hosts.ended(A, id).await;
+    assert_eq!(alone.phase, MigrationPhase::Failed, "{alone:#?}");
+    hosts.client(A).start_vm(&name()).await.unwrap();
+    let request = MigrateRequest {
+        to: hosts.host(B).name.parse().unwrap(),
+        channels: None,
+        lanes_per_path: None,
+        downtime_limit_ms: None,
+    };
+    let (code, message) = refused(hosts.client(A).migrate(&name(), &request).await);
+    assert_eq!(code, ErrorCode::PeerUnreachable, "{message}");
+    hosts.client(A).stop_vm(&name(), &FORCE).await.unwrap();
+    hosts.set_api("up").await;
+    is_confirmed(&hosts, B, id).await;
+    hosts.guest_is_only_on(B).await;
+    let (code, message) = refused(hosts.client(A).start_vm(&name()).await);
+    assert_eq!(code, ErrorCode::NoSuchVm, "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

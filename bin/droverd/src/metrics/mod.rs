@@ -296,6 +296,7 @@ fn outcome(phase: MigrationPhase) -> &'static str {
         MigrationPhase::Completed | MigrationPhase::Running => "completed",
         MigrationPhase::Cancelled => "cancelled",
         MigrationPhase::Abandoned => "abandoned",
+        MigrationPhase::GivenUp => "given-up",
         _ => "failed",
     }
 }

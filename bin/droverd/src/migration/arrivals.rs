@@ -15,6 +15,7 @@ use drover_migrate::{HandOffAnswer, Migration, Resolution};
 use drover_types::MigrationId;
 use tokio::sync::oneshot;
 
+use super::amend::Change;
 use super::incoming::{self, Asked, incoming_view};
 use super::offered::Offered;
 use super::security::{self, Own};
@@ -227,30 +228,14 @@ impl Migrations {
             return Ok(view);
         }
         if snapshot.view.phase.has_ended() {
-            self.amend(snapshot, &request.cause).await;
+            // What the source says of a guest that was given up belongs to its history.
+            self.amend((id, false), |snapshot| add_word(snapshot, &request.cause))
+                .await;
             return Ok(view);
         }
         let host = &self.context.config.host;
         let message = format!("{host} is still ending the QEMU of guest {}", view.vm);
         Err(Refusal::new(ErrorCode::Timeout, message))
-    }
-
-    /// A guest that was given up already: what the source says of it belongs to its history.
-    async fn amend(&self, mut snapshot: Snapshot, why: &str) {
-        let Some(own) = &snapshot.view.cause else {
-            return;
-        };
-        let both = incoming::with_the_sources_word(own, why);
-        if both == *own || snapshot.view.phase != MigrationPhase::Abandoned {
-            return;
-        }
-        snapshot.view.cause = Some(both);
-        let (id, view) = (snapshot.view.id, snapshot.view.clone());
-        let events = snapshot.events.list().to_vec();
-        self.add(id, Known::Past(Box::new(snapshot)));
-        if let Err(error) = self.journal.amend(view, events).await {
-            tracing::warn!(%id, %error, "history not amended");
-        }
     }
 
     /// How far an arriving guest is.
@@ -263,4 +248,16 @@ impl Migrations {
         self.find_incoming(id)
             .map(|known| incoming_view(&known.snapshot()))
     }
+}
+
+fn add_word(snapshot: &mut Snapshot, why: &str) -> Change {
+    let Some(own) = &snapshot.view.cause else {
+        return Change::Nothing;
+    };
+    let both = incoming::with_the_sources_word(own, why);
+    if both == *own || snapshot.view.phase != MigrationPhase::Abandoned {
+        return Change::Nothing;
+    }
+    snapshot.view.cause = Some(both);
+    Change::Shown
 }

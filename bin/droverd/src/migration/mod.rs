@@ -8,6 +8,7 @@
 //!                     └──▶ incoming (destination) ──▶ QEMU, registry, relay, the peer's API
 //! ```
 
+mod amend;
 mod arrivals;
 mod carrier;
 mod events;

@@ -39,6 +39,8 @@ pub struct Snapshot {
     pub qemu_version: Option<String>,
     /// Preparations are over, one way or the other.
     pub prepared: bool,
+    /// The turn to change it after its end, of all copies of it.
+    pub amending: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Snapshot {
@@ -107,6 +109,7 @@ impl Snapshot {
             refusal: None,
             qemu_version: None,
             prepared: false,
+            amending: Arc::default(),
         }
     }
 

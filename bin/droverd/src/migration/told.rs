@@ -3,6 +3,7 @@
 //!
 //! The duty is in the journal, with the view of the migration: it outlives the agent.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use drover_api::{
@@ -12,13 +13,15 @@ use drover_api::{
 use drover_migrate::source::Input as SourceInput;
 use drover_migrate::{Cause, Claimed, DestinationRecord, DestinationStep, JournalVersion};
 use drover_migrate::{Migration, Outcome, SourceRecord, SourceStep, Verdict, claimed};
-use drover_types::{HostName, MigrationId};
-use futures_util::future::join_all;
+use drover_types::{HostName, MigrationId, VmName};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 
-use super::journal::{AnyRecord, Entry};
+use super::amend::Change;
+use super::journal::AnyRecord;
 use super::outgoing::with_source;
 use super::snapshot::Snapshot;
-use super::{Known, Migrations, incoming, outgoing};
+use super::{Key, Known, Migrations, incoming, outgoing};
 use crate::api::Caller;
 use crate::limits;
 use crate::registry::Purpose;
@@ -42,87 +45,80 @@ fn other(view: &MigrationView) -> &HostName {
 }
 
 impl Migrations {
-    /// Tells other hosts what was decided here in their place, for as long as the agent lives.
+    /// Tells other hosts what was decided here in their place, for as long as the agent lives. Each is
+    /// told one thing after the other: one that does not answer holds up nobody but itself.
     pub async fn keep_telling(self: Arc<Self>) {
         let mut tick = tokio::time::interval(limits::TELL_RESOLVED);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut telling = FuturesUnordered::new();
+        let mut busy = BTreeSet::new();
         loop {
-            tick.tick().await;
-            let known: Vec<Known> = self.known().values().cloned().collect();
-            let snapshots = known.iter().map(Known::snapshot);
-            let owing: Vec<_> = snapshots.filter(|s| owed(&s.view).is_some()).collect();
-            join_all(owing.into_iter().map(|snapshot| self.tell(snapshot))).await;
+            tokio::select! {
+                _ = tick.tick() => {
+                    for (host, owed) in self.owing() {
+                        if busy.insert(host.clone()) {
+                            telling.push(self.tell_host(host, owed));
+                        }
+                    }
+                }
+                Some(host) = telling.next() => {
+                    busy.remove(&host);
+                }
+            }
         }
     }
 
-    async fn tell(&self, mut snapshot: Snapshot) {
-        let Some(resolution) = owed(&snapshot.view) else {
+    /// What is owed, by host.
+    fn owing(&self) -> BTreeMap<HostName, Vec<Key>> {
+        let known: Vec<(Key, Known)> = self.known().clone().into_iter().collect();
+        let mut owing: BTreeMap<HostName, Vec<Key>> = BTreeMap::new();
+        for (key, known) in known {
+            let view = known.snapshot().view;
+            if owed(&view).is_some() {
+                owing.entry(other(&view).clone()).or_default().push(key);
+            }
+        }
+        owing
+    }
+
+    async fn tell_host(&self, host: HostName, owed: Vec<Key>) -> HostName {
+        for key in owed {
+            self.tell(key, &host).await;
+        }
+        host
+    }
+
+    async fn tell(&self, key: Key, host: &HostName) {
+        let Some(view) = self.known().get(&key).map(|known| known.snapshot().view) else {
             return;
         };
-        let before = snapshot.view.resolution.clone();
-        let host = other(&snapshot.view).clone();
-        let client = self.context.peers.client_or_none(&host);
-        let request = ResolvedRequest { resolution };
-        let answer = client.resolved(snapshot.view.id, &request).await;
-        let (told, last) = match answer {
+        let Some(resolution) = owed(&view) else {
+            return;
+        };
+        let client = self.context.peers.client_or_none(host);
+        let vm = view.vm.clone();
+        let request = ResolvedRequest { resolution, vm };
+        let (told, last) = match client.resolved(view.id, &request).await {
             Ok(view) => match view.state {
                 ResolvedState::LetGo => (Told::Confirmed, view.message),
                 ResolvedState::BothHave | ResolvedState::BothDecided => {
-                    let what = self.conflict(&snapshot.view, &host, &view.message);
-                    shout(&mut snapshot, what);
                     (Told::Conflict, view.message)
                 }
                 ResolvedState::Deciding | ResolvedState::Unknown => (Told::Pending, view.message),
             },
-            // There is nothing there that could be started by this migration.
-            Err(error) if error.is_refused_with(ErrorCode::NoSuchMigration) => {
-                (Told::Confirmed, format!("{host} knows nothing of it"))
-            }
             Err(error) => (Told::Pending, with_source(&error)),
         };
-        if let Some(resolution) = &mut snapshot.view.resolution {
-            // A conflict that was heard of stays one until the other host has let go.
-            let worse = told == Told::Pending && resolution.told == Told::Conflict;
-            resolution.told = if worse { Told::Conflict } else { told };
-            resolution.last = Some(last);
-            if told == Told::Confirmed {
-                snapshot.view.next = None;
+        let own = &self.context.config.host;
+        let conflict = both_have(&view.vm, own, host, &last);
+        self.amend(key, |snapshot| {
+            let shouted = told == Told::Conflict && shout(snapshot, conflict);
+            if heard(&mut snapshot.view, told, last) || shouted {
+                Change::Shown
+            } else {
+                Change::Nothing
             }
-        }
-        if snapshot.view.resolution != before {
-            tracing::info!(id = %snapshot.view.id, %host, resolution = ?snapshot.view.resolution, "told");
-            self.keep(snapshot, None).await;
-        }
-    }
-
-    fn conflict(&self, view: &MigrationView, host: &HostName, said: &str) -> String {
-        let (vm, own) = (&view.vm, &self.context.config.host);
-        format!(
-            "BOTH HOSTS HAVE GUEST {vm}: an operator decided on {own} that {host} does not run it, \
-             and {host} says: {said}. Decide which one is to go on, and end the other at once: \
-             `drover vm stop {vm} --force` on its host"
-        )
-    }
-
-    /// Writes down what became of a migration that has ended, and shows it.
-    async fn keep(&self, snapshot: Snapshot, record: Option<AnyRecord>) {
-        let id = snapshot.view.id;
-        let (view, events) = (snapshot.view.clone(), snapshot.events.list().to_vec());
-        self.add(id, Known::Past(Box::new(snapshot)));
-        let written = match record {
-            Some(record) => {
-                let entry = Entry {
-                    record,
-                    view,
-                    events,
-                };
-                self.journal.write(entry).await
-            }
-            None => self.journal.amend(view, events).await,
-        };
-        if let Err(error) = written {
-            tracing::error!(%id, %error, "not in the journal; it is tried again after a restart");
-        }
+        })
+        .await;
     }
 
     /// The other host says that an operator decided there, in this host's place.
@@ -140,9 +136,11 @@ impl Migrations {
                 return Err(Refusal::new(ErrorCode::BadRequest, message));
             }
         };
-        self.authorize(&caller, id, source)?;
         let known = self.known().get(&(id, source)).cloned();
-        let known = known.ok_or_else(|| self.unknown(id))?;
+        let Some(known) = known else {
+            return Ok(self.judge_by_what_is_here(&request.vm));
+        };
+        self.authorize(&caller, id, source)?;
         let mut receiver = match &known {
             Known::Past(_) => None,
             Known::Outgoing(handle) => {
@@ -161,129 +159,197 @@ impl Migrations {
             let over = receiver.wait_for(|snapshot| snapshot.view.phase.has_ended());
             let _ = tokio::time::timeout(limits::RUN_ANSWER, over).await;
         }
-        let snapshot = known.snapshot();
         let host = &self.context.config.host;
-        let phase = snapshot.view.phase;
+        let phase = known.snapshot().view.phase;
         if !phase.has_ended() {
             let message = format!("the migration is still {} on {host}", phase.as_str());
             return Ok(answer(ResolvedState::Deciding, message));
         }
-        Ok(self.let_go(snapshot).await)
+        Ok(self.let_go((id, source)).await)
+    }
+
+    /// The journal of this host does not know the migration: it was lost or replaced, or is about newer
+    /// ones by now. The guest may be here all the same.
+    fn judge_by_what_is_here(&self, vm: &VmName) -> ResolvedView {
+        let host = &self.context.config.host;
+        let unknown = format!("{host} does not know the migration any more, and has");
+        let held = self.context.registry.held(vm);
+        match (held.process, held.definition) {
+            (true, _) => {
+                let message = format!("{unknown} a process of guest {vm}");
+                answer(ResolvedState::BothHave, message)
+            }
+            (false, true) => {
+                let message = format!(
+                    "{unknown} a definition of guest {vm}, which it may start: remove that there \
+                     if the guest is not {host}'s"
+                );
+                answer(ResolvedState::Deciding, message)
+            }
+            (false, false) => {
+                let message = format!("{unknown} nothing of guest {vm} that could be started");
+                answer(ResolvedState::LetGo, message)
+            }
+        }
     }
 
     /// A migration that has ended here, and whose guest is the other host's by an operator's word.
-    async fn let_go(&self, snapshot: Snapshot) -> ResolvedView {
-        let (view, host) = (&snapshot.view, &self.context.config.host);
-        let (vm, from) = (view.vm.clone(), other(view).clone());
-        let gone = format!("{host} has nothing of {vm} that could be started");
-        let has_something = match view.role {
-            MigrationRole::Source => view.phase != MigrationPhase::Completed,
-            MigrationRole::Destination => view.phase == MigrationPhase::Running,
+    async fn let_go(&self, key: Key) -> ResolvedView {
+        let host = &self.context.config.host;
+        let Some(view) = self.known().get(&key).map(|known| known.snapshot().view) else {
+            let message = "it is not known any more".to_owned();
+            return answer(ResolvedState::Deciding, message);
         };
-        if !has_something || self.has_newer(view) {
-            return answer(ResolvedState::LetGo, gone);
-        }
+        let (vm, from) = (view.vm.clone(), other(&view).clone());
         let purpose = Purpose::Outgoing {
             migration: view.id,
             destination: from.clone(),
         };
+        let gone = format!("{host} has nothing of {vm} that could be started");
+        if !has_something(&view) || self.has_newer(&view) {
+            return answer(ResolvedState::LetGo, gone);
+        }
         let reservation = match self.context.registry.reserve_recovered(&vm, purpose) {
             Ok(reservation) => reservation,
             Err(refusal) => return answer(ResolvedState::Deciding, refusal.message),
         };
-        match claimed(snapshot.resolution, reservation.has_process()) {
-            Claimed::LetsGo => {}
+        // While the guest is reserved nothing else decides what this migration has left of it.
+        let known = self.known().get(&key).map(Known::snapshot);
+        let Some(now) = known.filter(|now| has_something(&now.view)) else {
+            return answer(ResolvedState::LetGo, gone);
+        };
+        let (state, said) = match claimed(now.resolution, reservation.has_process()) {
+            Claimed::LetsGo => {
+                if let Err(refusal) = reservation.hand_off() {
+                    return answer(ResolvedState::Deciding, refusal.message);
+                }
+                // What is left of its last process.
+                reservation.release().await;
+                self.amend(key, |snapshot| Change::Record(left(snapshot, &from)))
+                    .await;
+                return answer(ResolvedState::LetGo, gone);
+            }
             Claimed::BothHave => {
                 let said = format!("{host} has a process of guest {vm}");
-                return self
-                    .stands_by(snapshot, ResolvedState::BothHave, said)
-                    .await;
+                (ResolvedState::BothHave, said)
             }
             Claimed::BothDecided => {
                 let said = format!("an operator decided on {host}, too, that {vm} is its own");
-                return self
-                    .stands_by(snapshot, ResolvedState::BothDecided, said)
-                    .await;
+                (ResolvedState::BothDecided, said)
             }
-        }
-        if let Err(refusal) = reservation.hand_off() {
-            return answer(ResolvedState::Deciding, refusal.message);
-        }
-        // What is left of its last process.
-        reservation.release().await;
-        self.left(snapshot, &from).await;
-        answer(ResolvedState::LetGo, gone)
-    }
-
-    async fn stands_by(
-        &self,
-        mut snapshot: Snapshot,
-        state: ResolvedState,
-        said: String,
-    ) -> ResolvedView {
-        let from = other(&snapshot.view).clone();
-        let (vm, own) = (&snapshot.view.vm, &self.context.config.host);
-        let what = format!(
-            "BOTH HOSTS HAVE GUEST {vm}: {said}, and an operator decided on {from} that {own} does \
-             not run it. Decide which one is to go on, and end the other at once: `drover vm stop \
-             {vm} --force` on its host"
-        );
-        if shout(&mut snapshot, what) {
-            self.keep(snapshot, None).await;
-        }
+        };
+        let conflict = both_have(&vm, &from, host, &said);
+        self.amend(key, |snapshot| {
+            if shout(snapshot, conflict) {
+                Change::Shown
+            } else {
+                Change::Nothing
+            }
+        })
+        .await;
         answer(state, said)
     }
 
-    /// The definition has left: so it is written down.
-    async fn left(&self, mut snapshot: Snapshot, to: &HostName) {
-        let view = &mut snapshot.view;
-        let migration = Migration {
-            id: view.id,
-            vm: view.vm.clone(),
-            source: view.source.clone(),
-            destination: view.destination.clone(),
-        };
-        let version = JournalVersion;
-        let what = format!("the guest is {to}'s by an operator's word; its definition has left");
-        view.next = None;
-        view.resolution = None;
-        let record = match view.role {
-            MigrationRole::Source => {
-                view.phase = MigrationPhase::Completed;
-                view.guest = Some(GuestPlace::Destination);
-                snapshot.verdict = Verdict::HandedOff;
-                let outcome = Outcome::Completed;
-                AnyRecord::Source(SourceRecord {
-                    version,
-                    migration,
-                    step: SourceStep::Finished { outcome },
-                })
-            }
-            MigrationRole::Destination => {
-                view.phase = MigrationPhase::Abandoned;
-                view.guest = Some(GuestPlace::Unknown);
-                let cause = Cause::SourceKept;
-                AnyRecord::Destination(DestinationRecord {
-                    version,
-                    migration,
-                    step: DestinationStep::Abandoned { cause },
-                })
-            }
-        };
-        snapshot.view.cause = Some(what.clone());
-        snapshot.resolution = None;
-        snapshot.answer = None;
-        snapshot.record(EventKind::Resolved { what });
-        self.keep(snapshot, Some(record)).await;
-    }
-
-    /// Whether the guest has come or gone since: then what was of that migration is history.
+    /// Whether the guest has come or gone since, or is coming: then what was of that migration is
+    /// history.
     fn has_newer(&self, view: &MigrationView) -> bool {
         let known: Vec<Known> = self.known().values().cloned().collect();
         let mut views = known.iter().map(|known| known.snapshot().view);
         // Ids are ordered by time.
-        views.any(|other| other.vm == view.vm && other.id > view.id)
+        views.any(|other| other.vm == view.vm && other.id > view.id && moves(&other))
     }
+}
+
+/// The guest of that migration could be started here, as far as it is known.
+fn has_something(view: &MigrationView) -> bool {
+    match view.role {
+        MigrationRole::Source => view.phase != MigrationPhase::Completed,
+        MigrationRole::Destination => view.phase == MigrationPhase::Running,
+    }
+}
+
+/// The migration changed, or changes, what there is of its guest on this host. One that came to
+/// nothing did not; and of one that leaves that is not known yet.
+fn moves(view: &MigrationView) -> bool {
+    match view.role {
+        MigrationRole::Source => view.phase == MigrationPhase::Completed,
+        MigrationRole::Destination => {
+            view.phase == MigrationPhase::Running || !view.phase.has_ended()
+        }
+    }
+}
+
+/// The other host's answer is shown; false if it says nothing new.
+fn heard(view: &mut MigrationView, told: Told, last: String) -> bool {
+    let Some(resolution) = &mut view.resolution else {
+        return false;
+    };
+    let before = resolution.clone();
+    // A conflict that was heard of stays one until the other host has let go.
+    if !(told == Told::Pending && resolution.told == Told::Conflict) {
+        resolution.told = told;
+    }
+    resolution.last = Some(last);
+    if told == Told::Confirmed {
+        view.next = None;
+    }
+    let news = *resolution != before;
+    if news {
+        tracing::info!(id = %view.id, ?resolution, "told");
+    }
+    news
+}
+
+/// The definition has left: what is written down of it.
+fn left(snapshot: &mut Snapshot, to: &HostName) -> AnyRecord {
+    let view = &mut snapshot.view;
+    let migration = Migration {
+        id: view.id,
+        vm: view.vm.clone(),
+        source: view.source.clone(),
+        destination: view.destination.clone(),
+    };
+    let version = JournalVersion;
+    let what = format!("the guest is {to}'s by an operator's word; its definition has left");
+    view.next = None;
+    view.resolution = None;
+    view.cause = Some(what.clone());
+    let record = match view.role {
+        MigrationRole::Source => {
+            view.phase = MigrationPhase::Completed;
+            view.guest = Some(GuestPlace::Destination);
+            snapshot.verdict = Verdict::HandedOff;
+            let outcome = Outcome::Completed;
+            AnyRecord::Source(SourceRecord {
+                version,
+                migration,
+                step: SourceStep::Finished { outcome },
+            })
+        }
+        MigrationRole::Destination => {
+            view.phase = MigrationPhase::Abandoned;
+            view.guest = Some(GuestPlace::Unknown);
+            let cause = Cause::SourceKept;
+            AnyRecord::Destination(DestinationRecord {
+                version,
+                migration,
+                step: DestinationStep::Abandoned { cause },
+            })
+        }
+    };
+    snapshot.resolution = None;
+    snapshot.answer = None;
+    snapshot.record(EventKind::Resolved { what });
+    record
+}
+
+/// What a person has to hear.
+fn both_have(vm: &VmName, decided_on: &HostName, against: &HostName, said: &str) -> String {
+    format!(
+        "BOTH HOSTS HAVE GUEST {vm}: an operator decided on {decided_on} that {against} does not \
+         run it, and {against} says: {said}. Decide which one is to go on, and end the other at \
+         once: `drover vm stop {vm} --force` on its host"
+    )
 }
 
 fn answer(state: ResolvedState, message: String) -> ResolvedView {
@@ -299,4 +365,45 @@ fn shout(snapshot: &mut Snapshot, what: String) -> bool {
     snapshot.record(EventKind::Conflict { what: what.clone() });
     snapshot.view.next = Some(what);
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_migrate::Migration;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn only_a_newer_migration_that_moves_the_guest_makes_an_older_one_history() {
+        use MigrationPhase as Phase;
+        let moves = |role, phase| {
+            let migration = Migration {
+                id: MigrationId(Uuid::nil()),
+                vm: "web".parse().unwrap(),
+                source: "a".parse().unwrap(),
+                destination: "b".parse().unwrap(),
+            };
+            let mut view = Snapshot::new(&migration, role).view;
+            view.phase = phase;
+            moves(&view)
+        };
+        let leaves = |phase| moves(MigrationRole::Source, phase);
+        assert!(leaves(Phase::Completed));
+        for phase in [
+            Phase::Failed,
+            Phase::Cancelled,
+            Phase::GivenUp,
+            Phase::Transferring,
+        ] {
+            assert!(!leaves(phase), "{phase:?}");
+        }
+        let arrives = |phase| moves(MigrationRole::Destination, phase);
+        for phase in [Phase::Running, Phase::Receiving, Phase::Arrived] {
+            assert!(arrives(phase), "{phase:?}");
+        }
+        for phase in [Phase::Abandoned, Phase::Failed] {
+            assert!(!arrives(phase), "{phase:?}");
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! What is not known of a hand-off whose other host does not answer, and an operator's decision in
 //! its place.
 
+use drover_types::VmName;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -99,10 +100,13 @@ pub struct ResolutionView {
 }
 
 /// The other host's agent says what an operator decided there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ResolvedRequest {
     /// The decision: the guest is the other host's by it.
     pub resolution: Resolution,
+    /// The guest, for a host that does not know the migration any more.
+    #[schema(value_type = String)]
+    pub vm: VmName,
 }
 
 /// What this host makes of it.

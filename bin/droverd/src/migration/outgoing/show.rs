@@ -221,10 +221,12 @@ fn next_step(outcome: &Outcome, vm: &VmName) -> Option<String> {
     let guest = match outcome {
         Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => guest,
         Outcome::Lost { .. } => {
-            return Some(
-                "the copy on the source stands still with its memory intact; no agent runs it"
-                    .to_owned(),
-            );
+            return Some(format!(
+                "the copy on the source stands still with its memory intact; no agent runs it. To \
+                 boot the guest here, end that process (`drover vm show {vm}` tells it), move \
+                 {vm}.toml from `departed` in the state directory back to the definitions, then \
+                 `drover vm start {vm}`"
+            ));
         }
         Outcome::GivenUp { .. } => {
             return Some(format!(
