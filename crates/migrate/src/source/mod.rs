@@ -170,6 +170,8 @@ impl Source {
             Phase::HandingOff(HandOff {
                 giving_up: Some(_), ..
             }) => Verdict::Undecided,
+            // Given up, which the disk does not have yet.
+            Phase::TakingBack { .. } if self.verdict == Verdict::HandedOff => Verdict::Undecided,
             _ => self.verdict,
         }
     }

@@ -28,13 +28,13 @@ impl World {
                     return;
                 }
                 Output::Journal(record) => {
-                    let mut given_up = false;
+                    // From here on it must not be told to run, whether the disk takes that or not.
+                    let given_up = record.resolution().is_some();
                     let input = if self.source_full {
                         source::Input::JournalFailed {
                             reason: Reason::from("disk full"),
                         }
                     } else {
-                        given_up = record.resolution().is_some();
                         self.source_disk = Some(record);
                         source::Input::Journaled
                     };
