@@ -182,7 +182,11 @@ pub async fn vm(agent: &Agent, command: VmCommand) -> Result<Outcome, Failure> {
             let pid = vm
                 .pid
                 .map_or_else(String::new, |pid| format!(", process {pid}"));
-            Outcome::new(format!("guest {name} runs{pid}\n"), "vm", &vm)
+            let mut said = format!("guest {name} runs{pid}\n");
+            for note in &vm.notes {
+                said.push_str(&format!("note: {note}\n"));
+            }
+            Outcome::new(said, "vm", &vm)
         }
         VmCommand::Stop {
             name,

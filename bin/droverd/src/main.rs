@@ -14,6 +14,7 @@ mod cluster;
 mod config;
 #[cfg(test)]
 mod corpus;
+mod elsewhere;
 mod facts;
 mod limits;
 mod links;

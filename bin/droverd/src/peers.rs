@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use drover_api::{Client, ClientError, ErrorCode, PeerView, Refusal};
-use drover_types::HostName;
+use drover_types::{HostName, VmName};
 use futures_util::future::join_all;
 
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::elsewhere::Elsewhere;
 use crate::limits;
 
 /// The other hosts of the cluster.
@@ -74,6 +75,25 @@ impl Peers {
     pub async fn look(&self) -> Vec<PeerView> {
         let others = self.others().unwrap_or_default();
         join_all(others.iter().map(|host| self.look_at(host))).await
+    }
+
+    /// Asks every other member whether it has a process of this guest.
+    pub async fn ask_for(&self, vm: &VmName) -> Elsewhere {
+        let others = self.others().unwrap_or_default();
+        let asked = others.into_iter().map(async |host| {
+            let client = self.client_or_none(&host);
+            let answer = tokio::time::timeout(limits::PEER_PROBE, client.held(vm)).await;
+            (host, answer.ok().and_then(Result::ok))
+        });
+        let mut found = Elsewhere::default();
+        for (host, held) in join_all(asked).await {
+            match held {
+                Some(held) if held.process => found.on.push(host),
+                Some(_) => {}
+                None => found.silent.push(host),
+            }
+        }
+        found
     }
 
     async fn look_at(&self, host: &HostName) -> PeerView {

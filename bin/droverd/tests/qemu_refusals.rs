@@ -190,7 +190,21 @@ async fn a_guest_that_the_destination_has_already_is_refused_and_neither_is_touc
     let words = ["b already has a guest guest, defined in", "remove", "on b"];
     refuses(&mut hosts, ErrorCode::VmExists, &words).await;
 
-    let running = hosts.client(B).start_vm(&name()).await.unwrap();
+    // B refuses to start it while A says that it has it. Where A says nothing, it starts with a note.
+    let (code, message) = refused(hosts.client(B).start_vm(&name()).await);
+    assert_eq!(code, ErrorCode::VmElsewhere, "{message}");
+    for word in [
+        "a has a process of guest guest",
+        "drover migrate guest --to b",
+    ] {
+        assert!(message.contains(word), "{message:?} lacks {word:?}");
+    }
+    hosts.kill_agent(A).await;
+    let mut running = hosts.client(B).start_vm(&name()).await.unwrap();
+    let notes = std::mem::take(&mut running.notes);
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("a did not say"), "{notes:?}");
+    hosts.start_agent(A).await;
     let pid = format!("as process {}", running.pid.unwrap());
     let words = ["b already has a guest guest", &pid, "stop it on b"];
     refuses(&mut hosts, ErrorCode::VmExists, &words).await;

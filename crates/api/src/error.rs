@@ -86,6 +86,8 @@ codes! {
     VmBusy = "vm-busy", 409, true;
     /// The destination already has a guest of that name.
     VmExists = "vm-exists", 409, true;
+    /// Another host of the cluster has a process of the guest.
+    VmElsewhere = "vm-elsewhere", 409, true;
     /// The guest runs on another host now, and must never run here as well.
     VmHandedOff = "vm-handed-off", 409, true;
     /// The host has no room for the guest's memory.

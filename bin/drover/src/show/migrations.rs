@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use drover_api::{
-    ChannelView, LaneState, LaneView, MigrationRole, MigrationView, PathState, PathView,
-    PlacementView, StatusView, Told,
+    ChannelView, LaneState, LaneView, MigrationPhase, MigrationRole, MigrationView, PathState,
+    PathView, PlacementView, StatusView, Told,
 };
 use drover_types::{ByteRate, Bytes, Interface};
 use jiff::Timestamp;
@@ -65,7 +65,7 @@ pub fn rows(migrations: &[&MigrationView]) -> String {
             view.vm.to_string(),
             view.source.to_string(),
             view.destination.to_string(),
-            word(&view.phase),
+            phase(view),
             format!("{} ago", age(view.started_at, now)),
             or_dash(view.total_ms.map(milliseconds)),
             or_dash(view.downtime_ms.map(milliseconds)),
@@ -83,6 +83,14 @@ pub fn rows(migrations: &[&MigrationView]) -> String {
         }
     }
     text
+}
+
+/// The phase in one word. An arrival ends in `running`, which says nothing of what the guest does by now.
+fn phase(view: &MigrationView) -> String {
+    match view.phase {
+        MigrationPhase::Running => word(&MigrationPhase::Completed),
+        phase => word(&phase),
+    }
 }
 
 /// What is not known of it, with the commands that resolve it; what was decided and not heard yet.

@@ -14,6 +14,7 @@ use utoipa_axum::routes;
 
 use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Refused, peer, to_its_end};
+use crate::elsewhere;
 use crate::facts;
 use crate::metrics::{MEDIA_TYPE, Moment};
 
@@ -71,7 +72,9 @@ async fn show_vm(
     State(app): State<App>,
     Named(name): Named<VmName>,
 ) -> Result<Json<VmView>, Refused> {
-    Ok(Json(app.0.context.registry.get(&name).await?))
+    let context = &app.0.context;
+    let found = context.registry.get(&name).await;
+    Ok(Json(elsewhere::or_where(context, &name, found).await?))
 }
 
 /// Starts a guest. Answers when its QEMU runs.
@@ -82,7 +85,11 @@ async fn start_vm(
     State(app): State<App>,
     Named(name): Named<VmName>,
 ) -> Result<Json<VmView>, Refused> {
-    let started = to_its_end(async move { app.0.context.registry.start(&name).await });
+    let started = to_its_end(async move {
+        let context = &app.0.context;
+        let started = elsewhere::start(context, &name).await;
+        elsewhere::or_where(context, &name, started).await
+    });
     Ok(Json(started.await?))
 }
 
@@ -95,7 +102,11 @@ async fn stop_vm(
     Named(name): Named<VmName>,
     OptionalBody(request): OptionalBody<StopRequest>,
 ) -> Result<Json<VmView>, Refused> {
-    let stopped = to_its_end(async move { app.0.context.registry.stop(&name, &request).await });
+    let stopped = to_its_end(async move {
+        let context = &app.0.context;
+        let stopped = context.registry.stop(&name, &request).await;
+        elsewhere::or_where(context, &name, stopped).await
+    });
     Ok(Json(stopped.await?))
 }
 
@@ -108,7 +119,10 @@ async fn migrate_vm(
     Named(name): Named<VmName>,
     JsonBody(request): JsonBody<MigrateRequest>,
 ) -> Result<(StatusCode, Json<MigrationView>), Refused> {
-    let started = to_its_end(async move { app.0.migrations.start(&name, request).await });
+    let started = to_its_end(async move {
+        let started = app.0.migrations.start(&name, request).await;
+        elsewhere::or_where(&app.0.context, &name, started).await
+    });
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
 

@@ -154,6 +154,7 @@ impl Registry {
             last_exit: slot.last_exit.clone(),
             migration: migration(&slot),
             problem,
+            notes: Vec::new(),
             name,
             state,
         }

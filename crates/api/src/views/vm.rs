@@ -103,6 +103,9 @@ pub struct VmView {
     /// What is wrong with it or its definition, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Of a guest that was just started: what could not be made sure of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// What a host has of a guest, for one that moved it there or had it from there.
