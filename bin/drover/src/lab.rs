@@ -8,12 +8,14 @@ use std::future::Future;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use drover_lab::compare::{self, Method, Plan};
 use drover_lab::fault::Fault;
 use drover_lab::operate::{self, Moved};
-use drover_lab::settings::{Addressing, Dirty, GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{
+    Addressing, DEFAULT_NAME, Dirty, GuestSettings, LabName, LabSettings, nic_rates,
+};
 use drover_lab::{Lab, State, require};
 use drover_types::{Bytes, MigrationId};
 use tokio::signal::unix::{SignalKind, signal};
@@ -101,7 +103,7 @@ pub enum LabCommand {
 #[derive(Debug, Clone, Args)]
 pub struct NameArg {
     /// The lab's name; labs of different names run side by side
-    #[arg(long, default_value = "lab")]
+    #[arg(long, default_value = DEFAULT_NAME)]
     name: LabName,
 }
 
@@ -168,11 +170,14 @@ pub struct UpArgs {
     no_guest: bool,
 }
 
+/// The lab of a demonstration that was given no name: such a one is nobody else's.
+const DEMO: &str = "demo";
+
 /// Options of `drover lab demo`.
 #[derive(Debug, Clone, Args)]
 pub struct DemoArgs {
     /// The lab's name
-    #[arg(long, default_value = "demo")]
+    #[arg(long, default_value = DEMO)]
     name: LabName,
     #[command(flatten)]
     made_of: MadeOf,
@@ -285,7 +290,10 @@ async fn status(name: &LabName, json: bool) -> Result<u8> {
     let status = operate::status(name).await?;
     print(json, &status, || match &status {
         Some(status) => show::status(status),
-        None => format!("no lab {name} is up; `drover lab up` makes one\n"),
+        None => {
+            let option = name.option();
+            format!("no lab {name} is up; `drover lab up{option}` makes one\n")
+        }
     })?;
     Ok(OK)
 }
@@ -328,6 +336,11 @@ async fn follow(name: &LabName) -> Result<Moved> {
 async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
     require::check(&args.made_of.guest.qemu)?;
     let state = args.made_of.state(&args.name, true)?;
+    let is_own = args.name.to_string() == DEMO;
+    if !is_own && operate::status(&args.name).await?.is_some() {
+        let (name, option) = (&args.name, args.name.option());
+        bail!("lab {name} is up already; `drover lab down{option}` removes it");
+    }
     // What an earlier demonstration left behind, had it been killed.
     operate::down(&args.name).await?;
     let work = async {

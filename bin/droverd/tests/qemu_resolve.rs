@@ -297,13 +297,16 @@ async fn a_word_to_run_that_was_held_up_until_the_guest_was_given_up_does_nothin
     held.write_all(head.as_bytes()).await.unwrap();
     let view = given_up.await.unwrap().unwrap();
     assert_eq!(view.phase, MigrationPhase::GivenUp, "{view:#?}");
-    hosts.client(A).start_vm(&name()).await.unwrap();
     held.write_all(b"{}").await.unwrap();
-    let mut answer = [0; 4096];
-    let length = held.read(&mut answer).await.unwrap();
-    let answer = String::from_utf8_lossy(&answer[..length]).into_owned();
+    let mut answer = String::new();
+    while !answer.contains("\"arrived\"") {
+        let mut more = [0; 4096];
+        let length = held.read(&mut more).await.unwrap();
+        assert!(length > 0, "{answer}");
+        answer.push_str(&String::from_utf8_lossy(&more[..length]));
+    }
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    assert!(answer.contains("\"arrived\""), "{answer}");
+    hosts.client(A).start_vm(&name()).await.unwrap();
     let there = hosts.client(B).migration(id).await.unwrap();
     assert_eq!(there.phase, MigrationPhase::Arrived, "{there:#?}");
     hosts.set_api("up").await;

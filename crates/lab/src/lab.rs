@@ -156,8 +156,9 @@ impl Lab {
         match fs::read(&path) {
             Ok(json) => serde_json::from_slice(&json).map(Some).with_context(|| {
                 format!(
-                    "{} is damaged; `drover lab down` removes that lab",
-                    path.display()
+                    "{} is damaged; `drover lab down{}` removes that lab",
+                    path.display(),
+                    name.option()
                 )
             }),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),

@@ -95,7 +95,8 @@ pub struct Moved {
 pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
     let name = state.lab.name.clone();
     if Lab::peek(&name)?.is_some() {
-        bail!("lab {name} is up already; `drover lab down` removes it");
+        let option = name.option();
+        bail!("lab {name} is up already; `drover lab down{option}` removes it");
     }
     if let Some(guest) = &state.guest {
         require::check_guest(&guest.qemu).await?;
@@ -216,13 +217,16 @@ pub async fn migrate(
     watch: &mut (dyn FnMut(&MigrationView) + Send),
 ) -> Result<Moved> {
     let Some(lab) = Lab::open(name)? else {
-        bail!("no lab {name} is up; `drover lab up` makes one");
+        bail!(
+            "no lab {name} is up; `drover lab up{}` makes one",
+            name.option()
+        );
     };
     let mut agents = Vec::new();
     for host in lab.hosts() {
         agents.push(Agent::find(host).await?);
     }
-    let mut guest = find_guest(&agents).await?;
+    let mut guest = find_guest(name, &agents).await?;
     let from = guest.host;
     let (measured, view) = move_by_drover(&lab, &mut guest, &agents, watch).await?;
     let verified = guest
@@ -241,7 +245,7 @@ pub async fn migrate(
     })
 }
 
-async fn find_guest(agents: &[Agent]) -> Result<Resident> {
+async fn find_guest(name: &LabName, agents: &[Agent]) -> Result<Resident> {
     for agent in agents {
         let vms = agent.client.vms().await?;
         let Some(vm) = vms.iter().find(|vm| is_running_guest(vm)) else {
@@ -255,7 +259,10 @@ async fn find_guest(agents: &[Agent]) -> Result<Resident> {
             toml::from_str(&text).with_context(|| format!("{} is damaged", file.display()))?;
         return Resident::find(&agent.host, definition, pid).await;
     }
-    bail!("the lab's guest runs on neither host; `drover lab status` shows both")
+    bail!(
+        "the lab's guest runs on neither host; `drover lab status{}` shows both",
+        name.option()
+    )
 }
 
 /// Removes the lab of this name; whether there was anything to remove.

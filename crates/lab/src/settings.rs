@@ -16,6 +16,20 @@ use crate::limits;
 #[serde(try_from = "String", into = "String")]
 pub struct LabName(String);
 
+/// The name of a lab that was not given one.
+pub const DEFAULT_NAME: &str = "lab";
+
+impl LabName {
+    /// What `drover lab COMMAND` needs to mean this lab: nothing for that of the default name.
+    #[must_use]
+    pub fn option(&self) -> String {
+        match self.0.as_str() {
+            DEFAULT_NAME => String::new(),
+            name => format!(" --name {name}"),
+        }
+    }
+}
+
 impl FromStr for LabName {
     type Err = anyhow::Error;
 

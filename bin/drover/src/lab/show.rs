@@ -38,9 +38,11 @@ pub(super) fn status(status: &Status) -> String {
 
 /// What can be done with it.
 pub(super) fn next_steps(status: &Status) -> String {
+    let option = status.lab.option();
     let mut lines = vec![String::new(), "Next:".to_owned()];
     if status.guest_on.is_some() {
-        lines.push("  drover lab migrate          move the guest to the other host".to_owned());
+        let command = format!("drover lab migrate{option}");
+        lines.push(format!("  {command:<27} move the guest to the other host"));
     }
     for host in &status.hosts {
         let socket = host.socket.display();
@@ -54,7 +56,8 @@ pub(super) fn next_steps(status: &Status) -> String {
             host.namespace
         ));
     }
-    lines.push("  drover lab down             remove everything".to_owned());
+    let command = format!("drover lab down{option}");
+    lines.push(format!("  {command:<27} remove everything"));
     lines.join("\n") + "\n"
 }
 

@@ -93,10 +93,14 @@ impl Migrations {
     ) -> Result<MigrationView, Refusal> {
         let known = self.find(id)?;
         let view = known.snapshot().view;
-        let resolution = asked_for(&view, request)?;
         if view.phase.has_ended() {
             return Err(ended(id));
         }
+        // Before anything else: nobody is to be told how to decide what is not in doubt.
+        if view.ambiguity.is_none() {
+            return Err(not_ambiguous(&view));
+        }
+        let resolution = asked_for(&view, request)?;
         let (answer, answered) = oneshot::channel();
         let (sent, snapshot) = match known {
             Known::Outgoing(handle) => {

@@ -74,7 +74,7 @@ impl Migrations {
         let mut owing: BTreeMap<HostName, Vec<Key>> = BTreeMap::new();
         for (key, known) in known {
             let view = known.snapshot().view;
-            if owed(&view).is_some() {
+            if owed(&view).is_some() && !self.has_moved_on(&view) {
                 owing.entry(other(&view).clone()).or_default().push(key);
             }
         }
@@ -255,9 +255,23 @@ impl Migrations {
     fn has_newer(&self, view: &MigrationView) -> bool {
         let known: Vec<Known> = self.known().values().cloned().collect();
         let mut views = known.iter().map(|known| known.snapshot().view);
-        // Ids are ordered by time.
-        views.any(|other| other.vm == view.vm && other.id > view.id && moves(&other))
+        views.any(|other| is_newer(&other, view) && moves(&other))
     }
+
+    /// Whether the guest has left again since, or is leaving: the other host may have it rightly.
+    fn has_moved_on(&self, view: &MigrationView) -> bool {
+        let known: Vec<Known> = self.known().values().cloned().collect();
+        let mut views = known.iter().map(|known| known.snapshot().view);
+        views.any(|other| {
+            let leaves = moves(&other) || !other.phase.has_ended();
+            is_newer(&other, view) && other.role == MigrationRole::Source && leaves
+        })
+    }
+}
+
+/// By this host's clock: ids are made by the clocks of their sources.
+fn is_newer(other: &MigrationView, view: &MigrationView) -> bool {
+    other.vm == view.vm && other.id != view.id && other.started_at > view.started_at
 }
 
 /// The guest of that migration could be started here, as far as it is known.

@@ -108,8 +108,8 @@ impl Incoming {
                 (MigrationPhase::Abandoned, Some(cause), GuestPlace::Unknown)
             }
             Ending::Lost(reason) => {
-                let cause = format!("lost after the hand-off: {reason}");
-                (MigrationPhase::Failed, Some(cause), GuestPlace::Nowhere)
+                let cause = format!("lost here with everything that had arrived: {reason}");
+                (MigrationPhase::Failed, Some(cause), GuestPlace::Unknown)
             }
         };
         let mut view = self.snapshot.borrow().view.clone();
