@@ -1,7 +1,7 @@
 //! The source's table.
 
 use super::*;
-use drover_migrate::limits;
+use drover_migrate::{Verdict, limits};
 use source::{Action, Input, Phase, Source};
 
 fn path() -> Path {
@@ -318,4 +318,28 @@ fn every_phase_has_a_deadline_or_waits_for_something_that_an_operator_can_act_on
             "{title}"
         );
     }
+}
+
+#[test]
+fn a_hand_off_that_is_taken_back_is_told_to_nobody_while_the_disk_is_full() {
+    let asked = |(name, _): &(&str, Source)| *name == "handing-off, asked for the last time";
+    let (_, mut source) = phases().into_iter().find(asked).unwrap();
+    let silent = Input::HandOffUnreachable {
+        question: source.question(),
+        reason: why(),
+    };
+    let mut now = Time::ZERO;
+    source.handle(now, silent).unwrap();
+    let full = Input::JournalFailed { reason: why() };
+    for disk in [full.clone(), full, Input::Journaled] {
+        loop {
+            assert_eq!(source.verdict(), Verdict::Undecided);
+            match source.poll(now) {
+                Output::Journal(_) => break source.handle(now, disk).unwrap(),
+                Output::Wait(until) => now = until.unwrap(),
+                Output::Do(_) => {}
+            }
+        }
+    }
+    assert_eq!(source.verdict(), Verdict::Kept);
 }
