@@ -65,6 +65,11 @@ impl Carrier {
     /// The same, and waits for the last counters.
     pub async fn settle(&self, finished: bool) {
         self.close(finished);
+        self.refresh().await;
+    }
+
+    /// Waits until everything that it has told by now was heard.
+    pub async fn refresh(&self) {
         let relay = self.relay.clone();
         if let Err(error) = tokio::task::spawn_blocking(move || relay.refresh()).await {
             tracing::warn!(%error, "the last counters are missing");

@@ -172,7 +172,7 @@ fn not_ambiguous(view: &MigrationView) -> Refusal {
     let (id, phase) = (view.id, view.phase.as_str());
     let message = match (view.phase, &view.next) {
         (MigrationPhase::Arrived | MigrationPhase::HandingOff, Some(next)) => {
-            format!("migration {id} is {phase}, and the other host answers: {next}")
+            format!("migration {id} is {phase}, and not in doubt by now: {next}")
         }
         _ => format!("migration {id} is {phase}: it is not in doubt whose the guest is"),
     };

@@ -274,10 +274,14 @@ impl Outgoing {
     /// Something broke off; `otherwise` is what is known here of it.
     pub(super) fn broke_off(&mut self, otherwise: Input) {
         if std::mem::replace(&mut self.asking_why, true) {
+            if let Input::SessionFailed { reason } = otherwise {
+                self.session_over.get_or_insert(reason);
+            }
             return;
         }
         let link = self.link.clone();
         let migration = self.source.migration().clone();
+        let carrier = self.carrier.clone();
         tokio::spawn(async move {
             let input = match hand_off::ask_why(&link, &migration).await {
                 Some(Said::Gone(reason)) => Input::DestinationGone { reason },
@@ -288,6 +292,10 @@ impl Outgoing {
                 }
                 None => otherwise,
             };
+            // What the relay has told by now is heard before.
+            if let Some(carrier) = carrier {
+                carrier.refresh().await;
+            }
             link.tell(Message::BrokeOff(input)).await;
         });
     }

@@ -26,7 +26,7 @@ use drover_migrate::downtime::DowntimeAim;
 use drover_migrate::estimate::Estimator;
 use drover_migrate::paths::Side;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
-use drover_migrate::{MigrationSeen, Observation, SourceRecord, SourceStep};
+use drover_migrate::{MigrationSeen, Observation, Reason, SourceRecord, SourceStep};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -66,6 +66,8 @@ pub struct Outgoing {
     lanes: LaneWatch,
     preparing: Option<AbortHandle>,
     asking_why: bool,
+    /// Why the session ended, heard while that is asked.
+    session_over: Option<Reason>,
     finding: bool,
     /// It went on after a restart: QEMU knows since when it migrates.
     taken_up: bool,
@@ -136,6 +138,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         lanes: LaneWatch::default(),
         preparing: None,
         asking_why: false,
+        session_over: None,
         finding: false,
         taken_up: false,
         keeping: None,
@@ -310,7 +313,12 @@ impl Outgoing {
             }
             Message::BrokeOff(input) => {
                 self.asking_why = false;
-                self.handle(input);
+                let over = self.session_over.take();
+                self.handle(match (input, over) {
+                    // By that QEMU lost its sockets.
+                    (Input::Hypervisor(_), Some(reason)) => Input::SessionFailed { reason },
+                    (input, _) => input,
+                });
             }
             Message::Look(observation, progress) => {
                 self.show_progress(&progress);
