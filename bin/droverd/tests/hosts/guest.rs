@@ -49,9 +49,14 @@ pub fn refused<T: std::fmt::Debug>(result: Result<T, ClientError>) -> (ErrorCode
 impl Hosts {
     /// Its definition, not given to an agent.
     pub async fn definition(&self) -> VmDefinition {
+        self.definition_of(&name()).await
+    }
+
+    /// That of a guest like it with this name.
+    pub async fn definition_of(&self, name: &VmName) -> VmDefinition {
         let image = Image::build(self.lab().folder()).await.unwrap();
         let settings = self.lab().state().guest.as_ref().unwrap();
-        let mut definition = define(&name(), settings, &image, &self.lab().here()).unwrap();
+        let mut definition = define(name, settings, &image, &self.lab().here()).unwrap();
         for words in definition
             .args
             .iter_mut()
@@ -77,17 +82,23 @@ impl Hosts {
 
     /// The same from a definition of the test's own.
     pub async fn boot_from(&mut self, definition: VmDefinition) {
-        self.define(A, &definition);
-        self.client(A).start_vm(&definition.name).await.unwrap();
-        let console = Console::default();
-        let serial = self.host(A).socket(&serial_socket(&definition.name));
-        console.attach(&serial, PATIENCE).await.unwrap();
-        console.wait_ready().await.unwrap();
+        let console = self.boot_another(&definition).await;
         self.guest = Some(Guest {
             definition,
             console,
             attaching: None,
         });
+    }
+
+    /// Boots a guest beside the one that is looked after.
+    pub async fn boot_another(&self, definition: &VmDefinition) -> Console {
+        self.define(A, definition);
+        self.client(A).start_vm(&definition.name).await.unwrap();
+        let console = Console::default();
+        let serial = self.host(A).socket(&serial_socket(&definition.name));
+        console.attach(&serial, PATIENCE).await.unwrap();
+        console.wait_ready().await.unwrap();
+        console
     }
 
     /// Asks for a migration to the other host.
