@@ -178,19 +178,25 @@ async fn an_arrived_guest_whose_source_lost_power_runs_by_the_operators_word_and
     hosts.guest_runs_only_on(B).await;
 }
 
+/// The guest runs on B by a person's word, while A, which lost power undecided, is back alone: it comes to
+/// the end that it kept the guest, which could be started there.
+async fn runs_by_a_persons_word(hosts: &mut Hosts) -> MigrationId {
+    let id = undecided_until_power_is_lost(hosts).await;
+    let view = hosts.client(B).resolve(id, &RUN_HERE).await.unwrap();
+    assert_eq!(view.phase, MigrationPhase::Running, "{view:#?}");
+    hosts.start_agent(A).await;
+    let alone = hosts.ended(A, id).await;
+    assert_eq!(alone.phase, MigrationPhase::Failed, "{alone:#?}");
+    id
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_lost_power_before_it_decided_lets_go_of_a_guest_that_runs_by_a_persons_word()
 {
     let Some(mut hosts) = Hosts::with_api_apart("resundec").await else {
         return;
     };
-    let id = undecided_until_power_is_lost(&mut hosts).await;
-    let view = hosts.client(B).resolve(id, &RUN_HERE).await.unwrap();
-    assert_eq!(view.phase, MigrationPhase::Running, "{view:#?}");
-    // Alone it comes to the end that it kept the guest, which could be started there.
-    hosts.start_agent(A).await;
-    let alone = hosts.ended(A, id).await;
-    assert_eq!(alone.phase, MigrationPhase::Failed, "{alone:#?}");
+    let id = runs_by_a_persons_word(&mut hosts).await;
     hosts.set_api("up").await;
     is_confirmed(&hosts, B, id).await;
     hosts.guest_runs_only_on(B).await;
@@ -252,13 +258,8 @@ async fn a_newer_attempt_that_came_to_nothing_does_not_keep_a_host_from_letting_
     let Some(mut hosts) = Hosts::with_api_apart("resnewer").await else {
         return;
     };
-    let id = undecided_until_power_is_lost(&mut hosts).await;
-    let view = hosts.client(B).resolve(id, &RUN_HERE).await.unwrap();
-    assert_eq!(view.phase, MigrationPhase::Running, "{view:#?}");
+    let id = runs_by_a_persons_word(&mut hosts).await;
     // Nobody there knows, and a person starts it again, and wants it to leave.
-    hosts.start_agent(A).await;
-    let alone = hosts.ended(A, id).await;
-    assert_eq!(alone.phase, MigrationPhase::Failed, "{alone:#?}");
     hosts.client(A).start_vm(&name()).await.unwrap();
     let request = MigrateRequest {
         to: hosts.host(B).name.parse().unwrap(),

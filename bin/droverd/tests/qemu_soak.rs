@@ -4,10 +4,9 @@
 
 mod hosts;
 
-use drover_lab::settings::{GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{LabName, LabSettings, nic_rates};
 use drover_lab::soak::{Plan, soak};
 use drover_lab::{Lab, network, require};
-use drover_types::Bytes;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn moves_to_and_fro_with_a_fault_leave_nothing_behind() {
@@ -26,17 +25,7 @@ async fn moves_to_and_fro_with_a_fault_leave_nothing_behind() {
             addressing: Vec::new(),
             mtu: 9000,
         },
-        guest: GuestSettings {
-            qemu,
-            machine: "q35".into(),
-            memory: Bytes(256 << 20),
-            vcpus: 1,
-            content: Bytes(64 << 20),
-            mix: "files=40,text=10,structures=10,zero=10,random=30".into(),
-            dirty: "4MiB@8MiB".parse().unwrap(),
-            touch: 512,
-            seed: 5,
-        },
+        guest: hosts::small_guest(qemu, 5),
         migrations: 3,
     };
     let soaked = soak(&plan, "a test", &mut |words| println!("{words}")).await;

@@ -91,6 +91,21 @@ pub async fn qemu() -> Option<PathBuf> {
     Some(qemu)
 }
 
+/// A guest that tests can afford; what it does follows from the seed.
+pub fn small_guest(qemu: PathBuf, seed: u64) -> GuestSettings {
+    GuestSettings {
+        qemu,
+        machine: "q35".into(),
+        memory: Bytes(256 << 20),
+        vcpus: 1,
+        content: Bytes(64 << 20),
+        mix: "files=40,text=10,structures=10,zero=10,random=30".into(),
+        dirty: "4MiB@8MiB".parse().unwrap(),
+        touch: 512,
+        seed,
+    }
+}
+
 /// Debian 12's own QEMU.
 pub fn qemu_7_2() -> Option<PathBuf> {
     let found = std::env::var_os("DROVER_QEMU_7_2").map(PathBuf::from);
@@ -119,17 +134,7 @@ impl Hosts {
     pub async fn new(test: &str, rates: &str) -> Option<Self> {
         let qemu = qemu().await?;
         let name: LabName = format!("{test}{}", std::process::id()).parse().unwrap();
-        let guest = GuestSettings {
-            qemu,
-            machine: "q35".into(),
-            memory: Bytes(256 << 20),
-            vcpus: 1,
-            content: Bytes(64 << 20),
-            mix: "files=40,text=10,structures=10,zero=10,random=30".into(),
-            dirty: "4MiB@8MiB".parse().unwrap(),
-            touch: 512,
-            seed: 7,
-        };
+        let guest = small_guest(qemu, 7);
         let state = State {
             lab: LabSettings {
                 name: name.clone(),

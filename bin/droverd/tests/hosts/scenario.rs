@@ -1,9 +1,8 @@
 //! Scenarios of the lab, with a small guest.
 
 use drover_lab::scenario::{Found, Plan, show};
-use drover_lab::settings::{GuestSettings, LabName};
+use drover_lab::settings::LabName;
 use drover_lab::{Lab, require};
-use drover_types::Bytes;
 
 /// What became of a scenario; `None`, and said so, where that is not possible.
 pub async fn scenario(name: &str) -> Option<Found> {
@@ -22,17 +21,7 @@ pub async fn scenarios(names: &[&str]) -> Option<Vec<Found>> {
         .unwrap();
     let plan = Plan {
         name: lab.clone(),
-        guest: GuestSettings {
-            qemu,
-            machine: "q35".into(),
-            memory: Bytes(256 << 20),
-            vcpus: 1,
-            content: Bytes(64 << 20),
-            mix: "files=40,text=10,structures=10,zero=10,random=30".into(),
-            dirty: "4MiB@8MiB".parse().unwrap(),
-            touch: 512,
-            seed: 7,
-        },
+        guest: super::small_guest(qemu, 7),
         only: names.iter().map(|&name| name.to_owned()).collect(),
         repeats: 1,
     };
