@@ -46,7 +46,7 @@ impl Migrations {
             Change::Shown | Change::Nothing => self.journal.amend(view, events).await,
         };
         if let Err(error) = written {
-            tracing::error!(%id, %error, "not in the journal; it is tried again after a restart");
+            tracing::error!(%id, %error, "not in the journal: make room there; a new agent will not know of it");
         }
     }
 }
