@@ -159,7 +159,7 @@ impl Control {
     ) -> std::result::Result<(), TurnedAway> {
         let request = Request::Lane {
             preamble: preamble.to_vec(),
-            left: Some(until.saturating_duration_since(Instant::now())),
+            left: until.saturating_duration_since(Instant::now()),
         };
         match self.ask(&request, Some(connection), OPEN_ANSWER) {
             Ok(Answer::TurnedAway(turned)) => Err(turned),

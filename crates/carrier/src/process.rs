@@ -209,8 +209,7 @@ impl Process<'_> {
             },
             Request::Expect(keys) => self.served.expect(&keys),
             Request::Lane { preamble, left } => {
-                let until = Instant::now()
-                    + left.map_or(HANDSHAKE_TIMEOUT, |left| left.min(HANDSHAKE_TIMEOUT));
+                let until = Instant::now() + left.min(HANDSHAKE_TIMEOUT);
                 let connection = agent.descriptor();
                 match self.served.lane(asker, &preamble, connection, until) {
                     Ok(()) => return, // answered when it has proved who it is

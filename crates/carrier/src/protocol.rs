@@ -48,9 +48,8 @@ pub enum Request {
     Lane {
         /// The preamble that was read from it.
         preamble: Vec<u8>,
-        /// How long it has for that. Missing from an older agent: as long as any connection.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        left: Option<Duration>,
+        /// How long it has for that.
+        left: Duration,
     },
     /// Lanes are wanted on this path, too (source only). Answer: `done`.
     AddPath {

@@ -398,7 +398,7 @@ fn requests_that_make_no_sense_are_refused_with_a_reason() {
     let agent = process.agent(0);
     let lane = Request::Lane {
         preamble: vec![0; PREAMBLE_BYTES],
-        left: None,
+        left: Duration::from_secs(5),
     };
     assert!(refused(agent.ask(&lane)).contains("carries nothing"));
     let mut start = process.start(Side::Source, PATIENCE);

@@ -50,9 +50,7 @@ pub struct LaneStats {
     pub credit_bytes: u64,
     /// How often it was suspected.
     pub suspicions: u32,
-    /// Small frames of the peer went on coming while none of the payload got through. Missing from a
-    /// relay of an older version.
-    #[serde(default)]
+    /// Small frames of the peer went on coming while none of the payload got through.
     pub small_only: bool,
 }
 
@@ -89,9 +87,7 @@ pub struct ChannelStats {
     pub confirmed_bytes: u64,
     /// Bytes written to the local QEMU.
     pub written_bytes: u64,
-    /// Bytes given to a lane again because the one before was lost or late. Missing from a relay of
-    /// an older version.
-    #[serde(default)]
+    /// Bytes given to a lane again because the one before was lost or late.
     pub resent_bytes: u64,
 }
 
@@ -100,8 +96,7 @@ pub struct ChannelStats {
 pub struct Stats {
     /// Every lane that there is, and the last ones that are gone.
     pub lanes: Vec<LaneStats>,
-    /// Those before them, by path. Missing from a relay of an older version.
-    #[serde(default)]
+    /// Those before them, by path.
     pub forgotten: Vec<ForgottenStats>,
     /// Every channel.
     pub channels: Vec<ChannelStats>,
