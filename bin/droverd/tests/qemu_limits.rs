@@ -85,6 +85,12 @@ async fn limits_at_either_end_hold_and_follow_changes_while_a_guest_moves() {
     let view = hosts.ended(A, id).await;
     assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
     hosts.guest_runs_only_on(B).await;
+    for (host, first) in [(A, "the operator lifts"), (B, "the operator limits")] {
+        let history = hosts.client(host).events(id).await.unwrap();
+        let told: Vec<&str> = history.iter().map(|event| event.text.as_str()).collect();
+        let mut changes = told.iter().filter(|text| text.contains("limit"));
+        assert!(changes.next().unwrap().starts_with(first), "{told:#?}");
+    }
 }
 
 /// What each of two migrations sends at once, in bytes per second, over three seconds.

@@ -12,7 +12,7 @@ pub fn limits(limits: &[LimitView]) -> String {
     let mut rows = vec![row(&["OF", "LIMIT", "RATE", "OUT", "IN", "CONFIGURED"])];
     for view in limits {
         let limit = view.limit.map(|limit| limit.to_string());
-        let rate = match (view.limit, view.rate) {
+        let rate = match (view.limit, view.bits_per_second) {
             (Some(_), None) => "not known: not held".to_owned(),
             (_, rate) => or_dash(rate),
         };
@@ -30,13 +30,9 @@ pub fn limits(limits: &[LimitView]) -> String {
 }
 
 fn of(view: &LimitView) -> String {
-    match &view.scope {
-        LimitScope::Host => "this host".to_owned(),
-        LimitScope::Nic { nic } => format!("nic {nic}"),
-        LimitScope::Migration { migration } => match &view.vm {
-            Some(vm) => format!("migration of {vm}"),
-            None => format!("migration {migration}"),
-        },
+    match (&view.scope, &view.vm) {
+        (LimitScope::Migration { .. }, Some(vm)) => format!("migration of {vm}"),
+        (scope, _) => scope.to_string(),
     }
 }
 
@@ -49,11 +45,11 @@ mod tests {
     fn limits_are_shown_with_what_is_carried_under_them() {
         let list: Vec<LimitView> = serde_json::from_value(json!([
             {"scope": {"of": "host"}, "configured": "5gbit", "out": 0, "in": 0},
-            {"scope": {"of": "nic", "nic": "eth1"}, "limit": "50%", "rate": 500_000_000,
+            {"scope": {"of": "nic", "nic": "eth1"}, "limit": "50%", "bits_per_second": 500_000_000,
              "out": 61_000_000, "in": 0},
             {"scope": {"of": "nic", "nic": "br0"}, "limit": "50%", "out": 0, "in": 0},
             {"scope": {"of": "migration", "migration": "01938f2e-7b1c-7000-8000-2f8e9d3c4b5a"},
-             "vm": "web", "limit": "200mbit", "rate": 200_000_000, "out": 25_000_000, "in": 0},
+             "vm": "web", "limit": "200mbit", "bits_per_second": 200_000_000, "out": 25_000_000, "in": 0},
         ]))
         .unwrap();
         insta::assert_snapshot!(limits(&list), @r"

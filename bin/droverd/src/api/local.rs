@@ -210,6 +210,7 @@ async fn set_limit(
     let networks = &context.config.networks;
     let set = context.sharing.set(&request, &migrations, networks);
     set.await?;
+    app.0.migrations.limit_changed(&request);
     Ok(Json(limits_view(&app).await))
 }
 

@@ -133,7 +133,9 @@ impl Moment {
     fn limits(&self, registry: &mut Registry) {
         let nics: Family<OfNic, Number> = Family::default();
         for limit in &self.limits {
-            let Some(rate) = limit.rate else { continue };
+            let Some(rate) = limit.bits_per_second else {
+                continue;
+            };
             let bytes = number(rate.0) / 8.0;
             match &limit.scope {
                 LimitScope::Host => {

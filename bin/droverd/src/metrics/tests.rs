@@ -47,8 +47,8 @@ fn moment(migrations: Vec<MigrationView>) -> Moment {
         guests: Vec::new(),
         migrations,
         limits: serde_json::from_value(json!([
-            {"scope": {"of": "host"}, "rate": 800, "out": 0, "in": 0},
-            {"scope": {"of": "nic", "nic": "eth1"}, "rate": 400, "out": 0, "in": 0},
+            {"scope": {"of": "host"}, "bits_per_second": 800, "out": 0, "in": 0},
+            {"scope": {"of": "nic", "nic": "eth1"}, "bits_per_second": 400, "out": 0, "in": 0},
         ]))
         .unwrap(),
         lanes_refused: [(Cause::Proof, 3)].into(),

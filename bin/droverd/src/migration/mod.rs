@@ -34,8 +34,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::Context as _;
 use drover_api::{
-    ErrorCode, EventView, MigrateRequest, MigrationPhase, MigrationRole, MigrationView, PathLimits,
-    ProtocolRange, Refusal, Verdict as ApiVerdict, VerdictView,
+    ErrorCode, EventKind, EventView, LimitRequest, LimitScope, MigrateRequest, MigrationPhase,
+    MigrationRole, MigrationView, PathLimits, ProtocolRange, Refusal, Verdict as ApiVerdict,
+    VerdictView,
 };
 use drover_hypervisor::RunState;
 use drover_migrate::destination::Input as DestinationInput;
@@ -265,6 +266,31 @@ impl Migrations {
                 handle.inbox.try_send(message).is_ok()
             }
             _ => false,
+        }
+    }
+
+    /// An operator changed a limit: those that it is about have it in their history.
+    pub fn limit_changed(&self, request: &LimitRequest) {
+        let kind = EventKind::LimitChanged {
+            scope: request.scope.clone(),
+            limit: request.limit,
+        };
+        for ((id, _), known) in self.known().iter() {
+            if matches!(&request.scope, LimitScope::Migration { migration } if migration != id) {
+                continue;
+            }
+            // One that has ended listens no more, and one with a full inbox has more to tell than this.
+            let _ = match known {
+                Known::Outgoing(handle) => {
+                    let message = outgoing::Message::Event(kind.clone());
+                    handle.inbox.try_send(message).map_err(drop)
+                }
+                Known::Incoming(handle) => {
+                    let message = incoming::Message::Event(kind.clone());
+                    handle.inbox.try_send(message).map_err(drop)
+                }
+                Known::Past(_) => Ok(()),
+            };
         }
     }
 

@@ -255,7 +255,7 @@ fn shown(
         vm: None,
         limit,
         configured: changed.and(configured),
-        rate: limit.and_then(|limit| links::resolve(limit, link)),
+        bits_per_second: limit.and_then(|limit| links::resolve(limit, link)),
         out,
         inward,
     }

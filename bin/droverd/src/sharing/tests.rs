@@ -49,7 +49,7 @@ async fn what_is_changed_stands_in_place_of_what_is_configured_and_outlives_the_
     assert_eq!(again.nics().len(), 2);
     let list = again.list(&[], &all).await;
     assert_eq!((list[0].limit, list[0].configured), (None, limit("5gbit")));
-    assert_eq!(list[2].rate, Some(BitRate(200_000_000)));
+    assert_eq!(list[2].bits_per_second, Some(BitRate(200_000_000)));
     // Back to what is configured is no change any more.
     let back = request(LimitScope::Host, limit("5gbit"));
     again.set(&back, &[], &all).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_migration_can_be_limited_in_percent_of_its_paths_until_it_ends() {
         .await
         .unwrap();
     let list = sharing.list(&[view], &all).await;
-    assert_eq!(list[0].rate, Some(BitRate(100_000_000)));
+    assert_eq!(list[0].bits_per_second, Some(BitRate(100_000_000)));
     assert_eq!(list[0].out, ByteRate(500));
     sharing.keep_only(&[]);
     assert!(sharing.list(&[], &all).await.is_empty());

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::data_path::DataPathView;
+use super::limit::{Limit, LimitScope};
 use super::migration::MigrationPhase;
 use super::security::LaneEncryption;
 
@@ -225,6 +226,15 @@ pub enum EventKind {
         /// Who.
         by: String,
     },
+    /// An operator changed what it may carry over this host.
+    LimitChanged {
+        /// What is limited.
+        scope: LimitScope,
+        /// To what; none: the limit was lifted.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Option<String>)]
+        limit: Option<Limit>,
+    },
     /// An operator decided in the place of the other host, which did not answer.
     Resolved {
         /// What, and what follows from it.
@@ -325,6 +335,10 @@ impl fmt::Display for EventKind {
                 f.write_str(what)
             }
             Self::CancelAsked { by } => write!(f, "{by} wants it to end"),
+            Self::LimitChanged { scope, limit } => match limit {
+                Some(limit) => write!(f, "the operator limits {scope} to {limit}"),
+                None => write!(f, "the operator lifts the limit of {scope}"),
+            },
             Self::Ended { result, cause } => {
                 write!(f, "{}", result.as_str())?;
                 cause.iter().try_for_each(|cause| write!(f, ": {cause}"))

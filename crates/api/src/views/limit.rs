@@ -97,6 +97,16 @@ pub enum LimitScope {
     },
 }
 
+impl fmt::Display for LimitScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host => f.write_str("this host"),
+            Self::Nic { nic } => write!(f, "nic {nic}"),
+            Self::Migration { migration } => write!(f, "migration {migration}"),
+        }
+    }
+}
+
 /// Sets a limit or lifts it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -129,7 +139,7 @@ pub struct LimitView {
     /// The limit in bits per second; none while the link's rate is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
-    pub rate: Option<BitRate>,
+    pub bits_per_second: Option<BitRate>,
     /// What is carried out of this host under it, in bytes per second, lately.
     #[schema(value_type = u64)]
     pub out: ByteRate,
