@@ -220,6 +220,9 @@ pub const LIMITED_PATHS: usize = 32;
 /// A relay that an earlier agent left, and that nothing goes on with, gets this long to say farewell.
 pub const RELAY_ENDS: Duration = Duration::from_secs(2);
 
+/// Between tries to end a relay's process on a host that has no descriptors left for it.
+pub const RELAY_END_AGAIN: Duration = Duration::from_millis(100);
+
 /// From closing a relay to the end of its process, which bounds that by itself.
 pub const RELAY_ENDED: Duration =
     Duration::from_secs(drover_carrier::limits::CLOSING.as_secs() + 10);

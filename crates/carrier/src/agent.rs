@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
+use crate::history::History;
 use crate::limits::{LAST_WORDS, UNREAD_BYTES};
 use crate::lines::{self, Lines};
 use crate::protocol::{Answer, Asked, Said};
@@ -13,8 +14,8 @@ use crate::protocol::{Answer, Asked, Said};
 pub(crate) struct Agent {
     /// Its number, never used again.
     pub(crate) connection: u64,
-    /// It wants to be told what happens.
-    pub(crate) attached: bool,
+    /// It wants to be told what happened after this event.
+    heard: Option<u64>,
     socket: UnixStream,
     lines: Lines,
     unsent: Vec<u8>,
@@ -25,7 +26,7 @@ impl Agent {
         socket.set_nonblocking(true)?;
         Ok(Self {
             connection,
-            attached: false,
+            heard: None,
             socket,
             lines: Lines::default(),
             unsent: Vec::new(),
@@ -34,6 +35,36 @@ impl Agent {
 
     pub(crate) fn socket(&self) -> &UnixStream {
         &self.socket
+    }
+
+    /// It knows of everything up to this event, and wants to be told what happened since.
+    pub(crate) fn attached_after(&mut self, event: u64) {
+        self.heard = Some(event);
+    }
+
+    /// Whether it wants to be told what happens.
+    pub(crate) fn is_attached(&self) -> bool {
+        self.heard.is_some()
+    }
+
+    /// Whether something happened that it was not told and wants to know.
+    pub(crate) fn misses(&self, history: &History) -> bool {
+        let heard = self.heard;
+        heard.is_some_and(|heard| history.after(heard).next().is_some())
+    }
+
+    /// Says what happened since it was last told, if it wants to know.
+    pub(crate) fn tell(&mut self, history: &History) {
+        let Some(heard) = self.heard else {
+            return;
+        };
+        for (sequence, told) in history.after(heard) {
+            self.say(&Said::Event {
+                sequence,
+                told: told.clone(),
+            });
+            self.heard = Some(sequence);
+        }
     }
 
     /// Whether something waits to be sent.
@@ -77,7 +108,7 @@ impl Agent {
         }
     }
 
-    /// Sends what can be sent; false when the agent is gone, or does not read.
+    /// Sends what can be sent; false when the agent is gone, or asks and asks and does not read.
     pub(crate) fn flush(&mut self) -> bool {
         while !self.unsent.is_empty() {
             match self.socket.write(&self.unsent) {

@@ -1,4 +1,4 @@
-//! What happened, kept for an agent that was not there.
+//! What happened, kept for an agent that was not there, or did not read.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,13 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Takes an event in; its number.
-    pub(crate) fn push(&mut self, told: Told) -> u64 {
+    /// Takes an event in.
+    pub(crate) fn push(&mut self, told: Told) {
         if self.kept.len() == EVENTS_KEPT {
             self.kept.pop_front();
         }
         self.kept.push_back(told);
         self.last += 1;
-        self.last
     }
 
     /// Those after `after` that are still known, oldest first.

@@ -6,13 +6,15 @@ use std::time::Duration;
 /// each fits, with what 64 paths carried before.
 pub const LINE_BYTES: usize = 1 << 20;
 
-/// Bytes that may wait for an agent that does not read; one that lets more pile up is taken for gone,
-/// and has to come again. Four of the longest lines.
+/// Bytes that may wait for an agent that does not read. More than one report and the events that are
+/// kept, far below 2 MiB, wait only for one that asks and does not hear the answers: it is let go of.
+/// Four of the longest lines.
 pub const UNREAD_BYTES: usize = 4 * LINE_BYTES;
 
-/// Events that are kept for an agent that is not there. A path that flaps tells of itself every
-/// second or so: the last minutes.
-pub const EVENTS_KEPT: usize = 256;
+/// Events that are kept for an agent that is not there, or does not read. A path that flaps tells of itself every
+/// second or so: the last quarter of an hour. All 64 lanes that are lost and come back at once are
+/// a fifth of it. Some 200 bytes each.
+pub const EVENTS_KEPT: usize = 1024;
 
 /// Descriptors that may have come ahead of the lines that they belong to, and lanes that may be in
 /// their opening at once.

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use drover_relay::limits::HANDSHAKE_TIMEOUT;
+use drover_relay::limits::{ACCEPT_PAUSE, HANDSHAKE_TIMEOUT};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::agent::Agent;
@@ -28,23 +28,7 @@ use crate::served::{Asker, Served};
 pub fn run(place: &Place, listener: &UnixListener, version: &str) -> io::Result<()> {
     let (record, _) = record::own()?;
     place.write(&record)?;
-    listener.set_nonblocking(true)?;
-    let inbox = Inbox::new()?;
-    let now = Instant::now();
-    let mut process = Process {
-        listener,
-        version,
-        record,
-        began: now,
-        served: Served::new(inbox.clone()),
-        inbox,
-        history: History::default(),
-        agent: None,
-        connections: 0,
-        alone_since: Some(now),
-        report_at: now,
-        closing: None,
-    };
+    let mut process = Process::new(listener, version, record)?;
     let served = process.serve();
     drop(process);
     place.remove()?;
@@ -67,11 +51,31 @@ struct Process<'a> {
     closing: Option<Instant>,
 }
 
-impl Process<'_> {
+impl<'a> Process<'a> {
+    fn new(listener: &'a UnixListener, version: &'a str, record: Record) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let inbox = Inbox::new()?;
+        let now = Instant::now();
+        Ok(Self {
+            listener,
+            version,
+            record,
+            began: now,
+            served: Served::new(inbox.clone()),
+            inbox,
+            history: History::default(),
+            agent: None,
+            connections: 0,
+            alone_since: Some(now),
+            report_at: now,
+            closing: None,
+        })
+    }
+
     fn serve(&mut self) -> io::Result<()> {
         while !self.is_over() {
             self.wait()?;
-            self.accept()?;
+            self.accept();
             self.hear();
             self.take_news();
             self.look_at_the_clock();
@@ -129,7 +133,7 @@ impl Process<'_> {
     }
 
     fn wants_reports(&self) -> bool {
-        self.agent.as_ref().is_some_and(|agent| agent.attached) && self.closing.is_none()
+        self.agent.as_ref().is_some_and(Agent::is_attached) && self.closing.is_none()
     }
 
     fn patience(&self) -> Duration {
@@ -138,14 +142,19 @@ impl Process<'_> {
     }
 
     /// A new agent replaces the old one.
-    fn accept(&mut self) -> io::Result<()> {
-        let socket = match self.listener.accept() {
-            Ok((socket, _)) => socket,
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
+    fn accept(&mut self) {
+        let accepted = self.listener.accept();
+        let accepted = accepted.and_then(|(socket, _)| Agent::new(self.connections + 1, socket));
+        let mut agent = match accepted {
+            Ok(agent) => agent,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+            Err(error) => {
+                // A host without descriptors or memory for the moment: the session goes on.
+                tracing::warn!(%error, "no agent could be let in");
+                return std::thread::sleep(ACCEPT_PAUSE);
+            }
         };
         self.connections += 1;
-        let mut agent = Agent::new(self.connections, socket)?;
         agent.say(&Said::Greeting(Greeting {
             protocol: PROTOCOL,
             version: self.version.to_owned(),
@@ -154,7 +163,6 @@ impl Process<'_> {
         }));
         self.agent = Some(agent);
         self.alone_since = None;
-        Ok(())
     }
 
     /// Carries out what the agent asks for.
@@ -192,13 +200,9 @@ impl Process<'_> {
         };
         let result = match request {
             Request::Attach { after } => {
-                agent.attached = true;
+                agent.attached_after(after);
                 let state = self.served.state().clone();
                 agent.answer(number, Ok(Answer::State(state)));
-                for (sequence, told) in self.history.after(after) {
-                    let told = told.clone();
-                    agent.say(&Said::Event { sequence, told });
-                }
                 self.report(agent);
                 return;
             }
@@ -222,17 +226,17 @@ impl Process<'_> {
             Request::Place { nics } => self.served.place(nics),
             Request::Limit { path, rate } => self.served.limit(path, rate),
             Request::Report => {
-                self.report(agent);
+                self.tell_news(agent);
                 Ok(Answer::Done)
             }
             Request::Close { finished } => {
-                self.report(agent);
+                self.tell_news(agent);
                 self.close(finished);
                 Ok(Answer::Done)
             }
             Request::Cut => {
                 self.served.cut();
-                self.report(agent);
+                self.tell_news(agent);
                 Ok(Answer::Done)
             }
         };
@@ -252,7 +256,7 @@ impl Process<'_> {
             match news {
                 News::Event(event) => {
                     self.served.note(&event);
-                    self.tell(Told::Relay(event));
+                    self.history.push(Told::Relay(event));
                     if self.served.is_silent() && self.closing.is_some() {
                         self.served.let_go();
                     }
@@ -276,22 +280,16 @@ impl Process<'_> {
         };
         // One that is gone does not wait for an answer any more.
         if agent.connection == connection {
-            self.report(&mut agent);
+            self.tell_news(&mut agent);
             agent.answer(number, result);
         }
         self.agent = Some(agent);
     }
 
-    /// Keeps what happened, and tells the agent, with the counters as they were then.
-    fn tell(&mut self, told: Told) {
-        let sequence = self.history.push(told.clone());
-        if let Some(mut agent) = self.agent.take() {
-            if agent.attached {
-                self.report(&mut agent);
-                agent.say(&Said::Event { sequence, told });
-            }
-            self.agent = Some(agent);
-        }
+    /// Tells what the agent has not heard of yet, after the counters as they are by now.
+    fn tell_news(&self, agent: &mut Agent) {
+        self.report(agent);
+        agent.tell(&self.history);
     }
 
     fn report(&self, agent: &mut Agent) {
@@ -314,7 +312,7 @@ impl Process<'_> {
         {
             let lasted = now - since;
             tracing::warn!(?lasted, "no agent: closing the session");
-            self.tell(Told::Alone { lasted });
+            self.history.push(Told::Alone { lasted });
             self.close(false);
             let seconds = lasted.as_secs();
             let reason = format!("no agent came for {seconds} s: the session was closed");
@@ -331,21 +329,89 @@ impl Process<'_> {
             && let Some(mut agent) = self.agent.take()
         {
             self.report_at = now + limits::REPORT_INTERVAL;
-            self.report(&mut agent);
+            // The next one tells all that this one would.
+            if !agent.is_behind() {
+                self.report(&mut agent);
+            }
             self.agent = Some(agent);
         }
     }
 
+    /// Sends what can be sent. What happens while the agent does not read waits in the history, however
+    /// long that is: it costs the session nothing.
     fn speak(&mut self) {
-        if let Some(mut agent) = self.agent.take() {
-            let lives = agent.flush();
-            self.keep(agent, lives);
+        let Some(mut agent) = self.agent.take() else {
+            return;
+        };
+        let mut lives = agent.flush();
+        while lives && !agent.is_behind() && agent.misses(&self.history) {
+            self.tell_news(&mut agent);
+            lives = agent.flush();
         }
+        self.keep(agent, lives);
     }
 
     fn last_words(&mut self) {
-        if let Some(agent) = &mut self.agent {
+        if let Some(mut agent) = self.agent.take() {
+            if agent.misses(&self.history) {
+                self.tell_news(&mut agent);
+            }
             agent.last_words();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn process<'a>(place: &Place, listener: &'a UnixListener) -> Process<'a> {
+        let (record, _) = record::own().unwrap();
+        place.write(&record).unwrap();
+        Process::new(listener, "0.0.0", record).unwrap()
+    }
+
+    #[test]
+    fn an_agent_that_does_not_read_is_kept_and_hears_what_is_still_known_when_it_does() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::at(directory.path().join("relay"));
+        let listener = place.make().unwrap();
+        let mut process = process(&place, &listener);
+        let (mut theirs, ours) = UnixStream::pair().unwrap();
+        let mut agent = Agent::new(1, ours).unwrap();
+        agent.attached_after(0);
+        process.agent = Some(agent);
+        let lasted = Duration::from_secs(3600);
+        let happens = 100 * limits::EVENTS_KEPT as u64;
+        for _ in 0..happens {
+            process.history.push(Told::Alone { lasted });
+            process.speak();
+        }
+        assert!(process.agent.as_ref().unwrap().is_behind());
+
+        // It reads again: what is on its way, then what is known.
+        theirs.set_nonblocking(true).unwrap();
+        let (mut text, mut buffer) = (Vec::new(), [0; 65536]);
+        let mut last = 0;
+        while last != happens {
+            match theirs.read(&mut buffer) {
+                Ok(count) => text.extend_from_slice(&buffer[..count]),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+            }
+            process.speak();
+            let end = text.iter().rposition(|byte| *byte == b'\n');
+            let whole: Vec<u8> = text.drain(..end.map_or(0, |end| end + 1)).collect();
+            for line in whole.split(|byte| *byte == b'\n') {
+                if let Ok(Said::Event { sequence, .. }) = serde_json::from_slice(line) {
+                    assert!(sequence > last, "{sequence} after {last}");
+                    last = sequence;
+                }
+            }
+        }
+        let agent = process.agent.as_ref().unwrap();
+        assert!(!agent.is_behind() && !agent.misses(&process.history));
     }
 }

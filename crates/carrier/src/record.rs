@@ -40,8 +40,10 @@ impl Record {
     /// # Errors
     /// It cannot be watched, or does not even end by `SIGKILL`.
     pub fn end(&self, patience: Duration) -> io::Result<()> {
-        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
-        let pidfd = match pidfd_open(pid.ok_or(ErrorKind::NotFound)?, PidfdFlags::empty()) {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else {
+            return Ok(()); // no process has such a pid
+        };
+        let pidfd = match pidfd_open(pid, PidfdFlags::empty()) {
             Err(Errno::SRCH) => return Ok(()),
             other => other?,
         };
@@ -238,6 +240,10 @@ mod tests {
         };
         assert!(!other.is_running(), "a later process with the same pid");
         other.end(Duration::ZERO).unwrap();
+        for pid in [0, u32::MAX] {
+            let nobody = Record { pid, ..record };
+            nobody.end(Duration::ZERO).unwrap();
+        }
         assert_eq!(parse("1 (a) S"), None);
         assert_eq!(parse(""), None);
     }

@@ -19,7 +19,7 @@ use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
 use uuid::Uuid;
 
 use super::outgoing::with_source;
-use crate::limits::{RELAY_ENDED, RELAY_ENDS};
+use crate::limits::{RELAY_END_AGAIN, RELAY_ENDED, RELAY_ENDS};
 
 /// The directory of the running agent's relays, below its runtime directory.
 pub const DIRECTORY: &str = "relays";
@@ -378,6 +378,7 @@ fn end(place: &Place, patience: Duration) {
         Ok(Some(record)) => {
             while let Err(error) = record.end(patience) {
                 tracing::error!(pid = record.pid, %error, "a relay's process does not end");
+                std::thread::sleep(RELAY_END_AGAIN);
             }
         }
         Ok(None) => {}
