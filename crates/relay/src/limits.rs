@@ -146,6 +146,10 @@ pub const GIVEN_UP_PAUSE: Duration = Duration::from_secs(30);
 /// five times in a trial (`drover_session::limits::LANE_TRIAL`).
 pub const LANE_LOOK: Duration = Duration::from_millis(100);
 
+/// Until lanes are asked again to leave a full session in which a path waits for one: what they carry
+/// takes far less to arrive, unless their path is ailing.
+pub const ROOM_AGAIN: Duration = Duration::from_secs(1);
+
 /// What a peer that accepted a connection of ours has to make a lane of it: TLS takes two round trips
 /// and some milliseconds of two busy processors. It is tried again after that, so a longer wait only
 /// hides for longer that large packets vanish.

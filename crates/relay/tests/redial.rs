@@ -6,6 +6,7 @@ mod pair;
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
@@ -134,11 +135,11 @@ struct Pair {
 
 /// Two relays with one channel, and lanes that are kept on two paths.
 fn pair(outage_limit: Duration) -> Pair {
-    pair_with(outage_limit, LANES_PER_PATH, false)
+    pair_with(outage_limit, LANES_PER_PATH..=LANES_PER_PATH, false)
 }
 
-/// As [`pair`]; each path may get so many lanes, and chunks may be given checksums.
-fn pair_with(outage_limit: Duration, lanes_most: u16, verify: bool) -> Pair {
+/// As [`pair`]; each path gets so many lanes, and chunks may be given checksums.
+fn pair_with(outage_limit: Duration, lanes: RangeInclusive<u16>, verify: bool) -> Pair {
     let settings = Settings {
         sizes: Sizes {
             chunk_bytes: 16 << 10,
@@ -175,8 +176,8 @@ fn pair_with(outage_limit: Duration, lanes_most: u16, verify: bool) -> Pair {
         security,
         port: network.port,
         paths: vec![path(0), path(1)],
-        lanes_per_path: LANES_PER_PATH,
-        lanes_most,
+        lanes_per_path: *lanes.start(),
+        lanes_most: *lanes.end(),
     };
     let opened = open_lanes(&order);
     assert_eq!(opened.failures, vec![]);
@@ -228,7 +229,8 @@ impl Pair {
     fn lanes_up(&self, path: u16) -> usize {
         let lanes = self.source.report().lanes;
         let up = |lane: &&drover_relay::LaneReport| {
-            lane.stats.health != LaneHealth::Lost && lane.path == PathId(path)
+            matches!(lane.stats.health, LaneHealth::Up | LaneHealth::Suspect)
+                && lane.path == PathId(path)
         };
         lanes.iter().filter(up).count()
     }
@@ -285,7 +287,7 @@ fn lanes_that_are_killed_come_back_and_carry_and_every_byte_arrives_once() {
 
 #[test]
 fn a_lane_that_does_not_help_is_tried_and_closed_again_without_a_loss() {
-    let pair = pair_with(PATIENCE, 8, false);
+    let pair = pair_with(PATIENCE, LANES_PER_PATH..=8, false);
     let lanes = |health: LaneHealth| {
         let lanes = pair.source.report().lanes;
         lanes.iter().filter(|l| l.stats.health == health).count()
@@ -312,7 +314,7 @@ fn a_lane_that_does_not_help_is_tried_and_closed_again_without_a_loss() {
 
 #[test]
 fn a_chunk_that_comes_damaged_is_never_delivered() {
-    let pair = pair_with(PATIENCE, LANES_PER_PATH, true);
+    let pair = pair_with(PATIENCE, LANES_PER_PATH..=LANES_PER_PATH, true);
     let up = content(4_000_000);
     let received = pair.carry(&up, 10, |part| {
         pair.network.damage.store(part > 1, Ordering::Release);
@@ -437,4 +439,22 @@ fn a_path_that_joins_in_the_middle_carries_its_part() {
     });
     assert!(received == up, "bytes differ");
     assert!(pair.sent(2) > 0, "{:?}", pair.source.report().lanes);
+}
+
+#[test]
+fn a_path_that_joins_a_session_with_all_its_lanes_gets_its_part_of_them() {
+    let pair = pair_with(PATIENCE, 32..=32, false);
+    let up = content(8_000_000);
+    let received = pair.carry(&up, 4, |part| {
+        if part == 1 {
+            assert_eq!((pair.lanes_up(0), pair.lanes_up(1)), (32, 32));
+            pair.source.add_path(path(2));
+            until("each path has its third", || {
+                (0..3).all(|path| pair.lanes_up(path) == 64 / 3)
+            });
+        }
+    });
+    assert!(received == up, "bytes differ");
+    let lost = |event: Event| matches!(event, Event::LaneLost { .. });
+    assert!(!pair.source_events.try_iter().any(lost));
 }

@@ -125,15 +125,16 @@ impl Dialer {
             while let Some(dial) = state.plan.next(now) {
                 self.dial(&mut state, now, dial);
             }
-            let changes = state.plan.changes();
-            if changes.is_empty() {
+            let (spare, changes) = (state.plan.make_room(now), state.plan.changes());
+            if spare.is_empty() && changes.is_empty() {
                 drop(shared);
                 self.wait(state, now);
-            } else {
-                let events = events(&state.plan, changes);
-                drop(state);
-                events.into_iter().for_each(|event| shared.tell(event));
+                continue;
             }
+            let events = events(&state.plan, changes);
+            drop(state);
+            events.into_iter().for_each(|event| shared.tell(event));
+            spare.into_iter().for_each(|lane| shared.retire(lane));
         }
     }
 

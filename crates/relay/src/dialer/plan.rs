@@ -17,13 +17,14 @@
 //! # Invariant
 //! No count of errors gives a path up: it is dialled as long as the session runs.
 
+mod room;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use drover_session::{LaneCount, LaneId, PathSeen};
 use drover_types::{Path, PathEnd, PathId};
-use drover_wire::limits::LANES_MAX;
 use serde::{Deserialize, Serialize};
 
 use super::segments::{Segments, Step};
@@ -145,6 +146,8 @@ pub(crate) struct Plan {
     dialling: BTreeSet<LaneId>,
     /// Lanes that the session was told it can do without.
     retiring: BTreeSet<LaneId>,
+    /// Not before this is room asked for again.
+    room_due: Time,
     next_lane: LaneId,
     /// Numbers of which the peer never heard.
     unused: Vec<LaneId>,
@@ -161,6 +164,7 @@ impl Plan {
             lost_early: BTreeMap::new(),
             dialling: BTreeSet::new(),
             retiring: BTreeSet::new(),
+            room_due: Time::ZERO,
             next_lane,
             unused: Vec::new(),
             changes: Vec::new(),
@@ -206,11 +210,10 @@ impl Plan {
 
     /// The next lane to dial now.
     pub(crate) fn next(&mut self, now: Time) -> Option<Dial> {
-        let most = self.most();
-        let all: u16 = self.paths.values().map(|p| p.up + p.under_way).sum();
-        if all >= LANES_MAX {
+        if self.is_full() {
             return None;
         }
+        let most = self.most();
         let ready = |dialled: &&mut Dialled| dialled.wants(most) && dialled.due <= now;
         // The path with the fewest lanes first, so that every one gets its first before others get
         // their last.
@@ -242,17 +245,14 @@ impl Plan {
         })
     }
 
-    /// When [`Plan::next`] may have something to dial.
+    /// When [`Plan::next`] may have something to dial, or [`Plan::make_room`] a lane to retire.
     pub(crate) fn deadline(&self) -> Option<Time> {
+        if self.is_full() {
+            return self.waits_for_room().then_some(self.room_due);
+        }
         let most = self.most();
         let waiting = self.paths.values().filter(|p| p.wants(most));
         waiting.map(|p| p.due).min()
-    }
-
-    /// Most lanes on a path, so that all paths together stay within the session's bound.
-    fn most(&self) -> u16 {
-        let paths = u16::try_from(self.paths.len()).unwrap_or(LANES_MAX);
-        (LANES_MAX / paths.max(1)).max(1)
     }
 
     /// Whether numbers of lanes are tried out at all.

@@ -1,6 +1,9 @@
 use std::net::Ipv4Addr;
 
+use drover_wire::limits::LANES_MAX;
+
 use super::*;
+use crate::limits::ROOM_AGAIN;
 
 const CARRIED: Use = Use {
     tried: true,
@@ -193,6 +196,36 @@ fn all_paths_together_never_have_more_lanes_than_a_session_takes() {
         dials.extend(all(&mut plan, ms(1)));
     }
     assert_eq!(up, usize::from(LANES_MAX));
+}
+
+#[test]
+fn a_path_that_joins_a_full_session_is_made_room_for_and_nothing_is_due_at_once_meanwhile() {
+    let mut plan = all_up(4, 16);
+    assert_eq!(plan.make_room(ms(0)), [], "nobody waits");
+    plan.add_path(ms(100), path(4));
+    let spare = plan.make_room(ms(100));
+    assert_eq!(spare.len(), 16, "from 16 to 12 on each of four: {spare:?}");
+    assert_eq!(plan.make_room(ms(101)), [], "they have time to leave");
+    let due = plan.deadline().unwrap();
+    assert_eq!((plan.next(ms(101)), due), (None, ms(100) + ROOM_AGAIN));
+    assert_eq!(
+        plan.make_room(due),
+        spare,
+        "those that stayed are asked again"
+    );
+    for lane in spare {
+        plan.retired(lane);
+    }
+    let mut dials = all(&mut plan, due);
+    assert_eq!(dials.len(), 1, "one to find out: {dials:?}");
+    let mut joined = 0;
+    while let Some(dial) = dials.pop() {
+        assert_eq!(dial.path.id, PathId(4));
+        plan.answered(due, &dial, Answer::Up);
+        joined += 1;
+        dials.extend(all(&mut plan, due));
+    }
+    assert_eq!((joined, plan.deadline()), (12, None));
 }
 
 /// Lanes that come up one after the other and on which nothing gets through; the sizes of their
