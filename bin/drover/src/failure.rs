@@ -104,6 +104,8 @@ impl Failure {
             ClientError::Untrusted { problem, .. } => {
                 Self::new(exit::NO_AGENT, "untrusted", chain(error)).next(problem.next())
             }
+            ClientError::NowhereKnown { .. } => Self::new(exit::NO_AGENT, "no-agent", chain(error))
+                .next("`drover cluster status` shows the members"),
             ClientError::NotAnAgent { .. } => Self::new(exit::NO_AGENT, "no-agent", chain(error))
                 .next("name the socket of a droverd of this version with --socket"),
         }

@@ -1,5 +1,6 @@
 //! The other hosts' agents.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use drover_api::{Client, ClientError, ErrorCode, PeerView, Refusal};
@@ -36,7 +37,7 @@ impl Peers {
         }
         let others = self.others()?;
         match self.cluster.addresses(host) {
-            Some(addresses) => Ok(self.client_at(host, addresses)),
+            Some(addresses) => Ok(self.client_or_at(host, addresses)),
             None => {
                 let known: Vec<_> = others.iter().map(HostName::as_str).collect();
                 let known = if known.is_empty() {
@@ -53,14 +54,17 @@ impl Peers {
         }
     }
 
-    /// A client of a host that may be a member again one day: until then every call fails.
-    pub fn client_or_none(&self, host: &HostName) -> Client {
-        let addresses = self.cluster.addresses(host).unwrap_or_default();
-        self.client_at(host, addresses)
+    /// A client of a host that is asked where the cluster has it at the time, or, while it is no member,
+    /// where it was last.
+    pub fn client_or_at(&self, host: &HostName, last: Vec<SocketAddr>) -> Client {
+        let (cluster, member) = (Arc::clone(&self.cluster), host.clone());
+        let find = move || cluster.addresses(&member).unwrap_or_else(|| last.clone());
+        Client::host_found_by(host.clone(), find, self.cluster.trust().clone())
     }
 
-    fn client_at(&self, host: &HostName, addresses: Vec<std::net::SocketAddr>) -> Client {
-        Client::host_at(host.clone(), addresses, self.cluster.trust().clone())
+    /// Where the cluster has a host now.
+    pub fn addresses(&self, host: &HostName) -> Vec<SocketAddr> {
+        self.cluster.addresses(host).unwrap_or_default()
     }
 
     /// The names of the other members.
@@ -81,7 +85,7 @@ impl Peers {
     pub async fn ask_for(&self, vm: &VmName) -> Elsewhere {
         let others = self.others().unwrap_or_default();
         let asked = others.into_iter().map(async |host| {
-            let client = self.client_or_none(&host);
+            let client = self.client_or_at(&host, Vec::new());
             let answer = tokio::time::timeout(limits::PEER_PROBE, client.held(vm)).await;
             (host, answer.ok().and_then(Result::ok))
         });
@@ -97,8 +101,7 @@ impl Peers {
     }
 
     async fn look_at(&self, host: &HostName) -> PeerView {
-        let addresses = self.cluster.addresses(host).unwrap_or_default();
-        let client = self.client_at(host, addresses.clone());
+        let client = self.client_or_at(host, Vec::new());
         let answer = tokio::time::timeout(limits::PEER_PROBE, client.host()).await;
         let found = match answer {
             Ok(Ok(view)) => Ok(view.version),
@@ -115,7 +118,7 @@ impl Peers {
         };
         PeerView {
             host: host.clone(),
-            api: addresses,
+            api: self.addresses(host),
             reachable: problem.is_none(),
             version,
             problem,

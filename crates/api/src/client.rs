@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 
-pub use error::{ClientError, Endpoint};
+pub use error::{Addresses, ClientError, Endpoint};
 
 use crate::decode::decode;
 use crate::error::ErrorBody;
@@ -57,12 +57,21 @@ impl Client {
 
     /// Of the agent of that host and no other; the first address that works is used.
     #[must_use]
-    pub fn host_at(host: HostName, mut addresses: Vec<SocketAddr>, trust: Trust) -> Self {
-        addresses.truncate(limits::PEER_ADDRESSES);
+    pub fn host_at(host: HostName, addresses: Vec<SocketAddr>, trust: Trust) -> Self {
+        Self::host_found_by(host, move || addresses.clone(), trust)
+    }
+
+    /// Of the agent of that host and no other, at the addresses that are told at each call.
+    #[must_use]
+    pub fn host_found_by(
+        host: HostName,
+        find: impl Fn() -> Vec<SocketAddr> + Send + Sync + 'static,
+        trust: Trust,
+    ) -> Self {
         Self {
             endpoint: Endpoint::Host {
                 host,
-                addresses,
+                addresses: Addresses::told_by(find),
                 trust,
             },
         }

@@ -26,7 +26,7 @@ pub mod limits;
 mod schema;
 mod views;
 
-pub use client::{Client, ClientError, Endpoint};
+pub use client::{Addresses, Client, ClientError, Endpoint};
 pub use decode::decode;
 pub use definition::{DEFAULT_QEMU, InvalidDefinition, VmDefinition};
 pub use error::{ErrorBody, ErrorCode, Refusal};

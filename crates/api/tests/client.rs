@@ -179,3 +179,18 @@ async fn an_agent_without_tls_and_a_host_without_a_cluster_are_told() {
     let error = client.vms().await.unwrap_err();
     assert!(error.is_refused_with(ErrorCode::NoCluster), "{error}");
 }
+
+#[tokio::test]
+async fn a_host_is_asked_where_it_is_by_now_and_one_that_is_nowhere_is_not_silent() {
+    let [a, b] = two_hosts();
+    let at_b = tls_server(&b, http("200 OK", "[]")).await;
+    let known = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let told = known.clone();
+    let find = move || told.lock().unwrap().clone();
+    let client = Client::host_found_by("b".parse().unwrap(), find, Trust::of(a));
+    let error = client.vms().await.unwrap_err();
+    assert!(matches!(error, ClientError::NowhereKnown { .. }), "{error}");
+    assert!(!error.is_silence(), "nobody was asked");
+    known.lock().unwrap().push(at_b);
+    assert_eq!(client.vms().await.unwrap(), vec![]);
+}

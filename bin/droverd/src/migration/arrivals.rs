@@ -71,6 +71,7 @@ impl Migrations {
         let outage_limit = Duration::from_secs(request.outage_limit_s);
         let destination = Destination::new(migration.clone(), origin.elapsed());
         let mut snapshot = Snapshot::new(&migration, MigrationRole::Destination);
+        snapshot.view.other_agent = self.context.peers.addresses(&request.source);
         let (ours, theirs) = (config.migration.protection, request.lanes.encryption);
         let note = security::note((&config.host, ours.encryption), (&request.source, theirs));
         if let Some(what) = note {

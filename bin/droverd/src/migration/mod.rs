@@ -197,12 +197,14 @@ impl Migrations {
                 .next(format!("`drover vm show {vm}` tells its state")));
         }
         let origin = Moment::now();
+        let mut snapshot = Snapshot::new(&migration, MigrationRole::Source);
+        snapshot.view.other_agent = self.context.peers.addresses(&request.to);
         let handle = outgoing::start(
             Arc::clone(&self.context),
             self.journal.clone(),
             outgoing::Beginning {
                 source: Source::new(migration.clone(), origin.elapsed()),
-                snapshot: Snapshot::new(&migration, MigrationRole::Source),
+                snapshot,
                 reservation: Some(reservation),
                 options: self.options(&request),
                 client,

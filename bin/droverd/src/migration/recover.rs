@@ -118,7 +118,8 @@ impl Migrations {
             MigrationRole::Source => &migration.destination,
             MigrationRole::Destination => &migration.source,
         };
-        let client = self.context.peers.client_or_none(peer);
+        let last = snapshot.view.other_agent.clone();
+        let client = self.context.peers.client_or_at(peer, last);
         tracing::warn!(id = %migration.id, vm = %migration.vm, ?role, "taken up again");
         let origin = Moment::now();
         let known = match record {

@@ -56,6 +56,7 @@ impl Snapshot {
             source: migration.source.clone(),
             destination: migration.destination.clone(),
             role,
+            other_agent: Vec::new(),
             phase,
             cause: None,
             guest: None,

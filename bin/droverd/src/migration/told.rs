@@ -95,7 +95,10 @@ impl Migrations {
         let Some(resolution) = owed(&view) else {
             return;
         };
-        let client = self.context.peers.client_or_none(host);
+        let client = self
+            .context
+            .peers
+            .client_or_at(host, view.other_agent.clone());
         let vm = view.vm.clone();
         let request = ResolvedRequest { resolution, vm };
         let (told, last) = match client.resolved(view.id, &request).await {

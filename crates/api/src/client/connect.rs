@@ -38,7 +38,12 @@ pub async fn to(endpoint: &Endpoint) -> Result<TlsStream<TcpStream>, ClientError
                 config: Arc::clone(&armed.client),
                 name: server_name(host).map_err(|error| unusable(&error))?,
             };
-            first(endpoint, addresses, &wanted).await
+            let addresses = addresses.now();
+            if addresses.is_empty() {
+                let host = host.clone();
+                return Err(ClientError::NowhereKnown { host });
+            }
+            first(endpoint, &addresses, &wanted).await
         }
         Endpoint::Authority {
             fingerprint,

@@ -4,12 +4,14 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use drover_trust::{Fingerprint, Problem, Trust};
 use drover_types::HostName;
 
 use crate::error::{ErrorCode, Refusal};
+use crate::limits;
 
 /// Where an agent listens, and who it has to be.
 #[derive(Debug, Clone)]
@@ -20,8 +22,8 @@ pub enum Endpoint {
     Host {
         /// Who has to answer.
         host: HostName,
-        /// Its addresses; the first that works is used.
-        addresses: Vec<SocketAddr>,
+        /// Where it is at each call; the first address that works is used.
+        addresses: Addresses,
         /// Our certificate, as it is at each call.
         trust: Trust,
     },
@@ -34,6 +36,31 @@ pub enum Endpoint {
     },
 }
 
+/// Addresses of a host, which may change while it is known.
+#[derive(Clone)]
+pub struct Addresses(Arc<dyn Fn() -> Vec<SocketAddr> + Send + Sync>);
+
+impl Addresses {
+    /// As this tells them whenever they are needed.
+    pub(super) fn told_by(find: impl Fn() -> Vec<SocketAddr> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(find))
+    }
+
+    /// Those of now, as many as are tried.
+    #[must_use]
+    pub fn now(&self) -> Vec<SocketAddr> {
+        let mut addresses = (self.0)();
+        addresses.truncate(limits::PEER_ADDRESSES);
+        addresses
+    }
+}
+
+impl fmt::Debug for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.now().fmt(f)
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |addresses: &[SocketAddr]| {
@@ -42,9 +69,8 @@ impl fmt::Display for Endpoint {
         };
         match self {
             Self::Unix(path) => write!(f, "{}", path.display()),
-            Self::Host { addresses, .. } | Self::Authority { addresses, .. } => {
-                f.write_str(&list(addresses))
-            }
+            Self::Host { addresses, .. } => f.write_str(&list(&addresses.now())),
+            Self::Authority { addresses, .. } => f.write_str(&list(addresses)),
         }
     }
 }
@@ -59,6 +85,12 @@ pub enum ClientError {
         endpoint: String,
         /// Why the last address failed.
         source: io::Error,
+    },
+    /// Nothing was tried: a host that is no member has no address.
+    #[error("no address of host {host} is known: the cluster has no such member by now")]
+    NowhereKnown {
+        /// Who.
+        host: HostName,
     },
     /// Somebody answers whom we do not believe, or who does not believe us. Nothing was asked of
     /// him.
@@ -115,13 +147,14 @@ impl ClientError {
     }
 
     /// Whether nobody was heard: no connection, or no word on it in time. Everything else was said
-    /// by somebody, who is there.
+    /// by somebody, who is there, or nobody was asked.
     #[must_use]
     pub fn is_silence(&self) -> bool {
         match self {
             Self::Timeout { .. } => true,
             Self::Unreachable { source, .. } => !was_answered(source.kind()),
-            Self::Untrusted { .. }
+            Self::NowhereKnown { .. }
+            | Self::Untrusted { .. }
             | Self::Lost { .. }
             | Self::NotAnAgent { .. }
             | Self::Refused(_) => false,

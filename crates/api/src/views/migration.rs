@@ -1,5 +1,7 @@
 //! One attempt to move one guest, as one of its two agents sees it.
 
+use std::net::SocketAddr;
+
 use drover_types::{ByteRate, Bytes, HostName, MigrationId, Path, VmName};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -417,6 +419,11 @@ pub struct MigrationView {
     pub destination: HostName,
     /// Which end this agent is.
     pub role: MigrationRole,
+    /// Where the other host's agent was when it began: it is asked there if the cluster does not have
+    /// it as a member any more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub other_agent: Vec<SocketAddr>,
     /// How far it is.
     pub phase: MigrationPhase,
     /// Why it failed or was given up.
