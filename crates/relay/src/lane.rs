@@ -53,6 +53,8 @@ pub(crate) struct Tool {
 
 pub(crate) type Sends = Turns<Tool, Sending>;
 type Ports = (Bringer<Tool, Sending>, Sender<BufferId>);
+type Work = Box<dyn FnOnce() + Send>;
+type Spawn = dyn Fn(&str, Work) -> io::Result<()>;
 
 impl Tool {
     /// A lane's socket is made to wait only where somebody asks for it if this is the end that
@@ -109,12 +111,23 @@ impl Tool {
 
 /// Starts a lane's threads and returns how they are given work.
 pub(crate) fn start(shared: &Arc<Shared>, id: LaneId, lane: &Arc<Lane>) -> io::Result<Ports> {
+    start_by(&|name, work| spawn(name, work), shared, id, lane)
+}
+
+fn start_by(
+    spawn: &Spawn,
+    shared: &Arc<Shared>,
+    id: LaneId,
+    lane: &Arc<Lane>,
+) -> io::Result<Ports> {
     let sends = Turns::new(Tool::new(shared, id, lane)?);
+    // Before the threads: the first ends by it when the second cannot be started.
+    let bringer = Bringer::new(sends.clone());
     let (receive, receives) = channel();
     let ending = Arc::new(AtomicBool::new(false));
     let run = |name: &str, work: Box<dyn FnOnce(&Side<'_>) -> LaneEnd + Send>| {
         let (shared, lane, ending) = (shared.clone(), lane.clone(), ending.clone());
-        spawn(&format!("{name}-{id}"), move || {
+        let run = move || {
             shared.places.enter(lane.local().ip());
             let reason = work(&Side {
                 shared: &shared,
@@ -127,12 +140,12 @@ pub(crate) fn start(shared: &Arc<Shared>, id: LaneId, lane: &Arc<Lane>) -> io::R
             if ending.swap(true, Ordering::AcqRel) {
                 shared.lane_gone(id);
             }
-        })
+        };
+        spawn(&format!("{name}-{id}"), Box::new(run))
     };
-    let own = sends.clone();
-    run("send", Box::new(move |on| send_all(on, &own)))?;
+    run("send", Box::new(move |on| send_all(on, &sends)))?;
     run("recv", Box::new(move |on| receive_all(on, &receives)))?;
-    Ok((Bringer::new(sends), receive))
+    Ok((bringer, receive))
 }
 
 /// What a lane's thread works on.
@@ -246,4 +259,74 @@ fn check(bytes: &[u8], expected: u32) -> io::Result<()> {
          sent again over another lane",
         bytes.len()
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::os::unix::net::UnixListener;
+    use std::time::Duration;
+
+    use drover_lanes::Connection;
+    use drover_session::{Config, Role, Session};
+
+    use super::*;
+    use crate::Sizes;
+    use crate::pool::Pool;
+    use crate::report::Settings;
+    use crate::shared::Local;
+
+    fn shared() -> Arc<Shared> {
+        let settings = Settings {
+            sizes: Sizes {
+                chunk_bytes: 4096,
+                window: 4,
+            },
+            channels_max: 1,
+            outage_limit: Duration::ZERO,
+            pass_through: false,
+            verify: false,
+        };
+        let session = Session::new(Config {
+            role: Role::Opener,
+            chunk_bytes: 4096,
+            window: 4,
+            channels_max: 1,
+            outage_limit: Duration::ZERO,
+        });
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("near");
+        let local = Local::Listening(UnixListener::bind(&socket).unwrap(), socket);
+        let pool = Pool::new(1, Err("unwanted"));
+        Shared::new(session.unwrap(), pool, &settings, local, Box::new(|_| {}))
+    }
+
+    fn lane() -> (Arc<Lane>, TcpStream) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let near = Connection::adopt(listener.accept().unwrap().0).unwrap();
+        (Arc::new(near.into_plain()), far)
+    }
+
+    #[test]
+    fn a_lane_whose_second_thread_cannot_be_started_leaves_no_first_behind() {
+        let (shared, (lane, _far)) = (shared(), lane());
+        let (tell, ends) = channel();
+        let spawn = move |name: &str, work: Work| {
+            if name.starts_with("recv") {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let tell = tell.clone();
+            std::thread::spawn(move || {
+                work();
+                let _ = tell.send(());
+            });
+            Ok(())
+        };
+        let started = start_by(&spawn, &shared, 0, &lane);
+        assert_eq!(started.err().unwrap().kind(), io::ErrorKind::WouldBlock);
+        let ended = ends.recv_timeout(Duration::from_secs(20));
+        assert_eq!(ended, Ok(()), "the first thread waits for ever");
+        assert_eq!(Arc::strong_count(&shared), 1);
+    }
 }
