@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use crate::flight::time_at;
-use crate::limits::LIMIT_BURST;
+use crate::limits::{LIMIT_BURST, LIMIT_FULL_SECOND, LIMITED_CHUNK_LEAST, LIMITED_CHUNK_TIME};
 
 /// Spaces what is sent so that no second holds more than its share: unused time is given back up to
-/// [`LIMIT_BURST`] only.
+/// [`LIMIT_BURST`] only. What takes longer than [`LIMITED_CHUNK_TIME`] goes so far apart that a second
+/// has room for whole chunks only, and is given nothing back.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
     /// Bytes per second.
@@ -37,11 +38,30 @@ impl Limiter {
     }
 
     pub(crate) fn sent(&mut self, now: Duration, bytes: u64) {
-        if let Some(rate) = self.rate {
-            let from = self.next_at.max(now.saturating_sub(LIMIT_BURST));
-            self.next_at = from + time_at(rate, bytes);
-        }
+        let Some(rate) = self.rate else { return };
+        let time = time_at(rate, bytes);
+        let (back, time) = if time <= LIMITED_CHUNK_TIME {
+            (LIMIT_BURST, time)
+        } else {
+            (Duration::ZERO, apart(time))
+        };
+        self.next_at = self.next_at.max(now.saturating_sub(back)) + time;
     }
+
+    /// How large a chunk should be, in bytes; `None`: as large as it may be.
+    pub(crate) fn chunk(&self) -> Option<u32> {
+        self.rate.map(|rate| {
+            let bytes = bytes_in(rate, LIMITED_CHUNK_TIME);
+            u32::try_from(bytes).map_or(u32::MAX, |bytes| bytes.max(LIMITED_CHUNK_LEAST))
+        })
+    }
+}
+
+/// How far apart chunks go that take `time` each, so that no second holds one too many.
+fn apart(time: Duration) -> Duration {
+    let in_a_second = LIMIT_FULL_SECOND.as_nanos() / time.as_nanos().max(1);
+    let in_a_second = u32::try_from(in_a_second).unwrap_or(u32::MAX).max(1);
+    time.max(Duration::from_secs(1) / in_a_second)
 }
 
 fn bytes_in(rate: u64, time: Duration) -> u64 {
@@ -52,26 +72,53 @@ fn bytes_in(rate: u64, time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::USUAL_CHUNK_BYTES;
+
+    /// The most that any second holds, and the mean over ten, as parts of the limit, for chunks of this
+    /// size, where something is always there to be sent after half a second in which nothing was.
+    fn sent(rate: u64, chunk: u64) -> (f64, f64) {
+        let mut limiter = Limiter::default();
+        limiter.set(Duration::ZERO, Some(rate));
+        let mut sent: Vec<(Duration, u64)> = Vec::new();
+        for tick in 5000..105_000u64 {
+            // Looked at every 100 us.
+            let now = Duration::from_micros(tick * 100);
+            while limiter.allows(now) {
+                limiter.sent(now, chunk);
+                sent.push((now, chunk));
+            }
+        }
+        let (mut most, mut within, mut from) = (0, 0, 0);
+        for (at, bytes) in &sent {
+            within += bytes;
+            while *at - sent[from].0 >= Duration::from_secs(1) {
+                within -= sent[from].1;
+                from += 1;
+            }
+            most = most.max(within);
+        }
+        let all: u64 = sent.iter().map(|(_, bytes)| bytes).sum();
+        (most as f64 / rate as f64, all as f64 / 10.0 / rate as f64)
+    }
 
     #[test]
-    fn no_second_holds_more_than_five_percent_over_the_limit() {
-        for rate in [2_000_000, 12_500_000, 1_250_000_000] {
+    fn no_second_holds_more_than_five_percent_over_a_limit_of_one_megabit_or_more() {
+        for tenths in (10..100).chain((100..10_000).step_by(97)).chain([100_000]) {
+            let rate = tenths * 12_500;
             let mut limiter = Limiter::default();
             limiter.set(Duration::ZERO, Some(rate));
-            let mut sent: Vec<(Duration, u64)> = Vec::new();
-            for tick in 0..30_000u64 {
-                // Nothing to send for a while, then as much as may go, looked at every 100 us.
-                let now = Duration::from_micros(tick * 100);
-                while tick > 5000 && limiter.allows(now) {
-                    limiter.sent(now, 64 << 10);
-                    sent.push((now, 64 << 10));
-                }
-            }
-            let from = sent[0].0;
-            let second = |(at, _): &&(Duration, u64)| *at < from + Duration::from_secs(1);
-            let bytes: u64 = sent.iter().take_while(second).map(|(_, bytes)| bytes).sum();
-            let share = bytes as f64 / rate as f64;
-            assert!((0.95..=1.05).contains(&share), "{rate}: {share}");
+            let chunk = u64::from(limiter.chunk().unwrap().min(USUAL_CHUNK_BYTES));
+            let (most, mean) = sent(rate, chunk);
+            assert!(most <= 1.05 && mean >= 0.95, "{rate}: {most} {mean}");
+        }
+    }
+
+    #[test]
+    fn chunks_that_were_read_before_the_limit_came_hold_it_too() {
+        for tenths in (11..1000).step_by(7) {
+            let rate = tenths * 12_500;
+            let (most, mean) = sent(rate, u64::from(USUAL_CHUNK_BYTES));
+            assert!(most <= 1.05 && mean >= 0.5, "{rate}: {most} {mean}");
         }
     }
 

@@ -133,6 +133,17 @@ pub const FLOWLET_CHUNKS: usize = 8;
 /// Unused time that a limit gives back: 1 % of a second, so that the limit holds over any second.
 pub const LIMIT_BURST: Duration = Duration::from_millis(10);
 
+/// Time at a limit's rate that a chunk takes: 2 % of a second, which with [`LIMIT_BURST`] is the most
+/// that a second holds beyond the limit.
+pub const LIMITED_CHUNK_TIME: Duration = Duration::from_millis(20);
+
+/// Least that a chunk may hold under a limit, whatever time that takes: at 1 Mbit/s 31 chunks go in a
+/// second, and their headers are half a percent.
+pub const LIMITED_CHUNK_LEAST: u32 = 4 << 10;
+
+/// What a second may be filled with by whole chunks that take long: 1 % less than is allowed.
+pub const LIMIT_FULL_SECOND: Duration = Duration::from_millis(1040);
+
 /// Lanes that are gone whose counters are kept one by one. A path that flaps loses one in a second or
 /// so; those before them are summed up by path.
 pub const LOST_LANES_KEPT: usize = 1024;

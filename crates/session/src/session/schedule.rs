@@ -42,7 +42,7 @@ impl Session {
     }
 
     /// How much a chunk of this channel may hold now. The main channel's are not to be waited for,
-    /// and of a limit a large one would take much at once.
+    /// and of a limit a large one would take too much at once.
     pub(super) fn chunk_for(&self, now: Duration, channel: ChannelId) -> u32 {
         let largest = self.config.chunk_bytes;
         let quick = |rate| time_at(rate, u64::from(largest)) <= CHUNK_TIME;
@@ -50,7 +50,9 @@ impl Session {
         let mut rates = trusted.map(|lane| lane.flight.rate(now)).peekable();
         // What a lane does that was not measured yet is not known.
         let all_quick = rates.peek().is_some() && rates.all(|rate| rate.is_some_and(quick));
-        if channel > 0 && !self.is_limited() && all_quick {
+        if let Some(limited) = self.limited_chunk() {
+            limited.min(self.config.usual_chunk())
+        } else if channel > 0 && all_quick {
             largest
         } else {
             self.config.usual_chunk()
@@ -304,13 +306,32 @@ mod tests {
     fn chunks_of_the_main_channel_and_of_limited_sessions_stay_small() {
         let mut session = session(&[QUICK]);
         assert_eq!(session.chunk_for(NOW, 0), 128 << 10);
-        let limit = |rate| Input::Limit {
-            path: Some(PathId(0)),
-            rate,
-        };
-        session.handle(NOW, limit(Some(ByteRate(QUICK)))).unwrap();
+        for (path, rate, chunk) in [
+            (Some(PathId(0)), Some(QUICK), 128 << 10),
+            (Some(PathId(0)), Some(187_500), 4 << 10),
+            (Some(PathId(0)), Some(1_250_000), 25_000),
+            (None, Some(500_000), 10_000),
+            (Some(PathId(0)), None, 10_000),
+            (None, None, 256 << 10),
+        ] {
+            let rate = rate.map(ByteRate);
+            session.handle(NOW, Input::Limit { path, rate }).unwrap();
+            assert_eq!(session.chunk_for(NOW, 1), chunk, "{path:?} {rate:?}");
+        }
+    }
+
+    #[test]
+    fn a_path_with_a_small_limit_does_not_make_the_chunks_of_quicker_ones_small() {
+        let mut session = session(&[QUICK]);
+        let (lane, path) = (1, PathId(1));
+        session.handle(NOW, Input::LaneUp { lane, path }).unwrap();
+        let flight = &mut session.lanes.get_mut(&lane).unwrap().flight;
+        flight.launch(NOW, None, 16);
+        assert_eq!(flight.receipt(NOW, 1, 16), Some(1));
+        for (path, rate) in [(0, 50_000_000), (1, 125_000)] {
+            let (path, rate) = (Some(PathId(path)), Some(ByteRate(rate)));
+            session.handle(NOW, Input::Limit { path, rate }).unwrap();
+        }
         assert_eq!(session.chunk_for(NOW, 1), 128 << 10);
-        session.handle(NOW, limit(None)).unwrap();
-        assert_eq!(session.chunk_for(NOW, 1), 256 << 10);
     }
 }

@@ -107,9 +107,15 @@ impl Session {
         std::iter::once(&self.limit).chain(self.path_limits.get(&path))
     }
 
-    pub(super) fn is_limited(&self) -> bool {
-        let mut limiters = std::iter::once(&self.limit).chain(self.path_limits.values());
-        limiters.any(|limiter| limiter.next_at().is_some())
+    /// How large limits want chunks: as the path that may carry the most does, since what is too large
+    /// for another goes there further apart. `None` where nothing is limited.
+    pub(super) fn limited_chunk(&self) -> Option<u32> {
+        let of_path = |path: PathId| self.path_limits.get(&path).and_then(Limiter::chunk);
+        let trusted = self.lanes.values().filter(|lane| lane.is_trusted());
+        let most = trusted.map(|lane| of_path(lane.path).unwrap_or(u32::MAX));
+        let known = self.path_limits.values().filter_map(Limiter::chunk).max();
+        let paths = known.map(|known| most.max().unwrap_or(known));
+        [paths, self.limit.chunk()].into_iter().flatten().min()
     }
 
     pub(super) fn limits_allow(&self, now: Duration, path: PathId) -> bool {
