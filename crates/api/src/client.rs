@@ -34,7 +34,7 @@ use crate::views::event::EventView;
 use crate::views::host::{HostView, StatusView};
 use crate::views::incoming::{
     AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingRequest, IncomingStart,
-    IncomingView, RunRequest, VerdictView,
+    IncomingView, VerdictView,
 };
 use crate::views::limit::{LimitRequest, LimitsView, PathLimits};
 use crate::views::migration::{MigrateRequest, MigrationView};
@@ -326,17 +326,9 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn incoming_run(
-        &self,
-        id: MigrationId,
-        request: &RunRequest,
-    ) -> Result<IncomingView, ClientError> {
-        self.post(
-            &format!("/v1/incoming/{id}/run"),
-            request,
-            limits::READ_CALL,
-        )
-        .await
+    pub async fn incoming_run(&self, id: MigrationId) -> Result<IncomingView, ClientError> {
+        let path = format!("/v1/incoming/{id}/run");
+        self.post(&path, &(), limits::READ_CALL).await
     }
 
     /// `POST /v1/incoming/{id}/abandon`

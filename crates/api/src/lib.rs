@@ -41,7 +41,7 @@ pub use views::event::{EventKind, EventView, NicPair};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{
     AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase, IncomingRequest,
-    IncomingStart, IncomingView, RunRequest, SessionSizes, Verdict, VerdictView,
+    IncomingStart, IncomingView, SessionSizes, Verdict, VerdictView,
 };
 pub use views::limit::{
     InvalidLimit, Limit, LimitRequest, LimitScope, LimitView, LimitsView, PathLimit, PathLimits,

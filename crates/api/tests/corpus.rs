@@ -6,7 +6,7 @@
 use drover_api::{
     AbandonRequest, AdmissionRequest, ErrorBody, HostCertificate, HostView, IncomingNetworks,
     IncomingOffer, IncomingPaths, IncomingRequest, IncomingStart, IncomingView, MigrationView,
-    PathLimits, RenewalRequest, RunRequest, SyncRequest, VerdictView,
+    PathLimits, RenewalRequest, SyncRequest, VerdictView,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,6 @@ enum Other {
     Start(IncomingStart),
     Paths(IncomingPaths),
     Networks(IncomingNetworks),
-    Run(RunRequest),
     Abandon(AbandonRequest),
     View(IncomingView),
     Verdict(VerdictView),

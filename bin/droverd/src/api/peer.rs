@@ -5,7 +5,7 @@ use axum::extract::{Extension, State};
 use drover_api::{
     AbandonRequest, ErrorBody, ErrorCode, HeldView, HostView, IncomingNetworks, IncomingOffer,
     IncomingPaths, IncomingRequest, IncomingStart, IncomingView, PathLimits, Refusal,
-    ResolvedRequest, ResolvedView, RunRequest, VerdictView,
+    ResolvedRequest, ResolvedView, VerdictView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -111,14 +111,13 @@ async fn incoming_paths(
 
 /// The guest is this host's now and runs here. Asking again does no harm.
 #[utoipa::path(post, path = "/v1/incoming/{id}/run", tag = "peer",
-    params(("id" = String, Path)), request_body = RunRequest,
+    params(("id" = String, Path)),
     responses((status = 200, body = IncomingView), (status = "default", body = ErrorBody)))]
 async fn incoming_run(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Extension(accepted): Extension<Accepted>,
     Named(id): Named<MigrationId>,
-    JsonBody(_request): JsonBody<RunRequest>,
 ) -> Result<Json<IncomingView>, Refused> {
     let run = to_its_end(async move { app.0.migrations.incoming_run(caller, id, accepted).await });
     Ok(Json(run.await?))

@@ -101,8 +101,6 @@ pub struct IncomingOffer {
 pub struct IncomingStart {
     /// QEMU's channels.
     pub channels: u8,
-    /// Whether QEMU uses multifd.
-    pub multifd: bool,
     /// The paths in use.
     #[schema(value_type = Vec<PathSchema>)]
     pub paths: Vec<Path>,
@@ -122,15 +120,6 @@ pub struct IncomingNetworks {
     /// Its interfaces that may carry the guest.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
-}
-
-/// The guest is the destination's now.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct RunRequest {
-    /// When the guest stopped on the source, by the source's clock.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>, format = DateTime)]
-    pub stopped_at: Option<Timestamp>,
 }
 
 /// The migration will not happen.

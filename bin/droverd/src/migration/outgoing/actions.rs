@@ -50,7 +50,7 @@ impl Outgoing {
             }),
             Action::Observe => self.observe(),
             Action::TellDestinationToRun { question } => {
-                let told = hand_off::tell_to_run(link, migration, question, self.stopped_at);
+                let told = hand_off::tell_to_run(link, migration, question);
                 tokio::spawn(told);
             }
             Action::AskDestination { question } => {

@@ -281,11 +281,7 @@ pub fn with_source(error: &dyn std::error::Error) -> String {
 
 /// Has the destination's QEMU listen.
 pub async fn tell_to_listen(link: Link, migration: Migration, channels: u8, paths: Vec<Path>) {
-    let request = IncomingStart {
-        channels,
-        multifd: channels > 0,
-        paths,
-    };
+    let request = IncomingStart { channels, paths };
     let input = match link.client.incoming_start(migration.id, &request).await {
         Ok(_) => Input::DestinationListens,
         Err(error) => match error.refusal() {

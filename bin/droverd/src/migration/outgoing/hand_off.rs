@@ -3,9 +3,7 @@
 use std::time::Instant;
 
 use drover_api::limits::READ_CALL;
-use drover_api::{
-    AbandonRequest, ClientError, IncomingPhase, IncomingView, Resolution, RunRequest,
-};
+use drover_api::{AbandonRequest, ClientError, IncomingPhase, IncomingView, Resolution};
 use drover_hypervisor::UnixMicros;
 use drover_migrate::source::Input;
 use drover_migrate::{HandOffAnswer, Migration, Question, Reason};
@@ -37,17 +35,9 @@ impl Times {
 }
 
 /// Tells the destination to run the guest, once.
-pub async fn tell_to_run(
-    link: Link,
-    migration: Migration,
-    question: Question,
-    stopped_at: Option<UnixMicros>,
-) {
+pub async fn tell_to_run(link: Link, migration: Migration, question: Question) {
     let (told, asked) = (Timestamp::now(), Instant::now());
-    let request = RunRequest {
-        stopped_at: stopped_at.and_then(timestamp),
-    };
-    let answered = link.client.incoming_run(migration.id, &request).await;
+    let answered = link.client.incoming_run(migration.id).await;
     if let Ok(view) = &answered
         && answer_of(view) == HandOffAnswer::Running
     {
