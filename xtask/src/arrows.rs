@@ -29,6 +29,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("hypervisor", Kind::Io, &["types"]),
     ("host", Kind::Io, &["types"]),
     ("trust", Kind::Io, &["types"]),
+    ("store", Kind::Io, &["types"]),
     ("api", Kind::Io, &["types", "trust"]),
     ("relay", Kind::Io, &["types", "wire", "session", "lanes"]),
     ("carrier", Kind::Io, &["types", "wire", "relay"]),
