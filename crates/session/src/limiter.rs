@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::flight::time_at;
-use crate::limits::{LIMIT_BURST, LIMIT_FULL_SECOND, LIMITED_CHUNK_LEAST, LIMITED_CHUNK_TIME};
+use crate::limits::{
+    LIMIT_BURST, LIMIT_FULL_SECOND, LIMIT_HOLDS_OVER, LIMITED_CHUNK_LEAST, LIMITED_CHUNK_TIME,
+};
 
 /// Spaces what is sent so that no second holds more than its share: unused time is given back up to
 /// [`LIMIT_BURST`] only. What takes longer than [`LIMITED_CHUNK_TIME`] goes so far apart that a second
@@ -61,7 +63,7 @@ impl Limiter {
 fn apart(time: Duration) -> Duration {
     let in_a_second = LIMIT_FULL_SECOND.as_nanos() / time.as_nanos().max(1);
     let in_a_second = u32::try_from(in_a_second).unwrap_or(u32::MAX).max(1);
-    time.max(Duration::from_secs(1) / in_a_second)
+    time.max(LIMIT_HOLDS_OVER / in_a_second)
 }
 
 fn bytes_in(rate: u64, time: Duration) -> u64 {

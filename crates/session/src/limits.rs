@@ -130,6 +130,9 @@ pub const HEDGE_SCAN: usize = 8;
 /// fewer lanes a channel uses, the less is held for its order.
 pub const FLOWLET_CHUNKS: usize = 8;
 
+/// Over which a limit holds, wherever it begins: limits are rates per second.
+pub const LIMIT_HOLDS_OVER: Duration = Duration::from_secs(1);
+
 /// Unused time that a limit gives back: 1 % of a second, so that the limit holds over any second.
 pub const LIMIT_BURST: Duration = Duration::from_millis(10);
 
