@@ -214,8 +214,8 @@ pub const LINKS_AGAIN: Duration = Duration::from_secs(5);
 /// Telling another agent what it may send; if it does not answer it is told at the next division.
 pub const TELL_LIMITS: Duration = Duration::from_secs(1);
 
-/// Paths that a destination may tell limits of: as many as a session has at most.
-pub const LIMITED_PATHS: usize = 32;
+/// Paths that a destination may tell limits of: all that a session may know, as a dead one may come back.
+pub const LIMITED_PATHS: usize = drover_migrate::limits::PATHS_KNOWN;
 
 /// A relay that an earlier agent left, and that nothing goes on with, gets this long to say farewell.
 pub const RELAY_ENDS: Duration = Duration::from_secs(2);

@@ -105,8 +105,12 @@ pub const ADOPT_RETRY: Duration = Duration::from_secs(5);
 /// sentence with a path, small in a journal.
 pub const REASON_CHARS: usize = 500;
 
-/// Paths of one session: 32 covers hosts with many NICs and keeps the matching instant.
+/// Living paths of one session: 32 covers hosts with many NICs and keeps the matching instant.
 pub const PATHS: usize = 32;
+
+/// All paths that there ever were in one session. A dead one is dialled for ever, with one lane at a
+/// time of the 64 that a session takes (`drover_wire::limits::LANES_MAX`).
+pub const PATHS_KNOWN: usize = 64;
 
 /// Interfaces looked at per host, so that what a peer tells cannot grow the matching.
 pub const INTERFACES: usize = 64;

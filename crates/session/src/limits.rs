@@ -151,8 +151,8 @@ pub const LIMIT_FULL_SECOND: Duration = Duration::from_millis(1040);
 /// so; those before them are summed up by path.
 pub const LOST_LANES_KEPT: usize = 1024;
 
-/// Paths whose forgotten lanes are summed up: twice as many as a session ever has, so that numbers
-/// which a peer makes up take no memory.
+/// Paths whose forgotten lanes are summed up: all that a session knows, dead ones included. Numbers that a
+/// peer makes up beyond those take no memory.
 pub const FORGOTTEN_PATHS: usize = 64;
 
 /// How long a number of lanes is measured: many of TCP's round trips, and short in a migration of

@@ -10,7 +10,7 @@ use drover_api::{
     Refusal,
 };
 use drover_migrate::destination::Destination;
-use drover_migrate::limits::PATHS;
+use drover_migrate::limits::PATHS_KNOWN;
 use drover_migrate::{HandOffAnswer, Migration, Resolution};
 use drover_types::MigrationId;
 use tokio::sync::oneshot;
@@ -169,8 +169,8 @@ impl Migrations {
     ) -> Result<IncomingNetworks, Refusal> {
         self.authorize(&caller, id, false)?;
         let count = request.paths.len();
-        if count > PATHS {
-            let message = format!("{count} paths, {PATHS} are possible");
+        if count > PATHS_KNOWN {
+            let message = format!("{count} paths, {PATHS_KNOWN} are possible");
             return Err(Refusal::new(ErrorCode::BadRequest, message));
         }
         let Known::Incoming(handle) = self.find_incoming(id)? else {

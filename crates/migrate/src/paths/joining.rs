@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use drover_types::{Interface, Path, PathEnd, PathId};
 
 use super::{Candidate, Side};
-use crate::limits::PATHS;
+use crate::limits::{PATHS, PATHS_KNOWN};
 
 /// Why an end of a path carries nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -65,8 +65,9 @@ pub fn unknown(current: &[Path], candidates: &mut Vec<Candidate>) {
 /// chosen today.
 #[must_use]
 pub fn joining(current: &[Path], lives: impl Fn(PathId) -> bool, chosen: &[Path]) -> Vec<Path> {
-    let living = current.iter().filter(|path| lives(path.id));
-    let mut in_use: Vec<(Side, &str)> = living.flat_map(ends).collect();
+    let living: Vec<&Path> = current.iter().filter(|path| lives(path.id)).collect();
+    let mut in_use: Vec<(Side, &str)> = living.iter().copied().flat_map(ends).collect();
+    let room = (PATHS.saturating_sub(living.len())).min(PATHS_KNOWN.saturating_sub(current.len()));
     let next = current.iter().map(|path| path.id.0 + 1).max().unwrap_or(0);
     let mut joining: Vec<Path> = Vec::new();
     for path in chosen {
@@ -74,8 +75,7 @@ pub fn joining(current: &[Path], lives: impl Fn(PathId) -> bool, chosen: &[Path]
             (&known.source, &known.destination) == (&path.source, &path.destination)
         };
         let brings_one = ends(path).iter().any(|end| !in_use.contains(end));
-        let room = current.len() + joining.len() < PATHS;
-        if room && brings_one && !current.iter().any(|known| same(&known)) {
+        if joining.len() < room && brings_one && !current.iter().any(|known| same(&known)) {
             in_use.extend(ends(path));
             let id = PathId(next + joining.len() as u16);
             joining.push(Path { id, ..path.clone() });
@@ -163,6 +163,23 @@ mod tests {
         let many: Vec<String> = (0..40).map(|n| format!("{n}-{n}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert_eq!(join(&["50-50"], &[], &many).len(), PATHS - 1);
+    }
+
+    #[test]
+    fn dead_paths_keep_none_from_joining_until_more_are_known_than_a_session_remembers() {
+        let names = |range: std::ops::Range<usize>| -> Vec<String> {
+            range.map(|n| format!("{n}-{n}")).collect()
+        };
+        let joined = |known: usize| {
+            let (known, more) = (names(0..known), names(100..110));
+            let known: Vec<&str> = known.iter().map(String::as_str).collect();
+            let more: Vec<&str> = more.iter().map(String::as_str).collect();
+            let dead: Vec<u16> = (1..known.len() as u16).collect();
+            join(&known, &dead, &more).len()
+        };
+        assert_eq!(joined(PATHS), 10);
+        assert_eq!(joined(PATHS_KNOWN - 2), 2);
+        assert_eq!(joined(PATHS_KNOWN), 0);
     }
 
     #[test]

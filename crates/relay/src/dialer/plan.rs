@@ -416,6 +416,12 @@ impl Dialled {
         self.no_link.is_none() && self.up + self.under_way < wanted.min(most)
     }
 
+    /// Without a lane, and none is to be expected soon.
+    fn is_dead(&self) -> bool {
+        let failed = self.failures >= QUICK_ATTEMPTS || self.segments.given_up();
+        self.up == 0 && (self.no_link.is_some() || failed)
+    }
+
     fn failed(&mut self, now: Time, reason: String) {
         self.last = Some(reason);
         if self.due > now {

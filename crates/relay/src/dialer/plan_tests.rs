@@ -228,6 +228,61 @@ fn a_path_that_joins_a_full_session_is_made_room_for_and_nothing_is_due_at_once_
     assert_eq!((joined, plan.deadline()), (12, None));
 }
 
+/// Everything that is dialled comes up, and what leaves is gone at once; the lanes of each path.
+fn settled(plan: &mut Plan, now: Time) -> Vec<u16> {
+    loop {
+        for dial in all(plan, now) {
+            plan.answered(now, &dial, Answer::Up);
+        }
+        let spare = plan.make_room(now);
+        spare.iter().for_each(|lane| plan.retired(*lane));
+        if spare.is_empty() && plan.deadline().is_none() {
+            return plan.paths.values().map(|path| path.up).collect();
+        }
+    }
+}
+
+#[test]
+fn dead_paths_leave_their_part_of_the_lanes_to_the_living_until_they_are_back() {
+    let mut plan = Plan::new(16..=16, 0);
+    for number in 0..8 {
+        plan.add_path(ms(0), path(number));
+    }
+    assert_eq!(settled(&mut plan, ms(0)), [8; 8]);
+    for number in 2..8 {
+        plan.link_lost(PathId(number), "pulled");
+    }
+    let on_dead = plan.open.iter().filter(|(_, open)| open.path.0 >= 2);
+    for lane in on_dead.map(|(lane, _)| *lane).collect::<Vec<_>>() {
+        plan.lost(ms(10), lane, CARRIED, "pulled");
+    }
+    assert_eq!(settled(&mut plan, ms(10)), [16, 16, 0, 0, 0, 0, 0, 0]);
+    for number in 2..8 {
+        plan.link_back(ms(9000), PathId(number), end("near"));
+    }
+    assert_eq!(settled(&mut plan, ms(9000)), [8; 8]);
+}
+
+#[test]
+fn a_path_that_is_dialled_in_vain_counts_as_dead_after_some_attempts_and_is_dialled_on() {
+    let mut plan = Plan::new(32..=32, 0);
+    for number in 0..4 {
+        plan.add_path(ms(0), path(number));
+    }
+    let mut lanes = Vec::new();
+    for now in (0..5000).step_by(50).map(ms) {
+        while let Some(dial) = plan.next(now) {
+            let works = dial.path.id == PathId(0);
+            let answer = if works { Answer::Up } else { unreachable() };
+            plan.answered(now, &dial, answer);
+        }
+        lanes.push(plan.open.len());
+    }
+    assert_eq!((lanes[0], lanes.last()), (16, Some(&32)));
+    let attempts = |number: usize| plan.report()[number].attempts;
+    assert!((1..4).all(|number| attempts(number) > QUICK_ATTEMPTS));
+}
+
 /// Lanes that come up one after the other and on which nothing gets through; the sizes of their
 /// segments.
 fn stall(plan: &mut Plan, now: &mut Time, lanes: usize) -> Vec<Option<u16>> {

@@ -13,10 +13,12 @@ impl Plan {
         all >= LANES_MAX
     }
 
-    /// Most lanes on a path, so that all paths together stay within the session's bound.
+    /// Most lanes on a path, so that all paths together stay within the session's bound. A dead one
+    /// needs a single lane, to be dialled with.
     pub(super) fn most(&self) -> u16 {
-        let paths = u16::try_from(self.paths.len()).unwrap_or(LANES_MAX);
-        (LANES_MAX / paths.max(1)).max(1)
+        let (dead, living): (Vec<_>, Vec<_>) = self.paths.values().partition(|p| p.is_dead());
+        let count = |paths: Vec<_>| u16::try_from(paths.len()).unwrap_or(LANES_MAX);
+        (LANES_MAX.saturating_sub(count(dead)) / count(living).max(1)).max(1)
     }
 
     pub(super) fn waits_for_room(&self) -> bool {
