@@ -217,6 +217,8 @@ pub const TELL_LIMITS: Duration = Duration::from_secs(1);
 /// Paths that a destination may tell limits of: all that a session may know, as a dead one may come back.
 pub const LIMITED_PATHS: usize = drover_migrate::limits::PATHS_KNOWN;
 
+const _: () = assert!(drover_migrate::limits::PATHS_KNOWN <= drover_relay::limits::PATHS_KEPT);
+
 /// A relay that an earlier agent left, and that nothing goes on with, gets this long to say farewell.
 pub const RELAY_ENDS: Duration = Duration::from_secs(2);
 

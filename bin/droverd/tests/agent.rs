@@ -302,6 +302,17 @@ async fn requests_beyond_the_limits_are_refused_and_the_agent_lives_on() {
     let deep = "[".repeat(1 << 20);
     let (line, _) = raw(&place, &request("POST /v1/incoming", &deep));
     assert!(line.contains("400"), "{line}");
+    let path = r#"{"id": 0, "source": {"interface": "nic0", "address": "10.77.0.1"},
+        "destination": {"interface": "nic0", "address": "10.77.0.2"}, "rate": null, "mtu": 1500}"#;
+    let paths = vec![path; 65].join(",");
+    for route in ["start", "paths"] {
+        let call = format!("POST /v1/incoming/018f0000-0000-7000-8000-000000000000/{route}");
+        let body = format!(r#"{{"channels": 2, "paths": [{paths}]}}"#);
+        let (line, answer) = raw(&place, &request(&call, &body));
+        assert!(line.contains("400"), "{call}: {line} {answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert_eq!(message, "65 paths, 64 are possible", "{call}");
+    }
     let (line, _) = raw(&place, b"\x16\x03\x01 this is TLS or worse\r\n\r\n");
     assert!(line.contains("400") || line.is_empty(), "{line}");
     agent.client.host().await.unwrap();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
+use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{
     Acceptor, ByeCode, Encryption, End, Event, Identity, NoFingerprint, Order, Relay, Report,
     Security, Settings, Sizes, Tls, Token, open_lanes,
@@ -170,6 +171,7 @@ impl Served {
     /// Opens lanes; answers later.
     pub(crate) fn open(&mut self, asker: Asker, open: Open) -> Result<(), String> {
         let (relay, migration) = self.running()?;
+        bounded(open.paths.len())?;
         let order = Order {
             migration,
             token: Token(open.keys.token),
@@ -199,9 +201,14 @@ impl Served {
         Ok(())
     }
 
-    /// Lanes are wanted on this path, too.
+    /// Lanes are wanted on this path, too. Of a path that is known the first word counts.
     pub(crate) fn add_path(&mut self, path: Path) -> Result<Answer, String> {
-        self.running()?.0.add_path(path.clone());
+        let (relay, _) = self.running()?;
+        if self.state.paths.iter().any(|known| known.id == path.id) {
+            return Ok(Answer::Done);
+        }
+        bounded(self.state.paths.len() + 1)?;
+        relay.add_path(path.clone());
         self.state.paths.push(path);
         Ok(Answer::Done)
     }
@@ -296,6 +303,13 @@ impl Served {
             relay.cut();
         }
     }
+}
+
+fn bounded(paths: usize) -> Result<(), String> {
+    if paths > PATHS_KEPT {
+        return Err(format!("{paths} paths, {PATHS_KEPT} are possible"));
+    }
+    Ok(())
 }
 
 fn security(keys: &Keys) -> Result<Security, String> {

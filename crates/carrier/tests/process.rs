@@ -16,6 +16,7 @@ use drover_carrier::{
     Control, ControlError, Counters, Heard, Keys, Open, Place, Request, Side, Start, State,
     TlsKeys, Told,
 };
+use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{Identity, PREAMBLE_BYTES};
 use drover_types::{MigrationId, NicPlacement, Path, PathEnd, PathId, Placement};
 
@@ -389,6 +390,33 @@ fn a_new_agent_replaces_the_old_one() {
         Err(ControlError::Gone(_))
     ));
     new.ask(&Request::Close { finished: false }).unwrap();
+    process.ends();
+}
+
+#[test]
+fn paths_are_kept_once_each_and_no_more_of_them_than_a_session_takes() {
+    let mut process = process();
+    let agent = process.agent(0);
+    let start = process.start(Side::Destination, PATIENCE);
+    agent.ask(&Request::Start(start)).unwrap();
+    let add = |number: u16| {
+        let id = PathId(number);
+        let path = Path {
+            id,
+            ..paths().remove(0)
+        };
+        agent.ask(&Request::AddPath { path })
+    };
+    let most = PATHS_KEPT as u16;
+    for number in (0..most).chain(0..most) {
+        add(number).unwrap();
+    }
+    let reason = refused(add(most));
+    assert!(reason.contains("65 paths, 64 are possible"), "{reason}");
+    let again = process.agent(0);
+    let kept: Vec<u16> = again.state.paths.iter().map(|path| path.id.0).collect();
+    assert!(kept.iter().copied().eq(0..most), "{kept:?}");
+    again.ask(&Request::Close { finished: false }).unwrap();
     process.ends();
 }
 

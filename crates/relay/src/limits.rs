@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use drover_types::BitRate;
+use drover_wire::limits::LANES_MAX;
 
 pub use drover_lanes::limits::CONNECT_TIMEOUT;
 
@@ -53,6 +54,9 @@ pub const PIPE_SEGMENT_BYTES: u32 = 1448;
 /// the 65536 of the agent's unit that is 8192 chunks of up to 256 KiB, far more than [`BUFFER_BYTES_MAX`]
 /// both ways; with a shell's 1024 it is 128, and the rest is copied.
 pub const PIPES_DESCRIPTORS_PART: u64 = 4;
+
+/// Paths that a session keeps, dead ones with them: each is dialled with a lane of its own at the least.
+pub const PATHS_KEPT: usize = LANES_MAX as usize;
 
 /// Interfaces whose placement is known: a session has at most 32 paths, and meets as many interfaces
 /// again where they are replaced while it runs.

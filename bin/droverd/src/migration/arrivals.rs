@@ -12,7 +12,7 @@ use drover_api::{
 use drover_migrate::destination::Destination;
 use drover_migrate::limits::PATHS_KNOWN;
 use drover_migrate::{HandOffAnswer, Migration, Resolution};
-use drover_types::MigrationId;
+use drover_types::{MigrationId, Path};
 use tokio::sync::oneshot;
 
 use super::amend::Change;
@@ -145,6 +145,7 @@ impl Migrations {
         request: IncomingStart,
     ) -> Result<IncomingView, Refusal> {
         self.authorize(&caller, id, false)?;
+        bounded(&request.paths)?;
         let listens =
             |snapshot: &Snapshot| !matches!(incoming_view(snapshot).phase, IncomingPhase::Prepared);
         let message = incoming::Message::Listen(request);
@@ -168,11 +169,7 @@ impl Migrations {
         request: IncomingPaths,
     ) -> Result<IncomingNetworks, Refusal> {
         self.authorize(&caller, id, false)?;
-        let count = request.paths.len();
-        if count > PATHS_KNOWN {
-            let message = format!("{count} paths, {PATHS_KNOWN} are possible");
-            return Err(Refusal::new(ErrorCode::BadRequest, message));
-        }
+        bounded(&request.paths)?;
         let Known::Incoming(handle) = self.find_incoming(id)? else {
             let message = format!("migration {id} has ended here");
             return Err(Refusal::new(ErrorCode::MigrationEnded, message));
@@ -249,6 +246,16 @@ impl Migrations {
         self.find_incoming(id)
             .map(|known| incoming_view(&known.snapshot()))
     }
+}
+
+/// A session keeps no more paths than it may know.
+fn bounded(paths: &[Path]) -> Result<(), Refusal> {
+    let count = paths.len();
+    if count <= PATHS_KNOWN {
+        return Ok(());
+    }
+    let message = format!("{count} paths, {PATHS_KNOWN} are possible");
+    Err(Refusal::new(ErrorCode::BadRequest, message))
 }
 
 fn add_word(snapshot: &mut Snapshot, why: &str) -> Change {
