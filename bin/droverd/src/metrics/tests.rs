@@ -130,6 +130,8 @@ fn of_a_migration_that_has_ended_nothing_stays_but_counts() {
     assert!(!text.contains("web"), "{text}");
     let counted = "drover_migrations_total{role=\"source\",outcome=\"completed\"} 1\n";
     assert!(text.contains(counted), "{text}");
+    let zero = "drover_migrations_total{role=\"destination\",outcome=\"abandoned\"} 0\n";
+    assert!(text.contains(zero), "{text}");
     assert!(text.contains("drover_nic_payload_bytes_total{nic=\"eth1\",direction=\"out\"} 600\n"));
     assert!(
         text.contains("drover_migration_downtime_seconds_sum 0.085\n"),
