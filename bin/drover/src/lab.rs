@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use drover_lab::compare::{self, Method, Plan};
-use drover_lab::fault::Fault;
+use drover_lab::fault::{self, Fault};
 use drover_lab::operate::{self, Moved};
 use drover_lab::settings::{
     Addressing, DEFAULT_NAME, Dirty, GuestSettings, LabName, LabSettings, nic_rates,
@@ -36,6 +36,8 @@ Examples:
   drover lab up --rate 1gbit,500mbit,200mbit      three unequal NICs, left up to play with
   drover lab status                               what is up, and how the guest is
   drover lab migrate                              move the guest to the other host
+  drover lab harm 'cut nic=1'                     have a NIC fail, while it moves or before
+  drover lab heal                                 every NIC as it was
   drover lab compare --repeats 5 --json out.json  against QEMU's own ways to move a guest
   drover lab faults --only cut --repeats 1        with NICs that fail, and what becomes of it
   drover lab soak --migrations 50                 again and again, while nothing may grow
@@ -47,6 +49,14 @@ Examples:
   drover lab up
   drover lab up --nics 4 --rate 500mbit --memory 2GiB --content 1GiB --dirty 64MiB@max
   drover lab up --rate none --mix random=100
+
+";
+    pub const HARM: &str = "\
+Examples:
+  drover lab harm 'cut nic=1'             packets vanish, the link stays up
+  drover lab harm 'down nic=1'            the link is down on the guest's host
+  drover lab harm 'rate nic=0 to=100mbit'
+  drover lab heal                         everything as it was
 
 ";
     pub const COMPARE: &str = "\
@@ -88,6 +98,11 @@ pub enum LabCommand {
     Migrate(NameArg),
     /// Up, migrate, show, down; removes everything also when interrupted
     Demo(DemoArgs),
+    /// Do something to NICs of a lab that is up, until `heal`
+    #[command(before_help = examples::HARM)]
+    Harm(HarmArgs),
+    /// Make all NICs of a lab as they were
+    Heal(NameArg),
     /// Move the same guest with QEMU's own methods and with drover, in turn, and compare
     #[command(before_help = examples::COMPARE)]
     Compare(CompareArgs),
@@ -105,6 +120,16 @@ pub struct NameArg {
     /// The lab's name; labs of different names run side by side
     #[arg(long, default_value = DEFAULT_NAME)]
     name: LabName,
+}
+
+/// Options of `drover lab harm`.
+#[derive(Debug, Args)]
+pub struct HarmArgs {
+    /// What is done, such as "cut nic=1" or "rate nic=0 to=0.1"; docs/LAB.md has all
+    #[arg(value_name = "FAULT")]
+    fault: Fault,
+    #[command(flatten)]
+    name: NameArg,
 }
 
 /// What a lab is made of.
@@ -266,6 +291,8 @@ impl LabCommand {
             Self::Down(args) => down(&args.name, json).await,
             Self::Migrate(args) => migrate(&args.name, json).await,
             Self::Demo(args) => demo(&args, json).await,
+            Self::Harm(args) => harm(&args, json).await,
+            Self::Heal(name) => heal(&name.name, json).await,
             Self::Compare(args) => compare_methods(&args, json).await,
             Self::Faults(args) => faults::faults(&args, json).await,
             Self::Soak(args) => soak::soak(&args, json).await,
@@ -310,6 +337,26 @@ async fn down(name: &LabName, json: bool) -> Result<u8> {
 async fn migrate(name: &LabName, json: bool) -> Result<u8> {
     let moved = follow(name).await?;
     print(json, &moved, || show::moved(&moved))?;
+    Ok(OK)
+}
+
+async fn harm(args: &HarmArgs, json: bool) -> Result<u8> {
+    let (HarmArgs { fault, .. }, name) = (args, &args.name.name);
+    fault::harm_now(name, fault).await?;
+    let answer = serde_json::json!({ "lab": name, "fault": fault });
+    let option = name.option();
+    print(json, &answer, || {
+        format!("lab {name}: {fault}; `drover lab heal{option}` takes it back\n")
+    })?;
+    Ok(OK)
+}
+
+async fn heal(name: &LabName, json: bool) -> Result<u8> {
+    fault::heal_all(name).await?;
+    let answer = serde_json::json!({ "lab": name, "healed": true });
+    print(json, &answer, || {
+        format!("lab {name}: every NIC is as it was made\n")
+    })?;
     Ok(OK)
 }
 

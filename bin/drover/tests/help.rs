@@ -55,7 +55,9 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         insta::assert_snapshot!(name, text);
     }
     // Their options are still growing: only the beginning is held.
-    for command in ["up", "down", "migrate", "demo", "compare", "faults", "soak"] {
+    for command in [
+        "up", "down", "migrate", "demo", "harm", "heal", "compare", "faults", "soak",
+    ] {
         let text = help(&["lab", command, "--help"]);
         assert_eq!(text.lines().nth(2), Some("Examples:"), "{text}");
     }

@@ -23,6 +23,12 @@ use crate::settings::{LabName, LabSettings};
 use crate::unite::unite;
 use crate::{host_of, require};
 
+/// What to say when a lab is wanted that is not there.
+pub(crate) fn none_up(name: &LabName) -> String {
+    let option = name.option();
+    format!("no lab {name} is up; `drover lab up{option}` makes one")
+}
+
 /// The name of the guest in a lab that is up.
 pub const GUEST: &str = "guest";
 
@@ -216,12 +222,7 @@ pub async fn migrate(
     name: &LabName,
     watch: &mut (dyn FnMut(&MigrationView) + Send),
 ) -> Result<Moved> {
-    let Some(lab) = Lab::open(name)? else {
-        bail!(
-            "no lab {name} is up; `drover lab up{}` makes one",
-            name.option()
-        );
-    };
+    let lab = Lab::open(name)?.with_context(|| none_up(name))?;
     let mut agents = Vec::new();
     for host in lab.hosts() {
         agents.push(Agent::find(host).await?);

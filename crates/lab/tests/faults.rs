@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
-use drover_lab::fault::{Fault, harm, heal};
+use drover_lab::fault::{Fault, harm, harm_now, heal, heal_all};
 use drover_lab::settings::{Addressing, LabName, LabSettings, nic_rates};
 use drover_lab::{Lab, State, command::run, network, require};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -227,4 +227,37 @@ async fn links_go_down_get_slow_and_are_renamed_until_they_are_healed() {
     hosts.heal(renamed).await;
     assert!(hosts.arrives(1, 0, 100, ARRIVES));
     hosts.remove().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_person_does_to_a_lab_that_is_up_lasts_until_all_is_healed() {
+    let Some(hosts) = Hosts::new("byhand", "1gbit,1gbit", &[]).await else {
+        return;
+    };
+    let name = hosts.settings().name.clone();
+    for text in [
+        "cut nic=0",
+        "down nic=1",
+        "rate nic=0 to=0.1",
+        "rename nic=1",
+    ] {
+        harm_now(&name, &text.parse().unwrap()).await.unwrap();
+    }
+    assert!(!hosts.arrives(0, 0, 100, VANISHES));
+    heal_all(&name).await.unwrap();
+    for nic in [0, 1] {
+        assert!(hosts.arrives(nic, 0, 100, ARRIVES), "NIC {nic}");
+    }
+    heal_all(&name).await.unwrap();
+    for text in [
+        "cut nic=0 at=50%",
+        "cut nic=0 for=5s",
+        "kill nic=0 every=250ms",
+    ] {
+        let refused = harm_now(&name, &text.parse().unwrap()).await.unwrap_err();
+        assert!(refused.to_string().contains("by hand"), "{refused}");
+    }
+    let nobody: LabName = "nobody".parse().unwrap();
+    let refused = heal_all(&nobody).await.unwrap_err().to_string();
+    assert!(refused.contains("lab up"), "{refused}");
 }

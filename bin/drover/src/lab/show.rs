@@ -43,6 +43,10 @@ pub(super) fn next_steps(status: &Status) -> String {
     if status.guest_on.is_some() {
         let command = format!("drover lab migrate{option}");
         lines.push(format!("  {command:<27} move the guest to the other host"));
+        let command = format!("drover lab harm 'cut nic=1'{option}");
+        lines.push(format!(
+            "  {command:<27} and lose a NIC meanwhile; `drover lab heal{option}` gives it back"
+        ));
     }
     for host in &status.hosts {
         let socket = host.socket.display();
