@@ -95,6 +95,12 @@ pub enum StoreError {
         /// Why not.
         detail: String,
     },
+    /// etcd refuses for a reason that has nothing to do with what is stored. Nothing was written.
+    #[error("etcd refuses: {detail}")]
+    Rejected {
+        /// Its words.
+        detail: String,
+    },
     /// No room is left where the store keeps its data. Nothing was written.
     #[error("the store has no room left: {detail}")]
     Full {

@@ -46,6 +46,8 @@ pub struct Leadership {
     pub(crate) generation: Generation,
     pub(crate) ttl: Duration,
     pub(crate) until: Moment,
+    /// etcd's own id of the lease; the embedded store needs none.
+    pub(crate) lease: i64,
 }
 
 impl Leadership {

@@ -24,6 +24,7 @@
 mod clock;
 mod embedded;
 mod error;
+mod etcd;
 mod journal;
 mod key;
 mod leadership;
@@ -37,6 +38,7 @@ use std::time::Duration;
 pub use clock::{Clock, HostClock, Moment};
 pub use embedded::Embedded;
 pub use error::{Invalid, Outcome, StoreError, Successor};
+pub use etcd::{Etcd, Members};
 pub use journal::{Entries, Journal};
 pub use key::{Key, Kind, Name, Scope};
 pub use leadership::{Campaign, Generation, Holding, Leadership};
@@ -56,6 +58,8 @@ pub(crate) enum Order {
 pub enum Store {
     /// In a file of this host.
     Embedded(Embedded),
+    /// In etcd, for a cluster in which several hosts can coordinate.
+    Etcd(Etcd),
 }
 
 impl Store {
@@ -67,6 +71,7 @@ impl Store {
     pub async fn get(&self, key: &Key) -> Result<Option<Document>, StoreError> {
         match self {
             Self::Embedded(store) => store.get(key).await,
+            Self::Etcd(store) => store.get(key).await,
         }
     }
 
@@ -94,6 +99,7 @@ impl Store {
         let most = most.clamp(1, limits::PAGE_DOCUMENTS);
         match self {
             Self::Embedded(store) => store.range(scope, after, most, order).await,
+            Self::Etcd(store) => store.range(scope, after, most, order).await,
         }
     }
 
@@ -108,6 +114,7 @@ impl Store {
         transaction.check()?;
         match self {
             Self::Embedded(store) => store.commit(transaction.clone()).await,
+            Self::Etcd(store) => store.commit(transaction).await,
         }
     }
 
@@ -140,6 +147,7 @@ impl Store {
     pub fn watch(&self, scope: &Scope, after: Revision) -> Watch {
         match self {
             Self::Embedded(store) => Watch::embedded(store.clone(), scope.clone(), after),
+            Self::Etcd(store) => Watch::etcd(store.clone(), scope.clone(), after),
         }
     }
 
@@ -158,6 +166,7 @@ impl Store {
         leadership::check_ttl(ttl)?;
         match self {
             Self::Embedded(store) => store.campaign(name, holder, ttl).await,
+            Self::Etcd(store) => store.campaign(name, holder, ttl).await,
         }
     }
 
@@ -169,6 +178,7 @@ impl Store {
     pub async fn renew(&self, leadership: &mut Leadership) -> Result<(), StoreError> {
         match self {
             Self::Embedded(store) => store.renew(leadership).await,
+            Self::Etcd(store) => store.renew(leadership).await,
         }
     }
 
@@ -190,6 +200,7 @@ impl Store {
     pub async fn holding(&self, name: &Name) -> Result<Option<Holding>, StoreError> {
         match self {
             Self::Embedded(store) => store.holding(name).await,
+            Self::Etcd(store) => store.holding(name).await,
         }
     }
 
@@ -205,6 +216,7 @@ impl Store {
     ) -> Result<bool, StoreError> {
         match self {
             Self::Embedded(store) => store.break_leadership(name, generation).await,
+            Self::Etcd(store) => store.break_leadership(name, generation).await,
         }
     }
 }

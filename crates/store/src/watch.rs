@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use crate::embedded::Embedded;
 use crate::error::StoreError;
+use crate::etcd::Etcd;
 use crate::key::{Key, Scope};
 use crate::transaction::Revision;
 use crate::value::Value;
@@ -40,12 +41,20 @@ pub struct Watch {
 #[derive(Debug)]
 enum Source {
     Embedded(crate::embedded::Follower),
+    Etcd(Box<crate::etcd::Follower>),
 }
 
 impl Watch {
     pub(crate) fn embedded(store: Embedded, scope: Scope, after: Revision) -> Self {
         Self {
             source: Source::Embedded(store.follow(scope, after)),
+            ready: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn etcd(store: Etcd, scope: Scope, after: Revision) -> Self {
+        Self {
+            source: Source::Etcd(Box::new(store.follow(scope, after))),
             ready: VecDeque::new(),
         }
     }
@@ -63,6 +72,7 @@ impl Watch {
             }
             self.ready = match &mut self.source {
                 Source::Embedded(follower) => follower.more().await?,
+                Source::Etcd(follower) => follower.more().await?,
             };
         }
     }

@@ -143,6 +143,7 @@ impl Database {
                 generation: Generation(generation),
                 ttl,
                 until,
+                lease: 0,
             }))
         })
     }
