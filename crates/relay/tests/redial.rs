@@ -455,6 +455,8 @@ fn a_path_that_joins_a_session_with_all_its_lanes_gets_its_part_of_them() {
         }
     });
     assert!(received == up, "bytes differ");
-    let lost = |event: Event| matches!(event, Event::LaneLost { .. });
-    assert!(!pair.source_events.try_iter().any(lost));
+    // A new one may come before the destination has seen an old one go: then it is dialled again.
+    let lost = |event: &Event| matches!(event, Event::LaneLost { lane: 0..64, .. });
+    let lost: Vec<_> = pair.source_events.try_iter().filter(lost).collect();
+    assert!(lost.is_empty(), "those that left were lost: {lost:?}");
 }
