@@ -121,8 +121,7 @@ pub struct Start {
     pub channels_max: u16,
     /// How long to wait for a lane when none is left.
     pub outage_limit: Duration,
-    /// Whether bytes may stay in the kernel. Where lanes are encrypted they cannot, and to keep them
-    /// in pipes would only cost.
+    /// Whether bytes may stay in the kernel. Lanes that are encrypted are then refused.
     pub pass_through: bool,
     /// Whether every chunk goes through memory and has a checksum, encrypted or not.
     pub verify: bool,

@@ -101,7 +101,7 @@ impl Chunk {
 
     /// Receives exactly `count` bytes.
     pub(crate) fn receive(&mut self, lane: &Lane, count: usize) -> io::Result<()> {
-        if let Some(pipe) = self.pipe.as_ref().filter(|_| lane.is_plain()) {
+        if let Some(pipe) = &self.pipe {
             self.in_pipe = lane.receive_into(pipe, count)?;
         }
         let rest = count - self.in_pipe;
@@ -153,23 +153,6 @@ impl Chunk {
         lane.send_some(&[left], false, patience)
     }
 
-    /// Hands its bytes out, copied through the empty pipe `spare` if they are in a pipe.
-    pub(crate) fn with_bytes<T>(
-        &self,
-        spare: Option<&Pipe>,
-        take: impl FnOnce(&[u8]) -> io::Result<T>,
-    ) -> io::Result<T> {
-        let Some(pipe) = self.filled_pipe() else {
-            return take(self.in_memory());
-        };
-        let spare = spare.ok_or(io::ErrorKind::Unsupported)?;
-        let mut bytes = vec![0; self.in_pipe];
-        pipe.tee(spare, self.in_pipe)?;
-        spare.take(&mut bytes)?;
-        bytes.extend_from_slice(self.in_memory());
-        take(&bytes)
-    }
-
     /// Gives QEMU the bytes that the chunk has left.
     pub(crate) fn give_to(&mut self, stream: &UnixStream, patience: Patience) -> io::Result<()> {
         while let Some(pipe) = self.filled_pipe() {
@@ -189,5 +172,22 @@ impl Chunk {
         }
         (self.from, self.to) = (0, 0);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+impl Chunk {
+    /// A copy of its bytes, which it keeps.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.in_pipe];
+        if let Some(pipe) = self.filled_pipe() {
+            let (spare, (to, mut from)) = (Pipe::new(16).unwrap(), UnixStream::pair().unwrap());
+            pipe.tee(&spare, self.in_pipe).unwrap();
+            let drained = spare.drain(&to, self.in_pipe, Patience::Wait);
+            assert_eq!(drained.unwrap(), self.in_pipe);
+            io::Read::read_exact(&mut from, &mut bytes).unwrap();
+        }
+        bytes.extend_from_slice(self.in_memory());
+        bytes
     }
 }

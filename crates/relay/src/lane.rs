@@ -59,9 +59,16 @@ type Spawn = dyn Fn(&str, Work) -> io::Result<()>;
 impl Tool {
     /// A lane's socket is made to wait only where somebody asks for it if this is the end that
     /// sends much: the other end receives much, and then to wait is one system call less.
+    ///
+    /// # Errors
+    /// The socket's error; `Unsupported` for an encrypted lane of a session whose chunks are in pipes.
     fn new(shared: &Shared, id: LaneId, lane: &Arc<Lane>) -> io::Result<Self> {
         let pipes = shared.pool.pipes();
-        let never_waits = pipes.is_some() && lane.is_plain() && shared.is_source();
+        if pipes.is_some() && !lane.is_plain() {
+            let why = "it is encrypted, and the session keeps its bytes in the kernel";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let never_waits = pipes.is_some() && shared.is_source();
         if never_waits {
             lane.never_wait()?;
         }
@@ -101,7 +108,8 @@ impl Tool {
                 patience,
             );
         }
-        chunk.with_bytes(self.spare.as_ref(), |bytes| lane.send(header, bytes))
+        let bytes = chunk.all_in_memory().ok_or(io::ErrorKind::Unsupported)?;
+        lane.send(header, bytes)
     }
 
     fn failed(&self, error: &io::Error) -> LaneEnd {

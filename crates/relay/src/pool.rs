@@ -111,7 +111,7 @@ mod tests {
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
-    use drover_lanes::{Patience, Pipe};
+    use drover_lanes::Patience;
 
     use super::*;
 
@@ -126,21 +126,14 @@ mod tests {
         assert_eq!(count.unwrap(), content.len());
     }
 
-    fn bytes(chunk: &Chunk) -> Vec<u8> {
-        let spare = Pipe::new(16).unwrap();
-        chunk
-            .with_bytes(Some(&spare), |bytes| Ok(bytes.to_vec()))
-            .unwrap()
-    }
-
     #[test]
     fn a_reader_keeps_what_it_reads_while_the_chunk_is_filled_anew() {
         for pool in pools() {
             fill(&pool, b"abcd");
             let reading = pool.share(BufferId(0)).unwrap();
             fill(&pool, b"efg");
-            assert_eq!(bytes(&reading), b"abcd");
-            assert_eq!(bytes(&pool.share(BufferId(0)).unwrap()), b"efg");
+            assert_eq!(reading.bytes(), b"abcd");
+            assert_eq!(pool.share(BufferId(0)).unwrap().bytes(), b"efg");
         }
     }
 
@@ -171,7 +164,7 @@ mod tests {
             });
             assert!(failed.is_err() && pool.share(BufferId(0)).is_none());
             fill(&pool, b"whole");
-            assert_eq!(bytes(&pool.share(BufferId(0)).unwrap()), b"whole");
+            assert_eq!(pool.share(BufferId(0)).unwrap().bytes(), b"whole");
         }
     }
 

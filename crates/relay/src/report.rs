@@ -25,8 +25,8 @@ pub struct Settings {
     /// How long a session waits for a lane when it has none left; both ends keep what they have
     /// meanwhile. Zero: not at all.
     pub outage_limit: Duration,
-    /// Whether bytes may stay in the kernel where that is possible: not where lanes are encrypted.
-    /// Each end chooses for itself.
+    /// Whether bytes may stay in the kernel where that is possible. Lanes that are encrypted are then
+    /// refused. Each end chooses for itself.
     pub pass_through: bool,
     /// Every chunk goes through memory and carries a checksum, encrypted or not. Both ends have to
     /// agree.

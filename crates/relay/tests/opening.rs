@@ -12,13 +12,15 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_relay::limits::GREETED_PER_ADDRESS;
-use drover_relay::{Cause, Encryption, NotOpened, Order, Security, open_lane, probe};
+use drover_relay::{Cause, Encryption, NotOpened, Order, Security, open_lane, open_lanes, probe};
 use drover_types::MigrationId;
 use drover_wire::{
     ANSWER_BYTES, Answer, HELLO_BYTES, Hello, Mode, Nonce, PREAMBLE_BYTES, Preamble, Token,
     Version, VersionRange, Welcome,
 };
-use pair::{BOTH, PATIENCE, Pair, Protected, TOKEN, id, loopback_path, pair, securities};
+use pair::{
+    BOTH, PATIENCE, Pair, Protected, TOKEN, id, loopback_path, pair, pair_with, securities,
+};
 
 /// Tries to open a lane; what the source is told when it cannot.
 fn refused(order: &Order, lane: u32) -> String {
@@ -401,4 +403,16 @@ fn a_destination_that_says_nothing_is_told_from_one_that_refuses() {
     let silent = open_lane(&order, &order.plan(0, &loopback_path(0)));
     assert!(matches!(silent, Err(NotOpened::Silent(_))), "{silent:?}");
     assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn an_encrypted_lane_is_refused_where_bytes_are_to_stay_in_the_kernel() {
+    let copies = pair(Protected::ByTls);
+    let splices = pair_with(Protected::ByTls, true);
+    let mut opened = open_lanes(&copies.order());
+    let (plan, lane) = opened.lanes.remove(0);
+    let added = splices.source.add_lane(plan.lane, plan.path, lane);
+    assert!(added.is_err() && splices.source.report().lanes.is_empty());
+    let (plan, lane) = opened.lanes.remove(0);
+    copies.source.add_lane(plan.lane, plan.path, lane).unwrap();
 }

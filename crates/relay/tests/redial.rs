@@ -147,7 +147,7 @@ fn pair_with(outage_limit: Duration, lanes: RangeInclusive<u16>, verify: bool) -
         },
         channels_max: 4,
         outage_limit,
-        pass_through: true,
+        pass_through: false,
         verify,
     };
     let directory = tempfile::tempdir().unwrap();

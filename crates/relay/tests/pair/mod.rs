@@ -26,7 +26,7 @@ pub const SETTINGS: Settings = Settings {
     },
     channels_max: 4,
     outage_limit: Duration::ZERO,
-    pass_through: true,
+    pass_through: false,
     verify: false,
 };
 pub const TOKEN: Token = Token([7; 32]);
@@ -96,13 +96,22 @@ pub fn securities(protected: Protected) -> (Security, Security) {
 }
 
 pub fn pair(protected: Protected) -> Pair {
+    pair_with(protected, protected == Protected::Plain)
+}
+
+/// As [`pair`]; bytes may stay in the kernel or not.
+pub fn pair_with(protected: Protected, pass_through: bool) -> Pair {
+    let settings = Settings {
+        pass_through,
+        ..SETTINGS
+    };
     let directory = tempfile::tempdir().unwrap();
     let (near, far_path) = (directory.path().join("near"), directory.path().join("far"));
     let (tell_source, source_events) = channel();
     let (tell_destination, destination_events) = channel();
-    let source = Relay::source(SETTINGS, &near, move |e| drop(tell_source.send(e))).unwrap();
+    let source = Relay::source(settings, &near, move |e| drop(tell_source.send(e))).unwrap();
     let destination =
-        Relay::destination(SETTINGS, &far_path, move |e| drop(tell_destination.send(e))).unwrap();
+        Relay::destination(settings, &far_path, move |e| drop(tell_destination.send(e))).unwrap();
     let (source, destination) = (Arc::new(source), Arc::new(destination));
     let listener = LaneListener::hold(0).unwrap();
     let (security, theirs) = securities(protected);
