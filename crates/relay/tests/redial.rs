@@ -443,8 +443,8 @@ fn a_path_that_joins_in_the_middle_carries_its_part() {
 
 #[test]
 fn a_path_that_joins_a_session_with_all_its_lanes_gets_its_part_of_them() {
-    let pair = pair_with(PATIENCE, 32..=32, false);
-    let up = content(8_000_000);
+    let pair = pair_with(PATIENCE, 32..=32, true);
+    let up = content(2_000_000);
     let received = pair.carry(&up, 4, |part| {
         if part == 1 {
             assert_eq!((pair.lanes_up(0), pair.lanes_up(1)), (32, 32));
