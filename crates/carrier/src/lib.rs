@@ -28,7 +28,7 @@ mod served;
 pub use control::{Control, ControlError, Heard};
 pub use process::run;
 pub use protocol::{
-    Answer, Counters, Failure, Greeting, Keys, Open, Opened, PROTOCOL, Request, Side, Start, State,
-    TlsKeys, Told, Usage,
+    Answer, Counters, Failure, Greeting, Held, Keys, Open, Opened, PROTOCOL, Request, Side, Start,
+    State, TlsKeys, Told, Usage,
 };
 pub use record::{Place, Record};

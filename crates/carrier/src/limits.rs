@@ -43,6 +43,9 @@ pub const OPEN_ANSWER: Duration = Duration::from_secs(20);
 /// A line to the process is taken within this: its socket holds 208 KiB, and it always reads.
 pub const SEND: Duration = Duration::from_secs(5);
 
+/// Limits that a process holds: of each path that it may know, and of all together.
+pub const LIMITS_HELD: usize = drover_relay::limits::PATHS_KEPT + 1;
+
 /// After its session was closed a process stays as long as QEMU still writes into the closed channels
 /// (`drover_relay::limits::DRAIN_SILENCE`), and no longer than this.
 pub const CLOSING: Duration = Duration::from_secs(60);

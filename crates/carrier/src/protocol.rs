@@ -17,7 +17,7 @@ use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything below. A process and an agent that differ in it do not speak.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// A request, and the number that its answer has.
 #[derive(Debug, Serialize, Deserialize)]
@@ -249,6 +249,17 @@ pub struct State {
     pub ended: Option<String>,
     /// The paths of its lanes, where it opens them.
     pub paths: Vec<Path>,
+    /// The limits that it holds.
+    pub limits: Vec<Held>,
+}
+
+/// A limit that a process holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Of a path; of all together when there is none.
+    pub path: Option<PathId>,
+    /// The most payload per second.
+    pub rate: ByteRate,
 }
 
 impl State {

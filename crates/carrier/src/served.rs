@@ -14,8 +14,8 @@ use drover_relay::{
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
 
 use crate::inbox::{Inbox, News};
-use crate::limits::LANES_OPENING;
-use crate::protocol::{Answer, Failure, Keys, Open, Opened, Side, Start, State};
+use crate::limits::{LANES_OPENING, LIMITS_HELD};
+use crate::protocol::{Answer, Failure, Held, Keys, Open, Opened, Side, Start, State};
 
 /// Tells when the last thread of the relay has let go of it.
 struct Watch(Arc<Inbox>);
@@ -54,6 +54,7 @@ impl Served {
             start: None,
             ended: None,
             paths: Vec::new(),
+            limits: Vec::new(),
         };
         Self {
             inbox,
@@ -234,11 +235,24 @@ impl Served {
     }
 
     pub(crate) fn limit(
-        &self,
+        &mut self,
         path: Option<PathId>,
         rate: Option<ByteRate>,
     ) -> Result<Answer, String> {
-        self.running()?.0.limit(path, rate);
+        let held = &self.state.limits;
+        let (relay, _) = self.running()?;
+        match rate {
+            _ if held.iter().any(|held| held.path == path) => {}
+            Some(_) if held.len() >= LIMITS_HELD => {
+                return Err(format!("{LIMITS_HELD} limits are held already"));
+            }
+            Some(_) => {}
+            None => return Ok(Answer::Done),
+        }
+        relay.limit(path, rate);
+        let held = &mut self.state.limits;
+        held.retain(|held| held.path != path);
+        held.extend(rate.map(|rate| Held { path, rate }));
         Ok(Answer::Done)
     }
 

@@ -13,12 +13,12 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use drover_carrier::{
-    Control, ControlError, Counters, Heard, Keys, Open, Place, Request, Side, Start, State,
+    Control, ControlError, Counters, Heard, Held, Keys, Open, Place, Request, Side, Start, State,
     TlsKeys, Told,
 };
 use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{Identity, PREAMBLE_BYTES};
-use drover_types::{MigrationId, NicPlacement, Path, PathEnd, PathId, Placement};
+use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, Placement};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -336,6 +336,46 @@ fn an_agent_that_comes_back_finds_the_session_carrying_and_hears_what_it_missed(
             .all(|heard| !matches!(heard, Heard::Event(..)))
     );
     pair.destination.ends();
+}
+
+#[test]
+fn an_agent_that_comes_back_hears_which_limits_are_held() {
+    let mut pair = pair(PATIENCE);
+    let at_source = pair.at_source.take();
+    let agent = at_source.unwrap();
+    let path = |path| Some(PathId(path));
+    for (path, rate) in [
+        (None, Some(1_000_000)),
+        (path(0), Some(700_000)),
+        (path(1), Some(300_000)),
+        (path(0), Some(600_000)),
+        (path(1), None),
+    ] {
+        let rate = rate.map(ByteRate);
+        agent.ask(&Request::Limit { path, rate }).unwrap();
+    }
+    drop(agent);
+    let limits = pair.source.agent(0).state.limits;
+    let held = |path, rate| Held {
+        path,
+        rate: ByteRate(rate),
+    };
+    assert_eq!(limits, [held(None, 1_000_000), held(path(0), 600_000)]);
+    // What a confused agent makes up takes no memory without end.
+    let agent = pair.source.agent(0);
+    let ask = |path| {
+        let (path, rate) = (Some(PathId(path)), Some(ByteRate(1_000_000)));
+        agent.ask(&Request::Limit { path, rate })
+    };
+    let taken = (100..300).take_while(|path| ask(*path).is_ok()).count();
+    assert!(taken < 100, "{taken}");
+    for (agent, process) in [
+        (agent, &mut pair.source),
+        (pair.at_destination.take().unwrap(), &mut pair.destination),
+    ] {
+        agent.ask(&Request::Close { finished: false }).unwrap();
+        process.ends();
+    }
 }
 
 #[test]
