@@ -214,6 +214,14 @@ pub const LINKS_AGAIN: Duration = Duration::from_secs(5);
 /// Telling another agent what it may send; if it does not answer it is told at the next division.
 pub const TELL_LIMITS: Duration = Duration::from_secs(1);
 
+/// Before another agent is told again what it may send, changed or not: it or this one may have been
+/// restarted. One small request for each guest that arrives.
+pub const TELL_AGAIN: Duration = Duration::from_secs(5);
+
+/// What begins to carry waits no longer than this for its share of limits: one call to an agent that
+/// does not answer, and the division.
+pub const DIVIDED: Duration = Duration::from_secs(TELL_LIMITS.as_secs() + 1);
+
 /// Paths that a destination may tell limits of: all that a session may know, as a dead one may come back.
 pub const LIMITED_PATHS: usize = drover_migrate::limits::PATHS_KNOWN;
 

@@ -1,4 +1,4 @@
-//! Limits that are set while a guest moves, at either end.
+//! Limits at either end: from the first byte on, set while a guest moves, and while agents come and go.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use drover_api::{LimitRequest, LimitScope, MigrateRequest, MigrationPhase};
 use drover_lab::serial_socket;
 use drover_types::{MigrationId, VmName};
-use hosts::{A, B, FAST, Hosts, PATIENCE, until};
+use hosts::meter::Meter;
+use hosts::{A, B, FAST, Hosts, PATIENCE, set_word, until};
 
 /// Until a limit that is set at the other end holds: it is divided, told, and what is on its way
 /// arrives.
@@ -91,6 +92,91 @@ async fn limits_at_either_end_hold_and_follow_changes_while_a_guest_moves() {
         let mut changes = told.iter().filter(|text| text.contains("limit"));
         assert!(changes.next().unwrap().starts_with(first), "{told:#?}");
     }
+}
+
+/// The most that may leave in a second under a limit of this many bytes: 5 % of payload more, and what
+/// frames, encryption and agents add to that.
+fn allowed(limit: f64) -> f64 {
+    limit * 1.05 * 1.02
+}
+
+/// Waits until that much was sent.
+async fn has_sent(hosts: &Hosts, id: MigrationId, bytes: u64) {
+    until(PATIENCE, async || {
+        let view = hosts.client(A).migration(id).await.unwrap();
+        assert!(!view.phase.has_ended(), "{view:#?}");
+        let sent = view.traffic.sent_bytes.0;
+        (sent >= bytes).then_some(()).ok_or(sent)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_of_either_end_hold_from_the_first_byte_on() {
+    let Some(mut hosts) = Hosts::with_guest("first", FAST).await else {
+        return;
+    };
+    for limited in [A, B] {
+        limit(&hosts, limited, LimitScope::Host, Some("64mbit")).await;
+        let meter = Meter::start(hosts.host(A));
+        let id = hosts.migrate(A).await.unwrap().id;
+        has_sent(&hosts, id, 16_000_000).await;
+        let (most, mean) = meter.over_any_second().await;
+        println!("limited by host {limited}: {most} in the most, {mean} in the mean second");
+        assert!(most <= allowed(8.0e6), "host {limited}: {most}");
+        assert!(mean >= 6.0e6, "host {limited}: {mean}");
+        hosts.client(A).cancel(id).await.unwrap();
+        let view = hosts.ended(A, id).await;
+        assert_eq!(view.phase, MigrationPhase::Cancelled, "{view:#?}");
+        hosts
+            .phase_when(B, id, PATIENCE, MigrationPhase::has_ended)
+            .await;
+        limit(&hosts, limited, LimitScope::Host, None).await;
+    }
+    hosts.guest_is_only_on(A).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_destinations_limit_holds_while_either_agent_is_restarted() {
+    let Some(mut hosts) = Hosts::with_guest("relimit", FAST).await else {
+        return;
+    };
+    // It is configured, so that an agent can begin without it.
+    hosts.kill_agent(B).await;
+    hosts.configure(B, |config| set_word(config, "limits", "host", "32mbit"));
+    hosts.start_agent(B).await;
+    limit(&hosts, A, LimitScope::Host, Some("64mbit")).await;
+    let meter = Meter::start(hosts.host(A));
+    let id = hosts.migrate(A).await.unwrap().id;
+    has_sent(&hosts, id, 4_000_000).await;
+    for restarted in [A, B] {
+        hosts.kill_agent(restarted).await;
+        hosts.start_agent(restarted).await;
+        let view = hosts.client(A).migration(id).await.unwrap();
+        has_sent(&hosts, id, view.traffic.sent_bytes.0 + 8_000_000).await;
+    }
+    let (most, mean) = meter.over_any_second().await;
+    println!("{most} in the most, {mean} in the mean second");
+    assert!(most <= allowed(4.0e6), "{most}");
+    assert!(mean >= 3.0e6, "{mean}");
+
+    // An agent that has no limit any more says so, though it knows of none that it told.
+    hosts.kill_agent(B).await;
+    hosts.configure(B, |_| {});
+    hosts.start_agent(B).await;
+    until(PATIENCE, async || {
+        let view = hosts.client(A).migration(id).await.unwrap();
+        assert!(!view.phase.has_ended(), "{view:#?}");
+        let limits = view.paths.iter().filter_map(|path| path.limit);
+        let together: u64 = limits.map(|limit| limit.0).sum();
+        let lifted = together > 4_000_000;
+        lifted.then_some(()).ok_or(together)
+    })
+    .await;
+    limit(&hosts, A, LimitScope::Host, None).await;
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
+    hosts.guest_is_whole().await;
 }
 
 /// What each of two migrations sends at once, in bytes per second, over three seconds.

@@ -151,7 +151,10 @@ impl Migrations {
         let message = incoming::Message::Listen(request);
         let view = self.tell_incoming(id, message, listens).await?;
         match view.phase {
-            IncomingPhase::Receiving | IncomingPhase::Arrived => Ok(view),
+            IncomingPhase::Receiving | IncomingPhase::Arrived => {
+                self.make_room(id).await;
+                Ok(view)
+            }
             _ => {
                 let cause = view
                     .cause
@@ -189,7 +192,15 @@ impl Migrations {
         let _ = handle.inbox.send(message).await;
         // What is offered can be reached once the source hears of it.
         let _ = tokio::time::timeout(limits::RUN_ANSWER, listens).await;
+        self.make_room(id).await;
         Ok(IncomingNetworks { interfaces })
+    }
+
+    /// What comes next on the paths of this one finds the limits of here divided among all, and told.
+    async fn make_room(&self, id: MigrationId) {
+        if !self.context.sharing.heard().await {
+            tracing::warn!(%id, "its source begins before it has heard its limits");
+        }
     }
 
     /// The guest is ours.

@@ -44,7 +44,7 @@ use drover_migrate::source::{Input as SourceInput, Source};
 use drover_migrate::{CancelledBy, Migration, Refused, Verdict};
 use drover_relay::{Cause, LaneListener};
 use drover_trust::Membership;
-use drover_types::{ByteRate, HostName, MigrationId, PathId, VmName};
+use drover_types::{HostName, MigrationId, VmName};
 use futures_util::future::join_all;
 use tokio::sync::{oneshot, watch};
 use uuid::Uuid;
@@ -58,6 +58,7 @@ use crate::api::Caller;
 use crate::clock::Moment;
 use crate::config::Channels;
 use crate::registry::Purpose;
+use crate::sharing::Limits;
 use crate::{facts, limits};
 
 /// One migration, and how to reach it.
@@ -79,6 +80,15 @@ impl Known {
             Self::Past(snapshot) => (**snapshot).clone(),
         }
     }
+}
+
+/// A migration among which limits are divided.
+#[derive(Debug)]
+pub struct Sharer {
+    /// It.
+    pub view: MigrationView,
+    /// Its paths are all known.
+    pub is_whole: bool,
 }
 
 /// A migration of one id can be known on both sides, when a host is its own peer in tests.
@@ -260,14 +270,30 @@ impl Migrations {
         views.collect()
     }
 
-    /// Limits what a guest that leaves sends; false when its task does not listen now.
-    pub fn limit(&self, id: MigrationId, path: Option<PathId>, rate: Option<ByteRate>) -> bool {
-        match self.known().get(&(id, true)) {
-            Some(Known::Outgoing(handle)) => {
-                let message = outgoing::Message::Limit(path, rate);
-                handle.inbox.try_send(message).is_ok()
-            }
-            _ => false,
+    /// Those that have not ended, as limits are divided among them.
+    pub fn sharers(&self) -> Vec<Sharer> {
+        let known: Vec<Known> = self.known().values().cloned().collect();
+        let under_way = known
+            .iter()
+            .filter(|known| !matches!(known, Known::Past(_)))
+            .map(Known::snapshot)
+            .filter(|snapshot| !snapshot.view.phase.has_ended());
+        under_way
+            .map(|Snapshot { view, is_whole, .. }| Sharer { view, is_whole })
+            .collect()
+    }
+
+    /// The host that a guest comes from.
+    pub fn source_of(&self, id: MigrationId) -> Option<HostName> {
+        let known = self.known();
+        known.get(&(id, false)).map(|k| k.snapshot().view.source)
+    }
+
+    /// Limits what a guest that leaves sends. A task that does not listen now is told at the next
+    /// division.
+    pub fn limit(&self, id: MigrationId, limits: Limits) {
+        if let Some(Known::Outgoing(handle)) = self.known().get(&(id, true)) {
+            let _ = handle.inbox.try_send(outgoing::Message::Limits(limits));
         }
     }
 

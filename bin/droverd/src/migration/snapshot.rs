@@ -39,6 +39,8 @@ pub struct Snapshot {
     pub qemu_version: Option<String>,
     /// Preparations are over, one way or the other.
     pub prepared: bool,
+    /// Its paths are all known: by this agent's own work, or by a relay that it found again.
+    pub is_whole: bool,
     /// The turn to change it after its end, of all copies of it.
     pub amending: Arc<tokio::sync::Mutex<()>>,
 }
@@ -93,6 +95,7 @@ impl Snapshot {
             relay: None,
         };
         let mut snapshot = Self::of(view, Verdict::Undecided, Vec::new());
+        snapshot.is_whole = true;
         snapshot.record(EventKind::Asked);
         snapshot
     }
@@ -110,6 +113,7 @@ impl Snapshot {
             refusal: None,
             qemu_version: None,
             prepared: false,
+            is_whole: false,
             amending: Arc::default(),
         }
     }

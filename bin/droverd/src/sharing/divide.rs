@@ -4,25 +4,53 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_api::{Client, Limit, MigrationRole, MigrationView, PathLimit, PathLimits, PathView};
+use drover_api::{Limit, MigrationRole, MigrationView, PathLimit, PathView};
 use drover_migrate::share::{Division, Flow};
 use drover_types::{BitRate, ByteRate, MigrationId, PathId};
-use futures_util::future::join_all;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::time::MissedTickBehavior;
 
+use super::Limits;
 use super::links::{self, Links};
+use super::tell::{Words, tell};
 use crate::agent::Context;
-use crate::limits::{DIVIDE, LINKS_AGAIN, TELL_LIMITS};
-use crate::migration::{Migrations, near_interface};
+use crate::limits::{DIVIDE, LINKS_AGAIN};
+use crate::migration::{Migrations, Sharer, near_interface};
 
-/// Divides until it is dropped.
+/// Divides until it is dropped. Nobody's silence holds it up.
 pub async fn run(context: Arc<Context>, migrations: Arc<Migrations>) {
     let mut tick = tokio::time::interval(DIVIDE);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let sharing = &context.sharing;
     let mut divider = Divider::default();
+    let mut words = Words::default();
+    let mut calls = FuturesUnordered::new();
     loop {
-        tick.tick().await;
-        divider.divide(&context, &migrations).await;
+        tokio::select! {
+            _ = tick.tick() => {}
+            () = sharing.again.notified() => {}
+            Some((id, heard)) = calls.next() => {
+                words.answered(id, heard);
+                sharing.divisions.send_modify(|d| d.heard = words.heard(d.done));
+                continue;
+            }
+        }
+        sharing.divisions.send_modify(|d| d.begun += 1);
+        let arriving = divider.divide(&context, &migrations).await;
+        let number = sharing.divisions.borrow().begun;
+        for (id, limits) in words.due(Instant::now(), number, arriving) {
+            calls.push(tell(
+                Arc::clone(&context),
+                Arc::clone(&migrations),
+                id,
+                limits,
+            ));
+        }
+        sharing.divisions.send_modify(|d| {
+            d.done = d.begun;
+            d.heard = words.heard(d.done);
+        });
     }
 }
 
@@ -37,45 +65,46 @@ enum Resource {
     Nic { name: String, leaves: bool },
 }
 
-/// By path; `None` for all together.
-type Limits = BTreeMap<Option<PathId>, Option<ByteRate>>;
-
 #[derive(Default)]
 struct Divider {
     division: Division<FlowId, Resource>,
-    /// What relays here were told.
-    applied: BTreeMap<MigrationId, Limits>,
-    /// What agents of sources were told.
-    told: BTreeMap<MigrationId, Vec<PathLimit>>,
     links: Option<(Instant, Links)>,
 }
 
 impl Divider {
-    async fn divide(&mut self, context: &Context, migrations: &Migrations) {
+    /// Has the relays of guests that leave hold their shares; those of guests that arrive. A migration
+    /// counts as soon as its paths are known, so that there is room for it when it begins to carry.
+    async fn divide(
+        &mut self,
+        context: &Context,
+        migrations: &Migrations,
+    ) -> BTreeMap<MigrationId, Vec<PathLimit>> {
         let sharing = &context.sharing;
-        let views = migrations.under_way();
-        let ids: Vec<_> = views.iter().map(|view| view.id).collect();
+        let sharers = migrations.sharers();
+        let ids: Vec<_> = sharers.iter().map(|sharer| sharer.view.id).collect();
         sharing.keep_only(&ids);
-        self.applied.retain(|id, _| ids.contains(id));
-        self.told.retain(|id, _| ids.contains(id));
-        let carrying: Vec<_> = views.iter().filter(|view| carries(view)).collect();
-        if carrying.is_empty() {
-            return;
+        if sharers.is_empty() {
+            return BTreeMap::new();
         }
         let limits = self.limits(context).await;
-        let flows: Vec<_> = carrying.iter().flat_map(|view| flows(view)).collect();
+        let views = sharers.iter().map(|sharer| &sharer.view);
+        let flows: Vec<_> = views.clone().flat_map(flows).collect();
         let shares = self.division.divide(&limits, &flows);
         let of_migrations = sharing.migrations();
-        for view in carrying.iter().filter(|view| leaves(view)) {
+        for view in views.filter(|view| leaves(view)) {
             let own = of_migrations.get(&view.id).copied();
             let wanted = wanted(view, own, &sharing.told(view.id), &shares);
-            self.apply(migrations, view.id, wanted);
+            if !holds(view, &wanted) {
+                migrations.limit(view.id, wanted);
+            }
         }
-        let arriving = carrying.iter().filter(|view| !leaves(view));
-        let arriving: Vec<_> = arriving
-            .map(|view| (*view, path_limits(view, &shares)))
-            .collect();
-        self.tell(context, arriving).await;
+        // Of a relay that is not found again yet some paths may not be known: it holds what it held.
+        let known = |sharer: &&Sharer| sharer.is_whole && !sharer.view.paths.is_empty();
+        let arriving = sharers.iter().filter(|sharer| !leaves(&sharer.view));
+        let arriving = arriving.filter(known);
+        arriving
+            .map(|sharer| (sharer.view.id, path_limits(&sharer.view, &shares)))
+            .collect()
     }
 
     /// What each interface and the host may carry, in each direction.
@@ -105,71 +134,22 @@ impl Divider {
         }
         limits
     }
-
-    /// Has a relay here hold its limits; only what is new is told.
-    fn apply(&mut self, migrations: &Migrations, id: MigrationId, wanted: Limits) {
-        let applied = self.applied.entry(id).or_default();
-        for (path, rate) in wanted {
-            if applied.get(&path) != Some(&rate) && migrations.limit(id, path, rate) {
-                applied.insert(path, rate);
-            }
-        }
-    }
-
-    /// Tells the agents of sources what they may send; those first that are to send less.
-    async fn tell(&mut self, context: &Context, arriving: Vec<(&MigrationView, Vec<PathLimit>)>) {
-        let mut less = Vec::new();
-        let mut more = Vec::new();
-        for (view, limits) in arriving {
-            let before = self.told.get(&view.id).cloned().unwrap_or_default();
-            if limits == before {
-                continue;
-            }
-            let Ok(client) = context.peers.client(&view.source) else {
-                continue;
-            };
-            let call = tell(client, view.id, limits.clone());
-            let shrinks = limits.iter().any(|limit| is_less(limit, &before));
-            if shrinks { &mut less } else { &mut more }.push(call);
-        }
-        for calls in [less, more] {
-            for (id, limits) in join_all(calls).await.into_iter().flatten() {
-                self.told.insert(id, limits);
-            }
-        }
-    }
-}
-
-/// Tells one agent; what it was told, if it has heard.
-async fn tell(
-    client: Client,
-    id: MigrationId,
-    paths: Vec<PathLimit>,
-) -> Option<(MigrationId, Vec<PathLimit>)> {
-    let limits = PathLimits { paths };
-    match tokio::time::timeout(TELL_LIMITS, client.limit_paths(id, &limits)).await {
-        Ok(Ok(_)) => Some((id, limits.paths)),
-        Ok(Err(error)) => {
-            tracing::debug!(%id, %error, "the source was not told its limits");
-            None
-        }
-        Err(_) => None,
-    }
-}
-
-fn is_less(limit: &PathLimit, before: &[PathLimit]) -> bool {
-    let known = before.iter().find(|known| known.path == limit.path);
-    let most = |rate: Option<ByteRate>| rate.unwrap_or(ByteRate(u64::MAX));
-    most(limit.rate) < most(known.and_then(|known| known.rate))
 }
 
 fn leaves(view: &MigrationView) -> bool {
     view.role == MigrationRole::Source
 }
 
-/// Whether there is a relay that could be told.
-fn carries(view: &MigrationView) -> bool {
-    view.paths.iter().any(|path| !path.lanes.is_empty())
+/// Whether its relay was told all of this.
+fn holds(view: &MigrationView, wanted: &Limits) -> bool {
+    let held = |path: &Option<PathId>| match path {
+        None => view.limit,
+        Some(id) => {
+            let path = view.paths.iter().find(|path| path.path.id == *id);
+            path.and_then(|path| path.limit)
+        }
+    };
+    wanted.iter().all(|(path, rate)| held(path) == *rate)
 }
 
 fn bytes(rate: BitRate) -> ByteRate {
@@ -218,3 +198,7 @@ fn path_limits(view: &MigrationView, shares: &Shares) -> Vec<PathLimit> {
     };
     view.paths.iter().filter_map(limit).collect()
 }
+
+#[cfg(test)]
+#[path = "divide_tests.rs"]
+mod tests;

@@ -6,11 +6,13 @@
 //!                                           send no more
 //! ```
 //!
-//! This module knows the limits; [`divide`] gives each path its share, again and again.
+//! This module knows the limits; [`divide`] gives each path its share, again and again, and before
+//! anything is carried on it; [`tell`] is what other agents hear.
 
 pub(crate) mod changes;
 mod divide;
 mod links;
+mod tell;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,12 +23,18 @@ use drover_api::{
     PathLimits, Refusal,
 };
 use drover_migrate::paths::Selection;
-use drover_types::{BitRate, ByteRate, MigrationId};
+use drover_types::{BitRate, ByteRate, MigrationId, PathId};
+use tokio::sync::{Notify, watch};
 
 use self::changes::{Change, Changes, File};
 pub use self::divide::run;
 use self::links::Links;
 use crate::config::LimitsConfig;
+use crate::limits::DIVIDED;
+
+/// What a relay is to hold, by path; of all together where there is none. A rate of none: as much as
+/// goes.
+pub type Limits = BTreeMap<Option<PathId>, Option<ByteRate>>;
 
 /// Every limit of this host.
 #[derive(Debug)]
@@ -34,6 +42,21 @@ pub struct Sharing {
     configured: LimitsConfig,
     file: File,
     now: Mutex<Now>,
+    /// Wakes whoever divides before its time.
+    again: Notify,
+    divisions: watch::Sender<Divisions>,
+}
+
+/// Numbers of divisions.
+#[derive(Debug, Clone, Copy, Default)]
+struct Divisions {
+    /// The last that began.
+    begun: u64,
+    /// The last of which every task here was told.
+    done: u64,
+    /// The last of which every other agent has heard that is to send less; one that does not answer is
+    /// not waited for.
+    heard: u64,
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +82,30 @@ impl Sharing {
             configured,
             file,
             now: Mutex::new(now),
+            again: Notify::new(),
+            divisions: watch::Sender::default(),
         })
+    }
+
+    /// Divides anew, and waits until the tasks of all guests that leave were told; false when that takes
+    /// too long. What they are told next comes after it.
+    pub async fn divided(&self) -> bool {
+        self.after(|divisions| divisions.done).await
+    }
+
+    /// The same, and until the agents have heard of it whose guests come here and that are to send less.
+    pub async fn heard(&self) -> bool {
+        self.after(|divisions| divisions.done.min(divisions.heard))
+            .await
+    }
+
+    /// Waits for a division that begins after this.
+    async fn after(&self, reached: impl Fn(&Divisions) -> u64) -> bool {
+        let mut divisions = self.divisions.subscribe();
+        let before = divisions.borrow().begun;
+        self.again.notify_one();
+        let later = divisions.wait_for(|divisions| reached(divisions) > before);
+        tokio::time::timeout(DIVIDED, later).await.is_ok()
     }
 
     fn now(&self) -> MutexGuard<'_, Now> {
@@ -69,6 +115,13 @@ impl Sharing {
     /// What the destination of a guest that leaves can take.
     pub fn tell(&self, id: MigrationId, limits: PathLimits) {
         self.now().told.insert(id, limits.paths);
+        self.again.notify_one();
+    }
+
+    /// What a relay holds that an earlier agent told it counts until the destination tells anew: it may
+    /// stand for what that can take.
+    pub fn take_up(&self, id: MigrationId, held: Vec<PathLimit>) {
+        self.now().told.entry(id).or_insert(held);
     }
 
     fn told(&self, id: MigrationId) -> Vec<PathLimit> {
@@ -146,6 +199,8 @@ impl Sharing {
             Refusal::new(ErrorCode::Internal, message)
         })?;
         now.changes = changes;
+        drop(now);
+        self.again.notify_one();
         Ok(())
     }
 

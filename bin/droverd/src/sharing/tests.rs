@@ -14,7 +14,8 @@ fn request(scope: LimitScope, limit: Option<Limit>) -> LimitRequest {
     LimitRequest { scope, limit }
 }
 
-fn moving() -> MigrationView {
+/// A guest that leaves, over one path without a lane.
+pub(super) fn moving() -> MigrationView {
     serde_json::from_value(json!({
         "id": "01938f2e-7b1c-7000-8000-2f8e9d3c4b5a", "vm": "web", "source": "a",
         "destination": "b", "role": "source", "phase": "transferring",

@@ -19,6 +19,7 @@
 mod agent;
 mod guest;
 mod judge;
+pub mod meter;
 pub mod peer;
 #[path = "../trust/provision.rs"]
 pub mod provision;

@@ -30,7 +30,7 @@ use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
 use super::links::{self, Following};
 use super::observe::Watcher;
-use super::outgoing::{path_chosen, timestamp};
+use super::outgoing::{path_chosen, paths_without_lanes, timestamp};
 use super::relays::Relays;
 use super::resolve;
 use super::snapshot::Snapshot;
@@ -386,15 +386,19 @@ impl Incoming {
         };
         let known = carrier.paths();
         let is_new = |path: &&Path| known.iter().all(|known| known.id != path.id);
-        let new: Vec<EventKind> = paths.iter().filter(is_new).map(path_chosen).collect();
-        for path in paths.iter().filter(is_new) {
+        let new: Vec<Path> = paths.iter().filter(is_new).cloned().collect();
+        for path in &new {
             // For an agent that takes it up again.
             carrier.relay.add_path(path.clone());
         }
         carrier.change_paths(|all| *all = paths);
         self.follow(carrier.clone());
-        for chosen in new {
-            self.record(chosen);
+        // Limits are divided among what is shown.
+        let shown = paths_without_lanes(&new);
+        self.snapshot
+            .send_modify(|snapshot| snapshot.view.paths.extend(shown));
+        for path in &new {
+            self.record(path_chosen(path));
         }
     }
 
@@ -416,6 +420,9 @@ impl Incoming {
                 self.follow(carrier.clone());
                 self.carrier = Some(carrier);
                 self.offer(nics);
+                self.show();
+                self.snapshot
+                    .send_modify(|snapshot| snapshot.is_whole = true);
                 Input::SessionLives
             }
             Err(reason) => Input::SessionFailed {

@@ -138,12 +138,14 @@ impl Outgoing {
         let link = self.link.clone();
         let relays = Relays::of(&link.context.config.runtime);
         let socket = relays.qemu_socket(self.source.migration().id);
-        tokio::spawn(begin(
-            link,
-            machine,
-            settings,
-            MigrationAddress::Unix(socket),
-        ));
+        let carrier = self.carrier.clone();
+        tokio::spawn(async move {
+            // By its answer it holds the limits that it was told.
+            if let Some(carrier) = carrier {
+                carrier.refresh().await;
+            }
+            begin(link, machine, settings, MigrationAddress::Unix(socket)).await;
+        });
     }
 
     fn mark_outgoing(&self) -> Result<(), drover_api::Refusal> {

@@ -16,7 +16,7 @@ use drover_relay::limits::CONNECT_TIMEOUT;
 use drover_types::{HostName, Interface, MigrationId, Path};
 
 use super::reach::{leads_there, probe};
-use super::{Agreed, Link, Message, NotAgreed};
+use super::{Agreed, Found, Link, Message, NotAgreed};
 use crate::facts;
 use crate::migration::carrier::{self, Carrier, Order};
 use crate::migration::relays::Relays;
@@ -256,7 +256,7 @@ pub async fn open(link: Link, opening: Opening) {
 
 /// Finds the relay that an earlier agent started, and what that left for this one; otherwise why it
 /// does not carry any more.
-pub async fn find(link: Link, migration: MigrationId) -> Result<(Carrier, String), String> {
+pub async fn find(link: Link, migration: MigrationId) -> Result<Found, String> {
     let relays = Relays::of(&link.context.config.runtime);
     let inbox = link.inbox.clone();
     let report = move |carried| {
@@ -266,7 +266,11 @@ pub async fn find(link: Link, migration: MigrationId) -> Result<(Carrier, String
         let hear = move |news| carrier::tell(news, &report);
         let (relay, state) = relays.find(migration, RelaySide::Source, hear)?;
         let memo = state.start.map(|start| start.memo);
-        Ok((Carrier::new(relay, state.paths), memo.unwrap_or_default()))
+        Ok(Found {
+            carrier: Carrier::new(relay, state.paths),
+            memo: memo.unwrap_or_default(),
+            held: state.limits,
+        })
     });
     found.await.unwrap_or_else(|error| Err(error.to_string()))
 }
@@ -283,7 +287,14 @@ pub fn with_source(error: &dyn std::error::Error) -> String {
 pub async fn tell_to_listen(link: Link, migration: Migration, channels: u8, paths: Vec<Path>) {
     let request = IncomingStart { channels, paths };
     let input = match link.client.incoming_start(migration.id, &request).await {
-        Ok(_) => Input::DestinationListens,
+        Ok(_) => {
+            // The destination has told its limits by now; QEMU gives nothing before all of them hold.
+            if !link.context.sharing.divided().await {
+                let what = "beginning before its share of limits is known";
+                link.fallback(what.to_owned()).await;
+            }
+            Input::DestinationListens
+        }
         Err(error) => match error.refusal() {
             Some(refusal) => Input::DestinationRefused {
                 reason: refusal.message.as_str().into(),

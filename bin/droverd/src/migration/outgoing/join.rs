@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use drover_api::{EventKind, IncomingPaths};
+use drover_api::IncomingPaths;
 use drover_migrate::paths::{self, Candidate, Selection, Side};
 use drover_relay::PathState;
 use drover_relay::limits::REDIAL_PATIENCE;
 use drover_types::{MigrationId, Path, PathEnd, PathId};
+use tokio::sync::oneshot;
 
 use super::reach::{leads_there, probe};
 use super::{Link, Message};
@@ -144,17 +145,17 @@ impl Joiner {
         let ends: Vec<_> = joining.iter().map(|path| path.source.clone()).collect();
         let nics = placing::nics(&self.link.context.config, &ends).await;
         self.carrier.relay.place(nics);
-        for path in joining {
-            let joined = EventKind::PathJoined {
-                path: path.id,
-                source: path.source.interface.clone(),
-                destination: path.destination.interface.clone(),
-            };
-            self.link.tell(Message::Event(joined)).await;
-            self.carrier.change_paths(|paths| paths.push(path.clone()));
-            self.carrier.relay.add_path(path);
-        }
-        // Its view shows them; without an answer the next look tells it.
+        let (known, shown) = oneshot::channel();
+        self.link
+            .tell(Message::Joining(joining.clone(), known))
+            .await;
+        // A task that has ended opens no lane.
+        let _ = shown.await;
+        // Its view shows them, and it tells their limits; without an answer the next look tells it.
         let _ = self.tell(&self.carrier.paths()).await;
+        if !self.link.context.sharing.divided().await {
+            tracing::warn!(id = %self.id, "a path joins before its share of limits is known");
+        }
+        self.link.tell(Message::Joined(joining)).await;
     }
 }

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use drover_api::{Client, EventKind, IncomingOffer, LeftOut, Refusal};
-use drover_carrier::TlsKeys;
+use drover_carrier::{Held, TlsKeys};
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::source::Input;
 use drover_migrate::{CancelledBy, Observation, Refused};
 use drover_relay::Encryption;
-use drover_types::{ByteRate, PathId};
+use drover_types::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -17,6 +17,7 @@ use super::hand_off;
 use crate::agent::Context;
 use crate::migration::carrier::{Carried, Carrier};
 use crate::migration::observe::Watcher;
+use crate::sharing::Limits;
 
 /// How this guest is to be moved.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +82,7 @@ pub enum Message {
     /// The relay runs.
     Carries(Carrier),
     /// What became of the relay that an earlier agent started, and what that left for this one.
-    Found(Result<(Carrier, String), String>),
+    Found(Result<Found, String>),
     /// What the relay reports.
     Carried(Carried),
     /// A look at QEMU.
@@ -100,8 +101,23 @@ pub enum Message {
     Reached(Arc<dyn Machine>),
     /// What else happened.
     Event(EventKind),
-    /// Send no more than this on a path, or on all together.
-    Limit(Option<PathId>, Option<ByteRate>),
+    /// Send no more than this.
+    Limits(Limits),
+    /// These paths are to join; answered when they are shown.
+    Joining(Vec<Path>, oneshot::Sender<()>),
+    /// Limits are divided among these paths, too: lanes may be opened on them.
+    Joined(Vec<Path>),
+}
+
+/// The relay of an earlier agent.
+#[derive(Debug)]
+pub struct Found {
+    /// It.
+    pub carrier: Carrier,
+    /// What that agent left for this one.
+    pub memo: String,
+    /// The limits that it holds.
+    pub held: Vec<Held>,
 }
 
 /// Why the destination was not won.

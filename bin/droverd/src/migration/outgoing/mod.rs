@@ -6,6 +6,7 @@
 mod actions;
 mod connect;
 mod hand_off;
+mod held;
 mod join;
 mod message;
 mod reach;
@@ -13,8 +14,8 @@ mod show;
 
 pub use connect::with_source;
 pub use hand_off::timestamp;
-pub use message::{Agreed, Link, Message, NotAgreed, Options};
-pub use show::path_chosen;
+pub use message::{Agreed, Found, Link, Message, NotAgreed, Options};
+pub use show::{path_chosen, paths_without_lanes};
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -301,10 +302,17 @@ impl Outgoing {
             }
             Message::Found(found) => self.found(found),
             Message::Carried(Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
-            Message::Limit(path, rate) => {
+            Message::Limits(limits) => self.hold(limits),
+            Message::Joining(paths, known) => {
+                self.joining(&paths);
+                // The one who waits may have gone.
+                let _ = known.send(());
+            }
+            Message::Joined(paths) => {
                 if let Some(carrier) = &self.carrier {
-                    carrier.limit(path, rate);
-                    self.lanes.limited(path, rate);
+                    paths
+                        .into_iter()
+                        .for_each(|path| carrier.relay.add_path(path));
                 }
             }
             Message::Carried(Carried::Failed(reason)) => {
@@ -361,11 +369,16 @@ impl Outgoing {
     }
 
     /// The session of before is found, or certainly gone: now QEMU is looked at.
-    fn found(&mut self, found: Result<(Carrier, String), String>) {
+    fn found(&mut self, found: Result<Found, String>) {
         self.finding = false;
         let input = match found {
-            Ok((carrier, memo)) => {
+            Ok(Found {
+                carrier,
+                memo,
+                held,
+            }) => {
                 self.taken_up = true;
+                self.held(&held);
                 let port = self.link.options.remember(&memo);
                 let limit = self.link.options.downtime_limit;
                 self.estimator = Estimator::new(limit);
