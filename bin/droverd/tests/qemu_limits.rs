@@ -137,6 +137,35 @@ async fn limits_of_either_end_hold_from_the_first_byte_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_path_that_joins_in_the_middle_is_limited_from_its_first_byte_on() {
+    let Some(mut hosts) = Hosts::with_agents("joinlimit", FAST).await else {
+        return;
+    };
+    hosts.set_nic(A, 1, "down").await;
+    hosts.boot().await;
+    // Of the destination, which has to hear of the path first.
+    limit(&hosts, B, LimitScope::Host, Some("64mbit")).await;
+    let meter = Meter::start(hosts.host(A));
+    let id = hosts.migrate(A).await.unwrap().id;
+    has_sent(&hosts, id, 4_000_000).await;
+    hosts.set_nic(A, 1, "up").await;
+    until(PATIENCE, async || {
+        let view = hosts.client(A).migration(id).await.unwrap();
+        let joined = view.paths.get(1);
+        let carries = joined.is_some_and(|path| path.traffic.sent_bytes.0 > 2_000_000);
+        carries.then_some(()).ok_or_else(|| format!("{view:#?}"))
+    })
+    .await;
+    let (most, mean) = meter.over_any_second().await;
+    println!("{most} in the most, {mean} in the mean second");
+    assert!(most <= allowed(8.0e6), "{most}");
+    limit(&hosts, B, LimitScope::Host, None).await;
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
+    hosts.guest_is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_destinations_limit_holds_while_either_agent_is_restarted() {
     let Some(mut hosts) = Hosts::with_guest("relimit", FAST).await else {
         return;
