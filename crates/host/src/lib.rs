@@ -18,6 +18,7 @@ mod interfaces;
 pub mod limits;
 mod memory;
 mod placement;
+mod processor;
 mod sysfs;
 mod watch;
 
@@ -26,4 +27,5 @@ pub use error::HostError;
 pub use interfaces::interfaces;
 pub use memory::{Memory, memory};
 pub use placement::placements;
+pub use processor::{Processor, processor};
 pub use watch::{LinkChange, LinkEvent, LinkWatch};

@@ -42,6 +42,19 @@ pub const COMMAND: Duration = Duration::from_secs(15);
 /// For an out-of-band command's answer, given by a thread that waits for nothing: 0.1 ms.
 pub const OOB_COMMAND: Duration = Duration::from_secs(5);
 
+/// Over which a guest's dirty rate is sampled: the least that QEMU takes. It compares hashes of 512
+/// pages of each GiB, 2 MiB to be read twice: some milliseconds of a processor.
+pub const DIRTY_SAMPLE: Duration = Duration::from_secs(1);
+
+/// Between two looks whether a dirty rate is there.
+pub const DIRTY_POLL: Duration = Duration::from_millis(200);
+
+/// For a dirty rate to be there after its sample: hashing 10 TiB's samples, 20 GiB, at 2 GiB/s.
+pub const DIRTY_WAIT: Duration = Duration::from_secs(10);
+
+/// Reasons against a migration that are told: devices of one guest.
+pub const BLOCKERS: usize = 16;
+
 /// From QEMU's start to its monitors' answer: 30 ms. What takes long is memory that is filled
 /// beforehand (`prealloc=on`): 8 GiB took 5.1 s on one thread, so 180 GiB fit.
 pub const START: Duration = Duration::from_secs(120);

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
+use drover_types::ByteRate;
+
 use crate::process::{Exit, ProcessId};
 use crate::progress::{MigrationProgress, MigrationStatus, RunState};
 use crate::settings::{AppliedSettings, MigrationSettings};
@@ -89,6 +91,17 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// migration fails, or is cancelled where that was asked before; the source's guest goes on.
     /// Without a connection there is nothing to do, and that is no error.
     fn yank_migration(&self) -> Answer<'_, ()>;
+
+    /// Why this guest cannot be migrated now, in the hypervisor's words, such as a device of the host
+    /// that it was given; empty when nothing speaks against it. Source: `blocked-reasons` in QEMU's
+    /// `qapi/migration.json`.
+    fn migration_blockers(&self) -> Answer<'_, Vec<String>>;
+
+    /// How fast the guest writes to its memory, by a sample of its pages that takes
+    /// [`DIRTY_SAMPLE`](crate::limits::DIRTY_SAMPLE); `None` when it could not be measured, as while it
+    /// stands still. Pages that were rewritten count once, however often. Source: `calc-dirty-rate` in
+    /// QEMU's `qapi/migration.json`.
+    fn dirty_rate(&self) -> Answer<'_, Option<ByteRate>>;
 
     /// How the migration stands.
     fn migration(&self) -> Answer<'_, MigrationProgress>;

@@ -22,6 +22,7 @@ on_each_qemu! {
     a_running_guest_is_found_again_and_taken_over
     commands_that_qemu_does_not_know_are_refused_and_do_no_harm
     the_power_button_reaches_a_running_guest
+    what_a_migration_would_meet_is_told_beforehand
     a_guest_that_has_not_answered_yet_is_found
 }
 
@@ -189,6 +190,25 @@ async fn the_power_button_reaches_a_running_guest(qemu: Qemu) {
     machine.power_down().await.unwrap();
     let button = |event: &MachineEvent| matches!(event, MachineEvent::Other { name, .. } if name == "POWERDOWN");
     event(&mut events, button).await;
+}
+
+async fn what_a_migration_would_meet_is_told_beforehand(qemu: Qemu) {
+    let place = Place::new();
+    let machine = place.start(&guest(&qemu), "a", Start::Run).await;
+    assert_eq!(machine.migration_blockers().await.unwrap(), [""; 0]);
+    // A guest without a kernel writes next to nothing.
+    let rate = machine.dirty_rate().await.unwrap().unwrap();
+    assert!(rate.0 < 64 << 20, "{rate}");
+    let mut bound = guest(&qemu);
+    bound
+        .args
+        .extend(["-device", "ivshmem-plain,memdev=m,master=off", "-object"].map(str::to_owned));
+    bound
+        .args
+        .push("memory-backend-ram,id=m,size=1M,share=on".to_owned());
+    let machine = place.start(&bound, "b", Start::Paused).await;
+    let blockers = machine.migration_blockers().await.unwrap();
+    assert!(blockers[0].contains("ivshmem"), "{blockers:?}");
 }
 
 async fn a_guest_that_has_not_answered_yet_is_found(qemu: Qemu) {

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use drover_types::ByteRate;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -88,6 +89,29 @@ impl QemuMachine {
         self.tell(PREPARE, "migrate-set-parameters", orders.parameters)
             .await?;
         Ok(orders.applied)
+    }
+
+    async fn sample_dirty_rate(&self) -> Result<Option<ByteRate>, MachineError> {
+        const SAMPLE: &str = "sample the dirty rate";
+        let time = json!({"calc-time": limits::DIRTY_SAMPLE.as_secs()});
+        self.tell(SAMPLE, "calc-dirty-rate", time).await?;
+        tokio::time::sleep(limits::DIRTY_SAMPLE).await; // what is measured takes that long
+        let measured = async {
+            loop {
+                let answer = self.tell(SAMPLE, "query-dirty-rate", Value::Null).await?;
+                match answer["status"].as_str() {
+                    Some("measuring") => tokio::time::sleep(limits::DIRTY_POLL).await,
+                    _ => return Ok(status::dirty_rate(&answer)),
+                }
+            }
+        };
+        let within = limits::DIRTY_WAIT;
+        timeout(within, measured)
+            .await
+            .unwrap_or(Err(MachineError::NoAnswer {
+                operation: SAMPLE,
+                within,
+            }))
     }
 
     async fn end(&self, within: Duration) -> Result<Exit, MachineError> {
@@ -248,6 +272,18 @@ impl Machine for QemuMachine {
             let info = self.tell(operation, "query-migrate", Value::Null).await?;
             Ok(status::progress(&info))
         })
+    }
+
+    fn migration_blockers(&self) -> Answer<'_, Vec<String>> {
+        Box::pin(async {
+            let operation = "tell what speaks against a migration";
+            let info = self.tell(operation, "query-migrate", Value::Null).await?;
+            Ok(status::blockers(&info))
+        })
+    }
+
+    fn dirty_rate(&self) -> Answer<'_, Option<ByteRate>> {
+        Box::pin(self.sample_dirty_rate())
     }
 
     fn events(&self) -> MachineEvents {

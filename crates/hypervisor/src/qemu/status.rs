@@ -1,8 +1,9 @@
 use std::time::Duration;
 
-use drover_types::{BitRate, Bytes};
+use drover_types::{BitRate, ByteRate, Bytes};
 use serde_json::Value;
 
+use crate::limits::BLOCKERS;
 use crate::progress::{MigrationProgress, MigrationStatus};
 use crate::qmp::excerpt;
 
@@ -30,6 +31,22 @@ pub(crate) fn progress(info: &Value) -> MigrationProgress {
         rate: rate(ram["mbps"].as_f64().unwrap_or(0.0)),
         error,
     }
+}
+
+/// Why a guest cannot be migrated, from the answer to `query-migrate`. QEMU has the member since 6.0,
+/// and only while there is a reason.
+pub(crate) fn blockers(info: &Value) -> Vec<String> {
+    let reasons = info["blocked-reasons"].as_array().into_iter().flatten();
+    let reasons = reasons.filter_map(Value::as_str).map(excerpt);
+    reasons.take(BLOCKERS).collect()
+}
+
+/// Reads the answer to `query-dirty-rate`: MiB per second. Source: `DirtyRateInfo` in QEMU's
+/// `qapi/migration.json`.
+pub(crate) fn dirty_rate(info: &Value) -> Option<ByteRate> {
+    let measured = info["status"].as_str() == Some("measured");
+    let mebibytes = info["dirty-rate"].as_u64().filter(|_| measured)?;
+    mebibytes.checked_mul(1 << 20).map(ByteRate)
 }
 
 /// From 10^6 bits per second; a number that is none is no rate.
@@ -78,6 +95,30 @@ mod tests {
             (17, Bytes(4096))
         );
         assert_eq!(read.rate, BitRate(994_500_000));
+    }
+
+    #[test]
+    fn what_speaks_against_a_migration_is_told_in_qemus_words() {
+        assert_eq!(blockers(&json!({"status": "none"})), Vec::<String>::new());
+        let words = "VFIO migration is not supported in kernel";
+        let info = json!({"blocked-reasons": [words, 7]});
+        assert_eq!(blockers(&info), [words]);
+        let many = json!({"blocked-reasons": vec!["no"; BLOCKERS + 1]});
+        assert_eq!(blockers(&many).len(), BLOCKERS);
+    }
+
+    #[test]
+    fn a_dirty_rate_is_there_only_once_it_was_measured() {
+        let measured = json!({"status": "measured", "dirty-rate": 13, "calc-time": 1});
+        assert_eq!(dirty_rate(&measured), Some(ByteRate(13 << 20)));
+        for none in [
+            json!({"status": "unstarted"}),
+            json!({"status": "measuring", "dirty-rate": 13}),
+            json!({"status": "measured", "dirty-rate": -1}),
+            json!({"status": "measured", "dirty-rate": u64::MAX}),
+        ] {
+            assert_eq!(dirty_rate(&none), None, "{none}");
+        }
     }
 
     #[test]
