@@ -111,6 +111,16 @@ pub enum Command {
     /// This host: versions, memory, interfaces
     #[command(before_help = examples::HOST)]
     Host,
+    /// Have this host take no guests, neither arriving ones nor started ones; those that it has stay
+    #[command(before_help = examples::CORDON)]
+    Cordon {
+        /// Why, for those who wonder
+        #[arg(long, value_name = "WORDS")]
+        reason: Option<String>,
+    },
+    /// Have this host take guests again
+    #[command(before_help = examples::UNCORDON)]
+    Uncordon,
     /// The hosts that trust each other: make, join, look, remove
     #[command(before_help = examples::CLUSTER)]
     Cluster {
@@ -299,6 +309,17 @@ Examples:
   drover history web              how a guest moved, and what happened meanwhile
   drover cluster status           the hosts that trust each other
   drover lab demo                 see it work, on this machine alone
+
+";
+    pub const CORDON: &str = "\
+Examples:
+  drover cordon
+  drover cordon --reason 'new memory on Friday'
+
+";
+    pub const UNCORDON: &str = "\
+Examples:
+  drover uncordon
 
 ";
     pub const VM: &str = "\

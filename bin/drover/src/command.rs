@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use drover_api::{Client, LimitRequest, LimitScope, MigrationView, StopRequest};
+use drover_api::{Client, CordonRequest, LimitRequest, LimitScope, MigrationView, StopRequest};
 use drover_types::{MigrationId, VmName};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -95,6 +95,24 @@ pub fn client(agent: &Agent) -> Result<Client, Failure> {
 pub async fn host(agent: &Agent) -> Result<Outcome, Failure> {
     let host = client(agent)?.host().await.map_err(Failure::of_reading)?;
     Outcome::new(show::host(&host), "host", &host)
+}
+
+/// `drover cordon`
+pub async fn cordon(agent: &Agent, reason: Option<String>) -> Result<Outcome, Failure> {
+    let asked = client(agent)?.cordon(&CordonRequest { reason }).await;
+    let host = asked.map_err(Failure::of_changing)?;
+    let text = format!(
+        "{} takes no guests from now on; `drover uncordon` has it take them again\n",
+        host.host
+    );
+    Outcome::new(text, "host", &host)
+}
+
+/// `drover uncordon`
+pub async fn uncordon(agent: &Agent) -> Result<Outcome, Failure> {
+    let asked = client(agent)?.uncordon().await;
+    let host = asked.map_err(Failure::of_changing)?;
+    Outcome::new(format!("{} takes guests\n", host.host), "host", &host)
 }
 
 /// `drover status`

@@ -45,6 +45,8 @@ fn run(cli: Cli, json: bool) -> Result<Outcome, Failure> {
         }),
         Command::Cluster { command } => runtime()?.block_on(cluster::run(&cli.agent, command)),
         Command::Host => runtime()?.block_on(command::host(&cli.agent)),
+        Command::Cordon { reason } => runtime()?.block_on(command::cordon(&cli.agent, reason)),
+        Command::Uncordon => runtime()?.block_on(command::uncordon(&cli.agent)),
         Command::Status => runtime()?.block_on(command::status(&cli.agent)),
         Command::History { what } => {
             runtime()?.block_on(command::history(&cli.agent, what.as_deref()))

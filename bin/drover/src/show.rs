@@ -7,7 +7,8 @@ mod migrations;
 use std::fmt::Write as _;
 
 use drover_api::{
-    ExitKind, HostView, LaneEncryption, MigrationView, PeerView, StatusView, VmState, VmView,
+    CordonView, ExitKind, HostView, LaneEncryption, MigrationView, PeerView, StatusView, VmState,
+    VmView,
 };
 use drover_types::Interface;
 use jiff::{Timestamp, Unit};
@@ -161,6 +162,7 @@ pub fn host(host: &HostView) -> String {
         row(&["cpus", &host.cpus.to_string()]),
         row(&["memory", &memory]),
         row(&["qemu for peers", &binaries.join(" ")]),
+        row(&["guests", &taken(host)]),
     ];
     let mut interfaces = vec![row(&[
         "INTERFACE",
@@ -173,6 +175,19 @@ pub fn host(host: &HostView) -> String {
     ])];
     interfaces.extend(host.interfaces.iter().map(interface));
     format!("{}\n{}", table(&rows), table(&interfaces))
+}
+
+/// Whether a host takes guests.
+fn taken(host: &HostView) -> String {
+    match &host.cordon {
+        None => "are taken".to_owned(),
+        Some(CordonView { since, reason }) => {
+            let why = reason
+                .as_ref()
+                .map_or_else(String::new, |why| format!(": {why}"));
+            format!("are not taken, CORDONED since {since:.0}{why}")
+        }
+    }
 }
 
 fn interface(interface: &Interface) -> Vec<String> {
@@ -208,6 +223,9 @@ pub fn status(status: &StatusView) -> String {
         host.memory.total,
         status.vms.len(),
     );
+    if host.cordon.is_some() {
+        let _ = writeln!(text, "guests {}", taken(host));
+    }
     let _ = write!(text, "\nGuests\n{}", vms(&status.vms));
     let _ = write!(text, "\nMigrations\n{}", migrations::of_status(status));
     if !status.limits.is_empty() {

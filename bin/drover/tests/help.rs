@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 20] = [
+    let commands: [&[&str]; 22] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -39,6 +39,8 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["cancel"],
         &["resolve"],
         &["host"],
+        &["cordon"],
+        &["uncordon"],
         &["cluster"],
         &["cluster", "token"],
         &["cluster", "join"],

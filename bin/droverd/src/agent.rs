@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::api::{self, App};
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::cordon::Cordon;
 use crate::limits;
 use crate::links::Links;
 use crate::metrics::{self, Metrics};
@@ -38,6 +39,8 @@ pub struct Context {
     pub links: Links,
     /// Limits on what migrations carry.
     pub sharing: Sharing,
+    /// Whether guests are taken.
+    pub cordon: Cordon,
 }
 
 /// Runs the agent until it is told to end.
@@ -75,6 +78,8 @@ pub async fn run(config: Config) -> Result<()> {
         links: Links::watch(),
         sharing: Sharing::open(config.limits.clone(), &config.state)
             .with_context(|| format!("key `state`: limits in {}", config.state.display()))?,
+        cordon: Cordon::open(config.host.clone(), &config.state)
+            .with_context(|| format!("key `state`: cordon.json in {}", config.state.display()))?,
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await?;

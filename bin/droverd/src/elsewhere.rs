@@ -25,6 +25,7 @@ pub async fn start(context: &Context, name: &VmName) -> Result<VmView, Refusal> 
     let mut elsewhere = Elsewhere::default();
     // What is refused here needs nobody else's word.
     if held.definition && !held.process {
+        context.cordon.check()?;
         elsewhere = context.peers.ask_for(name).await;
         if let Some(host) = elsewhere.on.first() {
             let own = &context.config.host;

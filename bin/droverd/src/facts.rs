@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use drover_api::{API_VERSION, HostView, MemoryView, ProtocolRange};
+use drover_api::{API_VERSION, CordonView, HostView, MemoryView, ProtocolRange};
 use drover_host::HostError;
 use drover_types::{Interface, Placement};
 use drover_wire::VersionRange;
@@ -62,7 +62,7 @@ pub fn protocol() -> ProtocolRange {
 ///
 /// # Errors
 /// The kernel does not tell its memory, CPUs or interfaces.
-pub async fn host(config: &Config) -> Result<HostView, HostError> {
+pub async fn host(config: &Config, cordon: Option<CordonView>) -> Result<HostView, HostError> {
     Ok(HostView {
         host: config.host.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -72,5 +72,6 @@ pub async fn host(config: &Config) -> Result<HostView, HostError> {
         memory: memory()?,
         cpus: cpus()?,
         qemu_binaries: config.qemu_binaries.clone(),
+        cordon,
     })
 }

@@ -12,6 +12,7 @@ mod api;
 mod clock;
 mod cluster;
 mod config;
+mod cordon;
 #[cfg(test)]
 mod corpus;
 mod elsewhere;

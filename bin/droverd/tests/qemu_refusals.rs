@@ -12,7 +12,7 @@ mod hosts;
 
 use std::path::Path;
 
-use drover_api::{ErrorCode, MigrateRequest, MigrationPhase, StopRequest, VmState};
+use drover_api::{CordonRequest, ErrorCode, MigrateRequest, MigrationPhase, StopRequest, VmState};
 use hosts::{A, B, FAST, Hosts, SLOW, guest_of, name, refused, set};
 
 /// Asks for a migration from A that must be refused with this code and these words.
@@ -60,6 +60,46 @@ async fn a_destination_that_is_not_configured_is_refused_with_those_that_are() {
     // Neither was it held up for the next.
     hosts.move_from(A).await;
     hosts.guest_runs_only_on(B).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_cordoned_takes_no_guest_until_it_is_uncordoned() {
+    let Some(mut hosts) = Hosts::with_guest("cordon", FAST).await else {
+        return;
+    };
+    let reason = Some("new memory on Friday".to_owned());
+    let request = CordonRequest { reason };
+    hosts.client(B).cordon(&request).await.unwrap();
+    hosts.kill_agent(B).await;
+    hosts.start_agent(B).await;
+    let words = [
+        "b is cordoned since",
+        "new memory on Friday",
+        "drover uncordon",
+    ];
+    refuses(&mut hosts, ErrorCode::HostCordoned, &words).await;
+
+    // What it has stays, and may leave; what it does not run is not started.
+    let taken = hosts.client(A).cordon(&CordonRequest::default()).await;
+    assert!(taken.unwrap().cordon.is_some());
+    hosts.guest_runs_only_on(A).await;
+    assert!(hosts.client(B).uncordon().await.unwrap().cordon.is_none());
+    hosts.move_from(A).await;
+    hosts.guest_runs_only_on(B).await;
+    let force = StopRequest {
+        force: true,
+        timeout_s: None,
+    };
+    hosts.client(B).stop_vm(&name(), &force).await.unwrap();
+    hosts
+        .client(B)
+        .cordon(&CordonRequest::default())
+        .await
+        .unwrap();
+    let (code, message) = refused(hosts.client(B).start_vm(&name()).await);
+    assert_eq!(code, ErrorCode::HostCordoned, "{message}");
+    hosts.client(B).uncordon().await.unwrap();
+    hosts.client(B).start_vm(&name()).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

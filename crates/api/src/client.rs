@@ -30,6 +30,7 @@ pub use error::{Addresses, ClientError, Endpoint};
 use crate::decode::decode;
 use crate::error::ErrorBody;
 use crate::limits;
+use crate::views::cordon::CordonRequest;
 use crate::views::event::EventView;
 use crate::views::host::{HostView, StatusView};
 use crate::views::incoming::{
@@ -101,6 +102,22 @@ impl Client {
     /// See [`ClientError`]; the same holds for every call below.
     pub async fn host(&self) -> Result<HostView, ClientError> {
         self.get("/v1/host").await
+    }
+
+    /// `POST /v1/cordon`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn cordon(&self, request: &CordonRequest) -> Result<HostView, ClientError> {
+        self.post("/v1/cordon", request, limits::READ_CALL).await
+    }
+
+    /// `POST /v1/uncordon`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn uncordon(&self) -> Result<HostView, ClientError> {
+        self.post("/v1/uncordon", &(), limits::READ_CALL).await
     }
 
     /// `GET /v1/status`

@@ -126,6 +126,8 @@ codes! {
     NoSuchHost = "no-such-host", 404, true;
     /// The destination is this host.
     SameHost = "same-host", 409, true;
+    /// The host takes no guests: it is cordoned.
+    HostCordoned = "host-cordoned", 409, true;
     /// The peer's agent does not answer.
     PeerUnreachable = "peer-unreachable", 502, true;
     /// The two hosts do not believe each other's certificates.

@@ -36,6 +36,7 @@ pub use views::cluster::{
     OperatorCertificate, OperatorRequest, OperatorView, RemovedView, RenewalRequest, SyncRequest,
     TokenRequest, TokenView,
 };
+pub use views::cordon::{CordonRequest, CordonView};
 pub use views::data_path::{DataPathKind, DataPathView, PlacementView};
 pub use views::event::{EventKind, EventView, NicPair};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};

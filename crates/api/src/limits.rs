@@ -12,6 +12,9 @@ pub const REQUEST_BYTES: usize = 2 << 20;
 /// 1 KiB each is 20 MiB.
 pub const ANSWER_BYTES: usize = 32 << 20;
 
+/// A reason why a host takes no guests: one line of a terminal.
+pub const CORDON_REASON_CHARS: usize = 120;
+
 /// Addresses of one peer that a client tries.
 pub const PEER_ADDRESSES: usize = 16;
 

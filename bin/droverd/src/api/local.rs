@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use drover_api::{
-    ErrorBody, ErrorCode, EventView, LimitRequest, LimitsView, MigrateRequest, MigrationView,
-    Refusal, ResolveRequest, StatusView, StopRequest, VmView,
+    CordonRequest, ErrorBody, ErrorCode, EventView, HostView, LimitRequest, LimitsView,
+    MigrateRequest, MigrationView, Refusal, ResolveRequest, StatusView, StopRequest, VmView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -32,6 +32,8 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(cancel_migration))
         .routes(routes!(resolve_migration))
         .routes(routes!(limits, set_limit))
+        .routes(routes!(cordon))
+        .routes(routes!(uncordon))
         .routes(routes!(metrics))
         .routes(routes!(openapi))
 }
@@ -212,6 +214,26 @@ async fn set_limit(
     set.await?;
     app.0.migrations.limit_changed(&request);
     Ok(Json(limits_view(&app).await))
+}
+
+/// Has this host take no guests from now on. Those that it has stay, and one that is arriving already
+/// arrives.
+#[utoipa::path(post, path = "/v1/cordon", tag = "local", request_body = CordonRequest,
+    responses((status = 200, body = HostView), (status = "default", body = ErrorBody)))]
+async fn cordon(
+    State(app): State<App>,
+    JsonBody(request): JsonBody<CordonRequest>,
+) -> Result<Json<HostView>, Refused> {
+    app.0.context.cordon.set(request)?;
+    Ok(Json(peer::host_view(&app).await?))
+}
+
+/// Has this host take guests again. Asking again does no harm.
+#[utoipa::path(post, path = "/v1/uncordon", tag = "local", responses(
+    (status = 200, body = HostView), (status = "default", body = ErrorBody)))]
+async fn uncordon(State(app): State<App>) -> Result<Json<HostView>, Refused> {
+    app.0.context.cordon.lift()?;
+    Ok(Json(peer::host_view(&app).await?))
 }
 
 /// Metrics for Prometheus, in its text format; docs/METRICS.md explains each.

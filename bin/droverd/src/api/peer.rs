@@ -31,7 +31,9 @@ pub fn routes() -> OpenApiRouter<App> {
 }
 
 pub async fn host_view(app: &App) -> Result<HostView, Refusal> {
-    facts::host(&app.0.context.config).await.map_err(|error| {
+    let context = &app.0.context;
+    let host = facts::host(&context.config, context.cordon.view()).await;
+    host.map_err(|error| {
         let message = format!("cannot read the facts of this host: {error}");
         Refusal::new(ErrorCode::Internal, message)
     })

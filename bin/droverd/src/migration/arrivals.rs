@@ -34,6 +34,7 @@ impl Migrations {
         mut request: IncomingRequest,
     ) -> Result<IncomingOffer, Refusal> {
         let config = &self.context.config;
+        self.context.cordon.check()?;
         let protocol = common_protocol(&config.host, &request.source, request.protocol)?;
         let client = self.context.peers.client(&request.source)?;
         let migration = Migration {

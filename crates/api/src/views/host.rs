@@ -7,6 +7,7 @@ use drover_types::{Bytes, HostName, Interface};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::cordon::CordonView;
 use super::limit::LimitView;
 use super::migration::MigrationView;
 use super::vm::VmView;
@@ -67,6 +68,9 @@ pub struct HostView {
     /// The QEMU binaries that peers may have started here.
     #[schema(value_type = Vec<String>)]
     pub qemu_binaries: Vec<PathBuf>,
+    /// That it takes no guests; none when it does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cordon: Option<CordonView>,
 }
 
 /// Another host of the cluster, and whether its agent answers.

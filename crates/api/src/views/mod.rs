@@ -1,6 +1,7 @@
 //! What the agent shows and takes, one file per noun.
 
 pub mod cluster;
+pub mod cordon;
 pub mod data_path;
 pub mod event;
 pub mod host;
