@@ -36,9 +36,35 @@ fn program() -> Option<PathBuf> {
     None
 }
 
+/// Where a member listens.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub ip: Ipv4Addr,
+    pub client: u16,
+    pub peer: u16,
+    /// What starts it elsewhere, in a network namespace.
+    pub within: Vec<String>,
+}
+
+impl Place {
+    fn on_loopback() -> Self {
+        let [client, peer] = free_ports();
+        Self {
+            ip: loopback(),
+            client,
+            peer,
+            within: Vec::new(),
+        }
+    }
+
+    fn address(&self) -> String {
+        format!("{}:{}", self.ip, self.client)
+    }
+}
+
 struct Member {
     arguments: Vec<String>,
-    address: String,
+    place: Place,
     process: Option<std::process::Child>,
 }
 
@@ -74,21 +100,25 @@ impl Cluster {
     }
 
     pub fn start_with(count: usize, tls: Option<&Tls>, options: &[&str]) -> Option<Self> {
+        let places = (0..count).map(|_| Place::on_loopback()).collect();
+        Self::start_at(places, tls, options)
+    }
+
+    pub fn start_at(places: Vec<Place>, tls: Option<&Tls>, options: &[&str]) -> Option<Self> {
         let program = program()?;
         let folder = tempfile::tempdir().unwrap();
-        let places: Vec<[u16; 2]> = (0..count).map(|_| free_ports()).collect();
-        let all: Vec<String> = (0..count)
-            .map(|index| format!("m{index}=http://{}:{}", loopback(), places[index][1]))
+        let count = places.len();
+        let all: Vec<String> = places
+            .iter()
+            .enumerate()
+            .map(|(index, place)| format!("m{index}=http://{}:{}", place.ip, place.peer))
             .collect();
-        let members = places.iter().enumerate().map(|(index, [client, peer])| {
-            let address = format!("{}:{client}", loopback());
-            let options = options.iter().map(|option| (*option).to_owned());
+        let members = places.into_iter().enumerate().map(|(index, place)| {
+            let mut arguments = arguments(index, &place, &all.join(","), folder.path(), tls);
+            arguments.extend(options.iter().map(|option| (*option).to_owned()));
             Member {
-                arguments: arguments(index, &address, *peer, &all.join(","), folder.path(), tls)
-                    .into_iter()
-                    .chain(options)
-                    .collect(),
-                address,
+                arguments,
+                place,
                 process: None,
             }
         });
@@ -113,6 +143,7 @@ impl Cluster {
         // It must not outlive a test that is killed.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL"])
+            .args(&self.members[index].place.within)
             .arg(&self.program)
             .args(&self.members[index].arguments)
             .stdin(Stdio::null())
@@ -147,7 +178,7 @@ impl Cluster {
     pub fn addresses(&self) -> Vec<String> {
         self.members
             .iter()
-            .map(|member| member.address.clone())
+            .map(|member| member.place.address())
             .collect()
     }
 
@@ -187,12 +218,13 @@ pub fn store_at(addresses: &[String], cluster: &str, tls: Option<Arc<ClientConfi
 
 fn arguments(
     index: usize,
-    client: &str,
-    peer: u16,
+    place: &Place,
     all: &str,
     folder: &Path,
     tls: Option<&Tls>,
 ) -> Vec<String> {
+    let client = place.address();
+    let (ip, peer) = (place.ip, place.peer);
     let data = folder.join(format!("m{index}"));
     let scheme = if tls.is_some() { "https" } else { "http" };
     let mut arguments = vec![
@@ -200,8 +232,8 @@ fn arguments(
         format!("--data-dir={}", data.display()),
         format!("--listen-client-urls={scheme}://{client}"),
         format!("--advertise-client-urls={scheme}://{client}"),
-        format!("--listen-peer-urls=http://{}:{peer}", loopback()),
-        format!("--initial-advertise-peer-urls=http://{}:{peer}", loopback()),
+        format!("--listen-peer-urls=http://{ip}:{peer}"),
+        format!("--initial-advertise-peer-urls=http://{ip}:{peer}"),
         format!("--initial-cluster={all}"),
         // Half of the default, so that elections take a second.
         "--heartbeat-interval=50".to_owned(),
