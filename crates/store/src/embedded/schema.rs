@@ -1,6 +1,6 @@
 //! The file: how it is opened, what is in it, and how an older one becomes a newer one.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
@@ -127,7 +127,19 @@ fn make_private(path: &Path) -> Result<(), StoreError> {
         permissions.set_mode(MODE);
         file.set_permissions(permissions).map_err(failed)?;
     }
+    if file.metadata().map_err(failed)?.len() == 0 {
+        keep_entry(path).map_err(failed)?;
+    }
     Ok(())
+}
+
+/// A new file's name must be on the disk before anything in it is acknowledged; SQLite sees to that
+/// only for its other files.
+fn keep_entry(path: &Path) -> std::io::Result<()> {
+    let folder = path
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
