@@ -81,7 +81,7 @@ impl Document {
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, StoreError> {
         serde_json::from_str(self.value.as_str()).map_err(|problem| StoreError::Unreadable {
             what: self.key.to_string(),
-            problem: problem.to_string(),
+            problem: drover_types::in_short(problem.to_string()),
         })
     }
 }

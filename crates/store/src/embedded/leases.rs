@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::commit::advance;
 use super::database::{Database, Ends, signed, unsigned};
 use crate::clock::Moment;
-use crate::error::{StoreError, Successor};
+use crate::error::{Invalid, StoreError, Successor};
 use crate::key::Name;
 use crate::leadership::{Campaign, Generation, Holding, Leadership};
 use crate::transaction::Fence;
@@ -42,7 +42,7 @@ impl Lease {
     fn holding(self, name: &Name, now: Moment) -> Result<Option<Holding>, StoreError> {
         let unreadable = |problem: String| StoreError::Unreadable {
             what: format!("the leadership of {name}"),
-            problem,
+            problem: drover_types::in_short(problem),
         };
         let boot: Uuid = self
             .boot
@@ -57,7 +57,10 @@ impl Lease {
         };
         Ok(Some(Holding {
             name: name.clone(),
-            holder: self.holder.parse()?,
+            holder: self
+                .holder
+                .parse()
+                .map_err(|error: Invalid| unreadable(error.to_string()))?,
             generation: self.generation,
             since: self
                 .since

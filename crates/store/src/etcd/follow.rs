@@ -173,7 +173,7 @@ impl Follower {
         self.take(watched)
     }
 
-    fn take(&mut self, watched: Watched) -> Result<VecDeque<Changes>, StoreError> {
+    pub(super) fn take(&mut self, watched: Watched) -> Result<VecDeque<Changes>, StoreError> {
         for event in watched.events {
             let change = Change {
                 key: self.store.key(&event.kv.key.0)?,

@@ -29,7 +29,9 @@ impl Leader {
     }
 
     pub fn holder(&self) -> Result<Name, StoreError> {
-        Ok(self.holder.parse()?)
+        self.holder
+            .parse()
+            .map_err(|error: Invalid| unreadable(error.to_string()))
     }
 }
 

@@ -289,6 +289,6 @@ pub(super) fn decode<A: DeserializeOwned>(answer: &[u8]) -> Result<A, Refused> {
 pub(super) fn unreadable(problem: String) -> StoreError {
     StoreError::Unreadable {
         what: "etcd's answer".to_owned(),
-        problem,
+        problem: drover_types::in_short(problem),
     }
 }

@@ -10,6 +10,8 @@
 //! writes whether it still leads. Owns no task and no connection between calls.
 
 mod connection;
+#[cfg(test)]
+mod corpus;
 mod follow;
 mod leases;
 mod members;
