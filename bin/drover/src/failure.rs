@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use drover_api::{ClientError, Refusal};
+use drover_types::with_sources;
 use serde_json::{Value, json};
 
 use crate::command::to_stdout;
@@ -93,21 +94,25 @@ impl Failure {
                           --socket; `journalctl -u droverd` tells why it ended"
                         .to_owned(),
                 };
-                Self::new(exit::NO_AGENT, "no-agent", chain(error)).next(next)
+                Self::new(exit::NO_AGENT, "no-agent", with_sources(error)).next(next)
             }
             ClientError::Timeout { .. } | ClientError::Lost { .. } => {
-                Self::new(exit::NO_AGENT, "no-answer", chain(error)).next(
+                Self::new(exit::NO_AGENT, "no-answer", with_sources(error)).next(
                     "it may have been done all the same: look at `drover status`, and at \
                      `journalctl -u droverd`",
                 )
             }
             ClientError::Untrusted { problem, .. } => {
-                Self::new(exit::NO_AGENT, "untrusted", chain(error)).next(problem.next())
+                Self::new(exit::NO_AGENT, "untrusted", with_sources(error)).next(problem.next())
             }
-            ClientError::NowhereKnown { .. } => Self::new(exit::NO_AGENT, "no-agent", chain(error))
-                .next("`drover cluster status` shows the members"),
-            ClientError::NotAnAgent { .. } => Self::new(exit::NO_AGENT, "no-agent", chain(error))
-                .next("name the socket of a droverd of this version with --socket"),
+            ClientError::NowhereKnown { .. } => {
+                Self::new(exit::NO_AGENT, "no-agent", with_sources(error))
+                    .next("`drover cluster status` shows the members")
+            }
+            ClientError::NotAnAgent { .. } => {
+                Self::new(exit::NO_AGENT, "no-agent", with_sources(error))
+                    .next("name the socket of a droverd of this version with --socket")
+            }
         }
     }
 
@@ -165,17 +170,6 @@ impl Failure {
         }
         format!("{document:#}")
     }
-}
-
-/// An error with its sources on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use drover_api::{Client, ClientError, ErrorCode, PeerView, Refusal};
-use drover_types::{HostName, VmName};
+use drover_types::{HostName, VmName, with_sources};
 use futures_util::future::join_all;
 
 use crate::cluster::Cluster;
@@ -131,7 +131,7 @@ pub fn unreachable(host: &HostName, error: &ClientError) -> Refusal {
     if let Some(refusal) = error.refusal() {
         return refusal.clone();
     }
-    let message = format!("host {host}: {}", chain(error));
+    let message = format!("host {host}: {}", with_sources(error));
     match error {
         ClientError::Untrusted { problem, .. } => {
             Refusal::new(ErrorCode::PeerUntrusted, message).next(problem.next())
@@ -140,15 +140,4 @@ pub fn unreachable(host: &HostName, error: &ClientError) -> Refusal {
             "check that droverd runs on {host} and that its address is right"
         )),
     }
-}
-
-/// An error with its sources on one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text = format!("{text}: {error}");
-        source = error.source();
-    }
-    text
 }

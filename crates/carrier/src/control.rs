@@ -12,13 +12,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_relay::{Cause, TurnedAway};
+use drover_types::with_sources;
 
 use crate::limits::{ANSWER, GREETING, OPEN_ANSWER, SEND};
 use crate::lines::{self, Lines};
 use crate::protocol::{
     Answer, Asked, Counters, Greeting, Open, Opened, PROTOCOL, Request, Said, State, Told,
 };
-use crate::served::with_source;
 
 /// What is heard of a process without asking.
 #[derive(Debug)]
@@ -164,7 +164,7 @@ impl Control {
         match self.ask(&request, Some(connection), OPEN_ANSWER) {
             Ok(Answer::TurnedAway(turned)) => Err(turned),
             Ok(_) => Ok(()),
-            Err(error) => Err(TurnedAway::new(Cause::Relay, with_source(&error))),
+            Err(error) => Err(TurnedAway::new(Cause::Relay, with_sources(&error))),
         }
     }
 

@@ -11,7 +11,7 @@ use drover_relay::{
     Acceptor, ByeCode, Encryption, End, Event, Identity, NoFingerprint, Order, Relay, Report,
     Security, Settings, Sizes, Tls, Token, open_lanes,
 };
-use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
+use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 
 use crate::inbox::{Inbox, News};
 use crate::limits::{LANES_OPENING, LIMITS_HELD};
@@ -126,7 +126,7 @@ impl Served {
             Side::Source => Relay::source(settings, &start.socket, tell),
             Side::Destination => Relay::destination(settings, &start.socket, tell),
         };
-        let relay = relay.map_err(|error| with_source(&error))?;
+        let relay = relay.map_err(|error| with_sources(&error))?;
         relay.place(start.nics.clone());
         self.gone = false;
         self.relay = Some(Arc::new(relay));
@@ -335,12 +335,4 @@ fn security(keys: &Keys) -> Result<Security, String> {
     let peer = peer.map_err(|error: NoFingerprint| error.to_string())?;
     let tls = Tls::new(&identity, peer).map_err(|error| error.to_string())?;
     Ok(Security::Tls(tls))
-}
-
-/// An error with everything that led to it.
-pub(crate) fn with_source(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", with_source(source)),
-        None => error.to_string(),
-    }
 }

@@ -14,4 +14,4 @@ pub use cpus::{CpuSet, InvalidCpus, NicPlacement, Placement};
 pub use ids::{HostName, InvalidName, MigrationId, OperatorName, VmName};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId, network_of};
 pub use units::{BitRate, ByteRate, Bytes, InvalidQuantity};
-pub use words::in_short;
+pub use words::{in_short, with_sources};

@@ -1,5 +1,6 @@
-//! Words about somebody else's text.
+//! Words about somebody else's text, and about errors.
 
+use std::error::Error;
 use std::fmt::Display;
 
 use crate::limits::WORDS_CHARS;
@@ -19,9 +20,33 @@ pub fn in_short(words: impl Display) -> String {
     short
 }
 
+/// An error with everything that led to it, on one line.
+#[must_use]
+pub fn with_sources(error: &dyn Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        words.push_str(": ");
+        words.push_str(&error.to_string());
+        source = error.source();
+    }
+    words
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_is_told_with_what_led_to_it() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("cannot read {0}")]
+        struct Outer(&'static str, #[source] std::fmt::Error);
+        let inner = std::fmt::Error.to_string();
+        assert_eq!(with_sources(&std::fmt::Error), inner);
+        let outer = Outer("x", std::fmt::Error);
+        assert_eq!(with_sources(&outer), format!("cannot read x: {inner}"));
+    }
 
     #[test]
     fn long_words_keep_their_beginning_and_end_and_short_ones_everything() {

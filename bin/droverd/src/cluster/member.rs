@@ -9,6 +9,7 @@ use drover_api::{
     SyncRequest,
 };
 use drover_trust::{Credentials, Identity, JoinToken, KeyAndRequest, Membership, Stored};
+use drover_types::with_sources;
 use jiff::Timestamp;
 
 use super::{Cluster, advertised, failed, on_disk};
@@ -231,5 +232,5 @@ fn not_joined(error: &ClientError) -> Refusal {
              addresses, TCP port 7470 unless `api.listen` says otherwise",
         ),
     };
-    Refusal::new(code, peers::chain(error)).next(next)
+    Refusal::new(code, with_sources(error)).next(next)
 }

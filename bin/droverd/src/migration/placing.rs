@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use drover_types::{NicPlacement, PathEnd, Placement};
+use drover_types::{NicPlacement, PathEnd, Placement, with_sources};
 
-use super::outgoing::with_source;
 use crate::config::{Config, PlaceBy};
 use crate::facts;
 
@@ -21,7 +20,7 @@ pub async fn nics(config: &Config, ends: &[PathEnd]) -> Vec<NicPlacement> {
         PlaceBy::None => Err("`migration.placement` is \"none\"".to_owned()),
         PlaceBy::Nic => facts::placements(&names)
             .await
-            .map_err(|error| with_source(&error)),
+            .map_err(|error| with_sources(&error)),
     };
     let placement = |name: &str| match &read {
         Ok(read) => read.get(name).cloned(),

@@ -15,10 +15,9 @@ use drover_carrier::{
     Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State, Told,
 };
 use drover_relay::{Event, TurnedAway};
-use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
+use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 use uuid::Uuid;
 
-use super::outgoing::with_source;
 use crate::limits::{RELAY_END_AGAIN, RELAY_ENDED, RELAY_ENDS};
 
 /// The directory of the running agent's relays, below its runtime directory.
@@ -101,7 +100,7 @@ impl Relays {
         let failed = |error: &dyn std::error::Error| {
             format!(
                 "the relay's process was not started: {}",
-                with_source(error)
+                with_sources(error)
             )
         };
         let listener = place.make().map_err(|error| failed(&error))?;
@@ -130,7 +129,7 @@ impl Relays {
         let started = process.control.request(&Request::Start(start), None);
         started.map_err(|error| {
             process.close(false);
-            with_source(&error)
+            with_sources(&error)
         })?;
         Ok(process)
     }
@@ -217,7 +216,7 @@ impl RelayProcess {
             }
             Err(error) => {
                 ending.end(Duration::ZERO);
-                Err(with_source(&error))
+                Err(with_sources(&error))
             }
         }
     }
@@ -227,7 +226,9 @@ impl RelayProcess {
     /// # Errors
     /// None could be opened, or the process does not answer.
     pub fn open(&self, open: Open) -> Result<Opened, String> {
-        self.control.open(open).map_err(|error| with_source(&error))
+        self.control
+            .open(open)
+            .map_err(|error| with_sources(&error))
     }
 
     /// Lanes with these keys will come.
@@ -236,7 +237,7 @@ impl RelayProcess {
     /// They cannot be used, or the process does not answer.
     pub fn expect(&self, keys: Keys) -> Result<(), String> {
         let expected = self.control.request(&Request::Expect(keys), None);
-        expected.map_err(|error| with_source(&error))
+        expected.map_err(|error| with_sources(&error))
     }
 
     /// Gives it a connection that begins like a lane of its migration, and has to be one by `until`.
@@ -266,7 +267,7 @@ impl RelayProcess {
         if let Err(error) = self.control.request(&Request::Report, None) {
             tracing::debug!(
                 pid = self.pid,
-                error = with_source(&error),
+                error = with_sources(&error),
                 "last counters stay"
             );
         }
@@ -313,7 +314,7 @@ impl RelayProcess {
     fn post(&self, request: &Request) {
         if let Err(error) = self.control.post(request) {
             // Whoever listens is told that it is gone.
-            tracing::debug!(pid = self.pid, error = with_source(&error), "not heard");
+            tracing::debug!(pid = self.pid, error = with_sources(&error), "not heard");
         }
     }
 
@@ -323,7 +324,7 @@ impl RelayProcess {
         if let Err(error) = self.control.request(&Request::Cut, None) {
             tracing::warn!(
                 pid = self.pid,
-                error = with_source(&error),
+                error = with_sources(&error),
                 "ending the relay's process"
             );
             end(&self.place, Duration::ZERO);

@@ -3,9 +3,8 @@
 use drover_api::{Encryption, ErrorCode, LaneEncryption, LaneSecurity, Refusal};
 use drover_carrier::TlsKeys;
 use drover_relay::{Fingerprint, Identity, NoFingerprint, Token, new_token};
-use drover_types::HostName;
+use drover_types::{HostName, with_sources};
 
-use super::outgoing::with_source;
 use crate::config::Protection;
 
 /// What one end brings to a migration.
@@ -113,7 +112,7 @@ impl Own {
 }
 
 fn internal(error: &dyn std::error::Error) -> Refusal {
-    Refusal::new(ErrorCode::Internal, with_source(error))
+    Refusal::new(ErrorCode::Internal, with_sources(error))
 }
 
 /// What an operator should know of the choice: that nothing is encrypted, or why it is.

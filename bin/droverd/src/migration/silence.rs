@@ -4,9 +4,7 @@
 use std::time::Duration;
 
 use drover_api::{Client, ClientError, ErrorCode};
-use drover_types::{HostName, VmName};
-
-use super::outgoing::with_source;
+use drover_types::{HostName, VmName, with_sources};
 
 /// What a question without an answer has shown.
 pub enum There {
@@ -37,7 +35,7 @@ pub async fn whats_there(
         }
         Ok(Ok(_)) => There::Silence(format!("{unknown} has no process of guest {vm}")),
         Ok(Err(error)) => {
-            let what = with_source(&error);
+            let what = with_sources(&error);
             There::Somebody(format!(
                 "{unknown} did not say what it has of guest {vm}: {what}"
             ))
@@ -49,7 +47,7 @@ pub async fn whats_there(
 }
 
 fn judge(host: &HostName, error: &ClientError) -> There {
-    let what = with_source(error);
+    let what = with_sources(error);
     if error.is_silence() {
         There::Silence(what)
     } else {

@@ -13,13 +13,12 @@ use drover_api::{
 use drover_migrate::source::Input as SourceInput;
 use drover_migrate::{Cause, Claimed, DestinationRecord, DestinationStep, JournalVersion};
 use drover_migrate::{Migration, Outcome, SourceRecord, SourceStep, Verdict, claimed};
-use drover_types::{HostName, MigrationId, VmName};
+use drover_types::{HostName, MigrationId, VmName, with_sources};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::amend::Change;
 use super::journal::AnyRecord;
-use super::outgoing::with_source;
 use super::snapshot::Snapshot;
 use super::{Key, Known, Migrations, incoming, outgoing};
 use crate::api::Caller;
@@ -109,7 +108,7 @@ impl Migrations {
                 }
                 ResolvedState::Deciding | ResolvedState::Unknown => (Told::Pending, view.message),
             },
-            Err(error) => (Told::Pending, with_source(&error)),
+            Err(error) => (Told::Pending, with_sources(&error)),
         };
         let own = &self.context.config.host;
         let conflict = both_have(&view.vm, own, host, &last);

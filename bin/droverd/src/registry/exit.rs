@@ -59,18 +59,6 @@ fn last_lines(path: &Path) -> Vec<String> {
         .collect()
 }
 
-/// An error with its sources on one line.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        source = error.source();
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,8 +2,8 @@
 
 use drover_api::{ErrorCode, Refusal, VmDefinition};
 use drover_hypervisor::InspectError;
+use drover_types::with_sources;
 
-use super::exit::chain;
 use super::reservation::Reservation;
 
 impl Reservation {
@@ -27,7 +27,7 @@ impl Reservation {
                 InspectError::Binary { .. } => ErrorCode::QemuMissing,
                 _ => ErrorCode::QemuFailed,
             };
-            Refusal::new(code, format!("on {host}: {}", chain(&error)))
+            Refusal::new(code, format!("on {host}: {}", with_sources(&error)))
                 .next(format!("install the QEMU of guest {name} on {host}"))
         })?;
         let wanted = definition.machine.as_deref().and_then(machine_type_of);

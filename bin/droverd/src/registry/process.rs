@@ -8,10 +8,10 @@ use drover_api::{ErrorCode, ExitView, Refusal, VmDefinition};
 use drover_hypervisor::{
     Exit, ExitStatus, Guest, Machine, MachineEvent, MachineEvents, ProcessId, Start, StartError,
 };
-use drover_types::VmName;
+use drover_types::{VmName, with_sources};
 use jiff::Timestamp;
 
-use super::exit::{chain, exit_view};
+use super::exit::exit_view;
 use super::record::{self, Record, Role};
 use super::reservation::Reservation;
 use super::room::Room;
@@ -130,7 +130,7 @@ impl Reservation {
         };
         Refusal::new(
             code,
-            format!("guest {name} did not start: {}", chain(error)),
+            format!("guest {name} did not start: {}", with_sources(error)),
         )
         .next(next)
     }

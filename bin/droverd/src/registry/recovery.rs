@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use drover_hypervisor::{AdoptError, Hypervisor, ProcessId};
-use drover_types::VmName;
+use drover_types::{VmName, with_sources};
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use super::exit::{chain, exit_view, unwatched_exit};
+use super::exit::{exit_view, unwatched_exit};
 use super::record::{self, Record, Role};
 use super::reservation::{Recovered, Reservation};
 use super::slot::Running;
@@ -94,7 +94,7 @@ impl Inner {
         let (machine, problem) = match adopted {
             Ok(Ok(machine)) => (Some(machine), None),
             Ok(Err(AdoptError::Gone { .. })) => return self.recover_ended(name, record),
-            Ok(Err(error)) => (None, Some(chain(&error))),
+            Ok(Err(error)) => (None, Some(with_sources(&error))),
             Err(_) => (
                 None,
                 Some(format!("no answer within {} s", limits::RECOVER.as_secs())),

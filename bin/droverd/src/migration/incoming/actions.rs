@@ -9,13 +9,13 @@ use drover_carrier::Side;
 use drover_hypervisor::{Machine, MachineError, MigrationAddress, MigrationSettings};
 use drover_migrate::destination::{Action, Ending, Input, Phase};
 use drover_migrate::{DestinationStep, Migration, Question, Reason, Verdict};
+use drover_types::with_sources;
 use tokio::sync::mpsc;
 
 use super::{Incoming, Message, prepare, socket};
 use crate::migration::carrier::{self, Carrier};
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::offered::Offered;
-use crate::migration::outgoing::with_source;
 use crate::migration::relays::Relays;
 use crate::migration::silence::{There, whats_there};
 use crate::registry::Role;
@@ -126,7 +126,7 @@ impl Incoming {
             let message = match listening {
                 Ok(()) => Message::Listening(watch(&inbox, &machine)),
                 Err(error) => Message::Input(Input::ListenFailed {
-                    reason: with_source(&error).into(),
+                    reason: with_sources(&error).into(),
                 }),
             };
             let _ = inbox.send(message).await;
@@ -248,7 +248,7 @@ impl Incoming {
                     );
                     Input::ResumeFailed {
                         refused: !unanswered,
-                        reason: with_source(&error).into(),
+                        reason: with_sources(&error).into(),
                     }
                 }
             };

@@ -8,12 +8,11 @@ use std::time::Duration;
 use drover_api::{ErrorCode, IncomingOffer, IncomingRequest, Refusal};
 use drover_carrier::{Keys, Side};
 use drover_relay::{Cause, Expected, LaneListener, TurnedAway};
-use drover_types::{MigrationId, NicPlacement};
+use drover_types::{MigrationId, NicPlacement, with_sources};
 use tokio::sync::mpsc;
 
 use super::Message;
 use crate::migration::carrier::{self, Carried, Carrier, Order};
-use crate::migration::outgoing::with_source;
 use crate::migration::relays::{RelayProcess, Relays};
 use crate::migration::security::{self, Own};
 
@@ -130,5 +129,5 @@ pub fn expect(lanes: &LaneListener, id: MigrationId, relay: &Arc<RelayProcess>) 
 pub fn offer(expected: &Expected, nics: &[NicPlacement]) -> Vec<String> {
     let addresses: Vec<IpAddr> = nics.iter().flat_map(|nic| nic.addresses.clone()).collect();
     let failed = expected.offer(&addresses);
-    failed.iter().map(|error| with_source(error)).collect()
+    failed.iter().map(|error| with_sources(error)).collect()
 }

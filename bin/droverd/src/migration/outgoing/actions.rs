@@ -7,9 +7,10 @@ use drover_api::MigrationView;
 use drover_hypervisor::{Machine, MachineError, MigrationAddress, MigrationSettings, RunState};
 use drover_migrate::source::{Action, Input, Phase};
 use drover_migrate::{Outcome, Reason};
+use drover_types::with_sources;
 use jiff::Timestamp;
 
-use super::connect::{self, Opening, with_source};
+use super::connect::{self, Opening};
 use super::hand_off::{self, Said};
 use super::{Link, Message, Outgoing};
 use crate::limits;
@@ -367,7 +368,7 @@ async fn begin(
     address: MigrationAddress,
 ) {
     let refused = |error: &MachineError| Input::MigrationRefused {
-        reason: with_source(error).into(),
+        reason: with_sources(error).into(),
     };
     match machine.set_migration(&settings).await {
         Err(error) => return link.input(refused(&error)).await,

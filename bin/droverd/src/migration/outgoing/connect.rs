@@ -13,7 +13,7 @@ use drover_migrate::paths::{self, Selected, Selection, Side};
 use drover_migrate::source::Input;
 use drover_migrate::{ChannelLimit, Migration, Reason, channels};
 use drover_relay::limits::CONNECT_TIMEOUT;
-use drover_types::{HostName, Interface, MigrationId, Path};
+use drover_types::{HostName, Interface, MigrationId, Path, with_sources};
 
 use super::reach::{leads_there, probe};
 use super::{Agreed, Found, Link, Message, NotAgreed};
@@ -275,14 +275,6 @@ pub async fn find(link: Link, migration: MigrationId) -> Result<Found, String> {
     found.await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// An error with everything that led to it.
-pub fn with_source(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {}", with_source(source)),
-        None => error.to_string(),
-    }
-}
-
 /// Has the destination's QEMU listen.
 pub async fn tell_to_listen(link: Link, migration: Migration, channels: u8, paths: Vec<Path>) {
     let request = IncomingStart { channels, paths };
@@ -301,7 +293,7 @@ pub async fn tell_to_listen(link: Link, migration: Migration, channels: u8, path
             },
             None => Input::DestinationUnreachable {
                 sent: true,
-                reason: with_source(&error).into(),
+                reason: with_sources(&error).into(),
             },
         },
     };

@@ -7,9 +7,9 @@ use drover_api::{AbandonRequest, ClientError, IncomingPhase, IncomingView, Resol
 use drover_hypervisor::UnixMicros;
 use drover_migrate::source::Input;
 use drover_migrate::{HandOffAnswer, Migration, Question, Reason};
+use drover_types::with_sources;
 use jiff::Timestamp;
 
-use super::connect::with_source;
 use super::{Link, Message};
 use crate::limits;
 use crate::migration::silence::{There, whats_there};
@@ -124,7 +124,7 @@ pub async fn tell_to_abandon(link: Link, migration: Migration, cause: String) {
             Input::DestinationAbandoned
         }
         Err(error) => Input::AbandonUnreachable {
-            reason: with_source(&error).into(),
+            reason: with_sources(&error).into(),
         },
     };
     link.input(input).await;

@@ -12,7 +12,6 @@ mod message;
 mod reach;
 mod show;
 
-pub use connect::with_source;
 pub use hand_off::timestamp;
 pub use message::{Agreed, Found, Link, Message, NotAgreed, Options};
 pub use show::{path_chosen, paths_without_lanes};
