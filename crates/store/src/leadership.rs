@@ -106,7 +106,7 @@ pub struct Holding {
     pub ttl: Duration,
     /// How long ago it was renewed.
     pub renewed_ago: Duration,
-    /// How long it still runs if it is not renewed.
+    /// How long it still runs if it is not renewed; etcd tells it in whole seconds.
     pub left: Duration,
 }
 

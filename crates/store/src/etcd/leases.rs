@@ -53,8 +53,14 @@ impl Etcd {
         let lease: Lease = self.members.ask("/v3/lease/timetolive", &question).await?;
         let said = Leader::read(leader)?;
         let ttl = Duration::from_secs(said.ttl_s);
-        // A lease that has just lapsed answers -1.
-        let left = Duration::from_secs(lease.ttl.unsigned()).min(ttl);
+        // Whole seconds, cut off: rounded up, since a holder that is in time must not look silent. A
+        // lease that has just lapsed answers -1.
+        let left = Duration::from_secs(lease.ttl.unsigned().saturating_add(1)).min(ttl);
+        let left = if lease.ttl.0 < 0 {
+            Duration::ZERO
+        } else {
+            left
+        };
         Ok(Holding {
             name: name.clone(),
             holder: said.holder()?,

@@ -72,6 +72,29 @@ pub async fn a_held_name_is_shown_with_holder_and_time_left(bench: &Bench) {
     assert_eq!(held(&bench.store, "drain", "b").await.holder, name("a"));
 }
 
+pub async fn a_holder_that_misses_its_renewals_is_shown_as_silent(bench: &Bench) {
+    let long = TTL * 2;
+    let campaign = bench
+        .store
+        .campaign(&name("drain"), &name("a"), long)
+        .await
+        .unwrap();
+    let Campaign::Won(mut leader) = campaign else {
+        panic!("nobody else is there");
+    };
+    bench.store.renew(&mut leader).await.unwrap();
+    let shown = bench.store.holding(leader.name()).await.unwrap().unwrap();
+    assert!(!shown.is_silent(), "{shown:?}");
+    if let Some(clock) = &bench.clock {
+        clock.0.pass(long * 3 / 4);
+    }
+    super::until("it is shown as silent", async || {
+        let holding = bench.store.holding(leader.name()).await.unwrap();
+        holding.expect("it still holds its name").is_silent()
+    })
+    .await;
+}
+
 pub async fn a_later_leadership_has_a_larger_generation(bench: &Bench) {
     let mut last = 0;
     for holder in ["a", "b", "a"] {

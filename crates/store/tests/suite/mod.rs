@@ -190,6 +190,7 @@ macro_rules! whole_suite {
             leaderships {
                 one_of_many_wins_and_the_others_are_told_who,
                 a_held_name_is_shown_with_holder_and_time_left,
+                a_holder_that_misses_its_renewals_is_shown_as_silent,
                 a_later_leadership_has_a_larger_generation,
                 the_writes_of_a_superseded_holder_are_refused_and_name_the_newer_one,
                 a_holder_whose_lease_lapsed_cannot_write_though_nobody_followed,
