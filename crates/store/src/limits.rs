@@ -65,6 +65,9 @@ pub const ORDERS_WAITING: usize = 256;
 /// How long the embedded store waits for another process that is writing to the same file.
 pub const BUSY: Duration = Duration::from_secs(5);
 
+/// Pause before the file is tried again while another process makes it, which takes some 20 ms.
+pub const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
 /// How long an order may take in the embedded store before its outcome is called unknown: longer than
 /// [`BUSY`] and than a disk that hangs for a moment.
 pub const EMBEDDED_ANSWER: Duration = Duration::from_secs(30);

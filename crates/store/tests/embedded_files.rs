@@ -179,7 +179,7 @@ async fn a_directory_that_is_not_there_or_cannot_be_written_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let error = refused(&folder.path().join("missing/store.db")).await;
     assert!(
-        error.contains("missing/store.db") && error.contains("cannot be opened"),
+        error.contains("missing/store.db") && error.contains("cannot be made"),
         "{error}"
     );
     // Root may write to any directory, but not to what is mounted read-only.
@@ -187,7 +187,7 @@ async fn a_directory_that_is_not_there_or_cannot_be_written_is_refused() {
         return;
     };
     let error = refused(&folder.path().join("store.db")).await;
-    assert!(error.contains("cannot be opened for writing"), "{error}");
+    assert!(error.contains("cannot be made"), "{error}");
     drop(mount);
 }
 
@@ -290,5 +290,31 @@ async fn what_another_process_writes_reaches_the_watches_here_once_and_in_order(
     wanted.push(put(&there, &vm("v"), 9).await);
     for revision in wanted {
         assert_eq!(watch.next().await.unwrap().revision, revision);
+    }
+}
+
+#[tokio::test]
+async fn a_file_whose_making_was_cut_short_is_made_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let begun = rusqlite::Connection::open(&path).unwrap();
+    let set = begun.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()));
+    set.unwrap();
+    drop(begun);
+    assert!(std::fs::metadata(&path).unwrap().len() > 0);
+    put(&open(&path).await.unwrap(), &host("a"), 1).await;
+}
+
+#[tokio::test]
+async fn several_that_make_the_file_at_the_same_time_all_open_it() {
+    for _ in 0..20 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let (a, b, c) = tokio::join!(open(&path), open(&path), open(&path));
+        let stores = [a.unwrap(), b.unwrap(), c.unwrap()];
+        put(&stores[0], &host("a"), 7).await;
+        for store in &stores {
+            assert_eq!(number(&store.get(&host("a")).await.unwrap().unwrap()), 7);
+        }
     }
 }

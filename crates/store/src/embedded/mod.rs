@@ -8,6 +8,7 @@
 //! Owns the file and the thread. Every commit is on the disk before it is answered. Other processes
 //! may have the same file open: whatever is decided is decided within one transaction of SQLite, so
 //! they cannot come between, and their changes reach the watches here through the same table.
+//! Nothing else in this process may open the file: to close it would end SQLite's locks on it.
 //! The file belongs on a disk of this host: leases run by this host's clock, and locks of network
 //! file systems cannot be relied on.
 

@@ -1,11 +1,14 @@
 //! The file: how it is opened, what is in it, and how an older one becomes a newer one.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::ErrorKind;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Instant;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::io::Errno;
 
 use super::unusable;
 use crate::error::{Outcome, StoreError};
@@ -94,6 +97,19 @@ pub(super) fn problem(path: &Path, error: &rusqlite::Error, outcome: Outcome) ->
 
 /// Opens the file, or makes it, and brings it to this version.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
+    let begun = Instant::now();
+    loop {
+        match open_once(path) {
+            // Who finds another process making the file is told at once, however long it would wait.
+            Err(StoreError::Unavailable { .. }) if begun.elapsed() < limits::BUSY => {
+                std::thread::sleep(limits::BUSY_PAUSE);
+            }
+            opened => return opened,
+        }
+    }
+}
+
+fn open_once(path: &Path) -> Result<Connection, StoreError> {
     make_private(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let failed = |error: rusqlite::Error| problem(path, &error, Outcome::NotDone);
@@ -106,29 +122,26 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// SQLite gives its other files (-wal, -shm) the mode of this one.
+/// Makes the file, or takes it from others' eyes; SQLite gives its other files (-wal, -shm) the same
+/// mode. It is never opened here: to close it would end the locks of any connection to it that this
+/// process has (fcntl(2), and SQLite's "How To Corrupt", 2.2).
 fn make_private(path: &Path) -> Result<(), StoreError> {
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::StorageFull => StoreError::Full {
             detail: format!("{}: {error}", path.display()),
         },
-        _ => unusable(path, format!("it cannot be opened for writing: {error}")),
+        _ => unusable(path, format!("it cannot be made: {error}")),
     };
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(MODE)
-        .open(path)
-        .map_err(failed)?;
-    let mut permissions = file.metadata().map_err(failed)?.permissions();
+    let mode = Mode::from_raw_mode(MODE);
+    match mknodat(CWD, path, FileType::RegularFile, mode, 0) {
+        Ok(()) => return keep_entry(path).map_err(failed),
+        Err(Errno::EXIST) => {}
+        Err(error) => return Err(failed(error.into())),
+    }
+    let mut permissions = std::fs::metadata(path).map_err(failed)?.permissions();
     if permissions.mode() & 0o077 != 0 {
         permissions.set_mode(MODE);
-        file.set_permissions(permissions).map_err(failed)?;
-    }
-    if file.metadata().map_err(failed)?.len() == 0 {
-        keep_entry(path).map_err(failed)?;
+        std::fs::set_permissions(path, permissions).map_err(failed)?;
     }
     Ok(())
 }
@@ -149,9 +162,16 @@ fn number(connection: &Connection, pragma: &str) -> rusqlite::Result<i64> {
 /// Nothing is written to a file of another program, or of a newer version of this one.
 fn check_owner(path: &Path, connection: &Connection) -> Result<(), StoreError> {
     let failed = |error: rusqlite::Error| problem(path, &error, Outcome::NotDone);
-    let pages = number(connection, "page_count").map_err(failed)?;
-    let application = number(connection, "application_id").map_err(failed)?;
-    if pages > 0 && application != APPLICATION_ID {
+    // In one state of the file: another process may be making it. One that was killed while it made
+    // it has left a file without tables, which is nobody's.
+    let (tables, application): (i64, i64) = connection
+        .query_row(
+            "SELECT (SELECT count(*) FROM sqlite_schema), application_id FROM pragma_application_id",
+            [],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .map_err(failed)?;
+    if tables > 0 && application != APPLICATION_ID {
         return Err(unusable(
             path,
             format!("it is a database of another program (application id {application:#x})"),
