@@ -12,7 +12,9 @@ use crate::transaction::{Expect, Revision};
 pub enum Outcome {
     /// It was not done, and will not be.
     NotDone,
-    /// It may have been done, or may be done yet. Read again before deciding anything.
+    /// It may have been done, or may be done yet. Read again before deciding anything. One that
+    /// expected a revision or an entry's number cannot be done any more once another one was; one
+    /// that expected anything can.
     Unknown,
 }
 
