@@ -24,6 +24,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("wire", Kind::Pure, &["types"]),
     ("session", Kind::Pure, &["types", "wire"]),
     ("migrate", Kind::Pure, &["types"]),
+    ("plan", Kind::Pure, &["types"]),
     ("sim", Kind::Pure, &["types", "wire", "session", "migrate"]),
     ("lanes", Kind::Io, &["types"]),
     ("hypervisor", Kind::Io, &["types"]),
@@ -56,7 +57,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
 ];
 
 /// Values only: none of these reads a clock, opens a file or starts a thread by itself.
-pub const PURE_MAY_USE: &[&str] = &["serde", "thiserror", "uuid"];
+pub const PURE_MAY_USE: &[&str] = &["serde", "sha2", "thiserror", "uuid"];
 
 /// Crates made for tests: any crate's tests may use them, whatever the table says.
 const FOR_TESTS: &[&str] = &["sim", "lab", "corpus"];

@@ -1,0 +1,197 @@
+//! Whether a host has a place for a guest at one moment, and why not.
+//!
+//! Reasons that never change (the processor, pins) come before those that do (groups, room), so that
+//! the reason that is shown is the one that no other move would remove.
+
+use drover_types::Bytes;
+
+use crate::inventory::GuestCpu;
+use crate::model::{GroupIx, HostIx, Misfit, Model, VmIx};
+use crate::policy::Spread;
+use crate::refusal::NoPlace;
+use crate::state::State;
+use crate::units::{Unit, is_hard};
+use crate::words::Word;
+
+/// A [`NoPlace`] without its words: it is made and thrown away by the million.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    Closed,
+    Pinned(VmIx),
+    OlderQemu(VmIx),
+    Cpu(VmIx, Misfit),
+    Together(GroupIx, VmIx),
+    Apart(GroupIx, VmIx),
+    SameDomain(GroupIx, VmIx),
+    Memory(u64),
+    Vcpus(u64),
+}
+
+/// Why a host has no place for a unit, whatever else is on it.
+pub(crate) fn always(model: &Model<'_>, unit: &Unit, host: HostIx) -> Option<Obstacle> {
+    if model.closed[host].is_some() {
+        return Some(Obstacle::Closed);
+    }
+    if let Some((group, with)) = unit.contradiction {
+        return Some(Obstacle::Apart(group, with));
+    }
+    unit.vms.iter().find_map(|vm| always_for(model, *vm, host))
+}
+
+fn always_for(model: &Model<'_>, vm: VmIx, host: HostIx) -> Option<Obstacle> {
+    if !model.pins_allow(vm, host) {
+        return Some(Obstacle::Pinned(vm));
+    }
+    let older = model.hosts[host].qemu < model.hosts[model.at[vm]].qemu;
+    if older && !model.policy.allow_older_qemu {
+        return Some(Obstacle::OlderQemu(vm));
+    }
+    let misfit = model.misfit(vm, host);
+    misfit.map(|misfit| Obstacle::Cpu(vm, misfit))
+}
+
+/// Why a host has no place for a unit at this moment.
+pub(crate) fn obstacle(state: &State<'_>, unit: &Unit, host: HostIx) -> Option<Obstacle> {
+    always(state.model, unit, host).or_else(|| now(state, unit, host))
+}
+
+/// Those obstacles that other guests make.
+pub(crate) fn now(state: &State<'_>, unit: &Unit, host: HostIx) -> Option<Obstacle> {
+    let room = || {
+        let free = state.free(host);
+        if free.memory < unit.memory {
+            return Some(Obstacle::Memory(free.memory));
+        }
+        (free.vcpus < unit.vcpus).then_some(Obstacle::Vcpus(free.vcpus))
+    };
+    let mut vms = unit.vms.iter();
+    vms.find_map(|vm| company(state, unit, *vm, host))
+        .or_else(room)
+}
+
+fn company(state: &State<'_>, unit: &Unit, vm: VmIx, host: HostIx) -> Option<Obstacle> {
+    let model = state.model;
+    for member in model.together.of[vm].iter().filter(|member| member.hard) {
+        let there = state.together_at(member.group).iter();
+        let others = || there.clone().filter(|(_, with)| !unit.vms.contains(with));
+        if let Some((_, with)) = others().min_by_key(|(_, with)| *with)
+            && !others().any(|(at, _)| *at == host)
+        {
+            return Some(Obstacle::Together(member.group, *with));
+        }
+    }
+    for member in &model.apart.of[vm] {
+        let forbids =
+            |with: &&VmIx| **with != vm && (member.hard || is_hard(model, **with, member.group));
+        let there = state.apart_on(host, member.group).iter();
+        if let Some(with) = there.filter(forbids).min() {
+            return Some(Obstacle::Apart(member.group, *with));
+        }
+        if model.policy.spread == Spread::Require {
+            let there = state.apart_in_domain_of(host, member.group).iter();
+            if let Some(with) = there.filter(forbids).min() {
+                return Some(Obstacle::SameDomain(member.group, *with));
+            }
+        }
+    }
+    None
+}
+
+/// How many wishes a unit breaks on a host: groups that are soft, failure domains that are preferred.
+pub(crate) fn wishes_broken(state: &State<'_>, unit: &Unit, host: HostIx) -> u64 {
+    unit.vms.iter().map(|vm| broken_by(state, *vm, host)).sum()
+}
+
+fn broken_by(state: &State<'_>, vm: VmIx, host: HostIx) -> u64 {
+    let model = state.model;
+    let others = |there: &[VmIx]| there.iter().any(|with| *with != vm);
+    let mut broken = 0;
+    for member in &model.apart.of[vm] {
+        if others(state.apart_on(host, member.group)) {
+            broken += 1;
+        } else if model.policy.spread != Spread::Ignore {
+            broken += u64::from(others(state.apart_in_domain_of(host, member.group)));
+        }
+    }
+    for member in model.together.of[vm].iter().filter(|member| !member.hard) {
+        let there = state.together_at(member.group).iter();
+        let mut others = there.filter(|(_, with)| *with != vm).peekable();
+        let any = others.peek().is_some();
+        broken += u64::from(any && !others.any(|(at, _)| *at == host));
+    }
+    broken
+}
+
+impl Obstacle {
+    /// In words, with the numbers.
+    pub(crate) fn reason(self, model: &Model<'_>, unit: &Unit, host: HostIx) -> NoPlace {
+        let name = |vm: VmIx| model.vms[vm].name.clone();
+        match self {
+            Self::Closed => model.closed[host].clone().unwrap_or(NoPlace::Cordoned),
+            Self::Pinned(vm) => NoPlace::Pinned { vm: name(vm) },
+            Self::OlderQemu(vm) => NoPlace::OlderQemu {
+                here: model.hosts[model.at[vm]].qemu,
+                there: model.hosts[host].qemu,
+            },
+            Self::Cpu(vm, misfit) => misfit.reason(model, vm, host),
+            Self::Together(group, with) => NoPlace::Together {
+                group: model.together.names[group].clone(),
+                with: name(with),
+            },
+            Self::Apart(group, with) => NoPlace::Apart {
+                group: model.apart.names[group].clone(),
+                with: name(with),
+            },
+            Self::SameDomain(group, with) => same_domain(model, group, with, host),
+            Self::Memory(free) => NoPlace::Memory {
+                wanted: Bytes(unit.memory),
+                free: Bytes(free),
+            },
+            Self::Vcpus(free) => NoPlace::Vcpus {
+                wanted: unit.vcpus,
+                free,
+            },
+        }
+    }
+}
+
+fn same_domain(model: &Model<'_>, group: GroupIx, with: VmIx, host: HostIx) -> NoPlace {
+    let (group, with) = (
+        model.apart.names[group].clone(),
+        model.vms[with].name.clone(),
+    );
+    match model.domain[host] {
+        Some(domain) => NoPlace::SameDomain {
+            group,
+            with,
+            domain: model.domain_names[domain].clone(),
+        },
+        None => NoPlace::Apart { group, with },
+    }
+}
+
+impl Misfit {
+    fn reason(self, model: &Model<'_>, vm: VmIx, host: HostIx) -> NoPlace {
+        let there = &model.hosts[host].cpu;
+        let source = &model.hosts[model.at[vm]].cpu;
+        let missing = |wanted: &std::collections::BTreeSet<Word>| NoPlace::CpuFeatures {
+            missing: wanted.difference(&there.features).cloned().collect(),
+        };
+        match (self, &model.vms[vm].cpu) {
+            (Self::Passthrough, _) => NoPlace::CpuPassthrough {
+                here: source.model.clone(),
+                there: there.model.clone(),
+            },
+            (
+                Self::Model,
+                GuestCpu::Named {
+                    model: Some(model), ..
+                },
+            ) => NoPlace::CpuModel {
+                model: model.clone(),
+            },
+            (_, GuestCpu::Named { features, .. }) => missing(features),
+            (_, GuestCpu::Passthrough) => missing(&source.features),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The facts that a plan is made from: hosts, what they have, and the VMs on them.
+//!
+//! Facts are data with their age; whoever collects them owns the clock. Reading them in does not
+//! make them consistent: [`crate::plan`] refuses an inventory that contradicts itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_types::{BitRate, ByteRate, Bytes, HostName, VmName};
+use serde::{Deserialize, Serialize};
+
+use crate::policy::VmPolicy;
+use crate::words::{QemuVersion, Text, Word};
+
+/// All hosts of a cluster and all VMs on them. The order of neither matters.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Inventory {
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// The VMs.
+    pub vms: Vec<Vm>,
+}
+
+/// What may happen on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostState {
+    /// Takes guests.
+    Ready,
+    /// Keeps its guests and takes no more.
+    Cordoned,
+    /// Is being worked on.
+    Maintenance,
+    /// Does not answer; what is known of it is what it said last.
+    Unreachable,
+}
+
+/// A host and what it has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Host {
+    /// Its name.
+    pub name: HostName,
+    /// What may happen on it.
+    pub state: HostState,
+    /// Seconds since these facts, and those of the VMs on it, were true.
+    pub facts_age_seconds: u64,
+    /// Its memory.
+    pub memory: Bytes,
+    /// What of it the host needs for itself.
+    pub memory_for_host: Bytes,
+    /// CPUs (hardware threads) that guests may use.
+    pub cpus: u32,
+    /// What its processor is and can do.
+    pub cpu: HostCpu,
+    /// Labels, such as `rack` = `r1`.
+    #[serde(default)]
+    pub labels: BTreeMap<Word, Word>,
+    /// What its NICs for migrations carry together.
+    pub bandwidth: BitRate,
+    /// Its QEMU.
+    pub qemu: QemuVersion,
+    /// Migrations to it at once, where not as everywhere.
+    #[serde(default)]
+    pub inbound: Option<u32>,
+    /// Migrations from it at once, where not as everywhere.
+    #[serde(default)]
+    pub outbound: Option<u32>,
+}
+
+/// A host's processor as guests see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostCpu {
+    /// What it is.
+    pub model: Word,
+    /// The features that a guest may be given.
+    pub features: BTreeSet<Word>,
+    /// QEMU's named models that run here with all that belongs to them (QMP `query-cpu-definitions`,
+    /// those without `unavailable-features`).
+    #[serde(default)]
+    pub models: BTreeSet<Word>,
+}
+
+/// What a guest was given as its processor.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum GuestCpu {
+    /// A named model, and features beside it.
+    Named {
+        /// The model; none where the features say all.
+        #[serde(default)]
+        model: Option<Word>,
+        /// Features that it must be given.
+        #[serde(default)]
+        features: BTreeSet<Word>,
+    },
+    /// All that its host has: it moves only to hosts with the same processor and at least the same
+    /// features.
+    Passthrough,
+}
+
+/// What a VM does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VmState {
+    /// Runs.
+    Running,
+    /// Is in memory and stands still.
+    Paused,
+    /// Is not in memory.
+    Stopped,
+}
+
+/// A VM and what it needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vm {
+    /// Its name.
+    pub name: VmName,
+    /// The host that it is on.
+    pub host: HostName,
+    /// Where it is being moved to already. It counts on both hosts, and stays out of the plan.
+    #[serde(default)]
+    pub moving_to: Option<HostName>,
+    /// What it does.
+    pub state: VmState,
+    /// Memory that is kept for it, its QEMU's own included.
+    pub memory: Bytes,
+    /// Memory that it has written to so far: what there is to be carried.
+    pub memory_used: Bytes,
+    /// Its vCPUs.
+    pub vcpus: u32,
+    /// Its processor.
+    pub cpu: GuestCpu,
+    /// How fast it writes to pages; none where it was not sampled.
+    #[serde(default)]
+    pub dirty_rate: Option<ByteRate>,
+    /// The memory that it keeps writing to; none where that is not known.
+    #[serde(default)]
+    pub working_set: Option<Bytes>,
+    /// How long it may stand still, in milliseconds.
+    pub downtime_limit_ms: u64,
+    /// Why its hypervisor cannot migrate it (QMP `query-migrate`, `blocked-reasons`), such as a device
+    /// of the host that was given to it.
+    #[serde(default)]
+    pub blockers: Vec<Text>,
+    /// What is wanted for it.
+    #[serde(default)]
+    pub policy: VmPolicy,
+}

@@ -1,0 +1,200 @@
+//! What a precopy migration carries and how long it takes, before it has begun.
+//!
+//! ```text
+//!   round 0 carries what the guest has written to:   v0 = used
+//!   round n carries what it wrote meanwhile:         vn = min(working set, dirty rate x v(n-1) / rate)
+//!   until vn fits the downtime limit:                vn <= rate x limit; then the guest stops, and
+//!                                                    downtime = vn / rate + what the hand-off takes
+//! ```
+//!
+//! Where more than half of what a round carried is dirty after it, twice, the guest is throttled as QEMU
+//! does (`migration/ram.c`, `throttle-trigger-threshold` 50, `cpu-throttle-initial` 20, `-increment` 10,
+//! `max-cpu-throttle` 99): its dirty rate falls with its processor time.
+//!
+//! The range is not one of confidence. It is what comes out when the dirty rate is half and twice
+//! what was sampled, the working set half as large again, and the lines carry the least and the most
+//! that was measured of them. Without a sample the guest is taken to dirty a tenth of the rate, between
+//! nothing and half of it.
+//!
+//! While a migration runs, `drover-migrate` says what is left from what it has seen; this is the word
+//! before that.
+
+use serde::{Deserialize, Serialize};
+
+use crate::inventory::{Vm, VmState};
+use crate::limits::{FARTHEST, LINE_PERCENT, PREPARING, ROUNDS, SWITCHOVER};
+
+/// A number that is not known exactly.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Range {
+    /// At least.
+    pub least: u64,
+    /// Rather.
+    pub expected: u64,
+    /// At most.
+    pub most: u64,
+}
+
+impl Range {
+    fn of([expected, one, other]: [u64; 3]) -> Self {
+        Self {
+            least: expected.min(one).min(other),
+            expected,
+            most: expected.max(one).max(other),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            least: self.least.saturating_add(other.least),
+            expected: self.expected.saturating_add(other.expected),
+            most: self.most.saturating_add(other.most),
+        }
+    }
+}
+
+/// How a migration ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Convergence {
+    /// By itself.
+    ByItself,
+    /// With the guest slowed down.
+    Throttled,
+    /// Not within the downtime limit, even so.
+    BeyondLimit,
+}
+
+/// What is expected of one migration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Forecast {
+    /// Bytes that are carried.
+    pub bytes: Range,
+    /// Milliseconds from the order to move until the guest runs at the destination.
+    pub ms: Range,
+    /// Milliseconds that the guest stands still.
+    pub downtime_ms: Range,
+    /// How it is expected to end.
+    pub convergence: Convergence,
+}
+
+/// The time that a line of so many bits per second needs, in milliseconds; at most [`FARTHEST`].
+pub(crate) fn millis(bytes: u64, bits_per_second: u64) -> u64 {
+    let time = u128::from(bytes) * 8 * 1000 / u128::from(bits_per_second.max(1));
+    u64::try_from(time).unwrap_or(u64::MAX).min(farthest())
+}
+
+fn farthest() -> u64 {
+    u64::try_from(FARTHEST.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// What a migration over a line of `bits_per_second` is expected to carry.
+pub(crate) fn expected_bytes(vm: &Vm, bits_per_second: u64) -> u64 {
+    run(&case(vm, bits_per_second, 0)).bytes
+}
+
+/// What is expected of a migration that has a line of `bits_per_second` for itself.
+#[must_use]
+pub fn forecast(vm: &Vm, bits_per_second: u64) -> Forecast {
+    let ends = [0, 1, 2].map(|which| run(&case(vm, bits_per_second, which)));
+    let range = |part: fn(&End) -> u64| Range::of([0, 1, 2].map(|which| part(&ends[which])));
+    Forecast {
+        bytes: range(|end| end.bytes),
+        ms: range(|end| end.ms),
+        downtime_ms: range(|end| end.downtime_ms),
+        convergence: ends[0].convergence,
+    }
+}
+
+/// One way it can go.
+struct Case {
+    bytes: u64,
+    /// Bytes per second.
+    rate: u64,
+    /// Bytes per second.
+    dirty_rate: u64,
+    working_set: u64,
+    limit_ms: u64,
+}
+
+struct End {
+    bytes: u64,
+    ms: u64,
+    downtime_ms: u64,
+    convergence: Convergence,
+}
+
+/// `which` as in [`LINE_PERCENT`]: expected, worst, best.
+fn case(vm: &Vm, bits_per_second: u64, which: usize) -> Case {
+    let rate = u128::from(bits_per_second) * u128::from(LINE_PERCENT[which]) / 800;
+    let rate = u64::try_from(rate).unwrap_or(u64::MAX).max(1);
+    let dirty_rate = match (vm.state, vm.dirty_rate) {
+        (VmState::Running, Some(sampled)) => {
+            [sampled.0, sampled.0.saturating_mul(2), sampled.0 / 2][which]
+        }
+        (VmState::Running, None) => [rate / 10, rate / 2, 0][which],
+        _ => 0,
+    };
+    let working_set = vm.working_set.map_or(vm.memory_used.0, |set| {
+        let more = set.0.saturating_add(set.0 / 2);
+        [set.0, more, set.0][which].min(vm.memory.0)
+    });
+    Case {
+        bytes: vm.memory_used.0,
+        rate,
+        dirty_rate,
+        working_set,
+        limit_ms: vm.downtime_limit_ms,
+    }
+}
+
+const THROTTLE_FIRST: u64 = 20;
+const THROTTLE_STEP: u64 = 10;
+const THROTTLE_MOST: u64 = 99;
+
+fn run(case: &Case) -> End {
+    let fits = case.rate.saturating_mul(case.limit_ms) / 1000;
+    let (mut left, mut bytes, mut micros) = (case.bytes, 0_u64, 0_u128);
+    let (mut high, mut throttle) = (0, 0);
+    let mut round = 0;
+    while left > fits && round < ROUNDS {
+        round += 1;
+        let time = u128::from(left) * 1_000_000 / u128::from(case.rate);
+        bytes = bytes.saturating_add(left);
+        micros += time;
+        let dirty_rate = u128::from(case.dirty_rate) * u128::from(100 - throttle) / 100;
+        let dirtied = u64::try_from(dirty_rate * time / 1_000_000).unwrap_or(u64::MAX);
+        let dirtied = dirtied.min(case.working_set);
+        high += u32::from(dirtied > left / 2);
+        if high >= 2 {
+            high = 0;
+            throttle = match throttle {
+                0 => THROTTLE_FIRST,
+                _ => (throttle + THROTTLE_STEP).min(THROTTLE_MOST),
+            };
+        }
+        left = dirtied;
+    }
+    let last = u128::from(left) * 1_000_000 / u128::from(case.rate);
+    let switchover = SWITCHOVER.as_micros();
+    let total = PREPARING.as_micros() + micros + last + switchover;
+    let ms = |micros: u128| {
+        u64::try_from(micros / 1000)
+            .unwrap_or(u64::MAX)
+            .min(farthest())
+    };
+    End {
+        bytes: bytes.saturating_add(left),
+        ms: ms(total),
+        downtime_ms: ms(last + switchover),
+        convergence: match throttle {
+            _ if left > fits => Convergence::BeyondLimit,
+            0 => Convergence::ByItself,
+            _ => Convergence::Throttled,
+        },
+    }
+}

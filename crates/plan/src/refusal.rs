@@ -1,0 +1,292 @@
+//! Why there is no plan, and why a guest has no place on a host: values, not only words.
+
+use drover_types::{Bytes, HostName, VmName};
+use serde::{Deserialize, Serialize};
+
+use crate::invalid::Invalid;
+use crate::limits::LOSS_SETS;
+use crate::plan::Unmoved;
+use crate::policy::KeepLosses;
+use crate::words::{QemuVersion, Text, Word};
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "refusal", rename_all = "kebab-case")]
+pub enum Refusal {
+    /// The inventory, the policy or the request contradicts itself or exceeds a bound.
+    #[error("{what}")]
+    Invalid {
+        /// What is wrong.
+        what: Invalid,
+    },
+    /// The request names a host that the cluster does not have.
+    #[error("no host {host} in the cluster: look at the names of its hosts")]
+    UnknownHost {
+        /// The name.
+        host: HostName,
+    },
+    /// Nothing can be moved off or to a host that does not answer.
+    #[error("host {host} does not answer: its guests cannot be moved until it does")]
+    Unreachable {
+        /// The host.
+        host: HostName,
+    },
+    /// What is known of a host that the request names is too old.
+    #[error(
+        "what is known of host {host} is {age_seconds} s old, and at most {limit_seconds} s are allowed: ask \
+         it again"
+    )]
+    OldFacts {
+        /// The host.
+        host: HostName,
+        /// Age of its facts.
+        age_seconds: u64,
+        /// The policy's bound.
+        limit_seconds: u64,
+    },
+    /// A guest is on its way to a host that is to be drained.
+    #[error("{vm} is being moved to {host}: wait until it has arrived, or cancel that migration")]
+    Arriving {
+        /// The guest.
+        vm: VmName,
+        /// The host.
+        host: HostName,
+    },
+    /// With these hosts drained, none would be left that takes guests.
+    #[error(
+        "no host is left for {} with {memory}: {} beside those to be drained, and none takes guests; drain \
+         fewer hosts, or bring others back first",
+        count(*guests, "guest"),
+        count(*left_out, "host")
+    )]
+    NoHostLeft {
+        /// Guests on the hosts to be drained.
+        guests: usize,
+        /// Their memory.
+        memory: Bytes,
+        /// Hosts that are not to be drained, and take no guests.
+        left_out: usize,
+    },
+    /// Guests that must move cannot.
+    #[error(
+        "{} cannot move, {} of them must ({}); free on hosts that take guests: {free}, wanted: {wanted}",
+        count(unmoved.len(), "guest"),
+        unmoved.iter().filter(|guest| guest.blocks()).count(),
+        first_names(unmoved.iter().filter(|guest| guest.blocks()).map(|guest| &guest.vm))
+    )]
+    Blocked {
+        /// All that cannot move, those too that need not.
+        unmoved: Vec<Unmoved>,
+        /// Memory of all guests on the hosts to be drained.
+        wanted: Bytes,
+        /// Memory that is free, headroom kept, on hosts that take guests.
+        free: Bytes,
+    },
+    /// The cluster could not lose any more what the policy wants it to be able to lose.
+    #[error(
+        "if {} were lost afterwards, {} with {memory} would find no place ({}), and the policy wants {} to \
+         be kept{}",
+        first_names(lost.iter()),
+        count(guests.len(), "guest"),
+        first_names(guests.iter()),
+        count(wanted.losses as usize, "loss"),
+        if *held_before { "" } else { "; it is not kept now either" }
+    )]
+    LossesNotKept {
+        /// What the policy wants.
+        wanted: KeepLosses,
+        /// Hosts whose loss would be too much.
+        lost: Vec<HostName>,
+        /// Guests that would find no place then.
+        guests: Vec<VmName>,
+        /// Their memory.
+        memory: Bytes,
+        /// Whether the cluster can lose as much now.
+        held_before: bool,
+    },
+    /// There are too many ways to lose what the policy wants to be able to lose.
+    #[error(
+        "{sets} ways to lose {losses} at once cannot all be tried, at most {LOSS_SETS} can: keep fewer, or \
+         count failure domains"
+    )]
+    TooManyLosses {
+        /// How many sets.
+        sets: u64,
+        /// Of how many hosts or domains each.
+        losses: u32,
+    },
+}
+
+impl From<Invalid> for Refusal {
+    fn from(what: Invalid) -> Self {
+        Self::Invalid { what }
+    }
+}
+
+/// Why a guest has no place on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "why", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum NoPlace {
+    /// It is to be drained itself.
+    #[error("is to be drained")]
+    Draining,
+    /// It takes no guests.
+    #[error("is cordoned")]
+    Cordoned,
+    /// It is being worked on.
+    #[error("is in maintenance")]
+    Maintenance,
+    /// It does not answer.
+    #[error("does not answer")]
+    Unreachable,
+    /// What is known of it is too old.
+    #[error("facts are {age_seconds} s old, allowed are {limit_seconds} s")]
+    OldFacts {
+        /// Age of its facts.
+        age_seconds: u64,
+        /// The policy's bound.
+        limit_seconds: u64,
+    },
+    /// The guest is pinned elsewhere.
+    #[error("{vm} is pinned to others")]
+    Pinned {
+        /// The guest, or the one that it belongs together with.
+        vm: VmName,
+    },
+    /// The guest's CPU model does not run there.
+    #[error("CPU model {model} does not run there")]
+    CpuModel {
+        /// The model.
+        model: Word,
+    },
+    /// Features are missing.
+    #[error("lacks CPU {} {}", if missing.len() == 1 { "feature" } else { "features" }, first_words(missing))]
+    CpuFeatures {
+        /// Which.
+        missing: Vec<Word>,
+    },
+    /// The guest has all of its host's processor, and this is another one.
+    #[error("has another CPU ({there}) than the {here} that was passed to the guest")]
+    CpuPassthrough {
+        /// The processor that the guest has.
+        here: Word,
+        /// The one there.
+        there: Word,
+    },
+    /// Its QEMU is older.
+    #[error("runs QEMU {there}, older than {here}")]
+    OlderQemu {
+        /// Where the guest is.
+        here: QemuVersion,
+        /// There.
+        there: QemuVersion,
+    },
+    /// A guest to be kept apart is there.
+    #[error("has {with}, to be kept apart ({group})")]
+    Apart {
+        /// The group.
+        group: Word,
+        /// The other guest.
+        with: VmName,
+    },
+    /// A guest to be kept in another failure domain is in this one.
+    #[error("shares its failure domain {domain} with {with} ({group})")]
+    SameDomain {
+        /// The group.
+        group: Word,
+        /// The other guest.
+        with: VmName,
+        /// The domain.
+        domain: Word,
+    },
+    /// A guest that belongs together with this one stays elsewhere.
+    #[error("is not where {with} is, to be kept together ({group})")]
+    Together {
+        /// The group.
+        group: Word,
+        /// The other guest.
+        with: VmName,
+    },
+    /// Its memory does not suffice.
+    #[error("has room for {free}, wanted {wanted}")]
+    Memory {
+        /// What is wanted.
+        wanted: Bytes,
+        /// What it has, headroom kept.
+        free: Bytes,
+    },
+    /// Its CPUs do not suffice.
+    #[error("has room for {free} vCPUs, wanted {wanted}")]
+    Vcpus {
+        /// What is wanted.
+        wanted: u64,
+        /// What it has.
+        free: u64,
+    },
+    /// The cluster could lose less than the policy wants if the guest were there.
+    #[error("has room, but the cluster could then lose less than the policy wants")]
+    Losses,
+    /// It would have had room, but guests that were placed before left none.
+    #[error("has room for it alone, taken by {} of this plan", count(*by, "guest"))]
+    Taken {
+        /// Guests that this plan brings there.
+        by: usize,
+    },
+}
+
+/// Why a guest cannot move at all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "why", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Unmovable {
+    /// Its hypervisor says so.
+    #[error("its hypervisor cannot migrate it: {}", reasons.iter().map(Text::as_str).collect::<Vec<_>>().join("; "))]
+    Blockers {
+        /// In its words.
+        reasons: Vec<Text>,
+    },
+    /// No host has a place.
+    #[error("no host has a place for it")]
+    NoHost {
+        /// The hosts, by reason.
+        hosts: Vec<RefusedBy>,
+    },
+}
+
+/// Hosts that have no place for a guest, all for the same reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RefusedBy {
+    /// The reason; where it has numbers, those of the host that comes nearest.
+    pub reason: NoPlace,
+    /// How many hosts.
+    pub count: usize,
+    /// Their names; left out where very many guests cannot move.
+    #[serde(default)]
+    pub hosts: Vec<HostName>,
+}
+
+/// `1 guest`, `2 guests`; `1 loss`, `2 losses`.
+pub(crate) fn count(number: usize, noun: &str) -> String {
+    let plural = if noun.ends_with(['s', 'h']) {
+        "es"
+    } else {
+        "s"
+    };
+    let plural = if number == 1 { "" } else { plural };
+    format!("{number} {noun}{plural}")
+}
+
+/// Names in a sentence, at most five.
+pub(crate) fn first_names<N: std::fmt::Display>(names: impl Iterator<Item = N>) -> String {
+    const SHOWN: usize = 5;
+    let names: Vec<String> = names.map(|name| name.to_string()).collect();
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    match names.len().saturating_sub(SHOWN) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+fn first_words(words: &[Word]) -> String {
+    first_names(words.iter())
+}

@@ -1,0 +1,166 @@
+//! What is on each host at one moment of a plan: guests are put and lifted, and room is what is left.
+//!
+//! A guest on its way is put on both hosts. Never decides where anything goes.
+
+use std::collections::BTreeMap;
+
+use crate::model::{GroupIx, HostIx, Model, Room, VmIx};
+
+/// Parts of a host's room that are in use: a million is full.
+pub(crate) const FULL: u64 = 1_000_000;
+
+/// Which room counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Headroom is kept.
+    Normal,
+    /// Others were lost: headroom may be used.
+    Need,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct State<'m> {
+    pub(crate) model: &'m Model<'m>,
+    pub(crate) mode: Mode,
+    used: Vec<Room>,
+    /// Guests by host and group to be kept apart.
+    apart: Vec<BTreeMap<GroupIx, Vec<VmIx>>>,
+    /// Guests by failure domain and group to be kept apart.
+    apart_in_domain: BTreeMap<(GroupIx, usize), Vec<VmIx>>,
+    /// Guests by group to be kept together.
+    together: BTreeMap<GroupIx, Vec<(HostIx, VmIx)>>,
+}
+
+impl<'m> State<'m> {
+    /// Nothing is anywhere.
+    pub(crate) fn empty(model: &'m Model<'m>) -> Self {
+        let hosts = model.hosts.len();
+        Self {
+            model,
+            mode: Mode::Normal,
+            used: vec![Room::default(); hosts],
+            apart: vec![BTreeMap::new(); hosts],
+            apart_in_domain: BTreeMap::new(),
+            together: BTreeMap::new(),
+        }
+    }
+
+    /// Everything is where it is now, and on both hosts where it is on its way.
+    pub(crate) fn now(model: &'m Model<'m>) -> Self {
+        let mut state = Self::empty(model);
+        for vm in (0..model.vms.len()).filter(|vm| model.is_live(*vm)) {
+            for host in std::iter::once(model.at[vm]).chain(model.moving_to[vm]) {
+                state.put(vm, host);
+            }
+        }
+        state
+    }
+
+    /// A guest takes its room on a host.
+    pub(crate) fn put(&mut self, vm: VmIx, host: HostIx) {
+        let model = self.model;
+        let used = &mut self.used[host];
+        used.memory = used.memory.saturating_add(model.vms[vm].memory.0);
+        used.vcpus += u64::from(model.vms[vm].vcpus);
+        for member in &model.apart.of[vm] {
+            self.apart[host].entry(member.group).or_default().push(vm);
+            if let Some(domain) = model.domain[host] {
+                let there = self.apart_in_domain.entry((member.group, domain));
+                there.or_default().push(vm);
+            }
+        }
+        for member in &model.together.of[vm] {
+            let there = self.together.entry(member.group);
+            there.or_default().push((host, vm));
+        }
+    }
+
+    /// A guest gives its room on a host back.
+    pub(crate) fn lift(&mut self, vm: VmIx, host: HostIx) {
+        let model = self.model;
+        let used = &mut self.used[host];
+        used.memory = used.memory.saturating_sub(model.vms[vm].memory.0);
+        used.vcpus = used.vcpus.saturating_sub(model.vms[vm].vcpus.into());
+        for member in &model.apart.of[vm] {
+            if let Some(there) = self.apart[host].get_mut(&member.group) {
+                remove(there, &vm);
+            }
+            if let Some(domain) = model.domain[host]
+                && let Some(there) = self.apart_in_domain.get_mut(&(member.group, domain))
+            {
+                remove(there, &vm);
+            }
+        }
+        for member in &model.together.of[vm] {
+            if let Some(there) = self.together.get_mut(&member.group) {
+                remove(there, &(host, vm));
+            }
+        }
+    }
+
+    /// What a host has for guests.
+    pub(crate) fn room(&self, host: HostIx) -> Room {
+        match self.mode {
+            Mode::Normal => self.model.room[host],
+            Mode::Need => self.model.room_in_need[host],
+        }
+    }
+
+    /// What is left on a host.
+    pub(crate) fn free(&self, host: HostIx) -> Room {
+        let (room, used) = (self.room(host), self.used[host]);
+        Room {
+            memory: room.memory.saturating_sub(used.memory),
+            vcpus: room.vcpus.saturating_sub(used.vcpus),
+        }
+    }
+
+    /// Guests on `host` of a group to be kept apart.
+    pub(crate) fn apart_on(&self, host: HostIx, group: GroupIx) -> &[VmIx] {
+        self.apart[host].get(&group).map_or(&[], Vec::as_slice)
+    }
+
+    /// Guests in the failure domain of `host` of a group to be kept apart.
+    pub(crate) fn apart_in_domain_of(&self, host: HostIx, group: GroupIx) -> &[VmIx] {
+        let domain = self.model.domain[host];
+        let there = domain.and_then(|domain| self.apart_in_domain.get(&(group, domain)));
+        there.map_or(&[], Vec::as_slice)
+    }
+
+    /// Guests of a group to be kept together, with their hosts.
+    pub(crate) fn together_at(&self, group: GroupIx) -> &[(HostIx, VmIx)] {
+        self.together.get(&group).map_or(&[], Vec::as_slice)
+    }
+
+    /// How full a host is by what it has least of, in parts of [`FULL`].
+    pub(crate) fn load(&self, host: HostIx) -> u64 {
+        self.load_with(host, 0, 0)
+    }
+
+    /// How full it would be with so much less.
+    pub(crate) fn load_without(&self, host: HostIx, memory: u64, vcpus: u64) -> u64 {
+        let (room, used) = (self.room(host), self.used[host]);
+        let memory = part(used.memory.saturating_sub(memory), room.memory);
+        memory.max(part(used.vcpus.saturating_sub(vcpus), room.vcpus))
+    }
+
+    /// How full it would be with so much more.
+    pub(crate) fn load_with(&self, host: HostIx, memory: u64, vcpus: u64) -> u64 {
+        let (room, used) = (self.room(host), self.used[host]);
+        let memory = part(used.memory.saturating_add(memory), room.memory);
+        memory.max(part(used.vcpus + vcpus, room.vcpus))
+    }
+}
+
+/// The order of guests in a list is that in which they were put; which one is removed does not matter
+/// for it, since all that reads lists looks for the least.
+fn remove<T: PartialEq>(list: &mut Vec<T>, item: &T) {
+    if let Some(index) = list.iter().position(|there| there == item) {
+        list.swap_remove(index);
+    }
+}
+
+fn part(used: u64, of: u64) -> u64 {
+    let part = u128::from(used) * u128::from(FULL) / u128::from(of.max(1));
+    u64::try_from(part).unwrap_or(u64::MAX).min(FULL * FULL)
+}

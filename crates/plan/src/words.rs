@@ -1,0 +1,200 @@
+//! Text in facts and policies: bounded, and safe to print.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{TEXT_CHARS, WORD_CHARS};
+
+/// Text that is none of the kind that was wanted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidWord {
+    /// No [`Word`].
+    #[error(
+        "{text:?} is not usable as a label, group, model or feature: 1 to {WORD_CHARS} characters of a-z, \
+         A-Z, 0-9, '.', '_', '-', '+' and '/', beginning with a letter or digit"
+    )]
+    Word {
+        /// Its beginning.
+        text: String,
+    },
+    /// No [`QemuVersion`].
+    #[error("{text:?} is no version of QEMU: write 10.0.2")]
+    Version {
+        /// Its beginning.
+        text: String,
+    },
+}
+
+fn beginning(text: &str) -> String {
+    text.chars().take(WORD_CHARS + 1).collect()
+}
+
+/// A label's key or value, the name of a group, a CPU model or a CPU feature.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Word(String);
+
+impl Word {
+    /// The word as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Word {
+    type Err = InvalidWord;
+    fn from_str(text: &str) -> Result<Self, InvalidWord> {
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "._-+/".contains(c);
+        let begins_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if begins_well && text.len() <= WORD_CHARS && text.chars().all(allowed) {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(InvalidWord::Word {
+            text: beginning(text),
+        })
+    }
+}
+
+impl TryFrom<String> for Word {
+    type Error = InvalidWord;
+    fn try_from(text: String) -> Result<Self, InvalidWord> {
+        text.parse()
+    }
+}
+
+impl From<Word> for String {
+    fn from(word: Word) -> String {
+        word.0
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Somebody else's words, to be shown: at most [`TEXT_CHARS`] characters, on one line, without
+/// control characters. Longer ones are cut and others replaced, for words of a hypervisor are no
+/// reason to refuse an inventory.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Text(String);
+
+impl Text {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+        Self(text.chars().take(TEXT_CHARS).map(harmless).collect())
+    }
+}
+
+impl From<Text> for String {
+    fn from(text: Text) -> String {
+        text.0
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A version of QEMU; a guest does not move to an older one unless that is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct QemuVersion {
+    parts: [u16; 3],
+}
+
+impl FromStr for QemuVersion {
+    type Err = InvalidWord;
+    fn from_str(text: &str) -> Result<Self, InvalidWord> {
+        let read = || {
+            let mut numbers = text.split('.').map(|part| part.parse::<u16>().ok());
+            let major = numbers.next()??;
+            let minor = numbers.next()??;
+            let micro = numbers.next().unwrap_or(Some(0))?;
+            numbers.next().is_none().then_some([major, minor, micro])
+        };
+        let invalid = || InvalidWord::Version {
+            text: beginning(text),
+        };
+        read().map(|parts| Self { parts }).ok_or_else(invalid)
+    }
+}
+
+impl TryFrom<String> for QemuVersion {
+    type Error = InvalidWord;
+    fn try_from(text: String) -> Result<Self, InvalidWord> {
+        text.parse()
+    }
+}
+
+impl From<QemuVersion> for String {
+    fn from(version: QemuVersion) -> String {
+        version.to_string()
+    }
+}
+
+impl fmt::Display for QemuVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, micro] = self.parts;
+        write!(f, "{major}.{minor}.{micro}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_that_would_break_a_line_or_a_pattern_are_refused_with_their_beginning() {
+        for bad in ["", "-x", "a b", "é", "a\nb", "a=b", &"x".repeat(64)] {
+            assert!(bad.parse::<Word>().is_err(), "{bad:?}");
+        }
+        let long = "y".repeat(10_000).parse::<Word>().unwrap_err().to_string();
+        assert!(long.len() < 400, "{long}");
+    }
+
+    #[test]
+    fn names_of_models_features_and_labels_are_words() {
+        for good in [
+            "Skylake-Server-v5",
+            "sse4.1",
+            "kvm_pv_eoi",
+            "topology/rack",
+            "a+b",
+        ] {
+            assert_eq!(good.parse::<Word>().unwrap().as_str(), good);
+        }
+    }
+
+    #[test]
+    fn versions_are_ordered_by_their_numbers() {
+        let version = |text: &str| text.parse::<QemuVersion>().unwrap();
+        assert!(version("10.0.2") > version("7.2.22"));
+        assert_eq!(version("9.1").to_string(), "9.1.0");
+        for bad in ["", "10", "10.0.0.1", "a.b", "10.-1", "70000.0"] {
+            assert!(bad.parse::<QemuVersion>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn somebody_elses_words_are_shown_on_one_line_and_cut() {
+        let text = Text::from(format!("a\nb\u{1b}[31m{}", "x".repeat(9_000)));
+        assert!(text.as_str().starts_with("a\u{fffd}b\u{fffd}[31m"));
+        assert_eq!(text.as_str().chars().count(), TEXT_CHARS);
+    }
+}

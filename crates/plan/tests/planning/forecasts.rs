@@ -1,0 +1,100 @@
+//! What a migration is expected to carry and to take.
+
+use drover_plan::inventory::{Vm, VmState};
+use drover_plan::precopy::{Convergence, Forecast, forecast};
+use drover_types::{ByteRate, Bytes};
+use proptest::prelude::*;
+
+use crate::build::{GIB, vm};
+
+const TEN_GBIT: u64 = 10_000_000_000;
+
+fn guest(dirty_mib: u64) -> Vm {
+    let mut vm = vm("a", "h", 8);
+    vm.dirty_rate = Some(ByteRate(dirty_mib << 20));
+    vm
+}
+
+fn expected(vm: &Vm) -> Forecast {
+    forecast(vm, TEN_GBIT)
+}
+
+#[test]
+fn a_guest_that_writes_nothing_is_carried_once_and_stops_for_what_fits_its_limit() {
+    let quiet = expected(&guest(0));
+    assert_eq!(quiet.bytes.least, 8 * GIB);
+    assert_eq!(quiet.bytes.most, 8 * GIB);
+    // 8 GiB over 95 % of 10 Gbit/s is 7.23 s; beside it half a second to prepare, and 60 ms to hand off.
+    assert!((7_780..7_810).contains(&quiet.ms.expected), "{quiet:?}");
+    assert_eq!(quiet.downtime_ms.expected, 60);
+    assert_eq!(quiet.convergence, Convergence::ByItself);
+}
+
+#[test]
+fn a_paused_guest_writes_nothing_whatever_was_sampled() {
+    let mut paused = guest(5_000);
+    paused.state = VmState::Paused;
+    assert_eq!(expected(&paused).bytes.most, 8 * GIB);
+}
+
+#[test]
+fn what_is_dirtied_meanwhile_is_carried_again_and_no_more_than_the_working_set_each_round() {
+    // A quarter of the rate is dirtied: 8 GiB, 2, 0.5, then what is left fits 300 ms of the line.
+    let mut busy = guest(1_133 / 4);
+    let all = expected(&busy).bytes.expected;
+    assert!((10 * GIB..11 * GIB).contains(&all), "{all}");
+    busy.working_set = Some(Bytes(GIB));
+    let less = expected(&busy).bytes.expected;
+    assert!((9 * GIB..all - GIB / 2).contains(&less), "{less}");
+}
+
+#[test]
+fn a_guest_that_writes_faster_than_the_line_is_slowed_down_and_says_so() {
+    let fast = expected(&guest(3_000));
+    assert_eq!(fast.convergence, Convergence::Throttled);
+    assert!(fast.bytes.expected > 16 * GIB, "{fast:?}");
+    assert!(fast.downtime_ms.most <= 360, "{fast:?}");
+}
+
+#[test]
+fn a_guest_that_no_throttle_brings_below_its_limit_is_told_to_be_beyond_it() {
+    let mut never = guest(200_000);
+    never.downtime_limit_ms = 0;
+    assert_eq!(expected(&never).convergence, Convergence::BeyondLimit);
+}
+
+#[test]
+fn a_guest_that_was_not_sampled_has_a_wider_range_than_one_that_was() {
+    let width = |vm: &Vm| {
+        let bytes = expected(vm).bytes;
+        bytes.most - bytes.least
+    };
+    let mut unknown = guest(0);
+    unknown.dirty_rate = None;
+    assert!(width(&unknown) > 2 * width(&guest(100)));
+}
+
+proptest! {
+    #[test]
+    fn any_facts_have_a_forecast_with_its_ends_in_order(
+        memory in 0..1_u64 << 60,
+        used in any::<u64>(),
+        dirty in any::<Option<u64>>(),
+        set in any::<Option<u64>>(),
+        limit in any::<u64>(),
+        line in any::<u64>(),
+    ) {
+        let mut any = guest(0);
+        any.memory = Bytes(memory);
+        any.memory_used = Bytes(used.min(memory));
+        any.dirty_rate = dirty.map(ByteRate);
+        any.working_set = set.map(Bytes);
+        any.downtime_limit_ms = limit;
+        let forecast = forecast(&any, line);
+        for range in [forecast.bytes, forecast.ms, forecast.downtime_ms] {
+            prop_assert!(range.least <= range.expected && range.expected <= range.most);
+        }
+        prop_assert!(forecast.bytes.least >= any.memory_used.0);
+        prop_assert!(forecast.ms.most <= 7 * 24 * 3600 * 1000);
+    }
+}

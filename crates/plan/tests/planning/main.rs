@@ -1,0 +1,17 @@
+//! What plans are made of which facts: refusals, golden plans, and properties held by a checker that
+//! shares no code with the planner.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod build;
+mod checker;
+mod files;
+mod forecasts;
+mod golden;
+mod models;
+mod nonsense;
+mod optimum;
+mod packing;
+mod properties;
+mod refusals;
+mod rules;
