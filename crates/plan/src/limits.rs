@@ -64,7 +64,7 @@ pub const EJECTIONS: usize = 3;
 pub const EJECTION_TRIES: usize = 400_000;
 
 /// Places that are tried while improving a placement, each with one look at all hosts: at 500 hosts
-/// 1 us each.
+/// some 2 us each.
 pub const IMPROVEMENT_TRIES: usize = 200_000;
 
 /// Partial placements that the search for the best looks at. It ends by itself for some 8 guests and
@@ -120,3 +120,15 @@ pub const REBALANCE_ENDS: usize = 16;
 /// How often guests are placed anew beside those that were found to stay. What is left in conflict after
 /// that stays as well: each round places all, and the second one has rarely been needed.
 pub const SETTLING_ROUNDS: u32 = 6;
+
+/// Partial placements that regrouping looks at for a whole plan, each some 1 us at 500 hosts.
+pub const REGROUP_NODES: usize = 400_000;
+
+/// Of them for one pair of hosts: all ways to divide [`REGROUP_UNITS`] guests of each among two hosts.
+pub const REGROUP_TRY: usize = 1 << (2 * REGROUP_UNITS);
+
+/// The largest guests of each of the two hosts that are placed anew.
+pub const REGROUP_UNITS: usize = 7;
+
+/// Hosts with the least to receive that they may go to as well.
+pub const REGROUP_HOSTS: usize = 4;

@@ -73,6 +73,12 @@ impl Unit {
         unit
     }
 
+    /// What its move is expected to carry, wherever its guests come from.
+    pub(crate) fn total_bytes(&self) -> u64 {
+        let bytes = self.bytes.iter().map(|(_, bytes)| *bytes);
+        bytes.fold(0, u64::saturating_add)
+    }
+
     /// With the bytes that its move is expected to carry.
     pub(crate) fn with_bytes(mut self, model: &Model<'_>) -> Self {
         let mut bytes: BTreeMap<HostIx, u64> = BTreeMap::new();

@@ -33,6 +33,9 @@ pub(crate) struct Ledger<'m, 'u> {
     pub(crate) prefer: Prefer,
     open: Vec<HostIx>,
     inbound: Vec<u64>,
+    /// Of each host, kept up to date with what is put and lifted: the cost is asked for far more often.
+    inbound_ms: Vec<u64>,
+    squares: Vec<u64>,
     outbound_ms: u64,
     /// Units of which a wish can be broken.
     wishing: Vec<usize>,
@@ -53,6 +56,10 @@ impl<'m, 'u> Ledger<'m, 'u> {
         Self {
             open: model.open().collect(),
             inbound: vec![0; model.hosts.len()],
+            inbound_ms: vec![0; model.hosts.len()],
+            squares: (0..model.hosts.len())
+                .map(|host| square(&state, host))
+                .collect(),
             outbound_ms: outbound.iter().enumerate().map(time).max().unwrap_or(0),
             wishing: (0..units.len())
                 .filter(|unit| has_wishes(&units[*unit]))
@@ -71,6 +78,7 @@ impl<'m, 'u> Ledger<'m, 'u> {
             self.state.put(*vm, host);
         }
         self.inbound[host] = self.inbound[host].saturating_add(carried(&units[unit], host));
+        self.refresh(host);
         self.at[unit] = Some(host);
         debug_assert!(model.closed[host].is_none());
     }
@@ -85,6 +93,13 @@ impl<'m, 'u> Ledger<'m, 'u> {
             self.state.lift(*vm, host);
         }
         self.inbound[host] = self.inbound[host].saturating_sub(carried(&units[unit], host));
+        self.refresh(host);
+    }
+
+    fn refresh(&mut self, host: HostIx) {
+        let line = self.state.model.hosts[host].bandwidth.0;
+        self.inbound_ms[host] = millis(self.inbound[host], line);
+        self.squares[host] = square(&self.state, host);
     }
 
     /// Whether a host that is allowed for a unit has a place for it at this moment.
@@ -129,24 +144,41 @@ impl<'m, 'u> Ledger<'m, 'u> {
     }
 
     fn bound_ms(&self) -> u64 {
-        let hosts = &self.state.model.hosts;
-        let time = |host: &HostIx| millis(self.inbound[*host], hosts[*host].bandwidth.0);
-        let inbound = self.open.iter().map(time).max().unwrap_or(0);
-        inbound.max(self.outbound_ms)
+        let inbound = self.open.iter().map(|host| self.inbound_ms(*host));
+        inbound.max().unwrap_or(0).max(self.outbound_ms)
+    }
+
+    /// The least time in which a host's line can carry what comes to it.
+    pub(crate) fn inbound_ms(&self, host: HostIx) -> u64 {
+        self.inbound_ms[host]
+    }
+
+    /// Hosts that take guests.
+    pub(crate) fn open(&self) -> impl Iterator<Item = HostIx> + '_ {
+        self.open.iter().copied()
+    }
+
+    /// The host whose inbound line takes longest, if no outbound line takes as long.
+    pub(crate) fn busiest(&self) -> Option<HostIx> {
+        let busiest = self
+            .open()
+            .max_by_key(|host| (self.inbound_ms(*host), *host))?;
+        (self.inbound_ms(busiest) > self.outbound_ms).then_some(busiest)
     }
 
     fn imbalance(&self) -> u64 {
-        // Loads in ten-thousandths: the sum of 2000 squares stays far below 64 bits.
-        let square = |host: &HostIx| {
-            let load = (self.state.load(*host) / (FULL / 10_000)).min(100_000);
-            load * load
-        };
-        let sum: u64 = self.open.iter().map(square).sum();
+        let sum: u64 = self.open.iter().map(|host| self.squares[*host]).sum();
         match self.prefer {
             Prefer::Even => sum,
             Prefer::Full => u64::MAX - sum,
         }
     }
+}
+
+/// The square of a load in ten-thousandths: the sum of those of 2000 hosts stays far below 64 bits.
+fn square(state: &State<'_>, host: HostIx) -> u64 {
+    let load = (state.load(host) / (FULL / 10_000)).min(100_000);
+    load * load
 }
 
 /// What a unit's move to `host` carries: guests that are there already are not carried.

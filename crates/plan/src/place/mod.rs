@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   units ── greedy ──▶ ejections, for those without a place ──▶ improvement ──▶ search, where small
-//!            hardest first, then largest                          moves            all, within a bound
+//!            hardest first, then largest                   moves, exchanges,       all, within a bound
+//!                                                           regrouping
 //! ```
 //!
 //! What is better is [`ledger::Cost`], compared part by part. Only the guests that are to move are
@@ -13,6 +14,7 @@ mod eject;
 mod greedy;
 mod improve;
 pub(crate) mod ledger;
+mod regroup;
 mod search;
 
 use std::collections::BTreeMap;
@@ -21,7 +23,7 @@ use crate::fits;
 use crate::model::{HostIx, Model, VmIx};
 use crate::state::State;
 use crate::units::Unit;
-use ledger::{Cost, Ledger};
+use ledger::Ledger;
 
 /// What is preferred where nothing else decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +41,6 @@ pub(crate) struct Placement {
     pub(crate) at: Vec<Option<HostIx>>,
     /// Guests of other hosts that make room, and where they go.
     pub(crate) displaced: Vec<(VmIx, HostIx)>,
-    pub(crate) cost: Cost,
 }
 
 /// Hosts that have a place for each unit as far as nothing else is on them. Equal sets are kept once.
@@ -83,10 +84,10 @@ pub(crate) fn place(state: State<'_>, units: &[Unit], prefer: Prefer) -> Placeme
     greedy::place(&mut ledger, &allowed, &order);
     eject::place_rest(&mut ledger, &allowed, &order);
     improve::improve(&mut ledger, &allowed);
+    regroup::regroup(&mut ledger, &allowed);
     search::search(&mut ledger, &allowed, &order);
     let displaced = displace::place_rest(&mut ledger, &allowed, &order);
     Placement {
-        cost: ledger.cost(),
         at: ledger.at,
         displaced,
     }

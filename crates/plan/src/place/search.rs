@@ -9,45 +9,56 @@ use crate::model::HostIx;
 use crate::place::ledger::{Cost, Ledger};
 use crate::place::{Allowed, Prefer};
 
-/// Replaces the placement by a cheaper one, if one is found.
+/// Replaces the whole placement by the cheapest one, where there are few units.
 pub(crate) fn search(ledger: &mut Ledger<'_, '_>, allowed: &Allowed, order: &[usize]) {
-    if ledger.units.len() > SEARCH_UNITS {
-        return;
+    if order.len() <= SEARCH_UNITS {
+        among(ledger, allowed, order, |_| true, SEARCH_NODES);
     }
-    let best = (ledger.cost(), ledger.at.clone());
-    clear(ledger);
+}
+
+/// Replaces the places of these units, all others staying where they are, by cheaper ones among the
+/// hosts that `may` allows. Gives back how many of the `nodes` were spent.
+pub(crate) fn among(
+    ledger: &mut Ledger<'_, '_>,
+    allowed: &Allowed,
+    order: &[usize],
+    may: impl Fn(HostIx) -> bool,
+    nodes: usize,
+) -> usize {
+    let places = |ledger: &Ledger<'_, '_>| order.iter().map(|unit| ledger.at[*unit]).collect();
+    let best: (Cost, Vec<Option<HostIx>>) = (ledger.cost(), places(ledger));
+    order.iter().for_each(|unit| ledger.lift(*unit));
+    let all: u64 = order.iter().map(|unit| ledger.units[*unit].weight).sum();
+    let others = ledger.cost().unmoved - all;
     let mut search = Search {
         ledger,
         allowed,
         order,
+        may,
         best,
-        nodes: SEARCH_NODES,
+        nodes,
     };
-    search.place(0, 0);
-    let (_, at) = search.best;
-    clear(ledger);
-    for (unit, host) in at.into_iter().enumerate() {
+    search.place(0, others);
+    let (left, best) = (search.nodes, search.best.1);
+    for (unit, host) in order.iter().zip(best) {
         if let Some(host) = host {
-            ledger.put(unit, host);
+            ledger.put(*unit, host);
         }
     }
+    nodes - left
 }
 
-fn clear(ledger: &mut Ledger<'_, '_>) {
-    for unit in 0..ledger.units.len() {
-        ledger.lift(unit);
-    }
-}
-
-struct Search<'l, 'm, 'u> {
+struct Search<'l, 'm, 'u, M> {
     ledger: &'l mut Ledger<'m, 'u>,
     allowed: &'l Allowed,
     order: &'l [usize],
+    may: M,
+    /// The cost, and the place of each unit of `order`.
     best: (Cost, Vec<Option<HostIx>>),
     nodes: usize,
 }
 
-impl Search<'_, '_, '_> {
+impl<M: Fn(HostIx) -> bool> Search<'_, '_, '_, M> {
     /// Places the units from the `next`-th on; `left_out` weighs those before it without a place.
     fn place(&mut self, next: usize, left_out: u64) {
         let mut cost = self.ledger.cost();
@@ -61,7 +72,8 @@ impl Search<'_, '_, '_> {
         }
         self.nodes -= 1;
         let Some(unit) = self.order.get(next).copied() else {
-            self.best = (cost, self.ledger.at.clone());
+            let places = self.order.iter().map(|unit| self.ledger.at[*unit]);
+            self.best = (cost, places.collect());
             return;
         };
         let weight = self.ledger.units[unit].weight;
@@ -74,11 +86,8 @@ impl Search<'_, '_, '_> {
     }
 
     fn by_price(&self, unit: usize) -> Vec<HostIx> {
-        let fitting = self
-            .allowed
-            .hosts(unit)
-            .filter(|host| self.ledger.fits(unit, *host));
-        let mut hosts: Vec<HostIx> = fitting.collect();
+        let hosts = self.allowed.hosts(unit).filter(|host| (self.may)(*host));
+        let mut hosts: Vec<HostIx> = hosts.filter(|host| self.ledger.fits(unit, *host)).collect();
         hosts.sort_by_cached_key(|host| self.ledger.price(unit, *host));
         hosts
     }
