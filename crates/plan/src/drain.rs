@@ -127,6 +127,9 @@ fn sort(model: &Model<'_>, drained: &[HostIx]) -> Result<Sorted, Refusal> {
 }
 
 /// Places the units so that the cluster can lose what the policy wants, or says why not.
+///
+/// Hosts that are equally full are preferred. Filling some leaves larger holes on others, so that is
+/// tried where guests find no place, or where too little could be lost.
 fn settle(
     model: &Model<'_>,
     inventory: &Inventory,
@@ -134,12 +137,28 @@ fn settle(
     units: &[Unit],
     sorted: &Sorted,
 ) -> Result<Settled, Refusal> {
+    let place = |prefer| place_beside_those_that_stay(before, units, prefer);
+    let left_out = |(placement, _): &(Placement, State<'_>)| -> u64 {
+        let nowhere = units
+            .iter()
+            .zip(&placement.at)
+            .filter(|(_, at)| at.is_none());
+        nowhere.map(|(unit, _)| unit.weight).sum()
+    };
+    let mut placed = vec![place(Prefer::Even)];
+    if left_out(&placed[0]) > 0 {
+        placed.push(place(Prefer::Full));
+        placed.sort_by_key(left_out);
+    }
+    let mut placed = placed.into_iter();
     let mut short = None;
     for prefer in [Prefer::Even, Prefer::Full] {
-        let (placement, before) = place_beside_those_that_stay(before, units, prefer);
+        let (placement, before) = placed.next().unwrap_or_else(|| place(prefer));
         let unmoved = unmoved(model, &before, units, &placement, sorted);
         if unmoved.iter().any(Unmoved::blocks) {
-            return Err(blocked(model, &before, sorted, unmoved));
+            // The first leaves least: where it blocks, there is no other.
+            let blocked = || blocked(model, &before, sorted, unmoved);
+            return Err(short.map_or_else(blocked, |short| not_kept(model, inventory, short)));
         }
         let at = places(model, moves(units, &placement), &unmoved);
         let (losses, shortage) = assess(model, &at)?;
@@ -155,10 +174,14 @@ fn settle(
                     losses,
                 });
             }
-            found => short = short.or(found),
+            Some(found) => short = short.or(Some(found)),
         }
     }
-    Err(not_kept(model, inventory, short))
+    let nothing = Shortage {
+        lost: Vec::new(),
+        guests: Vec::new(),
+    };
+    Err(not_kept(model, inventory, short.unwrap_or(nothing)))
 }
 
 /// A guest without a place stays where it is, and where groups are spread over failure domains others
@@ -294,11 +317,7 @@ fn blocked(
     }
 }
 
-fn not_kept(model: &Model<'_>, inventory: &Inventory, short: Option<Shortage>) -> Refusal {
-    let short = short.unwrap_or(Shortage {
-        lost: Vec::new(),
-        guests: Vec::new(),
-    });
+fn not_kept(model: &Model<'_>, inventory: &Inventory, short: Shortage) -> Refusal {
     let name = |vm: &VmIx| model.vms[*vm].name.clone();
     Refusal::LossesNotKept {
         wanted: model.policy.keep,

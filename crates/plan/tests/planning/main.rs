@@ -15,3 +15,4 @@ mod packing;
 mod properties;
 mod refusals;
 mod rules;
+mod tight;
