@@ -146,6 +146,9 @@ impl<'r> Run<'r> {
             let mut homeless = Vec::new();
             // Those that are to be suspended or stopped need no place, and nobody has to be with them.
             places.retain(|name, _| !self.is_to_stop(name));
+            // A group is not together while it moves: those still to come follow the others.
+            let is_lost = |hosts: &[HostName]| hosts.iter().all(|host| lost.contains(host));
+            places.retain(|name, hosts| is_lost(hosts) || !self.is_to_follow(name, hosts));
             for vm in &self.inventory.vms {
                 let Some(there) = places.get_mut(&vm.name) else {
                     continue;
@@ -173,6 +176,15 @@ impl<'r> Run<'r> {
                 names(&homeless)
             );
         }
+    }
+
+    /// Whether a guest with companions has yet to leave a drained host.
+    fn is_to_follow(&self, name: &VmName, hosts: &[HostName]) -> bool {
+        let drained = drained(&self.plan.request);
+        let mut vms = self.inventory.vms.iter();
+        let vm = vms.find(|vm| vm.name == *name).unwrap();
+        let moves = self.plan.steps.iter().any(|step| step.vm == *name);
+        moves && !vm.policy.together.is_empty() && hosts.iter().all(|host| drained.contains(host))
     }
 
     fn is_to_stop(&self, name: &VmName) -> bool {
