@@ -226,7 +226,8 @@ impl<'a> Process<'a> {
             Request::Place { nics } => self.served.place(nics),
             Request::Limit { path, rate } => self.served.limit(path, rate),
             Request::Report => {
-                self.tell_news(agent);
+                self.report(agent);
+                agent.tell(&self.history);
                 Ok(Answer::Done)
             }
             Request::Close { finished } => {
@@ -286,9 +287,12 @@ impl<'a> Process<'a> {
         self.agent = Some(agent);
     }
 
-    /// Tells what the agent has not heard of yet, after the counters as they are by now.
+    /// Tells what the agent has not heard of yet, after the counters as they are by now; these only if it
+    /// has read all that was said before, so that many answers at once bring one report, and not as many.
     fn tell_news(&self, agent: &mut Agent) {
-        self.report(agent);
+        if !agent.is_behind() {
+            self.report(agent);
+        }
         agent.tell(&self.history);
     }
 
@@ -396,7 +400,9 @@ mod tests {
         theirs.set_nonblocking(true).unwrap();
         let (mut text, mut buffer) = (Vec::new(), [0; 65536]);
         let mut last = 0;
+        let deadline = Instant::now() + Duration::from_secs(20);
         while last != happens {
+            assert!(Instant::now() < deadline, "{last} of {happens}");
             match theirs.read(&mut buffer) {
                 Ok(count) => text.extend_from_slice(&buffer[..count]),
                 Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
