@@ -87,19 +87,22 @@ impl Divider {
             return BTreeMap::new();
         }
         let limits = self.limits(context).await;
-        let views = sharers.iter().map(|sharer| &sharer.view);
-        let flows: Vec<_> = views.clone().flat_map(flows).collect();
+        let flows: Vec<_> = sharers
+            .iter()
+            .flat_map(|sharer| flows(&sharer.view))
+            .collect();
         let shares = self.division.divide(&limits, &flows);
         let of_migrations = sharing.migrations();
-        for view in views.filter(|view| leaves(view)) {
+        // A relay that is not found again yet holds what it held, and some of its paths may not be known.
+        let known = |sharer: &&Sharer| sharer.is_whole && !sharer.view.paths.is_empty();
+        let leaving = sharers.iter().filter(known).map(|sharer| &sharer.view);
+        for view in leaving.filter(|view| leaves(view)) {
             let own = of_migrations.get(&view.id).copied();
             let wanted = wanted(view, own, &sharing.told(view.id), &shares);
             if !holds(view, &wanted) {
                 migrations.limit(view.id, wanted);
             }
         }
-        // Of a relay that is not found again yet some paths may not be known: it holds what it held.
-        let known = |sharer: &&Sharer| sharer.is_whole && !sharer.view.paths.is_empty();
         let arriving = sharers.iter().filter(|sharer| !leaves(&sharer.view));
         let arriving = arriving.filter(known);
         arriving
