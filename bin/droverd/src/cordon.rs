@@ -1,7 +1,7 @@
 //! Whether this host takes guests. What a person said of that outlives the agent.
 //!
 //! # Invariant
-//! What is told is on disk.
+//! What is told is on disk. Where a disk fails in the middle of a change, the next start may find either.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -38,6 +38,8 @@ pub async fn start(context: &Context, name: &VmName) -> Result<VmView, Refusal> 
                  `drover migrate {name} --to {own}`"
             )));
         }
+        // It may have been said while the others were asked.
+        context.cordon.check()?;
     }
     let view = context.registry.start(name).await?;
     let note = |host: &HostName| {

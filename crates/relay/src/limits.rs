@@ -58,8 +58,8 @@ pub const PIPES_DESCRIPTORS_PART: u64 = 4;
 /// Paths that a session keeps, dead ones with them: each is dialled with a lane of its own at the least.
 pub const PATHS_KEPT: usize = LANES_MAX as usize;
 
-/// Interfaces whose placement is known: a session has at most 32 paths, and meets as many interfaces
-/// again where they are replaced while it runs.
+/// Interfaces whose placement is known: a session has at most 32 living paths, and meets as many
+/// interfaces again where they are replaced while it runs.
 pub const NICS_MAX: usize = 64;
 
 /// Connections tried at once to find out what reaches what; each costs a thread for a moment.

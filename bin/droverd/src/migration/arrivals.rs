@@ -90,6 +90,8 @@ impl Migrations {
                 nics,
             }),
         };
+        // It may have been said since; from here on the migration is seen by who looks for it.
+        self.context.cordon.check()?;
         let (handle, offer) = incoming::start(
             Arc::clone(&self.context),
             self.journal.clone(),

@@ -297,7 +297,8 @@ impl Migrations {
         }
     }
 
-    /// An operator changed a limit: those that it is about have it in their history.
+    /// An operator changed a limit: all that are under way have it in their history, of one migration's
+    /// that one alone.
     pub fn limit_changed(&self, request: &LimitRequest) {
         let kind = EventKind::LimitChanged {
             scope: request.scope.clone(),

@@ -118,6 +118,9 @@ impl Migrations {
             MigrationRole::Source => &migration.destination,
             MigrationRole::Destination => &migration.source,
         };
+        if snapshot.view.other_agent.is_empty() {
+            snapshot.view.other_agent = self.context.peers.addresses(peer);
+        }
         let last = snapshot.view.other_agent.clone();
         let client = self.context.peers.client_or_at(peer, last);
         tracing::warn!(id = %migration.id, vm = %migration.vm, ?role, "taken up again");

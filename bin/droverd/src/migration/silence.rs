@@ -48,9 +48,12 @@ pub async fn whats_there(
 
 fn judge(host: &HostName, error: &ClientError) -> There {
     let what = with_sources(error);
-    if error.is_silence() {
-        There::Silence(what)
-    } else {
-        There::Somebody(format!("{host} is there, and gave no answer: {what}"))
+    match error {
+        error if error.is_silence() => There::Silence(what),
+        ClientError::NowhereKnown { .. } => There::Somebody(format!(
+            "{host} could not be asked: {what}; join it again, or give it an address and a name in the cluster \
+             for as long as this takes"
+        )),
+        _ => There::Somebody(format!("{host} is there, and gave no answer: {what}")),
     }
 }
