@@ -145,6 +145,12 @@ fn another_certificate_is_refused_at_either_end() {
 fn a_lane_whose_number_is_taken_is_closed_and_the_first_one_stays() {
     for pair in BOTH.map(pair) {
         pair.connect();
+        // The destination welcomes a lane before it takes it: the second must not overtake the first.
+        let deadline = Instant::now() + PATIENCE;
+        while pair.destination.report().lanes.len() < pair.source.report().lanes.len() {
+            assert!(Instant::now() < deadline, "lanes are missing");
+            thread::yield_now();
+        }
         let order = pair.order();
         let again = open_lane(&order, &order.plan(0, &loopback_path(0))).unwrap();
         pair.turns_away(Cause::Session, 1);
