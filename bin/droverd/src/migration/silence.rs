@@ -51,8 +51,7 @@ fn judge(host: &HostName, error: &ClientError) -> There {
     match error {
         error if error.is_silence() => There::Silence(what),
         ClientError::NowhereKnown { .. } => There::Somebody(format!(
-            "{host} could not be asked: {what}; join it again, or give it an address and a name in the cluster \
-             for as long as this takes"
+            "{host} could not be asked: {what}; it has to join the cluster again first"
         )),
         _ => There::Somebody(format!("{host} is there, and gave no answer: {what}")),
     }
