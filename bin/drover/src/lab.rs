@@ -122,11 +122,17 @@ pub struct NameArg {
     name: LabName,
 }
 
+/// A fault, or all that is wrong with it.
+fn read_fault(text: &str) -> Result<Fault, String> {
+    text.parse()
+        .map_err(|error: anyhow::Error| format!("{error:#}"))
+}
+
 /// Options of `drover lab harm`.
 #[derive(Debug, Args)]
 pub struct HarmArgs {
-    /// What is done, such as "cut nic=1" or "rate nic=0 to=0.1"; docs/LAB.md has all
-    #[arg(value_name = "FAULT")]
+    /// In quotes: cut, down, rate, large or rename, nic=NUMBER or nic=all, and from=, to= or above=
+    #[arg(value_name = "FAULT", value_parser = read_fault)]
     fault: Fault,
     #[command(flatten)]
     name: NameArg,
@@ -230,7 +236,7 @@ pub struct CompareArgs {
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=16))]
     channels: Option<u8>,
     /// What goes wrong in every second move, such as "cut nic=0 at=50%"; may be repeated
-    #[arg(long = "fault", value_name = "FAULT")]
+    #[arg(long = "fault", value_name = "FAULT", value_parser = read_fault)]
     faults: Vec<Fault>,
     /// Write every run and the summary to this file as JSON
     #[arg(long = "json", value_name = "FILE", id = "json_file")]
@@ -319,7 +325,7 @@ async fn status(name: &LabName, json: bool) -> Result<u8> {
         Some(status) => show::status(status),
         None => {
             let option = name.option();
-            format!("no lab {name} is up; `drover lab up{option}` makes one\n")
+            format!("no lab named {name} is up; `drover lab up{option}` makes one\n")
         }
     })?;
     Ok(OK)

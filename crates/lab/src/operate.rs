@@ -26,7 +26,7 @@ use crate::{host_of, require};
 /// What to say when a lab is wanted that is not there.
 pub(crate) fn none_up(name: &LabName) -> String {
     let option = name.option();
-    format!("no lab {name} is up; `drover lab up{option}` makes one")
+    format!("no lab named {name} is up; `drover lab up{option}` makes one")
 }
 
 /// The name of the guest in a lab that is up.

@@ -39,29 +39,37 @@ pub(super) fn status(status: &Status) -> String {
 /// What can be done with it.
 pub(super) fn next_steps(status: &Status) -> String {
     let option = status.lab.option();
-    let mut lines = vec![String::new(), "Next:".to_owned()];
+    let mut steps = Vec::new();
+    let mut step = |command: String, what: &str| steps.push((command, what.to_owned()));
     if status.guest_on.is_some() {
-        let command = format!("drover lab migrate{option}");
-        lines.push(format!("  {command:<27} move the guest to the other host"));
-        let command = format!("drover lab harm 'cut nic=1'{option}");
-        lines.push(format!(
-            "  {command:<27} and lose a NIC meanwhile; `drover lab heal{option}` gives it back"
-        ));
+        step(
+            format!("drover lab migrate{option}"),
+            "move the guest to the other host",
+        );
+        step(
+            format!("drover lab harm{option} 'cut nic=1'"),
+            "lose a NIC, before or meanwhile",
+        );
+        step(format!("drover lab heal{option}"), "have it back");
     }
     for host in &status.hosts {
         let socket = host.socket.display();
-        lines.push(format!(
-            "  drover --socket {socket} status    ask the agent of {}",
-            host.host
-        ));
-        lines.push(format!("  tail -f {}", host.log.display()));
-        lines.push(format!(
-            "  ip netns exec {} bash    a shell on that host",
-            host.namespace
-        ));
+        step(
+            format!("drover --socket {socket} status"),
+            &format!("ask the agent of {}", host.host),
+        );
+        step(format!("tail -f {}", host.log.display()), "what it writes");
+        step(
+            format!("ip netns exec {} bash", host.namespace),
+            "a shell on that host",
+        );
     }
-    let command = format!("drover lab down{option}");
-    lines.push(format!("  {command:<27} remove everything"));
+    step(format!("drover lab down{option}"), "remove everything");
+    let widths = steps.iter().map(|(command, _)| command.chars().count());
+    let width = widths.max().unwrap_or_default();
+    let step = |(command, what)| format!("  {command:<width$}  # {what}");
+    let mut lines = vec![String::new(), "Next:".to_owned()];
+    lines.extend(steps.into_iter().map(step));
     lines.join("\n") + "\n"
 }
 
