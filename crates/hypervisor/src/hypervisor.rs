@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +8,7 @@ use crate::guest::Guest;
 use crate::limits;
 use crate::machine::{Boxed, Machine};
 use crate::process::{Exit, ProcessId};
-use crate::qmp::ConnectError;
+use crate::qmp::{ConnectError, Version};
 
 /// Starts guests and finds them again. Each guest has a runtime directory of its own, where its
 /// sockets and its log are; it is the same for starting, finding and adopting.
@@ -40,6 +41,10 @@ pub trait Hypervisor: Send + Sync + fmt::Debug {
         &'a self,
         binary: &'a Path,
     ) -> Boxed<'a, Result<Vec<MachineType>, InspectError>>;
+
+    /// What a hypervisor program can give guests as their processor on this host. Starts it twice,
+    /// without a guest.
+    fn processors<'a>(&'a self, binary: &'a Path) -> Boxed<'a, Result<Processors, InspectError>>;
 }
 
 /// What a guest does once it is started.
@@ -65,6 +70,26 @@ pub struct MachineType {
     pub default: bool,
     /// Marked as deprecated.
     pub deprecated: bool,
+}
+
+/// What a hypervisor program can give guests as their processor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Processors {
+    /// The program's version.
+    pub version: Version,
+    /// With the processor's own virtualisation; none where this host does not let it be used.
+    pub hardware: Option<ProcessorOffer>,
+    /// Emulated; none where the program cannot.
+    pub emulated: Option<ProcessorOffer>,
+}
+
+/// What can be given to a guest in one of these ways.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProcessorOffer {
+    /// Named models that run with all that belongs to them.
+    pub models: BTreeSet<String>,
+    /// Features, by all of the names that the hypervisor has for them.
+    pub features: BTreeSet<String>,
 }
 
 /// Why a guest could not be started. No process is left.
@@ -190,15 +215,15 @@ pub enum InspectError {
         source: std::io::Error,
     },
     /// It did not end in time; it was killed.
-    #[error("{binary} did not tell its machine types within {within:?}")]
+    #[error("{binary} did not tell what it offers within {within:?}")]
     NoAnswer {
         /// The program.
         binary: PathBuf,
         /// How long was waited.
         within: Duration,
     },
-    /// What it printed is no list of machine types.
-    #[error("{binary} did not tell its machine types: {status}, {printed:?}; is it qemu?")]
+    /// What it printed is no answer of a QEMU.
+    #[error("{binary} did not tell what it offers: {status}, {printed:?}; is it qemu?")]
     NotQemu {
         /// The program.
         binary: PathBuf,

@@ -29,7 +29,10 @@ mod settings;
 
 pub use events::MachineEvents;
 pub use guest::Guest;
-pub use hypervisor::{AdoptError, Hypervisor, InspectError, MachineType, Start, StartError};
+pub use hypervisor::{
+    AdoptError, Hypervisor, InspectError, MachineType, ProcessorOffer, Processors, Start,
+    StartError,
+};
 pub use machine::{
     Answer, Boxed, Machine, MachineError, MachineEvent, MigrationAddress, UnixMicros,
 };

@@ -18,6 +18,7 @@ on_each_qemu! {
     an_unknown_machine_type_is_named_in_qemus_own_words
     a_guest_is_not_started_twice_in_one_directory
     machine_types_are_listed_with_their_aliases
+    processors_are_told_with_the_version_and_those_that_are_emulated_need_no_hardware
     a_start_that_is_given_up_leaves_no_process
     a_guest_is_started_again_where_a_killed_one_left_its_files
 }
@@ -75,6 +76,25 @@ async fn machine_types_are_listed_with_their_aliases(qemu: Qemu) {
     assert_eq!(types.iter().filter(|kind| kind.default).count(), 1);
 }
 
+async fn processors_are_told_with_the_version_and_those_that_are_emulated_need_no_hardware(
+    qemu: Qemu,
+) {
+    let place = Place::new();
+    let offered = place.launcher.processors(&qemu.0).await.unwrap();
+    assert!(offered.version.major >= 7, "{offered:?}");
+    let emulated = offered.emulated.unwrap();
+    for model in ["max", "qemu64", "Nehalem-v1"] {
+        assert!(emulated.models.contains(model), "{model}: {emulated:?}");
+    }
+    for feature in ["sse4.1", "sse4_1"] {
+        assert!(emulated.features.contains(feature), "{emulated:?}");
+    }
+    assert!(!emulated.models.contains("host"), "{emulated:?}");
+    if let Some(hardware) = offered.hardware {
+        assert!(hardware.models.contains("host"), "{hardware:?}");
+    }
+}
+
 async fn a_start_that_is_given_up_leaves_no_process(qemu: Qemu) {
     let place = Place::new();
     let (pid, told) = (place.file("told-pid"), place.file("slow"));
@@ -130,11 +150,16 @@ async fn a_binary_that_is_not_there_or_is_no_program_is_named() {
             refused.to_string().contains(&*binary.to_string_lossy()),
             "{refused}"
         );
-        let refused = place.launcher.machine_types(&binary).await.unwrap_err();
-        assert!(
-            matches!(refused, InspectError::Binary { .. }),
-            "{refused:?}"
-        );
+        let refused = [
+            place.launcher.machine_types(&binary).await.unwrap_err(),
+            place.launcher.processors(&binary).await.unwrap_err(),
+        ];
+        for refused in refused {
+            assert!(
+                matches!(refused, InspectError::Binary { .. }),
+                "{refused:?}"
+            );
+        }
     }
 }
 
@@ -168,6 +193,8 @@ async fn a_program_that_is_no_qemu_ends_with_its_own_words() {
         status.contains('7') && printed.starts_with("line 1"),
         "{refused}"
     );
+    let again = place.launcher.processors(&binary).await.unwrap_err();
+    assert_eq!(again.to_string(), refused.to_string());
 }
 
 #[tokio::test]

@@ -13,8 +13,11 @@ use tokio::time::{Instant, sleep};
 use super::QemuMachine;
 use super::command::{self, Files};
 use super::machine_types;
+use super::processors;
 use crate::guest::Guest;
-use crate::hypervisor::{AdoptError, Hypervisor, InspectError, MachineType, Start, StartError};
+use crate::hypervisor::{
+    AdoptError, Hypervisor, InspectError, MachineType, Processors, Start, StartError,
+};
 use crate::limits;
 use crate::machine::{Boxed, Machine};
 use crate::process::{self, Exit, ProcessId, Watched, last_lines, read_start};
@@ -130,6 +133,14 @@ impl QemuLauncher {
         machine_types::ask(self.command(binary), binary).await
     }
 
+    /// As [`Hypervisor::processors`].
+    ///
+    /// # Errors
+    /// The binary cannot be executed, does not end, or is no QEMU.
+    pub async fn processors(&self, binary: &Path) -> Result<Processors, InspectError> {
+        processors::ask(|| self.command(binary), binary).await
+    }
+
     /// Ends a process that was not reached, and says why from what it left.
     async fn give_up(&self, process: &Watched, unreached: Unreached) -> StartError {
         process.kill();
@@ -224,6 +235,10 @@ impl Hypervisor for QemuLauncher {
         binary: &'a Path,
     ) -> Boxed<'a, Result<Vec<MachineType>, InspectError>> {
         Box::pin(self.machine_types(binary))
+    }
+
+    fn processors<'a>(&'a self, binary: &'a Path) -> Boxed<'a, Result<Processors, InspectError>> {
+        Box::pin(self.processors(binary))
     }
 }
 

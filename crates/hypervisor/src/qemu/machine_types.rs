@@ -25,7 +25,10 @@ pub(super) async fn ask(command: Command, binary: &Path) -> Result<Vec<MachineTy
         .spawn()
         .map_err(unusable)?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let asking = async { tokio::join!(start_of(stdout), start_of(stderr), child.wait()) };
+    let asking = async {
+        let most = limits::MACHINE_HELP_BYTES;
+        tokio::join!(start_of(stdout, most), start_of(stderr, most), child.wait())
+    };
     let (printed, complained, status) =
         timeout(limits::MACHINE_HELP, asking)
             .await
@@ -51,15 +54,12 @@ pub(super) async fn ask(command: Command, binary: &Path) -> Result<Vec<MachineTy
 }
 
 /// The beginning of what it prints, as text. The rest is read and dropped, so that it can end.
-async fn start_of(output: Option<impl AsyncRead + Unpin>) -> String {
+pub(super) async fn start_of(output: Option<impl AsyncRead + Unpin>, most: u64) -> String {
     let Some(mut output) = output else {
         return String::new();
     };
     let mut bytes = Vec::new();
-    let read = (&mut output)
-        .take(limits::MACHINE_HELP_BYTES)
-        .read_to_end(&mut bytes)
-        .await;
+    let read = (&mut output).take(most).read_to_end(&mut bytes).await;
     if let Err(error) = read {
         tracing::debug!(%error, "output lost");
     }

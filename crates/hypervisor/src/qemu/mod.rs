@@ -8,6 +8,7 @@ mod command;
 mod launcher;
 mod machine;
 mod machine_types;
+mod processors;
 mod settings;
 mod status;
 

@@ -35,7 +35,7 @@ pub struct Event {
 
 /// One line of a monitor, understood.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     Greeting {
         version: Version,
         oob: bool,
@@ -51,13 +51,13 @@ pub(super) enum Message {
 
 /// The `error` of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Refusal {
-    pub(super) class: String,
-    pub(super) description: String,
+pub(crate) struct Refusal {
+    pub(crate) class: String,
+    pub(crate) description: String,
 }
 
 /// Understands one line; `None` when it is no JSON object.
-pub(super) fn decode(line: &[u8]) -> Option<Message> {
+pub(crate) fn decode(line: &[u8]) -> Option<Message> {
     let Ok(Value::Object(mut object)) = serde_json::from_slice(line) else {
         return None;
     };

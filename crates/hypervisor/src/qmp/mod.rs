@@ -28,5 +28,5 @@ mod message;
 pub use client::Qmp;
 pub use error::{Closed, ConnectError, QmpError};
 pub use events::{Events, Notice};
-pub(crate) use message::excerpt;
 pub use message::{Event, Version};
+pub(crate) use message::{Message, decode, excerpt};
