@@ -14,7 +14,7 @@ use crate::place::{self, Placement, Prefer};
 use crate::plan::{Choice, Losses, Stay, Staying, Then, Unmoved};
 use crate::policy::Spread;
 use crate::reasons::{self, Reasons, host_names};
-use crate::refusal::{Refusal, Unmovable};
+use crate::refusal::{Closed, Refusal, Unmovable};
 use crate::request::Request;
 use crate::state::State;
 use crate::units::{self, Unit};
@@ -53,7 +53,7 @@ pub(crate) fn drain<'m>(
         return Err(Refusal::NoHostLeft {
             guests: sorted.movable.len(),
             memory: memory_of(model, &sorted.movable),
-            left_out: model.hosts.len() - drained.len(),
+            closed: closed(model, &drained),
         });
     }
     let units = units::of(model, &sorted.movable);
@@ -71,6 +71,18 @@ pub(crate) fn drain<'m>(
         unmoved: settled.unmoved,
         losses: settled.losses,
     })
+}
+
+/// The hosts that take no guests for other reasons than that they are to be drained.
+fn closed(model: &Model<'_>, drained: &[HostIx]) -> Vec<Closed> {
+    let others = (0..model.hosts.len()).filter(|host| !drained.contains(host));
+    let closed = others.filter_map(|host| {
+        Some(Closed {
+            host: model.hosts[host].name.clone(),
+            why: model.closed[host].clone()?,
+        })
+    });
+    closed.collect()
 }
 
 fn host_to_drain(model: &Model<'_>, name: &HostName) -> Result<HostIx, Refusal> {

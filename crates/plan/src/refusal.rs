@@ -54,18 +54,17 @@ pub enum Refusal {
     },
     /// With these hosts drained, none would be left that takes guests.
     #[error(
-        "no host is left for {} with {memory}: {} beside those to be drained, and none takes guests; drain \
-         fewer hosts, or bring others back first",
+        "no host is left for {} with {memory} ({}): drain fewer hosts, or bring others back first",
         count(*guests, "guest"),
-        count(*left_out, "host")
+        if closed.is_empty() { "none is there beside those to be drained".to_owned() } else { first_names(closed.iter()) }
     )]
     NoHostLeft {
         /// Guests on the hosts to be drained.
         guests: usize,
         /// Their memory.
         memory: Bytes,
-        /// Hosts that are not to be drained, and take no guests.
-        left_out: usize,
+        /// The hosts that are not to be drained, none of which takes guests.
+        closed: Vec<Closed>,
     },
     /// Guests that must move cannot.
     #[error(
@@ -121,6 +120,17 @@ impl From<Invalid> for Refusal {
     fn from(what: Invalid) -> Self {
         Self::Invalid { what }
     }
+}
+
+/// A host that takes no guests at all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{host}: {why}")]
+#[serde(deny_unknown_fields)]
+pub struct Closed {
+    /// The host.
+    pub host: HostName,
+    /// Why.
+    pub why: NoPlace,
 }
 
 /// Why a guest has no place on a host.
