@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::inventory::{GuestCpu, Host, Inventory, Vm};
 use crate::limits;
-use crate::policy::{ClusterPolicy, Headroom, LossOf, Spread};
+use crate::policy::{ClusterPolicy, Headroom, LossOf, Spread, VmPolicy};
 use crate::request::Request;
 
 /// Facts or wishes that contradict themselves or exceed a bound.
@@ -313,31 +313,38 @@ fn check_vm(vm: &Vm) -> Result<(), Invalid> {
         within(Number::Memory, of(), working_set.0, 0, limits::MEMORY)?;
     }
     within(Number::Cpus, of(), vm.vcpus.into(), 1, limits::CPUS.into())?;
-    let priority = u64::from(vm.policy.priority);
-    within(Number::Priority, of(), priority, 0, limits::PRIORITY.into())?;
-    let pins = vm
-        .policy
-        .pinned
-        .hosts
-        .len()
-        .max(vm.policy.pinned.labels.len());
-    at_most(Many::Labels, of(), pins, limits::LABELS)?;
     at_most(Many::Blockers, of(), vm.blockers.len(), limits::BLOCKERS)?;
     if let GuestCpu::Named { features, .. } = &vm.cpu {
         at_most(Many::Features, of(), features.len(), limits::FEATURES)?;
     }
-    for groups in [&vm.policy.together, &vm.policy.apart] {
+    check_vm_policy(&vm.name, &vm.policy)
+}
+
+/// Whether what is wanted of a VM makes sense by itself.
+///
+/// # Errors
+/// The first thing that does not.
+pub fn check_vm_policy(vm: &VmName, policy: &VmPolicy) -> Result<(), Invalid> {
+    let of = || Place::Vm(vm.clone());
+    let priority = u64::from(policy.priority);
+    within(Number::Priority, of(), priority, 0, limits::PRIORITY.into())?;
+    let pins = policy.pinned.hosts.len().max(policy.pinned.labels.len());
+    at_most(Many::Labels, of(), pins, limits::LABELS)?;
+    for groups in [&policy.together, &policy.apart] {
         at_most(Many::Groups, of(), groups.len(), limits::GROUPS)?;
         let names: BTreeSet<_> = groups.iter().map(|member| &member.group).collect();
         if names.len() < groups.len() {
-            let vm = vm.name.clone();
-            return Err(Invalid::GroupTwice { vm });
+            return Err(Invalid::GroupTwice { vm: vm.clone() });
         }
     }
     Ok(())
 }
 
-fn check_policy(policy: &ClusterPolicy) -> Result<(), Invalid> {
+/// Whether what is wanted of the cluster makes sense by itself.
+///
+/// # Errors
+/// The first thing that does not.
+pub fn check_policy(policy: &ClusterPolicy) -> Result<(), Invalid> {
     use Number::{AtOnce, Bandwidth, HeadroomPercent, Losses, Memory, VcpusPercent};
     let check = |what, found, least, most| within(what, Place::Policy, found, least, most);
     match policy.headroom {

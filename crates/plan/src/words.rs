@@ -37,6 +37,12 @@ fn beginning(text: &str) -> String {
 pub struct Word(String);
 
 impl Word {
+    /// For what has no name that could be told.
+    #[must_use]
+    pub fn unknown() -> Self {
+        Self("unknown".to_owned())
+    }
+
     /// The word as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -116,6 +122,11 @@ impl fmt::Display for Text {
 #[serde(try_from = "String", into = "String")]
 pub struct QemuVersion {
     parts: [u16; 3],
+}
+
+impl QemuVersion {
+    /// Older than any: for a host on which no QEMU answers.
+    pub const NONE: Self = Self { parts: [0; 3] };
 }
 
 impl FromStr for QemuVersion {
