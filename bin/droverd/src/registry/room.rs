@@ -69,14 +69,21 @@ fn promised(slot: &Slot) -> Bytes {
     Bytes(record.definition.memory.0.saturating_sub(resident.0))
 }
 
-/// Memory that a process has touched: `VmRSS` in KiB (proc_pid_status(5)).
-fn resident(pid: u32) -> Option<Bytes> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(Bytes(kib.saturating_mul(1024)))
+/// Memory that a process has touched (proc_pid_status(5)).
+pub(super) fn resident(pid: u32) -> Option<Bytes> {
+    touched(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+/// `VmRSS`, and huge pages beside it, which it does not count: both in KiB.
+fn touched(status: &str) -> Option<Bytes> {
+    let kib = |name: &str| -> Option<u64> {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_ascii_whitespace().next()?.parse().ok()
+    };
+    let huge = kib("HugetlbPages:").unwrap_or(0);
+    Some(Bytes(
+        kib("VmRSS:")?.saturating_add(huge).saturating_mul(1024),
+    ))
 }
 
 #[cfg(test)]
@@ -124,6 +131,14 @@ mod tests {
             headroom: Bytes(GIB),
         };
         assert!(room.check(&host(), &name, Bytes(3 * GIB), &slots).is_ok());
+    }
+
+    #[test]
+    fn huge_pages_are_memory_that_a_guest_has() {
+        let status = "Name:\tqemu\nVmRSS:\t  2048 kB\nHugetlbPages:\t 4096 kB\n";
+        assert_eq!(touched(status), Some(Bytes(6 << 20)));
+        assert_eq!(touched("VmRSS: 4 kB\n"), Some(Bytes(4096)));
+        assert_eq!(touched("HugetlbPages: 4096 kB\n"), None);
     }
 
     #[test]
