@@ -13,6 +13,7 @@ use crate::api::{self, App};
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::cordon::Cordon;
+use crate::inventory::{self, Inventory};
 use crate::limits;
 use crate::links::Links;
 use crate::metrics::{self, Metrics};
@@ -41,6 +42,8 @@ pub struct Context {
     pub sharing: Sharing,
     /// Whether guests are taken.
     pub cordon: Cordon,
+    /// What plans must know of this host.
+    pub inventory: Inventory,
 }
 
 /// Runs the agent until it is told to end.
@@ -66,7 +69,7 @@ pub async fn run(config: Config) -> Result<()> {
         None => None,
     };
     let hypervisor: Arc<dyn Hypervisor> = Arc::new(QemuLauncher::new());
-    let opened = Registry::open(Arc::clone(&config), hypervisor).await;
+    let opened = Registry::open(Arc::clone(&config), Arc::clone(&hypervisor)).await;
     let (registry, recovered) = opened
         .with_context(|| format!("key `runtime`: cannot read {}", config.runtime.display()))?;
     let context = Arc::new(Context {
@@ -80,6 +83,7 @@ pub async fn run(config: Config) -> Result<()> {
             .with_context(|| format!("key `state`: limits in {}", config.state.display()))?,
         cordon: Cordon::open(config.host.clone(), &config.state)
             .with_context(|| format!("key `state`: cordon.json in {}", config.state.display()))?,
+        inventory: Inventory::new(hypervisor),
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await?;
@@ -92,6 +96,7 @@ pub async fn run(config: Config) -> Result<()> {
     }
     beside.spawn(Arc::clone(&cluster).keep_up());
     beside.spawn(Arc::clone(&migrations).keep_telling());
+    beside.spawn(inventory::run(Arc::clone(&context)));
     beside.spawn(part_with_removed(
         Arc::clone(&cluster),
         Arc::clone(&migrations),

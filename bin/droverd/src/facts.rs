@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use drover_api::{API_VERSION, CordonView, HostView, MemoryView, ProtocolRange};
-use drover_host::HostError;
+use drover_host::{HostError, Processor};
 use drover_types::{Interface, Placement};
 use drover_wire::VersionRange;
 
@@ -39,6 +39,14 @@ pub async fn interfaces() -> Result<Vec<Interface>, HostError> {
 /// The kernel does not tell its interfaces.
 pub async fn placements(names: &[&str]) -> Result<BTreeMap<String, Placement>, HostError> {
     drover_host::placements(Path::new(ROOT), names).await
+}
+
+/// The host's kind of processor.
+///
+/// # Errors
+/// The kernel does not tell it.
+pub fn processor() -> Result<Processor, HostError> {
+    drover_host::processor(Path::new(ROOT))
 }
 
 /// CPUs that are online.

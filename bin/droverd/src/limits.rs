@@ -186,6 +186,23 @@ pub const SCRAPE: Duration = Duration::from_secs(120);
 /// Link events that wait for a migration. One that has missed some looks at all links anew.
 pub const LINK_EVENTS: usize = 64;
 
+/// Between two looks for a guest whose dirty rate is to be sampled: of 20 guests each has its turn in a minute,
+/// of more less often.
+pub const SAMPLE_LOOK: Duration = Duration::from_secs(2);
+
+/// Before a guest's dirty rate is sampled again: what it does changes over minutes, and plans take facts of one.
+pub const SAMPLE_AGAIN: Duration = Duration::from_secs(60);
+
+/// Waiting for one host's inventory: two QEMUs are started the first time, each guest's is asked, and a
+/// connect may lose a SYN.
+pub const INVENTORY: Duration = Duration::from_secs(10);
+
+const _: () = assert!(INVENTORY.as_secs() < api::READ_CALL.as_secs());
+
+/// Notes of one member's inventory that are shown with a plan: one for each of its interfaces, QEMU binaries and
+/// definitions that are not as they should be, each of 400 characters at most.
+pub const HOST_NOTES: usize = 32;
+
 /// Before the kernel's socket for link events is opened again.
 pub const WATCH_AGAIN: Duration = Duration::from_secs(1);
 

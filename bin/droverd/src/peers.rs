@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use drover_api::{Client, ClientError, ErrorCode, PeerView, Refusal};
+use drover_api::{Client, ClientError, ErrorCode, InventoryView, PeerView, Refusal};
 use drover_types::{HostName, VmName, with_sources};
 use futures_util::future::join_all;
+use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::config::Config;
@@ -100,17 +102,27 @@ impl Peers {
         found
     }
 
+    /// Asks every other member for its inventory; when each answered, or failed to.
+    pub async fn inventories(&self) -> Vec<(HostName, Result<InventoryView, Refusal>, Instant)> {
+        let others = self.others().unwrap_or_default();
+        let asked = others.into_iter().map(async |host| {
+            let client = self.client_or_at(&host, Vec::new());
+            let told = match tokio::time::timeout(limits::INVENTORY, client.inventory()).await {
+                Ok(told) => told.map_err(|error| unreachable(&host, &error)),
+                Err(_) => Err(late(&host, limits::INVENTORY)),
+            };
+            (host, told, Instant::now())
+        });
+        join_all(asked).await
+    }
+
     async fn look_at(&self, host: &HostName) -> PeerView {
         let client = self.client_or_at(host, Vec::new());
         let answer = tokio::time::timeout(limits::PEER_PROBE, client.host()).await;
         let found = match answer {
             Ok(Ok(view)) => Ok(view.version),
             Ok(Err(error)) => Err(unreachable(host, &error)),
-            Err(_) => {
-                let seconds = limits::PEER_PROBE.as_secs();
-                let message = format!("the agent of {host} did not answer within {seconds} s");
-                Err(Refusal::new(ErrorCode::PeerUnreachable, message))
-            }
+            Err(_) => Err(late(host, limits::PEER_PROBE)),
         };
         let (version, problem) = match found {
             Ok(version) => (Some(version), None),
@@ -124,6 +136,12 @@ impl Peers {
             problem,
         }
     }
+}
+
+fn late(host: &HostName, within: Duration) -> Refusal {
+    let seconds = within.as_secs();
+    let message = format!("the agent of {host} did not answer within {seconds} s");
+    Refusal::new(ErrorCode::PeerUnreachable, message)
 }
 
 /// What to tell when a peer's agent could not be asked. Its own refusals are passed on.

@@ -39,6 +39,7 @@ use crate::views::incoming::{
 };
 use crate::views::limit::{LimitRequest, LimitsView, PathLimits};
 use crate::views::migration::{MigrateRequest, MigrationView};
+use crate::views::plan::{InventoryView, PlanRequest, PlanView};
 use crate::views::resolve::{ResolveRequest, ResolvedRequest, ResolvedView};
 use crate::views::vm::{HeldView, StopRequest, VmView};
 
@@ -371,6 +372,22 @@ impl Client {
     /// See [`ClientError`].
     pub async fn held(&self, name: &VmName) -> Result<HeldView, ClientError> {
         self.get(&format!("/v1/vms/{name}/held")).await
+    }
+
+    /// `GET /v1/inventory`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn inventory(&self) -> Result<InventoryView, ClientError> {
+        self.get("/v1/inventory").await
+    }
+
+    /// `POST /v1/plan`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn plan(&self, request: &PlanRequest) -> Result<PlanView, ClientError> {
+        self.post("/v1/plan", request, limits::PLAN_CALL).await
     }
 
     async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, ClientError> {

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use drover_plan::invalid;
+use drover_plan::policy::VmPolicy;
 use drover_types::{Bytes, VmName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -34,6 +36,14 @@ pub struct VmDefinition {
     /// Further arguments of QEMU, as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
+    /// What plans must keep to: where it may be, with which guests, and what to do where it cannot move.
+    #[serde(default, skip_serializing_if = "is_silent")]
+    #[schema(value_type = Object)]
+    pub policy: VmPolicy,
+}
+
+fn is_silent(policy: &VmPolicy) -> bool {
+    *policy == VmPolicy::default()
 }
 
 fn one() -> u32 {
@@ -106,6 +116,8 @@ impl VmDefinition {
                 format!("{machine:?} is no machine type, such as \"q35\""),
             );
         }
+        invalid::check_vm_policy(&self.name, &self.policy)
+            .or_else(|problem| fail("policy", problem.to_string()))?;
         self.check_args()
     }
 
@@ -191,6 +203,38 @@ mod tests {
             definition.args = vec![arg.into()];
             let refused = definition.check().unwrap_err().to_string();
             assert!(refused.contains("cannot be given here"), "{arg}: {refused}");
+        }
+    }
+
+    #[test]
+    fn a_policy_is_read_checked_and_left_out_where_it_says_nothing() {
+        let plain = serde_json::to_string(&definition()).unwrap();
+        assert!(!plain.contains("policy"), "{plain}");
+        let text = r#"{"name":"web1","memory":"1GiB","policy":{"pinned":{"hosts":["a"]},
+            "apart":[{"group":"web"}],"cannot_move":"skip","priority":7}}"#;
+        let read: VmDefinition = serde_json::from_str(text).unwrap();
+        assert_eq!(read.check(), Ok(()));
+        let again = serde_json::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<VmDefinition>(&again).unwrap(), read);
+        let twice = text.replace("{\"group\":\"web\"}", "{\"group\":\"w\"},{\"group\":\"w\"}");
+        let bad: VmDefinition = serde_json::from_str(&twice).unwrap();
+        let refused = bad.check().unwrap_err().to_string();
+        assert!(
+            refused.starts_with("key `policy`: web1 names a group twice"),
+            "{refused}"
+        );
+        for (bad, words) in [
+            (
+                text.replace("skip", "panic"),
+                "unknown variant `panic`, expected one of `block`",
+            ),
+            (
+                text.replace("pinned", "nailed"),
+                "unknown field `nailed`, expected one of `together`",
+            ),
+        ] {
+            let refused = serde_json::from_str::<VmDefinition>(&bad).unwrap_err();
+            assert!(refused.to_string().contains(words), "{refused}");
         }
     }
 

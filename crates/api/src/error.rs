@@ -140,6 +140,8 @@ codes! {
     EncryptionRefused = "encryption-refused", 409, true;
     /// No pair of interfaces of the two hosts reaches each other.
     NoPath = "no-path", 409, true;
+    /// There is no plan that keeps to the policy.
+    NoPlan = "no-plan", 409, true;
     /// No migration of that id.
     NoSuchMigration = "no-such-migration", 404, true;
     /// The guest is already migrating.

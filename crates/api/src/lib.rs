@@ -52,6 +52,7 @@ pub use views::migration::{
     MigrationPhase, MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView,
     TrafficView,
 };
+pub use views::plan::{InventoryView, PlanRequest, PlanView};
 pub use views::resolve::{
     AmbiguityView, Resolution, ResolutionView, ResolveRequest, ResolvedRequest, ResolvedState,
     ResolvedView, Told,

@@ -49,6 +49,10 @@ pub const START_CALL: Duration = Duration::from_secs(90);
 /// An answer of a host that joins: its own agent asks the authority's, over every address of it.
 pub const JOIN_CALL: Duration = Duration::from_secs(60);
 
+/// A plan: all members are asked side by side (10 s), and the largest cluster is planned within 5 s on an
+/// idle processor.
+pub const PLAN_CALL: Duration = Duration::from_secs(40);
+
 /// How long the agent waits for a guest to obey the power button.
 pub const POWERDOWN: Duration = Duration::from_secs(90);
 

@@ -5,8 +5,8 @@
 
 use drover_api::{
     AbandonRequest, AdmissionRequest, ErrorBody, HostCertificate, HostView, IncomingNetworks,
-    IncomingOffer, IncomingPaths, IncomingRequest, IncomingStart, IncomingView, MigrationView,
-    PathLimits, RenewalRequest, SyncRequest, VerdictView,
+    IncomingOffer, IncomingPaths, IncomingRequest, IncomingStart, IncomingView, InventoryView,
+    MigrationView, PathLimits, RenewalRequest, SyncRequest, VerdictView,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,11 @@ fn offers_and_changes_of_them_are_read_alike_or_refused() {
 #[test]
 fn hosts_and_changes_of_them_are_read_alike_or_refused() {
     replay("host", |_: &HostView| {});
+}
+
+#[test]
+fn inventories_and_changes_of_them_are_read_alike_or_refused() {
+    replay("inventory", |_: &InventoryView| {});
 }
 
 #[test]

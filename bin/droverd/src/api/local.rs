@@ -6,7 +6,8 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use drover_api::{
     CordonRequest, ErrorBody, ErrorCode, EventView, HostView, LimitRequest, LimitsView,
-    MigrateRequest, MigrationView, Refusal, ResolveRequest, StatusView, StopRequest, VmView,
+    MigrateRequest, MigrationView, PlanRequest, PlanView, Refusal, ResolveRequest, StatusView,
+    StopRequest, VmView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -17,6 +18,7 @@ use super::{App, Refused, peer, to_its_end};
 use crate::elsewhere;
 use crate::facts;
 use crate::metrics::{MEDIA_TYPE, Moment};
+use crate::planning;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -34,6 +36,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(limits, set_limit))
         .routes(routes!(cordon))
         .routes(routes!(uncordon))
+        .routes(routes!(plan))
         .routes(routes!(metrics))
         .routes(routes!(openapi))
 }
@@ -234,6 +237,16 @@ async fn cordon(
 async fn uncordon(State(app): State<App>) -> Result<Json<HostView>, Refused> {
     app.0.context.cordon.lift()?;
     Ok(Json(peer::host_view(&app).await?))
+}
+
+/// Makes a plan of the whole cluster. Nothing is changed.
+#[utoipa::path(post, path = "/v1/plan", tag = "local", request_body = PlanRequest,
+    responses((status = 200, body = PlanView), (status = "default", body = ErrorBody)))]
+async fn plan(
+    State(app): State<App>,
+    JsonBody(request): JsonBody<PlanRequest>,
+) -> Result<Json<PlanView>, Refused> {
+    Ok(Json(planning::plan(&app.0.context, request).await?))
 }
 
 /// Metrics for Prometheus, in its text format; docs/METRICS.md explains each.

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
     AbandonRequest, ErrorBody, ErrorCode, HeldView, HostView, IncomingNetworks, IncomingOffer,
-    IncomingPaths, IncomingRequest, IncomingStart, IncomingView, PathLimits, Refusal,
-    ResolvedRequest, ResolvedView, VerdictView,
+    IncomingPaths, IncomingRequest, IncomingStart, IncomingView, InventoryView, PathLimits,
+    Refusal, ResolvedRequest, ResolvedView, VerdictView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -28,6 +28,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(verdict))
         .routes(routes!(resolved))
         .routes(routes!(held))
+        .routes(routes!(inventory))
 }
 
 pub async fn host_view(app: &App) -> Result<HostView, Refusal> {
@@ -180,6 +181,13 @@ async fn resolved(
     let resolved =
         to_its_end(async move { app.0.migrations.resolved_there(caller, id, request).await });
     Ok(Json(resolved.await?))
+}
+
+/// This host and its guests, as plans must know them.
+#[utoipa::path(get, path = "/v1/inventory", tag = "peer", responses(
+    (status = 200, body = InventoryView), (status = "default", body = ErrorBody)))]
+async fn inventory(State(app): State<App>) -> Result<Json<InventoryView>, Refused> {
+    Ok(Json(crate::inventory::view(&app.0.context).await?))
 }
 
 /// What there is of a guest on this host, for one whose migration this one no longer knows.

@@ -13,13 +13,14 @@ use std::time::Duration;
 
 use drover_api::{Encryption, Limit};
 use drover_migrate::paths::Selection;
+use drover_plan::{ClusterPolicy, Word, invalid};
 use drover_types::{Bytes, HostName};
 use serde::Deserialize;
 
 pub use error::{ConfigError, locate};
 use values::{
     AbsolutePath, DataPort, DowntimeLimit, Lanes, LanesMost, ListenAddress, MaybeLimit,
-    MetricsListen, OutageLimit, PeerAddresses,
+    MetricsListen, OnByDefault, OutageLimit, PeerAddresses,
 };
 pub use values::{Channels, PlaceBy};
 
@@ -54,6 +55,10 @@ pub struct Config {
     pub memory_headroom: Bytes,
     /// What migrations may carry.
     pub limits: LimitsConfig,
+    /// What plans know this host by, such as `rack` = `r1`.
+    pub labels: BTreeMap<Word, Word>,
+    /// What the plans that this agent makes keep to.
+    pub policy: ClusterPolicy,
     /// Where metrics are served to whoever asks, beside the local socket.
     pub metrics_listen: Option<SocketAddr>,
     /// Where to find other hosts, against what they say themselves.
@@ -77,6 +82,8 @@ pub struct MigrationConfig {
     pub placement: PlaceBy,
     /// What protects the lanes, unless the other host demands more.
     pub protection: Protection,
+    /// Whether it is measured how fast guests write to their memory.
+    pub sample_dirty_rate: bool,
 }
 
 /// What protects the lanes of a migration.
@@ -114,11 +121,13 @@ struct File {
     state: AbsolutePath,
     runtime: AbsolutePath,
     memory_headroom: Bytes,
+    labels: BTreeMap<Word, Word>,
     api: ApiSection,
     migration: MigrationSection,
     networks: Selection,
     qemu: QemuSection,
     limits: LimitsSection,
+    policy: ClusterPolicy,
     metrics: MetricsSection,
     peers: Vec<PeerSection>,
 }
@@ -142,6 +151,7 @@ struct MigrationSection {
     placement: PlaceBy,
     encryption: Encryption,
     verify: bool,
+    sample_dirty_rate: OnByDefault,
 }
 
 #[derive(Deserialize)]
@@ -178,11 +188,13 @@ impl Default for File {
             state: AbsolutePath::of("/var/lib/drover"),
             runtime: AbsolutePath::of("/run/drover"),
             memory_headroom: Bytes(512 << 20),
+            labels: BTreeMap::new(),
             api: ApiSection::default(),
             migration: MigrationSection::default(),
             networks: Selection::default(),
             qemu: QemuSection::default(),
             limits: LimitsSection::default(),
+            policy: ClusterPolicy::default(),
             metrics: MetricsSection::default(),
             peers: Vec::new(),
         }
@@ -286,6 +298,12 @@ impl Config {
             let problem = format!("{data_port} is the port of `api.listen` ({same}) as well");
             return Err(key("migration.data_port", problem));
         }
+        if file.labels.len() > drover_plan::limits::LABELS {
+            let (count, most) = (file.labels.len(), drover_plan::limits::LABELS);
+            return Err(key("labels", format!("{count} labels, more than {most}")));
+        }
+        invalid::check_policy(&file.policy)
+            .map_err(|problem| key("policy", problem.to_string()))?;
         Ok(Self {
             host,
             definitions: file.definitions.0,
@@ -307,11 +325,14 @@ impl Config {
                     encryption: file.migration.encryption,
                     verify: file.migration.verify,
                 },
+                sample_dirty_rate: file.migration.sample_dirty_rate.0,
             },
             networks: file.networks,
             qemu_binaries: file.qemu.binaries.into_iter().map(|path| path.0).collect(),
             memory_headroom: file.memory_headroom,
             limits: file.limits.into(),
+            labels: file.labels,
+            policy: file.policy,
             metrics_listen: file.metrics.listen.0,
             peers,
         })

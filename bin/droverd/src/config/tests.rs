@@ -48,6 +48,11 @@ fn the_settings_in_the_example_are_the_defaults() {
     let default = parse("").unwrap();
     shown.peers.clear();
     shown.host = default.host.clone();
+    // These have no default either.
+    assert_eq!(shown.labels.len(), 1);
+    shown.labels.clear();
+    assert!(shown.policy.failure_domain.take().is_some());
+    assert!(shown.policy.guest_bandwidth.take().is_some());
     assert_eq!(shown, default);
 }
 
@@ -62,6 +67,7 @@ fn every_key_is_in_the_example() {
         "[qemu]\n",
         "[metrics]\n",
         "[limits]\n",
+        "[policy]\n",
         "[[peers]]\nhost = \"b\"\n",
     ];
     let example = example();
@@ -170,6 +176,22 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
         (
             "[migration]\ndata_port = 7470",
             "key `migration.data_port`: 7470 is the port of",
+        ),
+        (
+            "labels = { \"top rack\" = \"r1\" }",
+            "line 1, key `labels`: \"top rack\" is not usable as a label",
+        ),
+        (
+            "[policy]\nspread = \"wide\"",
+            "line 2, key `policy.spread`: unknown variant `wide`, expected one of `ignore`",
+        ),
+        (
+            "[policy]\ninbound = 0",
+            "key `policy`: the number of migrations at once of the policy is 0: 1 to 64 make sense",
+        ),
+        (
+            "[policy]\nspread = \"prefer\"",
+            "key `policy`: failure domains are to be used, and failure_domain names no label",
         ),
         ("host = ", "line 1"),
     ];

@@ -195,6 +195,17 @@ bounded! {
     OutageLimit(u64) = 30 in 0..=3600, "outage limit in seconds"
 }
 
+/// What is done unless it is switched off.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(transparent)]
+pub struct OnByDefault(pub bool);
+
+impl Default for OnByDefault {
+    fn default() -> Self {
+        Self(true)
+    }
+}
+
 /// By what the threads of lanes are placed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]

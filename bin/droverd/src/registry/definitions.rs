@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drover_api::VmDefinition;
+use drover_plan::policy::VmPolicy;
 use drover_types::{VmName, in_short};
 
 use super::files;
@@ -53,6 +54,14 @@ pub fn list(directory: &Path) -> io::Result<BTreeMap<String, Entry>> {
 /// One definition; `None` when there is no file.
 pub fn get(directory: &Path, name: &VmName) -> Option<Entry> {
     load(&path_of(directory, name), name.as_str())
+}
+
+/// What is wanted of a guest now: its file's word, or what it was started with where that cannot be read.
+pub fn policy_of(directory: &Path, started_from: &VmDefinition) -> VmPolicy {
+    match get(directory, &started_from.name) {
+        Some(Ok(definition)) => definition.policy,
+        _ => started_from.policy.clone(),
+    }
 }
 
 fn load(path: &Path, stem: &str) -> Option<Entry> {
@@ -118,6 +127,11 @@ mod tests {
         for key in ["name", "memory", "vcpus", "qemu", "machine", "args"] {
             assert!(example.contains(&format!("\n{key} = ")), "{key}");
         }
+        let policy = serde_json::to_value(&definition.policy).unwrap();
+        for key in policy.as_object().unwrap().keys() {
+            assert!(example.contains(&format!("\n{key} = ")), "policy.{key}");
+        }
+        assert_eq!(definition.policy, drover_plan::policy::VmPolicy::default());
         assert_eq!(definition.qemu.to_str(), Some(drover_api::DEFAULT_QEMU));
     }
 
@@ -128,6 +142,10 @@ mod tests {
             ("bad.toml", "name = \"bad\"\nmemory = \"1GiB\"\n\ncpus = 2"),
             ("copy.toml", "name = \"good\"\nmemory = \"1GiB\""),
             ("zero.toml", "name = \"zero\"\nmemory = 0"),
+            (
+                "keep.toml",
+                "name = \"keep\"\nmemory = \"1GiB\"\n[policy]\npinned.hots = [\"a\"]",
+            ),
             ("not a name.toml", "name = \"x\"\nmemory = \"1GiB\""),
             ("README", "hello"),
         ]);
@@ -138,14 +156,20 @@ mod tests {
         assert!(problem("bad").contains("bad.toml: line 4, key `cpus`: unknown field"));
         assert!(problem("copy").contains("write name = \"copy\", or rename the file to good.toml"));
         assert!(problem("zero").contains("key `memory`"));
+        assert!(
+            problem("keep").contains("line 4, key `policy.pinned.hots`: unknown field `hots`"),
+            "{}",
+            problem("keep")
+        );
         assert!(problem("not a name").contains("not usable"));
         assert!(problem("dir").contains("no regular file"));
-        assert_eq!(found.len(), 6);
+        assert_eq!(found.len(), 7);
     }
 
     #[test]
     fn a_rendered_definition_is_read_back_the_same() {
-        let text = "name = \"a\"\nmemory = \"1GiB\"\nmachine = \"pc-q35-10.0\"\nargs = [\"-x\"]";
+        let text = "name = \"a\"\nmemory = \"1GiB\"\nmachine = \"pc-q35-10.0\"\nargs = [\"-x\"]\n\
+                    [policy]\npinned.hosts = [\"a\"]\napart = [{ group = \"dns\" }]";
         let definition = parse(text, "a").unwrap();
         let rendered = render(&definition, "arrived").unwrap();
         assert_eq!(parse(&rendered, "a"), Ok(definition));

@@ -18,6 +18,7 @@
 pub(crate) mod definitions;
 mod exit;
 pub mod files;
+mod known;
 mod operations;
 mod preflight;
 mod process;
@@ -38,6 +39,7 @@ use drover_hypervisor::Hypervisor;
 use drover_types::{HostName, MigrationId, VmName};
 
 use crate::config::Config;
+pub use known::Known;
 pub use record::Role;
 pub use reservation::{Reached, Recovered, Reservation};
 use slot::Slot;

@@ -115,8 +115,10 @@ impl Reservation {
             .await
             .map_err(|error| self.failed(&error))?;
         let guest = super::process::guest(&record.definition).with_machine_type(&machine_type);
+        let policy = definitions::policy_of(&self.inner.config.definitions, &record.definition);
         Ok(VmDefinition {
             machine: guest.machine,
+            policy,
             ..record.definition
         })
     }

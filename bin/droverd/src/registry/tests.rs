@@ -106,6 +106,7 @@ fn definition() -> VmDefinition {
         qemu: QEMU.into(),
         machine: Some("q35,accel=tcg".to_owned()),
         args: vec!["-nodefaults".to_owned()],
+        policy: drover_plan::policy::VmPolicy::default(),
     }
 }
 
@@ -224,6 +225,64 @@ fn a_travelling_definition_has_a_concrete_machine_type() {
             },
             definition()
         );
+    });
+}
+
+#[test]
+fn a_policy_counts_at_once_and_travels_with_the_guest() {
+    if !has_qemu() {
+        return;
+    }
+    let host = Host::new();
+    host.life(async |agent| {
+        host.start(&agent).await;
+        let mut wanted = definition();
+        wanted.policy = serde_json::from_str(r#"{"pinned":{"hosts":["a"]}}"#).unwrap();
+        let text = toml::to_string(&wanted).unwrap();
+        std::fs::write(host.path("vms/web.toml"), text).unwrap();
+        let shown = agent.registry.get(&web()).await.unwrap();
+        assert_eq!(shown.problem, None, "QEMU has nothing to do with it");
+        let (known, _) = agent.registry.known().await.unwrap();
+        let policy = |known: &[Known]| known[0].definition.as_ref().unwrap().policy.clone();
+        assert_eq!(policy(&known), wanted.policy);
+        let leaving = agent.registry.reserve(&web(), to_b()).unwrap();
+        let travelling = leaving.travelling_definition().await.unwrap();
+        assert_eq!(travelling.policy, wanted.policy);
+        // A file that cannot be read takes nothing away.
+        std::fs::write(host.path("vms/web.toml"), "name = 7").unwrap();
+        let travelling = leaving.travelling_definition().await.unwrap();
+        assert_eq!(travelling.policy, definition().policy);
+    });
+}
+
+#[test]
+fn what_plans_must_know_covers_guests_that_run_stand_by_and_cannot_be_read() {
+    if !has_qemu() {
+        return;
+    }
+    let host = Host::new();
+    host.life(async |agent| {
+        host.start(&agent).await;
+        let idle = "name = \"idle\"\nmemory = \"1GiB\"";
+        std::fs::write(host.path("vms/idle.toml"), idle).unwrap();
+        std::fs::write(host.path("vms/bad.toml"), "memory = 7").unwrap();
+        let (known, unusable) = agent.registry.known().await.unwrap();
+        let seen = known
+            .iter()
+            .map(|guest| (guest.name.as_str(), guest.resident.is_some()));
+        assert_eq!(seen.collect::<Vec<_>>(), [("web", true), ("idle", false)]);
+        assert!(known[0].resident.unwrap().0 > 0 && known[0].machine.is_some());
+        assert!(unusable[0].contains("bad.toml"), "{unusable:?}");
+        let sampled = |agent: &Agent| agent.registry.sampled().len();
+        assert_eq!(sampled(&agent), 1);
+        let leaving = agent.registry.reserve(&web(), to_b()).unwrap();
+        assert_eq!(
+            sampled(&agent),
+            0,
+            "one that is about to leave is left alone"
+        );
+        drop(leaving);
+        assert_eq!(sampled(&agent), 1);
     });
 }
 

@@ -16,9 +16,9 @@ use crate::limits;
 
 /// A slot as it was at one moment.
 #[derive(Default)]
-struct Snapshot {
-    reserved: Option<Purpose>,
-    process: Option<Running>,
+pub(super) struct Snapshot {
+    pub(super) reserved: Option<Purpose>,
+    pub(super) process: Option<Running>,
     last_exit: Option<drover_api::ExitView>,
 }
 
@@ -28,20 +28,7 @@ impl Registry {
     /// # Errors
     /// The directory of definitions cannot be read.
     pub async fn list(&self) -> Result<Vec<VmView>, Refusal> {
-        let directory = self.0.config.definitions.clone();
-        let read = tokio::task::spawn_blocking({
-            let directory = directory.clone();
-            move || definitions::list(&directory)
-        });
-        let read = read
-            .await
-            .map_err(|error| broken("list the definitions", &error))?;
-        let mut defined = read.map_err(|error| {
-            broken(
-                format_args!("read the definitions in {}", directory.display()),
-                &error,
-            )
-        })?;
+        let mut defined = self.defined().await?;
         let mut slots = self.snapshots();
         let names: BTreeSet<String> = defined
             .keys()
@@ -91,7 +78,25 @@ impl Registry {
         self.view(name.to_string(), entry, slot).await
     }
 
-    fn snapshots(&self) -> BTreeMap<VmName, Snapshot> {
+    /// Every definition by its file's name.
+    pub(super) async fn defined(&self) -> Result<BTreeMap<String, Entry>, Refusal> {
+        let directory = self.0.config.definitions.clone();
+        let read = tokio::task::spawn_blocking({
+            let directory = directory.clone();
+            move || definitions::list(&directory)
+        });
+        let read = read
+            .await
+            .map_err(|error| broken("list the definitions", &error))?;
+        read.map_err(|error| {
+            broken(
+                format_args!("read the definitions in {}", directory.display()),
+                &error,
+            )
+        })
+    }
+
+    pub(super) fn snapshots(&self) -> BTreeMap<VmName, Snapshot> {
         self.notice_ended();
         let slots = self.0.slots();
         let snapshot = |slot: &super::slot::Slot| Snapshot {
@@ -243,11 +248,21 @@ fn problem(
         Some(Err(problem)) => Some(format!(
             "it runs, but could not be started again: {problem}"
         )),
-        Some(Ok(definition)) if *definition != record.definition => Some(format!(
+        Some(Ok(definition)) if !started_from(definition, &record.definition) => Some(format!(
             "{path} was changed since it was started; stop and start it to use that"
         )),
         Some(Ok(_)) => None,
     }
+}
+
+/// Whether a definition says of QEMU what a guest was started from. A policy is none of QEMU's business.
+fn started_from(now: &VmDefinition, then: &VmDefinition) -> bool {
+    let policy = then.policy.clone();
+    let now = VmDefinition {
+        policy,
+        ..now.clone()
+    };
+    now == *then
 }
 
 fn exit_words(exit: ExitKind) -> String {

@@ -79,5 +79,6 @@ pub fn define(
         qemu: settings.qemu.clone(),
         machine: Some(settings.machine.clone()),
         args,
+        policy: Default::default(),
     })
 }

@@ -1,0 +1,66 @@
+//! This host and its guests, as a plan of the cluster must know them.
+//!
+//! ```text
+//!   kernel, `[networks]`, limits ─▶ line       ┐
+//!   QEMU binaries ─▶ offers ─▶ processor       ├─▶ host ┐
+//!   cordon, labels, memory                     ┘        ├─▶ InventoryView, with notes
+//!   registry, QMP ─▶ guests ◀─ rates (sampled)  ────────┘
+//! ```
+//!
+//! Owns what QEMU binaries were heard to offer and the dirty rates that were sampled. It decides nothing,
+//! and what it assumes where a fact is missing stands in a note.
+
+mod guests;
+mod host;
+mod line;
+mod offers;
+mod processor;
+mod rates;
+
+use std::sync::Arc;
+
+use drover_api::{ErrorCode, InventoryView, Refusal};
+use drover_hypervisor::Hypervisor;
+use drover_types::{Bytes, with_sources};
+
+use self::offers::Offers;
+use self::rates::Rates;
+pub use self::rates::run;
+use crate::agent::Context;
+
+/// What is kept between two looks.
+#[derive(Debug)]
+pub struct Inventory {
+    offers: Offers,
+    rates: Rates,
+}
+
+impl Inventory {
+    /// With nothing known yet.
+    pub fn new(hypervisor: Arc<dyn Hypervisor>) -> Self {
+        Self {
+            offers: Offers::new(hypervisor),
+            rates: Rates::default(),
+        }
+    }
+}
+
+/// This host and its guests now.
+///
+/// # Errors
+/// The kernel does not tell its facts, or the directory of definitions cannot be read.
+pub async fn view(context: &Context) -> Result<InventoryView, Refusal> {
+    let (known, mut notes) = context.registry.known().await?;
+    let of_guests: Bytes = known.iter().filter_map(|guest| guest.resident).sum();
+    let (host, of_host) = host::host(context, of_guests).await.map_err(|error| {
+        let message = format!(
+            "cannot read the facts of this host: {}",
+            with_sources(&error)
+        );
+        Refusal::new(ErrorCode::Internal, message)
+    })?;
+    let vms = guests::vms(context, &host.cpu, known).await;
+    notes.extend(of_host);
+    let notes = notes.into_iter().map(Into::into).collect();
+    Ok(InventoryView { host, vms, notes })
+}

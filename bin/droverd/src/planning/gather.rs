@@ -1,0 +1,264 @@
+//! One inventory from the answers of all members, which were given at different moments.
+//!
+//! # Invariant
+//! Who is left out is named in a note. A guest that two hosts tell of because it is on its way is there once;
+//! any other is there twice, and the plan is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_api::InventoryView;
+use drover_plan::Inventory;
+use drover_plan::inventory::Vm;
+use drover_types::{HostName, VmName};
+
+use crate::limits::HOST_NOTES;
+
+/// What a member said of itself, or why it did not.
+pub struct Answer {
+    pub host: HostName,
+    pub told: Result<InventoryView, String>,
+    /// Seconds since it answered.
+    pub age_seconds: u64,
+}
+
+/// What is planned with.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    pub inventory: Inventory,
+    /// What was assumed, and what is missing.
+    pub notes: Vec<String>,
+    /// Hosts that are not planned with, and why.
+    pub left_out: BTreeMap<HostName, String>,
+}
+
+/// A guest, and who told of it.
+type Report = (HostName, Vm);
+
+/// Joins what the members said.
+pub fn merge(answers: Vec<Answer>) -> Gathered {
+    let mut gathered = Gathered::default();
+    let mut reports: BTreeMap<VmName, Vec<Report>> = BTreeMap::new();
+    for Answer {
+        host,
+        told,
+        age_seconds,
+    } in answers
+    {
+        let mut view = match told.and_then(|view| usable(&host, view)) {
+            Ok(view) => view,
+            Err(why) => {
+                let note = format!("{host} is left out, with its guests: {why}");
+                gathered.notes.push(note);
+                gathered.left_out.insert(host, why);
+                continue;
+            }
+        };
+        let notes = view.notes.iter().take(HOST_NOTES);
+        let notes = notes.map(|note| format!("{host}: {note}"));
+        gathered.notes.extend(notes);
+        view.host.facts_age_seconds = view.host.facts_age_seconds.max(age_seconds);
+        gathered.inventory.hosts.push(view.host);
+        for vm in view.vms {
+            let of_it = reports.entry(vm.name.clone()).or_default();
+            of_it.push((host.clone(), vm));
+        }
+    }
+    let hosts = gathered.inventory.hosts.iter();
+    let known: BTreeSet<_> = hosts.map(|host| host.name.clone()).collect();
+    let vms = reports.into_values().flat_map(settle);
+    gathered.inventory.vms = vms.map(|vm| within(vm, &known)).collect();
+    gathered
+}
+
+/// An answer that can be planned with: of that host, of its own guests, with a line.
+fn usable(host: &HostName, view: InventoryView) -> Result<InventoryView, String> {
+    if view.host.name != *host {
+        return Err(format!("it answers in the name of {}", view.host.name));
+    }
+    if view.host.bandwidth.0 == 0 {
+        return Err("it has no interface that may carry guests, see `[networks]`".to_owned());
+    }
+    let foreign = |vm: &&Vm| vm.host != *host && vm.moving_to.as_ref() != Some(host);
+    match view.vms.iter().find(foreign) {
+        Some(vm) => Err(format!("it tells of {}, which is not its own", vm.name)),
+        None => Ok(view),
+    }
+}
+
+/// Whatever both ends of a migration told of a guest, one after the other, made one.
+fn settle(reports: Vec<Report>) -> Vec<Vm> {
+    let mut by_host: BTreeMap<HostName, Vec<Report>> = BTreeMap::new();
+    for (by, vm) in reports {
+        by_host.entry(vm.host.clone()).or_default().push((by, vm));
+    }
+    // The host that has it knows most of it; the other end may have known first that it is coming.
+    let mut vms = Vec::new();
+    for (host, reports) in by_host {
+        let goes = reports.iter().find_map(|(_, vm)| vm.moving_to.clone());
+        let (own, others): (Vec<_>, Vec<_>) = reports.into_iter().partition(|(by, _)| *by == host);
+        vms.extend(own.into_iter().chain(others).next().map(|(_, vm)| Vm {
+            moving_to: goes,
+            ..vm
+        }));
+    }
+    // Where it has arrived counts, not where it was said to come from.
+    let at: BTreeSet<_> = vms.iter().map(|vm| vm.host.clone()).collect();
+    vms.retain(|vm| vm.moving_to.as_ref().is_none_or(|to| !at.contains(to)));
+    vms
+}
+
+/// A guest on its way from or to a host that is not planned with stays where it is known to take room.
+fn within(mut vm: Vm, known: &BTreeSet<HostName>) -> Vm {
+    let Some(to) = vm.moving_to.take() else {
+        return vm;
+    };
+    let problem = if !known.contains(&vm.host) {
+        let from = std::mem::replace(&mut vm.host, to);
+        format!("it is on its way from {from}, which is left out")
+    } else if known.contains(&to) {
+        vm.moving_to = Some(to);
+        return vm;
+    } else {
+        format!("it is on its way to {to}, which is left out")
+    };
+    vm.blockers.insert(0, problem.into());
+    vm.blockers.truncate(drover_plan::limits::BLOCKERS);
+    vm
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn view(host: &str, vms: &[Vm]) -> InventoryView {
+        let host = json!({
+            "name": host, "state": "ready", "facts_age_seconds": 0, "memory": 1_u64 << 36,
+            "memory_for_host": 0, "cpus": 8, "cpu": {"model": "x", "features": []},
+            "bandwidth": 10_000_000_000_u64, "qemu": "10.0.2"
+        });
+        InventoryView {
+            host: serde_json::from_value(host).unwrap(),
+            vms: vms.to_vec(),
+            notes: Vec::new(),
+        }
+    }
+
+    fn guest(host: &str, moving_to: Option<&str>) -> Vm {
+        let vm = json!({
+            "name": "web", "host": host, "moving_to": moving_to, "state": "running", "memory": 1_u64 << 30,
+            "memory_used": 1 << 20, "vcpus": 1, "cpu": {"kind": "passthrough"}, "downtime_limit_ms": 300
+        });
+        serde_json::from_value(vm).unwrap()
+    }
+
+    fn merged(views: Vec<InventoryView>) -> Gathered {
+        let answer = |view: InventoryView| Answer {
+            host: view.host.name.clone(),
+            told: Ok(view),
+            age_seconds: 0,
+        };
+        merge(views.into_iter().map(answer).collect())
+    }
+
+    fn ways(gathered: &Gathered) -> Vec<(&str, Option<&str>)> {
+        let vms = gathered.inventory.vms.iter();
+        vms.map(|vm| {
+            (
+                vm.host.as_str(),
+                vm.moving_to.as_ref().map(HostName::as_str),
+            )
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_guest_on_its_way_is_there_once_whenever_its_hosts_were_asked() {
+        let moving = || guest("a", Some("b"));
+        let stays = || guest("a", None);
+        let arrived = || guest("b", None);
+        for (of_a, of_b, expected) in [
+            (vec![moving()], vec![moving()], ("a", Some("b"))),
+            (vec![stays()], vec![moving()], ("a", Some("b"))),
+            (vec![moving()], vec![], ("a", Some("b"))),
+            (vec![], vec![moving()], ("a", Some("b"))),
+            (vec![moving()], vec![arrived()], ("b", None)),
+            (vec![], vec![arrived()], ("b", None)),
+        ] {
+            let gathered = merged(vec![view("b", &of_b), view("a", &of_a)]);
+            assert_eq!(ways(&gathered), [expected], "{of_a:?} {of_b:?}");
+        }
+    }
+
+    #[test]
+    fn a_guest_that_two_hosts_have_is_there_twice_for_the_plan_to_refuse() {
+        let twice = merged(vec![
+            view("a", &[guest("a", None)]),
+            view("b", &[guest("b", None)]),
+        ]);
+        assert_eq!(ways(&twice), [("a", None), ("b", None)]);
+    }
+
+    #[test]
+    fn who_does_not_answer_is_named_and_guests_between_stay_with_a_reason() {
+        let silent = Answer {
+            host: "c".parse().unwrap(),
+            told: Err("no answer".to_owned()),
+            age_seconds: 0,
+        };
+        let answer = |view: InventoryView| Answer {
+            host: view.host.name.clone(),
+            told: Ok(view),
+            age_seconds: 3,
+        };
+        let arriving = Vm {
+            name: "db".parse().unwrap(),
+            ..guest("c", Some("b"))
+        };
+        let answers = vec![
+            answer(view("a", &[guest("a", Some("c"))])),
+            answer(view("b", &[arriving])),
+            silent,
+        ];
+        let gathered = merge(answers);
+        assert_eq!(
+            gathered.notes,
+            ["c is left out, with its guests: no answer"]
+        );
+        assert_eq!(ways(&gathered), [("b", None), ("a", None)]);
+        for vm in &gathered.inventory.vms {
+            assert!(
+                vm.blockers[0].as_str().contains("c, which is left out"),
+                "{vm:?}"
+            );
+        }
+        let ages = gathered
+            .inventory
+            .hosts
+            .iter()
+            .map(|host| host.facts_age_seconds);
+        assert_eq!(ages.collect::<Vec<_>>(), [3, 3]);
+    }
+
+    #[test]
+    fn an_answer_that_is_not_about_the_host_itself_is_left_out() {
+        let mut no_line = view("a", &[]);
+        no_line.host.bandwidth = drover_types::BitRate(0);
+        let foreign = view("a", &[guest("b", None)]);
+        for (view, words) in [
+            (view("b", &[]), "in the name of b"),
+            (no_line, "no interface"),
+            (foreign, "web, which is not its own"),
+        ] {
+            let host: HostName = "a".parse().unwrap();
+            let answer = Answer {
+                host: host.clone(),
+                told: Ok(view),
+                age_seconds: 0,
+            };
+            let gathered = merge(vec![answer]);
+            assert_eq!(gathered.inventory, Inventory::default());
+            assert!(gathered.left_out[&host].contains(words), "{gathered:?}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Plans of the whole cluster, made by whichever agent is asked.
+//!
+//! ```text
+//!   members ─ GET /v1/inventory, side by side ─▶ gather ─▶ drover_plan::plan ─▶ plan, notes
+//! ```
+//!
+//! Owns nothing between two requests, and changes nothing. It decides neither what moves where, which is
+//! `drover-plan`'s, nor what a host says of itself.
+
+mod gather;
+
+use drover_api::{ErrorCode, PlanRequest, PlanView, Refusal};
+use drover_plan::{Text, text};
+use tokio::time::Instant;
+
+use self::gather::{Answer, Gathered};
+use crate::agent::Context;
+use crate::inventory;
+use crate::limits::INVENTORY;
+
+/// Makes a plan.
+///
+/// # Errors
+/// There is none that keeps to the policy, or a host that it is about does not tell its facts.
+pub async fn plan(context: &Context, request: PlanRequest) -> Result<PlanView, Refusal> {
+    let request = request.request;
+    let Gathered {
+        inventory,
+        notes,
+        left_out,
+    } = gather(context).await?;
+    if let Some((host, why)) = left_out.iter().find(|(host, _)| request.is_about(host)) {
+        let message = format!("No plan: {host} cannot be planned with: {why}");
+        return Err(no_plan(&message, &[]).next(format!(
+            "see to {host} first: `drover status` shows which hosts answer"
+        )));
+    }
+    let policy = context.config.policy.clone();
+    let planned =
+        tokio::task::spawn_blocking(move || drover_plan::plan(&inventory, &policy, &request));
+    let planned = planned.await.map_err(|error| {
+        let message = format!("the agent failed at planning: {error}");
+        Refusal::new(ErrorCode::Internal, message).next("its log tells more")
+    })?;
+    match planned {
+        Ok(plan) => Ok(PlanView { plan, notes }),
+        Err(refusal) => Err(no_plan(&text::refusal(&refusal), &notes)),
+    }
+}
+
+/// What was assumed may be why there is no plan.
+fn no_plan(text: &str, notes: &[String]) -> Refusal {
+    let notes: String = notes
+        .iter()
+        .map(|note| format!("\n  note: {note}"))
+        .collect();
+    let message = format!("{}{notes}", text.trim_end());
+    Refusal::new(ErrorCode::NoPlan, message)
+}
+
+/// Asks all members, this host included.
+async fn gather(context: &Context) -> Result<Gathered, Refusal> {
+    let own = async {
+        let host = context.config.host.clone();
+        let view = tokio::time::timeout(INVENTORY, inventory::view(context)).await;
+        let late = |_| {
+            let seconds = INVENTORY.as_secs();
+            let message = format!("the facts of {host} were not read within {seconds} s");
+            Refusal::new(ErrorCode::Timeout, message)
+                .next("the agent's log tells what it waits for; then try again")
+        };
+        let view = view.map_err(late)??;
+        Ok::<_, Refusal>((host, Ok(view), Instant::now()))
+    };
+    let (own, others) = tokio::join!(own, context.peers.inventories());
+    let now = Instant::now();
+    let aged = |(host, told, at): (_, Result<_, Refusal>, Instant)| Answer {
+        host,
+        // Another agent's words, to be shown on a terminal.
+        told: told.map_err(|refusal| Text::from(refusal.message).to_string()),
+        age_seconds: (now - at).as_secs(),
+    };
+    let answers = std::iter::once(own?).chain(others).map(aged);
+    Ok(gather::merge(answers.collect()))
+}

@@ -1,0 +1,119 @@
+//! What plans must know of the guests of this host.
+
+use std::sync::Arc;
+
+use drover_api::{Refusal, VmDefinition};
+use drover_hypervisor::{Machine, ProcessId};
+use drover_types::{Bytes, VmName};
+
+use super::definitions::Entry;
+use super::record::Role;
+use super::room::resident;
+use super::view::Snapshot;
+use super::{Purpose, Registry};
+
+/// A guest that is defined, runs or arrives here.
+#[derive(Debug)]
+pub struct Known {
+    /// Its name.
+    pub name: VmName,
+    /// What it was started from, or would be, with the policy that its file has now; none where it runs and
+    /// that was lost.
+    pub definition: Option<VmDefinition>,
+    /// Who may change it.
+    pub reserved: Option<Purpose>,
+    /// What its process is here for; none where it has none, or its record was lost.
+    pub role: Option<Role>,
+    /// Memory that its process has touched; none where it has no process.
+    pub resident: Option<Bytes>,
+    /// The way to talk to its process.
+    pub machine: Option<Arc<dyn Machine>>,
+}
+
+/// A guest whose dirty rate may be sampled.
+#[derive(Debug)]
+pub struct Sampled {
+    /// Its name.
+    pub name: VmName,
+    /// Its process.
+    pub process: ProcessId,
+    /// The way to talk to it.
+    pub machine: Arc<dyn Machine>,
+}
+
+impl Registry {
+    /// All guests, and what is wrong with definitions that cannot be used and of which nothing runs.
+    ///
+    /// # Errors
+    /// The directory of definitions cannot be read.
+    pub async fn known(&self) -> Result<(Vec<Known>, Vec<String>), Refusal> {
+        let mut defined = self.defined().await?;
+        let mut all = Vec::new();
+        for (name, slot) in self.snapshots() {
+            let entry = defined.remove(name.as_str());
+            all.extend(known(name, entry, slot));
+        }
+        let mut unusable = Vec::new();
+        for (name, entry) in defined {
+            match (name.parse(), entry) {
+                (Ok(name), Ok(definition)) => {
+                    all.extend(known(name, Some(Ok(definition)), Snapshot::default()));
+                }
+                (_, Err(problem)) => unusable.push(problem),
+                // A definition is only usable in a file of its own name.
+                (Err(_), Ok(_)) => {}
+            }
+        }
+        Ok((all, unusable))
+    }
+
+    /// Guests that run here and that nobody is about to change.
+    pub fn sampled(&self) -> Vec<Sampled> {
+        let slots = self.snapshots().into_iter();
+        let sampled = slots.filter_map(|(name, slot)| {
+            let running = slot.process.filter(|_| slot.reserved.is_none())?;
+            let role = running.record.map(|record| record.role);
+            let (process, machine) = (running.process, running.machine?);
+            (role == Some(Role::Running)).then_some(Sampled {
+                name,
+                process,
+                machine,
+            })
+        });
+        sampled.collect()
+    }
+}
+
+/// None of a guest that has ended and is no longer defined.
+fn known(name: VmName, entry: Option<Entry>, slot: Snapshot) -> Option<Known> {
+    let file = entry.and_then(Result::ok);
+    let Some(running) = slot.process else {
+        let arrives = matches!(slot.reserved, Some(Purpose::Incoming { .. }));
+        return file.filter(|_| !arrives).map(|definition| Known {
+            name,
+            definition: Some(definition),
+            reserved: slot.reserved,
+            role: None,
+            resident: None,
+            machine: None,
+        });
+    };
+    let (started_from, role) = match running.record {
+        Some(record) => (Some(record.definition), Some(record.role)),
+        None => (None, None),
+    };
+    let definition = started_from.map(|mut definition| {
+        if let Some(file) = file {
+            definition.policy = file.policy;
+        }
+        definition
+    });
+    Some(Known {
+        name,
+        definition,
+        reserved: slot.reserved,
+        role,
+        resident: Some(resident(running.process.pid).unwrap_or_default()),
+        machine: running.machine,
+    })
+}

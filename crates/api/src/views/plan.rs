@@ -1,0 +1,42 @@
+//! What plans are made from, and plans.
+
+use drover_plan::inventory::{Host, Vm};
+use drover_plan::{Plan, Request, Text};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// What a host and its guests are for a plan. The shapes of both are those of the inventory in the crate
+/// `drover-plan`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct InventoryView {
+    /// The host.
+    #[schema(value_type = Object)]
+    pub host: Host,
+    /// Every guest that is defined, runs or arrives here.
+    #[schema(value_type = Vec<Object>)]
+    pub vms: Vec<Vm>,
+    /// What was assumed, or left out, and why.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub notes: Vec<Text>,
+}
+
+/// Asks for a plan of the whole cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRequest {
+    /// What the plan is wanted for: `{"kind": "drain", "hosts": ["a"]}`.
+    #[schema(value_type = Object)]
+    pub request: Request,
+}
+
+/// A plan. Nothing was changed, and nothing carries it out yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PlanView {
+    /// The plan, in the format of the crate `drover-plan`.
+    #[schema(value_type = Object)]
+    pub plan: Plan,
+    /// What the inventory that it was made from assumes or lacks.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
