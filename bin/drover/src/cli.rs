@@ -9,6 +9,7 @@ use drover_api::Limit;
 use drover_types::{HostName, OperatorName, VmName};
 
 use crate::lab::LabCommand;
+use crate::plan::{self, PlanCommand};
 use crate::resolve::{self, ResolveArgs};
 
 /// Where the agent listens when nothing else is said.
@@ -121,6 +122,12 @@ pub enum Command {
     /// Have this host take guests again
     #[command(before_help = examples::UNCORDON)]
     Uncordon,
+    /// Plan what moves where in the whole cluster, and show it; nothing is changed
+    #[command(before_help = plan::EXAMPLES)]
+    Plan {
+        #[command(subcommand)]
+        command: PlanCommand,
+    },
     /// The hosts that trust each other: make, join, look, remove
     #[command(before_help = examples::CLUSTER)]
     Cluster {
@@ -306,6 +313,7 @@ Examples:
   drover vm start web             start one from /etc/drover/vms/web.toml
   drover migrate web --to b       move it to host b while it runs
   drover status                   guests, migrations and peers at a glance
+  drover plan drain b             where the guests of host b would go, and why
   drover history web              how a guest moved, and what happened meanwhile
   drover cluster status           the hosts that trust each other
   drover lab demo                 see it work, on this machine alone

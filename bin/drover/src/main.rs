@@ -11,6 +11,7 @@ mod lab;
 mod limits;
 mod migrate;
 mod pages;
+mod plan;
 mod progress;
 mod remote;
 mod resolve;
@@ -47,6 +48,7 @@ fn run(cli: Cli, json: bool) -> Result<Outcome, Failure> {
         Command::Host => runtime()?.block_on(command::host(&cli.agent)),
         Command::Cordon { reason } => runtime()?.block_on(command::cordon(&cli.agent, reason)),
         Command::Uncordon => runtime()?.block_on(command::uncordon(&cli.agent)),
+        Command::Plan { command } => runtime()?.block_on(plan::run(&cli.agent, command)),
         Command::Status => runtime()?.block_on(command::status(&cli.agent)),
         Command::History { what } => {
             runtime()?.block_on(command::history(&cli.agent, what.as_deref()))

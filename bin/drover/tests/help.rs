@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 22] = [
+    let commands: [&[&str]; 24] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -41,6 +41,8 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["host"],
         &["cordon"],
         &["uncordon"],
+        &["plan"],
+        &["plan", "drain"],
         &["cluster"],
         &["cluster", "token"],
         &["cluster", "join"],
