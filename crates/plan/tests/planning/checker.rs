@@ -160,8 +160,15 @@ impl<'r> Run<'r> {
                 }
             }
             homeless.retain(|vm| {
-                let on = &self.places[&vm.name];
-                !is_bound(self.inventory, &takers, vm, on)
+                // One that has yet to leave is bound to both ends of its way, as one on its way is.
+                let mut on = self.places[&vm.name].clone();
+                let mut steps = self.plan.steps.iter();
+                on.extend(
+                    steps
+                        .find(|step| step.vm == vm.name)
+                        .map(|step| step.to.clone()),
+                );
+                !is_bound(self.inventory, &takers, vm, &on)
             });
             homeless.sort_by_key(|vm| std::cmp::Reverse(vm.memory));
             let left: Vec<&HostName> = takers
