@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use drover_api::MigrationView;
-use drover_hypervisor::{Machine, MachineError, MigrationAddress, MigrationSettings, RunState};
+use drover_hypervisor::{
+    ExitStatus, Machine, MachineError, MigrationAddress, MigrationSettings, RunState,
+};
 use drover_migrate::source::{Action, Input, Phase};
 use drover_migrate::{Outcome, Reason};
 use drover_types::with_sources;
@@ -214,19 +216,8 @@ impl Outgoing {
             Some(machine) => {
                 let link = self.link.clone();
                 tokio::spawn(async move {
-                    let ended = match machine.quit().await {
-                        Ok(exit) => Ok(exit),
-                        Err(_) => machine.kill().await,
-                    };
-                    link.input(match ended {
-                        Ok(exit) => Input::HypervisorGone {
-                            reason: observe::gone(&exit),
-                        },
-                        Err(error) => Input::LeaveFailed {
-                            reason: error.to_string().into(),
-                        },
-                    })
-                    .await;
+                    let left = quit(&*machine, &link).await;
+                    link.input(left).await;
                 });
             }
             None => self.handle(no_process()),
@@ -351,6 +342,32 @@ impl Outgoing {
             snapshot.prepared = true;
             snapshot.view = view;
         });
+    }
+}
+
+/// Ends the copy that stands still. One that does not end in order is told of: it leaves its sockets behind.
+async fn quit(machine: &dyn Machine, link: &Link) -> Input {
+    let ended = match machine.quit().await {
+        Ok(exit) => Ok(exit),
+        Err(error) => {
+            let why = with_sources(&error);
+            link.fallback(format!("qemu did not quit, and was killed: {why}"))
+                .await;
+            machine.kill().await
+        }
+    };
+    match ended {
+        Ok(exit) => {
+            let reason = observe::gone(&exit);
+            if !matches!(exit.status, ExitStatus::Code(0) | ExitStatus::Unknown) {
+                link.fallback(format!("{reason}, when the copy here was to quit"))
+                    .await;
+            }
+            Input::HypervisorGone { reason }
+        }
+        Err(error) => Input::LeaveFailed {
+            reason: error.to_string().into(),
+        },
     }
 }
 
