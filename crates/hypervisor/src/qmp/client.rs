@@ -199,22 +199,28 @@ impl Qmp {
     }
 }
 
+/// A monitor that QEMU has not opened for its client yet is given events as one that has been
+/// negotiated (`monitor_qapi_event_emit`), so that a guest that starts to run just then is told of
+/// before the greeting. Whoever connects asks for the state next, and misses nothing.
 async fn greeting(
     path: &Path,
     lines: &mut Lines<BufReader<tokio::net::unix::OwnedReadHalf>>,
 ) -> Result<(Version, bool), ConnectError> {
-    let line = lines.next().await.map_err(|source| ConnectError::Lost {
-        path: path.to_owned(),
-        source,
-    })?;
-    match message::decode(line) {
-        Some(Message::Greeting { version, oob }) => Ok((version, oob)),
-        _ => {
-            let excerpt = beginning(line);
-            Err(ConnectError::NotQmp {
-                path: path.to_owned(),
-                excerpt,
-            })
+    loop {
+        let line = lines.next().await.map_err(|source| ConnectError::Lost {
+            path: path.to_owned(),
+            source,
+        })?;
+        match message::decode(line) {
+            Some(Message::Greeting { version, oob }) => return Ok((version, oob)),
+            Some(Message::Event(_)) => {}
+            _ => {
+                let excerpt = beginning(line);
+                return Err(ConnectError::NotQmp {
+                    path: path.to_owned(),
+                    excerpt,
+                });
+            }
         }
     }
 }
