@@ -88,6 +88,40 @@ async fn a_guest_moves_to_the_other_host_and_back_and_both_keep_the_history() {
     hosts.guest_runs_only_on(A).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_oldest_moves_are_forgotten_while_the_agent_runs() {
+    let Some(mut hosts) = Hosts::new("forget", FAST).await else {
+        return;
+    };
+    let records = hosts.host(A).state().join("migrations");
+    std::fs::create_dir_all(&records).unwrap();
+    let past = include_str!("corpus/journal/ok-destination");
+    let ids: Vec<String> = (0..200)
+        .map(|n| format!("01a201e0-91fb-74db-90ca-{n:012x}"))
+        .collect();
+    for id in &ids {
+        let text = past.replace("01a201e0-91fb-74db-90ca-f11d9781b84e", id);
+        std::fs::write(records.join(format!("{id}.destination.json")), text).unwrap();
+    }
+    let count = || std::fs::read_dir(&records).unwrap().count();
+    hosts.start_agent(A).await;
+    hosts.start_agent(B).await;
+    assert_eq!(count(), 200);
+    hosts.boot().await;
+    hosts.move_from(A).await;
+    hosts.move_from(B).await;
+    hosts::until(hosts::PATIENCE, async || match count() {
+        201 => Ok(()),
+        count => Err(format!("{count} records")),
+    })
+    .await;
+    let oldest = records.join(format!("{}.destination.json", ids[0]));
+    assert!(!oldest.exists());
+    let known = hosts.client(A).migrations().await.unwrap();
+    assert_eq!(known.len(), 201);
+    hosts.guest_runs_only_on(A).await;
+}
+
 /// The kinds of events in their order; lanes as one, and without what depends on the guest.
 fn is_told(events: &[EventView]) -> Vec<&'static str> {
     let word = |event: &EventView| match event.kind {

@@ -85,7 +85,7 @@ impl Journal {
     }
 
     /// Every entry, newest first; those beyond the [`HISTORY`] are removed if their migration has
-    /// ended.
+    /// ended. Whoever keeps them from then on has those removed that it lets go ([`forget`](Self::forget)).
     ///
     /// # Errors
     /// The directory or one of its files cannot be read, named. An entry that is passed over could
@@ -109,15 +109,16 @@ impl Journal {
             let owes = owes.is_some_and(|resolution| resolution.told != Told::Confirmed);
             let kept = seen <= HISTORY || owes || !entry.view.phase.has_ended();
             if !kept {
-                self.forget(entry);
+                self.forget(entry.view.id, entry.view.role);
             }
             kept
         });
         Ok(entries)
     }
 
-    fn forget(&self, entry: &Entry) {
-        let path = self.path(entry.view.id, entry.view.role);
+    /// Removes what is kept of a migration that has ended.
+    pub fn forget(&self, id: MigrationId, role: MigrationRole) {
+        let path = self.path(id, role);
         if let Err(error) = files::remove(&path) {
             tracing::warn!(path = %path.display(), %error, "old migration not removed");
         }

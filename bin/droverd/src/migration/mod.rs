@@ -156,23 +156,46 @@ impl Migrations {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Knows of one more, and lets go of the oldest that have ended, also on disk.
     fn add(&self, id: MigrationId, known: Known) {
         let source = known.snapshot().view.role == MigrationRole::Source;
+        let old = self.insert((id, source), known);
+        if old.is_empty() {
+            return;
+        }
+        let journal = self.journal.clone();
+        // Whether it is done in this moment or at the next start makes no difference.
+        drop(tokio::task::spawn_blocking(move || {
+            for (id, source) in old {
+                let role = if source {
+                    MigrationRole::Source
+                } else {
+                    MigrationRole::Destination
+                };
+                journal.forget(id, role);
+            }
+        }));
+    }
+
+    /// Those that are let go for it.
+    fn insert(&self, key: Key, known: Known) -> Vec<Key> {
         let mut all = self.known();
-        all.insert((id, source), known);
+        all.insert(key, known);
         // Ids are ordered by time: the oldest come first.
         let ended = |known: &Known| {
             let view = known.snapshot().view;
             view.phase.has_ended() && told::owed(&view).is_none()
         };
-        let old: Vec<Key> = all
+        let mut old: Vec<Key> = all
             .iter()
             .filter(|(_, k)| ended(k))
             .map(|(key, _)| *key)
             .collect();
-        for key in old.iter().take(old.len().saturating_sub(limits::HISTORY)) {
+        old.truncate(old.len().saturating_sub(limits::HISTORY));
+        for key in &old {
             all.remove(key);
         }
+        old
     }
 
     /// Begins to move a guest. Answers when the destination has agreed.
