@@ -6,6 +6,7 @@
 mod cluster;
 mod connect;
 mod error;
+mod runs;
 
 use std::fmt;
 use std::io;

@@ -156,6 +156,19 @@ codes! {
     TooLate = "too-late", 409, true;
     /// The migration is not in a phase in which that can be asked.
     WrongPhase = "wrong-phase", 409, false;
+
+    /// Runs are carried out by the agent of another host.
+    NotTheCoordinator = "not-the-coordinator", 409, true;
+    /// Another run is under way: there is one at a time in the cluster.
+    RunUnderWay = "run-under-way", 409, true;
+    /// No run of that id.
+    NoSuchRun = "no-such-run", 404, true;
+    /// The run has ended.
+    RunEnded = "run-ended", 409, true;
+    /// The cluster is no longer as it was when the plan was made.
+    PlanOutdated = "plan-outdated", 409, true;
+    /// The cluster's state cannot be read or written.
+    StoreUnavailable = "store-unavailable", 503, true;
 }
 
 impl fmt::Display for ErrorCode {

@@ -57,6 +57,10 @@ pub use views::resolve::{
     AmbiguityView, Resolution, ResolutionView, ResolveRequest, ResolvedRequest, ResolvedState,
     ResolvedView, Told,
 };
+pub use views::run::{
+    CancelRunRequest, LeftView, LiveView, MoveState, MoveView, RunPhase, RunRequest, RunResult, RunView,
+    RunningMoves,
+};
 pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
 pub use views::vm::{ExitKind, ExitView, HeldView, StopRequest, VmState, VmView};
 

@@ -15,6 +15,9 @@ pub const ANSWER_BYTES: usize = 32 << 20;
 /// A reason why a host takes no guests: one line of a terminal.
 pub const CORDON_REASON_CHARS: usize = 120;
 
+/// Who asked for a run: one word or two of a table.
+pub const RUN_BY_CHARS: usize = 80;
+
 /// Addresses of one peer that a client tries.
 pub const PEER_ADDRESSES: usize = 16;
 

@@ -1,4 +1,4 @@
-//! Names of hosts and guests, and the id of one migration.
+//! Names of hosts and guests, and the ids of migrations and runs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -111,18 +111,31 @@ impl MigrationId {
     }
 }
 
-impl fmt::Display for MigrationId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
+/// What carries out one request of an operator, from its first plan to its end. Ids of version 7 are
+/// in the order in which runs began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunId(pub Uuid);
+
+macro_rules! text_of_id {
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+            fn from_str(text: &str) -> Result<Self, uuid::Error> {
+                text.parse().map(Self)
+            }
+        }
+    };
 }
 
-impl FromStr for MigrationId {
-    type Err = uuid::Error;
-    fn from_str(text: &str) -> Result<Self, uuid::Error> {
-        text.parse().map(Self)
-    }
-}
+text_of_id!(MigrationId);
+text_of_id!(RunId);
 
 #[cfg(test)]
 mod tests {
@@ -143,6 +156,15 @@ mod tests {
         ] {
             assert!(bad.parse::<VmName>().is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn an_id_is_the_same_text_everywhere() {
+        let text = "01938f2e-7b1c-7000-8000-2f8e9d3c4b5a";
+        let id: RunId = text.parse().unwrap();
+        assert_eq!(id.to_string(), text);
+        assert_eq!(serde_json::to_value(id).unwrap(), text);
+        assert!("web".parse::<RunId>().is_err());
     }
 
     #[test]

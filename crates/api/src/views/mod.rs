@@ -10,5 +10,6 @@ pub mod limit;
 pub mod migration;
 pub mod plan;
 pub mod resolve;
+pub mod run;
 pub mod security;
 pub mod vm;
