@@ -58,8 +58,8 @@ pub use views::resolve::{
     ResolvedView, Told,
 };
 pub use views::run::{
-    CancelRunRequest, LeftView, LiveView, MoveState, MoveView, RunPhase, RunRequest, RunResult, RunView,
-    RunningMoves,
+    CancelRunRequest, LeftView, LiveView, MoveState, MoveView, RunPhase, RunRequest, RunResult,
+    RunView, RunningMoves,
 };
 pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
 pub use views::vm::{ExitKind, ExitView, HeldView, StopRequest, VmState, VmView};

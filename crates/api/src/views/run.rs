@@ -4,7 +4,7 @@
 
 use drover_plan::plan::Expected;
 use drover_plan::{Plan, Request};
-use drover_types::{ByteRate, Bytes, HostName, MigrationId, RunId, VmName};
+use drover_types::{ByteRate, Bytes, HostName, MigrationId, RunId, VmName, in_short};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -49,20 +49,28 @@ impl RunRequest {
         if self.fail_back && !matches!(self.request, Request::Resume { .. }) {
             return Some("only a host that is resumed can have its guests back".to_owned());
         }
-        if self.plan.as_ref().is_some_and(|plan| plan.request != self.request) {
+        if self
+            .plan
+            .as_ref()
+            .is_some_and(|plan| plan.request != self.request)
+        {
             return Some("the plan is of another request than the run".to_owned());
         }
-        self.by.as_deref().and_then(problem_of_by)
+        let by = self.by.as_deref()?;
+        (!Self::is_usable_name(by)).then(|| {
+            format!(
+                "who asks is 1 to {RUN_BY_CHARS} characters on one line, not {}",
+                in_short(by)
+            )
+        })
     }
-}
 
-fn problem_of_by(by: &str) -> Option<String> {
-    let count = by.chars().count();
-    if count > RUN_BY_CHARS {
-        return Some(format!("who asks, in {count} characters: {RUN_BY_CHARS} at most"));
+    /// Whether that can be said of who asks: not nothing, of bounded length, and on one line.
+    #[must_use]
+    pub fn is_usable_name(by: &str) -> bool {
+        let bounded = (1..=RUN_BY_CHARS).contains(&by.chars().count());
+        bounded && !by.chars().any(char::is_control)
     }
-    let control = by.chars().any(char::is_control);
-    control.then(|| "who asks is one line, without control characters".to_owned())
 }
 
 /// What a cancel does to moves that are under way.
@@ -324,8 +332,9 @@ mod tests {
         };
         assert_eq!(problem(json!({"by": "eve"})), "");
         assert!(problem(json!({"fail_back": true})).contains("resumed"));
-        assert!(problem(json!({"by": "x".repeat(RUN_BY_CHARS + 1)})).contains("at most"));
-        assert!(problem(json!({"by": "eve\nroot"})).contains("one line"));
+        for bad in ["", "eve\nroot", &"x".repeat(RUN_BY_CHARS + 1)] {
+            assert!(problem(json!({"by": bad})).contains("one line"), "{bad:?}");
+        }
         let resume = json!({"kind": "resume", "host": "a", "homes": []});
         let home = request(json!({"request": resume, "fail_back": true}));
         assert_eq!(home.problem(), None);
