@@ -2,12 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::IntoResponse;
 use drover_api::{
-    CordonRequest, ErrorBody, ErrorCode, EventView, HostView, LimitRequest, LimitsView,
-    MigrateRequest, MigrationView, PlanRequest, PlanView, Refusal, ResolveRequest, StatusView,
-    StopRequest, VmView,
+    ErrorBody, ErrorCode, EventView, LimitRequest, LimitsView, MigrationView, PlanRequest,
+    PlanView, Refusal, ResolveRequest, StatusView, StopRequest, VmView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -27,15 +26,10 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(show_vm))
         .routes(routes!(start_vm))
         .routes(routes!(stop_vm))
-        .routes(routes!(migrate_vm))
         .routes(routes!(list_migrations))
-        .routes(routes!(show_migration))
         .routes(routes!(migration_events))
-        .routes(routes!(cancel_migration))
         .routes(routes!(resolve_migration))
         .routes(routes!(limits, set_limit))
-        .routes(routes!(cordon))
-        .routes(routes!(uncordon))
         .routes(routes!(plan))
         .routes(routes!(metrics))
         .routes(routes!(openapi))
@@ -115,37 +109,11 @@ async fn stop_vm(
     Ok(Json(stopped.await?))
 }
 
-/// Begins to move a guest. Answers when the destination has agreed and the migration is under way.
-#[utoipa::path(post, path = "/v1/vms/{name}/migrate", tag = "local",
-    params(("name" = String, Path)), request_body = MigrateRequest,
-    responses((status = 202, body = MigrationView), (status = "default", body = ErrorBody)))]
-async fn migrate_vm(
-    State(app): State<App>,
-    Named(name): Named<VmName>,
-    JsonBody(request): JsonBody<MigrateRequest>,
-) -> Result<(StatusCode, Json<MigrationView>), Refused> {
-    let started = to_its_end(async move {
-        let started = app.0.migrations.start(&name, request).await;
-        elsewhere::or_where(&app.0.context, &name, started).await
-    });
-    Ok((StatusCode::ACCEPTED, Json(started.await?)))
-}
-
 /// Migrations under way and recent ones, newest first.
 #[utoipa::path(get, path = "/v1/migrations", tag = "local", responses(
     (status = 200, body = Vec<MigrationView>), (status = "default", body = ErrorBody)))]
 async fn list_migrations(State(app): State<App>) -> Json<Vec<MigrationView>> {
     Json(app.0.migrations.list().await)
-}
-
-/// One migration.
-#[utoipa::path(get, path = "/v1/migrations/{id}", tag = "local", params(("id" = String, Path)),
-    responses((status = 200, body = MigrationView), (status = "default", body = ErrorBody)))]
-async fn show_migration(
-    State(app): State<App>,
-    Named(id): Named<MigrationId>,
-) -> Result<Json<MigrationView>, Refused> {
-    Ok(Json(app.0.migrations.get(id).await?))
 }
 
 /// What happened in a migration, oldest first, as this host's agent saw it.
@@ -157,19 +125,6 @@ async fn migration_events(
     Named(id): Named<MigrationId>,
 ) -> Result<Json<Vec<EventView>>, Refused> {
     Ok(Json(app.0.migrations.events(id).await?))
-}
-
-/// Cancels a migration; the guest stays on the source. Refused once it has been handed off.
-#[utoipa::path(post, path = "/v1/migrations/{id}/cancel", tag = "local",
-    params(("id" = String, Path)),
-    responses((status = 200, body = MigrationView), (status = "default", body = ErrorBody)))]
-async fn cancel_migration(
-    State(app): State<App>,
-    Named(id): Named<MigrationId>,
-) -> Result<Json<MigrationView>, Refused> {
-    Ok(Json(
-        to_its_end(async move { app.0.migrations.cancel(id).await }).await?,
-    ))
 }
 
 /// Decides in the place of the other host, which does not answer. It is asked once more first, and
@@ -217,26 +172,6 @@ async fn set_limit(
     set.await?;
     app.0.migrations.limit_changed(&request);
     Ok(Json(limits_view(&app).await))
-}
-
-/// Has this host take no guests from now on. Those that it has stay, and one that is arriving already
-/// arrives.
-#[utoipa::path(post, path = "/v1/cordon", tag = "local", request_body = CordonRequest,
-    responses((status = 200, body = HostView), (status = "default", body = ErrorBody)))]
-async fn cordon(
-    State(app): State<App>,
-    JsonBody(request): JsonBody<CordonRequest>,
-) -> Result<Json<HostView>, Refused> {
-    app.0.context.cordon.set(request)?;
-    Ok(Json(peer::host_view(&app).await?))
-}
-
-/// Has this host take guests again. Asking again does no harm.
-#[utoipa::path(post, path = "/v1/uncordon", tag = "local", responses(
-    (status = 200, body = HostView), (status = "default", body = ErrorBody)))]
-async fn uncordon(State(app): State<App>) -> Result<Json<HostView>, Refused> {
-    app.0.context.cordon.lift()?;
-    Ok(Json(peer::host_view(&app).await?))
 }
 
 /// Makes a plan of the whole cluster. Nothing is changed.

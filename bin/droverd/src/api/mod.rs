@@ -1,5 +1,5 @@
 //! The agent's HTTP API: all routes on the UNIX socket and for operators, those of peers for other
-//! hosts, one for hosts that join.
+//! hosts, those for orders for the one that coordinates, one for hosts that join.
 //!
 //! It owns no state of its own but whether work is still taken. Handlers of requests that change
 //! something run to their end also when the caller hangs up.
@@ -7,6 +7,7 @@
 mod cluster;
 mod extract;
 mod local;
+mod orders;
 mod peer;
 mod server;
 mod trust;
@@ -135,15 +136,17 @@ impl App {
         title = "Drover host agent",
         description = "The local UNIX socket serves every route. The TCP port speaks TLS 1.3 with \
                        certificates of the cluster's authority: an operator's is good for every \
-                       route, a host's for the routes tagged `peer`, none for the one tagged \
-                       `open`. Every answer with a status of 400 and above has the body \
-                       `ErrorBody`.",
+                       route, a host's for the routes tagged `peer`, and for those tagged `order` \
+                       if it has the authority's key; none is needed for the one tagged `open`. \
+                       Every answer with a status of 400 and above has the body `ErrorBody`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
     components(schemas(ErrorBody)),
     tags(
         (name = "local", description = "For the command line, on the UNIX socket or with an \
                                         operator's certificate"),
+        (name = "order", description = "The same, and for the agent that carries out runs, that of \
+                                        the host with the authority's key: what it asks of others"),
         (name = "peer", description = "For other agents, with a host's certificate"),
         (name = "open", description = "For hosts that join, with a token's secret"),
     )
@@ -161,6 +164,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(peer::routes())
         .merge(trust::peer_routes())
         .merge(trust::open_routes())
+        .merge(orders::routes())
         .merge(local::routes())
         .merge(cluster::routes())
 }
@@ -178,6 +182,7 @@ fn full_router(app: &App, caller: Caller) -> Router {
     let routes = OpenApiRouter::new()
         .merge(peer::routes())
         .merge(trust::peer_routes())
+        .merge(orders::routes())
         .merge(local::routes())
         .merge(cluster::routes());
     let (router, _) = routes.split_for_parts();
@@ -191,7 +196,10 @@ fn full_router(app: &App, caller: Caller) -> Router {
 
 /// The routes for one host.
 fn peer_router(app: &App, host: HostName) -> Router {
-    let (router, _) = peer::routes().merge(trust::peer_routes()).split_for_parts();
+    let routes = peer::routes()
+        .merge(trust::peer_routes())
+        .merge(orders::routes_for(app, host.clone()));
+    let (router, _) = routes.split_for_parts();
     let router = finish(router.fallback(not_for_peers), app, "host");
     router.layer(Extension(Caller::Peer(host)))
 }

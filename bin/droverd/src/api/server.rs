@@ -3,7 +3,8 @@
 //! ```text
 //!   UNIX socket ── permissions of the file ──────────────────────────────▶ every route
 //!   TCP ── doors (who is unknown) ── TLS 1.3 ──┬ an operator's certificate ─▶ every route
-//!                                              ├ a host's ──────────────────▶ peer routes
+//!                                              ├ a host's ──────────────────▶ peer routes, and orders
+//!                                              │                              of the coordinator
 //!                                              └ none ──────────────────────▶ to join
 //! ```
 

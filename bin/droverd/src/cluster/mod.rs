@@ -113,6 +113,13 @@ impl Cluster {
         membership.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether another host may give orders here: the one with the authority's key, which coordinates.
+    /// That gives it nothing that it had not: it can sign itself an operator's certificate.
+    pub fn takes_orders_from(&self, host: &HostName) -> bool {
+        self.membership()
+            .is_some_and(|membership| membership.authority == *host)
+    }
+
     /// Where a member's agent is asked: as the configuration says, or else as it said itself.
     pub fn addresses(&self, host: &HostName) -> Option<Vec<SocketAddr>> {
         let membership = self.membership()?;

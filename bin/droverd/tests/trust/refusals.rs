@@ -2,8 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use drover_api::{ErrorCode, Refusal};
+use drover_api::{Client, ClientError, CordonRequest, ErrorCode, MigrateRequest, Refusal};
 use drover_trust::{Identity, Trust, Validity, limits};
+use drover_types::MigrationId;
 
 use super::place::{Host, free_address, place, untrusted};
 use super::provision::{Office, client, from_now, host};
@@ -173,6 +174,59 @@ async fn an_operator_may_use_every_route_and_a_host_only_those_of_peers() {
         let refused = refused.unwrap_err();
         assert!(refused.is_refused_with(ErrorCode::LocalOnly), "{refused}");
     }
+}
+
+/// What becomes of each order that there is, of a guest and a migration that nobody has.
+async fn every_order(by: &Client) -> [Result<(), ClientError>; 5] {
+    let id = MigrationId(uuid::Uuid::now_v7());
+    let request = MigrateRequest {
+        to: "a".parse().unwrap(),
+        downtime_limit_ms: None,
+        channels: None,
+        lanes_per_path: None,
+    };
+    [
+        by.migrate(&"web".parse().unwrap(), &request)
+            .await
+            .map(drop),
+        by.migration(id).await.map(drop),
+        by.cancel(id).await.map(drop),
+        by.cordon(&CordonRequest::default()).await.map(drop),
+        by.uncordon().await.map(drop),
+    ]
+}
+
+#[tokio::test]
+async fn of_other_hosts_only_the_one_with_the_authoritys_key_may_give_orders() {
+    let a = Host::founder().await;
+    let b = a.with("b").await;
+    let mut office = Office::of(&a.state());
+    let mut of = |name| office.client_of(&host(name), from_now());
+    for (asked, by) in [(&b, of("c")), (&b, of("b")), (&a, of("b"))] {
+        for refused in every_order(&asked.asked_by(&by)).await {
+            let refused = refused.unwrap_err();
+            assert!(refused.is_refused_with(ErrorCode::NotAPeer), "{refused}");
+            assert!(refused.to_string().contains("only a, which"), "{refused}");
+        }
+    }
+    let coordinator = b.asked_by(&of("a"));
+    let codes = every_order(&coordinator).await.map(|done| {
+        let refused = done.err()?;
+        Some(
+            refused
+                .refusal()
+                .unwrap_or_else(|| panic!("{refused}"))
+                .code,
+        )
+    });
+    let unknown = Some(ErrorCode::NoSuchMigration);
+    let expected = [Some(ErrorCode::NoSuchVm), unknown, unknown, None, None];
+    assert_eq!(codes, expected);
+    coordinator.cordon(&CordonRequest::default()).await.unwrap();
+    assert!(b.client().host().await.unwrap().cordon.is_some());
+    // More than orders it may give with an operator's certificate only.
+    let refused = coordinator.vms().await.unwrap_err();
+    assert!(refused.is_refused_with(ErrorCode::LocalOnly), "{refused}");
 }
 
 #[tokio::test]
