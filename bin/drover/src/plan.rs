@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use drover_api::{PlanRequest, PlanView};
+use drover_plan::request::Avoid;
 use drover_plan::{Plan, Request, text};
 use drover_types::HostName;
 use serde_json::json;
@@ -62,6 +63,7 @@ pub async fn run(agent: &Agent, PlanCommand::Drain(what): PlanCommand) -> Result
     let request = PlanRequest {
         request: Request::Drain {
             hosts: what.hosts.into_iter().collect(),
+            avoid: Avoid::new(),
         },
     };
     let planned = client(agent)?.plan(&request).await;

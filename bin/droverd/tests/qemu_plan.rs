@@ -14,6 +14,7 @@ use drover_plan::Request;
 use drover_plan::inventory::{HostState, VmState};
 use drover_plan::plan::{Choice, Then};
 use drover_plan::policy::{CannotMove, VmPolicy};
+use drover_plan::request::Avoid;
 use drover_types::Bytes;
 use hosts::{A, B, FAST, Hosts, PATIENCE, until};
 
@@ -33,6 +34,7 @@ async fn drain(hosts: &Hosts, asked: usize, drained: usize) -> Result<PlanView, 
     let names = [hosts.host(drained).name.parse().unwrap()];
     let request = Request::Drain {
         hosts: names.into(),
+        avoid: Avoid::new(),
     };
     hosts.client(asked).plan(&PlanRequest { request }).await
 }
@@ -172,6 +174,7 @@ async fn a_member_that_does_not_answer_is_named_and_left_out() {
     let nobody = PlanRequest {
         request: Request::Drain {
             hosts: ["nobody".parse().unwrap()].into(),
+            avoid: Avoid::new(),
         },
     };
     let words = refused(hosts.client(A).plan(&nobody).await);

@@ -8,6 +8,7 @@ use drover_plan::inventory::{GuestCpu, Host, HostCpu, HostState, Inventory, Vm, 
 use drover_plan::policy::{
     CannotMove, ClusterPolicy, KeepLosses, LossOf, Membership, Strength, VmPolicy,
 };
+use drover_plan::request::Avoid;
 use drover_plan::{Request, Word, plan};
 use drover_types::{BitRate, ByteRate, Bytes};
 
@@ -124,6 +125,7 @@ fn drain(count: usize) -> Result<Request> {
     let hosts = (0..count).map(|index| format!("host-{:03}", 1 + index * 7 % (HOSTS - 1)).parse());
     Ok(Request::Drain {
         hosts: hosts.collect::<std::result::Result<_, _>>()?,
+        avoid: Avoid::new(),
     })
 }
 
@@ -153,6 +155,7 @@ fn main() -> Result<()> {
     let rebalance = Request::Rebalance {
         min_gain: 1,
         most_moves: 500,
+        avoid: Avoid::new(),
     };
     let cases = [
         (

@@ -11,13 +11,14 @@ use crate::losses::Shortage;
 use crate::model::{HostIx, Model, VmIx};
 use crate::order::{self, Job};
 use crate::place::{self, Placement, Prefer};
-use crate::plan::{Choice, Losses, Stay, Staying, Then, Unmoved};
+use crate::plan::{Choice, Losses, Stay, Staying, Unmoved};
 use crate::policy::Spread;
-use crate::reasons::{self, Reasons, host_names};
+use crate::reasons::{self, host_names};
 use crate::refusal::{Closed, Refusal, Unmovable};
-use crate::request::Request;
+use crate::request::{Avoid, Request};
 use crate::state::State;
 use crate::units::{self, Unit};
+use crate::unmoved;
 
 /// What is known of the guests on the hosts before anything is placed.
 #[derive(Debug, Default)]
@@ -166,13 +167,13 @@ fn settle(
     let mut short = None;
     for prefer in [Prefer::Even, Prefer::Full] {
         let (placement, before) = placed.next().unwrap_or_else(|| place(prefer));
-        let unmoved = unmoved(model, &before, units, &placement, sorted);
+        let unmoved = unmoved::of(&before, units, &placement, &sorted.unmovable);
         if unmoved.iter().any(Unmoved::blocks) {
             // The first leaves least: where it blocks, there is no other.
             let blocked = || blocked(model, &before, sorted, unmoved);
             return Err(short.map_or_else(blocked, |short| not_kept(model, inventory, short)));
         }
-        let at = places(model, moves(units, &placement), &unmoved);
+        let at = places(model, placement.moves(units), &unmoved);
         let (losses, shortage) = assess(model, &at)?;
         let shortage = match shortage {
             None => shortage_while_displacing(model, units, &placement)?,
@@ -229,16 +230,6 @@ fn place_beside_those_that_stay<'m>(
     }
 }
 
-fn moves<'p>(
-    units: &'p [Unit],
-    placement: &'p Placement,
-) -> impl Iterator<Item = (VmIx, HostIx)> + 'p {
-    let placed = units.iter().zip(&placement.at);
-    let placed = placed.filter_map(|(unit, at)| at.map(|host| (unit, host)));
-    let placed = placed.flat_map(|(unit, host)| unit.vms.iter().map(move |vm| (*vm, host)));
-    placed.chain(placement.displaced.iter().copied())
-}
-
 /// Hosts that gave a guest: who goes there waits for the second wave.
 fn givers(model: &Model<'_>, placement: &Placement) -> BTreeSet<HostIx> {
     placement
@@ -259,7 +250,9 @@ fn shortage_while_displacing(
         return Ok(None);
     }
     let givers = givers(model, placement);
-    let first = moves(units, placement).filter(|(_, to)| !givers.contains(to));
+    let first = placement
+        .moves(units)
+        .filter(|(_, to)| !givers.contains(to));
     let first = first.map(|(vm, to)| Job {
         vm,
         from: model.at[vm],
@@ -267,51 +260,6 @@ fn shortage_while_displacing(
     });
     let now = places(model, std::iter::empty(), &[]);
     shortage_during(model, &now, &first.collect::<Vec<_>>())
-}
-
-fn unmoved(
-    model: &Model<'_>,
-    before: &State<'_>,
-    units: &[Unit],
-    placement: &Placement,
-    sorted: &Sorted,
-) -> Vec<Unmoved> {
-    let mut after = before.clone();
-    let mut brought = vec![0; model.hosts.len()];
-    for (vm, host) in moves(units, placement) {
-        if placement.displaced.contains(&(vm, host)) {
-            after.lift(vm, model.at[vm]);
-        }
-        after.put(vm, host);
-        brought[host] += 1;
-    }
-    let mut reasons = Reasons {
-        before,
-        after: &after,
-        brought: &brought,
-        explained: 0,
-    };
-    let mut unmoved: Vec<(VmIx, Unmovable)> = sorted.unmovable.clone();
-    for (unit, _) in units
-        .iter()
-        .zip(&placement.at)
-        .filter(|(_, at)| at.is_none())
-    {
-        let why = reasons.of(unit);
-        unmoved.extend(unit.vms.iter().map(|vm| (*vm, why.clone())));
-    }
-    unmoved.sort_by_key(|(vm, _)| *vm);
-    let unmoved = unmoved.into_iter().map(|(vm, why)| {
-        let facts = model.vms[vm];
-        Unmoved {
-            vm: facts.name.clone(),
-            host: facts.host.clone(),
-            memory: facts.memory,
-            why,
-            then: Then::from(facts.policy.cannot_move),
-        }
-    });
-    unmoved.collect()
 }
 
 fn blocked(
@@ -345,6 +293,7 @@ pub(crate) fn held_before(inventory: &Inventory, model: &Model<'_>) -> bool {
     let nothing = Request::Rebalance {
         min_gain: 0,
         most_moves: 1,
+        avoid: Avoid::new(),
     };
     let now = Model::new(inventory, model.policy, &nothing);
     let at = places(&now, std::iter::empty(), &[]);
@@ -353,7 +302,7 @@ pub(crate) fn held_before(inventory: &Inventory, model: &Model<'_>) -> bool {
 
 fn waves(model: &Model<'_>, units: &[Unit], settled: &Settled) -> Vec<Vec<Move>> {
     let placement = &settled.placement;
-    let at = places(model, moves(units, placement), &settled.unmoved);
+    let at = places(model, placement.moves(units), &settled.unmoved);
     let mut state = draft::state_of(model, &at);
     let mut whys = BTreeMap::new();
     for (unit, host) in units.iter().zip(&placement.at) {
@@ -366,7 +315,7 @@ fn waves(model: &Model<'_>, units: &[Unit], settled: &Settled) -> Vec<Vec<Move>>
     for (vm, host) in &placement.displaced {
         let unit = Unit::new(model, vec![*vm]);
         let mut why = reasons::why(&mut state, &unit, *vm, *host);
-        let first = moves(units, placement).find(|(_, to)| *to == model.at[*vm]);
+        let first = placement.moves(units).find(|(_, to)| *to == model.at[*vm]);
         if let Some((other, _)) = first {
             let vm = model.vms[other].name.clone();
             why.choice = Choice::MakesRoom { vm };
@@ -374,7 +323,7 @@ fn waves(model: &Model<'_>, units: &[Unit], settled: &Settled) -> Vec<Vec<Move>>
         whys.insert(*vm, why);
     }
     let mut waves = [Vec::new(), Vec::new()];
-    for (vm, to) in moves(units, placement) {
+    for (vm, to) in placement.moves(units) {
         let from = model.at[vm];
         waves[usize::from(givers.contains(&to))].push(Job { vm, from, to });
     }

@@ -9,7 +9,7 @@ use crate::inventory::GuestCpu;
 use crate::model::{GroupIx, HostIx, Misfit, Model, VmIx};
 use crate::policy::Spread;
 use crate::refusal::NoPlace;
-use crate::state::State;
+use crate::state::{Mode, State};
 use crate::units::{Unit, is_hard};
 use crate::words::Word;
 
@@ -20,6 +20,7 @@ pub(crate) enum Obstacle {
     Pinned(VmIx),
     OlderQemu(VmIx),
     Cpu(VmIx, Misfit),
+    MoveFailed(VmIx),
     Together(GroupIx, VmIx),
     Apart(GroupIx, VmIx),
     SameDomain(GroupIx, VmIx),
@@ -27,18 +28,27 @@ pub(crate) enum Obstacle {
     Vcpus(u64),
 }
 
-/// Why a host has no place for a unit, whatever else is on it.
+/// Why a unit is not moved to a host, whatever else is on it.
 pub(crate) fn always(model: &Model<'_>, unit: &Unit, host: HostIx) -> Option<Obstacle> {
+    let failed = || unit.vms.iter().find(|vm| model.avoids(**vm, host));
+    unsuited(model, unit, host).or_else(|| failed().map(|vm| Obstacle::MoveFailed(*vm)))
+}
+
+/// Why a host has no place for a unit, however it comes there: a guest that could not be moved to a host
+/// can still be started there.
+fn unsuited(model: &Model<'_>, unit: &Unit, host: HostIx) -> Option<Obstacle> {
     if model.closed[host].is_some() {
         return Some(Obstacle::Closed);
     }
     if let Some((group, with)) = unit.contradiction {
         return Some(Obstacle::Apart(group, with));
     }
-    unit.vms.iter().find_map(|vm| always_for(model, *vm, host))
+    unit.vms
+        .iter()
+        .find_map(|vm| unsuited_for(model, *vm, host))
 }
 
-fn always_for(model: &Model<'_>, vm: VmIx, host: HostIx) -> Option<Obstacle> {
+fn unsuited_for(model: &Model<'_>, vm: VmIx, host: HostIx) -> Option<Obstacle> {
     if !model.pins_allow(vm, host) {
         return Some(Obstacle::Pinned(vm));
     }
@@ -50,9 +60,14 @@ fn always_for(model: &Model<'_>, vm: VmIx, host: HostIx) -> Option<Obstacle> {
     misfit.map(|misfit| Obstacle::Cpu(vm, misfit))
 }
 
-/// Why a host has no place for a unit at this moment.
+/// Why a host has no place for a unit at this moment: to be moved there, or when others were lost to be
+/// started there.
 pub(crate) fn obstacle(state: &State<'_>, unit: &Unit, host: HostIx) -> Option<Obstacle> {
-    always(state.model, unit, host).or_else(|| now(state, unit, host))
+    let lasting = match state.mode {
+        Mode::Normal => always(state.model, unit, host),
+        Mode::Need => unsuited(state.model, unit, host),
+    };
+    lasting.or_else(|| now(state, unit, host))
 }
 
 /// Those obstacles that other guests make.
@@ -134,6 +149,7 @@ impl Obstacle {
                 there: model.hosts[host].qemu,
             },
             Self::Cpu(vm, misfit) => misfit.reason(model, vm, host),
+            Self::MoveFailed(vm) => NoPlace::MoveFailed { vm: name(vm) },
             Self::Together(group, with) => NoPlace::Together {
                 group: model.together.names[group].clone(),
                 with: name(with),

@@ -116,6 +116,8 @@ pub enum Many {
     Groups,
     /// Reasons of a hypervisor.
     Blockers,
+    /// Hosts that VMs are not moved to since that failed.
+    Avoided,
 }
 
 /// Which number is out of range.
@@ -184,6 +186,7 @@ mod shown {
                 Self::Features => "CPU features or models",
                 Self::Groups => "groups",
                 Self::Blockers => "reasons against migrating",
+                Self::Avoided => "hosts that VMs avoid",
             })
         }
     }
@@ -371,9 +374,11 @@ pub fn check_policy(policy: &ClusterPolicy) -> Result<(), Invalid> {
 
 fn check_request(request: &Request) -> Result<(), Invalid> {
     let of = Place::Request;
+    let avoided = request.avoid().values().map(BTreeSet::len).sum();
+    at_most(Many::Avoided, Place::Request, avoided, limits::AVOIDED)?;
     match request {
-        Request::Drain { hosts } if hosts.is_empty() => Err(Invalid::NoHosts),
-        Request::Drain { hosts } => at_most(Many::Hosts, of, hosts.len(), limits::HOSTS),
+        Request::Drain { hosts, .. } if hosts.is_empty() => Err(Invalid::NoHosts),
+        Request::Drain { hosts, .. } => at_most(Many::Hosts, of, hosts.len(), limits::HOSTS),
         Request::Resume { homes, .. } => at_most(Many::Vms, of, homes.len(), limits::VMS),
         Request::Rebalance { most_moves, .. } => {
             let most = limits::REBALANCE_MOVES.into();

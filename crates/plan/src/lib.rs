@@ -39,6 +39,7 @@ mod resume;
 mod state;
 pub mod text;
 mod units;
+mod unmoved;
 mod verify;
 mod words;
 
@@ -63,11 +64,12 @@ pub fn plan(
     invalid::check(inventory, policy, request)?;
     let model = model::Model::new(inventory, policy, request);
     let draft = match request {
-        Request::Drain { hosts } => drain::drain(&model, inventory, hosts)?,
-        Request::Resume { host, homes } => resume::resume(&model, inventory, host, homes)?,
+        Request::Drain { hosts, .. } => drain::drain(&model, inventory, hosts)?,
+        Request::Resume { host, homes, .. } => resume::resume(&model, inventory, host, homes)?,
         Request::Rebalance {
             min_gain,
             most_moves,
+            ..
         } => rebalance::rebalance(&model, inventory, *min_gain, *most_moves)?,
     };
     Ok(draft.finish(Digest::of_inputs(inventory, policy, request)))

@@ -8,6 +8,9 @@ pub const HOSTS: usize = 2_000;
 /// VMs in one inventory: 25 on each of [`HOSTS`] hosts.
 pub const VMS: usize = 50_000;
 
+/// Hosts that VMs avoid, of all VMs together: two failed moves of each of [`VMS`].
+pub const AVOIDED: usize = 2 * VMS;
+
 /// Characters of a label, a group, a CPU model or a CPU feature. The longest names of QEMU have some
 /// 30; Kubernetes allows 63 for a label.
 pub const WORD_CHARS: usize = 63;

@@ -3,7 +3,7 @@
 //!
 //! Owns nothing that changes while a plan is made; that is [`crate::state`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_types::{HostName, VmName};
 
@@ -71,6 +71,8 @@ pub(crate) struct Model<'a> {
     pub(crate) together: Groups<'a>,
     pub(crate) domain: Vec<Option<usize>>,
     pub(crate) domain_names: Vec<&'a Word>,
+    /// Hosts to which a move of a VM failed a moment ago, those that are still there.
+    avoid: BTreeMap<VmIx, BTreeSet<HostIx>>,
     cpu_class: Vec<usize>,
     misfits: Vec<Vec<Option<Misfit>>>,
 }
@@ -104,6 +106,7 @@ impl<'a> Model<'a> {
             room_in_need: hosts.iter().map(|host| room(host, policy, false)).collect(),
             apart: groups(&vms, |vm| &vm.policy.apart),
             together: hard_for_all(groups(&vms, |vm| &vm.policy.together)),
+            avoid: avoided(request, &hosts, &vms),
             domain,
             domain_names,
             cpu_class,
@@ -151,6 +154,17 @@ impl<'a> Model<'a> {
             && labels.all(|(key, value)| host.labels.get(key) == Some(value))
     }
 
+    /// Whether a move of `vm` failed a moment ago.
+    pub(crate) fn has_failed(&self, vm: VmIx) -> bool {
+        self.avoid.contains_key(&vm)
+    }
+
+    /// Whether a move of `vm` to `host` failed a moment ago.
+    pub(crate) fn avoids(&self, vm: VmIx, host: HostIx) -> bool {
+        let hosts = self.avoid.get(&vm);
+        hosts.is_some_and(|hosts| hosts.contains(&host))
+    }
+
     /// The line of a migration between two hosts: the slower end, and what one guest can fill.
     pub(crate) fn line(&self, from: HostIx, to: HostIx) -> u64 {
         let ends = self.hosts[from].bandwidth.min(self.hosts[to].bandwidth);
@@ -159,6 +173,20 @@ impl<'a> Model<'a> {
             .map_or(ends, |most| ends.min(most))
             .0
     }
+}
+
+/// By number; a VM whose every host is gone is still one of which a move failed.
+fn avoided(request: &Request, hosts: &[&Host], vms: &[&Vm]) -> BTreeMap<VmIx, BTreeSet<HostIx>> {
+    let host = |name| hosts.binary_search_by_key(&name, |host| &host.name).ok();
+    let avoid = request
+        .avoid()
+        .iter()
+        .filter(|(_, names)| !names.is_empty());
+    let avoid = avoid.filter_map(|(vm, names)| {
+        let vm = vms.binary_search_by_key(&vm, |vm| &vm.name).ok()?;
+        Some((vm, names.iter().filter_map(host).collect()))
+    });
+    avoid.collect()
 }
 
 fn closed(host: &Host, policy: &ClusterPolicy, request: &Request) -> Option<NoPlace> {

@@ -202,7 +202,8 @@ impl Unmoved {
 pub enum Then {
     /// There is no plan.
     Blocks,
-    /// It runs on where it is; the host does not become empty.
+    /// It runs on where it is; the host does not become empty. Its policy wants that, or a move of it
+    /// failed a moment ago.
     RunsOn,
     /// It is suspended to disk, and resumed when its host is back.
     Suspended,

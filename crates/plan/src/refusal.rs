@@ -191,6 +191,12 @@ pub enum NoPlace {
         /// There.
         there: QemuVersion,
     },
+    /// The guest was to be moved there a moment ago, and that failed.
+    #[error("moving {vm} there failed")]
+    MoveFailed {
+        /// The guest, or the one that it belongs together with.
+        vm: VmName,
+    },
     /// A guest to be kept apart is there.
     #[error("has {with}, to be kept apart ({group})")]
     Apart {

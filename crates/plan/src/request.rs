@@ -1,9 +1,17 @@
 //! What an operator asks for.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_types::{HostName, VmName};
 use serde::{Deserialize, Serialize};
+
+/// Hosts to which a guest is not moved, since a move of it there failed a moment ago. Names that the
+/// inventory does not have are no error: the guest or the host may be gone.
+///
+/// A guest that is named here is never stopped, suspended or waited for where it finds no other place:
+/// it runs on, whatever its policy wants, and the others are planned without it. It may still be
+/// started anew on the hosts that it avoids, should its own be lost.
+pub type Avoid = BTreeMap<VmName, BTreeSet<HostName>>;
 
 /// What a plan is wanted for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -13,6 +21,9 @@ pub enum Request {
     Drain {
         /// The hosts.
         hosts: BTreeSet<HostName>,
+        /// What is not moved where.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        avoid: Avoid,
     },
     /// Let a host take guests again, and bring home those that left it.
     Resume {
@@ -20,6 +31,9 @@ pub enum Request {
         host: HostName,
         /// The VMs that left it, in the order in which they left; empty to bring none home.
         homes: Vec<VmName>,
+        /// What is not moved where.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        avoid: Avoid,
     },
     /// Move guests from full hosts to less full ones.
     Rebalance {
@@ -28,6 +42,9 @@ pub enum Request {
         min_gain: u32,
         /// At most so many guests.
         most_moves: u32,
+        /// What is not moved where.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        avoid: Avoid,
     },
 }
 
@@ -36,9 +53,19 @@ impl Request {
     #[must_use]
     pub fn is_about(&self, name: &HostName) -> bool {
         match self {
-            Self::Drain { hosts } => hosts.contains(name),
+            Self::Drain { hosts, .. } => hosts.contains(name),
             Self::Resume { host, .. } => host == name,
             Self::Rebalance { .. } => false,
+        }
+    }
+
+    /// What is not moved where.
+    #[must_use]
+    pub fn avoid(&self) -> &Avoid {
+        match self {
+            Self::Drain { avoid, .. }
+            | Self::Resume { avoid, .. }
+            | Self::Rebalance { avoid, .. } => avoid,
         }
     }
 }

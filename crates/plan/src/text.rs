@@ -8,13 +8,16 @@ use crate::plan::{Choice, HostAfter, Losses, Plan, Staying, Step, Then, Unmoved,
 use crate::policy::LossOf;
 use crate::precopy::Convergence;
 use crate::refusal::{Refusal, RefusedBy, Unmovable, count, first_names};
-use crate::request::Request;
+use crate::request::{Avoid, Request};
 use drover_types::Bytes;
 use numbers::{about, about_time, size_range, time, time_range};
 
 /// Hosts that are listed with what they have left afterwards, before the list is shortened to those
 /// that have least.
 const HOSTS_SHOWN: usize = 12;
+
+/// Guests of which it is said where they are not moved since that failed.
+const AVOIDED_SHOWN: usize = 12;
 
 /// Writing to a `String` cannot fail, so that the results of `write!` say nothing.
 macro_rules! line {
@@ -34,6 +37,7 @@ pub fn plan(plan: &Plan) -> String {
     for host in &plan.uncordon {
         line!(out, "First, {host} takes guests again.");
     }
+    avoided(&mut out, plan.request.avoid());
     steps(&mut out, plan);
     if !plan.unmoved.is_empty() {
         line!(out, "\nCannot move:");
@@ -65,9 +69,24 @@ pub fn refusal(refusal: &Refusal) -> String {
     out
 }
 
+fn avoided(out: &mut String, avoid: &Avoid) {
+    for (vm, hosts) in avoid.iter().take(AVOIDED_SHOWN) {
+        let hosts = first_names(hosts.iter());
+        line!(out, "{vm} is not moved to {hosts}: that failed.");
+    }
+    let more = avoid.len().saturating_sub(AVOIDED_SHOWN);
+    if more > 0 {
+        let guests = count(more, "more guest");
+        line!(
+            out,
+            "Moves of {guests} failed too, and are not planned again."
+        );
+    }
+}
+
 fn headline(out: &mut String, plan: &Plan) {
     let what = match &plan.request {
-        Request::Drain { hosts } => format!("Drain {}", first_names(hosts.iter())),
+        Request::Drain { hosts, .. } => format!("Drain {}", first_names(hosts.iter())),
         Request::Resume { host, .. } => format!("Resume {host}"),
         Request::Rebalance { .. } => "Rebalance".to_owned(),
     };

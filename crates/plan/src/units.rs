@@ -20,25 +20,32 @@ pub(crate) struct Unit {
     pub(crate) contradiction: Option<(usize, VmIx)>,
     /// It was found to have no place, and others were placed with regard to it where it is.
     pub(crate) stays: bool,
+    /// A move of one of its guests failed a moment ago: it is left where it is before others are.
+    pub(crate) failed: bool,
     /// What it costs to leave it where it is.
     pub(crate) weight: u64,
     /// The highest priority among its guests.
     pub(crate) priority: u8,
 }
 
-/// A guest that blocks the plan outweighs all others that an inventory can have: [`crate::limits::VMS`]
-/// times 101.
-const BLOCKING: u64 = 10_000_000;
+/// A guest outweighs all those of which a move failed that an inventory can have: 50,000
+/// ([`crate::limits::VMS`]) times 101 are 5,050,000.
+const ORDINARY: u64 = 10_000_000;
 
-/// What it costs to leave a guest where it is.
-pub(crate) fn weight(model: &Model<'_>, vm: VmIx) -> u64 {
+/// A guest that blocks the plan outweighs all that do not. 50,000 of them are 5 * 10^18, which is within
+/// 64 bits.
+const BLOCKING: u64 = ORDINARY * ORDINARY;
+
+/// What it costs to leave a guest where it is. One of which a move failed runs on, so that the places are
+/// for others first: none of them is stopped, or stops the plan, for its sake.
+fn weight(model: &Model<'_>, vm: VmIx, failed: bool) -> u64 {
     let policy = &model.vms[vm].policy;
-    let blocking = if policy.cannot_move == CannotMove::Block {
-        BLOCKING
-    } else {
-        0
-    };
-    blocking + 1 + u64::from(policy.priority)
+    let rank = 1 + u64::from(policy.priority);
+    match policy.cannot_move {
+        _ if failed => rank,
+        CannotMove::Block => BLOCKING + ORDINARY * rank,
+        _ => ORDINARY * rank,
+    }
 }
 
 impl Unit {
@@ -49,6 +56,7 @@ impl Unit {
             bytes: Vec::new(),
             contradiction: None,
             stays: false,
+            failed: vms.iter().any(|vm| model.has_failed(*vm)),
             weight: 0,
             priority: 0,
             vms: Vec::new(),
@@ -58,7 +66,7 @@ impl Unit {
             let facts = model.vms[*vm];
             unit.memory = unit.memory.saturating_add(facts.memory.0);
             unit.vcpus += u64::from(facts.vcpus);
-            unit.weight += weight(model, *vm);
+            unit.weight += weight(model, *vm, unit.failed);
             unit.priority = unit.priority.max(facts.policy.priority);
             for member in &model.apart.of[*vm] {
                 let other = hard.insert(member.group, *vm);

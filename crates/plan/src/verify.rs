@@ -37,7 +37,7 @@ pub enum NotThisPlan {
         /// The digest of what there is now.
         now: Digest,
         /// What was asked for.
-        request: Request,
+        request: Box<Request>,
     },
 }
 
@@ -47,7 +47,7 @@ fn about(request: &Request) -> String {
         names.join(" ")
     };
     match request {
-        Request::Drain { hosts } => format!(" to drain {}", names(&mut hosts.iter())),
+        Request::Drain { hosts, .. } => format!(" to drain {}", names(&mut hosts.iter())),
         Request::Resume { host, .. } => format!(" to resume {host}"),
         Request::Rebalance { .. } => " to rebalance".to_owned(),
     }
@@ -69,7 +69,7 @@ impl Plan {
             return Err(NotThisPlan::Outdated {
                 made_from: self.inputs,
                 now,
-                request: self.request.clone(),
+                request: Box::new(self.request.clone()),
             });
         }
         Ok(())

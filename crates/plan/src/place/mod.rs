@@ -43,6 +43,16 @@ pub(crate) struct Placement {
     pub(crate) displaced: Vec<(VmIx, HostIx)>,
 }
 
+impl Placement {
+    /// All moves: of the units that have a place, and of guests that make room.
+    pub(crate) fn moves(&self, units: &[Unit]) -> impl Iterator<Item = (VmIx, HostIx)> {
+        let placed = units.iter().zip(&self.at);
+        let placed = placed.filter_map(|(unit, at)| at.map(|host| (unit, host)));
+        let placed = placed.flat_map(|(unit, host)| unit.vms.iter().map(move |vm| (*vm, host)));
+        placed.chain(self.displaced.iter().copied())
+    }
+}
+
 /// Hosts that have a place for each unit as far as nothing else is on them. Equal sets are kept once.
 #[derive(Debug)]
 pub(crate) struct Allowed {

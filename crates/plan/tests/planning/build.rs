@@ -4,6 +4,7 @@ use drover_plan::inventory::{GuestCpu, Host, HostCpu, HostState, Inventory, Vm, 
 use drover_plan::policy::{
     CannotMove, ClusterPolicy, Headroom, KeepLosses, LossOf, Membership, Strength,
 };
+use drover_plan::request::Avoid;
 use drover_plan::{Request, Word};
 use drover_types::{BitRate, ByteRate, Bytes, HostName, VmName};
 
@@ -117,14 +118,27 @@ pub fn loose() -> ClusterPolicy {
 }
 
 pub fn drain(hosts: &[&str]) -> Request {
+    drain_avoiding(hosts, &[])
+}
+
+pub fn drain_avoiding(hosts: &[&str], avoid: &[(&str, &[&str])]) -> Request {
     Request::Drain {
         hosts: hosts.iter().map(|name| host_name(name)).collect(),
+        avoid: avoiding(avoid),
     }
+}
+
+/// Guests, and hosts to which moves of them failed.
+pub fn avoiding(avoid: &[(&str, &[&str])]) -> Avoid {
+    let hosts = |names: &[&str]| names.iter().map(|name| host_name(name)).collect();
+    let pairs = avoid.iter().map(|(vm, names)| (vm_name(vm), hosts(names)));
+    pairs.collect()
 }
 
 pub fn resume(host: &str, homes: &[&str]) -> Request {
     Request::Resume {
         host: host_name(host),
         homes: homes.iter().map(|name| vm_name(name)).collect(),
+        avoid: Avoid::new(),
     }
 }

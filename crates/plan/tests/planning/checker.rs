@@ -23,7 +23,7 @@ pub struct Run<'r> {
 
 pub fn drained(request: &Request) -> BTreeSet<&HostName> {
     match request {
-        Request::Drain { hosts } => hosts.iter().collect(),
+        Request::Drain { hosts, .. } => hosts.iter().collect(),
         _ => BTreeSet::new(),
     }
 }
@@ -37,7 +37,7 @@ pub fn takers<'i>(
     let takes = |host: &&Host| match request {
         _ if host.facts_age_seconds > policy.facts_at_most_seconds => false,
         _ if host.state == HostState::Unreachable => false,
-        Request::Drain { hosts } if hosts.contains(&host.name) => false,
+        Request::Drain { hosts, .. } if hosts.contains(&host.name) => false,
         Request::Resume { host: resumed, .. } if *resumed == host.name => true,
         _ => host.state == HostState::Ready,
     };
@@ -114,6 +114,11 @@ impl<'r> Run<'r> {
         );
         let takers = takers(self.inventory, self.policy, &self.plan.request);
         assert!(takers.contains(&&step.to), "{step:?}");
+        let avoided = self.plan.request.avoid().get(&step.vm);
+        assert!(
+            !avoided.is_some_and(|hosts| hosts.contains(&step.to)),
+            "a move there failed: {step:?}"
+        );
         assert!(vm.blockers.is_empty() && vm.moving_to.is_none(), "{step:?}");
     }
 

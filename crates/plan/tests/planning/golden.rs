@@ -4,12 +4,13 @@ use drover_plan::inventory::{HostState, Inventory, VmState};
 use drover_plan::policy::{
     CannotMove, ClusterPolicy, Headroom, KeepLosses, LossOf, Spread, Strength,
 };
+use drover_plan::request::Avoid;
 use drover_plan::{Request, Text, plan, text};
 use drover_types::{BitRate, ByteRate, Bytes};
 
 use crate::build::{
-    GIB, apart, drain, host, host_name, in_rack, inventory, loose, membership, or_else, pinned,
-    resume, together, vm, word,
+    GIB, apart, drain, drain_avoiding, host, host_name, in_rack, inventory, loose, membership,
+    or_else, pinned, resume, together, vm, word,
 };
 
 fn said(inventory: &Inventory, policy: &ClusterPolicy, request: &Request) -> String {
@@ -81,6 +82,15 @@ fn a_guest_that_must_move_and_cannot() {
     facts.vms[0].memory = Bytes(60 * GIB);
     facts.hosts[3].state = HostState::Cordoned;
     insta::assert_snapshot!(said(&facts, &loose(), &drain(&["h1"])));
+}
+
+#[test]
+fn guests_of_which_a_move_failed() {
+    let mut facts = four();
+    facts.vms[2] = or_else(facts.vms[2].clone(), CannotMove::StopAndStart);
+    facts.hosts[2].state = HostState::Cordoned;
+    let request = drain_avoiding(&["h1"], &[("db-1", &["h2"]), ("mail", &["h2", "h4"])]);
+    insta::assert_snapshot!(said(&facts, &loose(), &request));
 }
 
 #[test]
@@ -168,6 +178,7 @@ fn a_rebalancing() {
     let ask = |min_gain| Request::Rebalance {
         min_gain,
         most_moves: 10,
+        avoid: Avoid::new(),
     };
     insta::assert_snapshot!(said(&facts, &loose(), &ask(500)));
     let nothing = plan(&facts, &loose(), &ask(9_000)).unwrap();

@@ -1,9 +1,12 @@
 //! Small clusters of every kind, for properties.
 
+use std::collections::BTreeSet;
+
 use drover_plan::inventory::{GuestCpu, Host, HostState, Inventory, Vm, VmState};
 use drover_plan::policy::{
     CannotMove, ClusterPolicy, Headroom, KeepLosses, LossOf, Spread, Strength,
 };
+use drover_plan::request::Avoid;
 use drover_plan::{Request, Text};
 use drover_types::{BitRate, ByteRate, Bytes, HostName};
 use proptest::prelude::*;
@@ -160,28 +163,45 @@ pub fn inventory(hosts: std::ops::Range<usize>, vms: usize) -> impl Strategy<Val
     })
 }
 
+/// Mostly nothing, else some guests and hosts, of which a few are not there.
+fn avoid(hosts: usize, vms: usize) -> impl Strategy<Value = Avoid> {
+    let names = prop::collection::btree_set(0..=hosts, 0..3);
+    let some = prop::collection::btree_map(0..=vms, names, 1..5).prop_map(|pairs| {
+        let hosts = |hosts: BTreeSet<usize>| hosts.iter().map(|host| numbered(*host)).collect();
+        let pairs = pairs.into_iter();
+        pairs
+            .map(|(vm, avoided)| (build::vm_name(&format!("vm{vm}")), hosts(avoided)))
+            .collect()
+    });
+    prop_oneof![2 => Just(Avoid::new()), 1 => some]
+}
+
+fn numbered(host: usize) -> HostName {
+    host_name(&format!("h{host}"))
+}
+
 fn request(hosts: usize, vms: usize) -> impl Strategy<Value = Request> {
-    let name = move |index: usize| host_name(&format!("h{}", index % hosts));
     let drain = prop::collection::btree_set(0..hosts, 1..3);
-    let drain = drain.prop_map(move |drained| Request::Drain {
-        hosts: drained
-            .into_iter()
-            .map(name)
-            .collect::<std::collections::BTreeSet<HostName>>(),
+    let drain = (drain, avoid(hosts, vms)).prop_map(|(drained, avoid)| Request::Drain {
+        hosts: drained.into_iter().map(numbered).collect(),
+        avoid,
     });
     let homes = prop::collection::vec(0..=vms, 0..8);
-    let resume = (0..hosts, homes).prop_map(move |(host, homes)| Request::Resume {
-        host: name(host),
+    let resume = (0..hosts, homes, avoid(hosts, vms));
+    let resume = resume.prop_map(|(host, homes, avoid)| Request::Resume {
+        host: numbered(host),
         homes: homes
             .into_iter()
             .map(|vm| build::vm_name(&format!("vm{vm}")))
             .collect(),
+        avoid,
     });
-    let rebalance =
-        (0_u32..2_000, 1_u32..10).prop_map(|(min_gain, most_moves)| Request::Rebalance {
-            min_gain,
-            most_moves,
-        });
+    let rebalance = (0_u32..2_000, 1_u32..10, avoid(hosts, vms));
+    let rebalance = rebalance.prop_map(|(min_gain, most_moves, avoid)| Request::Rebalance {
+        min_gain,
+        most_moves,
+        avoid,
+    });
     prop_oneof![4 => drain, 1 => resume, 1 => rebalance]
 }
 

@@ -3,10 +3,11 @@
 use drover_plan::invalid::Invalid;
 use drover_plan::inventory::Inventory;
 use drover_plan::policy::{ClusterPolicy, Headroom, Spread};
+use drover_plan::request::Avoid;
 use drover_plan::{Refusal, Request};
 use drover_types::Bytes;
 
-use crate::build::{GIB, apart, drain, host, host_name, loose, vm};
+use crate::build::{GIB, apart, drain, host, host_name, loose, vm, vm_name};
 use crate::refusals::{refused, two};
 
 fn invalid(inventory: &Inventory, policy: &ClusterPolicy, request: &Request) -> Invalid {
@@ -83,11 +84,31 @@ fn facts_and_policies_that_make_no_sense_are_refused_with_what_and_where() {
     let moves = Request::Rebalance {
         min_gain: 1,
         most_moves: 1_000_000,
+        avoid: Avoid::new(),
     };
     assert!(
         invalid(&two(), &loose(), &moves)
             .to_string()
             .contains("1 to 1000 make sense")
+    );
+}
+
+#[test]
+fn more_failed_moves_than_an_inventory_can_have_are_refused_with_their_number() {
+    let names = |count: usize, letter: char| (0..count).map(move |i| format!("{letter}{i}"));
+    let hosts: std::collections::BTreeSet<_> =
+        names(1_000, 'h').map(|name| host_name(&name)).collect();
+    let vms = names(101, 'v').map(|name| (vm_name(&name), hosts.clone()));
+    let request = Request::Drain {
+        hosts: [host_name("h1")].into(),
+        avoid: vms.collect(),
+    };
+    let found = invalid(&two(), &loose(), &request);
+    assert!(
+        found
+            .to_string()
+            .contains("101000 hosts that VMs avoid of the request, at most 100000"),
+        "{found}"
     );
 }
 
