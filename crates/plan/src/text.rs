@@ -84,12 +84,18 @@ fn avoided(out: &mut String, avoid: &Avoid) {
     }
 }
 
-fn headline(out: &mut String, plan: &Plan) {
-    let what = match &plan.request {
+/// What is asked for, in a few words: `Drain a, b`.
+#[must_use]
+pub fn request(request: &Request) -> String {
+    match request {
         Request::Drain { hosts, .. } => format!("Drain {}", first_names(hosts.iter())),
         Request::Resume { host, .. } => format!("Resume {host}"),
         Request::Rebalance { .. } => "Rebalance".to_owned(),
-    };
+    }
+}
+
+fn headline(out: &mut String, plan: &Plan) {
+    let what = request(&plan.request);
     let id = plan.inputs.short();
     if plan.steps.is_empty() {
         line!(out, "{what}: nothing to move (plan {id})");

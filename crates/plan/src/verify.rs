@@ -54,16 +54,26 @@ fn about(request: &Request) -> String {
 }
 
 impl Plan {
+    /// Whether this plan is as it was made.
+    ///
+    /// # Errors
+    /// [`NotThisPlan::Edited`].
+    pub fn check_seal(&self) -> Result<(), NotThisPlan> {
+        let found = Digest::of_plan(self);
+        let sealed = self.seal;
+        if found == sealed {
+            Ok(())
+        } else {
+            Err(NotThisPlan::Edited { sealed, found })
+        }
+    }
+
     /// Whether this plan is as it was made and the cluster is still as it was then.
     ///
     /// # Errors
     /// What has changed: the plan or the cluster.
     pub fn verify(&self, inventory: &Inventory, policy: &ClusterPolicy) -> Result<(), NotThisPlan> {
-        let found = Digest::of_plan(self);
-        if found != self.seal {
-            let sealed = self.seal;
-            return Err(NotThisPlan::Edited { sealed, found });
-        }
+        self.check_seal()?;
         let now = Digest::of_inputs(inventory, policy, &self.request);
         if now != self.inputs {
             return Err(NotThisPlan::Outdated {
