@@ -11,6 +11,7 @@ use drover_types::{HostName, OperatorName, VmName};
 use crate::lab::LabCommand;
 use crate::plan::{self, PlanCommand};
 use crate::resolve::{self, ResolveArgs};
+use crate::runs::args::{self, CancelArgs, DrainArgs, RebalanceArgs, ResumeArgs, RunArgs};
 
 /// Where the agent listens when nothing else is said.
 const DEFAULT_SOCKET: &str = "/run/drover/droverd.sock";
@@ -99,13 +100,9 @@ pub enum Command {
     /// Limit what migrations may carry, or show the limits
     #[command(before_help = examples::LIMIT, after_help = LIMIT_AFTER)]
     Limit(LimitArgs),
-    /// Cancel a migration; the guest stays where it is
+    /// Cancel a migration, or with --run a drain, resume or rebalance; guests stay where they are
     #[command(before_help = examples::CANCEL)]
-    Cancel {
-        /// The migration's id, or the name of its guest
-        #[arg(value_name = "ID|NAME")]
-        what: String,
-    },
+    Cancel(CancelArgs),
     /// Decide whose a guest is, in the place of a host that does not answer
     #[command(before_help = resolve::EXAMPLES, after_help = resolve::AFTER)]
     Resolve(ResolveArgs),
@@ -122,6 +119,18 @@ pub enum Command {
     /// Have this host take guests again
     #[command(before_help = examples::UNCORDON)]
     Uncordon,
+    /// Empty hosts: cordon them, and move every guest to where a plan puts it
+    #[command(before_help = args::DRAIN_EXAMPLES, after_help = args::DRAIN_AFTER)]
+    Drain(DrainArgs),
+    /// Have a host take guests again, and bring home those that left it
+    #[command(before_help = args::RESUME_EXAMPLES, after_help = args::RESUME_AFTER)]
+    Resume(ResumeArgs),
+    /// Move guests from full hosts to less full ones, where that gains enough
+    #[command(before_help = args::REBALANCE_EXAMPLES, after_help = args::REBALANCE_AFTER)]
+    Rebalance(RebalanceArgs),
+    /// Show what drain, resume and rebalance have done, or are doing
+    #[command(before_help = args::RUN_EXAMPLES)]
+    Run(RunArgs),
     /// Plan what moves where in the whole cluster, and show it; nothing is changed
     #[command(before_help = plan::EXAMPLES)]
     Plan {
@@ -314,6 +323,7 @@ Examples:
   drover migrate web --to b       move it to host b while it runs
   drover status                   guests, migrations and peers at a glance
   drover plan drain b             where the guests of host b would go, and why
+  drover drain b                  move them there
   drover history web              how a guest moved, and what happened meanwhile
   drover cluster status           the hosts that trust each other
   drover lab demo                 see it work, on this machine alone
@@ -396,6 +406,9 @@ Examples:
 Examples:
   drover cancel web
   drover cancel 01938f2e-7b1c-7000-8000-2f8e9d3c4b5a
+  drover cancel --run                       the drain, resume or rebalance that is under way
+  drover cancel --run --let-finish          but let guests that are moving arrive
+  drover cancel --run --uncordon            and have its hosts take guests again
 
 ";
     pub const HOST: &str = "\

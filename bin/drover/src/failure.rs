@@ -33,6 +33,8 @@ pub struct Failure {
     code: String,
     message: String,
     next: Option<String>,
+    /// The answer as far as there is one, for a person.
+    said: Box<str>,
     /// What is known all the same, such as the migration that failed.
     more: Vec<(&'static str, Value)>,
 }
@@ -50,6 +52,7 @@ impl Failure {
             code: code.to_string(),
             message: message.into(),
             next: None,
+            said: Box::default(),
             more: Vec::new(),
         }
     }
@@ -57,6 +60,12 @@ impl Failure {
     /// With what to do next.
     pub fn next(mut self, next: impl Into<String>) -> Self {
         self.next = Some(next.into());
+        self
+    }
+
+    /// With the answer as far as there is one, which goes to stdout, for a person.
+    pub fn said(mut self, text: impl Into<Box<str>>) -> Self {
+        self.said = text.into();
         self
     }
 
@@ -145,6 +154,7 @@ impl Failure {
         if json {
             to_stdout(&format!("{}\n", self.document()));
         } else {
+            to_stdout(&self.said);
             eprint!("{}", self.text());
         }
         self.exit

@@ -7,6 +7,7 @@ mod cli;
 mod cluster;
 mod command;
 mod failure;
+mod interrupts;
 mod lab;
 mod limits;
 mod migrate;
@@ -15,6 +16,7 @@ mod plan;
 mod progress;
 mod remote;
 mod resolve;
+mod runs;
 mod show;
 
 use std::process::ExitCode;
@@ -49,13 +51,22 @@ fn run(cli: Cli, json: bool) -> Result<Outcome, Failure> {
         Command::Cordon { reason } => runtime()?.block_on(command::cordon(&cli.agent, reason)),
         Command::Uncordon => runtime()?.block_on(command::uncordon(&cli.agent)),
         Command::Plan { command } => runtime()?.block_on(plan::run(&cli.agent, command)),
+        Command::Drain(what) => runtime()?.block_on(runs::drain(&cli.agent, what, json)),
+        Command::Resume(what) => runtime()?.block_on(runs::resume(&cli.agent, what, json)),
+        Command::Rebalance(what) => runtime()?.block_on(runs::rebalance(&cli.agent, what, json)),
+        Command::Run(what) => runtime()?.block_on(runs::run(&cli.agent, what, json)),
         Command::Status => runtime()?.block_on(command::status(&cli.agent)),
         Command::History { what } => {
             runtime()?.block_on(command::history(&cli.agent, what.as_deref()))
         }
         Command::Limit(what) => runtime()?.block_on(command::limit(&cli.agent, what)),
         Command::Vm { command } => runtime()?.block_on(command::vm(&cli.agent, command)),
-        Command::Cancel { what } => runtime()?.block_on(command::cancel(&cli.agent, &what)),
+        Command::Cancel(what) => runtime()?.block_on(async {
+            match &what.what {
+                Some(name) => command::cancel(&cli.agent, name).await,
+                None => runs::cancel(&cli.agent, &what).await,
+            }
+        }),
         Command::Resolve(what) => runtime()?.block_on(resolve::resolve(&cli.agent, &what)),
         Command::Migrate(what) => runtime()?.block_on(migrate::migrate(&cli.agent, &what, json)),
     }

@@ -6,11 +6,11 @@ use std::time::Instant;
 use drover_api::{
     Client, ClientError, ErrorCode, GuestPlace, MigrateRequest, MigrationPhase, MigrationView,
 };
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::{Agent, Migrate};
 use crate::command::{Outcome, client};
 use crate::failure::{Failure, exit};
+use crate::interrupts::Interrupts;
 use crate::limits;
 use crate::progress::Progress;
 use crate::show;
@@ -196,50 +196,4 @@ fn lost(view: &MigrationView, error: ClientError) -> Failure {
         view.vm
     ))
     .with("migration", view)
-}
-
-/// Ctrl-C and SIGTERM, counted.
-struct Interrupts {
-    interrupt: Signal,
-    terminate: Signal,
-    seen: u32,
-}
-
-impl Interrupts {
-    fn new() -> Result<Self, Failure> {
-        let listen = |kind| {
-            signal(kind)
-                .map_err(|error| Failure::error(format!("cannot watch for Ctrl-C: {error}")))
-        };
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            seen: 0,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-        self.seen += 1;
-    }
-
-    /// Waits for one, with a bound.
-    async fn wait(&mut self, at_most: std::time::Duration) {
-        // No interrupt is fine.
-        let _ = tokio::time::timeout(at_most, self.next()).await;
-    }
-
-    /// Runs something to its end; an interrupt meanwhile is answered later.
-    async fn remember<T>(&mut self, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
-        loop {
-            tokio::select! {
-                done = work.as_mut() => return done,
-                () = self.next() => {}
-            }
-        }
-    }
 }

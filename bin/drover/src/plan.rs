@@ -26,9 +26,9 @@ Examples:
 ";
 
 const DRAIN_AFTER: &str = "\
-Nothing is changed: a plan is made from what all hosts say of themselves now, and shown. Plans
-are not carried out yet; `drover cordon` and `drover migrate` are the steps by hand. The exit
-code is 4 when there is no plan, and the message says why.";
+Nothing is changed: a plan is made from what all hosts say of themselves now, and shown.
+`drover drain` makes one and carries it out, `drover drain --plan FILE` exactly the one in a file.
+The exit code is 4 when there is no plan, and the message says why.";
 
 #[derive(Debug, Subcommand)]
 pub enum PlanCommand {
@@ -53,24 +53,30 @@ pub struct Drain {
 
 /// `drover plan …`
 pub async fn run(agent: &Agent, PlanCommand::Drain(what): PlanCommand) -> Result<Outcome, Failure> {
-    if let Some(path) = what
-        .output
-        .as_deref()
-        .filter(|path| !what.force && path.exists())
-    {
-        return Err(not_written(path, &ErrorKind::AlreadyExists.into()));
-    }
     let request = PlanRequest {
         request: Request::Drain {
             hosts: what.hosts.into_iter().collect(),
             avoid: Avoid::new(),
         },
     };
-    let planned = client(agent)?.plan(&request).await;
+    show(agent, &request, what.output.as_deref(), what.force).await
+}
+
+/// Asks for a plan, shows it, and writes it to `output`, over a file only with `force`.
+pub async fn show(
+    agent: &Agent,
+    request: &PlanRequest,
+    output: Option<&Path>,
+    force: bool,
+) -> Result<Outcome, Failure> {
+    if let Some(path) = output.filter(|path| !force && path.exists()) {
+        return Err(not_written(path, &ErrorKind::AlreadyExists.into()));
+    }
+    let planned = client(agent)?.plan(request).await;
     let view = planned.map_err(Failure::of_changing)?;
     let mut said = shown(&view);
-    if let Some(path) = &what.output {
-        write_whole(path, &view.plan, what.force).map_err(|error| not_written(path, &error))?;
+    if let Some(path) = output {
+        write_whole(path, &view.plan, force).map_err(|error| not_written(path, &error))?;
         // Writing to a String cannot fail.
         let _ = writeln!(said, "The plan is in {}.", path.display());
     }

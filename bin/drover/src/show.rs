@@ -3,6 +3,7 @@
 mod history;
 mod limits;
 mod migrations;
+pub mod runs;
 
 use std::fmt::Write as _;
 

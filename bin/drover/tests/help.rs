@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 24] = [
+    let commands: [&[&str]; 28] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -41,6 +41,10 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["host"],
         &["cordon"],
         &["uncordon"],
+        &["drain"],
+        &["resume"],
+        &["rebalance"],
+        &["run"],
         &["plan"],
         &["plan", "drain"],
         &["cluster"],
