@@ -149,6 +149,12 @@ impl Failure {
         }
     }
 
+    /// The exit code.
+    #[cfg(test)]
+    pub fn exit(&self) -> u8 {
+        self.exit
+    }
+
     /// Prints it; the exit code.
     pub fn print(&self, json: bool) -> u8 {
         if json {

@@ -183,12 +183,35 @@ fn ctrl_c_stops_following_and_the_run_goes_on() {
 }
 
 #[test]
+fn ctrl_c_before_the_agent_has_answered_says_that_the_run_may_have_begun() {
+    let agent = Agent::beginning(Look::Hangs);
+    let (code, stdout, stderr) = agent.run_interrupted(&DRAIN);
+    assert_eq!((code, stdout.as_str()), (Some(6), ""));
+    assert!(stderr.contains("the run may have begun"), "{stderr}");
+    assert!(
+        stderr.contains("`drover run` shows whether it has"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn an_answer_that_was_lost_leaves_open_whether_the_run_began() {
+    let agent = Agent::beginning(Look::ClosesTheConnection);
+    let (code, _, stderr) = agent.run(&DRAIN);
+    assert_eq!(code, Some(7));
+    assert!(
+        stderr.contains("it may have begun all the same"),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn an_agent_that_is_away_or_without_its_store_for_a_moment_is_waited_for() {
     let away = refusal("store-unavailable", "the file is locked");
     let agent = Agent::start(vec![
         Look::Is(view(&Value::Null)),
         Look::ClosesTheConnection,
-        Look::Refuses(503, away),
+        Look::Answers(503, away),
         Look::ClosesTheConnection,
         Look::Is(completed()),
     ]);
@@ -203,7 +226,7 @@ fn an_agent_that_is_away_or_without_its_store_for_a_moment_is_waited_for() {
 #[test]
 fn a_run_that_the_agent_no_longer_knows_is_not_waited_for() {
     let gone = refusal("no-such-run", "no run of that id");
-    let agent = Agent::start(vec![Look::Refuses(404, gone)]);
+    let agent = Agent::start(vec![Look::Answers(404, gone)]);
     let (code, _, stderr) = agent.run(&DRAIN);
     assert_eq!(code, Some(4));
     assert!(stderr.ends_with("drover: no run of that id\n"), "{stderr}");
@@ -212,7 +235,7 @@ fn a_run_that_the_agent_no_longer_knows_is_not_waited_for() {
 #[test]
 fn what_the_agent_refuses_to_begin_ends_with_4_and_its_word() {
     for code in ["run-under-way", "not-the-coordinator", "plan-outdated"] {
-        let agent = Agent::refusing(409, refusal(code, "not now"));
+        let agent = Agent::beginning(Look::Answers(409, refusal(code, "not now")));
         let (exit, stdout, _) = agent.run(&[&DRAIN[..], &["--json"]].concat());
         assert_eq!(exit, Some(4), "{code}");
         assert_eq!(document(&stdout)["error"]["code"], code);

@@ -126,3 +126,29 @@ fn lost(view: &RunView, error: ClientError) -> Failure {
         ))
         .with("run", view)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runs::tests::view;
+    use drover_api::Refusal;
+    use serde_json::json;
+
+    #[test]
+    fn an_agent_that_stays_away_ends_the_command_with_7_and_not_the_run() {
+        let unreachable = ClientError::Unreachable {
+            endpoint: "/run/s".to_owned(),
+            source: std::io::ErrorKind::NotFound.into(),
+        };
+        let locked = Refusal::new(ErrorCode::StoreUnavailable, "the file is locked");
+        for error in [unreachable, locked.into()] {
+            let failure = lost(&view(json!({})), error);
+            assert_eq!(failure.exit(), exit::NO_AGENT);
+            let shown = format!("{failure:?}");
+            assert!(
+                shown.contains("the run goes on when the agent of c is back"),
+                "{shown}"
+            );
+        }
+    }
+}

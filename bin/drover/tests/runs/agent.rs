@@ -15,7 +15,8 @@ use super::views::{planned, view};
 #[derive(Clone)]
 pub enum Look {
     Is(Value),
-    Refuses(u16, Value),
+    /// With this status.
+    Answers(u16, Value),
     ClosesTheConnection,
     /// Nothing is answered, and the connection stays open.
     Hangs,
@@ -34,15 +35,15 @@ pub struct Agent {
 impl Agent {
     /// Every run begins; looks are answered in turn, the last one for ever.
     pub fn start(looks: Vec<Look>) -> Self {
-        Self::playing((202, view(&Value::Null)), looks)
+        Self::playing(Look::Answers(202, view(&Value::Null)), looks)
     }
 
-    /// No run begins.
-    pub fn refusing(status: u16, refusal: Value) -> Self {
-        Self::playing((status, refusal), Vec::new())
+    /// This comes of each attempt to begin a run.
+    pub fn beginning(begin: Look) -> Self {
+        Self::playing(begin, Vec::new())
     }
 
-    fn playing(begin: (u16, Value), looks: Vec<Look>) -> Self {
+    fn playing(begin: Look, looks: Vec<Look>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(directory.path().join("s")).unwrap();
         let calls = Calls::default();
@@ -79,7 +80,7 @@ impl Agent {
         parts(self.drover(arguments).output().unwrap())
     }
 
-    /// Sends Ctrl-C once the run is being followed.
+    /// Sends Ctrl-C once the run is being followed, or asked for in vain.
     pub fn run_interrupted(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let child = self.drover(arguments).spawn().unwrap();
         self.looked.recv().unwrap();
@@ -110,7 +111,7 @@ fn parts(output: Output) -> (Option<i32>, String, String) {
 
 fn play(
     listener: &UnixListener,
-    begin: &(u16, Value),
+    begin: &Look,
     mut looks: Vec<Look>,
     calls: &Calls,
     looked: &Sender<()>,
@@ -121,7 +122,12 @@ fn play(
         let (call, body) = read(&stream);
         calls.lock().unwrap().push((call.clone(), body));
         let look = match call.as_str() {
-            "POST /v1/runs" => Look::Refuses(begin.0, begin.1.clone()),
+            "POST /v1/runs" => {
+                if matches!(begin, Look::Hangs) {
+                    let _ = looked.send(());
+                }
+                begin.clone()
+            }
             "POST /v1/plan" => Look::Is(json!({"plan": planned(), "notes": []})),
             call if call.ends_with("/cancel") => Look::Is(view(&json!({"phase": "cancelling"}))),
             _ => {
@@ -135,7 +141,7 @@ fn play(
         };
         match look {
             Look::Is(value) => answer(stream, 200, &value),
-            Look::Refuses(status, value) => answer(stream, status, &value),
+            Look::Answers(status, value) => answer(stream, status, &value),
             Look::ClosesTheConnection => drop(stream),
             Look::Hangs => open.push(stream),
         }
