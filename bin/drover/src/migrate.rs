@@ -23,6 +23,7 @@ pub async fn migrate(agent: &Agent, what: &Migrate, json: bool) -> Result<Outcom
         downtime_limit_ms: what.downtime_limit,
         channels: what.channels,
         lanes_per_path: what.lanes,
+        id: None,
     };
     let mut interrupts = Interrupts::new()?;
     let asking = client.migrate(&what.name, &request);

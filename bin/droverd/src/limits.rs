@@ -116,6 +116,11 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// is a file of some kilobytes.
 pub const HISTORY: usize = 200;
 
+/// Orders to migrate that were refused before there was a migration, kept with their ids in case that
+/// the answer was lost: whoever gave one asks again within minutes, and has no more under way than it
+/// has connections. Each is some hundred bytes.
+pub const ORDERS: usize = 256;
+
 /// Between two looks at a QEMU that migrates, beside those at each of its events: five a second
 /// move a progress bar smoothly and cost two small commands each.
 pub const OBSERVE: Duration = Duration::from_millis(200);

@@ -244,6 +244,7 @@ async fn two_guests_that_move_at_once_share_a_limit_and_one_may_be_given_less() 
         downtime_limit_ms: None,
         channels: None,
         lanes_per_path: None,
+        id: None,
     };
     let other = hosts.client(A).migrate(&second, &request).await;
     let ids = [first, other.unwrap().id];

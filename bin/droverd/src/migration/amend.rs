@@ -33,6 +33,7 @@ impl Migrations {
         }
         let (id, view) = (snapshot.view.id, snapshot.view.clone());
         let events = snapshot.events.list().to_vec();
+        let refusal = snapshot.refusal.clone();
         self.add(id, Known::Past(Box::new(snapshot)));
         let written = match change {
             Change::Record(record) => {
@@ -40,6 +41,7 @@ impl Migrations {
                     record,
                     view,
                     events,
+                    refusal,
                 };
                 self.journal.write(entry).await
             }

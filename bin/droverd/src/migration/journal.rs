@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use drover_api::{EventView, MigrationRole, MigrationView, Told};
+use drover_api::{EventView, MigrationRole, MigrationView, Refusal, Told};
 use drover_migrate::{DestinationRecord, SourceRecord};
 use drover_types::{MigrationId, in_short};
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,9 @@ pub struct Entry {
     /// What happened.
     #[serde(default)]
     pub events: Vec<EventView>,
+    /// Why it was refused, for whoever asks for it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refusal: Option<Refusal>,
 }
 
 /// The directory with one file for each migration and side.

@@ -19,6 +19,7 @@ mod links;
 mod noticed;
 mod observe;
 mod offered;
+mod orders;
 mod outgoing;
 mod placing;
 mod recover;
@@ -27,6 +28,7 @@ mod resolve;
 mod security;
 mod silence;
 mod snapshot;
+mod start;
 mod told;
 
 use std::collections::BTreeMap;
@@ -34,30 +36,24 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::Context as _;
 use drover_api::{
-    ErrorCode, EventKind, EventView, LimitRequest, LimitScope, MigrateRequest, MigrationPhase,
-    MigrationRole, MigrationView, PathLimits, ProtocolRange, Refusal, Verdict as ApiVerdict,
-    VerdictView,
+    ErrorCode, EventKind, EventView, LimitRequest, LimitScope, MigrationPhase, MigrationRole,
+    MigrationView, PathLimits, ProtocolRange, Refusal, Verdict as ApiVerdict, VerdictView,
 };
-use drover_hypervisor::RunState;
 use drover_migrate::destination::Input as DestinationInput;
-use drover_migrate::source::{Input as SourceInput, Source};
-use drover_migrate::{CancelledBy, Migration, Refused, Verdict};
+use drover_migrate::source::Input as SourceInput;
+use drover_migrate::{CancelledBy, Refused, Verdict};
 use drover_relay::{Cause, LaneListener};
 use drover_trust::Membership;
-use drover_types::{HostName, MigrationId, VmName};
+use drover_types::{HostName, MigrationId};
 use futures_util::future::join_all;
 use tokio::sync::{oneshot, watch};
-use uuid::Uuid;
 
 use self::journal::Journal;
 pub use self::lanes::near_interface;
-use self::outgoing::Options;
+use self::orders::Orders;
 use self::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::api::Caller;
-use crate::clock::Moment;
-use crate::config::Channels;
-use crate::registry::Purpose;
 use crate::sharing::Limits;
 use crate::{facts, limits};
 
@@ -102,6 +98,8 @@ pub struct Migrations {
     /// Open once this host is in a cluster.
     lanes: OnceLock<Arc<LaneListener>>,
     known: Mutex<BTreeMap<Key, Known>>,
+    /// Those to migrate that came with an id.
+    orders: Orders,
 }
 
 impl Migrations {
@@ -117,6 +115,7 @@ impl Migrations {
             journal,
             lanes: OnceLock::new(),
             known: Mutex::default(),
+            orders: Orders::default(),
             context,
         };
         if migrations.context.cluster.is_member() {
@@ -181,94 +180,20 @@ impl Migrations {
     fn insert(&self, key: Key, known: Known) -> Vec<Key> {
         let mut all = self.known();
         all.insert(key, known);
-        // Ids are ordered by time: the oldest come first.
-        let ended = |known: &Known| {
+        let ended = all.iter().filter_map(|(key, known)| {
             let view = known.snapshot().view;
-            view.phase.has_ended() && told::owed(&view).is_none()
-        };
-        let mut old: Vec<Key> = all
-            .iter()
-            .filter(|(_, k)| ended(k))
-            .map(|(key, _)| *key)
-            .collect();
+            let over = view.phase.has_ended() && told::owed(&view).is_none();
+            over.then_some((view.started_at, *key))
+        });
+        let mut old: Vec<_> = ended.collect();
+        // Not by their ids, which whoever gives orders may choose.
+        old.sort_unstable();
         old.truncate(old.len().saturating_sub(limits::HISTORY));
+        let old: Vec<Key> = old.into_iter().map(|(_, key)| key).collect();
         for key in &old {
             all.remove(key);
         }
         old
-    }
-
-    /// Begins to move a guest. Answers when the destination has agreed.
-    pub async fn start(
-        &self,
-        vm: &VmName,
-        request: MigrateRequest,
-    ) -> Result<MigrationView, Refusal> {
-        let config = &self.context.config;
-        let client = self.context.peers.client(&request.to)?;
-        let migration = Migration {
-            id: MigrationId(Uuid::now_v7()),
-            vm: vm.clone(),
-            source: config.host.clone(),
-            destination: request.to.clone(),
-        };
-        let purpose = Purpose::Outgoing {
-            migration: migration.id,
-            destination: request.to.clone(),
-        };
-        let reservation = self.context.registry.reserve(vm, purpose)?;
-        let runs = match reservation.machine() {
-            Some(machine) => machine
-                .state()
-                .await
-                .is_ok_and(|state| state == RunState::Running),
-            None => false,
-        };
-        if !runs {
-            let message = format!("guest {vm} does not run, or its QEMU does not answer");
-            return Err(Refusal::new(ErrorCode::VmNotRunning, message)
-                .next(format!("`drover vm show {vm}` tells its state")));
-        }
-        let origin = Moment::now();
-        let mut snapshot = Snapshot::new(&migration, MigrationRole::Source);
-        snapshot.view.other_agent = self.context.peers.addresses(&request.to);
-        let handle = outgoing::start(
-            Arc::clone(&self.context),
-            self.journal.clone(),
-            outgoing::Beginning {
-                source: Source::new(migration.clone(), origin.elapsed()),
-                snapshot,
-                reservation: Some(reservation),
-                options: self.options(&request),
-                client,
-                origin,
-                recovered: false,
-            },
-        );
-        self.add(migration.id, Known::Outgoing(handle.clone()));
-        let snapshot = once_prepared(handle.snapshot).await;
-        match snapshot.refusal {
-            Some(refusal) => Err(refusal),
-            None => Ok(snapshot.view),
-        }
-    }
-
-    fn options(&self, request: &MigrateRequest) -> Options {
-        let config = &self.context.config.migration;
-        let configured = match config.channels {
-            Channels::Auto => None,
-            Channels::Fixed(count) => Some(count),
-        };
-        let limit = request
-            .downtime_limit_ms
-            .map(std::time::Duration::from_millis);
-        Options {
-            downtime_limit: limit.unwrap_or(config.downtime_limit),
-            channels: request.channels.or(configured),
-            lanes_per_path: request
-                .lanes_per_path
-                .map_or(config.lanes_per_path, |lanes| (lanes, lanes)),
-        }
     }
 
     /// Under way and recent, newest first.

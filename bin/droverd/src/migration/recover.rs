@@ -88,6 +88,7 @@ impl Migrations {
             AnyRecord::Destination(_) => Verdict::Undecided,
         };
         let mut snapshot = Snapshot::of(entry.view, verdict, entry.events);
+        snapshot.refusal = entry.refusal;
         snapshot.resolution = match &entry.record {
             AnyRecord::Source(record) => record.resolution(),
             AnyRecord::Destination(record) => record.resolution(),

@@ -103,9 +103,16 @@ impl Hosts {
 
     /// Asks for a migration to the other host.
     pub async fn migrate(&mut self, from: usize) -> Result<MigrationView, ClientError> {
-        let to = self.host(1 - from);
+        self.listen_on(1 - from);
+        let request = self.request(from, None);
+        self.client(from).migrate(&name(), &request).await
+    }
+
+    /// Hears the guest on a host from when it is there.
+    pub fn listen_on(&mut self, host: usize) {
+        let place = self.host(host);
         if let Some(guest) = &mut self.guest {
-            let serial = to.socket(&serial_socket(&guest.definition.name));
+            let serial = place.socket(&serial_socket(&guest.definition.name));
             let console = guest.console.clone();
             let attach = tokio::spawn(async move {
                 // A guest that never comes is the test's business.
@@ -115,18 +122,28 @@ impl Hosts {
                 earlier.abort();
             }
         }
-        let request = MigrateRequest {
-            to: to.name.parse().unwrap(),
+    }
+
+    /// What a migration to the other host is asked for with.
+    pub fn request(&self, from: usize, id: Option<MigrationId>) -> MigrateRequest {
+        MigrateRequest {
+            to: self.host(1 - from).name.parse().unwrap(),
             downtime_limit_ms: None,
             channels: None,
             lanes_per_path: None,
-        };
-        self.client(from).migrate(&name(), &request).await
+            id,
+        }
     }
 
     /// Begins a migration and waits until memory is being carried.
     pub async fn migrate_midway(&mut self, from: usize) -> MigrationId {
         let id = self.migrate(from).await.unwrap().id;
+        self.midway(from, id).await;
+        id
+    }
+
+    /// Waits until memory is being carried.
+    pub async fn midway(&self, from: usize, id: MigrationId) {
         let client = self.client(from);
         until(PATIENCE, async || {
             let view = client.migration(id).await.unwrap();
@@ -140,7 +157,6 @@ impl Hosts {
             }
         })
         .await;
-        id
     }
 
     /// How a migration ended, as one of its hosts tells it.

@@ -184,6 +184,7 @@ async fn every_order(by: &Client) -> [Result<(), ClientError>; 5] {
         downtime_limit_ms: None,
         channels: None,
         lanes_per_path: None,
+        id: None,
     };
     [
         by.migrate(&"web".parse().unwrap(), &request)

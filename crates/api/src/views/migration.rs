@@ -32,6 +32,11 @@ pub struct MigrateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 16)]
     pub lanes_per_path: Option<u8>,
+    /// The migration's id, chosen by whoever asks. Asked again with the same one the agent answers with
+    /// that migration as it is, or with the refusal that it ended with, and begins no second one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub id: Option<MigrationId>,
 }
 
 /// Which end of a migration an agent is.

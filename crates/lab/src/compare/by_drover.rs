@@ -40,6 +40,7 @@ pub async fn move_guest(
         downtime_limit_ms: Some(DOWNTIME_LIMIT_MS),
         channels: None,
         lanes_per_path: None,
+        id: None,
     };
     let begun = source
         .client

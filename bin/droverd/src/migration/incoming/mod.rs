@@ -264,6 +264,7 @@ impl Incoming {
             record: AnyRecord::Destination(record),
             view,
             events: self.snapshot.borrow().events.list().to_vec(),
+            refusal: self.snapshot.borrow().refusal.clone(),
         };
         let input = match self.journal.write(entry).await {
             Ok(()) => {

@@ -218,6 +218,7 @@ impl Outgoing {
             record: AnyRecord::Source(record),
             view,
             events: self.snapshot.borrow().events.list().to_vec(),
+            refusal: self.snapshot.borrow().refusal.clone(),
         };
         let input = match self.journal.write(entry).await {
             Ok(()) => {
