@@ -31,7 +31,7 @@ async fn refuses(hosts: &mut Hosts, code: ErrorCode, words: &[&str]) {
     assert!(
         migrations
             .iter()
-            .all(|view| view.phase == MigrationPhase::Failed),
+            .all(|view| view.phase == MigrationPhase::Refused),
         "{migrations:#?}"
     );
 }

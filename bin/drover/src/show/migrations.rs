@@ -1,4 +1,5 @@
-//! Migrations in `drover status`: those under way with all that they carry, the last that ended.
+//! Migrations in `drover status`: those under way with all that they carry, the last that ended, and
+//! how many were refused.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -20,17 +21,31 @@ pub fn of_status(status: &StatusView) -> String {
         return "none\n".to_owned();
     }
     let under_way: Vec<_> = all.iter().filter(|v| !v.phase.has_ended()).collect();
-    let ended: Vec<_> = all.iter().filter(|v| v.phase.has_ended()).collect();
+    let ended = all.iter().filter(|v| v.phase.has_ended());
+    // Whoever asked for one that was refused was told so at once, and nothing came of it.
+    let (refused, ended): (Vec<_>, Vec<_>) =
+        ended.partition(|v| v.phase == MigrationPhase::Refused);
     let shown: Vec<_> = under_way
         .iter()
         .chain(ended.iter().take(ENDED_SHOWN))
         .copied()
         .collect();
-    let mut text = rows(&shown);
+    let mut text = if shown.is_empty() {
+        "none\n".to_owned()
+    } else {
+        rows(&shown)
+    };
     if ended.len() > ENDED_SHOWN {
         let more = ended.len() - ENDED_SHOWN;
         // Writing to a String cannot fail.
         let _ = writeln!(text, "and {more} more that ended: `drover history`");
+    }
+    if !refused.is_empty() {
+        let count = refused.len();
+        let _ = writeln!(
+            text,
+            "{count} refused, with nothing changed: `drover history`"
+        );
     }
     let carrying: Vec<_> = under_way
         .into_iter()

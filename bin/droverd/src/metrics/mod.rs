@@ -57,10 +57,11 @@ struct Ended {
 }
 
 /// How migrations end.
-const ENDS: [(&str, &str); 7] = [
+const ENDS: [(&str, &str); 8] = [
     ("source", "completed"),
     ("source", "failed"),
     ("source", "cancelled"),
+    ("source", "refused"),
     ("source", "given-up"),
     ("destination", "completed"),
     ("destination", "failed"),
@@ -312,6 +313,7 @@ fn outcome(phase: MigrationPhase) -> &'static str {
     match phase {
         MigrationPhase::Completed | MigrationPhase::Running => "completed",
         MigrationPhase::Cancelled => "cancelled",
+        MigrationPhase::Refused => "refused",
         MigrationPhase::Abandoned => "abandoned",
         MigrationPhase::GivenUp => "given-up",
         _ => "failed",

@@ -141,6 +141,18 @@ fn of_a_migration_that_has_ended_nothing_stays_but_counts() {
 }
 
 #[test]
+fn what_was_refused_is_counted_apart_from_what_failed() {
+    let metrics = used();
+    metrics.ended(&view("refused"));
+    let text = metrics.text(&moment(Vec::new())).unwrap();
+    for (outcome, count) in [("refused", 1), ("failed", 0), ("completed", 1)] {
+        let line =
+            format!("drover_migrations_total{{role=\"source\",outcome=\"{outcome}\"}} {count}\n");
+        assert!(text.contains(&line), "{line}{text}");
+    }
+}
+
+#[test]
 fn a_migration_under_way_is_told_by_the_name_of_its_guest() {
     let text = used().text(&moment(vec![view("transferring")])).unwrap();
     for line in [

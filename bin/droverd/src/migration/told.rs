@@ -409,6 +409,7 @@ mod tests {
         for phase in [
             Phase::Failed,
             Phase::Cancelled,
+            Phase::Refused,
             Phase::GivenUp,
             Phase::Transferring,
         ] {

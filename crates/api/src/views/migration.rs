@@ -49,7 +49,7 @@ pub enum MigrationRole {
     Destination,
 }
 
-/// How far a migration is. The first eight are the source's, the next four the destination's.
+/// How far a migration is. The first nine are the source's, the next four the destination's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MigrationPhase {
@@ -69,6 +69,8 @@ pub enum MigrationPhase {
     Cancelling,
     /// Source: stopped as asked; the guest stays here.
     Cancelled,
+    /// Source: refused before anything was changed; the guest stays here. `cause` tells why.
+    Refused,
     /// Destination: QEMU waits for the lanes.
     Prepared,
     /// Destination: memory arrives.
@@ -99,6 +101,7 @@ impl MigrationPhase {
             Self::GivenUp => "given-up",
             Self::Cancelling => "cancelling",
             Self::Cancelled => "cancelled",
+            Self::Refused => "refused",
             Self::Prepared => "prepared",
             Self::Receiving => "receiving",
             Self::Arrived => "arrived",
@@ -117,6 +120,7 @@ impl MigrationPhase {
             Self::Completed
                 | Self::GivenUp
                 | Self::Cancelled
+                | Self::Refused
                 | Self::Failed
                 | Self::Running
                 | Self::Abandoned

@@ -117,6 +117,18 @@ fn of_many_that_ended_only_the_last_are_shown() {
 }
 
 #[test]
+fn what_was_refused_is_counted_and_takes_no_place_of_what_ended() {
+    let refused = view(json!({"phase": "refused", "cause": "b is cordoned"}));
+    let told = "2 refused, with nothing changed: `drover history`\n";
+    let text = of_status(&status(vec![refused.clone(); 2]));
+    assert_eq!(text, format!("none\n{told}"));
+    let ended = view(json!({"phase": "completed"}));
+    let text = of_status(&status(vec![refused.clone(), refused, ended]));
+    assert!(text.contains("completed") && text.ends_with(told), "{text}");
+    assert!(!text.contains("b is cordoned"), "{text}");
+}
+
+#[test]
 fn of_many_lanes_only_those_with_trouble_are_shown() {
     let mut view = carrying();
     let lanes = view["paths"][0]["lanes"].as_array().unwrap().clone();

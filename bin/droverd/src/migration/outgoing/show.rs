@@ -1,7 +1,8 @@
 //! What is shown of a guest that leaves.
 
 use drover_api::{
-    AmbiguityView, EventKind, GuestPlace, MigrationPhase, MigrationView, PathView, TrafficView,
+    AmbiguityView, EventKind, GuestPlace, MigrationPhase, MigrationView, PathView, Refusal,
+    TrafficView,
 };
 use drover_hypervisor::MigrationProgress;
 use drover_migrate::source::Phase;
@@ -100,8 +101,14 @@ impl Outgoing {
 
     /// What is shown once everything is done.
     pub(super) fn final_view(&self, outcome: &Outcome) -> MigrationView {
-        let (phase, cause) = outcome_in_words(outcome);
-        let mut view = self.snapshot.borrow().view.clone();
+        let (mut phase, cause) = outcome_in_words(outcome);
+        let (mut view, refusal) = {
+            let snapshot = self.snapshot.borrow();
+            (snapshot.view.clone(), snapshot.refusal.clone())
+        };
+        if is_refusal(outcome, refusal.as_ref()) {
+            phase = MigrationPhase::Refused;
+        }
         end_lanes(&mut view);
         MigrationView {
             phase,
@@ -196,6 +203,20 @@ pub fn outcome_in_words(outcome: &Outcome) -> (MigrationPhase, String) {
     }
 }
 
+/// Whether it ended before anything was changed, for want of what was asked before: no fault then. It is
+/// one if the destination failed at what it was asked for.
+fn is_refusal(outcome: &Outcome, refusal: Option<&Refusal>) -> bool {
+    let before = matches!(
+        outcome,
+        Outcome::Refused { .. }
+            | Outcome::Failed {
+                guest: KeptGuest::Runs,
+                ..
+            }
+    );
+    before && refusal.is_some_and(|refusal| refusal.code.is_preflight())
+}
+
 /// Where it left the guest.
 fn left_at(outcome: &Outcome) -> GuestPlace {
     match outcome {
@@ -244,9 +265,37 @@ fn next_step(outcome: &Outcome, vm: &VmName) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use drover_api::ErrorCode;
     use drover_migrate::Cause;
 
     use super::*;
+
+    #[test]
+    fn what_was_refused_for_want_of_a_precondition_is_no_failure() {
+        let refused = Outcome::Refused {
+            reason: Reason::from("b is cordoned"),
+        };
+        let no_path = |guest| Outcome::Failed {
+            cause: Cause::NoPath,
+            guest,
+        };
+        let cancelled = Outcome::Cancelled {
+            by: CancelledBy::Operator,
+            guest: KeptGuest::Runs,
+        };
+        let why = |code| Some(Refusal::new(code, "why"));
+        for (outcome, refusal, expected) in [
+            (&refused, why(ErrorCode::HostCordoned), true),
+            (&refused, why(ErrorCode::QemuFailed), false),
+            (&no_path(KeptGuest::Runs), why(ErrorCode::NoPath), true),
+            (&no_path(KeptGuest::Gone), why(ErrorCode::NoPath), false),
+            (&no_path(KeptGuest::Runs), None, false),
+            (&cancelled, why(ErrorCode::HostCordoned), false),
+        ] {
+            let found = is_refusal(outcome, refusal.as_ref());
+            assert_eq!(found, expected, "{outcome:?}, {refusal:?}");
+        }
+    }
 
     #[test]
     fn a_guest_is_said_to_run_on_the_source_only_where_it_was_kept_running() {
