@@ -12,9 +12,9 @@
 //!
 //! # Invariant
 //! At every moment of a plan, in whatever order and at whatever pace the moves of a wave are carried out,
-//! each host has room for all that is on it or on its way to or from it, with headroom, and no group is
-//! broken that is hard. What the policy wants to be able to lose can be lost; random clusters still find
-//! rare exceptions in the middle of a drain (docs/measurements/planner.md).
+//! each host has room for all that is on it or on its way to or from it, with headroom, hard groups end
+//! unbroken, and what the policy wants to be able to lose can be lost. A guest that has yet to
+//! leave a drained host counts for its groups where it goes.
 
 mod canonical;
 pub mod digest;

@@ -19,6 +19,7 @@ pub struct Run<'r> {
     pub plan: &'r Plan,
     places: Places,
     running: Vec<&'r Step>,
+    wave: u32,
 }
 
 pub fn drained(request: &Request) -> BTreeSet<&HostName> {
@@ -67,6 +68,7 @@ impl<'r> Run<'r> {
             plan,
             places: live.map(|vm| (vm.name.clone(), at(vm))).collect(),
             running: Vec::new(),
+            wave: 0,
         }
     }
 
@@ -82,6 +84,7 @@ impl<'r> Run<'r> {
             .max()
             .unwrap_or(0);
         for wave in 1..=last {
+            self.wave = wave;
             let steps = self.plan.steps.iter().filter(|step| step.wave == wave);
             let mut waiting: Vec<&Step> = steps.collect();
             while !waiting.is_empty() || !self.running.is_empty() {
@@ -147,32 +150,28 @@ impl<'r> Run<'r> {
     fn check_losses(&self) {
         let takers = takers(self.inventory, self.policy, &self.plan.request);
         for lost in lost_sets(self.inventory, self.policy) {
-            let mut places = self.places.clone();
+            let mut places = Places::new();
             let mut homeless = Vec::new();
             // Those that are to be suspended or stopped need no place, and nobody has to be with them.
-            places.retain(|name, _| !self.is_to_stop(name));
-            // A group is not together while it moves: those still to come follow the others.
-            let is_lost = |hosts: &[HostName]| hosts.iter().all(|host| lost.contains(host));
-            places.retain(|name, hosts| is_lost(hosts) || !self.is_to_follow(name, hosts));
-            for vm in &self.inventory.vms {
-                let Some(there) = places.get_mut(&vm.name) else {
+            let vms = self.inventory.vms.iter();
+            for vm in vms.filter(|vm| !self.is_to_stop(&vm.name)) {
+                let Some(on) = self.places.get(&vm.name) else {
                     continue;
                 };
-                there.retain(|host| !lost.contains(host));
-                if there.is_empty() {
-                    places.remove(&vm.name);
+                if on.iter().all(|host| lost.contains(host)) {
                     homeless.push(vm);
+                    continue;
+                }
+                let mut there = self.counts(vm, on);
+                there.retain(|host| !lost.contains(host));
+                if !there.is_empty() && !self.is_to_follow(vm, on, &lost) {
+                    places.insert(vm.name.clone(), there);
                 }
             }
             homeless.retain(|vm| {
                 // One that has yet to leave is bound to both ends of its way, as one on its way is.
                 let mut on = self.places[&vm.name].clone();
-                let mut steps = self.plan.steps.iter();
-                on.extend(
-                    steps
-                        .find(|step| step.vm == vm.name)
-                        .map(|step| step.to.clone()),
-                );
+                on.extend(self.step_of(vm).map(|step| step.to.clone()));
                 !is_bound(self.inventory, &takers, vm, &on)
             });
             homeless.sort_by_key(|vm| std::cmp::Reverse(vm.memory));
@@ -190,13 +189,31 @@ impl<'r> Run<'r> {
         }
     }
 
-    /// Whether a guest with companions has yet to leave a drained host.
-    fn is_to_follow(&self, name: &VmName, hosts: &[HostName]) -> bool {
-        let drained = drained(&self.plan.request);
-        let mut vms = self.inventory.vms.iter();
-        let vm = vms.find(|vm| vm.name == *name).unwrap();
-        let moves = self.plan.steps.iter().any(|step| step.vm == *name);
-        moves && !vm.policy.together.is_empty() && hosts.iter().all(|host| drained.contains(host))
+    fn step_of(&self, vm: &Vm) -> Option<&'r Step> {
+        self.plan.steps.iter().find(|step| step.vm == vm.name)
+    }
+
+    /// Where a guest counts that is on these hosts. The place that it is to have waits for it. Of a drained
+    /// host it is its only one, for it will not stay there in any case; on another it still has that, too.
+    fn counts(&self, vm: &Vm, on: &[HostName]) -> Vec<HostName> {
+        let step = self.step_of(vm).filter(|step| step.wave <= self.wave);
+        match vm.moving_to.as_ref().or(step.map(|step| &step.to)) {
+            Some(to) if on.contains(&vm.host) => {
+                let is_left = drained(&self.plan.request).contains(&vm.host);
+                let here = Some(&vm.host).filter(|_| !is_left);
+                here.into_iter().chain([to]).cloned().collect()
+            }
+            _ => on.to_vec(),
+        }
+    }
+
+    /// Whether a guest with companions runs on where it was, though it is to move in this wave: a group is
+    /// not together while it moves, and who is still to come follows those that lost their host.
+    fn is_to_follow(&self, vm: &Vm, on: &[HostName], lost: &BTreeSet<HostName>) -> bool {
+        let moves = self
+            .step_of(vm)
+            .is_some_and(|step| step.wave <= self.wave && lost.contains(&step.to));
+        moves && on.contains(&vm.host) && !vm.policy.together.is_empty()
     }
 
     fn is_to_stop(&self, name: &VmName) -> bool {
@@ -206,10 +223,16 @@ impl<'r> Run<'r> {
     }
 
     fn check_end(&self, losses: bool) {
+        let vms = self.inventory.vms.iter();
+        let there = vms.filter_map(|vm| {
+            let on = self.places.get(&vm.name)?;
+            Some((vm.name.clone(), self.counts(vm, on)))
+        });
+        let there: Places = there.collect();
         for step in &self.plan.steps {
             let vm = self.vm(step);
-            let good = rules::company_is_good(self.inventory, self.policy, &self.places, vm, &[]);
-            assert!(good, "{step:?} in {:?}", self.places);
+            let good = rules::company_is_good(self.inventory, self.policy, &there, vm);
+            assert!(good, "{step:?} in {there:?}");
         }
         if losses {
             self.check_losses();

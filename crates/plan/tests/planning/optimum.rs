@@ -121,7 +121,7 @@ impl Small {
             .for_each(|later| drop(places.remove(&later.name)));
         rules::may_ever(&self.inventory, &self.policy, vm, to)
             && rules::has_room(&self.inventory, &self.policy, &places, to, true)
-            && rules::company_is_good(&self.inventory, &self.policy, &places, vm, rest)
+            && rules::company_is_good(&self.inventory, &self.policy, &places, vm)
     }
 }
 

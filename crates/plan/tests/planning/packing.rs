@@ -20,21 +20,49 @@ pub fn all_fit(
     homeless: &[&Vm],
     takers: &[&HostName],
 ) -> bool {
-    let Some((vm, rest)) = homeless.split_first() else {
-        return true;
+    let mut packing = Packing {
+        inventory,
+        policy,
+        places,
+        homeless,
+        takers,
     };
-    for taker in takers {
-        if !rules::may_ever(inventory, policy, vm, taker) {
-            continue;
+    packing.fit(homeless)
+}
+
+struct Packing<'p> {
+    inventory: &'p Inventory,
+    policy: &'p ClusterPolicy,
+    places: &'p mut Places,
+    homeless: &'p [&'p Vm],
+    takers: &'p [&'p HostName],
+}
+
+impl Packing<'_> {
+    /// Whether those that are left fit beside those that were placed before them.
+    fn fit(&mut self, left: &[&Vm]) -> bool {
+        let Some((vm, rest)) = left.split_first() else {
+            let mut homeless = self.homeless.iter();
+            return homeless.all(|vm| rules::is_together(self.inventory, self.places, vm));
+        };
+        for taker in self.takers {
+            if !rules::may_ever(self.inventory, self.policy, vm, taker) {
+                continue;
+            }
+            self.places.insert(vm.name.clone(), vec![(*taker).clone()]);
+            let found = self.is_good(vm, taker, rest) && self.fit(rest);
+            self.places.remove(&vm.name);
+            if found {
+                return true;
+            }
         }
-        places.insert(vm.name.clone(), vec![(*taker).clone()]);
-        let room = rules::has_room(inventory, policy, places, taker, false);
-        let good = room && rules::company_is_good(inventory, policy, places, vm, homeless);
-        if good && all_fit(inventory, policy, places, rest, takers) {
-            places.remove(&vm.name);
-            return true;
-        }
-        places.remove(&vm.name);
+        false
     }
-    false
+
+    fn is_good(&self, vm: &Vm, taker: &HostName, rest: &[&Vm]) -> bool {
+        // With companions that are still to be placed it is looked at when all are.
+        rules::has_room(self.inventory, self.policy, self.places, taker, false)
+            && rules::is_apart(self.inventory, self.policy, self.places, vm)
+            && (rules::belongs_to(vm, rest) || rules::is_together(self.inventory, self.places, vm))
+    }
 }

@@ -1,5 +1,7 @@
 //! What holds for every plan.
 
+use std::hash::{BuildHasher, RandomState};
+
 use drover_plan::plan::Then;
 use drover_plan::policy::CannotMove;
 use drover_plan::request::Avoid;
@@ -14,21 +16,20 @@ fn planned(case: &Case) -> Result<Plan, Refusal> {
     plan(&case.inventory, &case.policy, &case.request)
 }
 
-/// How many cases each property is tried with, where no number is given: then the same ones each time, and
-/// others each time where one is.
+/// How many cases each property is tried with, where no number is given.
 const CASES: u32 = 3_000;
 
+/// Other cases in each run; the seed is printed, and shown when a property fails.
 fn config() -> ProptestConfig {
-    let cases = std::env::var("DROVER_PLAN_CASES")
-        .ok()
-        .and_then(|cases| cases.parse().ok());
-    let rng_seed = match cases {
-        Some(_) => RngSeed::Random,
-        None => RngSeed::Fixed(7),
-    };
+    let given = |name| std::env::var(name).ok();
+    let seed = given("DROVER_PLAN_SEED").and_then(|seed| seed.parse().ok());
+    let seed: u64 = seed.unwrap_or_else(|| RandomState::new().hash_one(()));
+    let cases = given("DROVER_PLAN_CASES").and_then(|cases| cases.parse().ok());
+    let cases = cases.unwrap_or(CASES);
+    eprintln!("the same {cases} cases: DROVER_PLAN_SEED={seed} DROVER_PLAN_CASES={cases}");
     ProptestConfig {
-        rng_seed,
-        cases: cases.unwrap_or(CASES),
+        rng_seed: RngSeed::Fixed(seed),
+        cases,
         failure_persistence: None,
         ..ProptestConfig::default()
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use drover_plan::Word;
 use drover_plan::inventory::{GuestCpu, Host, Inventory, Vm};
 use drover_plan::policy::{ClusterPolicy, Headroom, Membership, Spread, Strength};
 use drover_types::HostName;
@@ -92,54 +93,61 @@ fn same_domain(
     one == other || (domain(one).is_some() && domain(one) == domain(other))
 }
 
-/// Whether no hard group of `vm` is broken by where it is; companions in `absent` have no place yet.
+/// Whether no hard group of `vm` is broken by where it is; who is nowhere breaks none.
 pub fn company_is_good(
     inventory: &Inventory,
     policy: &ClusterPolicy,
     places: &Places,
     vm: &Vm,
-    absent: &[&Vm],
 ) -> bool {
+    is_apart(inventory, policy, places, vm) && is_together(inventory, places, vm)
+}
+
+/// Whether `vm` is kept apart from all others as it has to be.
+pub fn is_apart(inventory: &Inventory, policy: &ClusterPolicy, places: &Places, vm: &Vm) -> bool {
     let here = &places[&vm.name];
-    let others = inventory.vms.iter().filter(|other| other.name != vm.name);
-    for other in others {
-        let Some(there) = places.get(&other.name) else {
-            continue;
-        };
-        let meet = |close: &dyn Fn(&HostName, &HostName) -> bool| {
-            here.iter()
-                .any(|one| there.iter().any(|other| close(one, other)))
-        };
-        let apart = shared(&vm.policy.apart, &other.policy.apart);
-        if apart.iter().any(|(_, hard)| *hard) {
-            if meet(&|one, other| one == other) {
-                return false;
-            }
-            if policy.spread == Spread::Require
-                && meet(&|a, b| same_domain(inventory, policy, a, b))
-            {
-                return false;
-            }
-        }
-    }
-    let mut hard = vm
-        .policy
-        .together
-        .iter()
-        .filter(|m| m.strength == Strength::Hard);
-    hard.all(|group| {
-        let members = inventory.vms.iter().filter(|other| other.name != vm.name);
-        let members =
-            members.filter(|other| other.policy.together.iter().any(|m| m.group == group.group));
-        let placed: BTreeSet<&HostName> = members
-            .filter(|other| {
-                !absent
-                    .iter()
-                    .any(|gone| gone.name == other.name && !places.contains_key(&gone.name))
-            })
-            .filter_map(|other| places.get(&other.name))
-            .flatten()
-            .collect();
+    let meet = |there: &[HostName], close: &dyn Fn(&HostName, &HostName) -> bool| {
+        let mut here = here.iter();
+        here.any(|one| there.iter().any(|other| close(one, other)))
+    };
+    let mut others = inventory.vms.iter().filter(|other| other.name != vm.name);
+    others.all(|other| {
+        let groups = shared(&vm.policy.apart, &other.policy.apart);
+        let there = places.get(&other.name);
+        let there = there.filter(|_| groups.iter().any(|(_, hard)| *hard));
+        there.is_none_or(|there| {
+            let in_domain = policy.spread == Spread::Require
+                && meet(there, &|a, b| same_domain(inventory, policy, a, b));
+            !in_domain && !meet(there, &|one, other| one == other)
+        })
+    })
+}
+
+/// Whether `vm` is with some of each group that it has to be together with.
+pub fn is_together(inventory: &Inventory, places: &Places, vm: &Vm) -> bool {
+    let here = &places[&vm.name];
+    hard_groups(vm).all(|group| {
+        let others = inventory.vms.iter().filter(|other| other.name != vm.name);
+        let members = others.filter(|other| is_of(other, group));
+        let placed = members.filter_map(|other| places.get(&other.name));
+        let placed: BTreeSet<&HostName> = placed.flatten().collect();
         placed.is_empty() || here.iter().any(|host| placed.contains(host))
     })
+}
+
+/// Whether `vm` has to be together with one of the others.
+pub fn belongs_to(vm: &Vm, others: &[&Vm]) -> bool {
+    hard_groups(vm).any(|group| others.iter().any(|other| is_of(other, group)))
+}
+
+fn hard_groups(vm: &Vm) -> impl Iterator<Item = &Word> {
+    let groups = vm.policy.together.iter();
+    groups
+        .filter(|member| member.strength == Strength::Hard)
+        .map(|member| &member.group)
+}
+
+fn is_of(vm: &Vm, group: &Word) -> bool {
+    let mut groups = vm.policy.together.iter();
+    groups.any(|member| member.group == *group)
 }
