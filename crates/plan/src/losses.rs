@@ -23,7 +23,8 @@ use crate::units::{self, Unit};
 pub(crate) struct Moment<'m> {
     state: State<'m>,
     guests: Vec<Vec<VmIx>>,
-    /// Guests with a place on two hosts: they need another where both are lost.
+    /// Guests with a place on two hosts: they need another where both are lost. Where one is, they are on
+    /// the other, and their company is not on the lost one.
     between: Vec<(VmIx, [HostIx; 2])>,
     /// Hosts that take guests, those with most room first.
     takers: Vec<HostIx>,
@@ -121,24 +122,25 @@ impl<'m> Moment<'m> {
 
     /// Whether the guests of these hosts find places on others.
     fn without(&mut self, lost: Vec<HostIx>) -> Option<Shortage> {
-        let mut homeless: Vec<(VmIx, HostIx)> = Vec::new();
+        let mut gone: Vec<(VmIx, HostIx)> = Vec::new();
         for host in &lost {
-            homeless.extend(self.guests[*host].iter().map(|vm| (*vm, *host)));
+            gone.extend(self.guests[*host].iter().map(|vm| (*vm, *host)));
         }
-        let mut vms: Vec<VmIx> = homeless.iter().map(|(vm, _)| *vm).collect();
+        let mut homeless: Vec<VmIx> = gone.iter().map(|(vm, _)| *vm).collect();
         for (vm, ends) in &self.between {
-            if ends.iter().all(|end| lost.contains(end)) {
-                homeless.extend(ends.map(|end| (*vm, end)));
-                vms.push(*vm);
+            let lost_ends = ends.iter().filter(|end| lost.contains(end));
+            if lost_ends.clone().count() == ends.len() {
+                homeless.push(*vm);
             }
+            gone.extend(lost_ends.map(|end| (*vm, *end)));
         }
         if homeless.is_empty() {
             return None;
         }
-        for (vm, host) in &homeless {
+        for (vm, host) in &gone {
             self.state.lift(*vm, *host);
         }
-        let mut units = units::of(self.state.model, &vms);
+        let mut units = units::of(self.state.model, &homeless);
         units.sort_by_key(|unit| (std::cmp::Reverse(unit.memory), unit.vms.first().copied()));
         let left: Vec<HostIx> = {
             let takers = self.takers.iter().copied();
@@ -148,7 +150,7 @@ impl<'m> Moment<'m> {
         if !missing.is_empty() {
             missing = self.pack(&units, left.iter().rev().copied());
         }
-        for (vm, host) in homeless {
+        for (vm, host) in gone {
             self.state.put(vm, host);
         }
         missing.sort_unstable();

@@ -154,6 +154,14 @@ impl<'a> Model<'a> {
             && labels.all(|(key, value)| host.labels.get(key) == Some(value))
     }
 
+    /// Whether `vm` is on its way from `host`, which is drained: it takes room there until it has arrived,
+    /// and its company is where it goes, for it does not stay there in any case.
+    pub(crate) fn is_leaving(&self, vm: VmIx, host: HostIx) -> bool {
+        self.moving_to[vm].is_some()
+            && self.at[vm] == host
+            && self.closed[host] == Some(NoPlace::Draining)
+    }
+
     /// Whether a move of `vm` failed a moment ago.
     pub(crate) fn has_failed(&self, vm: VmIx) -> bool {
         self.avoid.contains_key(&vm)

@@ -1,6 +1,7 @@
 //! What is on each host at one moment of a plan: guests are put and lifted, and room is what is left.
 //!
-//! A guest on its way is put on both hosts. Never decides where anything goes.
+//! A guest on its way is put on both hosts. One that was on its way from a drained host before the plan
+//! takes only room there. Never decides where anything goes.
 
 use std::collections::BTreeMap;
 
@@ -62,6 +63,9 @@ impl<'m> State<'m> {
         let used = &mut self.used[host];
         used.memory = used.memory.saturating_add(model.vms[vm].memory.0);
         used.vcpus += u64::from(model.vms[vm].vcpus);
+        if model.is_leaving(vm, host) {
+            return;
+        }
         for member in &model.apart.of[vm] {
             self.apart[host].entry(member.group).or_default().push(vm);
             if let Some(domain) = model.domain[host] {
@@ -81,6 +85,9 @@ impl<'m> State<'m> {
         let used = &mut self.used[host];
         used.memory = used.memory.saturating_sub(model.vms[vm].memory.0);
         used.vcpus = used.vcpus.saturating_sub(model.vms[vm].vcpus.into());
+        if model.is_leaving(vm, host) {
+            return;
+        }
         for member in &model.apart.of[vm] {
             if let Some(there) = self.apart[host].get_mut(&member.group) {
                 remove(there, &vm);

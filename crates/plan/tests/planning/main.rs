@@ -10,6 +10,7 @@ mod files;
 mod forecasts;
 mod golden;
 mod models;
+mod moving;
 mod nonsense;
 mod optimum;
 mod packing;
