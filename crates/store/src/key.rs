@@ -9,7 +9,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use drover_types::{HostName, VmName};
+use drover_types::{HostName, RunId, VmName};
 
 use crate::error::Invalid;
 use crate::limits;
@@ -101,6 +101,13 @@ impl From<&HostName> for Name {
 impl From<&VmName> for Name {
     fn from(name: &VmName) -> Self {
         Self(name.as_str().to_owned())
+    }
+}
+
+// Hexadecimal digits and dashes.
+impl From<RunId> for Name {
+    fn from(id: RunId) -> Self {
+        Self(id.to_string())
     }
 }
 
