@@ -51,6 +51,7 @@ use tokio::sync::{oneshot, watch};
 use self::journal::Journal;
 pub use self::lanes::near_interface;
 use self::orders::Orders;
+pub use self::outgoing::CANCELLED_BY_OPERATOR;
 use self::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::api::Caller;
@@ -317,9 +318,17 @@ impl Migrations {
         .next("`drover status` shows those that it knows")
     }
 
-    /// Cancels one.
+    /// Cancels one. Of an id that is not known none will begin, as long as this agent runs: its order may
+    /// be on its way.
     pub async fn cancel(&self, id: MigrationId) -> Result<MigrationView, Refusal> {
-        let handle = match self.find(id)? {
+        let known = match self.find(id) {
+            Ok(known) => known,
+            Err(unknown) => {
+                let begun = self.orders.call_back(id, || self.find(id).ok()).await;
+                begun.ok_or(unknown)?
+            }
+        };
+        let handle = match known {
             Known::Outgoing(handle) => handle,
             Known::Incoming(handle) => {
                 let source = handle.snapshot.borrow().view.source.clone();

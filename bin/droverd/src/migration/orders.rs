@@ -2,7 +2,7 @@
 //!
 //! An order that began a migration is known by that one. What is kept here is what nothing else tells:
 //! the orders that are being carried out, so that the same one waits for what comes of it, and those
-//! that were refused before there was a migration. None of that outlives the agent, and neither does a
+//! that were refused or called back before there was a migration. None of that outlives the agent, and neither does a
 //! request that it had not answered.
 
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ pub struct Orders(Mutex<VecDeque<Arc<Order>>>);
 #[derive(Debug)]
 struct Order {
     id: MigrationId,
-    vm: VmName,
-    to: HostName,
+    /// The guest and its destination; nothing of one that was called back before it was heard.
+    what: Option<(VmName, HostName)>,
     /// Why it was refused. Held while it is carried out.
     refused: tokio::sync::Mutex<Option<Refusal>>,
 }
@@ -51,6 +51,26 @@ impl Orders {
         done
     }
 
+    /// Has an order not be carried out, whenever it is heard. One that is being carried out is waited for:
+    /// what it has begun, which `begun` finds, is given back, and is to be cancelled.
+    pub async fn call_back<T>(
+        &self,
+        id: MigrationId,
+        begun: impl FnOnce() -> Option<T>,
+    ) -> Option<T> {
+        let order = {
+            let mut all = self.all();
+            let known = all.iter().find(|known| known.id == id).map(Arc::clone);
+            known.unwrap_or_else(|| keep(&mut all, id, None))
+        };
+        let mut refused = order.refused.lock().await;
+        let begun = begun();
+        if begun.is_none() {
+            refused.get_or_insert_with(|| called_back(id));
+        }
+        begun
+    }
+
     fn all(&self) -> MutexGuard<'_, VecDeque<Arc<Order>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,27 +78,40 @@ impl Orders {
     fn reserve(&self, id: MigrationId, vm: &VmName, to: &HostName) -> Result<Arc<Order>, Refusal> {
         let mut all = self.all();
         if let Some(known) = all.iter().find(|known| known.id == id) {
-            if known.vm == *vm && known.to == *to {
-                return Ok(Arc::clone(known));
-            }
-            return Err(of_another(id, &known.vm, &known.to));
+            return match &known.what {
+                Some((its, there)) if its != vm || there != to => Err(of_another(id, its, there)),
+                _ => Ok(Arc::clone(known)),
+            };
         }
-        let order = Arc::new(Order {
-            id,
-            vm: vm.clone(),
-            to: to.clone(),
-            refused: tokio::sync::Mutex::default(),
-        });
-        all.push_back(Arc::clone(&order));
-        // Those that are being carried out stay: there are no more of them than connections.
-        let over = |order: &Arc<Order>| Arc::strong_count(order) == 1;
-        if all.len() > limits::ORDERS
-            && let Some(oldest) = all.iter().position(over)
-        {
-            all.remove(oldest);
-        }
-        Ok(order)
+        Ok(keep(&mut all, id, Some((vm.clone(), to.clone()))))
     }
+}
+
+/// Adds an order, in the place of the oldest one that is over.
+fn keep(
+    all: &mut VecDeque<Arc<Order>>,
+    id: MigrationId,
+    what: Option<(VmName, HostName)>,
+) -> Arc<Order> {
+    let order = Arc::new(Order {
+        id,
+        what,
+        refused: tokio::sync::Mutex::default(),
+    });
+    all.push_back(Arc::clone(&order));
+    // Those that are being carried out stay: there are no more of them than connections.
+    let over = |order: &Arc<Order>| Arc::strong_count(order) == 1;
+    if all.len() > limits::ORDERS
+        && let Some(oldest) = all.iter().position(over)
+    {
+        all.remove(oldest);
+    }
+    order
+}
+
+fn called_back(id: MigrationId) -> Refusal {
+    let message = format!("migration {id} was called back before its order was heard");
+    Refusal::new(ErrorCode::MigrationEnded, message).next("order it anew, with another id")
 }
 
 /// An id stands for one guest and one destination.
@@ -161,6 +194,27 @@ mod tests {
             assert_eq!(refused.code, ErrorCode::BadRequest);
             assert!(refused.message.contains("of guest web to b"), "{refused}");
         }
+    }
+
+    #[tokio::test]
+    async fn an_order_that_was_called_back_is_not_carried_out_when_it_is_heard_later() {
+        let (orders, (vm, to)) = (Orders::default(), web_to_b());
+        assert_eq!(orders.call_back(id(1), || None::<()>).await, None);
+        let late = orders.once(id(1), (&vm, &to), async { Ok(()) }).await;
+        assert_eq!(late.unwrap_err().code, ErrorCode::MigrationEnded);
+    }
+
+    #[tokio::test]
+    async fn an_order_that_is_called_back_while_it_is_carried_out_gives_back_what_it_began() {
+        let (orders, (vm, to)) = (Orders::default(), web_to_b());
+        let (begin, begun) = oneshot::channel();
+        let mut order = pin!(orders.once(id(1), (&vm, &to), async { Ok(begun.await.unwrap()) }));
+        assert_eq!(order.as_mut().now_or_never(), None);
+        let mut back = pin!(orders.call_back(id(1), || Some("cancel this")));
+        assert_eq!(back.as_mut().now_or_never(), None);
+        begin.send("begun").unwrap();
+        assert_eq!(order.await, Ok("begun"));
+        assert_eq!(back.await, Some("cancel this"));
     }
 
     #[tokio::test]

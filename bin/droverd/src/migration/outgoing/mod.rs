@@ -14,7 +14,7 @@ mod show;
 
 pub use hand_off::timestamp;
 pub use message::{Agreed, Found, Link, Message, NotAgreed, Options};
-pub use show::{path_chosen, paths_without_lanes};
+pub use show::{CANCELLED_BY_OPERATOR, path_chosen, paths_without_lanes};
 
 use std::sync::Arc;
 use std::time::Instant;

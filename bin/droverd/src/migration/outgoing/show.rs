@@ -158,6 +158,9 @@ pub fn who(by: CancelledBy) -> &'static str {
     }
 }
 
+/// The cause of a migration that an operator, or a run, called back.
+pub const CANCELLED_BY_OPERATOR: &str = "cancelled by the operator";
+
 /// The phase to show; none for the end, which is shown when everything is done and on disk.
 fn phase(phase: &Phase) -> Option<MigrationPhase> {
     Some(match phase {
@@ -181,7 +184,7 @@ pub fn outcome_in_words(outcome: &Outcome) -> (MigrationPhase, String) {
         Outcome::Refused { reason } => (MigrationPhase::Failed, reason.to_string()),
         Outcome::Cancelled { by, .. } => {
             let cause = match by {
-                CancelledBy::Operator => "cancelled by the operator",
+                CancelledBy::Operator => CANCELLED_BY_OPERATOR,
                 CancelledBy::AgentStopping => "the source's agent was stopped",
             };
             (MigrationPhase::Cancelled, cause.to_owned())
