@@ -1,0 +1,52 @@
+//! What is to be written down next without anybody having answered.
+
+use drover_types::MigrationId;
+
+use crate::Now;
+use crate::journal::{Entry, Outcome};
+use crate::run::{MoveState, Run, Stage};
+
+impl Run {
+    /// The next entry, to be written down and applied before anything follows from it. `fresh` is the id
+    /// that a migration gets if one is to begin.
+    #[must_use]
+    pub fn decide(&self, now: Now, fresh: MigrationId) -> Option<Entry> {
+        match self.stage() {
+            Stage::Moving => self.in_round(now, fresh),
+            Stage::Verifying if self.census_wanted().is_none() => Some(self.verdict(now)),
+            Stage::Lifting if self.to_lift().next().is_none() => Some(self.verdict(now)),
+            Stage::Preparing
+            | Stage::Planning
+            | Stage::Verifying
+            | Stage::Lifting
+            | Stage::Ended => None,
+        }
+    }
+
+    fn in_round(&self, now: Now, fresh: MigrationId) -> Option<Entry> {
+        let round_ended = Entry::RoundEnded { round: self.round };
+        let nothing_begins = self.cancel.is_some() || self.is_broken() || self.wave().is_none();
+        if nothing_begins {
+            let rests = self.under_way().next().is_none();
+            return (rests && !self.round_ended).then_some(round_ended);
+        }
+        let record = self.next_to_begin(now.elapsed)?;
+        Some(Entry::Ordered {
+            number: record.number,
+            migration: fresh,
+            at: now.wall,
+        })
+    }
+
+    /// A guest of an earlier wave has not arrived: what a later one builds on is not there.
+    fn is_broken(&self) -> bool {
+        let Some(wave) = self.wave() else {
+            return false;
+        };
+        let mut earlier = self.of_round().filter(|r| r.planned.wave < wave);
+        earlier.any(|record| match &record.state {
+            MoveState::Ended { outcome, .. } => !matches!(outcome, Outcome::Moved { .. }),
+            MoveState::Waiting | MoveState::UnderWay { .. } | MoveState::Dropped => false,
+        })
+    }
+}

@@ -1,0 +1,126 @@
+//! Which move begins next, and how many at once.
+//!
+//! Moves begin in the plan's order. How many there may be at once on a host is the policy's; how many
+//! of these are worth it is measured: one that fills the lines goes alone, and the next one begins when
+//! it is nearly over, so that its preparations cost no time. Where one does not fill them another is
+//! begun, and whether that carried more in all decides whether it is done again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use drover_types::{BitRate, HostName};
+
+use crate::limits::FULL_PERCENT;
+use crate::measured::{End, Seen};
+use crate::run::{MoveState, Record, Run};
+
+impl Run {
+    /// The wave whose moves may begin: the first one that has not ended.
+    pub(crate) fn wave(&self) -> Option<u32> {
+        let open = self.of_round().filter(|record| {
+            matches!(
+                record.state,
+                MoveState::Waiting | MoveState::UnderWay { .. }
+            )
+        });
+        open.map(|record| record.planned.wave).min()
+    }
+
+    pub(crate) fn of_round(&self) -> impl Iterator<Item = &Record> {
+        let round = self.round;
+        self.records
+            .iter()
+            .filter(move |record| record.round == round)
+    }
+
+    /// The move that is to begin now, if one is.
+    pub(crate) fn next_to_begin(&self, elapsed: Duration) -> Option<&Record> {
+        let wave = self.wave()?;
+        let busy = Busy::of(self);
+        if busy.in_all >= self.at_once {
+            return None;
+        }
+        let mut waiting = self
+            .of_round()
+            .filter(|record| record.state == MoveState::Waiting && record.planned.wave == wave);
+        waiting.find(|record| {
+            let ways = [
+                (&record.planned.from, End::Source),
+                (&record.planned.to, End::Destination),
+            ];
+            ways.into_iter().all(|(host, end)| {
+                busy.at(host, end) < self.at_once_at(host, end)
+                    && self.is_worth_one_more(host, end, elapsed)
+            })
+        })
+    }
+
+    fn at_once_at(&self, host: &HostName, end: End) -> u32 {
+        self.hosts.get(host).map_or(1, |pace| match end {
+            End::Source => pace.outbound,
+            End::Destination => pace.inbound,
+        })
+    }
+
+    /// What was seen of moves that begin or end at a host and are still copied.
+    pub(crate) fn seen_at(&self, host: &HostName, end: End) -> impl Iterator<Item = &Seen> {
+        let here = self.under_way().filter(move |(record, _)| match end {
+            End::Source => record.planned.from == *host,
+            End::Destination => record.planned.to == *host,
+        });
+        here.filter_map(|(record, _)| self.seen.get(&record.number))
+            .filter(|seen| !seen.is_complete())
+    }
+
+    fn is_worth_one_more(&self, host: &HostName, end: End, elapsed: Duration) -> bool {
+        let copied = self
+            .seen_at(host, end)
+            .filter(|seen| !seen.is_nearly_over());
+        let copied: Vec<&Seen> = copied.collect();
+        if copied.is_empty() {
+            return true;
+        }
+        if !copied.iter().all(|seen| seen.has_settled(elapsed)) {
+            return false;
+        }
+        let bytes: u64 = copied.iter().map(|seen| seen.rate.0).sum();
+        let line = self.hosts.get(host).map_or(BitRate(0), |pace| pace.line);
+        let is_full = u128::from(bytes) * 8 * 100 >= u128::from(line.0) * u128::from(FULL_PERCENT);
+        !is_full && !self.measured.is_one_more_in_vain(host, end, copied.len())
+    }
+}
+
+/// Moves under way: of each end of each host, and in all. One whose guest has arrived takes no part.
+struct Busy<'r> {
+    at: BTreeMap<(&'r HostName, End), u32>,
+    in_all: u32,
+}
+
+impl<'r> Busy<'r> {
+    fn of(run: &'r Run) -> Self {
+        let mut busy = Self {
+            at: BTreeMap::new(),
+            in_all: 0,
+        };
+        for (record, _) in run.under_way() {
+            let seen = run.seen.get(&record.number);
+            if seen.is_some_and(Seen::is_complete) {
+                continue;
+            }
+            busy.in_all += 1;
+            *busy
+                .at
+                .entry((&record.planned.from, End::Source))
+                .or_default() += 1;
+            *busy
+                .at
+                .entry((&record.planned.to, End::Destination))
+                .or_default() += 1;
+        }
+        busy
+    }
+
+    fn at(&self, host: &HostName, end: End) -> u32 {
+        self.at.get(&(host, end)).copied().unwrap_or_default()
+    }
+}

@@ -1,0 +1,322 @@
+//! A run as its journal tells it, and what was seen since.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use drover_plan::Text;
+use drover_plan::plan::Expected;
+use drover_types::{HostName, MigrationId, VmName};
+
+use crate::answers::Guest;
+use crate::journal::{
+    Began, Blame, Cancel, HostPace, Left, Move, Outcome, Part, RunResult, Running, UnixMillis,
+    drained,
+};
+use crate::limits;
+use crate::measured::{Measured, Seen};
+
+/// A run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    pub(crate) began: Began,
+    pub(crate) cordons: BTreeMap<HostName, Cordon>,
+    /// Hosts that are to take guests before a plan is made, and whether they do.
+    pub(crate) opened: BTreeMap<HostName, bool>,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) round: u32,
+    pub(crate) round_ended: bool,
+    pub(crate) at_once: u32,
+    pub(crate) hosts: BTreeMap<HostName, HostPace>,
+    pub(crate) expected: Option<Expected>,
+    pub(crate) records: Vec<Record>,
+    pub(crate) left: Vec<Left>,
+    pub(crate) no_plan: Option<NoPlan>,
+    pub(crate) cancel: Option<Cancel>,
+    pub(crate) finished: Option<Finished>,
+    // From here on nothing is in the journal: it is seen again.
+    pub(crate) seen: BTreeMap<u32, Seen>,
+    pub(crate) measured: Measured,
+    pub(crate) census: Option<Vec<Guest>>,
+    /// Since when hosts could not be looked at in the end.
+    pub(crate) uncounted_since: Option<Duration>,
+    /// Why the run ends without having looked.
+    pub(crate) uncounted: Option<Text>,
+    /// Since when a host has not answered at the run's beginning or end.
+    pub(crate) silent: BTreeMap<HostName, Duration>,
+    /// Hosts that are given up at the end.
+    pub(crate) given_up: BTreeSet<HostName>,
+}
+
+/// What a run does with a host that is to take no guests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cordon {
+    /// It is to take none.
+    Wanted,
+    /// It takes none.
+    Set {
+        /// It took none before the run either.
+        before: bool,
+    },
+    /// The run had it take guests again.
+    Lifted,
+}
+
+/// That there is no plan for a round.
+#[derive(Debug, Clone)]
+pub(crate) struct NoPlan {
+    pub round: u32,
+    pub why: Text,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Finished {
+    pub result: RunResult,
+    pub why: Option<Text>,
+    pub at: UnixMillis,
+}
+
+/// A move, and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// Its number in the run, from 1.
+    pub number: u32,
+    /// The round that it belongs to, from 1.
+    pub round: u32,
+    /// The move.
+    pub planned: Move,
+    /// Which try of its guest it is, from 1.
+    pub attempt: u32,
+    /// How far it is.
+    pub state: MoveState,
+}
+
+/// How far a move is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MoveState {
+    /// It has not begun.
+    Waiting,
+    /// It was ordered, or is about to be.
+    UnderWay {
+        /// Its migration.
+        migration: MigrationId,
+        /// Since when.
+        since: UnixMillis,
+    },
+    /// It has ended.
+    Ended {
+        /// Its migration.
+        migration: MigrationId,
+        /// When it was ordered.
+        since: UnixMillis,
+        /// How it ended.
+        outcome: Outcome,
+        /// When.
+        at: UnixMillis,
+    },
+    /// It will not begin.
+    Dropped,
+}
+
+/// What a run is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// Hosts are told to take no guests, or to take them again.
+    Preparing,
+    /// A plan is being made.
+    Planning,
+    /// Guests are moved, or what is under way is ended after a cancel.
+    Moving,
+    /// Hosts are looked at.
+    Verifying,
+    /// Hosts that were cordoned for the run take guests again.
+    Lifting,
+    /// It is over.
+    Ended,
+}
+
+impl Run {
+    /// What was asked for.
+    #[must_use]
+    pub fn began(&self) -> &Began {
+        &self.began
+    }
+
+    /// The round of planning and moving that it is in, from 1; 0 before the first plan.
+    #[must_use]
+    pub fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// Every move of every round.
+    #[must_use]
+    pub fn moves(&self) -> &[Record] {
+        &self.records
+    }
+
+    /// Guests that the plan does not move.
+    #[must_use]
+    pub fn left(&self) -> &[Left] {
+        &self.left
+    }
+
+    /// What the last plan expected to take.
+    #[must_use]
+    pub fn expected(&self) -> Option<Expected> {
+        self.expected
+    }
+
+    /// Hosts that take no guests because of the run.
+    pub fn cordoned(&self) -> impl Iterator<Item = &HostName> {
+        let set = self.cordons.iter();
+        set.filter(|(_, cordon)| matches!(cordon, Cordon::Set { before: false }))
+            .map(|(host, _)| host)
+    }
+
+    /// How an operator ended it, if one did.
+    #[must_use]
+    pub fn cancel(&self) -> Option<&Cancel> {
+        self.cancel.as_ref()
+    }
+
+    /// How it ended, why not as wanted, and when; none while it is under way.
+    #[must_use]
+    pub fn result(&self) -> Option<(RunResult, Option<&Text>, UnixMillis)> {
+        let finished = self.finished.as_ref()?;
+        Some((finished.result, finished.why.as_ref(), finished.at))
+    }
+
+    /// What was seen of a move that is under way.
+    #[must_use]
+    pub fn seen(&self, number: u32) -> Option<&Seen> {
+        self.seen.get(&number)
+    }
+
+    /// What it is about now.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        if self.finished.is_some() {
+            return Stage::Ended;
+        }
+        if self.is_moving() {
+            return Stage::Moving;
+        }
+        match &self.no_plan {
+            _ if self.cancel.is_some() => Stage::Lifting,
+            Some(NoPlan { round: 1, .. }) => Stage::Lifting,
+            Some(_) => Stage::Verifying,
+            None if !self.is_prepared() => Stage::Preparing,
+            None if self.is_round_due() => Stage::Planning,
+            None => Stage::Verifying,
+        }
+    }
+
+    /// A round is open, or something of an earlier one still under way.
+    fn is_moving(&self) -> bool {
+        self.under_way().next().is_some() || (self.round > 0 && !self.round_ended)
+    }
+
+    fn is_prepared(&self) -> bool {
+        let cordoned = |cordon: &Cordon| *cordon != Cordon::Wanted;
+        self.cordons.values().all(cordoned) && self.opened.values().all(|open| *open)
+    }
+
+    /// Whether one more round of planning and moving is to be had.
+    fn is_round_due(&self) -> bool {
+        if self.round == 0 {
+            return true;
+        }
+        self.round < limits::ROUNDS && (self.wants_another() || self.newcomers().next().is_some())
+    }
+
+    /// Whether a guest is to be tried again, or was not tried yet for another one's sake.
+    fn wants_another(&self) -> bool {
+        let of_round = |record: &&Record| record.round == self.round;
+        let mut records = self.records.iter().filter(of_round);
+        records.any(|record| match &record.state {
+            MoveState::Dropped => true,
+            MoveState::Ended { outcome, .. } => {
+                matches!(outcome, Outcome::Failed { .. }) && !self.is_given_up(&record.planned.vm)
+            }
+            MoveState::Waiting | MoveState::UnderWay { .. } => false,
+        })
+    }
+
+    /// Guests on drained hosts that the last plan did not know of.
+    fn newcomers(&self) -> impl Iterator<Item = &Guest> {
+        let guests = self.census.iter().flatten();
+        guests.filter(|guest| {
+            let left = self.left.iter().any(|left| left.vm == guest.vm);
+            let tried = self.records.iter().any(|r| r.planned.vm == guest.vm);
+            !left && !tried && !guest.moving
+        })
+    }
+
+    /// Moves that were ordered and have not ended.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = (&Record, MigrationId)> {
+        self.records.iter().filter_map(|record| match record.state {
+            MoveState::UnderWay { migration, .. } => Some((record, migration)),
+            _ => None,
+        })
+    }
+
+    /// Hosts that take guests again at the end: those that the run cordoned and that can be told.
+    pub(crate) fn to_lift(&self) -> impl Iterator<Item = &HostName> {
+        let wanted = match (&self.cancel, &self.no_plan) {
+            (Some(cancel), _) => cancel.uncordon,
+            (None, Some(no_plan)) => no_plan.round == 1,
+            (None, None) => false,
+        };
+        self.cordoned()
+            .filter(move |host| wanted && !self.given_up.contains(*host))
+    }
+
+    /// Hosts that a guest failed to be moved to.
+    #[must_use]
+    pub fn avoided(&self) -> BTreeMap<VmName, BTreeSet<HostName>> {
+        let mut avoided: BTreeMap<VmName, BTreeSet<HostName>> = BTreeMap::new();
+        for record in &self.records {
+            let MoveState::Ended { outcome, .. } = &record.state else {
+                continue;
+            };
+            let blame = Blame::Destination;
+            if matches!(outcome, Outcome::Failed { blame: found, .. } if *found == blame) {
+                let of_it = avoided.entry(record.planned.vm.clone()).or_default();
+                of_it.insert(record.planned.to.clone());
+            }
+        }
+        avoided
+    }
+
+    /// Whether a guest is not tried any more, and so not planned with.
+    pub(crate) fn is_given_up(&self, vm: &VmName) -> bool {
+        let of_it = self.records.iter().filter(|r| r.planned.vm == *vm);
+        let mut failures = 0;
+        for record in of_it {
+            match &record.state {
+                MoveState::Ended { outcome, .. } => match outcome {
+                    Outcome::Failed { blame, .. } if *blame != Blame::Guest => failures += 1,
+                    Outcome::Failed { .. } | Outcome::Unknown { .. } => return true,
+                    Outcome::Moved { .. } | Outcome::Cancelled => {}
+                },
+                MoveState::Waiting | MoveState::UnderWay { .. } | MoveState::Dropped => {}
+            }
+        }
+        failures >= limits::ATTEMPTS
+    }
+
+    /// Whether what is under way is to be called back.
+    pub(crate) fn calls_back(&self) -> bool {
+        let cancel = self.cancel.as_ref();
+        cancel.is_some_and(|cancel| cancel.running == Running::Cancel)
+    }
+
+    pub(crate) fn drained(&self) -> BTreeSet<HostName> {
+        drained(&self.began.request)
+    }
+
+    pub(crate) fn record(&self, number: u32) -> Option<&Record> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        self.records.get(index)
+    }
+}

@@ -1,0 +1,212 @@
+//! Runs of random clusters in which moves fail, messages are lost and coordinators die.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod dice;
+mod driver;
+mod world;
+
+use std::collections::BTreeSet;
+
+use drover_execute::journal::{Began, Cancel, Entry, RunResult, Running, UnixMillis};
+use drover_execute::{MoveState, Outcome};
+use drover_plan::{Request, Text};
+use drover_types::{HostName, RunId, VmName};
+use uuid::Uuid;
+
+use crate::dice::Dice;
+use crate::driver::Driver;
+use crate::world::{Weather, World};
+
+/// Ticks until a run must have ended: rounds, attempts and bounds of silence together.
+const LONG: u64 = 200_000;
+
+const CALM: Weather = Weather {
+    fails: 0,
+    refuses: 0,
+    loses: 0,
+    dies: 0,
+    no_plan: 0,
+    stands_still: 0,
+};
+
+const STORM: Weather = Weather {
+    fails: 100,
+    refuses: 80,
+    loses: 150,
+    dies: 15,
+    no_plan: 20,
+    stands_still: 30,
+};
+
+fn text(words: &str) -> Text {
+    Text::from(words.to_owned())
+}
+
+fn seeds() -> u64 {
+    let wanted = std::env::var("DROVER_EXECUTE_SEEDS").ok();
+    wanted.and_then(|seeds| seeds.parse().ok()).unwrap_or(600)
+}
+
+/// A drain of one or two of some hosts.
+fn drain(seed: u64, weather: Weather) -> Driver {
+    let mut dice = Dice::new(seed);
+    let (hosts, guests) = (3 + dice.below(4), dice.below(12));
+    let world = World::new(dice, weather, hosts, guests);
+    let mut drained: BTreeSet<HostName> = [world.hosts[0].clone()].into();
+    if seed.is_multiple_of(3) {
+        drained.insert(world.hosts[1].clone());
+    }
+    let began = Began {
+        run: RunId(Uuid::from_u128(u128::from(seed))),
+        request: Request::Drain {
+            hosts: drained,
+            avoid: [].into(),
+        },
+        exactly: None,
+        by: text("an operator"),
+        at: UnixMillis(0),
+    };
+    Driver::new(world, weather, began)
+}
+
+/// What has to hold at the end of every run.
+fn check(driver: &Driver, guests: usize) {
+    let run = &driver.run;
+    let (result, why, _) = run.result().unwrap();
+    assert_eq!(driver.world.guests.len(), guests, "no guest is lost");
+    let drained = match &run.began().request {
+        Request::Drain { hosts, .. } => hosts.clone(),
+        other => panic!("{other:?}"),
+    };
+    let rest = driver.world.guests_on(&drained);
+    match result {
+        RunResult::Completed => {
+            assert_eq!(rest, [], "{why:?}");
+            assert_eq!(why, None);
+            for host in &drained {
+                assert!(driver.world.cordoned.contains(host));
+            }
+        }
+        RunResult::Partial | RunResult::Refused => assert!(why.is_some(), "{run:#?}"),
+        RunResult::Cancelled => assert!(run.cancel().is_some()),
+    }
+    if result == RunResult::Refused {
+        assert_eq!(driver.world.begun, 0);
+        assert_eq!(run.cordoned().count(), 0, "what it cordoned was uncordoned");
+    }
+    for record in run.moves() {
+        if let MoveState::Ended {
+            outcome: Outcome::Moved { .. },
+            ..
+        } = &record.state
+        {
+            let (host, _) = &driver.world.guests[&record.planned.vm];
+            assert_ne!(*host, record.planned.from, "{record:?}");
+        }
+    }
+}
+
+#[test]
+fn in_fair_weather_every_guest_leaves_and_the_hosts_are_seen_to_be_empty() {
+    for seed in 0..seeds() {
+        let mut driver = drain(seed, CALM);
+        let guests = driver.world.guests.len();
+        driver.drive(LONG);
+        check(&driver, guests);
+        let (result, why, _) = driver.run.result().unwrap();
+        assert_eq!(result, RunResult::Completed, "seed {seed}: {why:?}");
+    }
+}
+
+#[test]
+fn whatever_fails_no_guest_is_lost_moved_twice_at_once_or_after_the_end() {
+    let (mut completed, mut deaths) = (0, 0);
+    for seed in 0..seeds() {
+        let mut driver = drain(seed, STORM);
+        let guests = driver.world.guests.len();
+        driver.drive(LONG);
+        check(&driver, guests);
+        let (result, _, _) = driver.run.result().unwrap();
+        completed += u64::from(result == RunResult::Completed);
+        deaths += driver.deaths;
+    }
+    assert!(completed * 2 > seeds(), "{completed} of {}", seeds());
+    assert!(deaths > seeds(), "{deaths}");
+}
+
+#[test]
+fn a_cancel_ends_the_queue_and_what_runs_as_it_was_asked_for() {
+    for seed in 0..seeds() {
+        let mut driver = drain(seed, STORM);
+        let guests = driver.world.guests.len();
+        let uncordon = seed.is_multiple_of(2);
+        let running = match seed % 5 {
+            0 | 1 => Running::Finish,
+            _ => Running::Cancel,
+        };
+        let by = text("an operator");
+        let at = UnixMillis(0);
+        let cancel = Cancel {
+            running,
+            uncordon,
+            by,
+            at,
+        };
+        driver.cancel = Some((seed % 200, cancel));
+        driver.drive(LONG);
+        check(&driver, guests);
+        let (result, _, _) = driver.run.result().unwrap();
+        if driver.cancel.is_some() {
+            continue;
+        }
+        assert_eq!(result, RunResult::Cancelled, "seed {seed}");
+        let asked = driver
+            .journal
+            .iter()
+            .position(|e| matches!(e, Entry::CancelAsked(_)));
+        let after = &driver.journal[asked.unwrap()..];
+        assert!(
+            !after
+                .iter()
+                .any(|entry| matches!(entry, Entry::Ordered { .. })),
+            "seed {seed}: ordered after the cancel"
+        );
+    }
+}
+
+#[test]
+fn a_coordinator_that_dies_at_any_entry_of_the_journal_is_followed_by_one_that_ends_the_run() {
+    for seed in 0..20 {
+        let mut whole = drain(seed, CALM);
+        whole.drive(LONG);
+        for entry in 1..whole.journal.len() {
+            for after in [false, true] {
+                let mut driver = drain(seed, CALM);
+                let guests = driver.world.guests.len();
+                driver.dies_at = Some((entry, after));
+                driver.drive(LONG);
+                check(&driver, guests);
+                let (result, why, _) = driver.run.result().unwrap();
+                let place = format!("seed {seed}, entry {entry}, after {after}: {why:?}");
+                assert_eq!(result, RunResult::Completed, "{place}");
+                assert!(driver.deaths <= 1, "{place}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_guest_that_was_started_on_the_host_meanwhile_is_moved_as_well() {
+    for seed in 0..50 {
+        let mut driver = drain(seed, CALM);
+        let host = driver.world.hosts[0].clone();
+        let late: VmName = "late".parse().unwrap();
+        driver.newcomer = Some((late.clone(), host.clone()));
+        let guests = driver.world.guests.len() + 1;
+        driver.drive(LONG);
+        check(&driver, guests);
+        assert_eq!(driver.run.round(), 2, "seed {seed}");
+        assert_ne!(driver.world.guests[&late].0, host);
+    }
+}
