@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use crate::api::{self, App};
 use crate::cluster::Cluster;
 use crate::config::Config;
+use crate::coordinator::Coordinator;
 use crate::cordon::Cordon;
 use crate::inventory::{self, Inventory};
 use crate::limits;
@@ -88,7 +89,13 @@ pub async fn run(config: Config) -> Result<()> {
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await?;
 
-    let app = App::new(Arc::clone(&context), Arc::clone(&migrations), for_others);
+    let coordinator = Arc::new(Coordinator::new(Arc::clone(&context)));
+    let app = App::new(
+        Arc::clone(&context),
+        Arc::clone(&migrations),
+        Arc::clone(&coordinator),
+        for_others,
+    );
     let mut beside = JoinSet::new();
     beside.spawn(sharing::run(Arc::clone(&context), Arc::clone(&migrations)));
     if let Some(listener) = for_metrics {
@@ -104,11 +111,14 @@ pub async fn run(config: Config) -> Result<()> {
     let server = api::serve(&app, local, listeners);
     announce(&config, &cluster);
     notify(NotifyState::Ready);
+    // It asks this agent like all others, so that this one has to be served.
+    coordinator.recover().await;
 
     let signal = ends.next().await;
     tracing::info!(signal, "ending: no new work; guests run on");
     notify(NotifyState::Stopping);
     app.refuse_work();
+    coordinator.stop();
     let finishing = migrations.shutdown();
     if tokio::time::timeout(limits::DRAIN_MIGRATIONS, finishing)
         .await

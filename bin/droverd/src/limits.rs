@@ -258,3 +258,40 @@ pub const RELAY_END_AGAIN: Duration = Duration::from_millis(100);
 /// From closing a relay to the end of its process, which bounds that by itself.
 pub const RELAY_ENDED: Duration =
     Duration::from_secs(drover_carrier::limits::CLOSING.as_secs() + 10);
+
+/// Runs that are remembered: a year of weekly rounds. The journal of one with 1000 moves is 1 MiB.
+pub const RUNS: usize = 50;
+
+/// Guests that are remembered as having left one host. Their names are at most 64 KiB, half of what a
+/// document may have.
+pub const HOMES: usize = 1000;
+
+/// How long nobody else can take a run from an agent that is silent. It is renewed three times in that time,
+/// and one that is started again need not wait for it.
+pub const LEASE: Duration = Duration::from_secs(10);
+
+/// Orders to a run that wait to be written down: each takes a few milliseconds, and there is one operator.
+pub const RUN_ORDERS: usize = 8;
+
+/// Between two looks at a move: what is shown of it, and how soon the next one can begin after it. Each is
+/// one small request, and there are as many moves at once as the policy says.
+pub const RUN_LOOK: Duration = Duration::from_millis(250);
+
+/// Before an agent that did not do what it was asked is asked the same again.
+pub const RUN_AGAIN: Duration = Duration::from_secs(1);
+
+/// Before a further round is planned for what failed: most of what is in a guest's way for a moment has gone
+/// by then.
+pub const RUN_ROUND: Duration = Duration::from_secs(5);
+
+/// A run looks at itself this often, whatever happens.
+pub const RUN_IDLE: Duration = Duration::from_secs(1);
+
+/// How long any ask may take, as a last resort: each request has a bound of its own below it.
+pub const RUN_ASK: Duration = Duration::from_secs(api::START_CALL.as_secs() + 10);
+
+/// Before a write that the store did not take is tried again.
+pub const RUN_WRITE_AGAIN: Duration = Duration::from_secs(1);
+
+/// Notes of the plans of one run that are kept: some for each host of a large cluster.
+pub const RUN_NOTES: usize = 200;

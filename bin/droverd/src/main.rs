@@ -5,6 +5,7 @@
 //!   peers  ── TLS ─────────▶  │                     ▲
 //!             ▲               └──▶ migration ───────┴─ relay ── lanes ─▶ peers
 //!             └ cluster: who is believed
+//!   coordinator (on the authority's host): runs ─▶ orders to the agents of all hosts
 //! ```
 
 mod agent;
@@ -12,6 +13,7 @@ mod api;
 mod clock;
 mod cluster;
 mod config;
+mod coordinator;
 mod cordon;
 #[cfg(test)]
 mod corpus;

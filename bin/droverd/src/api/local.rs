@@ -23,7 +23,6 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(status))
         .routes(routes!(list_vms))
-        .routes(routes!(show_vm))
         .routes(routes!(start_vm))
         .routes(routes!(stop_vm))
         .routes(routes!(list_migrations))
@@ -62,18 +61,6 @@ async fn status(State(app): State<App>) -> Result<Json<StatusView>, Refused> {
     (status = 200, body = Vec<VmView>), (status = "default", body = ErrorBody)))]
 async fn list_vms(State(app): State<App>) -> Result<Json<Vec<VmView>>, Refused> {
     Ok(Json(app.0.context.registry.list().await?))
-}
-
-/// One guest.
-#[utoipa::path(get, path = "/v1/vms/{name}", tag = "local", params(("name" = String, Path)),
-    responses((status = 200, body = VmView), (status = "default", body = ErrorBody)))]
-async fn show_vm(
-    State(app): State<App>,
-    Named(name): Named<VmName>,
-) -> Result<Json<VmView>, Refused> {
-    let context = &app.0.context;
-    let found = context.registry.get(&name).await;
-    Ok(Json(elsewhere::or_where(context, &name, found).await?))
 }
 
 /// Starts a guest. Answers when its QEMU runs.

@@ -9,6 +9,7 @@ mod extract;
 mod local;
 mod orders;
 mod peer;
+mod runs;
 mod server;
 mod trust;
 
@@ -30,6 +31,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::agent::Context;
 use crate::clock::Moment;
+use crate::coordinator::Coordinator;
 use crate::migration::Migrations;
 use crate::{limits, places};
 pub use server::serve;
@@ -68,6 +70,7 @@ pub struct App(Arc<Inner>);
 struct Inner {
     context: Arc<Context>,
     migrations: Arc<Migrations>,
+    coordinator: Arc<Coordinator>,
     ending: AtomicBool,
     /// Listeners for other hosts that are opened while the agent runs.
     opened: mpsc::Sender<TcpListener>,
@@ -82,11 +85,13 @@ impl App {
     pub fn new(
         context: Arc<Context>,
         migrations: Arc<Migrations>,
+        coordinator: Arc<Coordinator>,
         opened: mpsc::Sender<TcpListener>,
     ) -> Self {
         Self(Arc::new(Inner {
             context,
             migrations,
+            coordinator,
             ending: AtomicBool::new(false),
             opened,
         }))
@@ -166,6 +171,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(trust::open_routes())
         .merge(orders::routes())
         .merge(local::routes())
+        .merge(runs::routes())
         .merge(cluster::routes())
 }
 
@@ -184,6 +190,7 @@ fn full_router(app: &App, caller: Caller) -> Router {
         .merge(trust::peer_routes())
         .merge(orders::routes())
         .merge(local::routes())
+        .merge(runs::routes())
         .merge(cluster::routes());
     let (router, _) = routes.split_for_parts();
     let who = match caller {

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use drover_api::{
-    CordonRequest, ErrorBody, ErrorCode, HostView, MigrateRequest, MigrationView, Refusal,
+    CordonRequest, ErrorBody, ErrorCode, HostView, MigrateRequest, MigrationView, Refusal, VmView,
 };
 use drover_types::{HostName, MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -23,6 +23,7 @@ use crate::elsewhere;
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(migrate_vm))
+        .routes(routes!(show_vm))
         .routes(routes!(show_migration))
         .routes(routes!(cancel_migration))
         .routes(routes!(cordon))
@@ -83,6 +84,18 @@ async fn migrate_vm(
         elsewhere::or_where(&app.0.context, &name, started).await
     });
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
+}
+
+/// One guest.
+#[utoipa::path(get, path = "/v1/vms/{name}", tag = "order", params(("name" = String, Path)),
+    responses((status = 200, body = VmView), (status = "default", body = ErrorBody)))]
+async fn show_vm(
+    State(app): State<App>,
+    Named(name): Named<VmName>,
+) -> Result<Json<VmView>, Refused> {
+    let context = &app.0.context;
+    let found = context.registry.get(&name).await;
+    Ok(Json(elsewhere::or_where(context, &name, found).await?))
 }
 
 /// One migration.

@@ -10,7 +10,7 @@
 mod gather;
 
 use drover_api::{ErrorCode, PlanRequest, PlanView, Refusal};
-use drover_plan::{Text, text};
+use drover_plan::{Inventory, Plan, Request, Text, text};
 use tokio::time::Instant;
 
 use self::gather::{Answer, Gathered};
@@ -18,12 +18,69 @@ use crate::agent::Context;
 use crate::inventory;
 use crate::limits::INVENTORY;
 
+/// A plan, and what it was made of.
+pub struct Made {
+    pub plan: Plan,
+    pub inventory: Inventory,
+    /// What was assumed, and who is left out.
+    pub notes: Vec<String>,
+}
+
+/// Makes a plan, to be shown.
+///
+/// # Errors
+/// As for [`make`].
+pub async fn plan(context: &Context, request: PlanRequest) -> Result<PlanView, Refusal> {
+    let Made { plan, notes, .. } = make(context, request.request).await?;
+    Ok(PlanView { plan, notes })
+}
+
 /// Makes a plan.
 ///
 /// # Errors
 /// There is none that keeps to the policy, or a host that it is about does not tell its facts.
-pub async fn plan(context: &Context, request: PlanRequest) -> Result<PlanView, Refusal> {
-    let request = request.request;
+pub async fn make(context: &Context, request: Request) -> Result<Made, Refusal> {
+    let (inventory, notes) = facts_for(context, &request).await?;
+    let policy = context.config.policy.clone();
+    let planned = tokio::task::spawn_blocking(move || {
+        let planned = drover_plan::plan(&inventory, &policy, &request);
+        (planned, inventory)
+    });
+    let (planned, inventory) = planned.await.map_err(|error| {
+        let message = format!("the agent failed at planning: {error}");
+        Refusal::new(ErrorCode::Internal, message).next("its log tells more")
+    })?;
+    match planned {
+        Ok(plan) => Ok(Made {
+            plan,
+            inventory,
+            notes,
+        }),
+        Err(refusal) => Err(no_plan(&text::refusal(&refusal), &notes)),
+    }
+}
+
+/// A plan that was made before, if the cluster is still as it was then.
+///
+/// # Errors
+/// It is not, or the plan was changed; and a host that it is about does not tell its facts.
+pub async fn verified(context: &Context, plan: Plan) -> Result<Made, Refusal> {
+    let (inventory, notes) = facts_for(context, &plan.request).await?;
+    match plan.verify(&inventory, &context.config.policy) {
+        Ok(()) => Ok(Made {
+            plan,
+            inventory,
+            notes,
+        }),
+        Err(problem) => Err(Refusal::new(ErrorCode::PlanOutdated, problem.to_string())),
+    }
+}
+
+/// The whole cluster, if the hosts that a request is about are in it.
+async fn facts_for(
+    context: &Context,
+    request: &Request,
+) -> Result<(Inventory, Vec<String>), Refusal> {
     let Gathered {
         inventory,
         notes,
@@ -35,17 +92,7 @@ pub async fn plan(context: &Context, request: PlanRequest) -> Result<PlanView, R
             "see to {host} first: `drover status` shows which hosts answer"
         )));
     }
-    let policy = context.config.policy.clone();
-    let planned =
-        tokio::task::spawn_blocking(move || drover_plan::plan(&inventory, &policy, &request));
-    let planned = planned.await.map_err(|error| {
-        let message = format!("the agent failed at planning: {error}");
-        Refusal::new(ErrorCode::Internal, message).next("its log tells more")
-    })?;
-    match planned {
-        Ok(plan) => Ok(PlanView { plan, notes }),
-        Err(refusal) => Err(no_plan(&text::refusal(&refusal), &notes)),
-    }
+    Ok((inventory, notes))
 }
 
 /// What was assumed may be why there is no plan.

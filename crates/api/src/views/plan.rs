@@ -30,7 +30,7 @@ pub struct PlanRequest {
     pub request: Request,
 }
 
-/// A plan. Nothing was changed, and nothing carries it out yet.
+/// A plan. Nothing was changed; a run carries it out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PlanView {
     /// The plan, in the format of the crate `drover-plan`.

@@ -1,0 +1,249 @@
+//! Asks of a run, put to the agents and the planner, one request each.
+//!
+//! This host's own agent is asked like the others, over its socket.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use drover_api::{
+    Client, ClientError, CordonRequest, ErrorCode, GuestPlace, MigrateRequest, MigrationPhase,
+    MigrationView, Refusal, VmState,
+};
+use drover_execute::journal::Blame;
+use drover_execute::{Answer, Ask, Guest, GuestAt, Look, Phase, Place};
+use drover_plan::Text;
+use drover_plan::inventory::VmState as Planned;
+use drover_types::{ByteRate, HostName, MigrationId, RunId, VmName, with_sources};
+use futures_util::future::join_all;
+
+use crate::agent::Context;
+use crate::migration::CANCELLED_BY_OPERATOR;
+
+/// Whoever can be asked.
+#[derive(Debug, Clone)]
+pub struct Agents {
+    pub context: Arc<Context>,
+    pub run: RunId,
+}
+
+impl Agents {
+    /// Puts an ask to the agents that it is for; planning is none of theirs.
+    pub async fn put(&self, ask: &Ask) -> Answer {
+        let answered = match ask {
+            Ask::Cordon { host } => self.cordon(host).await,
+            Ask::Uncordon { host } => self.uncordon(host).await,
+            Ask::Order {
+                migration,
+                vm,
+                from,
+                to,
+                ..
+            } => self.order(*migration, vm, from, to).await,
+            Ask::Look {
+                migration, from, ..
+            } => self.look(*migration, from).await,
+            Ask::CallBack {
+                migration, from, ..
+            } => self.call_back(*migration, from).await,
+            Ask::Place { vm, from, to, .. } => self.place(vm, from, to).await,
+            Ask::Census { hosts } => self.census(hosts).await,
+            Ask::Plan { .. } => Err(Text::from("a plan is no agent's to make".to_owned())),
+        };
+        answered.unwrap_or_else(|why| Answer::Silence { why })
+    }
+
+    fn client(&self, host: &HostName) -> Result<Client, Text> {
+        if *host == self.context.config.host {
+            return Ok(Client::unix(self.context.config.socket.clone()));
+        }
+        let client = self.context.peers.client(host);
+        client.map_err(|refusal| Text::from(refusal.message))
+    }
+
+    /// Why, as the others see it; and how the run knows its own cordon again.
+    fn reason(&self) -> String {
+        format!("run {}", self.run)
+    }
+
+    async fn cordon(&self, host: &HostName) -> Result<Answer, Text> {
+        let client = self.client(host)?;
+        let view = client.host().await.map_err(|error| said(&error))?;
+        let reason = self.reason();
+        if let Some(cordon) = view.cordon {
+            let before = cordon.reason != Some(reason);
+            return Ok(Answer::Cordoned { before });
+        }
+        let reason = Some(reason);
+        let asked = client.cordon(&CordonRequest { reason }).await;
+        asked.map_err(|error| said(&error))?;
+        Ok(Answer::Cordoned { before: false })
+    }
+
+    async fn uncordon(&self, host: &HostName) -> Result<Answer, Text> {
+        let asked = self.client(host)?.uncordon().await;
+        asked.map_err(|error| said(&error))?;
+        Ok(Answer::Uncordoned)
+    }
+
+    async fn order(
+        &self,
+        id: MigrationId,
+        vm: &VmName,
+        from: &HostName,
+        to: &HostName,
+    ) -> Result<Answer, Text> {
+        let request = MigrateRequest {
+            to: to.clone(),
+            downtime_limit_ms: None,
+            channels: None,
+            lanes_per_path: None,
+            id: Some(id),
+        };
+        match self.client(from)?.migrate(vm, &request).await {
+            Ok(view) => Ok(Answer::Look(look(&view))),
+            Err(ClientError::Refused(refusal)) => refused(refusal),
+            Err(error) => Err(said(&error)),
+        }
+    }
+
+    async fn look(&self, id: MigrationId, from: &HostName) -> Result<Answer, Text> {
+        match self.client(from)?.migration(id).await {
+            Ok(view) => Ok(Answer::Look(look(&view))),
+            Err(error) if error.is_refused_with(ErrorCode::NoSuchMigration) => {
+                Ok(Answer::NoSuchMigration)
+            }
+            Err(error) => Err(said(&error)),
+        }
+    }
+
+    async fn call_back(&self, id: MigrationId, from: &HostName) -> Result<Answer, Text> {
+        match self.client(from)?.cancel(id).await {
+            Ok(_) => Ok(Answer::GoesItsWay),
+            Err(error) if error.is_refused_with(ErrorCode::NoSuchMigration) => {
+                Ok(Answer::CalledBack)
+            }
+            Err(error)
+                if error.is_refused_with(ErrorCode::TooLate)
+                    || error.is_refused_with(ErrorCode::MigrationEnded) =>
+            {
+                Ok(Answer::GoesItsWay)
+            }
+            Err(error) => Err(said(&error)),
+        }
+    }
+
+    async fn place(&self, vm: &VmName, from: &HostName, to: &HostName) -> Result<Answer, Text> {
+        let (source, destination) = (self.client(from)?, self.client(to)?);
+        let (held, there) = tokio::join!(source.held(vm), destination.vm(vm));
+        let on_source = held.map_err(|error| said(&error))?.process;
+        let on_destination = match there {
+            Ok(view) => view.pid.map(|_| view.state == VmState::Running),
+            Err(error) if error.refusal().is_some_and(is_not_there) => None,
+            Err(error) => return Err(said(&error)),
+        };
+        Ok(Answer::Place(Place {
+            on_source,
+            on_destination,
+        }))
+    }
+
+    async fn census(&self, hosts: &BTreeSet<HostName>) -> Result<Answer, Text> {
+        let asked = hosts.iter().map(async |host| {
+            let view = self.client(host)?.inventory().await;
+            let view = view.map_err(|error| said(&error))?;
+            let here = view.vms.into_iter();
+            let here = here.filter(|vm| vm.host == *host && vm.state != Planned::Stopped);
+            let guests = here.map(|vm| Guest {
+                host: host.clone(),
+                moving: vm.moving_to.is_some(),
+                vm: vm.name,
+            });
+            Ok::<Vec<Guest>, Text>(guests.collect())
+        });
+        let answers: Result<Vec<_>, Text> = join_all(asked).await.into_iter().collect();
+        Ok(Answer::Census(answers?.into_iter().flatten().collect()))
+    }
+}
+
+fn said(error: &ClientError) -> Text {
+    Text::from(with_sources(error))
+}
+
+fn is_not_there(refusal: &Refusal) -> bool {
+    matches!(refusal.code, ErrorCode::NoSuchVm | ErrorCode::VmElsewhere)
+}
+
+/// What a refusal of an order means: that it was not heard, or that it will not be done.
+fn refused(refusal: Refusal) -> Result<Answer, Text> {
+    let why = match refusal.next {
+        Some(next) => format!("{}; {next}", refusal.message),
+        None => refusal.message,
+    };
+    let why = Text::from(why);
+    match blame(refusal.code) {
+        Some(blame) => Ok(Answer::Refused { why, blame }),
+        None => Err(why),
+    }
+}
+
+/// What is to blame where an order was refused; nothing where it may be taken a moment later.
+fn blame(code: ErrorCode) -> Option<Blame> {
+    use ErrorCode as Code;
+    match code {
+        Code::ShuttingDown | Code::TooManyRequests | Code::Timeout => None,
+        Code::VmBusy | Code::MigrationUnderWay | Code::Internal => Some(Blame::Moment),
+        Code::NoSuchVm
+        | Code::VmNotRunning
+        | Code::VmElsewhere
+        | Code::VmHandedOff
+        | Code::DefinitionInvalid
+        | Code::NotAPeer
+        | Code::LocalOnly
+        | Code::BadRequest => Some(Blame::Guest),
+        _ => Some(Blame::Destination),
+    }
+}
+
+/// A migration as a run sees it.
+fn look(view: &MigrationView) -> Look {
+    let text = |fallback: &str| {
+        let cause = view.cause.as_deref().unwrap_or(fallback);
+        Text::from(cause.to_owned())
+    };
+    let failed = |blame| Phase::Failed {
+        why: text("its agent tells no cause"),
+        guest: match view.guest {
+            Some(GuestPlace::Source) => GuestAt::Source,
+            _ => GuestAt::Elsewhere,
+        },
+        blame,
+    };
+    let phase = match view.phase {
+        MigrationPhase::Preparing | MigrationPhase::Connecting => Phase::Preparing,
+        MigrationPhase::Transferring | MigrationPhase::Cancelling => Phase::Transferring,
+        MigrationPhase::Completed => Phase::Completed,
+        MigrationPhase::Cancelled if view.cause.as_deref() == Some(CANCELLED_BY_OPERATOR) => {
+            Phase::Cancelled
+        }
+        // Its agent was stopped before the first byte.
+        MigrationPhase::Cancelled => failed(Blame::Moment),
+        MigrationPhase::Failed | MigrationPhase::Refused | MigrationPhase::GivenUp => {
+            failed(Blame::Destination)
+        }
+        _ => Phase::HandingOff,
+    };
+    let rate = match phase {
+        Phase::Transferring => view.rate,
+        _ => ByteRate(0),
+    };
+    Look {
+        phase,
+        bytes: [
+            view.bytes.transferred,
+            view.bytes.remaining,
+            view.bytes.total,
+        ],
+        rate,
+        left_ms: view.time_left_ms,
+    }
+}

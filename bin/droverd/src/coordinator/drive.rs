@@ -1,0 +1,346 @@
+//! One run, driven to its end: decisions are written down, asks are put, answers taken.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use drover_execute::journal::{Cancel, Entry, Outcome, UnixMillis};
+use drover_execute::{Answer, Ask, Now, Run};
+use drover_plan::{Plan, Text};
+use drover_store::{Campaign, Leadership, StoreError};
+use drover_types::{HostName, MigrationId, VmName};
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
+
+use super::asks::Agents;
+use super::keep::Keep;
+use crate::limits;
+use crate::planning;
+
+/// What is known of a run while it is under way, for whoever asks.
+#[derive(Debug)]
+pub struct Shown {
+    pub run: Run,
+    /// The first round's plan, with its reasons.
+    pub plan: Option<Plan>,
+    /// What the plans assumed, and what else an operator should see.
+    pub notes: Vec<String>,
+}
+
+/// The same, shared.
+pub type Shared = Arc<Mutex<Shown>>;
+
+pub fn lock(shared: &Shared) -> MutexGuard<'_, Shown> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An operator's word, and whether it was written down.
+pub type CancelOrder = (Cancel, oneshot::Sender<Result<(), String>>);
+
+/// Whoever carries one run out.
+pub struct Driver {
+    pub agents: Agents,
+    pub keep: Keep,
+    pub shared: Shared,
+    pub leadership: Leadership,
+    /// The number of the journal's next entry.
+    pub next: u64,
+    /// The plan that is to be carried out, where the operator gave one.
+    pub exactly: Option<Plan>,
+    pub orders: mpsc::Receiver<CancelOrder>,
+}
+
+/// Why a driver lets go of a run that has not ended.
+#[derive(Debug, thiserror::Error)]
+pub enum LetGo {
+    /// Somebody else writes of it, or nobody may.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// What was written contradicts the run: a fault of this program.
+    #[error("the journal does not fit the run: {0}")]
+    Inconsistent(#[from] drover_execute::Inconsistent),
+}
+
+/// Asks that are put, and when others may be put again.
+#[derive(Default)]
+struct Asking {
+    put: JoinSet<(Ask, Answer)>,
+    open: BTreeMap<Ask, tokio::task::Id>,
+    not_before: BTreeMap<Ask, Instant>,
+}
+
+impl Driver {
+    /// Until the run has ended, however often the leadership is lost meanwhile: by a host that stood still
+    /// for longer than its lease, say.
+    ///
+    /// # Errors
+    /// The run cannot be gone on with: its journal contradicts itself, or cannot be read.
+    pub async fn drive(mut self) -> Result<(), LetGo> {
+        while let Err(error) = self.while_it_leads().await {
+            let LetGo::Store(_) = &error else {
+                return Err(error);
+            };
+            tracing::warn!(run = %self.agents.run, %error, "let go of, to be taken up again");
+            self.take_up_again().await?;
+        }
+        self.keep.resign(self.leadership).await;
+        Ok(())
+    }
+
+    /// Leads again, and goes on from what is written down.
+    async fn take_up_again(&mut self) -> Result<(), LetGo> {
+        let run = self.agents.run;
+        loop {
+            tokio::time::sleep(limits::RUN_WRITE_AGAIN).await;
+            let led = async {
+                let Campaign::Won(leadership) = self.keep.lead().await? else {
+                    return Ok(None);
+                };
+                let entries = self.keep.entries(run).await?;
+                Ok::<_, StoreError>(Some((leadership, entries)))
+            };
+            match led.await {
+                Ok(Some((leadership, entries))) => {
+                    let again = Run::replay(&entries)?;
+                    lock(&self.shared).run = again;
+                    self.next = entries.len() as u64 + 1;
+                    self.leadership = leadership;
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(error) => tracing::debug!(%run, %error, "not taken up yet"),
+            }
+        }
+    }
+
+    async fn while_it_leads(&mut self) -> Result<(), LetGo> {
+        let started = Instant::now();
+        let mut asking = Asking::default();
+        let mut renew = Instant::now() + self.leadership.renew_every();
+        loop {
+            self.decide(started).await?;
+            if lock(&self.shared).run.result().is_some() {
+                break;
+            }
+            let wake = self.put(&mut asking);
+            tokio::select! {
+                Some(answered) = asking.put.join_next(), if !asking.put.is_empty() => {
+                    match answered {
+                        Ok((ask, answer)) => {
+                            asking.open.remove(&ask);
+                            asking.not_before.insert(ask.clone(), Instant::now() + pause(&ask));
+                            self.take(&ask, answer, started).await?;
+                        }
+                        // It is put again.
+                        Err(failed) => asking.open.retain(|_, task| *task != failed.id()),
+                    }
+                }
+                Some((cancel, told)) = self.orders.recv() => {
+                    let written = self.write(Entry::CancelAsked(cancel)).await;
+                    // Whoever asked may be gone.
+                    let _ = told.send(written.as_ref().map_err(ToString::to_string).copied());
+                    written?;
+                }
+                () = sleep_until(renew) => {
+                    if let Err(error) = self.keep.renew(&mut self.leadership).await {
+                        tracing::warn!(%error, "the lease of runs was not renewed");
+                    }
+                    renew = Instant::now() + self.leadership.renew_every();
+                }
+                () = sleep_until(wake) => {}
+            }
+        }
+        Ok(())
+    }
+
+    async fn decide(&mut self, started: Instant) -> Result<(), LetGo> {
+        loop {
+            let fresh = MigrationId(Uuid::now_v7());
+            let entry = lock(&self.shared).run.decide(now(started), fresh);
+            match entry {
+                Some(entry) => self.write(entry).await?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    async fn take(&mut self, ask: &Ask, answer: Answer, started: Instant) -> Result<(), LetGo> {
+        let entries = lock(&self.shared).run.handle(ask, answer, now(started));
+        for entry in entries {
+            self.write(entry).await?;
+        }
+        Ok(())
+    }
+
+    /// Puts what may be put now; when there is more to put.
+    fn put(&self, asking: &mut Asking) -> Instant {
+        let asks = lock(&self.shared).run.asks();
+        asking.not_before.retain(|ask, _| asks.contains(ask));
+        let mut wake = Instant::now() + limits::RUN_IDLE;
+        for ask in asks {
+            if asking.open.contains_key(&ask) {
+                continue;
+            }
+            let not_before = asking.not_before.get(&ask).copied().or_else(|| first(&ask));
+            if let Some(at) = not_before.filter(|at| *at > Instant::now()) {
+                asking.not_before.insert(ask, at);
+                wake = wake.min(at);
+                continue;
+            }
+            let (putting, put) = (self.putting(ask.clone()), ask.clone());
+            let task = asking.put.spawn(async move { (put, putting.await) });
+            asking.open.insert(ask, task.id());
+        }
+        wake
+    }
+
+    fn putting(&self, ask: Ask) -> impl Future<Output = Answer> + use<> {
+        let agents = self.agents.clone();
+        let shared = Arc::clone(&self.shared);
+        let exactly = self.exactly.clone();
+        async move {
+            let answered = async {
+                match &ask {
+                    Ask::Plan { round } => plan(&agents, &shared, *round, exactly).await,
+                    ask => agents.put(ask).await,
+                }
+            };
+            match tokio::time::timeout(limits::RUN_ASK, answered).await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    let seconds = limits::RUN_ASK.as_secs();
+                    let why = Text::from(format!("no answer within {seconds} s"));
+                    Answer::Silence { why }
+                }
+            }
+        }
+    }
+
+    /// Writes an entry down, however long that takes while nobody else may write, and applies it.
+    async fn write(&mut self, entry: Entry) -> Result<(), LetGo> {
+        let moved = self.moved(&entry);
+        let moved = moved.as_ref().map(|(from, to, vm)| (from, to, vm));
+        let run = self.agents.run;
+        loop {
+            let writing = self
+                .keep
+                .write(run, self.next, &entry, moved, &self.leadership);
+            match writing.await {
+                Ok(()) => break,
+                Err(
+                    error @ (StoreError::NoQuorum { .. }
+                    | StoreError::Unavailable { .. }
+                    | StoreError::Full { .. }),
+                ) => {
+                    tracing::warn!(%error, "nothing is begun until the run can be written down");
+                    tokio::time::sleep(limits::RUN_WRITE_AGAIN).await;
+                    // One that has lapsed meanwhile is told by the next write.
+                    let _ = self.keep.renew(&mut self.leadership).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.next += 1;
+        log(run, &entry);
+        lock(&self.shared).run.apply(&entry)?;
+        Ok(())
+    }
+
+    fn moved(&self, entry: &Entry) -> Option<(HostName, HostName, VmName)> {
+        let Entry::Ended {
+            number,
+            outcome: Outcome::Moved { .. },
+            ..
+        } = entry
+        else {
+            return None;
+        };
+        let shown = lock(&self.shared);
+        let mut moves = shown.run.moves().iter();
+        let planned = &moves.find(|record| record.number == *number)?.planned;
+        Some((planned.from.clone(), planned.to.clone(), planned.vm.clone()))
+    }
+}
+
+/// How long after an answer the same is asked again.
+fn pause(ask: &Ask) -> Duration {
+    match ask {
+        Ask::Look { .. } | Ask::Place { .. } => limits::RUN_LOOK,
+        _ => limits::RUN_AGAIN,
+    }
+}
+
+/// A further round is for what failed a moment ago.
+fn first(ask: &Ask) -> Option<Instant> {
+    let later = matches!(ask, Ask::Plan { round } if *round > 1);
+    later.then(|| Instant::now() + limits::RUN_ROUND)
+}
+
+async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Plan>) -> Answer {
+    let (request, wants_exactly) = {
+        let shown = lock(shared);
+        let began = shown.run.began();
+        (shown.run.request(), began.exactly.is_some() && round == 1)
+    };
+    let made = match (wants_exactly, exactly) {
+        (false, _) => planning::make(&agents.context, request).await,
+        (true, Some(plan)) => planning::verified(&agents.context, plan).await,
+        (true, None) => {
+            let why = "the agent was started again before the plan that was given was begun: give it again";
+            return Answer::NoPlan {
+                why: Text::from(why.to_owned()),
+            };
+        }
+    };
+    match made {
+        Ok(made) => {
+            let policy = &agents.context.config.policy;
+            let planned = drover_execute::Planned::of(&made.plan, &made.inventory, policy);
+            let mut shown = lock(shared);
+            for note in made.notes {
+                if !shown.notes.contains(&note) {
+                    shown.notes.push(note);
+                }
+            }
+            shown.notes.truncate(limits::RUN_NOTES);
+            if round == 1 {
+                shown.plan = Some(made.plan);
+            }
+            Answer::Planned(Box::new(planned))
+        }
+        Err(refusal) => Answer::NoPlan {
+            why: Text::from(refusal.message),
+        },
+    }
+}
+
+fn now(started: Instant) -> Now {
+    let wall = u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default();
+    Now {
+        wall: UnixMillis(wall),
+        elapsed: started.elapsed(),
+    }
+}
+
+fn log(run: drover_types::RunId, entry: &Entry) {
+    match entry {
+        Entry::Ordered {
+            number, migration, ..
+        } => {
+            tracing::info!(%run, number, %migration, "a move begins");
+        }
+        Entry::Ended {
+            number, outcome, ..
+        } => {
+            tracing::info!(%run, number, ?outcome, "a move has ended");
+        }
+        Entry::Finished { result, why, .. } => {
+            let why = why.as_ref().map(Text::as_str);
+            tracing::info!(%run, ?result, why, "the run has ended");
+        }
+        entry => tracing::debug!(%run, ?entry, "written down"),
+    }
+}

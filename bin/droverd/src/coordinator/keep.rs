@@ -1,0 +1,259 @@
+//! What is kept of runs in the cluster's store.
+//!
+//! ```text
+//!   run/under-way        the one run that is under way
+//!   run/ID               that there is a run, and who began it
+//!   journal/ID/...       what it wrote down
+//!   host/NAME            the guests that left a host in runs, in their order
+//! ```
+//!
+//! # Invariant
+//! A run and its place as the one under way are made and removed in one transaction with its first and its
+//! last entry, so that there is never a second one; a guest's place in the list of those that left is
+//! written with the entry that says that it moved.
+
+use drover_execute::journal::{Began, Entry};
+use drover_store::{
+    Campaign, Document, Expect, Journal, Key, Kind, Leadership, Name, Scope, Store, StoreError,
+    Transaction, Value,
+};
+use drover_types::{HostName, RunId, VmName};
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+
+/// The store, as runs use it.
+#[derive(Debug, Clone)]
+pub struct Keep {
+    store: Store,
+    own: HostName,
+    /// What is led by whoever writes of runs.
+    leads: Name,
+    /// Where the run that is under way is named.
+    under_way: Key,
+}
+
+/// That a run is under way, or was.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct RunDocument {
+    run: RunId,
+    coordinator: HostName,
+}
+
+/// Guests that left a host and have not come home.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Homes {
+    /// In the order in which they left.
+    pub left: Vec<VmName>,
+}
+
+impl Homes {
+    fn leaves(&mut self, vm: &VmName) {
+        self.left.retain(|known| known != vm);
+        self.left.push(vm.clone());
+        let excess = self.left.len().saturating_sub(limits::HOMES);
+        self.left.drain(..excess);
+    }
+
+    fn comes(&mut self, vm: &VmName) {
+        self.left.retain(|known| known != vm);
+    }
+}
+
+impl Keep {
+    pub fn new(store: Store, own: HostName) -> Result<Self, StoreError> {
+        Ok(Self {
+            store,
+            own,
+            leads: "runs".parse()?,
+            under_way: Key::new(Kind::Run, "under-way".parse::<Name>()?),
+        })
+    }
+
+    /// Leads what runs are written under, if nobody else does. An agent that leads already was started
+    /// again: there is one on this host at a time.
+    pub async fn lead(&self) -> Result<Campaign, StoreError> {
+        let (name, own) = (&self.leads, Name::from(&self.own));
+        let ttl = limits::LEASE;
+        match self.store.campaign(name, &own, ttl).await? {
+            Campaign::Held(holding) if holding.holder == own => {
+                self.store
+                    .break_leadership(name, holding.generation)
+                    .await?;
+                self.store.campaign(name, &own, ttl).await
+            }
+            campaign => Ok(campaign),
+        }
+    }
+
+    pub async fn renew(&self, leadership: &mut Leadership) -> Result<(), StoreError> {
+        self.store.renew(leadership).await
+    }
+
+    pub async fn resign(&self, leadership: Leadership) {
+        if let Err(error) = self.store.resign(leadership).await {
+            tracing::debug!(%error, "the leadership lapses by itself");
+        }
+    }
+
+    /// The run that is under way.
+    pub async fn under_way(&self) -> Result<Option<RunId>, StoreError> {
+        let document = self.store.get(&self.under_way).await?;
+        let read = document.map(|document| document.read::<RunDocument>());
+        Ok(read.transpose()?.map(|document| document.run))
+    }
+
+    /// Begins a run: its first entry.
+    pub async fn begin(&self, began: &Began, leadership: &Leadership) -> Result<(), StoreError> {
+        let document = RunDocument {
+            run: began.run,
+            coordinator: self.own.clone(),
+        };
+        let document = Value::of(&document)?;
+        let entry = Value::of(&Entry::Began(began.clone()))?;
+        let begin = Transaction::new()
+            .fenced_by(leadership)
+            .put(self.under_way.clone(), document.clone(), Expect::Absent)
+            .put(key(began.run), document, Expect::Absent)
+            .append(&journal(began.run), 1, entry)?;
+        self.store.commit(&begin).await?;
+        self.prune(leadership).await;
+        Ok(())
+    }
+
+    /// Writes a run's next entry, and what follows from it for the lists of guests that left. One that is
+    /// there already, since the answer to it was lost, counts as written.
+    pub async fn write(
+        &self,
+        run: RunId,
+        number: u64,
+        entry: &Entry,
+        moved: Option<(&HostName, &HostName, &VmName)>,
+        leadership: &Leadership,
+    ) -> Result<(), StoreError> {
+        let value = Value::of(entry)?;
+        let mut write = Transaction::new().fenced_by(leadership).append(
+            &journal(run),
+            number,
+            value.clone(),
+        )?;
+        if let Some((from, to, vm)) = moved {
+            write = self.change(write, from, |homes| homes.leaves(vm)).await?;
+            write = self.change(write, to, |homes| homes.comes(vm)).await?;
+        }
+        if matches!(entry, Entry::Finished { .. }) {
+            write = write.delete(self.under_way.clone(), Expect::Present);
+        }
+        match self.store.commit(&write).await {
+            Err(StoreError::Conflict { .. }) if self.is_there(run, number, &value).await? => Ok(()),
+            written => written.map(drop),
+        }
+    }
+
+    async fn is_there(&self, run: RunId, number: u64, value: &Value) -> Result<bool, StoreError> {
+        let found = self.store.entries(&journal(run), number, 1).await?;
+        let mut entries = found.entries.iter();
+        Ok(entries.any(|(found, document)| *found == number && document.value == *value))
+    }
+
+    async fn change(
+        &self,
+        write: Transaction,
+        host: &HostName,
+        change: impl FnOnce(&mut Homes),
+    ) -> Result<Transaction, StoreError> {
+        let document = self.store.get(&homes(host)).await?;
+        let before = read_homes(document.as_ref())?;
+        let mut after = before.clone();
+        change(&mut after);
+        if after == before {
+            return Ok(write);
+        }
+        let expect = document.map_or(Expect::Absent, |document| Expect::At(document.revision));
+        Ok(write.put(homes(host), Value::of(&after)?, expect))
+    }
+
+    /// The guests that left a host and have not come home, in the order in which they left.
+    pub async fn homes(&self, host: &HostName) -> Result<Vec<VmName>, StoreError> {
+        let document = self.store.get(&homes(host)).await?;
+        Ok(read_homes(document.as_ref())?.left)
+    }
+
+    /// Every entry of a run.
+    pub async fn entries(&self, run: RunId) -> Result<Vec<Entry>, StoreError> {
+        let journal = journal(run);
+        let mut all = Vec::new();
+        loop {
+            let from = all.len() as u64 + 1;
+            let page = self
+                .store
+                .entries(&journal, from, drover_store::limits::PAGE_DOCUMENTS)
+                .await?;
+            for (_, document) in &page.entries {
+                all.push(document.read::<Entry>()?);
+            }
+            if !page.more {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// The runs that are remembered, newest first, and who coordinates each.
+    pub async fn runs(&self) -> Result<Vec<(RunId, HostName)>, StoreError> {
+        let scope = Scope::kind(Kind::Run);
+        let mut runs = Vec::new();
+        let mut after: Option<Key> = None;
+        loop {
+            let most = drover_store::limits::PAGE_DOCUMENTS;
+            let page = self.store.list(&scope, after.as_ref(), most).await?;
+            for document in &page.documents {
+                if document.key != self.under_way {
+                    let found: RunDocument = document.read()?;
+                    runs.push((found.run, found.coordinator));
+                }
+            }
+            after = page.documents.last().map(|document| document.key.clone());
+            if !page.more {
+                // Ids are ordered by time.
+                runs.sort_by_key(|(run, _)| std::cmp::Reverse(*run));
+                return Ok(runs);
+            }
+        }
+    }
+
+    /// Forgets the oldest runs. What cannot be forgotten now is at the next one's beginning.
+    async fn prune(&self, leadership: &Leadership) {
+        let forget = async {
+            for (run, _) in self.runs().await?.into_iter().skip(limits::RUNS) {
+                self.store
+                    .remove_journal(&journal(run), Some(leadership))
+                    .await?;
+                let delete = Transaction::new()
+                    .fenced_by(leadership)
+                    .delete(key(run), Expect::Anything);
+                self.store.commit(&delete).await?;
+            }
+            Ok::<(), StoreError>(())
+        };
+        if let Err(error) = forget.await {
+            tracing::warn!(%error, "old runs not forgotten");
+        }
+    }
+}
+
+fn read_homes(document: Option<&Document>) -> Result<Homes, StoreError> {
+    let homes = document.map(|document| document.read::<Homes>());
+    Ok(homes.transpose()?.unwrap_or_default())
+}
+
+fn homes(host: &HostName) -> Key {
+    Key::new(Kind::Host, Name::from(host))
+}
+
+fn key(run: RunId) -> Key {
+    Key::new(Kind::Run, Name::from(run))
+}
+
+fn journal(run: RunId) -> Journal {
+    Journal::new(Name::from(run))
+}

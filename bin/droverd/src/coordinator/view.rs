@@ -1,0 +1,165 @@
+//! A run as the API shows it.
+
+use drover_api::{
+    LeftView, LiveView, MoveState as Shown, MoveView, RunPhase, RunResult as ShownResult, RunView,
+};
+use drover_execute::journal::{Left, Outcome, RunResult, UnixMillis};
+use drover_execute::{MoveState, Record, Run, Stage};
+use drover_plan::plan::Then;
+use drover_types::HostName;
+use jiff::Timestamp;
+
+/// All that its journal and what was seen of it tell.
+pub fn view(run: &Run, coordinator: &HostName) -> RunView {
+    let began = run.began();
+    let (result, cause, ended_at) = match run.result() {
+        Some((result, why, at)) => (Some(shown(result)), why, Some(timestamp(at))),
+        None => (None, None, None),
+    };
+    RunView {
+        id: began.run,
+        request: began.request.clone(),
+        by: began.by.to_string(),
+        coordinator: coordinator.clone(),
+        phase: phase(run),
+        result,
+        cause: cause.map(ToString::to_string),
+        next: next(run),
+        began_at: timestamp(began.at),
+        ended_at,
+        round: run.round(),
+        moves: run
+            .moves()
+            .iter()
+            .map(|record| of_move(run, record))
+            .collect(),
+        left: run.left().iter().map(left).collect(),
+        cordoned: run.cordoned().cloned().collect(),
+        notes: Vec::new(),
+        expected: run.expected(),
+        plan: None,
+    }
+}
+
+fn phase(run: &Run) -> RunPhase {
+    match run.stage() {
+        Stage::Ended => RunPhase::Ended,
+        _ if run.cancel().is_some() => RunPhase::Cancelling,
+        Stage::Preparing | Stage::Lifting => RunPhase::Cordoning,
+        Stage::Planning => RunPhase::Planning,
+        Stage::Moving => RunPhase::Moving,
+        Stage::Verifying => RunPhase::Verifying,
+    }
+}
+
+fn shown(result: RunResult) -> ShownResult {
+    match result {
+        RunResult::Completed => ShownResult::Completed,
+        RunResult::Partial => ShownResult::Partial,
+        RunResult::Refused => ShownResult::Refused,
+        RunResult::Cancelled => ShownResult::Cancelled,
+    }
+}
+
+/// What an operator does after it, where something is left to do.
+fn next(run: &Run) -> Option<String> {
+    let (result, _, _) = run.result()?;
+    let cordoned: Vec<&str> = run.cordoned().map(HostName::as_str).collect();
+    let cordoned = cordoned.join(" ");
+    match result {
+        RunResult::Completed | RunResult::Refused => None,
+        RunResult::Partial => Some(
+            "mend what keeps the guests there, then run the same again: what has moved stays moved"
+                .to_owned(),
+        ),
+        RunResult::Cancelled if cordoned.is_empty() => None,
+        RunResult::Cancelled => Some(format!(
+            "`drover uncordon` on {cordoned} has it take guests again"
+        )),
+    }
+}
+
+fn of_move(run: &Run, record: &Record) -> MoveView {
+    let planned = &record.planned;
+    let (state, migration, started, ended, cause) = match &record.state {
+        MoveState::Waiting => (Shown::Waiting, None, None, None, None),
+        MoveState::Dropped => (Shown::Dropped, None, None, None, None),
+        MoveState::UnderWay { migration, since } => {
+            let seen = run.seen(record.number);
+            let state = match seen {
+                Some(seen) if seen.is_complete() => Shown::Confirming,
+                _ => Shown::Moving,
+            };
+            (state, Some(*migration), Some(*since), None, None)
+        }
+        MoveState::Ended {
+            migration,
+            since,
+            outcome,
+            at,
+        } => {
+            let (state, cause) = ended(outcome);
+            (state, Some(*migration), Some(*since), Some(*at), cause)
+        }
+    };
+    MoveView {
+        number: record.number,
+        round: record.round,
+        wave: planned.wave,
+        vm: planned.vm.clone(),
+        from: planned.from.clone(),
+        to: planned.to.clone(),
+        state,
+        attempt: record.attempt,
+        migration,
+        memory: planned.memory,
+        started_at: started.map(timestamp),
+        ended_at: ended.map(timestamp),
+        cause,
+        live: live(run, record),
+    }
+}
+
+fn ended(outcome: &Outcome) -> (Shown, Option<String>) {
+    match outcome {
+        Outcome::Moved { note } => (Shown::Moved, note.as_ref().map(ToString::to_string)),
+        Outcome::Failed { why, .. } => (Shown::Failed, Some(why.to_string())),
+        Outcome::Cancelled => (Shown::Cancelled, None),
+        Outcome::Unknown { why } => {
+            let cause = format!("look where the guest is: {why}");
+            (Shown::Failed, Some(cause))
+        }
+    }
+}
+
+fn live(run: &Run, record: &Record) -> Option<LiveView> {
+    let seen = run.seen(record.number)?;
+    let [transferred, remaining, total] = seen.bytes;
+    Some(LiveView {
+        transferred,
+        remaining,
+        total,
+        rate: seen.rate,
+    })
+}
+
+fn left(left: &Left) -> LeftView {
+    let then = match left.then {
+        Then::Blocks => "must move, so that there is no plan",
+        Then::RunsOn => "runs on there",
+        Then::Suspended => "is to be suspended",
+        Then::Stopped => "is to be stopped",
+        Then::NotHome => "stays where it is",
+    };
+    LeftView {
+        vm: left.vm.clone(),
+        host: left.host.clone(),
+        why: left.why.to_string(),
+        then: then.to_owned(),
+    }
+}
+
+fn timestamp(at: UnixMillis) -> Timestamp {
+    let millis = i64::try_from(at.0).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX)
+}

@@ -1,0 +1,250 @@
+//! Runs of two real hosts: emptied, taken back, ended, and taken up by an agent that was killed.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
+
+mod hosts;
+
+use drover_api::{
+    CancelRunRequest, CordonRequest, ErrorCode, MoveState, RunPhase, RunRequest, RunResult,
+    RunView, RunningMoves,
+};
+use drover_plan::Request;
+use drover_types::{HostName, RunId};
+use hosts::{A, B, FAST, Hosts, PATIENCE, SLOWER, refused, until};
+
+/// Two hosts, of which one may be lost: of two, none is left when one is drained. The first has the
+/// authority's key, and so it coordinates.
+async fn two_hosts(test: &str, rates: &str) -> Option<Hosts> {
+    let mut hosts = Hosts::new(test, rates).await?;
+    for host in [A, B] {
+        hosts.configure(host, |config| {
+            let changes = "policy.keep = { losses = 0, of = \"host\" }";
+            config.extend(toml::from_str::<toml::Table>(changes).unwrap());
+        });
+        hosts.start_agent(host).await;
+    }
+    hosts.boot().await;
+    Some(hosts)
+}
+
+fn name(hosts: &Hosts, host: usize) -> HostName {
+    hosts.host(host).name.parse().unwrap()
+}
+
+fn drain(hosts: &Hosts, host: usize) -> RunRequest {
+    let names = [name(hosts, host)];
+    RunRequest::of(Request::Drain {
+        hosts: names.into(),
+        avoid: [].into(),
+    })
+}
+
+fn resume(hosts: &Hosts, host: usize) -> RunRequest {
+    let request = Request::Resume {
+        host: name(hosts, host),
+        homes: Vec::new(),
+        avoid: [].into(),
+    };
+    RunRequest {
+        fail_back: true,
+        ..RunRequest::of(request)
+    }
+}
+
+/// Begins a run that moves the guest to the other host.
+async fn begin(hosts: &mut Hosts, to: usize, request: RunRequest) -> RunId {
+    hosts.listen_on(to);
+    let view = hosts.client(A).start_run(&request).await.unwrap();
+    assert_eq!(view.coordinator, name(hosts, A));
+    view.id
+}
+
+async fn when(hosts: &Hosts, id: RunId, accept: impl Fn(&RunView) -> bool) -> RunView {
+    until(PATIENCE * 2, async || {
+        let view = hosts.client(A).run(id).await;
+        let view = view.map_err(|error| error.to_string())?;
+        if accept(&view) {
+            Ok(view)
+        } else {
+            Err(format!("{view:#?}"))
+        }
+    })
+    .await
+}
+
+async fn ended(hosts: &Hosts, id: RunId) -> RunView {
+    when(hosts, id, |view| view.phase.has_ended()).await
+}
+
+async fn is_cordoned(hosts: &Hosts, host: usize) -> bool {
+    hosts.client(host).host().await.unwrap().cordon.is_some()
+}
+
+fn states(view: &RunView) -> Vec<MoveState> {
+    view.moves.iter().map(|step| step.state).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_is_emptied_and_its_guest_comes_home() {
+    let Some(mut hosts) = two_hosts("run", FAST).await else {
+        return;
+    };
+    let request = drain(&hosts, A);
+    let id = begin(&mut hosts, B, request).await;
+    let drained = ended(&hosts, id).await;
+    assert_eq!(drained.result, Some(RunResult::Completed), "{drained:#?}");
+    assert_eq!(states(&drained), [MoveState::Moved]);
+    assert!(drained.plan.is_some() && drained.expected.is_some());
+    assert_eq!(drained.cordoned, [name(&hosts, A)]);
+    assert!(is_cordoned(&hosts, A).await);
+    hosts.guest_runs_only_on(B).await;
+
+    // What was left behind is known after the agent was started again.
+    hosts.kill_agent(A).await;
+    hosts.start_agent(A).await;
+    let again = hosts.client(A).run(id).await.unwrap();
+    assert_eq!((again.moves, again.result), (drained.moves, drained.result));
+
+    let request = resume(&hosts, A);
+    let id = begin(&mut hosts, A, request).await;
+    let resumed = ended(&hosts, id).await;
+    assert_eq!(resumed.result, Some(RunResult::Completed), "{resumed:#?}");
+    assert_eq!(states(&resumed), [MoveState::Moved]);
+    assert!(!is_cordoned(&hosts, A).await);
+    hosts.guest_runs_only_on(A).await;
+    hosts.guest_is_whole().await;
+    let runs = hosts.client(A).runs().await.unwrap();
+    assert_eq!(
+        runs.iter().map(|run| run.id).collect::<Vec<_>>(),
+        [id, again.id]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_killed_in_the_middle_of_its_run_goes_on_with_it() {
+    let Some(mut hosts) = two_hosts("runkill", SLOWER).await else {
+        return;
+    };
+    let request = drain(&hosts, A);
+    let id = begin(&mut hosts, B, request).await;
+    let carries = |view: &RunView| {
+        let mut moves = view.moves.iter();
+        moves.any(|step| step.live.is_some_and(|live| live.transferred.0 > 0))
+    };
+    let before = when(&hosts, id, carries).await;
+    hosts.kill_agent(A).await;
+    hosts.start_agent(A).await;
+    let drained = ended(&hosts, id).await;
+    assert_eq!(drained.result, Some(RunResult::Completed), "{drained:#?}");
+    assert_eq!(states(&drained), [MoveState::Moved]);
+    assert_eq!(
+        drained.moves[0].migration, before.moves[0].migration,
+        "the same one"
+    );
+    hosts.guest_runs_only_on(B).await;
+    hosts.guest_is_whole().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_calls_back_what_runs_and_takes_back_the_cordon() {
+    let Some(mut hosts) = two_hosts("runcancel", SLOWER).await else {
+        return;
+    };
+    let request = drain(&hosts, A);
+    let id = begin(&mut hosts, B, request).await;
+    when(&hosts, id, |view| states(view).contains(&MoveState::Moving)).await;
+    let second = hosts.client(A).start_run(&drain(&hosts, B)).await;
+    let (code, words) = refused(second);
+    assert_eq!(code, ErrorCode::RunUnderWay);
+    assert!(words.contains(&id.to_string()), "{words}");
+
+    let how = CancelRunRequest {
+        running: RunningMoves::Cancel,
+        uncordon: true,
+    };
+    hosts.client(A).cancel_run(id, &how).await.unwrap();
+    let cancelled = ended(&hosts, id).await;
+    assert_eq!(
+        cancelled.result,
+        Some(RunResult::Cancelled),
+        "{cancelled:#?}"
+    );
+    assert_eq!(states(&cancelled), [MoveState::Cancelled]);
+    assert!(!is_cordoned(&hosts, A).await);
+    hosts.guest_runs_only_on(A).await;
+    let (code, _) = refused(hosts.client(A).cancel_run(id, &how).await);
+    assert_eq!(code, ErrorCode::RunEnded);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_plan_nothing_moves_and_the_cordon_is_taken_back() {
+    let Some(hosts) = two_hosts("runless", FAST).await else {
+        return;
+    };
+    let (code, words) = refused(hosts.client(B).start_run(&drain(&hosts, A)).await);
+    assert_eq!(code, ErrorCode::NotTheCoordinator);
+    assert!(words.contains(name(&hosts, A).as_str()), "{words}");
+
+    let reason = Some("new memory".to_owned());
+    hosts
+        .client(B)
+        .cordon(&CordonRequest { reason })
+        .await
+        .unwrap();
+    let view = hosts.client(A).start_run(&drain(&hosts, A)).await.unwrap();
+    let none = ended(&hosts, view.id).await;
+    assert_eq!(none.result, Some(RunResult::Refused), "{none:#?}");
+    let cause = none.cause.as_deref().unwrap_or_default();
+    assert!(cause.contains("is cordoned"), "{none:#?}");
+    assert!(!is_cordoned(&hosts, A).await && is_cordoned(&hosts, B).await);
+    assert_eq!(none.phase, RunPhase::Ended);
+    hosts.guest_runs_only_on(A).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_was_given_is_carried_out_as_it_is_or_not_at_all() {
+    let Some(mut hosts) = two_hosts("runplan", FAST).await else {
+        return;
+    };
+    let wanted = drain(&hosts, A);
+    let asked = drover_api::PlanRequest {
+        request: wanted.request.clone(),
+    };
+    let plan = hosts.client(A).plan(&asked).await.unwrap().plan;
+    let mut edited = plan.clone();
+    edited.steps.clear();
+    let with = |plan| RunRequest {
+        plan: Some(plan),
+        ..wanted.clone()
+    };
+    let (code, words) = refused(hosts.client(A).start_run(&with(edited)).await);
+    assert_eq!(code, ErrorCode::PlanOutdated, "{words}");
+
+    hosts
+        .client(B)
+        .cordon(&CordonRequest::default())
+        .await
+        .unwrap();
+    let view = hosts
+        .client(A)
+        .start_run(&with(plan.clone()))
+        .await
+        .unwrap();
+    let outdated = ended(&hosts, view.id).await;
+    assert_eq!(outdated.result, Some(RunResult::Refused), "{outdated:#?}");
+    let cause = outdated.cause.as_deref().unwrap_or_default();
+    assert!(cause.contains("no longer as it was"), "{outdated:#?}");
+    hosts.client(B).uncordon().await.unwrap();
+    assert!(!is_cordoned(&hosts, A).await);
+
+    let id = begin(&mut hosts, B, with(plan.clone())).await;
+    let drained = ended(&hosts, id).await;
+    assert_eq!(drained.result, Some(RunResult::Completed), "{drained:#?}");
+    assert_eq!(drained.plan.map(|plan| plan.seal), Some(plan.seal));
+    hosts.guest_runs_only_on(B).await;
+}
