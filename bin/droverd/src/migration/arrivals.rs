@@ -1,7 +1,7 @@
 //! Guests that arrive, as the other host's agent asks for them: each call finds the task, tells it
 //! what was asked, and waits for what comes of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use drover_api::{
@@ -99,6 +99,11 @@ impl Migrations {
             beginning,
         )?;
         self.add(migration.id, Known::Incoming(handle.clone()));
+        if self.is_given_up(migration.id) {
+            let cause = "it was cancelled before it was asked for".to_owned();
+            // One that has ended already needs not be told.
+            let _ = handle.inbox.send(incoming::Message::Abandon(cause)).await;
+        }
         let snapshot = once_prepared(handle.snapshot).await;
         if let Some(refusal) = snapshot.refusal {
             return Err(refusal);
@@ -231,6 +236,7 @@ impl Migrations {
         id: MigrationId,
         request: AbandonRequest,
     ) -> Result<IncomingView, Refusal> {
+        self.give_up_unheard(id);
         self.authorize(&caller, id, false)?;
         let message = incoming::Message::Abandon(request.cause.clone());
         let over = |snapshot: &Snapshot| snapshot.view.phase.has_ended();
@@ -248,6 +254,22 @@ impl Migrations {
         let host = &self.context.config.host;
         let message = format!("{host} is still ending the QEMU of guest {}", view.vm);
         Err(Refusal::new(ErrorCode::Timeout, message))
+    }
+
+    /// A word that a guest is not coming can overtake the one that it comes: whichever of the two is taken
+    /// last finds the other.
+    fn give_up_unheard(&self, id: MigrationId) {
+        let mut given_up = self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.known().contains_key(&(id, false)) && !given_up.contains(&id) {
+            given_up.push_back(id);
+            let excess = given_up.len().saturating_sub(limits::ORDERS);
+            given_up.drain(..excess);
+        }
+    }
+
+    fn is_given_up(&self, id: MigrationId) -> bool {
+        let given_up = self.given_up.lock().unwrap_or_else(PoisonError::into_inner);
+        given_up.contains(&id)
     }
 
     /// How far an arriving guest is.

@@ -31,7 +31,7 @@ mod snapshot;
 mod start;
 mod told;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::Context as _;
@@ -101,6 +101,8 @@ pub struct Migrations {
     known: Mutex<BTreeMap<Key, Known>>,
     /// Those to migrate that came with an id.
     orders: Orders,
+    /// Arrivals that their sources gave up before they were heard of here.
+    given_up: Mutex<VecDeque<MigrationId>>,
 }
 
 impl Migrations {
@@ -117,6 +119,7 @@ impl Migrations {
             lanes: OnceLock::new(),
             known: Mutex::default(),
             orders: Orders::default(),
+            given_up: Mutex::default(),
             context,
         };
         if migrations.context.cluster.is_member() {
