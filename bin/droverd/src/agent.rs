@@ -112,7 +112,10 @@ pub async fn run(config: Config) -> Result<()> {
     announce(&config, &cluster);
     notify(NotifyState::Ready);
     // It asks this agent like all others, so that this one has to be served.
-    coordinator.recover().await;
+    beside.spawn({
+        let coordinator = Arc::clone(&coordinator);
+        async move { coordinator.recover().await }
+    });
 
     let signal = ends.next().await;
     tracing::info!(signal, "ending: no new work; guests run on");

@@ -295,3 +295,9 @@ pub const RUN_WRITE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Notes of the plans of one run that are kept: some for each host of a large cluster.
 pub const RUN_NOTES: usize = 200;
+
+/// How long whoever cancels a run waits until that is written down: a disk that is slow for a moment.
+pub const RUN_CANCEL: Duration = Duration::from_secs(10);
+
+/// Between tries to take a run up after the agent was started, while the store does not answer.
+pub const RUN_RECOVER_AGAIN: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ use drover_types::{ByteRate, Bytes, HostName, VmName};
 
 use crate::Now;
 use crate::asks::Ask;
-use crate::journal::{Blame, Entry, Outcome};
+use crate::journal::{Blame, Entry, Move, Outcome};
 use crate::limits::{CONFIRM, SILENCE, SILENCE_AT_ENDS};
 use crate::measured::{End, Seen};
 use crate::planned::Planned;
@@ -78,6 +78,8 @@ pub enum Phase {
     Transferring,
     /// It cannot be called back any more, and is not confirmed yet.
     HandingOff,
+    /// It is being called back.
+    CallingBack,
     /// The guest runs on the destination, by the source's word.
     Completed,
     /// Somebody called it back, and the guest runs on the source.
@@ -131,8 +133,10 @@ impl Run {
         }
         match ask {
             Ask::Cordon { host } => self.cordoned_or_not(host, answer, now),
-            Ask::Uncordon { host } => self.uncordoned_or_not(host, answer, now),
-            Ask::Plan { round, .. } => self.planned_or_not(*round, answer),
+            Ask::Uncordon { host } | Ask::Lift { host } => {
+                self.uncordoned_or_not(host, answer, now)
+            }
+            Ask::Plan { round } => self.planned_or_not(*round, answer, now),
             Ask::Order { number, .. } | Ask::Look { number, .. } => {
                 self.looked(*number, answer, now)
             }
@@ -188,10 +192,10 @@ impl Run {
         now.elapsed.saturating_sub(since) >= bound
     }
 
-    fn planned_or_not(&mut self, round: u32, answer: Answer) -> Vec<Entry> {
+    fn planned_or_not(&mut self, round: u32, answer: Answer, now: Now) -> Vec<Entry> {
         match answer {
             Answer::Planned(mut planned) => {
-                planned.moves.retain(|step| !self.is_given_up(&step.vm));
+                self.without_given_up(&mut planned);
                 let stopped: Vec<&str> = planned.stopped().iter().map(|l| l.vm.as_str()).collect();
                 if stopped.is_empty() {
                     return planned.entries(round);
@@ -206,9 +210,28 @@ impl Run {
                     why: Text::from(why),
                 }]
             }
-            Answer::NoPlan { why } | Answer::Silence { why } => vec![Entry::NoPlan { round, why }],
+            Answer::NoPlan { why } => vec![Entry::NoPlan { round, why }],
+            Answer::Silence { why } => {
+                let since = *self.unplanned_since.get_or_insert(now.elapsed);
+                let waited = now.elapsed.saturating_sub(since) >= SILENCE_AT_ENDS;
+                waited
+                    .then_some(Entry::NoPlan { round, why })
+                    .into_iter()
+                    .collect()
+            }
             _ => Vec::new(),
         }
+    }
+
+    /// A plan still has a place for guests that are not tried any more. What it builds on their moves is left
+    /// for another plan.
+    fn without_given_up(&self, planned: &mut Planned) {
+        let given_up = |step: &Move| self.is_given_up(&step.vm);
+        let waves = planned.moves.iter().filter(|step| given_up(step));
+        let last = waves.map(|step| step.wave).min().unwrap_or(u32::MAX);
+        planned
+            .moves
+            .retain(|step| !given_up(step) && step.wave <= last);
     }
 
     fn looked(&mut self, number: u32, answer: Answer, now: Now) -> Vec<Entry> {
@@ -217,9 +240,14 @@ impl Run {
             Answer::Refused { why, blame } => {
                 self.ended(number, Outcome::Failed { why, blame }, now)
             }
-            // Its agent has forgotten it, which it does only of what has never begun: once more.
             Answer::NoSuchMigration => {
-                self.seen.entry(number).or_default().is_unknown();
+                let seen = self.seen.entry(number).or_default();
+                if seen.known {
+                    // Its agent has forgotten it, and so it is over: where the guest is tells how.
+                    seen.complete_since.get_or_insert(now.elapsed);
+                } else {
+                    seen.unknown = true;
+                }
                 Vec::new()
             }
             Answer::Silence { why } => self.not_heard(number, why, now),
@@ -232,10 +260,11 @@ impl Run {
         let seen = self.seen.entry(number).or_default();
         seen.look(look, now.elapsed);
         match &look.phase {
-            Phase::Preparing | Phase::Transferring | Phase::HandingOff => {
+            Phase::Preparing | Phase::Transferring => {
                 self.measure(number, now.elapsed);
                 Vec::new()
             }
+            Phase::HandingOff | Phase::CallingBack => self.is_ending(number, now),
             Phase::Completed => {
                 seen.complete_since.get_or_insert(now.elapsed);
                 Vec::new()
@@ -257,6 +286,21 @@ impl Run {
         }
     }
 
+    /// One that does not come to its end waits for a person, and the run does not wait with it.
+    fn is_ending(&self, number: u32, now: Now) -> Vec<Entry> {
+        let since = self.seen.get(&number).and_then(|seen| seen.ending_since);
+        let since = since.unwrap_or(now.elapsed);
+        if now.elapsed.saturating_sub(since) < SILENCE {
+            return Vec::new();
+        }
+        let seconds = SILENCE.as_secs();
+        let why = format!(
+            "its migration has been ending for {seconds} s: `drover status` on its source tells what it waits for"
+        );
+        let why = Text::from(why);
+        self.ended(number, Outcome::Unknown { why }, now)
+    }
+
     fn called_back(&mut self, number: u32, answer: Answer, now: Now) -> Vec<Entry> {
         match answer {
             Answer::CalledBack => self.ended(number, Outcome::Cancelled, now),
@@ -265,6 +309,7 @@ impl Run {
                 seen.goes_its_way = true;
                 seen.known = true;
                 seen.silent = None;
+                seen.ending_since.get_or_insert(now.elapsed);
                 Vec::new()
             }
             Answer::Silence { why } => self.not_heard(number, why, now),
@@ -310,7 +355,7 @@ impl Run {
         }
         let is = |there: bool| if there { "has" } else { "has not" };
         let why = format!(
-            "its migration was complete, but {to} {} a process of it and {from} {} one",
+            "its migration is over, but {to} {} a process of it and {from} {} one",
             is(place.on_destination.is_some()),
             is(place.on_source)
         );
@@ -335,6 +380,12 @@ impl Run {
         match answer {
             Answer::Census(guests) => {
                 self.uncounted_since = None;
+                if guests.iter().any(|guest| guest.moving) {
+                    let since = *self.unsettled_since.get_or_insert(now.elapsed);
+                    self.is_settled = now.elapsed.saturating_sub(since) >= SILENCE;
+                } else {
+                    self.unsettled_since = None;
+                }
                 self.census = Some(guests);
             }
             Answer::Silence { why } => {

@@ -16,8 +16,13 @@ pub enum Ask {
         /// The host.
         host: HostName,
     },
-    /// A host is to take guests again.
+    /// A host is to take guests again, whoever cordoned it.
     Uncordon {
+        /// The host.
+        host: HostName,
+    },
+    /// A host is to take guests again if it takes none because of this run.
+    Lift {
         /// The host.
         host: HostName,
     },
@@ -91,7 +96,7 @@ impl Run {
             Stage::Verifying => self.census_wanted().into_iter().collect(),
             Stage::Lifting => {
                 let hosts = self.to_lift().cloned();
-                hosts.map(|host| Ask::Uncordon { host }).collect()
+                hosts.map(|host| Ask::Lift { host }).collect()
             }
             Stage::Ended => Vec::new(),
         }
@@ -172,7 +177,7 @@ impl Run {
         let settled = self
             .census
             .as_ref()
-            .is_some_and(|guests| !guests.iter().any(|guest| guest.moving));
+            .is_some_and(|guests| self.is_settled || !guests.iter().any(|guest| guest.moving));
         let wanted = !hosts.is_empty() && !settled && self.uncounted.is_none();
         wanted.then_some(Ask::Census { hosts })
     }

@@ -28,6 +28,8 @@ pub struct Seen {
     pub(crate) complete_since: Option<Duration>,
     /// It is past the point at which it can be called back, or is being called back already.
     pub(crate) goes_its_way: bool,
+    /// Since when it is neither copied nor over: what ends it is not the run's to do.
+    pub(crate) ending_since: Option<Duration>,
     /// Since when who is to be asked has not answered, and what was heard instead.
     pub(crate) silent: Option<(Duration, Text)>,
 }
@@ -37,13 +39,6 @@ impl Seen {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete_since.is_some()
-    }
-
-    pub(crate) fn is_unknown(&mut self) {
-        *self = Self {
-            unknown: true,
-            ..Self::default()
-        };
     }
 
     pub(crate) fn look(&mut self, look: &Look, elapsed: Duration) {
@@ -56,7 +51,18 @@ impl Seen {
         if look.phase == Phase::Transferring && look.rate.0 > 0 {
             self.bulk_since.get_or_insert(elapsed);
         }
-        self.goes_its_way |= look.phase == Phase::HandingOff;
+        match look.phase {
+            Phase::HandingOff | Phase::CallingBack => {
+                self.goes_its_way = true;
+                self.ending_since.get_or_insert(elapsed);
+            }
+            // An agent that was started again may have forgotten that it was called back.
+            Phase::Preparing | Phase::Transferring => {
+                self.goes_its_way = false;
+                self.ending_since = None;
+            }
+            Phase::Completed | Phase::Cancelled | Phase::Failed { .. } => {}
+        }
     }
 
     /// Its lines are about to be free.

@@ -87,6 +87,9 @@ impl Run {
             census: None,
             uncounted_since: None,
             uncounted: None,
+            unsettled_since: None,
+            is_settled: false,
+            unplanned_since: None,
             silent: BTreeMap::new(),
             given_up: [].into(),
         }
@@ -106,7 +109,10 @@ impl Run {
                 self.of_host(host, Cordon::Set { before: *before })?;
             }
             Entry::Uncordoned { host } => match self.opened.get_mut(host) {
-                Some(open) => *open = true,
+                Some(open) => {
+                    *open = true;
+                    self.silent.remove(host);
+                }
                 None => self.of_host(host, Cordon::Lifted)?,
             },
             Entry::Part(part) => self.part(part)?,
@@ -160,8 +166,11 @@ impl Run {
             }
             Entry::RoundEnded { round } => self.end_round(*round)?,
             Entry::CancelAsked(cancel) => {
-                // The last word counts: what was to be finished may be cancelled after all.
-                self.cancel = Some(cancel.clone());
+                // What was to be finished may be cancelled after all; a cordon that was to be lifted still is.
+                let before = self.cancel.as_ref().is_some_and(|before| before.uncordon);
+                let mut cancel = cancel.clone();
+                cancel.uncordon |= before;
+                self.cancel = Some(cancel);
             }
             Entry::Finished { result, why, at } => {
                 self.finished = Some(Finished {
@@ -177,6 +186,7 @@ impl Run {
     fn of_host(&mut self, host: &HostName, now: Cordon) -> Result<(), Inconsistent> {
         let unknown = || Inconsistent::Host { host: host.clone() };
         *self.cordons.get_mut(host).ok_or_else(unknown)? = now;
+        self.silent.remove(host);
         Ok(())
     }
 
@@ -240,6 +250,7 @@ impl Run {
         self.round = round;
         self.round_ended = false;
         self.census = None;
+        self.unplanned_since = None;
         Ok(())
     }
 

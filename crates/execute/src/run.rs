@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use drover_plan::Text;
 use drover_plan::plan::Expected;
+use drover_plan::{Request, Text};
 use drover_types::{HostName, MigrationId, VmName};
 
 use crate::answers::Guest;
@@ -41,6 +41,11 @@ pub struct Run {
     pub(crate) uncounted_since: Option<Duration>,
     /// Why the run ends without having looked.
     pub(crate) uncounted: Option<Text>,
+    /// Since when guests that somebody else moves keep it from ending, and whether it no longer waits.
+    pub(crate) unsettled_since: Option<Duration>,
+    pub(crate) is_settled: bool,
+    /// Since when there is no answer whether there is a plan.
+    pub(crate) unplanned_since: Option<Duration>,
     /// Since when a host has not answered at the run's beginning or end.
     pub(crate) silent: BTreeMap<HostName, Duration>,
     /// Hosts that are given up at the end.
@@ -229,8 +234,12 @@ impl Run {
         self.round < limits::ROUNDS && (self.wants_another() || self.newcomers().next().is_some())
     }
 
-    /// Whether a guest is to be tried again, or was not tried yet for another one's sake.
+    /// Whether a guest is to be tried again, or was not tried yet for another one's sake. What is evened out
+    /// is not evened out anew: that would be more moves than were asked for.
     fn wants_another(&self) -> bool {
+        if matches!(self.began.request, Request::Rebalance { .. }) {
+            return false;
+        }
         let of_round = |record: &&Record| record.round == self.round;
         let mut records = self.records.iter().filter(of_round);
         records.any(|record| match &record.state {
@@ -260,18 +269,28 @@ impl Run {
         })
     }
 
-    /// Hosts that take guests again at the end: those that the run cordoned and that can be told.
+    /// Hosts that take guests again at the end: those that the run cordoned, or was about to, and that can be
+    /// told.
     pub(crate) fn to_lift(&self) -> impl Iterator<Item = &HostName> {
         let wanted = match (&self.cancel, &self.no_plan) {
             (Some(cancel), _) => cancel.uncordon,
             (None, Some(no_plan)) => no_plan.round == 1,
             (None, None) => false,
         };
-        self.cordoned()
+        self.own_cordons()
             .filter(move |host| wanted && !self.given_up.contains(*host))
     }
 
-    /// Hosts that a guest failed to be moved to.
+    /// Hosts that take no guests because of the run, or may: one whose answer was lost.
+    pub(crate) fn own_cordons(&self) -> impl Iterator<Item = &HostName> {
+        let own =
+            |cordon: &Cordon| matches!(cordon, Cordon::Wanted | Cordon::Set { before: false });
+        let cordons = self.cordons.iter().filter(move |(_, cordon)| own(cordon));
+        cordons.map(|(host, _)| host)
+    }
+
+    /// Hosts that a guest failed to be moved to, and of one that is given up all that it was to be moved to:
+    /// a plan stops no such guest, and is not refused for it.
     #[must_use]
     pub fn avoided(&self) -> BTreeMap<VmName, BTreeSet<HostName>> {
         let mut avoided: BTreeMap<VmName, BTreeSet<HostName>> = BTreeMap::new();
@@ -279,8 +298,15 @@ impl Run {
             let MoveState::Ended { outcome, .. } = &record.state else {
                 continue;
             };
-            let blame = Blame::Destination;
-            if matches!(outcome, Outcome::Failed { blame: found, .. } if *found == blame) {
+            let there = matches!(
+                outcome,
+                Outcome::Failed {
+                    blame: Blame::Destination,
+                    ..
+                }
+            );
+            let moved = matches!(outcome, Outcome::Moved { .. });
+            if there || (!moved && self.is_given_up(&record.planned.vm)) {
                 let of_it = avoided.entry(record.planned.vm.clone()).or_default();
                 of_it.insert(record.planned.to.clone());
             }

@@ -8,7 +8,7 @@ use drover_types::{HostName, VmName};
 use crate::Now;
 use crate::answers::Guest;
 use crate::journal::{Entry, Outcome, RunResult};
-use crate::run::{Cordon, MoveState, Run};
+use crate::run::{MoveState, Run};
 
 /// Guests that are named with their reasons before the rest is counted.
 const NAMED: usize = 5;
@@ -130,11 +130,9 @@ impl Run {
     }
 
     fn still_cordoned(&self) -> Option<String> {
-        let set = self.cordons.iter();
-        let set = set.filter(|(_, cordon)| matches!(cordon, Cordon::Set { before: false }));
-        let names: Vec<&str> = set.map(|(host, _)| host.as_str()).collect();
+        let names: Vec<&str> = self.own_cordons().map(HostName::as_str).collect();
         let names = names.join(", ");
-        (!names.is_empty()).then(|| format!("cordoned still: {names}"))
+        (!names.is_empty()).then(|| format!("cordoned still for this run: {names}"))
     }
 
     fn named<'v>(&self, guests: impl Iterator<Item = &'v VmName>) -> String {

@@ -32,6 +32,7 @@ impl Agents {
         let answered = match ask {
             Ask::Cordon { host } => self.cordon(host).await,
             Ask::Uncordon { host } => self.uncordon(host).await,
+            Ask::Lift { host } => self.lift(host).await,
             Ask::Order {
                 migration,
                 vm,
@@ -85,6 +86,23 @@ impl Agents {
         Ok(Answer::Uncordoned)
     }
 
+    /// A cordon that somebody set meanwhile, or before, stays.
+    async fn lift(&self, host: &HostName) -> Result<Answer, Text> {
+        let view = self
+            .client(host)?
+            .host()
+            .await
+            .map_err(|error| said(&error))?;
+        let reason = self.reason();
+        let own = view
+            .cordon
+            .is_some_and(|cordon| cordon.reason == Some(reason));
+        if own {
+            return self.uncordon(host).await;
+        }
+        Ok(Answer::Uncordoned)
+    }
+
     async fn order(
         &self,
         id: MigrationId,
@@ -101,7 +119,14 @@ impl Agents {
         };
         match self.client(from)?.migrate(vm, &request).await {
             Ok(view) => Ok(Answer::Look(look(&view))),
-            Err(ClientError::Refused(refusal)) => refused(refusal),
+            Err(ClientError::Refused(refusal)) => match refused(refusal) {
+                // It may be the destination's word, with which the migration has ended.
+                Err(why) => match self.look(id, from).await? {
+                    Answer::NoSuchMigration => Err(why),
+                    known => Ok(known),
+                },
+                answer => answer,
+            },
             Err(error) => Err(said(&error)),
         }
     }
@@ -152,7 +177,11 @@ impl Agents {
             let view = self.client(host)?.inventory().await;
             let view = view.map_err(|error| said(&error))?;
             let here = view.vms.into_iter();
-            let here = here.filter(|vm| vm.host == *host && vm.state != Planned::Stopped);
+            // One that arrives, or has arrived and waits for its source's word, is here as well.
+            let here = here.filter(|vm| {
+                let arrives = vm.moving_to.as_ref() == Some(host);
+                arrives || (vm.host == *host && vm.state != Planned::Stopped)
+            });
             let guests = here.map(|vm| Guest {
                 host: host.clone(),
                 moving: vm.moving_to.is_some(),
@@ -220,7 +249,8 @@ fn look(view: &MigrationView) -> Look {
     };
     let phase = match view.phase {
         MigrationPhase::Preparing | MigrationPhase::Connecting => Phase::Preparing,
-        MigrationPhase::Transferring | MigrationPhase::Cancelling => Phase::Transferring,
+        MigrationPhase::Transferring => Phase::Transferring,
+        MigrationPhase::Cancelling => Phase::CallingBack,
         MigrationPhase::Completed => Phase::Completed,
         MigrationPhase::Cancelled if view.cause.as_deref() == Some(CANCELLED_BY_OPERATOR) => {
             Phase::Cancelled

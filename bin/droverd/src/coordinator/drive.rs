@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use drover_api::{ErrorCode, Refusal};
 use drover_execute::journal::{Cancel, Entry, Outcome, UnixMillis};
 use drover_execute::{Answer, Ask, Now, Run};
-use drover_plan::{Plan, Text};
+use drover_plan::{Plan, Request, Text};
 use drover_store::{Campaign, Leadership, StoreError};
-use drover_types::{HostName, MigrationId, VmName};
+use drover_types::MigrationId;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -16,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::asks::Agents;
-use super::keep::Keep;
+use super::keep::{Keep, Moved};
 use crate::limits;
 use crate::planning;
 
@@ -49,7 +50,7 @@ pub struct Driver {
     /// The number of the journal's next entry.
     pub next: u64,
     /// The plan that is to be carried out, where the operator gave one.
-    pub exactly: Option<Plan>,
+    pub exactly: Option<Arc<Plan>>,
     pub orders: mpsc::Receiver<CancelOrder>,
 }
 
@@ -178,10 +179,14 @@ impl Driver {
     /// Puts what may be put now; when there is more to put.
     fn put(&self, asking: &mut Asking) -> Instant {
         let asks = lock(&self.shared).run.asks();
-        asking.not_before.retain(|ask, _| asks.contains(ask));
+        let now = Instant::now();
+        // One that is not among them at the moment may be back in the next.
+        asking
+            .not_before
+            .retain(|ask, at| *at > now || asks.contains(ask));
         let mut wake = Instant::now() + limits::RUN_IDLE;
         for ask in asks {
-            if asking.open.contains_key(&ask) {
+            if asking.open.contains_key(&ask) || is_before(&ask, &asking.open) {
                 continue;
             }
             let not_before = asking.not_before.get(&ask).copied().or_else(|| first(&ask));
@@ -222,12 +227,11 @@ impl Driver {
     /// Writes an entry down, however long that takes while nobody else may write, and applies it.
     async fn write(&mut self, entry: Entry) -> Result<(), LetGo> {
         let moved = self.moved(&entry);
-        let moved = moved.as_ref().map(|(from, to, vm)| (from, to, vm));
         let run = self.agents.run;
         loop {
             let writing = self
                 .keep
-                .write(run, self.next, &entry, moved, &self.leadership);
+                .write(run, self.next, &entry, moved.as_ref(), &self.leadership);
             match writing.await {
                 Ok(()) => break,
                 Err(
@@ -249,7 +253,7 @@ impl Driver {
         Ok(())
     }
 
-    fn moved(&self, entry: &Entry) -> Option<(HostName, HostName, VmName)> {
+    fn moved(&self, entry: &Entry) -> Option<Moved> {
         let Entry::Ended {
             number,
             outcome: Outcome::Moved { .. },
@@ -261,7 +265,16 @@ impl Driver {
         let shown = lock(&self.shared);
         let mut moves = shown.run.moves().iter();
         let planned = &moves.find(|record| record.number == *number)?.planned;
-        Some((planned.from.clone(), planned.to.clone(), planned.vm.clone()))
+        Some(Moved {
+            vm: planned.vm.clone(),
+            to: planned.to.clone(),
+            leaves: match &shown.run.began().request {
+                Request::Drain { hosts, .. } if hosts.contains(&planned.from) => {
+                    Some(planned.from.clone())
+                }
+                _ => None,
+            },
+        })
     }
 }
 
@@ -279,7 +292,12 @@ fn first(ask: &Ask) -> Option<Instant> {
     later.then(|| Instant::now() + limits::RUN_ROUND)
 }
 
-async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Plan>) -> Answer {
+/// A cordon on its way must not arrive after it was lifted.
+fn is_before(ask: &Ask, open: &BTreeMap<Ask, tokio::task::Id>) -> bool {
+    matches!(ask, Ask::Lift { host } if open.contains_key(&Ask::Cordon { host: host.clone() }))
+}
+
+async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Arc<Plan>>) -> Answer {
     let (request, wants_exactly) = {
         let shown = lock(shared);
         let began = shown.run.began();
@@ -287,7 +305,7 @@ async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Plan
     };
     let made = match (wants_exactly, exactly) {
         (false, _) => planning::make(&agents.context, request).await,
-        (true, Some(plan)) => planning::verified(&agents.context, plan).await,
+        (true, Some(plan)) => planning::verified(&agents.context, (*plan).clone()).await,
         (true, None) => {
             let why = "the agent was started again before the plan that was given was begun: give it again";
             return Answer::NoPlan {
@@ -311,9 +329,24 @@ async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Plan
             }
             Answer::Planned(Box::new(planned))
         }
-        Err(refusal) => Answer::NoPlan {
-            why: Text::from(refusal.message),
-        },
+        Err(refusal) => {
+            let why = on_one_line(&refusal);
+            match refusal.code {
+                ErrorCode::NoPlan | ErrorCode::PlanOutdated => Answer::NoPlan { why },
+                _ => Answer::Silence { why },
+            }
+        }
+    }
+}
+
+/// What is told in several lines elsewhere.
+fn on_one_line(refusal: &Refusal) -> Text {
+    let lines = refusal.message.lines().map(str::trim);
+    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
+    let message = lines.join("; ");
+    match &refusal.next {
+        Some(next) => Text::from(format!("{message}; {next}")),
+        None => Text::from(message),
     }
 }
 

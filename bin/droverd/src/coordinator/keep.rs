@@ -40,6 +40,15 @@ struct RunDocument {
     coordinator: HostName,
 }
 
+/// A guest that has moved.
+#[derive(Debug)]
+pub struct Moved {
+    pub vm: VmName,
+    pub to: HostName,
+    /// The host that it left because that is being emptied, and to which it belongs.
+    pub leaves: Option<HostName>,
+}
+
 /// Guests that left a host and have not come home.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Homes {
@@ -117,7 +126,7 @@ impl Keep {
             .put(key(began.run), document, Expect::Absent)
             .append(&journal(began.run), 1, entry)?;
         self.store.commit(&begin).await?;
-        self.prune(leadership).await;
+        self.prune(began.run, leadership).await;
         Ok(())
     }
 
@@ -128,7 +137,7 @@ impl Keep {
         run: RunId,
         number: u64,
         entry: &Entry,
-        moved: Option<(&HostName, &HostName, &VmName)>,
+        moved: Option<&Moved>,
         leadership: &Leadership,
     ) -> Result<(), StoreError> {
         let value = Value::of(entry)?;
@@ -137,8 +146,10 @@ impl Keep {
             number,
             value.clone(),
         )?;
-        if let Some((from, to, vm)) = moved {
-            write = self.change(write, from, |homes| homes.leaves(vm)).await?;
+        if let Some(Moved { vm, to, leaves }) = moved {
+            if let Some(home) = leaves {
+                write = self.change(write, home, |homes| homes.leaves(vm)).await?;
+            }
             write = self.change(write, to, |homes| homes.comes(vm)).await?;
         }
         if matches!(entry, Entry::Finished { .. }) {
@@ -222,16 +233,19 @@ impl Keep {
     }
 
     /// Forgets the oldest runs. What cannot be forgotten now is at the next one's beginning.
-    async fn prune(&self, leadership: &Leadership) {
+    /// The one that has just begun may have an old id, where the clock was set back.
+    async fn prune(&self, begun: RunId, leadership: &Leadership) {
         let forget = async {
-            for (run, _) in self.runs().await?.into_iter().skip(limits::RUNS) {
-                self.store
-                    .remove_journal(&journal(run), Some(leadership))
-                    .await?;
+            let runs = self.runs().await?.into_iter().map(|(run, _)| run);
+            for run in runs.filter(|run| *run != begun).skip(limits::RUNS) {
+                // First what would have it shown, so that nothing is shown that is not whole.
                 let delete = Transaction::new()
                     .fenced_by(leadership)
                     .delete(key(run), Expect::Anything);
                 self.store.commit(&delete).await?;
+                self.store
+                    .remove_journal(&journal(run), Some(leadership))
+                    .await?;
             }
             Ok::<(), StoreError>(())
         };

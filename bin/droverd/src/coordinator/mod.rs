@@ -26,7 +26,7 @@ use drover_api::{CancelRunRequest, ErrorCode, Refusal, RunRequest, RunView, Runn
 use drover_execute::Run;
 use drover_execute::journal::{Began, Cancel, Running, UnixMillis};
 use drover_plan::{Plan, Request, Text, text};
-use drover_store::{Campaign, Embedded, HostClock, Leadership, Store, StoreError};
+use drover_store::{Campaign, Embedded, HostClock, Leadership, Outcome, Store, StoreError};
 use drover_types::{HostName, RunId};
 use jiff::Timestamp;
 use tokio::sync::{OnceCell, mpsc, oneshot};
@@ -34,7 +34,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use self::asks::Agents;
-use self::drive::{CancelOrder, Driver, LetGo, Shared, Shown, lock};
+use self::drive::{CancelOrder, Driver, Shared, Shown, lock};
 use self::keep::Keep;
 use crate::agent::Context;
 use crate::limits;
@@ -74,13 +74,26 @@ impl Coordinator {
 
     /// Takes up the run that was under way when the agent ended.
     pub async fn recover(&self) {
-        let _beginning = self.beginning.lock().await;
         let file = self.context.config.state.join(FILE);
         if self.check_is_here().is_err() || !file.exists() {
             return;
         }
-        if let Err(refusal) = self.take_up().await {
-            tracing::error!(%refusal, "the run that was under way is not taken up");
+        loop {
+            let taken = {
+                let _beginning = self.beginning.lock().await;
+                self.take_up().await
+            };
+            match taken {
+                Ok(()) => return,
+                Err(refusal) if refusal.code == ErrorCode::StoreUnavailable => {
+                    tracing::warn!(%refusal, "a run that is under way is not taken up yet");
+                }
+                Err(refusal) => {
+                    tracing::error!(%refusal, "the run that was under way is not taken up");
+                    return;
+                }
+            }
+            tokio::time::sleep(limits::RUN_RECOVER_AGAIN).await;
         }
     }
 
@@ -141,6 +154,12 @@ impl Coordinator {
         let leadership = self.lead(keep).await?;
         match keep.begin(&began, &leadership).await {
             Ok(()) => {}
+            // It may be done as soon as the store answers again; whoever asks next takes it up.
+            Err(error) if is_unknown(&error) => {
+                return Err(unavailable(&error).next(
+                    "the run may have begun: look at `drover run` before you ask for it again",
+                ));
+            }
             Err(StoreError::Conflict { .. }) => {
                 let run = keep.under_way().await.map_err(|e| unavailable(&e))?;
                 return Err(self.busy(run.unwrap_or(began.run)).await);
@@ -173,7 +192,13 @@ impl Coordinator {
         let keep = self.keep().await?;
         let mut views = Vec::new();
         for (run, coordinator) in keep.runs().await.map_err(|e| unavailable(&e))? {
-            views.push(self.view(keep, run, &coordinator, false).await?);
+            match self.view(keep, run, &coordinator, false).await {
+                Ok(view) => views.push(view),
+                Err(refusal) if refusal.code == ErrorCode::Internal => {
+                    tracing::error!(%refusal, "left out of the list of runs");
+                }
+                Err(refusal) => return Err(refusal),
+            }
         }
         Ok(views)
     }
@@ -227,6 +252,10 @@ impl Coordinator {
         by: &str,
     ) -> Result<RunView, Refusal> {
         let view = self.get(id).await?;
+        if view.result.is_none() {
+            let _beginning = self.beginning.lock().await;
+            self.take_up().await?;
+        }
         let orders = self
             .under_way()
             .as_ref()
@@ -246,7 +275,12 @@ impl Coordinator {
         if orders.send((cancel, tell)).await.is_err() {
             return Err(has_ended(id));
         }
-        match told.await {
+        let Ok(told) = tokio::time::timeout(limits::RUN_CANCEL, told).await else {
+            let message = format!("the cancel of run {id} waits to be written down");
+            return Err(Refusal::new(ErrorCode::StoreUnavailable, message)
+                .next("no move begins meanwhile; `drover run` shows when it counts"));
+        };
+        match told {
             Ok(Ok(())) => self.get(id).await,
             Ok(Err(why)) => {
                 let message = format!("the cancel of run {id} could not be written down: {why}");
@@ -276,12 +310,11 @@ impl Coordinator {
             shared: Arc::clone(&shared),
             leadership,
             next,
-            exactly,
+            exactly: exactly.map(Arc::new),
             orders: inbox,
         };
         let task = tokio::spawn(async move {
             if let Err(error) = driver.drive().await {
-                let error: LetGo = error;
                 tracing::error!(run = %id, %error, "the run is let go of: start the agent again to take it up");
             }
         });
@@ -308,6 +341,9 @@ impl Coordinator {
     fn shared(&self, id: RunId) -> Option<Shared> {
         let under_way = self.under_way();
         let found = under_way.as_ref().filter(|run| run.id == id);
+        // What one that has let go shows is no longer so.
+        let found =
+            found.filter(|run| !run.task.is_finished() || lock(&run.shared).run.result().is_some());
         found.map(|run| Arc::clone(&run.shared))
     }
 
@@ -381,6 +417,19 @@ fn unavailable(error: &StoreError) -> Refusal {
     Refusal::new(ErrorCode::StoreUnavailable, message).next(format!(
         "look at the file {FILE} below `state`, and at the disk it is on"
     ))
+}
+
+fn is_unknown(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::NoQuorum {
+            outcome: Outcome::Unknown,
+            ..
+        } | StoreError::Unavailable {
+            outcome: Outcome::Unknown,
+            ..
+        }
+    )
 }
 
 fn outdated(why: &str) -> Refusal {

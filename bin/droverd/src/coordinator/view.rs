@@ -67,13 +67,13 @@ fn next(run: &Run) -> Option<String> {
     let cordoned: Vec<&str> = run.cordoned().map(HostName::as_str).collect();
     let cordoned = cordoned.join(" ");
     match result {
-        RunResult::Completed | RunResult::Refused => None,
+        RunResult::Completed => None,
         RunResult::Partial => Some(
             "mend what keeps the guests there, then run the same again: what has moved stays moved"
                 .to_owned(),
         ),
-        RunResult::Cancelled if cordoned.is_empty() => None,
-        RunResult::Cancelled => Some(format!(
+        RunResult::Cancelled | RunResult::Refused if cordoned.is_empty() => None,
+        RunResult::Cancelled | RunResult::Refused => Some(format!(
             "`drover uncordon` on {cordoned} has it take guests again"
         )),
     }

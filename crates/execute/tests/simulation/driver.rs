@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use drover_execute::journal::{Began, Cancel, Entry, UnixMillis};
-use drover_execute::{Answer, Ask, Now, Run};
+use drover_execute::{Answer, Ask, MoveState, Now, Outcome, Run};
 use drover_types::{HostName, MigrationId, VmName};
 use uuid::Uuid;
 
@@ -29,6 +29,8 @@ struct Message {
 
 pub struct Driver {
     pub world: World,
+    /// Hosts that took no guests before the run.
+    pub cordoned_before: Vec<HostName>,
     weather: Weather,
     pub journal: Vec<Entry>,
     pub run: Run,
@@ -42,6 +44,8 @@ pub struct Driver {
     pub dies_at: Option<(usize, bool)>,
     /// A guest whose start was under way when its host was cordoned: there once the first plan is made.
     pub newcomer: Option<(VmName, HostName)>,
+    /// Ticks in which nothing that is sent arrives.
+    pub blackout: std::ops::Range<u64>,
 }
 
 struct Died;
@@ -49,6 +53,7 @@ struct Died;
 impl Driver {
     pub fn new(world: World, weather: Weather, began: Began) -> Self {
         Self {
+            cordoned_before: world.cordoned.keys().cloned().collect(),
             world,
             weather,
             run: Run::new(began.clone()),
@@ -59,6 +64,7 @@ impl Driver {
             deaths: 0,
             dies_at: None,
             newcomer: None,
+            blackout: 0..0,
         }
     }
 
@@ -146,6 +152,9 @@ impl Driver {
             return Err(Died);
         }
         self.run.apply(&entry).unwrap();
+        if let Entry::Ordered { number, .. } = entry {
+            self.earlier_waves_have_arrived(number);
+        }
         if let Entry::Round { .. } = entry
             && let Some((vm, host)) = self.newcomer.take()
         {
@@ -192,19 +201,26 @@ impl Driver {
             open.insert(message.ask.clone(), ());
         }
         for ask in self.run.asks() {
-            if open.contains_key(&ask) {
+            // A cordon on its way must not arrive after it was lifted.
+            let is_after = |open: &Ask| match (open, &ask) {
+                (Ask::Cordon { host }, Ask::Lift { host: lifted }) => host == lifted,
+                _ => false,
+            };
+            if open.contains_key(&ask) || open.keys().any(is_after) {
                 continue;
             }
             if let Ask::Order { migration, .. } = &ask {
                 self.is_written(*migration);
             }
+            let is_dark = self.blackout.contains(&self.tick);
             let dice = &mut self.world.dice;
             let (there, back) = (1 + dice.below(4), 1 + dice.below(3));
             let lost = [
                 dice.chance(self.weather.loses),
                 dice.chance(self.weather.loses),
             ];
-            let arrives = if lost[0] { u64::MAX } else { self.tick + there };
+            let is_lost = lost[0] || is_dark;
+            let arrives = if is_lost { u64::MAX } else { self.tick + there };
             self.messages.push(Message {
                 ask,
                 arrives,
@@ -213,6 +229,24 @@ impl Driver {
                 is_awaited: true,
                 sent: self.tick,
             });
+        }
+    }
+
+    fn earlier_waves_have_arrived(&self, number: u32) {
+        let moves = self.run.moves();
+        let begun = moves.iter().find(|record| record.number == number).unwrap();
+        for record in moves.iter().filter(|record| record.round == begun.round) {
+            let arrived = matches!(
+                record.state,
+                MoveState::Ended {
+                    outcome: Outcome::Moved { .. },
+                    ..
+                }
+            );
+            assert!(
+                arrived || record.planned.wave >= begun.planned.wave,
+                "{moves:#?}"
+            );
         }
     }
 

@@ -30,6 +30,8 @@ pub struct Weather {
     pub no_plan: u64,
     /// A guest that has arrived stands still.
     pub stands_still: u64,
+    /// A migration stays in its hand-off.
+    pub hangs: u64,
 }
 
 #[derive(Debug)]
@@ -47,6 +49,7 @@ enum Ends {
     Well,
     Badly,
     Still,
+    Never,
 }
 
 #[derive(Debug)]
@@ -56,7 +59,8 @@ pub struct World {
     pub hosts: Vec<HostName>,
     /// Where each guest is, and whether it runs.
     pub guests: BTreeMap<VmName, (HostName, bool)>,
-    pub cordoned: BTreeSet<HostName>,
+    /// Hosts that take no guests, and whether they do not because of the run.
+    pub cordoned: BTreeMap<HostName, bool>,
     migrations: BTreeMap<MigrationId, Migration>,
     /// Ids that never begin, and what is said of them.
     refused: BTreeMap<MigrationId, Answer>,
@@ -81,7 +85,7 @@ impl World {
             weather,
             hosts,
             guests,
-            cordoned: BTreeSet::new(),
+            cordoned: BTreeMap::new(),
             migrations: BTreeMap::new(),
             refused: BTreeMap::new(),
             is_over: false,
@@ -119,6 +123,10 @@ impl World {
                 migration.phase = failed("the line broke", GuestAt::Source, Blame::Destination);
                 continue;
             }
+            if migration.ends == Ends::Never {
+                migration.phase = Phase::HandingOff;
+                continue;
+            }
             let runs = migration.ends == Ends::Well;
             self.guests
                 .insert(migration.vm.clone(), (migration.to.clone(), runs));
@@ -154,8 +162,14 @@ impl World {
     pub fn answer(&mut self, ask: &Ask, request: &Request) -> Answer {
         match ask {
             Ask::Cordon { host } => Answer::Cordoned {
-                before: !self.cordoned.insert(host.clone()),
+                before: !*self.cordoned.entry(host.clone()).or_insert(true),
             },
+            Ask::Lift { host } => {
+                if self.cordoned.get(host) == Some(&true) {
+                    self.cordoned.remove(host);
+                }
+                Answer::Uncordoned
+            }
             Ask::Uncordon { host } => {
                 self.cordoned.remove(host);
                 Answer::Uncordoned
@@ -187,7 +201,7 @@ impl World {
             Some(refused("no such guest", Blame::Guest))
         } else if self.is_moving(vm) {
             Some(refused("it is moving already", Blame::Moment))
-        } else if self.cordoned.contains(to) || self.dice.chance(self.weather.refuses) {
+        } else if self.cordoned.contains_key(to) || self.dice.chance(self.weather.refuses) {
             Some(refused("not there", Blame::Destination))
         } else {
             None
@@ -199,6 +213,7 @@ impl World {
         let ends = match () {
             () if self.dice.chance(self.weather.fails) => Ends::Badly,
             () if self.dice.chance(self.weather.stands_still) => Ends::Still,
+            () if self.dice.chance(self.weather.hangs) => Ends::Never,
             () => Ends::Well,
         };
         self.begun += 1;
@@ -270,7 +285,7 @@ impl World {
                 let avoided = avoid
                     .get(&guest.vm)
                     .is_some_and(|hosts| hosts.contains(*host));
-                !hosts.contains(*host) && !self.cordoned.contains(*host) && !avoided
+                !hosts.contains(*host) && !self.cordoned.contains_key(*host) && !avoided
             };
             let places: Vec<HostName> = self.hosts.iter().filter(takes).cloned().collect();
             let (vm, from) = (guest.vm, guest.host);
