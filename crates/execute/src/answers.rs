@@ -154,9 +154,7 @@ impl Run {
                 host: host.clone(),
                 before,
             }],
-            Answer::Silence { why } | Answer::Refused { why, .. } => {
-                self.not_prepared(host, &why, now)
-            }
+            Answer::Silence { why } => self.not_prepared(host, &why, now),
             _ => Vec::new(),
         }
     }
@@ -164,7 +162,7 @@ impl Run {
     fn uncordoned_or_not(&mut self, host: &HostName, answer: Answer, now: Now) -> Vec<Entry> {
         match answer {
             Answer::Uncordoned => vec![Entry::Uncordoned { host: host.clone() }],
-            Answer::Silence { why } | Answer::Refused { why, .. } => {
+            Answer::Silence { why } => {
                 if self.stage() == Stage::Preparing {
                     return self.not_prepared(host, &why, now);
                 }
@@ -250,7 +248,7 @@ impl Run {
                 }
                 Vec::new()
             }
-            Answer::Silence { why } => self.not_heard(number, why, now),
+            Answer::Silence { why } => self.not_heard(number, &why, now),
             _ => Vec::new(),
         }
     }
@@ -308,11 +306,11 @@ impl Run {
                 let seen = self.seen.entry(number).or_default();
                 seen.goes_its_way = true;
                 seen.known = true;
-                seen.silent = None;
+                seen.silent_since = None;
                 seen.ending_since.get_or_insert(now.elapsed);
                 Vec::new()
             }
-            Answer::Silence { why } => self.not_heard(number, why, now),
+            Answer::Silence { why } => self.not_heard(number, &why, now),
             _ => Vec::new(),
         }
     }
@@ -327,11 +325,11 @@ impl Run {
     ) -> Vec<Entry> {
         let place = match answer {
             Answer::Place(place) => place,
-            Answer::Silence { why } => return self.not_heard(number, why, now),
+            Answer::Silence { why } => return self.not_heard(number, &why, now),
             _ => return Vec::new(),
         };
         let seen = self.seen.entry(number).or_default();
-        seen.silent = None;
+        seen.silent_since = None;
         let moved = |note: Option<&str>| Outcome::Moved {
             note: note.map(|note| Text::from(note.to_owned())),
         };
@@ -363,11 +361,9 @@ impl Run {
         self.ended(number, Outcome::Unknown { why }, now)
     }
 
-    fn not_heard(&mut self, number: u32, why: Text, now: Now) -> Vec<Entry> {
+    fn not_heard(&mut self, number: u32, why: &Text, now: Now) -> Vec<Entry> {
         let seen = self.seen.entry(number).or_default();
-        let (since, _) = seen.silent.get_or_insert((now.elapsed, why.clone()));
-        let since = *since;
-        seen.silent = Some((since, why.clone()));
+        let since = *seen.silent_since.get_or_insert(now.elapsed);
         if now.elapsed.saturating_sub(since) < SILENCE {
             return Vec::new();
         }

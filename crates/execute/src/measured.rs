@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use drover_plan::Text;
 use drover_types::{ByteRate, Bytes, HostName};
 
 use crate::answers::{Look, Phase};
@@ -30,8 +29,8 @@ pub struct Seen {
     pub(crate) goes_its_way: bool,
     /// Since when it is neither copied nor over: what ends it is not the run's to do.
     pub(crate) ending_since: Option<Duration>,
-    /// Since when who is to be asked has not answered, and what was heard instead.
-    pub(crate) silent: Option<(Duration, Text)>,
+    /// Since when who is to be asked has not answered.
+    pub(crate) silent_since: Option<Duration>,
 }
 
 impl Seen {
@@ -44,7 +43,7 @@ impl Seen {
     pub(crate) fn look(&mut self, look: &Look, elapsed: Duration) {
         self.known = true;
         self.unknown = false;
-        self.silent = None;
+        self.silent_since = None;
         self.bytes = look.bytes;
         self.rate = look.rate;
         self.left_ms = look.left_ms;

@@ -1,6 +1,6 @@
 //! A coordinator that writes before it does, loses messages, and dies; and the one that comes after it.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use drover_execute::journal::{Began, Cancel, Entry, UnixMillis};
@@ -196,17 +196,15 @@ impl Driver {
     }
 
     fn send(&mut self) {
-        let mut open: BTreeMap<Ask, ()> = BTreeMap::new();
-        for message in self.messages.iter().filter(|m| m.is_awaited) {
-            open.insert(message.ask.clone(), ());
-        }
+        let awaited = self.messages.iter().filter(|m| m.is_awaited);
+        let open: BTreeSet<Ask> = awaited.map(|message| message.ask.clone()).collect();
         for ask in self.run.asks() {
             // A cordon on its way must not arrive after it was lifted.
             let is_after = |open: &Ask| match (open, &ask) {
                 (Ask::Cordon { host }, Ask::Lift { host: lifted }) => host == lifted,
                 _ => false,
             };
-            if open.contains_key(&ask) || open.keys().any(is_after) {
+            if open.contains(&ask) || open.iter().any(is_after) {
                 continue;
             }
             if let Ask::Order { migration, .. } = &ask {

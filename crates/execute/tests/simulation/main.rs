@@ -160,7 +160,7 @@ fn in_fair_weather_every_guest_leaves_and_the_hosts_are_seen_to_be_empty() {
 }
 
 #[test]
-fn whatever_fails_no_guest_is_lost_moved_twice_at_once_or_after_the_end() {
+fn whatever_fails_no_guest_moves_twice_at_once_or_after_the_end_and_what_counts_as_moved_has() {
     let (mut completed, mut deaths) = (0, 0);
     for seed in 0..seeds() {
         let mut driver = drain(seed, STORM);
