@@ -42,6 +42,10 @@ use crate::limits;
 /// The store's file below the agent's state directory.
 const FILE: &str = "cluster.db";
 
+/// What is left where a journal contradicts itself.
+const UNREADABLE: &str = "stop droverd, move cluster.db below `state` away and keep it, and start droverd: all runs are \
+                          forgotten then; moves under way end by themselves, and hosts stay cordoned";
+
 /// Whoever carries out runs on this host.
 #[derive(Debug)]
 pub struct Coordinator {
@@ -109,7 +113,7 @@ impl Coordinator {
         let entries = keep.entries(run).await.map_err(|e| unavailable(&e))?;
         let replayed = Run::replay(&entries).map_err(|error| {
             let message = format!("run {run} cannot be taken up: {error}");
-            Refusal::new(ErrorCode::Internal, message)
+            Refusal::new(ErrorCode::Internal, message).next(UNREADABLE)
         })?;
         tracing::info!(%run, entries = entries.len(), "taken up where it was");
         self.drive(replayed, entries.len() as u64 + 1, leadership, None);
@@ -156,9 +160,9 @@ impl Coordinator {
             Ok(()) => {}
             // It may be done as soon as the store answers again; whoever asks next takes it up.
             Err(error) if is_unknown(&error) => {
-                return Err(unavailable(&error).next(
-                    "the run may have begun: look at `drover run` before you ask for it again",
-                ));
+                let message = format!("the run may have begun: {error}");
+                return Err(Refusal::new(ErrorCode::Timeout, message)
+                    .next("look at `drover run` before you ask for it again"));
             }
             Err(StoreError::Conflict { .. }) => {
                 let run = keep.under_way().await.map_err(|e| unavailable(&e))?;
@@ -277,7 +281,7 @@ impl Coordinator {
         }
         let Ok(told) = tokio::time::timeout(limits::RUN_CANCEL, told).await else {
             let message = format!("the cancel of run {id} waits to be written down");
-            return Err(Refusal::new(ErrorCode::StoreUnavailable, message)
+            return Err(Refusal::new(ErrorCode::Timeout, message)
                 .next("no move begins meanwhile; `drover run` shows when it counts"));
         };
         match told {
@@ -315,7 +319,7 @@ impl Coordinator {
         };
         let task = tokio::spawn(async move {
             if let Err(error) = driver.drive().await {
-                tracing::error!(run = %id, %error, "the run is let go of: start the agent again to take it up");
+                tracing::error!(run = %id, %error, next = UNREADABLE, "the run is let go of");
             }
         });
         *self.under_way() = Some(UnderWay {

@@ -26,7 +26,8 @@ pub struct RunRequest {
     /// coordinator knows them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fail_back: bool,
-    /// Who asks, for those who wonder; the coordinator's own word where it is missing.
+    /// Who asks, for those who wonder. It is taken from the host's own socket only: who has a certificate is
+    /// named by that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
