@@ -108,14 +108,15 @@ impl Agent {
         }
     }
 
-    /// Sends what can be sent; false when the agent is gone, or asks and asks and does not read.
+    /// Sends what can be sent; false when the agent asks and asks and does not read. What one that is
+    /// gone has asked for before is still to be heard: when that was all, [`Agent::receive`] tells.
     pub(crate) fn flush(&mut self) -> bool {
         while !self.unsent.is_empty() {
             match self.socket.write(&self.unsent) {
                 Ok(count) => drop(self.unsent.drain(..count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(_) => return false,
+                Err(_) => self.unsent.clear(),
             }
         }
         self.unsent.len() <= UNREAD_BYTES

@@ -367,7 +367,7 @@ impl<'a> Process<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -376,6 +376,34 @@ mod tests {
         let (record, _) = record::own().unwrap();
         place.write(&record).unwrap();
         Process::new(listener, "0.0.0", record).unwrap()
+    }
+
+    #[test]
+    fn what_an_agent_asks_for_before_it_goes_is_heard_also_where_it_hears_nothing_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = Place::at(directory.path().join("relay"));
+        let listener = place.make().unwrap();
+        let mut process = process(&place, &listener);
+        let (mut theirs, ours) = UnixStream::pair().unwrap();
+        let mut agent = Agent::new(1, ours).unwrap();
+        agent.attached_after(0);
+        process.agent = Some(agent);
+        let close = Asked {
+            number: 1,
+            request: Request::Close { finished: true },
+        };
+        serde_json::to_writer(&mut theirs, &close).unwrap();
+        theirs.write_all(b"\n").unwrap();
+        drop(theirs);
+
+        // There is something to tell just then, which fails.
+        let lasted = Duration::from_secs(1);
+        process.history.push(Told::Alone { lasted });
+        process.speak();
+        process.hear();
+        assert!(process.closing.is_some());
+        process.hear();
+        assert!(process.agent.is_none() && process.alone_since.is_some());
     }
 
     #[test]
