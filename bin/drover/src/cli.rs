@@ -1,8 +1,12 @@
 //! The one definition of the command line: help, completions and manual pages come from it.
 
+mod examples;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use drover_api::Limit;
@@ -10,6 +14,7 @@ use drover_types::{HostName, OperatorName, VmName};
 
 use crate::lab::LabCommand;
 use crate::plan::{self, PlanCommand};
+use crate::recent::{self, RecentCommand};
 use crate::resolve::{self, ResolveArgs};
 use crate::runs::args::{self, CancelArgs, DrainArgs, RebalanceArgs, ResumeArgs, RunArgs};
 
@@ -74,6 +79,17 @@ pub struct Agent {
         global = true
     )]
     pub identity: Option<PathBuf>,
+
+    /// A cluster that you used before, see `drover recent`
+    #[arg(
+        long,
+        value_name = "NAME",
+        env = "DROVER_CLUSTER",
+        hide_env_values = true,
+        display_order = GENERAL,
+        global = true
+    )]
+    pub cluster: Option<HostName>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -143,6 +159,12 @@ pub enum Command {
         #[command(subcommand)]
         command: ClusterCommand,
     },
+    /// The clusters that you used, and whether they are there still; name them, forget them
+    #[command(before_help = recent::EXAMPLES, after_help = recent::AFTER)]
+    Recent {
+        #[command(subcommand)]
+        command: Option<RecentCommand>,
+    },
     /// Hosts, NICs and a guest made on this machine: see Drover work, and compare it
     Lab {
         #[command(subcommand)]
@@ -161,6 +183,16 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
+}
+
+impl Command {
+    /// Whether it is about the agent that the options name.
+    pub fn asks_an_agent(&self) -> bool {
+        !matches!(
+            self,
+            Self::Completions { .. } | Self::Man { .. } | Self::Recent { .. } | Self::Lab { .. }
+        )
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -309,132 +341,12 @@ Environment:
   DROVER_SOCKET    as --socket
   DROVER_AGENT     as --agent
   DROVER_IDENTITY  as --identity
+  DROVER_CLUSTER   as --cluster
   NO_COLOR         no colour";
 
 const MIGRATE_EXIT: &str = "\
 Ctrl-C cancels the migration; the guest stays where it is, and the exit code is 5. A second Ctrl-C
 only ends this command.";
-
-mod examples {
-    pub const TOP: &str = "\
-Examples:
-  drover vm list                  the guests of this host
-  drover vm start web             start one from /etc/drover/vms/web.toml
-  drover migrate web --to b       move it to host b while it runs
-  drover status                   guests, migrations and peers at a glance
-  drover plan drain b             where the guests of host b would go, and why
-  drover drain b                  move them there
-  drover history web              how a guest moved, and what happened meanwhile
-  drover cluster status           the hosts that trust each other
-  drover lab demo                 see it work, on this machine alone
-
-";
-    pub const CORDON: &str = "\
-Examples:
-  drover cordon
-  drover cordon --reason 'new memory on Friday'
-
-";
-    pub const UNCORDON: &str = "\
-Examples:
-  drover uncordon
-
-";
-    pub const VM: &str = "\
-Examples:
-  drover vm list
-  drover vm start web
-  drover vm stop web --force
-
-";
-    pub const VM_LIST: &str = "\
-Examples:
-  drover vm list
-  drover vm list --json | jq -r '.vms[] | select(.state == \"running\") | .name'
-
-";
-    pub const VM_SHOW: &str = "\
-Examples:
-  drover vm show web
-  drover vm show web --json | jq .vm.last_exit
-
-";
-    pub const VM_START: &str = "\
-Examples:
-  drover vm start web
-
-";
-    pub const VM_STOP: &str = "\
-Examples:
-  drover vm stop web                  press the power button, wait 90 s at most
-  drover vm stop web --timeout 10
-  drover vm stop web --force          pull the plug
-
-";
-    pub const MIGRATE: &str = "\
-Examples:
-  drover migrate web --to b                        with a progress bar; Ctrl-C cancels
-  drover migrate web --to b --downtime-limit 50    rather copy longer than stop longer
-  drover migrate web --to b --detach               begin, and look later with drover status
-  drover migrate web --to b --json                 one JSON document at the end
-
-";
-    pub const STATUS: &str = "\
-Examples:
-  drover status
-  drover status --json | jq '.migrations[0].phase'
-
-";
-    pub const LIMIT: &str = "\
-Examples:
-  drover limit                              every limit, and what is carried under it
-  drover limit 5gbit                        of all migrations of this host together
-  drover limit --nic eth1 50%               of one interface
-  drover limit --migration web 200mbit      of one that is under way
-  drover limit --nic eth1 --clear           lift it again
-
-";
-    pub const HISTORY: &str = "\
-Examples:
-  drover history                  every migration that this host remembers
-  drover history web              those of a guest, and the events of the last one
-  drover history 01938f2e-7b1c-7000-8000-2f8e9d3c4b5a
-  drover history web --json | jq -r '.events[] | [.at, .text] | @tsv'
-
-";
-    pub const CANCEL: &str = "\
-Examples:
-  drover cancel web
-  drover cancel 01938f2e-7b1c-7000-8000-2f8e9d3c4b5a
-  drover cancel --run                       the drain, resume or rebalance that is under way
-  drover cancel --run --let-finish          but let guests that are moving arrive
-  drover cancel --run --uncordon            and have its hosts take guests again
-
-";
-    pub const HOST: &str = "\
-Examples:
-  drover host
-  drover host --json | jq '.host.interfaces[] | {name, speed, up}'
-
-";
-    pub const CLUSTER: &str = "\
-Examples:
-  drover cluster init                        on the first host
-  drover cluster token                       there, once for each host that is to join
-  drover cluster join drover1-AbC...         on that host
-  drover cluster status                      who is in, and until when
-  drover cluster remove b                    host b loses access at once
-  drover cluster rotate                      a new certificate now, not in some weeks
-  drover cluster operator eve -o eve.pem     for giving orders from another machine
-
-";
-    pub const COMPLETIONS: &str = "\
-Examples:
-  drover completions bash > /etc/bash_completion.d/drover
-  drover completions zsh > ~/.zfunc/_drover
-
-";
-}
 
 /// The definition, with `--json` on every command and examples in front of every help.
 pub fn definition() -> clap::Command {
@@ -486,7 +398,7 @@ fn with_json(command: clap::Command) -> clap::Command {
         return command;
     }
     // It is understood before the last word of a command as well, but shown only after it.
-    let hidden = command.get_subcommands().next().is_some();
+    let hidden = command.is_subcommand_required_set();
     let json = Arg::new("json")
         .long("json")
         .action(ArgAction::SetTrue)
@@ -501,10 +413,25 @@ fn with_json(command: clap::Command) -> clap::Command {
 /// or wrong usage.
 pub fn parse() -> (Cli, bool) {
     let matches = definition().get_matches();
-    match Cli::from_arg_matches(&matches) {
+    let read = Cli::from_arg_matches(&matches).and_then(|cli| one_agent(cli, &matches));
+    match read {
         Ok(cli) => (cli, wants_json(&matches)),
         Err(error) => error.exit(),
     }
+}
+
+/// Which agent is meant where several are: what stands in the command goes before the environment.
+fn one_agent(mut cli: Cli, matches: &ArgMatches) -> Result<Cli, clap::Error> {
+    let is_given = |option: &str| matches.value_source(option) == Some(ValueSource::CommandLine);
+    if cli.agent.cluster.is_none() || !(is_given("agent") || is_given("socket")) {
+        return Ok(cli);
+    }
+    if is_given("cluster") {
+        let words = "--cluster names an agent, and so does --socket or --agent: give one of them\n";
+        return Err(definition().error(ErrorKind::ArgumentConflict, words));
+    }
+    cli.agent.cluster = None;
+    Ok(cli)
 }
 
 fn wants_json(matches: &ArgMatches) -> bool {
@@ -540,6 +467,32 @@ mod tests {
         assert!(wants("drover lab status --json"));
         assert!(!wants("drover vm list"));
         assert!(!wants("drover lab compare --json out.json"));
+    }
+
+    #[test]
+    fn a_cluster_is_named_instead_of_an_agent_and_not_beside_it() {
+        let read = |line: &str| {
+            let matches = definition().get_matches_from(line.split(' '));
+            let cli = Cli::from_arg_matches(&matches).unwrap();
+            one_agent(cli, &matches).map(|cli| cli.agent.cluster.map(String::from))
+        };
+        assert_eq!(
+            read("drover --cluster a status").unwrap().as_deref(),
+            Some("a")
+        );
+        assert_eq!(
+            read("drover status --cluster a").unwrap().as_deref(),
+            Some("a")
+        );
+        assert_eq!(read("drover --socket /s status").unwrap(), None);
+        for both in [
+            "drover --cluster a --socket /s status",
+            "drover --socket /s status --cluster a",
+            "drover status --cluster a --agent https://a --identity f",
+        ] {
+            let error = read(both).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{both}");
+        }
     }
 
     #[test]

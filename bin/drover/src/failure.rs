@@ -155,6 +155,11 @@ impl Failure {
         self.exit
     }
 
+    /// What went wrong, without what to do next.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Prints it; the exit code.
     pub fn print(&self, json: bool) -> u8 {
         if json {

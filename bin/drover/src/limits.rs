@@ -32,3 +32,30 @@ pub const LANES_SHOWN: usize = 16;
 
 /// Notes of one migration that are shown in the status.
 pub const NOTES_SHOWN: usize = 8;
+
+/// Clusters that are remembered of one user: more than anybody tells apart by their names. Each takes
+/// some 600 bytes.
+pub const CLUSTERS: usize = 64;
+
+/// The file with them: [`CLUSTERS`] of them with the longest paths that Linux knows (4096 bytes), twice.
+pub const RECENT_BYTES: u64 = 1 << 20;
+
+/// Damaged files of that kind that are kept: whoever has so many has another problem.
+pub const SET_ASIDE: u32 = 99;
+
+/// Uses of one cluster within this time are one: a script with a command each second does not write a
+/// file each second.
+pub const SAME_USE: Duration = Duration::from_secs(60);
+
+/// Tries to get the lock of that file, and the pause between two: half a second in all. It is held for the
+/// time of one write.
+pub const LOCK_TRIES: u32 = 50;
+/// See [`LOCK_TRIES`].
+pub const LOCK_PAUSE: Duration = Duration::from_millis(10);
+
+/// For one look at a cluster; all are looked at together, so for all of them as well. An agent answers in
+/// some milliseconds, a second address is tried after a part of a second.
+pub const LOOK_AT_CLUSTER: Duration = Duration::from_secs(3);
+
+/// How long a command that is done waits to learn of which cluster its agent is.
+pub const NOTE: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! The command line: asks the agent of this host, or of another one, and shows what it answers.
 //!
-//! It owns no state. What it prints to stdout is the answer, for a person or with `--json` for a
+//! It owns no state but the list of clusters that its user has used. What it prints to stdout is the answer, for a person or with `--json` for a
 //! program; progress, advice and errors go to stderr.
 
 mod cli;
@@ -14,6 +14,7 @@ mod migrate;
 mod pages;
 mod plan;
 mod progress;
+mod recent;
 mod remote;
 mod resolve;
 mod runs;
@@ -21,54 +22,79 @@ mod show;
 
 use std::process::ExitCode;
 
-use crate::cli::{Cli, Command};
+use crate::cli::{Agent, Cli, Command};
 use crate::command::Outcome;
-use crate::failure::Failure;
+use crate::failure::{Failure, exit};
 
 fn main() -> ExitCode {
     let (cli, json) = cli::parse();
-    let done = run(cli, json);
-    let code = match done {
-        Ok(outcome) => outcome.print(json),
-        Err(failure) => failure.print(json),
-    };
-    ExitCode::from(code)
+    ExitCode::from(run(cli, json))
 }
 
-fn run(cli: Cli, json: bool) -> Result<Outcome, Failure> {
-    match cli.command {
+fn run(cli: Cli, json: bool) -> u8 {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(failure) => return failure.print(json),
+    };
+    runtime.block_on(carried_out(cli, json))
+}
+
+/// The answer is printed before anything is noted of where it came from.
+async fn carried_out(cli: Cli, json: bool) -> u8 {
+    let Cli { mut agent, command } = cli;
+    let asks = command.asks_an_agent();
+    if asks {
+        agent = match recent::resolve(agent).await {
+            Ok(agent) => agent,
+            Err(failure) => return failure.print(json),
+        };
+    }
+    let code = print(perform(&agent, command, json).await, json);
+    let is_reached = asks && code != exit::NO_AGENT && code != exit::USAGE;
+    if is_reached
+        && let Some(note) = recent::note(&agent).await
+        && !json
+    {
+        eprintln!("{note}");
+    }
+    code
+}
+
+async fn perform(agent: &Agent, command: Command, json: bool) -> Result<Outcome, Failure> {
+    match command {
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { directory } => pages::man(&directory),
-        Command::Lab { command } => runtime()?.block_on(async {
-            let code = command
-                .run(json)
-                .await
-                .map_err(|error| Failure::of_lab(&error))?;
-            Ok(Outcome::printed_already(code))
-        }),
-        Command::Cluster { command } => runtime()?.block_on(cluster::run(&cli.agent, command)),
-        Command::Host => runtime()?.block_on(command::host(&cli.agent)),
-        Command::Cordon { reason } => runtime()?.block_on(command::cordon(&cli.agent, reason)),
-        Command::Uncordon => runtime()?.block_on(command::uncordon(&cli.agent)),
-        Command::Plan { command } => runtime()?.block_on(plan::run(&cli.agent, command)),
-        Command::Drain(what) => runtime()?.block_on(runs::drain(&cli.agent, what, json)),
-        Command::Resume(what) => runtime()?.block_on(runs::resume(&cli.agent, what, json)),
-        Command::Rebalance(what) => runtime()?.block_on(runs::rebalance(&cli.agent, what, json)),
-        Command::Run(what) => runtime()?.block_on(runs::run(&cli.agent, what, json)),
-        Command::Status => runtime()?.block_on(command::status(&cli.agent)),
-        Command::History { what } => {
-            runtime()?.block_on(command::history(&cli.agent, what.as_deref()))
+        Command::Recent { command } => recent::run(command).await,
+        Command::Lab { command } => {
+            let done = command.run(json).await.map(Outcome::printed_already);
+            done.map_err(|error| Failure::of_lab(&error))
         }
-        Command::Limit(what) => runtime()?.block_on(command::limit(&cli.agent, what)),
-        Command::Vm { command } => runtime()?.block_on(command::vm(&cli.agent, command)),
-        Command::Cancel(what) => runtime()?.block_on(async {
-            match &what.what {
-                Some(name) => command::cancel(&cli.agent, name).await,
-                None => runs::cancel(&cli.agent, &what).await,
-            }
-        }),
-        Command::Resolve(what) => runtime()?.block_on(resolve::resolve(&cli.agent, &what)),
-        Command::Migrate(what) => runtime()?.block_on(migrate::migrate(&cli.agent, &what, json)),
+        Command::Cluster { command } => cluster::run(agent, command).await,
+        Command::Host => command::host(agent).await,
+        Command::Cordon { reason } => command::cordon(agent, reason).await,
+        Command::Uncordon => command::uncordon(agent).await,
+        Command::Plan { command } => plan::run(agent, command).await,
+        Command::Drain(what) => runs::drain(agent, what, json).await,
+        Command::Resume(what) => runs::resume(agent, what, json).await,
+        Command::Rebalance(what) => runs::rebalance(agent, what, json).await,
+        Command::Run(what) => runs::run(agent, what, json).await,
+        Command::Status => command::status(agent).await,
+        Command::History { what } => command::history(agent, what.as_deref()).await,
+        Command::Limit(what) => command::limit(agent, what).await,
+        Command::Vm { command } => command::vm(agent, command).await,
+        Command::Cancel(what) => match &what.what {
+            Some(name) => command::cancel(agent, name).await,
+            None => runs::cancel(agent, &what).await,
+        },
+        Command::Resolve(what) => resolve::resolve(agent, &what).await,
+        Command::Migrate(what) => migrate::migrate(agent, &what, json).await,
+    }
+}
+
+fn print(done: Result<Outcome, Failure>, json: bool) -> u8 {
+    match done {
+        Ok(outcome) => outcome.print(json),
+        Err(failure) => failure.print(json),
     }
 }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 
 use drover_api::Client;
-use drover_trust::{Armed, OperatorFile, Trust, TrustError, limits, system_clock};
+use drover_trust::{Armed, Fingerprint, OperatorFile, Trust, TrustError, limits, system_clock};
 use drover_types::HostName;
 
 use crate::failure::Failure;
@@ -20,6 +20,19 @@ pub fn client(url: &str, identity: &Path) -> Result<Client, Failure> {
     let credentials = file.credentials().map_err(unusable)?;
     let armed = Armed::operator(&credentials, &system_clock()).map_err(unusable)?;
     Ok(Client::host_at(host, addresses, Trust::of(armed)))
+}
+
+/// Where the host is that `url` names.
+pub fn addresses(url: &str, identity: &Path) -> Result<Vec<SocketAddr>, Failure> {
+    let (_, addresses) = find(url, &read(identity)?)?;
+    Ok(addresses)
+}
+
+/// The cluster that an identity is for: the fingerprint of its authority.
+pub fn authority(identity: &Path) -> Result<Fingerprint, Failure> {
+    let credentials = read(identity)?.credentials();
+    let credentials = credentials.map_err(|error| Failure::error(error.to_string()))?;
+    Ok(credentials.authority())
 }
 
 fn read(path: &Path) -> Result<OperatorFile, Failure> {

@@ -2,83 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-#[path = "../../droverd/tests/support/mod.rs"]
-mod support;
+mod hosts;
 
-use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
+use hosts::{Host, remote};
 use serde_json::Value;
-use support::{Agent, Place};
-
-struct Ran {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-}
-
-fn run(command: &mut Command) -> Ran {
-    let output = command.stdin(Stdio::null()).output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran {
-        code: output.status.code(),
-        stdout: text(output.stdout),
-        stderr: text(output.stderr),
-    }
-}
-
-struct Host {
-    place: Place,
-    _agent: Agent,
-    address: SocketAddr,
-}
-
-impl Host {
-    async fn start(name: &'static str) -> Self {
-        // The port of a listener that is closed again: free, most likely, for the moment.
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        drop(listener);
-        let place = Place::named(name);
-        place.configure(&format!("[api]\nlisten = [\"{address}\"]"));
-        let _agent = place.start().await;
-        Self {
-            place,
-            _agent,
-            address,
-        }
-    }
-
-    /// A command on this host.
-    fn drover(&self, arguments: &[&str]) -> Ran {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
-        run(command
-            .args(arguments)
-            .env("DROVER_SOCKET", self.place.socket()))
-    }
-
-    fn done(&self, arguments: &[&str]) -> String {
-        let ran = self.drover(arguments);
-        assert_eq!(ran.code, Some(0), "{arguments:?}: {}", ran.stderr);
-        assert_eq!(ran.stderr, "", "{arguments:?}");
-        ran.stdout
-    }
-
-    fn join(&self, other: &Host) {
-        let token = self.done(&["cluster", "token"]);
-        other.done(&["cluster", "join", token.trim()]);
-    }
-}
-
-/// A command on a machine without an agent.
-fn remote(url: &str, identity: &Path, arguments: &[&str]) -> Ran {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
-    let file = identity.to_str().unwrap();
-    let agent = ["--agent", url, "--identity", file];
-    run(command.args(agent).args(arguments))
-}
 
 #[tokio::test]
 async fn two_hosts_are_joined_by_three_commands() {

@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 28] = [
+    let commands: [&[&str]; 31] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -52,6 +52,9 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["cluster", "join"],
         &["cluster", "remove"],
         &["cluster", "operator"],
+        &["recent"],
+        &["recent", "name"],
+        &["recent", "prune"],
         &["completions"],
         &["lab"],
     ];

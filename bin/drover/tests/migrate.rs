@@ -102,6 +102,7 @@ impl Agent {
     fn drover(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
         command.args(arguments).env("DROVER_SOCKET", self.socket());
+        command.env_remove("HOME").env_remove("XDG_STATE_HOME");
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

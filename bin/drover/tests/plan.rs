@@ -53,6 +53,7 @@ impl Agent {
     fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
         let command = command.args(arguments).env("DROVER_SOCKET", self.path("s"));
+        command.env_remove("HOME").env_remove("XDG_STATE_HOME");
         let output = command.output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (

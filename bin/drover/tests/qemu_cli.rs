@@ -25,6 +25,8 @@ fn drover(place: &Place, arguments: &[&str]) -> Ran {
     command
         .args(arguments)
         .env("DROVER_SOCKET", place.socket())
+        .env_remove("HOME")
+        .env_remove("XDG_STATE_HOME")
         .stdin(Stdio::null());
     let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -68,6 +68,8 @@ impl Agent {
             .args(arguments)
             .env("DROVER_SOCKET", self.path("s"))
             .env_remove("SUDO_USER")
+            .env_remove("HOME")
+            .env_remove("XDG_STATE_HOME")
             .env("USER", "eve")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
