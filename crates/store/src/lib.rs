@@ -38,7 +38,7 @@ use std::time::Duration;
 pub use clock::{Clock, HostClock, Moment};
 pub use embedded::Embedded;
 pub use error::{Invalid, Outcome, StoreError, Successor};
-pub use etcd::{Etcd, Members};
+pub use etcd::{Etcd, Members, TlsFiles};
 pub use journal::{Entries, Journal};
 pub use key::{Key, Kind, Name, Scope};
 pub use leadership::{Campaign, Generation, Holding, Leadership};

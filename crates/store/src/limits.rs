@@ -102,6 +102,9 @@ pub const ANSWER_BYTES: usize = 8 * MIB;
 /// base64 makes that 2.7 MiB.
 pub const WATCH_MESSAGE_BYTES: usize = 4 * MIB;
 
+/// Bytes of one file with certificates or a key: the bundle of a whole system's authorities has 220 KiB.
+pub const TLS_FILE_BYTES: u64 = 1 << 20;
+
 /// A watch that has heard nothing for so long asks the next etcd member from where it was: the one
 /// that it listens to may be cut off from the others, or stopped.
 pub const WATCH_SILENCE: Duration = Duration::from_secs(3);

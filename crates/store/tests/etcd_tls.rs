@@ -8,7 +8,7 @@ mod suite;
 use std::path::Path;
 use std::sync::Arc;
 
-use drover_store::{Kind, Scope, StoreError};
+use drover_store::{Kind, Scope, StoreError, TlsFiles};
 use members::{Cluster, Tls, loopback, store_at};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -50,6 +50,24 @@ fn files(folder: &Path, by: &Authority) -> Tls {
     }
 }
 
+/// What a client is configured with: the same as above, from files.
+fn client_by_files(folder: &Path, believes: &Authority, by: &Authority) -> Arc<ClientConfig> {
+    let (certificate, key) = issue(by);
+    let write = |name: &str, text: String| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let files = TlsFiles {
+        authority: write("client-ca.pem", believes.pem()),
+        own: Some((
+            write("client.pem", certificate.pem()),
+            write("client.key", key.serialize_pem()),
+        )),
+    };
+    files.load().unwrap()
+}
+
 fn client(believes: &Authority, by: &Authority) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots
@@ -74,7 +92,8 @@ async fn over_tls_both_ends_show_a_certificate_and_others_are_not_believed() {
     let Some(cluster) = Cluster::start_with(1, Some(&files(folder.path(), &ours)), &[]) else {
         return;
     };
-    let store = store_at(&cluster.addresses(), "c", Some(client(&ours, &ours)));
+    let own = client_by_files(folder.path(), &ours, &ours);
+    let store = store_at(&cluster.addresses(), "c", Some(own));
     until("etcd answers", async || store.get(&host("a")).await.is_ok()).await;
 
     let mut watch = store.watch(&Scope::kind(Kind::Host), suite::now(&store).await);

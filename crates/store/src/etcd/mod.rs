@@ -15,6 +15,7 @@ mod corpus;
 mod follow;
 mod leases;
 mod members;
+mod tls;
 mod words;
 
 use std::fmt;
@@ -31,6 +32,7 @@ use crate::{Order, Store};
 pub(crate) use follow::Follower;
 pub use members::Members;
 use members::{Refused, unreadable};
+pub use tls::TlsFiles;
 use words::{Compare, Done, Found, KeyValue, Number, Operation, Range, Text, Txn};
 
 /// The store of one cluster in etcd. Clones share the members that it is asked of.
