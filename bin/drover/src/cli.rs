@@ -253,6 +253,15 @@ pub enum ClusterCommand {
         #[arg(long)]
         operator: bool,
     },
+    /// Let a host coordinate beside the authority's, so that runs go on when one of them is gone; on the
+    /// authority's host
+    Coordinator {
+        /// The host
+        host: HostName,
+        /// It no longer coordinates, and the others take no orders from it
+        #[arg(long)]
+        revoke: bool,
+    },
     /// Replace this host's key and certificate now; connections that are open stay open
     Rotate,
     /// Write a file with which an operator gives orders from another machine; on the authority's

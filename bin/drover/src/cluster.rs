@@ -5,7 +5,9 @@ use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use drover_api::{ClusterView, JoinRequest, MemberView, OperatorRequest, TokenRequest};
+use drover_api::{
+    ClusterView, CoordinatorRequest, JoinRequest, MemberView, OperatorRequest, TokenRequest,
+};
 use drover_trust::{KeyAndRequest, OperatorFile};
 use drover_types::{HostName, OperatorName};
 use jiff::Timestamp;
@@ -63,6 +65,22 @@ pub async fn run(agent: &Agent, command: ClusterCommand) -> Result<Outcome, Fail
             Outcome::new(shown(&view), "cluster", &view)
         }
         ClusterCommand::Remove { name, operator } => remove(agent, &name, operator).await,
+        ClusterCommand::Coordinator { host, revoke } => {
+            let coordinates = !revoke;
+            let request = CoordinatorRequest { coordinates };
+            let view = asked.cluster_coordinator(&host, &request).await;
+            let view = view.map_err(changed)?;
+            let mut text = match coordinates {
+                true => format!(
+                    "{host} may coordinate, and the others take its orders\n  runs are kept in etcd from now on: \
+                     `store.etcd` has to be set in droverd.toml on {}, and on {host}\n",
+                    view.authority
+                ),
+                false => format!("{host} coordinates no longer\n"),
+            };
+            tell_who_is_late(&mut text, &view);
+            Outcome::new(text, "cluster", &view)
+        }
         ClusterCommand::Rotate => {
             let view = asked.cluster_rotate().await.map_err(changed)?;
             let text = format!(
@@ -89,12 +107,12 @@ async fn remove(agent: &Agent, name: &str, operator: bool) -> Result<Outcome, Fa
     };
     let view = view.map_err(Failure::of_changing)?;
     let mut text = format!("{what} {name} was removed: its certificates are worth nothing now\n");
-    let late: Vec<_> = view
-        .members
-        .iter()
-        .filter(|member| is_late(member))
-        .collect();
-    for member in late {
+    tell_who_is_late(&mut text, &view);
+    Outcome::new(text, "cluster", &view)
+}
+
+fn tell_who_is_late(text: &mut String, view: &ClusterView) {
+    for member in view.members.iter().filter(|member| is_late(member)) {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
@@ -102,7 +120,6 @@ async fn remove(agent: &Agent, name: &str, operator: bool) -> Result<Outcome, Fa
             member.host, view.host
         );
     }
-    Outcome::new(text, "cluster", &view)
 }
 
 fn is_late(member: &MemberView) -> bool {
@@ -173,6 +190,8 @@ fn shown(view: &ClusterView) -> String {
         let addresses: Vec<_> = member.addresses.iter().map(ToString::to_string).collect();
         let role = if member.host == view.authority {
             "authority"
+        } else if view.coordinators.contains(&member.host) {
+            "coordinator"
         } else {
             "member"
         };

@@ -117,6 +117,7 @@ pub async fn cancel(agent: &Agent, what: &CancelArgs) -> Result<Outcome, Failure
             RunningMoves::Cancel
         },
         uncordon: what.uncordon,
+        by: None,
     };
     let asked = client.cancel_run(id, &how).await;
     let view = asked.map_err(Failure::of_changing)?;

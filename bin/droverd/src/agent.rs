@@ -14,6 +14,7 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::cordon::Cordon;
+use crate::fence::Fence;
 use crate::inventory::{self, Inventory};
 use crate::limits;
 use crate::links::Links;
@@ -43,6 +44,8 @@ pub struct Context {
     pub sharing: Sharing,
     /// Whether guests are taken.
     pub cordon: Cordon,
+    /// Which leadership's orders are taken.
+    pub fence: Fence,
     /// What plans must know of this host.
     pub inventory: Inventory,
 }
@@ -84,6 +87,8 @@ pub async fn run(config: Config) -> Result<()> {
             .with_context(|| format!("key `state`: limits in {}", config.state.display()))?,
         cordon: Cordon::open(config.host.clone(), &config.state)
             .with_context(|| format!("key `state`: cordon.json in {}", config.state.display()))?,
+        fence: Fence::open(config.host.clone(), &config.state)
+            .with_context(|| format!("key `state`: orders.json in {}", config.state.display()))?,
         inventory: Inventory::new(hypervisor),
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
@@ -114,7 +119,7 @@ pub async fn run(config: Config) -> Result<()> {
     // It asks this agent like all others, so that this one has to be served.
     beside.spawn({
         let coordinator = Arc::clone(&coordinator);
-        async move { coordinator.recover().await }
+        async move { coordinator.stand_by().await }
     });
 
     let signal = ends.next().await;

@@ -299,5 +299,6 @@ pub const RUN_NOTES: usize = 200;
 /// How long whoever cancels a run waits until that is written down: a disk that is slow for a moment.
 pub const RUN_CANCEL: Duration = Duration::from_secs(10);
 
-/// Between tries to take a run up after the agent was started, while the store does not answer.
-pub const RUN_RECOVER_AGAIN: Duration = Duration::from_secs(5);
+/// Between two looks whether a run is under way that nobody leads: one small read for each host that may
+/// coordinate. With [`LEASE`], and as long for what it takes over to be read, another host goes on within 15 s.
+pub const RUN_STAND_BY: Duration = Duration::from_secs(2);

@@ -5,7 +5,7 @@
 //!   peers  ── TLS ─────────▶  │                     ▲
 //!             ▲               └──▶ migration ───────┴─ relay ── lanes ─▶ peers
 //!             └ cluster: who is believed
-//!   coordinator (on the authority's host): runs ─▶ orders to the agents of all hosts
+//!   coordinator (of a host that may coordinate): runs ─▶ orders to the agents of all hosts
 //! ```
 
 mod agent;
@@ -19,6 +19,7 @@ mod cordon;
 mod corpus;
 mod elsewhere;
 mod facts;
+mod fence;
 mod inventory;
 mod limits;
 mod links;

@@ -166,6 +166,7 @@ async fn a_cancel_calls_back_what_runs_and_takes_back_the_cordon() {
     let how = CancelRunRequest {
         running: RunningMoves::Cancel,
         uncordon: true,
+        by: None,
     };
     hosts.client(A).cancel_run(id, &how).await.unwrap();
     let cancelled = ended(&hosts, id).await;

@@ -44,10 +44,15 @@ use crate::views::plan::{InventoryView, PlanRequest, PlanView};
 use crate::views::resolve::{ResolveRequest, ResolvedRequest, ResolvedView};
 use crate::views::vm::{HeldView, StopRequest, VmView};
 
+/// The header of an order that says under which leadership it is given: a number, and the larger is the newer.
+pub const GENERATION: &str = "drover-generation";
+
 /// A client of one agent. Cheap to clone; it holds no connection.
 #[derive(Debug, Clone)]
 pub struct Client {
     endpoint: Endpoint,
+    /// What orders are given under.
+    generation: Option<u64>,
 }
 
 impl Client {
@@ -55,6 +60,7 @@ impl Client {
     pub fn unix(socket: impl Into<PathBuf>) -> Self {
         Self {
             endpoint: Endpoint::Unix(socket.into()),
+            generation: None,
         }
     }
 
@@ -77,6 +83,7 @@ impl Client {
                 addresses: Addresses::told_by(find),
                 trust,
             },
+            generation: None,
         }
     }
 
@@ -89,7 +96,16 @@ impl Client {
                 fingerprint,
                 addresses,
             },
+            generation: None,
         }
+    }
+
+    /// The same for orders of a coordinator's leadership of this generation: an agent that has heard of a newer
+    /// one refuses them.
+    #[must_use]
+    pub fn leading(mut self, generation: u64) -> Self {
+        self.generation = Some(generation);
+        self
     }
 
     /// Where the agent is asked.
@@ -447,6 +463,9 @@ impl Client {
         let headers = request.headers_mut();
         headers.insert(HOST, HeaderValue::from_static("drover"));
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if let Some(generation) = self.generation {
+            headers.insert(GENERATION, HeaderValue::from(generation));
+        }
         let response = match &self.endpoint {
             Endpoint::Unix(socket) => {
                 let stream = UnixStream::connect(socket).await;

@@ -159,6 +159,8 @@ codes! {
 
     /// Runs are carried out by the agent of another host.
     NotTheCoordinator = "not-the-coordinator", 409, true;
+    /// The order was given under a leadership that a newer one has followed.
+    Superseded = "superseded", 409, true;
     /// Another run is under way: there is one at a time in the cluster.
     RunUnderWay = "run-under-way", 409, true;
     /// No run of that id.

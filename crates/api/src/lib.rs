@@ -26,15 +26,15 @@ pub mod limits;
 mod schema;
 mod views;
 
-pub use client::{Addresses, Client, ClientError, Endpoint};
+pub use client::{Addresses, Client, ClientError, Endpoint, GENERATION};
 pub use decode::decode;
 pub use definition::{DEFAULT_QEMU, InvalidDefinition, VmDefinition};
 pub use error::{ErrorBody, ErrorCode, Refusal};
 pub use schema::{InterfaceSchema, MemberSchema, MembershipSchema, PathEndSchema, PathSchema};
 pub use views::cluster::{
-    AdmissionRequest, CertificateView, ClusterView, HostCertificate, JoinRequest, MemberView,
-    OperatorCertificate, OperatorRequest, OperatorView, RemovedView, RenewalRequest, SyncRequest,
-    TokenRequest, TokenView,
+    AdmissionRequest, CertificateView, ClusterView, CoordinatorRequest, HostCertificate,
+    JoinRequest, MemberView, OperatorCertificate, OperatorRequest, OperatorView, RemovedView,
+    RenewalRequest, SyncRequest, TokenRequest, TokenView,
 };
 pub use views::cordon::{CordonRequest, CordonView};
 pub use views::data_path::{DataPathKind, DataPathView, PlacementView};

@@ -83,6 +83,9 @@ pub struct MembershipSchema {
     /// Every host.
     #[schema(inline)]
     pub members: Vec<MemberSchema>,
+    /// Hosts that may coordinate beside the authority's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub coordinators: Vec<String>,
     /// The authority's signed list of removed certificates: an X.509 CRL, PEM.
     pub removals: String,
 }
@@ -172,6 +175,7 @@ mod tests {
                 host: "a".parse().unwrap(),
                 addresses: addresses.clone(),
             }],
+            coordinators: vec!["a".parse().unwrap()],
             removals: "list".into(),
         };
         let mirror = MembershipSchema {
@@ -181,6 +185,7 @@ mod tests {
                 host: "a".into(),
                 addresses,
             }],
+            coordinators: vec!["a".into()],
             removals: "list".into(),
         };
         assert_eq!(

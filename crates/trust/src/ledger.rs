@@ -44,6 +44,17 @@ pub enum JoinRefused {
     Full(usize),
 }
 
+/// Why a host is not named as a coordinator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CoordinatorRefused {
+    /// It is no member.
+    #[error("the cluster has no host {0}")]
+    NoMember(HostName),
+    /// No room.
+    #[error("{0} hosts may coordinate already, and no more can")]
+    Full(usize),
+}
+
 /// A certificate that is no longer good.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Removal {
@@ -76,6 +87,8 @@ struct Token {
 pub struct Ledger {
     revision: u64,
     members: Vec<Member>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    coordinators: Vec<HostName>,
     issued: Vec<Issued>,
     tokens: Vec<Token>,
     removed: Vec<Removal>,
@@ -92,6 +105,40 @@ impl Ledger {
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
+    }
+
+    /// The members that may coordinate beside the authority's host.
+    #[must_use]
+    pub fn coordinators(&self) -> &[HostName] {
+        &self.coordinators
+    }
+
+    /// Lets a member coordinate, or no longer.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn set_coordinator(
+        &mut self,
+        host: &HostName,
+        coordinates: bool,
+    ) -> Result<(), CoordinatorRefused> {
+        if !self.members.iter().any(|member| member.host == *host) {
+            return Err(CoordinatorRefused::NoMember(host.clone()));
+        }
+        if self.coordinators.contains(host) == coordinates {
+            return Ok(());
+        }
+        if coordinates {
+            if self.coordinators.len() >= limits::COORDINATORS {
+                return Err(CoordinatorRefused::Full(self.coordinators.len()));
+            }
+            self.coordinators.push(host.clone());
+            self.coordinators.sort();
+        } else {
+            self.coordinators.retain(|other| other != host);
+        }
+        self.revision += 1;
+        Ok(())
     }
 
     /// Certificates that are no longer good.
@@ -226,6 +273,7 @@ impl Ledger {
         let members = self.members.len();
         if let Identity::Host(host) = identity {
             self.members.retain(|member| member.host != *host);
+            self.coordinators.retain(|other| other != host);
         }
         let mut found = self.members.len() != members;
         for issued in &self.issued {
@@ -345,6 +393,27 @@ mod tests {
         assert_eq!(ledger.open_tokens(at(1)), limits::TOKENS);
         let refused = ledger.admit(&first, member("b"), at(5)).unwrap_err();
         assert_eq!(refused, JoinRefused::Unknown);
+    }
+
+    #[test]
+    fn members_coordinate_until_they_are_told_not_to_or_removed() {
+        let (mut ledger, secret) = with_token();
+        ledger.admit(&secret, member("b"), at(5)).unwrap();
+        let b = "b".parse().unwrap();
+        let before = ledger.revision();
+        ledger.set_coordinator(&b, true).unwrap();
+        ledger.set_coordinator(&b, true).unwrap();
+        assert_eq!(
+            (ledger.coordinators(), ledger.revision()),
+            (&[b.clone()][..], before + 1)
+        );
+        ledger.set_coordinator(&b, false).unwrap();
+        assert_eq!(ledger.coordinators(), []);
+        ledger.set_coordinator(&b, true).unwrap();
+        assert!(ledger.remove(&Identity::Host(b.clone()), at(6)));
+        assert_eq!(ledger.coordinators(), []);
+        let gone = ledger.set_coordinator(&b, true).unwrap_err();
+        assert_eq!(gone, CoordinatorRefused::NoMember(b));
     }
 
     #[test]

@@ -31,7 +31,7 @@ mod token;
 pub use authority::{Authority, Validity};
 pub use certificate::{Facts, Serial};
 pub use identity::Identity;
-pub use ledger::{JoinRefused, Ledger, Removal};
+pub use ledger::{CoordinatorRefused, JoinRefused, Ledger, Removal};
 pub use membership::{Member, Membership};
 pub use operator_file::OperatorFile;
 pub use problem::Problem;

@@ -42,6 +42,10 @@ pub const ADDRESSES: usize = 16;
 /// Hosts of a cluster: every one of them is told of each change.
 pub const MEMBERS: usize = 256;
 
+/// Hosts that may coordinate beside the authority's: each asks the cluster's store every 2 s whether a run has
+/// lost its coordinator, and more than a few bring no more safety.
+pub const COORDINATORS: usize = 16;
+
 /// Random bytes of a token's secret: nobody guesses 128 bits.
 pub const SECRET_BYTES: usize = 16;
 

@@ -29,6 +29,9 @@ pub struct Membership {
     pub authority: HostName,
     /// Every host, the authority among them.
     pub members: Vec<Member>,
+    /// Hosts that may coordinate beside the authority's. Older versions know none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub coordinators: Vec<HostName>,
     /// The authority's signed list of removed certificates (an X.509 CRL, PEM).
     pub removals: String,
 }
@@ -38,6 +41,12 @@ impl Membership {
     #[must_use]
     pub fn member(&self, host: &HostName) -> Option<&Member> {
         self.members.iter().find(|member| member.host == *host)
+    }
+
+    /// Whether that host may carry out what concerns several hosts, and give orders for it.
+    #[must_use]
+    pub fn may_coordinate(&self, host: &HostName) -> bool {
+        self.authority == *host || self.coordinators.contains(host)
     }
 
     /// The removals as TLS takes them.
@@ -61,6 +70,16 @@ impl Membership {
         }
         if self.member(&self.authority).is_none() {
             return unusable("the authority's host is not in it");
+        }
+        if self.coordinators.len() > limits::COORDINATORS {
+            return unusable("it has too many coordinators");
+        }
+        if self
+            .coordinators
+            .iter()
+            .any(|host| self.member(host).is_none())
+        {
+            return unusable("a coordinator is not in it");
         }
         self.list().map(drop)
     }

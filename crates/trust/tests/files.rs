@@ -27,6 +27,7 @@ fn stored() -> Stored {
         revision: 1,
         authority: "a".parse().unwrap(),
         members: ledger.members().to_vec(),
+        coordinators: Vec::new(),
         removals: authority.sign_removals(1, &[], now).unwrap(),
     };
     Stored {

@@ -68,6 +68,7 @@ impl Cluster {
             revision,
             authority: "a".parse().unwrap(),
             members: self.ledger.members().to_vec(),
+            coordinators: Vec::new(),
             removals: removals.unwrap(),
         }
     }

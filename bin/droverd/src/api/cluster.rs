@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
-    ClusterView, ErrorBody, JoinRequest, OperatorCertificate, OperatorRequest, TokenRequest,
-    TokenView,
+    ClusterView, CoordinatorRequest, ErrorBody, JoinRequest, OperatorCertificate, OperatorRequest,
+    TokenRequest, TokenView,
 };
 use drover_types::{HostName, OperatorName};
 use utoipa_axum::router::OpenApiRouter;
@@ -22,6 +22,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(join))
         .routes(routes!(rotate))
         .routes(routes!(remove_host))
+        .routes(routes!(coordinator))
         .routes(routes!(operator))
         .routes(routes!(remove_operator))
 }
@@ -106,6 +107,27 @@ async fn remove_host(
         app.0.context.cluster.view().await
     });
     Ok(Json(removed.await?))
+}
+
+/// Lets a host coordinate beside the authority's, or no longer: whether the others take its orders. Only on the
+/// authority's host.
+#[utoipa::path(post, path = "/v1/cluster/hosts/{name}/coordinator", tag = "local",
+    params(("name" = String, Path)), request_body = CoordinatorRequest,
+    responses((status = 200, body = ClusterView), (status = "default", body = ErrorBody)))]
+async fn coordinator(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(host): Named<HostName>,
+    JsonBody(request): JsonBody<CoordinatorRequest>,
+) -> Result<Json<ClusterView>, Refused> {
+    let CoordinatorRequest { coordinates } = request;
+    tracing::info!(%caller, %host, coordinates, "who may coordinate is to change");
+    let named = to_its_end(async move {
+        let cluster = &app.0.context.cluster;
+        cluster.set_coordinator(&host, coordinates).await?;
+        cluster.view().await
+    });
+    Ok(Json(named.await?))
 }
 
 /// Signs a certificate for somebody who gives orders from afar.

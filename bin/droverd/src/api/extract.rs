@@ -67,7 +67,8 @@ impl<S: Send + Sync, T: FromStr<Err: Display>> FromRequestParts<S> for Named<T> 
     }
 }
 
-async fn read(body: Body, most: usize) -> Result<axum::body::Bytes, Refused> {
+/// A body within its bounds.
+pub async fn read(body: Body, most: usize) -> Result<axum::body::Bytes, Refused> {
     match tokio::time::timeout(limits::BODY, axum::body::to_bytes(body, most)).await {
         Ok(Ok(bytes)) => Ok(bytes),
         // Larger, or cut off; in that case nobody reads the answer.

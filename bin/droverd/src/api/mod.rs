@@ -142,7 +142,7 @@ impl App {
         description = "The local UNIX socket serves every route. The TCP port speaks TLS 1.3 with \
                        certificates of the cluster's authority: an operator's is good for every \
                        route, a host's for the routes tagged `peer`, and for those tagged `order` \
-                       if it has the authority's key; none is needed for the one tagged `open`. \
+                       if it may coordinate; none is needed for the one tagged `open`. \
                        Every answer with a status of 400 and above has the body `ErrorBody`.",
         license(name = "Apache-2.0", identifier = "Apache-2.0")
     ),
@@ -150,8 +150,11 @@ impl App {
     tags(
         (name = "local", description = "For the command line, on the UNIX socket or with an \
                                         operator's certificate"),
-        (name = "order", description = "The same, and for the agent that carries out runs, that of \
-                                        the host with the authority's key: what it asks of others"),
+        (name = "order", description = "The same, and for the agents that carry out runs, those of \
+                                        the host with the authority's key and of the hosts that it \
+                                        named: what they ask of others. Where there are several, \
+                                        orders have the header `drover-generation`, and those of a \
+                                        leadership that was followed by another are refused"),
         (name = "peer", description = "For other agents, with a host's certificate"),
         (name = "open", description = "For hosts that join, with a token's secret"),
     )
@@ -188,7 +191,7 @@ fn full_router(app: &App, caller: Caller) -> Router {
     let routes = OpenApiRouter::new()
         .merge(peer::routes())
         .merge(trust::peer_routes())
-        .merge(orders::routes())
+        .merge(orders::routes_for(app))
         .merge(local::routes())
         .merge(runs::routes())
         .merge(cluster::routes());
@@ -205,7 +208,8 @@ fn full_router(app: &App, caller: Caller) -> Router {
 fn peer_router(app: &App, host: HostName) -> Router {
     let routes = peer::routes()
         .merge(trust::peer_routes())
-        .merge(orders::routes_for(app, host.clone()));
+        .merge(orders::routes_for(app))
+        .merge(runs::routes_for(app));
     let (router, _) = routes.split_for_parts();
     let router = finish(router.fallback(not_for_peers), app, "host");
     router.layer(Extension(Caller::Peer(host)))

@@ -1,23 +1,25 @@
 //! Routes for orders: what whoever carries out a run asks of the hosts that it concerns.
 //!
-//! They are for this host and for operators, and of other hosts for the one that coordinates
-//! ([`takes_orders_from`](crate::cluster::Cluster::takes_orders_from)). Each order is logged with who
-//! gave it. What to order is decided elsewhere.
+//! They are for this host and for operators, and of other hosts for those that may coordinate
+//! ([`takes_orders_from`](crate::cluster::Cluster::takes_orders_from)), of which one leads at a time
+//! ([`Fence`](crate::fence::Fence)). Each order is logged with who gave it. What to order is decided elsewhere.
 
 use axum::Json;
 use axum::extract::{Extension, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use drover_api::{
-    CordonRequest, ErrorBody, ErrorCode, HostView, MigrateRequest, MigrationView, Refusal, VmView,
+    CordonRequest, ErrorBody, ErrorCode, GENERATION, HostView, MigrateRequest, MigrationView,
+    Refusal, VmView, limits,
 };
 use drover_types::{HostName, MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::extract::{JsonBody, Named};
+use super::extract::{JsonBody, Named, read};
 use super::{App, Caller, Refused, peer, refused, to_its_end};
+use crate::cluster::coordinators_in_words;
 use crate::elsewhere;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -30,41 +32,108 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(uncordon))
 }
 
-/// The same for another host. Whether it coordinates is asked at each order: that may change while it is
-/// connected.
-pub fn routes_for(app: &App, host: HostName) -> OpenApiRouter<App> {
-    routes().route_layer(from_fn_with_state(
-        (app.clone(), host),
-        only_of_the_coordinator,
-    ))
+/// The same, each looked at before it is done: who gives it, and under which leadership. Whether a host may give
+/// any is asked at each order, since that may change while it is connected.
+pub fn routes_for(app: &App) -> OpenApiRouter<App> {
+    routes().route_layer(from_fn_with_state(app.clone(), only_of_who_leads))
 }
 
-async fn only_of_the_coordinator(
-    State((app, host)): State<(App, HostName)>,
+async fn only_of_who_leads(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     request: Request,
     next: Next,
 ) -> Response {
-    if app.0.context.cluster.takes_orders_from(&host) {
-        return next.run(request).await;
+    let generation = match leadership(&app, &caller, &request) {
+        Ok(Some(generation)) => generation,
+        Ok(None) => return next.run(request).await,
+        Err(refusal) => {
+            let order = format!("{} {}", request.method(), request.uri().path());
+            tracing::warn!(by = %caller, order, %refusal, "an order that is not taken");
+            return refused(&refusal);
+        }
+    };
+    let context = &app.0.context;
+    let coordinator = match &caller {
+        Caller::Peer(host) => host,
+        Caller::Local | Caller::Operator(_) => &context.config.host,
+    };
+    // All of it is here before it is judged: nothing can hold it up any more.
+    let (parts, body) = request.into_parts();
+    let body = match read(body, limits::REQUEST_BYTES).await {
+        Ok(body) => body,
+        Err(unread) => return unread.into_response(),
+    };
+    match context.fence.admit(generation, coordinator).await {
+        Ok(_admitted) => next.run(Request::from_parts(parts, body.into())).await,
+        Err(refusal) => {
+            tracing::warn!(by = %caller, %refusal, "an order that is not taken");
+            refused(&refusal)
+        }
     }
-    let order = format!("{} {}", request.method(), request.uri().path());
-    tracing::warn!(%host, order, "an order of a host that may give none");
-    refused(&not_the_coordinator(&app, &host))
 }
 
-fn not_the_coordinator(app: &App, host: &HostName) -> Refusal {
+/// For routes that change nothing by themselves: whoever may give orders may use them.
+pub async fn only_of_coordinators(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match &caller {
+        Caller::Peer(host) if !app.0.context.cluster.takes_orders_from(host) => {
+            refused(&not_a_coordinator(&app, host))
+        }
+        _ => next.run(request).await,
+    }
+}
+
+/// The generation of the leadership that gives an order; none for one that is a person's, or of the only host
+/// that can lead.
+fn leadership(app: &App, caller: &Caller, order: &Request) -> Result<Option<u64>, Refusal> {
+    let generation = order.headers().get(GENERATION);
+    let generation = generation.map(|value| value.to_str().ok().and_then(|text| text.parse().ok()));
+    let cluster = &app.0.context.cluster;
+    match (caller, generation) {
+        // Whoever has an operator's certificate leads nothing.
+        (Caller::Operator(_), _) => Ok(None),
+        (Caller::Peer(host), _) if !cluster.takes_orders_from(host) => {
+            Err(not_a_coordinator(app, host))
+        }
+        (_, Some(None)) => {
+            let message = format!("the header {GENERATION} is a number");
+            Err(Refusal::new(ErrorCode::BadRequest, message))
+        }
+        (Caller::Peer(host), None) if cluster.has_coordinators() => {
+            let message = format!(
+                "several hosts may coordinate, and an order of {host} does not say under which leadership it is given"
+            );
+            Err(Refusal::new(ErrorCode::NotAPeer, message).next(format!(
+                "set `store.etcd` in droverd.toml on {host} as on the others, and restart droverd there"
+            )))
+        }
+        (_, generation) => Ok(generation.flatten()),
+    }
+}
+
+fn not_a_coordinator(app: &App, host: &HostName) -> Refusal {
     let context = &app.0.context;
     let own = &context.config.host;
     let Some(membership) = context.cluster.membership() else {
         return context.cluster.no_cluster();
     };
-    let authority = &membership.authority;
-    let message = format!(
-        "{own} takes no orders from {host}: of other hosts only {authority}, which has the \
-         authority's key, may give them"
-    );
+    let (authority, others) = (&membership.authority, &membership.coordinators);
+    let who = match others.is_empty() {
+        true => format!("only {authority}, which has the authority's key, may give them"),
+        false => format!(
+            "only those that may coordinate give them: {}",
+            coordinators_in_words(&membership)
+        ),
+    };
+    let message = format!("{own} takes no orders from {host}: of other hosts {who}");
     Refusal::new(ErrorCode::NotAPeer, message).next(format!(
-        "use the agent's UNIX socket on {own}, or an operator's certificate"
+        "use the agent's UNIX socket on {own}, or an operator's certificate; `drover cluster coordinator {host}` on \
+         {authority} has {host} coordinate as well"
     ))
 }
 

@@ -1,21 +1,33 @@
-//! Routes for runs, on the agent that coordinates.
+//! Routes for runs, on agents that may coordinate.
 
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use drover_api::{CancelRunRequest, ErrorBody, RunRequest, RunView};
 use drover_types::RunId;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::{JsonBody, Named};
-use super::{App, Caller, Refused, to_its_end};
+use super::{App, Caller, Refused, orders, to_its_end};
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(list_runs, start_run))
         .routes(routes!(show_run))
         .routes(routes!(cancel_run))
+}
+
+/// For other hosts that may coordinate: what they are asked for of a run that this one carries out.
+pub fn routes_for(app: &App) -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(show_run))
+        .routes(routes!(cancel_run))
+        .route_layer(from_fn_with_state(
+            app.clone(),
+            orders::only_of_coordinators,
+        ))
 }
 
 /// Begins a run: hosts are emptied, taken back, or evened out. Answers at once; the run goes on whether
@@ -46,7 +58,7 @@ async fn list_runs(State(app): State<App>) -> Result<Json<Vec<RunView>>, Refused
 }
 
 /// One run, with its plan while the agent that made it has it.
-#[utoipa::path(get, path = "/v1/runs/{id}", tag = "local", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/runs/{id}", tag = "order", params(("id" = String, Path)),
     responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
 async fn show_run(
     State(app): State<App>,
@@ -57,7 +69,7 @@ async fn show_run(
 
 /// Ends a run: no further move begins, and those under way are cancelled or finished. Answers when that is
 /// written down.
-#[utoipa::path(post, path = "/v1/runs/{id}/cancel", tag = "local", params(("id" = String, Path)),
+#[utoipa::path(post, path = "/v1/runs/{id}/cancel", tag = "order", params(("id" = String, Path)),
     request_body = CancelRunRequest,
     responses((status = 200, body = RunView), (status = "default", body = ErrorBody)))]
 async fn cancel_run(
@@ -67,7 +79,10 @@ async fn cancel_run(
     JsonBody(request): JsonBody<CancelRunRequest>,
 ) -> Result<Json<RunView>, Refused> {
     let cancelled = to_its_end(async move {
-        let by = caller.to_string();
+        let by = match (&caller, &request.by) {
+            (Caller::Peer(_), Some(name)) if RunRequest::is_usable_name(name) => name.clone(),
+            _ => caller.to_string(),
+        };
         app.0.coordinator.cancel(id, request, &by).await
     });
     Ok(Json(cancelled.await?))

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   office.rs   on the authority's host: who is let in, renewed, removed
+//!   orders.rs   who may coordinate, and so give orders
 //!   member.rs   on every host: join, renew, hear what is new
 //!   joins.rs    how often strangers may ask
 //! ```
@@ -12,6 +13,7 @@ mod addresses;
 mod joins;
 mod member;
 mod office;
+mod orders;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -33,6 +35,7 @@ use self::joins::Joins;
 use crate::config::Config;
 
 pub use addresses::advertised;
+pub use orders::in_words as coordinators_in_words;
 
 /// This host's place in its cluster, or that it has none.
 #[derive(Debug)]
@@ -111,13 +114,6 @@ impl Cluster {
     pub fn membership(&self) -> Option<Arc<Membership>> {
         let membership = self.membership.read();
         membership.unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Whether another host may give orders here: the one with the authority's key, which coordinates.
-    /// That gives it nothing that it had not: it can sign itself an operator's certificate.
-    pub fn takes_orders_from(&self, host: &HostName) -> bool {
-        self.membership()
-            .is_some_and(|membership| membership.authority == *host)
     }
 
     /// Where a member's agent is asked: as the configuration says, or else as it said itself.
@@ -213,6 +209,7 @@ impl Cluster {
         Ok(ClusterView {
             host: own.clone(),
             authority: membership.authority.clone(),
+            coordinators: membership.coordinators.clone(),
             fingerprint: armed.authority,
             certificate: certificate(&armed.facts),
             revision: membership.revision,

@@ -31,6 +31,7 @@ pub fn membership(
         revision,
         authority: host.clone(),
         members: ledger.members().to_vec(),
+        coordinators: ledger.coordinators().to_vec(),
         removals: authority.sign_removals(revision, ledger.removed(), SystemTime::now())?,
     })
 }
@@ -89,7 +90,7 @@ impl Cluster {
 
     /// Changes what the authority remembers: on disk first, then in force; members are told if it
     /// concerns them.
-    async fn change<T>(
+    pub(super) async fn change<T>(
         &self,
         change: impl FnOnce(&Authority, &mut Ledger) -> Result<T, Refusal>,
     ) -> Result<(T, Option<Arc<Membership>>), Refusal> {
@@ -388,7 +389,7 @@ impl Cluster {
     }
 
     /// Tells every member but these what is new, all at once. One that does not answer will ask.
-    async fn tell(&self, news: &Membership, except: &[HostName]) {
+    pub(super) async fn tell(&self, news: &Membership, except: &[HostName]) {
         let others = news
             .members
             .iter()

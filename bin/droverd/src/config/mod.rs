@@ -3,6 +3,7 @@
 //! `packaging/droverd.toml` documents every key; a test holds it against [`Config`].
 
 mod error;
+mod store;
 mod values;
 
 use std::collections::BTreeMap;
@@ -18,6 +19,8 @@ use drover_types::{Bytes, HostName};
 use serde::Deserialize;
 
 pub use error::{ConfigError, locate};
+pub use store::EtcdConfig;
+use store::StoreSection;
 use values::{
     AbsolutePath, DataPort, DowntimeLimit, Lanes, LanesMost, ListenAddress, MaybeLimit,
     MetricsListen, OnByDefault, OutageLimit, PeerAddresses,
@@ -59,6 +62,8 @@ pub struct Config {
     pub labels: BTreeMap<Word, Word>,
     /// What the plans that this agent makes keep to.
     pub policy: ClusterPolicy,
+    /// Where the cluster's state is kept together with other hosts that may coordinate; none for a file here.
+    pub etcd: Option<EtcdConfig>,
     /// Where metrics are served to whoever asks, beside the local socket.
     pub metrics_listen: Option<SocketAddr>,
     /// Where to find other hosts, against what they say themselves.
@@ -128,6 +133,7 @@ struct File {
     qemu: QemuSection,
     limits: LimitsSection,
     policy: ClusterPolicy,
+    store: StoreSection,
     metrics: MetricsSection,
     peers: Vec<PeerSection>,
 }
@@ -195,6 +201,7 @@ impl Default for File {
             qemu: QemuSection::default(),
             limits: LimitsSection::default(),
             policy: ClusterPolicy::default(),
+            store: StoreSection::default(),
             metrics: MetricsSection::default(),
             peers: Vec::new(),
         }
@@ -304,6 +311,8 @@ impl Config {
         }
         invalid::check_policy(&file.policy)
             .map_err(|problem| key("policy", problem.to_string()))?;
+        let etcd = file.store.checked();
+        let etcd = etcd.map_err(|(at, problem)| key(at, problem))?;
         Ok(Self {
             host,
             definitions: file.definitions.0,
@@ -333,6 +342,7 @@ impl Config {
             limits: file.limits.into(),
             labels: file.labels,
             policy: file.policy,
+            etcd,
             metrics_listen: file.metrics.listen.0,
             peers,
         })

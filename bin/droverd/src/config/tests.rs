@@ -51,6 +51,7 @@ fn the_settings_in_the_example_are_the_defaults() {
     // These have no default either.
     assert_eq!(shown.labels.len(), 1);
     shown.labels.clear();
+    assert_eq!(shown.etcd.take().unwrap().members.len(), 3);
     assert!(shown.policy.failure_domain.take().is_some());
     assert!(shown.policy.guest_bandwidth.take().is_some());
     assert_eq!(shown, default);
@@ -68,6 +69,7 @@ fn every_key_is_in_the_example() {
         "[metrics]\n",
         "[limits]\n",
         "[policy]\n",
+        "[store]\n",
         "[[peers]]\nhost = \"b\"\n",
     ];
     let example = example();
@@ -89,6 +91,53 @@ fn every_key_is_in_the_example() {
             );
         }
     }
+}
+
+#[test]
+fn etcd_is_named_whole_or_not_at_all() {
+    let store = |text: &str| parse(&format!("[store]\n{text}"));
+    let members =
+        "etcd = [\"https://10.0.0.1:2379\", \"https://[fd00::1]:2379/\"]\nca = \"/ca.pem\"";
+    let etcd = store(members).unwrap().etcd.unwrap();
+    assert_eq!(etcd.members, ["10.0.0.1:2379", "[fd00::1]:2379"]);
+    assert_eq!(etcd.tls.unwrap().own, None);
+    let plain = store("etcd = [\"http://a:2379\"]").unwrap().etcd.unwrap();
+    assert_eq!(plain.tls, None);
+    let cases = [
+        (
+            "etcd = [\"10.0.0.1:2379\"]",
+            "key `store.etcd`: \"10.0.0.1:2379\" is no member",
+        ),
+        (
+            "etcd = [\"https://a\"]",
+            "is no member of etcd: write https://",
+        ),
+        ("etcd = [\"https://a:1\"]", "key `store.ca`: it names"),
+        (
+            "etcd = [\"https://a:1\", \"http://b:1\"]",
+            "write all alike",
+        ),
+        ("etcd = [\"http://a:1\"]\nca = \"/ca\"", "named with http"),
+        ("ca = \"/ca\"", "no member of one is named"),
+        (
+            "etcd = [\"https://a:1\"]\nca = \"/ca\"\nkey = \"/k\"",
+            "key `store.certificate`",
+        ),
+        (
+            "etcd = [\"https://a:1\"]\nca = \"/ca\"\ncertificate = \"/c\"",
+            "key `store.key`",
+        ),
+    ];
+    for (text, expected) in cases {
+        let refused = store(text).unwrap_err();
+        assert!(refused.contains(expected), "{text}: {refused}");
+    }
+    let many = vec!["\"http://a:1\""; 17].join(",");
+    assert!(
+        store(&format!("etcd = [{many}]"))
+            .unwrap_err()
+            .contains("1 to 16")
+    );
 }
 
 #[test]

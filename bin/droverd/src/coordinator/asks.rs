@@ -16,6 +16,7 @@ use drover_plan::inventory::VmState as Planned;
 use drover_types::{ByteRate, HostName, MigrationId, RunId, VmName, with_sources};
 use futures_util::future::join_all;
 
+use super::standing::Standing;
 use crate::agent::Context;
 use crate::migration::CANCELLED_BY_OPERATOR;
 
@@ -24,6 +25,7 @@ use crate::migration::CANCELLED_BY_OPERATOR;
 pub struct Agents {
     pub context: Arc<Context>,
     pub run: RunId,
+    pub standing: Standing,
 }
 
 impl Agents {
@@ -54,11 +56,16 @@ impl Agents {
     }
 
     fn client(&self, host: &HostName) -> Result<Client, Text> {
-        if *host == self.context.config.host {
-            return Ok(Client::unix(self.context.config.socket.clone()));
-        }
-        let client = self.context.peers.client(host);
-        client.map_err(|refusal| Text::from(refusal.message))
+        let client = if *host == self.context.config.host {
+            Client::unix(self.context.config.socket.clone())
+        } else {
+            let client = self.context.peers.client(host);
+            client.map_err(|refusal| Text::from(refusal.message))?
+        };
+        Ok(match self.standing.generation() {
+            Some(generation) => client.leading(generation),
+            None => client,
+        })
     }
 
     /// Why, as the others see it; and how the run knows its own cordon again.
@@ -75,12 +82,14 @@ impl Agents {
             return Ok(Answer::Cordoned { before });
         }
         let reason = Some(reason);
+        self.standing.check()?;
         let asked = client.cordon(&CordonRequest { reason }).await;
         asked.map_err(|error| said(&error))?;
         Ok(Answer::Cordoned { before: false })
     }
 
     async fn uncordon(&self, host: &HostName) -> Result<Answer, Text> {
+        self.standing.check()?;
         let asked = self.client(host)?.uncordon().await;
         asked.map_err(|error| said(&error))?;
         Ok(Answer::Uncordoned)
@@ -117,6 +126,7 @@ impl Agents {
             lanes_per_path: None,
             id: Some(id),
         };
+        self.standing.check()?;
         match self.client(from)?.migrate(vm, &request).await {
             Ok(view) => Ok(Answer::Look(look(&view))),
             Err(ClientError::Refused(refusal)) => match refused(refusal) {
@@ -142,6 +152,7 @@ impl Agents {
     }
 
     async fn call_back(&self, id: MigrationId, from: &HostName) -> Result<Answer, Text> {
+        self.standing.check()?;
         match self.client(from)?.cancel(id).await {
             Ok(_) => Ok(Answer::GoesItsWay),
             Err(error) if error.is_refused_with(ErrorCode::NoSuchMigration) => {
@@ -219,7 +230,7 @@ fn refused(refusal: Refusal) -> Result<Answer, Text> {
 fn blame(code: ErrorCode) -> Option<Blame> {
     use ErrorCode as Code;
     match code {
-        Code::ShuttingDown | Code::TooManyRequests | Code::Timeout => None,
+        Code::ShuttingDown | Code::TooManyRequests | Code::Timeout | Code::Superseded => None,
         Code::VmBusy | Code::MigrationUnderWay | Code::Internal => Some(Blame::Moment),
         Code::NoSuchVm
         | Code::VmNotRunning

@@ -74,8 +74,8 @@ struct Asking {
 }
 
 impl Driver {
-    /// Until the run has ended, however often the leadership is lost meanwhile: by a host that stood still
-    /// for longer than its lease, say.
+    /// Until the run has ended, or another host may lead in the place of this one. Where no other host can, however
+    /// often the leadership is lost meanwhile: by a host that stood still for longer than its lease, say.
     ///
     /// # Errors
     /// The run cannot be gone on with: its journal contradicts itself, or cannot be read.
@@ -85,6 +85,10 @@ impl Driver {
                 return Err(error);
             };
             tracing::warn!(run = %self.agents.run, %error, "let go of, to be taken up again");
+            if self.keep.is_shared() {
+                // By whoever leads next, which may be this host.
+                return Ok(());
+            }
             self.take_up_again().await?;
         }
         self.keep.resign(self.leadership).await;
@@ -108,6 +112,7 @@ impl Driver {
                     let again = Run::replay(&entries)?;
                     lock(&self.shared).run = again;
                     self.next = entries.len() as u64 + 1;
+                    self.agents.standing = self.keep.standing(&leadership);
                     self.leadership = leadership;
                     return Ok(());
                 }
@@ -146,13 +151,21 @@ impl Driver {
                     written?;
                 }
                 () = sleep_until(renew) => {
-                    if let Err(error) = self.keep.renew(&mut self.leadership).await {
-                        tracing::warn!(%error, "the lease of runs was not renewed");
-                    }
+                    self.renew().await?;
                     renew = Instant::now() + self.leadership.renew_every();
                 }
                 () = sleep_until(wake) => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Keeps the leadership. One that has ended is told; one that could not be renewed may go on.
+    async fn renew(&mut self) -> Result<(), StoreError> {
+        match self.keep.renew(&mut self.leadership).await {
+            Ok(()) => self.agents.standing.renewed(&self.leadership),
+            Err(error @ StoreError::Fenced { .. }) => return Err(error),
+            Err(error) => tracing::warn!(%error, "the lease of runs was not renewed"),
         }
         Ok(())
     }
@@ -241,8 +254,7 @@ impl Driver {
                 ) => {
                     tracing::warn!(%error, "nothing is begun until the run can be written down");
                     tokio::time::sleep(limits::RUN_WRITE_AGAIN).await;
-                    // One that has lapsed meanwhile is told by the next write.
-                    let _ = self.keep.renew(&mut self.leadership).await;
+                    self.renew().await?;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -307,7 +319,8 @@ async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Arc<
         (false, _) => planning::make(&agents.context, request).await,
         (true, Some(plan)) => planning::verified(&agents.context, (*plan).clone()).await,
         (true, None) => {
-            let why = "the agent was started again before the plan that was given was begun: give it again";
+            let why =
+                "the agent that was given the plan ended before that was begun: give it again";
             return Answer::NoPlan {
                 why: Text::from(why.to_owned()),
             };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   run/under-way        the one run that is under way
-//!   run/ID               that there is a run, and who began it
+//!   run/ID               that there is a run, and who carries it out
 //!   journal/ID/...       what it wrote down
 //!   host/NAME            the guests that left a host in runs, in their order
 //! ```
@@ -14,12 +14,13 @@
 
 use drover_execute::journal::{Began, Entry};
 use drover_store::{
-    Campaign, Document, Expect, Journal, Key, Kind, Leadership, Name, Scope, Store, StoreError,
-    Transaction, Value,
+    Campaign, Document, Expect, HostClock, Journal, Key, Kind, Leadership, Name, Scope, Store,
+    StoreError, Transaction, Value,
 };
 use drover_types::{HostName, RunId, VmName};
 use serde::{Deserialize, Serialize};
 
+use super::standing::Standing;
 use crate::limits;
 
 /// The store, as runs use it.
@@ -27,6 +28,9 @@ use crate::limits;
 pub struct Keep {
     store: Store,
     own: HostName,
+    clock: HostClock,
+    /// Whether other hosts may lead as well.
+    is_shared: bool,
     /// What is led by whoever writes of runs.
     leads: Name,
     /// Where the run that is under way is named.
@@ -70,10 +74,17 @@ impl Homes {
 }
 
 impl Keep {
-    pub fn new(store: Store, own: HostName) -> Result<Self, StoreError> {
+    pub fn new(
+        store: Store,
+        own: HostName,
+        clock: HostClock,
+        is_shared: bool,
+    ) -> Result<Self, StoreError> {
         Ok(Self {
             store,
             own,
+            clock,
+            is_shared,
             leads: "runs".parse()?,
             under_way: Key::new(Kind::Run, "under-way".parse::<Name>()?),
         })
@@ -95,6 +106,16 @@ impl Keep {
         }
     }
 
+    /// Whether other hosts may lead as well.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Under what orders are given.
+    pub fn standing(&self, leadership: &Leadership) -> Standing {
+        Standing::new(self.clock, self.is_shared, leadership.clone())
+    }
+
     pub async fn renew(&self, leadership: &mut Leadership) -> Result<(), StoreError> {
         self.store.renew(leadership).await
     }
@@ -110,6 +131,31 @@ impl Keep {
         let document = self.store.get(&self.under_way).await?;
         let read = document.map(|document| document.read::<RunDocument>());
         Ok(read.transpose()?.map(|document| document.run))
+    }
+
+    /// Has this host, which leads, carry out the run that is under way; and who did before, if it was another.
+    pub async fn take_over(
+        &self,
+        leadership: &Leadership,
+    ) -> Result<Option<(RunId, Option<HostName>)>, StoreError> {
+        let Some(document) = self.store.get(&self.under_way).await? else {
+            return Ok(None);
+        };
+        let RunDocument { run, coordinator } = document.read()?;
+        if coordinator == self.own {
+            return Ok(Some((run, None)));
+        }
+        let now = Value::of(&RunDocument {
+            run,
+            coordinator: self.own.clone(),
+        })?;
+        let at = Expect::At(document.revision);
+        let put = Transaction::new()
+            .fenced_by(leadership)
+            .put(self.under_way.clone(), now.clone(), at)
+            .put(key(run), now, Expect::Present);
+        self.store.commit(&put).await?;
+        Ok(Some((run, Some(coordinator))))
     }
 
     /// Begins a run: its first entry.
@@ -207,6 +253,13 @@ impl Keep {
                 return Ok(all);
             }
         }
+    }
+
+    /// Who carries a run out, or did; none for one that is not remembered.
+    pub async fn coordinator_of(&self, run: RunId) -> Result<Option<HostName>, StoreError> {
+        let document = self.store.get(&key(run)).await?;
+        let read = document.map(|document| document.read::<RunDocument>());
+        Ok(read.transpose()?.map(|document| document.coordinator))
     }
 
     /// The runs that are remembered, newest first, and who coordinates each.

@@ -4,20 +4,25 @@
 //!   POST /v1/runs ─▶ Coordinator ─▶ Driver ── asks ──▶ agents of all hosts, planning
 //!                        │            │ drover_execute::Run: what next
 //!                        └── Keep ◀───┘ entries, fenced
-//!                            drover-store: one SQLite file below `state`
+//!                            drover-store: one SQLite file below `state`, or etcd
 //! ```
 //!
-//! Every agent has one of these, and only that of the authority's host does anything: the others take its
-//! orders, and refuse runs with the word where to ask. It decides nothing of its own: what is done next is
-//! `drover-execute`'s to say, where a guest goes `drover-plan`'s.
+//! Every agent has one of these, and only those of hosts that may coordinate do anything: the others take
+//! their orders, and refuse runs with the word where to ask. Where there are several, the one that begins a
+//! run leads while it is under way; the others look whether it still does ([`Coordinator::stand_by`]). It
+//! decides nothing of its own: what is done next is `drover-execute`'s to say, where a guest goes
+//! `drover-plan`'s.
 //!
 //! # Invariant
-//! Nothing is ordered before it is on disk, so that an agent that was killed goes on where it was when it is
-//! started again ([`Coordinator::recover`]).
+//! Nothing is ordered before it is written down, so that an agent that was killed goes on where it was when it
+//! is started again, or another one does in its place.
 
 mod asks;
 mod drive;
 mod keep;
+mod place;
+mod refusals;
+mod standing;
 mod view;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,31 +31,25 @@ use drover_api::{CancelRunRequest, ErrorCode, Refusal, RunRequest, RunView, Runn
 use drover_execute::Run;
 use drover_execute::journal::{Began, Cancel, Running, UnixMillis};
 use drover_plan::{Plan, Request, Text, text};
-use drover_store::{Campaign, Embedded, HostClock, Leadership, Outcome, Store, StoreError};
+use drover_store::{Campaign, Leadership, StoreError};
 use drover_types::{HostName, RunId};
 use jiff::Timestamp;
-use tokio::sync::{OnceCell, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use self::asks::Agents;
 use self::drive::{CancelOrder, Driver, Shared, Shown, lock};
 use self::keep::Keep;
+use self::place::Place;
 use crate::agent::Context;
 use crate::limits;
-
-/// The store's file below the agent's state directory.
-const FILE: &str = "cluster.db";
-
-/// What is left where a journal contradicts itself.
-const UNREADABLE: &str = "stop droverd, move cluster.db below `state` away and keep it, and start droverd: all runs are \
-                          forgotten then; moves under way end by themselves, and hosts stay cordoned";
 
 /// Whoever carries out runs on this host.
 #[derive(Debug)]
 pub struct Coordinator {
     context: Arc<Context>,
-    keep: OnceCell<Keep>,
+    place: Place,
     under_way: Mutex<Option<UnderWay>>,
     /// Held while a run begins, so that two requests do not come between each other's steps.
     beginning: tokio::sync::Mutex<()>,
@@ -69,55 +68,110 @@ impl Coordinator {
     /// With nothing under way.
     pub fn new(context: Arc<Context>) -> Self {
         Self {
+            place: Place::new(Arc::clone(&context)),
             context,
-            keep: OnceCell::new(),
             under_way: Mutex::new(None),
             beginning: tokio::sync::Mutex::new(()),
         }
     }
 
-    /// Takes up the run that was under way when the agent ended.
-    pub async fn recover(&self) {
-        let file = self.context.config.state.join(FILE);
-        if self.check_is_here().is_err() || !file.exists() {
-            return;
-        }
+    /// Takes up the run that was under way when the agent ended; where others may lead as well, whenever one is
+    /// under way that nobody leads.
+    pub async fn stand_by(&self) {
+        let mut told = None;
         loop {
-            let taken = {
-                let _beginning = self.beginning.lock().await;
-                self.take_up().await
-            };
-            match taken {
-                Ok(()) => return,
-                Err(refusal) if refusal.code == ErrorCode::StoreUnavailable => {
-                    tracing::warn!(%refusal, "a run that is under way is not taken up yet");
-                }
-                Err(refusal) => {
-                    tracing::error!(%refusal, "the run that was under way is not taken up");
+            if self.place.check_is_here().is_ok() && self.place.may_hold_a_run() {
+                let taken = {
+                    let _beginning = self.beginning.lock().await;
+                    self.take_up().await
+                };
+                self.tell(taken.as_ref().err(), &mut told);
+                let later =
+                    matches!(&taken, Err(refusal) if refusal.code == ErrorCode::StoreUnavailable);
+                if !self.place.is_shared() && !later {
                     return;
                 }
+            } else if !self.place.is_shared() {
+                return;
             }
-            tokio::time::sleep(limits::RUN_RECOVER_AGAIN).await;
+            tokio::time::sleep(limits::RUN_STAND_BY).await;
         }
     }
 
+    /// Why no run is taken up, once for each reason.
+    fn tell(&self, refusal: Option<&Refusal>, told: &mut Option<ErrorCode>) {
+        // That another one leads is as it should be.
+        let refusal = refusal.filter(|refusal| refusal.code != ErrorCode::RunUnderWay);
+        let code = refusal.map(|refusal| refusal.code);
+        if *told == code {
+            return;
+        }
+        match refusal {
+            Some(refusal) => {
+                tracing::warn!(%refusal, next = refusal.next, "runs are not looked after")
+            }
+            None => tracing::info!("runs are looked after again"),
+        }
+        *told = code;
+    }
+
     async fn take_up(&self) -> Result<(), Refusal> {
-        let keep = self.keep().await?;
-        let Some(run) = keep.under_way().await.map_err(|e| unavailable(&e))? else {
+        let keep = self.place.keep().await?;
+        let Some(run) = self.open_run(&keep).await? else {
             return Ok(());
         };
         if self.drives(run) {
             return Ok(());
         }
-        let leadership = self.lead(keep).await?;
-        let entries = keep.entries(run).await.map_err(|e| unavailable(&e))?;
+        let leadership = self.lead(&keep).await?;
+        match self.take_over(&keep, &leadership).await {
+            Ok(Some((run, next, from))) => {
+                let id = run.began().run;
+                let from = from.map(|host| format!("taken over from {host}, which no longer led"));
+                tracing::info!(run = %id, entries = next - 1, from, "taken up where it was");
+                self.drive(
+                    keep,
+                    run,
+                    next,
+                    leadership,
+                    None,
+                    from.into_iter().collect(),
+                );
+                Ok(())
+            }
+            Ok(None) => {
+                keep.resign(leadership).await;
+                Ok(())
+            }
+            Err(refusal) => {
+                keep.resign(leadership).await;
+                Err(refusal)
+            }
+        }
+    }
+
+    /// The run that is under way, the number of its next entry, and who carried it out if another host did.
+    async fn take_over(
+        &self,
+        keep: &Keep,
+        leadership: &Leadership,
+    ) -> Result<Option<(Run, u64, Option<HostName>)>, Refusal> {
+        let taken = keep.take_over(leadership).await;
+        let Some((run, from)) = taken.map_err(|e| self.place.unavailable(&e))? else {
+            return Ok(None);
+        };
+        let entries = keep.entries(run).await;
+        let entries = entries.map_err(|e| self.place.unavailable(&e))?;
         let replayed = Run::replay(&entries).map_err(|error| {
             let message = format!("run {run} cannot be taken up: {error}");
-            Refusal::new(ErrorCode::Internal, message).next(UNREADABLE)
+            Refusal::new(ErrorCode::Internal, message).next(self.place.way_out())
         })?;
-        tracing::info!(%run, entries = entries.len(), "taken up where it was");
-        self.drive(replayed, entries.len() as u64 + 1, leadership, None);
-        Ok(())
+        Ok(Some((replayed, entries.len() as u64 + 1, from)))
+    }
+
+    async fn open_run(&self, keep: &Keep) -> Result<Option<RunId>, Refusal> {
+        let open = keep.under_way().await;
+        open.map_err(|error| self.place.unavailable(&error))
     }
 
     /// Ends the driving of a run, not the run: the next agent takes it up.
@@ -132,22 +186,22 @@ impl Coordinator {
     /// # Errors
     /// Another one is under way, this is not the coordinator, or what is asked cannot be used.
     pub async fn start(&self, asked: RunRequest, by: &str) -> Result<RunView, Refusal> {
-        self.check_is_here()?;
+        self.place.check_is_here()?;
         if let Some(problem) = asked.problem() {
             return Err(Refusal::new(ErrorCode::BadRequest, problem));
         }
         if let Some(plan) = &asked.plan {
             plan.check_seal()
-                .map_err(|error| outdated(&error.to_string()))?;
+                .map_err(|error| refusals::outdated(&error.to_string()))?;
         }
         let _beginning = self.beginning.lock().await;
-        let keep = self.keep().await?;
+        let keep = self.place.keep().await?;
         // One that is under way and driven by nobody is left of a start or an end that went wrong.
-        self.take_up().await?;
-        if let Some(run) = keep.under_way().await.map_err(|e| unavailable(&e))? {
+        self.take_up_what_can_be().await?;
+        if let Some(run) = self.open_run(&keep).await? {
             return Err(self.busy(run).await);
         }
-        let request = self.with_homes(keep, &asked).await?;
+        let request = self.with_homes(&keep, &asked).await?;
         let began = Began {
             run: RunId(Uuid::now_v7()),
             request,
@@ -155,25 +209,33 @@ impl Coordinator {
             by: Text::from(by.to_owned()),
             at: now(),
         };
-        let leadership = self.lead(keep).await?;
+        let leadership = self.lead(&keep).await?;
         match keep.begin(&began, &leadership).await {
             Ok(()) => {}
             // It may be done as soon as the store answers again; whoever asks next takes it up.
-            Err(error) if is_unknown(&error) => {
+            Err(error) if refusals::is_unknown(&error) => {
                 let message = format!("the run may have begun: {error}");
                 return Err(Refusal::new(ErrorCode::Timeout, message)
                     .next("look at `drover run` before you ask for it again"));
             }
             Err(StoreError::Conflict { .. }) => {
-                let run = keep.under_way().await.map_err(|e| unavailable(&e))?;
+                let run = self.open_run(&keep).await?;
                 return Err(self.busy(run.unwrap_or(began.run)).await);
             }
-            Err(error) => return Err(unavailable(&error)),
+            Err(error) => return Err(self.place.unavailable(&error)),
         }
         let run = began.run;
         tracing::info!(%run, by = %began.by, request = ?began.request, "a run begins");
-        self.drive(Run::new(began), 2, leadership, asked.plan);
+        self.drive(keep, Run::new(began), 2, leadership, asked.plan, Vec::new());
         self.get(run).await
+    }
+
+    /// The same, where it is no matter that another agent leads.
+    async fn take_up_what_can_be(&self) -> Result<(), Refusal> {
+        match self.take_up().await {
+            Err(refusal) if refusal.code == ErrorCode::RunUnderWay => Ok(()),
+            taken => taken,
+        }
     }
 
     /// Who left a host that is to be resumed is known here.
@@ -182,7 +244,8 @@ impl Coordinator {
         if let Request::Resume { host, homes, .. } = &mut request
             && asked.fail_back
         {
-            *homes = keep.homes(host).await.map_err(|e| unavailable(&e))?;
+            let left = keep.homes(host).await;
+            *homes = left.map_err(|error| self.place.unavailable(&error))?;
         }
         Ok(request)
     }
@@ -192,11 +255,12 @@ impl Coordinator {
     /// # Errors
     /// This is not the coordinator, or the store does not answer.
     pub async fn list(&self) -> Result<Vec<RunView>, Refusal> {
-        self.check_is_here()?;
-        let keep = self.keep().await?;
+        self.place.check_is_here()?;
+        let keep = self.place.keep().await?;
+        let runs = keep.runs().await;
         let mut views = Vec::new();
-        for (run, coordinator) in keep.runs().await.map_err(|e| unavailable(&e))? {
-            match self.view(keep, run, &coordinator, false).await {
+        for (run, coordinator) in runs.map_err(|error| self.place.unavailable(&error))? {
+            match self.view(&keep, run, &coordinator, false).await {
                 Ok(view) => views.push(view),
                 Err(refusal) if refusal.code == ErrorCode::Internal => {
                     tracing::error!(%refusal, "left out of the list of runs");
@@ -207,17 +271,35 @@ impl Coordinator {
         Ok(views)
     }
 
-    /// One run.
+    /// One run; where another agent carries it out, as that one sees it.
     ///
     /// # Errors
     /// As for [`list`](Self::list), and there is none of that id.
     pub async fn get(&self, id: RunId) -> Result<RunView, Refusal> {
-        self.check_is_here()?;
-        let keep = self.keep().await?;
-        let runs = keep.runs().await.map_err(|e| unavailable(&e))?;
-        let found = runs.into_iter().find(|(run, _)| *run == id);
-        let (run, coordinator) = found.ok_or_else(|| no_such_run(id))?;
-        self.view(keep, run, &coordinator, true).await
+        self.place.check_is_here()?;
+        let keep = self.place.keep().await?;
+        let own = &self.context.config.host;
+        if self.shared(id).is_some() {
+            // Without the store, which may not answer at the moment.
+            return self.view(&keep, id, own, true).await;
+        }
+        let found = keep.coordinator_of(id).await;
+        let found = found.map_err(|error| self.place.unavailable(&error))?;
+        let coordinator = found.ok_or_else(|| refusals::no_such_run(id))?;
+        if coordinator != *own
+            && self.open_run(&keep).await? == Some(id)
+            && let Some(view) = self.as_seen_by(&coordinator, id).await
+        {
+            return Ok(view);
+        }
+        self.view(&keep, id, &coordinator, true).await
+    }
+
+    /// What its coordinator sees of it beyond its journal; nothing if it does not answer.
+    async fn as_seen_by(&self, coordinator: &HostName, id: RunId) -> Option<RunView> {
+        let client = self.context.peers.client(coordinator).ok()?;
+        let asked = tokio::time::timeout(limits::PEER_PROBE, client.run(id)).await;
+        asked.ok()?.ok()
     }
 
     async fn view(
@@ -235,7 +317,8 @@ impl Coordinator {
                 ..view::view(&shown.run, coordinator)
             });
         }
-        let entries = keep.entries(id).await.map_err(|e| unavailable(&e))?;
+        let entries = keep.entries(id).await;
+        let entries = entries.map_err(|error| self.place.unavailable(&error))?;
         let run = Run::replay(&entries).map_err(|error| {
             Refusal::new(
                 ErrorCode::Internal,
@@ -258,14 +341,17 @@ impl Coordinator {
         let view = self.get(id).await?;
         if view.result.is_none() {
             let _beginning = self.beginning.lock().await;
-            self.take_up().await?;
+            self.take_up_what_can_be().await?;
+        }
+        if view.result.is_none() && !self.drives(id) {
+            return self.pass_on(&view.coordinator, id, asked, by).await;
         }
         let orders = self
             .under_way()
             .as_ref()
             .map(|run| (run.id, run.orders.clone()));
         let orders = orders.filter(|(run, _)| *run == id && view.result.is_none());
-        let (_, orders) = orders.ok_or_else(|| has_ended(id))?;
+        let (_, orders) = orders.ok_or_else(|| refusals::has_ended(id))?;
         let cancel = Cancel {
             running: match asked.running {
                 RunningMoves::Cancel => Running::Cancel,
@@ -277,7 +363,7 @@ impl Coordinator {
         };
         let (tell, told) = oneshot::channel();
         if orders.send((cancel, tell)).await.is_err() {
-            return Err(has_ended(id));
+            return Err(refusals::has_ended(id));
         }
         let Ok(told) = tokio::time::timeout(limits::RUN_CANCEL, told).await else {
             let message = format!("the cancel of run {id} waits to be written down");
@@ -290,25 +376,50 @@ impl Coordinator {
                 let message = format!("the cancel of run {id} could not be written down: {why}");
                 Err(Refusal::new(ErrorCode::StoreUnavailable, message))
             }
-            Err(_) => Err(has_ended(id)),
+            Err(_) => Err(refusals::has_ended(id)),
         }
     }
 
-    fn drive(&self, run: Run, next: u64, leadership: Leadership, exactly: Option<Plan>) {
-        let Some(keep) = self.keep.get().cloned() else {
-            return;
+    /// A cancel is the coordinator's to write down.
+    async fn pass_on(
+        &self,
+        coordinator: &HostName,
+        id: RunId,
+        asked: CancelRunRequest,
+        by: &str,
+    ) -> Result<RunView, Refusal> {
+        let asked = CancelRunRequest {
+            by: Some(by.to_owned()),
+            ..asked
         };
+        let client = self.context.peers.client(coordinator)?;
+        client.cancel_run(id, &asked).await.map_err(|error| {
+            let told = error.refusal().cloned();
+            told.unwrap_or_else(|| refusals::not_passed_on(coordinator, id, &error))
+        })
+    }
+
+    fn drive(
+        &self,
+        keep: Keep,
+        run: Run,
+        next: u64,
+        leadership: Leadership,
+        exactly: Option<Plan>,
+        notes: Vec<String>,
+    ) {
         let id = run.began().run;
         let shared = Arc::new(Mutex::new(Shown {
             run,
             plan: None,
-            notes: Vec::new(),
+            notes,
         }));
         let (orders, inbox) = mpsc::channel(limits::RUN_ORDERS);
         let driver = Driver {
             agents: Agents {
                 context: Arc::clone(&self.context),
                 run: id,
+                standing: keep.standing(&leadership),
             },
             keep,
             shared: Arc::clone(&shared),
@@ -317,9 +428,10 @@ impl Coordinator {
             exactly: exactly.map(Arc::new),
             orders: inbox,
         };
+        let way_out = self.place.way_out();
         let task = tokio::spawn(async move {
             if let Err(error) = driver.drive().await {
-                tracing::error!(run = %id, %error, next = UNREADABLE, "the run is let go of");
+                tracing::error!(run = %id, %error, next = way_out, "the run is let go of");
             }
         });
         *self.under_way() = Some(UnderWay {
@@ -352,7 +464,8 @@ impl Coordinator {
     }
 
     async fn lead(&self, keep: &Keep) -> Result<Leadership, Refusal> {
-        match keep.lead().await.map_err(|e| unavailable(&e))? {
+        let campaign = keep.lead().await;
+        match campaign.map_err(|error| self.place.unavailable(&error))? {
             Campaign::Won(leadership) => Ok(leadership),
             Campaign::Held(holding) => {
                 let left = holding.left.as_secs();
@@ -364,43 +477,14 @@ impl Coordinator {
         }
     }
 
-    /// The store, opened once.
-    async fn keep(&self) -> Result<&Keep, Refusal> {
-        let open = async || {
-            let config = &self.context.config;
-            let clock = HostClock::new()?;
-            let store = Embedded::open(&config.state.join(FILE), clock).await?;
-            Keep::new(Store::from(store), config.host.clone())
-        };
-        self.keep
-            .get_or_try_init(open)
-            .await
-            .map_err(|error: StoreError| unavailable(&error))
-    }
-
-    /// Whether runs are carried out on this host.
-    fn check_is_here(&self) -> Result<(), Refusal> {
-        let membership = self.context.cluster.membership();
-        let membership = membership.ok_or_else(|| self.context.cluster.no_cluster())?;
-        let (own, authority) = (&self.context.config.host, &membership.authority);
-        if own == authority {
-            return Ok(());
-        }
-        let message = format!("runs are carried out by {authority}, and not by {own}");
-        Err(
-            Refusal::new(ErrorCode::NotTheCoordinator, message).next(format!(
-                "run the command on {authority}, or with --agent https://{authority} and --identity"
-            )),
-        )
-    }
-
     async fn busy(&self, run: RunId) -> Refusal {
         let what = match self.get(run).await {
             Ok(view) => format!(
-                "{} of {}, since {:.0}",
+                "{} of {}, since {:.0}, carried out by {}",
                 text::request(&view.request),
                 view.by,
-                view.began_at
+                view.began_at,
+                view.coordinator
             ),
             Err(_) => "nothing more is known of it".to_owned(),
         };
@@ -414,38 +498,4 @@ impl Coordinator {
 
 fn now() -> UnixMillis {
     UnixMillis(u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default())
-}
-
-fn unavailable(error: &StoreError) -> Refusal {
-    let message = format!("runs cannot be written down: {error}");
-    Refusal::new(ErrorCode::StoreUnavailable, message).next(format!(
-        "look at the file {FILE} below `state`, and at the disk it is on"
-    ))
-}
-
-fn is_unknown(error: &StoreError) -> bool {
-    matches!(
-        error,
-        StoreError::NoQuorum {
-            outcome: Outcome::Unknown,
-            ..
-        } | StoreError::Unavailable {
-            outcome: Outcome::Unknown,
-            ..
-        }
-    )
-}
-
-fn outdated(why: &str) -> Refusal {
-    Refusal::new(ErrorCode::PlanOutdated, why)
-        .next("make it anew with `drover drain --dry-run -o FILE`")
-}
-
-fn no_such_run(id: RunId) -> Refusal {
-    let message = format!("no run {id} is remembered");
-    Refusal::new(ErrorCode::NoSuchRun, message).next("`drover run` lists them")
-}
-
-fn has_ended(id: RunId) -> Refusal {
-    Refusal::new(ErrorCode::RunEnded, format!("run {id} has ended")).next("`drover run` tells how")
 }

@@ -58,6 +58,7 @@ impl Office {
             revision,
             authority: self.ledger.members()[0].host.clone(),
             members: self.ledger.members().to_vec(),
+            coordinators: self.ledger.coordinators().to_vec(),
             removals: removals.unwrap(),
         }
     }

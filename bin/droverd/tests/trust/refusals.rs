@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use drover_api::{Client, ClientError, CordonRequest, ErrorCode, MigrateRequest, Refusal};
+use drover_api::{
+    Client, ClientError, CoordinatorRequest, CordonRequest, ErrorCode, MigrateRequest, Refusal,
+};
 use drover_trust::{Identity, Trust, Validity, limits};
 use drover_types::MigrationId;
 
@@ -228,6 +230,93 @@ async fn of_other_hosts_only_the_one_with_the_authoritys_key_may_give_orders() {
     // More than orders it may give with an operator's certificate only.
     let refused = coordinator.vms().await.unwrap_err();
     assert!(refused.is_refused_with(ErrorCode::LocalOnly), "{refused}");
+}
+
+async fn coordinates(authority: &Host, name: &str, coordinates: bool) -> Result<(), ClientError> {
+    let (host, request) = (name.parse().unwrap(), CoordinatorRequest { coordinates });
+    let named = authority.client().cluster_coordinator(&host, &request);
+    named.await.map(drop)
+}
+
+/// One that may have others coordinate. Nobody is at that address: no run is begun here.
+async fn founder_with_etcd() -> Host {
+    let address = free_address();
+    let etcd = "[store]\netcd = [\"http://127.0.0.1:1\"]\n";
+    let host = Host::start_in("a", address, place("a", address, etcd)).await;
+    host.client().cluster_init().await.unwrap();
+    host
+}
+
+#[tokio::test]
+async fn a_host_that_keeps_runs_in_a_file_lets_no_other_one_coordinate() {
+    let a = Host::founder().await;
+    let _b = a.with("b").await;
+    let refused = coordinates(&a, "b", true).await.unwrap_err();
+    assert!(refused.is_refused_with(ErrorCode::StoreUnavailable));
+    let next = refused.refusal().unwrap().next.clone().unwrap();
+    assert!(next.contains("store.etcd"), "{next}");
+    assert_eq!(a.client().cluster().await.unwrap().coordinators, []);
+}
+
+#[tokio::test]
+async fn hosts_that_the_authority_named_may_give_orders_until_it_takes_that_back() {
+    let a = founder_with_etcd().await;
+    let b = a.with("b").await;
+    let _c = a.with("c").await;
+    let mut office = Office::of(&a.state());
+    let mut of = |name| office.client_of(&host(name), from_now());
+    let (by_a, by_b, by_c) = (of("a"), of("b"), of("c"));
+    let by_nobody = coordinates(&b, "b", true).await.unwrap_err();
+    assert!(by_nobody.is_refused_with(ErrorCode::NotTheAuthority));
+    let unknown = coordinates(&a, "x", true).await.unwrap_err();
+    assert!(unknown.is_refused_with(ErrorCode::NoSuchMember));
+    let itself = coordinates(&a, "a", true).await.unwrap_err();
+    assert!(itself.is_refused_with(ErrorCode::SameHost));
+
+    coordinates(&a, "c", true).await.unwrap();
+    let view = b.client().cluster().await.unwrap();
+    assert_eq!(view.coordinators, ["c".parse().unwrap()]);
+    b.asked_by(&by_c).leading(7).uncordon().await.unwrap();
+    let refused = b.asked_by(&by_b).leading(7).uncordon().await.unwrap_err();
+    assert!(refused.to_string().contains("a, c"), "{refused}");
+    // Where several may coordinate, also the authority's host says under which leadership.
+    let refused = b.asked_by(&by_a).uncordon().await.unwrap_err();
+    assert!(refused.is_refused_with(ErrorCode::NotAPeer), "{refused}");
+
+    let b = b.restarted().await;
+    b.asked_by(&by_c).leading(7).uncordon().await.unwrap();
+    coordinates(&a, "c", false).await.unwrap();
+    let refused = b.asked_by(&by_c).leading(8).uncordon().await.unwrap_err();
+    assert!(refused.is_refused_with(ErrorCode::NotAPeer), "{refused}");
+    b.asked_by(&by_a).uncordon().await.unwrap();
+}
+
+#[tokio::test]
+async fn an_order_of_a_leadership_that_another_one_followed_does_nothing() {
+    let a = founder_with_etcd().await;
+    let b = a.with("b").await;
+    let c = a.with("c").await;
+    coordinates(&a, "c", true).await.unwrap();
+    let mut office = Office::of(&a.state());
+    let mut of = |name| office.client_of(&host(name), from_now());
+    let (by_a, by_c) = (of("a"), of("c"));
+    let before = b.asked_by(&by_a).leading(7);
+    before.cordon(&CordonRequest::default()).await.unwrap();
+    let after = b.asked_by(&by_c).leading(9);
+    after.cordon(&CordonRequest::default()).await.unwrap();
+    for late in every_order(&before).await {
+        let late = late.unwrap_err();
+        assert!(late.is_refused_with(ErrorCode::Superseded), "{late}");
+    }
+    let b = b.restarted().await;
+    let late = b.asked_by(&by_a).leading(7).uncordon().await.unwrap_err();
+    assert!(late.is_refused_with(ErrorCode::Superseded), "{late}");
+    assert!(b.client().host().await.unwrap().cordon.is_some());
+    // The same holds for the coordinator's own agent, which it asks by its socket; not for a person there.
+    c.asked_by(&by_a).leading(9).uncordon().await.unwrap();
+    let late = c.client().clone().leading(7).uncordon().await.unwrap_err();
+    assert!(late.is_refused_with(ErrorCode::Superseded), "{late}");
+    b.client().uncordon().await.unwrap();
 }
 
 #[tokio::test]

@@ -6,8 +6,8 @@ use drover_types::{HostName, OperatorName};
 use super::{Client, ClientError};
 use crate::limits;
 use crate::views::cluster::{
-    AdmissionRequest, ClusterView, HostCertificate, JoinRequest, OperatorCertificate,
-    OperatorRequest, RenewalRequest, SyncRequest, TokenRequest, TokenView,
+    AdmissionRequest, ClusterView, CoordinatorRequest, HostCertificate, JoinRequest,
+    OperatorCertificate, OperatorRequest, RenewalRequest, SyncRequest, TokenRequest, TokenView,
 };
 
 impl Client {
@@ -61,6 +61,19 @@ impl Client {
     pub async fn cluster_remove(&self, host: &HostName) -> Result<ClusterView, ClientError> {
         let path = format!("/v1/cluster/hosts/{host}/remove");
         self.post(&path, &(), limits::JOIN_CALL).await
+    }
+
+    /// `POST /v1/cluster/hosts/{host}/coordinator`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn cluster_coordinator(
+        &self,
+        host: &HostName,
+        request: &CoordinatorRequest,
+    ) -> Result<ClusterView, ClientError> {
+        let path = format!("/v1/cluster/hosts/{host}/coordinator");
+        self.post(&path, request, limits::JOIN_CALL).await
     }
 
     /// `POST /v1/cluster/operators/{name}`

@@ -20,6 +20,10 @@ pub struct ClusterView {
     /// The host that has the authority's key.
     #[schema(value_type = String)]
     pub authority: HostName,
+    /// Hosts that may coordinate beside it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub coordinators: Vec<HostName>,
     /// SHA-256 of the authority's certificate: the same on every host of one cluster.
     #[schema(value_type = String)]
     pub fingerprint: Fingerprint,
@@ -120,6 +124,14 @@ pub struct TokenView {
 pub struct JoinRequest {
     /// As `drover cluster token` printed it on the authority's host.
     pub token: String,
+}
+
+/// Lets a host coordinate, or no longer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CoordinatorRequest {
+    /// Whether it may.
+    pub coordinates: bool,
 }
 
 /// Asks for an operator's certificate.

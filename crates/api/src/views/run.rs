@@ -86,13 +86,16 @@ pub enum RunningMoves {
 }
 
 /// Asks for the end of a run: no further move is begun.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CancelRunRequest {
     /// What happens to moves that are under way.
     pub running: RunningMoves,
     /// Whether hosts that were cordoned for the run take guests again.
     pub uncordon: bool,
+    /// Whom it is asked for, where another agent passes it on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// What a run is about at the moment.
