@@ -2,9 +2,10 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use drover_api::{Client, StatusView};
+use drover_lab::Host;
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 use tokio::process::Child;
@@ -25,6 +26,30 @@ pub struct Agent {
 }
 
 impl Agent {
+    /// Starts one within a host's network and waits until it answers.
+    pub async fn launch(host: &Host, log: &str, config: &Path, socket: &Path) -> Self {
+        let arguments: [&OsStr; 4] = [
+            "DROVER_LOG=info,droverd=debug".as_ref(),
+            env!("CARGO_BIN_EXE_droverd").as_ref(),
+            "--config".as_ref(),
+            config.as_ref(),
+        ];
+        let env = drover_lab::command::find("env").unwrap();
+        let mut child = host.start(log, &env, &arguments).unwrap();
+        let client = Client::unix(socket);
+        until(PATIENCE, async || {
+            assert_eq!(child.try_wait().unwrap(), None, "the agent ended");
+            client.host().await
+        })
+        .await;
+        Self { child, client }
+    }
+
+    /// Ends it without a word.
+    pub async fn kill(mut self) {
+        self.child.kill().await.unwrap();
+    }
+
     pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id().unwrap()).unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
@@ -101,33 +126,13 @@ impl Hosts {
     /// Starts a host's agent and waits until it answers.
     pub async fn start_agent(&mut self, number: usize) {
         let host = self.host(number);
-        let config = host.config();
-        let arguments: [&OsStr; 4] = [
-            "DROVER_LOG=info,droverd=debug".as_ref(),
-            env!("CARGO_BIN_EXE_droverd").as_ref(),
-            "--config".as_ref(),
-            config.as_ref(),
-        ];
-        let env = drover_lab::command::find("env").unwrap();
-        let mut child = host.start("droverd", &env, &arguments).unwrap();
-        let client = Client::unix(host.api_socket());
-        until(PATIENCE, async || {
-            assert_eq!(child.try_wait().unwrap(), None, "the agent ended");
-            client.host().await
-        })
-        .await;
-        self.agents[number] = Some(Agent { child, client });
+        let agent = Agent::launch(&host, "droverd", &host.config(), &host.api_socket()).await;
+        self.agents[number] = Some(agent);
     }
 
     /// Ends an agent without a word.
     pub async fn kill_agent(&mut self, number: usize) {
-        self.agents[number]
-            .take()
-            .unwrap()
-            .child
-            .kill()
-            .await
-            .unwrap();
+        self.agents[number].take().unwrap().kill().await;
     }
 
     /// Ends an agent in order; its exit code.

@@ -17,6 +17,7 @@
 )]
 
 mod agent;
+pub mod etcd;
 mod guest;
 mod judge;
 pub mod meter;
@@ -24,6 +25,7 @@ pub mod peer;
 #[path = "../trust/provision.rs"]
 pub mod provision;
 mod scenario;
+pub mod third;
 
 use std::fmt::Display;
 use std::net::SocketAddr;
