@@ -242,6 +242,8 @@ pub enum ClusterCommand {
         /// What `drover cluster token` printed
         token: String,
     },
+    /// Have this host, which must be empty, leave its cluster
+    Leave,
     /// Show the members, their certificates and the authority's fingerprint
     Status,
     /// Remove a host or an operator: certificates end, connections are closed; on the authority's

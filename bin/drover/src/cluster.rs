@@ -60,6 +60,15 @@ pub async fn run(agent: &Agent, command: ClusterCommand) -> Result<Outcome, Fail
             );
             Outcome::new(text, "cluster", &view)
         }
+        ClusterCommand::Leave => {
+            let view = asked.cluster_leave().await.map_err(changed)?;
+            let text = format!(
+                "{} left the cluster of {}: no other host believes it any more\n  definitions of guests stay here; \
+                 `drover cluster join TOKEN` joins a cluster again\n",
+                view.host, view.authority
+            );
+            Outcome::new(text, "cluster", &view)
+        }
         ClusterCommand::Status => {
             let view = asked.cluster().await.map_err(Failure::of_reading)?;
             Outcome::new(shown(&view), "cluster", &view)

@@ -98,6 +98,17 @@ impl Fence {
         })
     }
 
+    /// Of another cluster nothing is known.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub async fn forget(&self) -> Result<(), Refusal> {
+        let mut newest = self.newest.write().await;
+        files::remove(&self.file).map_err(|error| self.not_kept(&error))?;
+        *newest = None;
+        Ok(())
+    }
+
     /// Whether that leadership is the newest; an error if it is an older one.
     fn is_known(
         &self,

@@ -60,6 +60,8 @@ pub enum Problem {
     },
     /// No TLS is spoken there.
     NoTls,
+    /// This side was removed from the cluster.
+    RemovedUs,
     /// The other does not believe this side.
     RefusedUs(&'static str, &'static str),
     /// The rest, in the library's words.
@@ -80,7 +82,7 @@ impl Problem {
             Self::WrongRole => "wrong-role",
             Self::OtherAuthority { .. } => "other-authority",
             Self::NoTls => "no-tls",
-            Self::RefusedUs(..) => "refused-us",
+            Self::RemovedUs | Self::RefusedUs(..) => "refused-us",
             Self::Other(_) => "other",
         }
     }
@@ -160,11 +162,7 @@ impl Problem {
                 "by the other side's clock this side's certificate has expired or is not valid yet",
                 "compare the clocks of both hosts (`date -u`), and look at `drover cluster status`",
             ),
-            AlertDescription::CertificateRevoked => Self::RefusedUs(
-                "this side was removed from the cluster",
-                "a host comes back with `drover cluster join` and a new token; an operator needs \
-                 a new identity file",
-            ),
+            AlertDescription::CertificateRevoked => Self::RemovedUs,
             AlertDescription::UnknownCA | AlertDescription::DecryptError => Self::RefusedUs(
                 "the other side belongs to another cluster",
                 "compare the fingerprints in `drover cluster status` on both hosts",
@@ -210,6 +208,10 @@ impl Problem {
             Self::NoTls => {
                 "bring the agent there to a version that speaks TLS, or correct the port"
             }
+            Self::RemovedUs => {
+                "a host comes back with `drover cluster join` and a new token; an operator needs \
+                 a new identity file"
+            }
             Self::RefusedUs(_, next) => next,
             Self::Other(_) => "look at the log of both agents (`journalctl -u droverd`)",
         }
@@ -247,6 +249,7 @@ impl fmt::Display for Problem {
                 }
             }
             Self::NoTls => f.write_str("no TLS is spoken there"),
+            Self::RemovedUs => f.write_str("this side was removed from the cluster"),
             Self::RefusedUs(why, _) => f.write_str(why),
             Self::Other(text) => f.write_str(text),
         }

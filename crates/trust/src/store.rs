@@ -144,6 +144,18 @@ impl Store {
         self.write(LEDGER, &self.encode(LEDGER, ledger)?)
     }
 
+    /// Removes all of it: this host belongs to no cluster then. `cluster.json` goes first: without it nothing of
+    /// the rest counts.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn forget(&self) -> Result<(), TrustError> {
+        for name in [CLUSTER, HOST, LEDGER, AUTHORITY_KEY, AUTHORITY] {
+            self.remove(name)?;
+        }
+        Ok(())
+    }
+
     fn needed(&self, name: &str) -> Result<String, TrustError> {
         let text = self.read(name)?;
         text.ok_or_else(|| self.bad(name, &"it is missing; restore it from a backup"))

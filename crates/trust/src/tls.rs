@@ -270,6 +270,13 @@ impl Trust {
     }
 }
 
+impl Trust {
+    /// From now on none: this side belongs to no cluster any more.
+    pub fn clear(&self) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
 /// To connect with before one has a certificate: believes only an agent whose authority has this
 /// fingerprint.
 ///

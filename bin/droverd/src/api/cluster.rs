@@ -3,10 +3,10 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
-    ClusterView, CoordinatorRequest, ErrorBody, JoinRequest, OperatorCertificate, OperatorRequest,
-    TokenRequest, TokenView,
+    ClusterView, CoordinatorRequest, ErrorBody, ErrorCode, JoinRequest, OperatorCertificate,
+    OperatorRequest, Refusal, TokenRequest, TokenView,
 };
-use drover_types::{HostName, OperatorName};
+use drover_types::{HostName, OperatorName, in_short};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -20,6 +20,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(init))
         .routes(routes!(token))
         .routes(routes!(join))
+        .routes(routes!(leave))
         .routes(routes!(rotate))
         .routes(routes!(remove_host))
         .routes(routes!(coordinator))
@@ -79,6 +80,43 @@ async fn join(
         cluster.view().await
     });
     Ok(Json(joined.await?))
+}
+
+/// Has this host leave its cluster. Refused while a guest is in memory here or on its way. Answers with the cluster
+/// that was left.
+#[utoipa::path(post, path = "/v1/cluster/leave", tag = "local", responses(
+    (status = 200, body = ClusterView), (status = "default", body = ErrorBody)))]
+async fn leave(State(app): State<App>) -> Result<Json<ClusterView>, Refused> {
+    let left = to_its_end(async move {
+        let cluster = &app.0.context.cluster;
+        let view = cluster.view().await?;
+        check_empty(&app).await?;
+        cluster.leave().await?;
+        app.0.context.fence.forget().await?;
+        Ok(view)
+    });
+    Ok(Json(left.await?))
+}
+
+async fn check_empty(app: &App) -> Result<(), Refusal> {
+    let own = &app.0.context.config.host;
+    let vms = app.0.context.registry.list().await?;
+    let here = vms.into_iter().filter(|vm| vm.pid.is_some());
+    let moving = app.0.migrations.under_way().into_iter();
+    let mut names: Vec<String> = here
+        .map(|vm| vm.name)
+        .chain(moving.map(|view| view.vm.to_string()))
+        .collect();
+    names.sort();
+    names.dedup();
+    if names.is_empty() {
+        return Ok(());
+    }
+    let (count, names) = (names.len(), in_short(names.join(", ")));
+    let message = format!("{own} has {count} guests in memory or on their way: {names}");
+    Err(Refusal::new(ErrorCode::VmRunning, message).next(format!(
+        "`drover drain {own}` moves them, `drover vm stop` ends them"
+    )))
 }
 
 /// Replaces this host's key and certificate now. Connections that are open stay open.

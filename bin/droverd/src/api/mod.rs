@@ -72,6 +72,8 @@ struct Inner {
     migrations: Arc<Migrations>,
     coordinator: Arc<Coordinator>,
     ending: AtomicBool,
+    /// Whether the ports for other hosts are open. They stay so in a host that left its cluster, and believe nobody.
+    listens: AtomicBool,
     /// Listeners for other hosts that are opened while the agent runs.
     opened: mpsc::Sender<TcpListener>,
 }
@@ -88,7 +90,9 @@ impl App {
         coordinator: Arc<Coordinator>,
         opened: mpsc::Sender<TcpListener>,
     ) -> Self {
+        let listens = AtomicBool::new(context.cluster.is_member());
         Self(Arc::new(Inner {
+            listens,
             context,
             migrations,
             coordinator,
@@ -100,7 +104,7 @@ impl App {
     /// Opens what a member of a cluster has open, before it becomes one; nothing if it is one.
     async fn open_ports(&self) -> Result<Ports, Refusal> {
         let mut listeners = Vec::new();
-        if !self.0.context.cluster.is_member() {
+        if !self.0.listens.load(Ordering::SeqCst) {
             let unusable = |error: anyhow::Error| {
                 Refusal::new(ErrorCode::PortUnusable, format!("{error:#}"))
                     .next("change droverd.toml, restart droverd, and run the command again")
@@ -114,6 +118,7 @@ impl App {
     }
 
     async fn serve_ports(&self, ports: Ports) {
+        self.0.listens.store(true, Ordering::SeqCst);
         for listener in ports.0 {
             // A server that has ended serves nobody.
             let _ = self.0.opened.send(listener).await;

@@ -156,7 +156,7 @@ where
             connection.await
         }
         () = revoked => {
-            tracing::info!("a connection is closed: its certificate was removed");
+            tracing::info!("a connection is closed: its certificate is no longer good here");
             return;
         }
     };

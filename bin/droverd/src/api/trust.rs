@@ -20,6 +20,7 @@ pub fn peer_routes() -> OpenApiRouter<App> {
         .routes(routes!(renewal))
         .routes(routes!(sync))
         .routes(routes!(news))
+        .routes(routes!(leave))
 }
 
 /// For those who have no certificate yet.
@@ -73,4 +74,20 @@ async fn news(
 ) -> Result<Json<()>, Refused> {
     let heard = to_its_end(async move { app.0.context.cluster.news(&caller, news).await });
     Ok(Json(heard.await?))
+}
+
+/// Removes the host that asks: its certificates are worth nothing from now on. Refused while a run is under way,
+/// since its plan counts on every host. Only on the authority's host.
+#[utoipa::path(post, path = "/v1/trust/leave", tag = "peer",
+    responses((status = 200), (status = "default", body = ErrorBody)))]
+async fn leave(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<()>, Refused> {
+    tracing::info!(%caller, "is to leave the cluster");
+    let left = to_its_end(async move {
+        app.0.coordinator.check_idle().await?;
+        app.0.context.cluster.let_go(&caller).await
+    });
+    Ok(Json(left.await?))
 }

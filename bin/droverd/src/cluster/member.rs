@@ -129,7 +129,7 @@ impl Cluster {
         replaced
     }
 
-    fn authority(&self, membership: &Membership) -> Client {
+    pub(super) fn authority(&self, membership: &Membership) -> Client {
         let host = membership.authority.clone();
         let addresses = self.addresses(&host).unwrap_or_default();
         Client::host_at(host, addresses, self.trust.clone())

@@ -4,6 +4,7 @@
 //!   office.rs   on the authority's host: who is let in, renewed, removed
 //!   orders.rs   who may coordinate, and so give orders
 //!   member.rs   on every host: join, renew, hear what is new
+//!   leave.rs    on every other host than the authority's: leave
 //!   joins.rs    how often strangers may ask
 //! ```
 //! It owns the files below `<state>/trust` and the [`Trust`] that every connection reads. What is
@@ -11,6 +12,7 @@
 
 mod addresses;
 mod joins;
+mod leave;
 mod member;
 mod office;
 mod orders;

@@ -81,9 +81,14 @@ impl Cluster {
         let (own, authority) = (&self.config.host, &stored.membership.authority);
         let message =
             format!("{own} belongs to a cluster already; its authority is on {authority}");
-        Refusal::new(ErrorCode::InCluster, message).next(format!(
-            "`drover cluster status` shows it; to leave it for good, remove the directory {} while \
-             the agent is stopped",
+        let refusal = Refusal::new(ErrorCode::InCluster, message);
+        if own != authority {
+            return refusal.next(
+                "`drover cluster status` shows it; `drover cluster leave` leaves it for good",
+            );
+        }
+        refusal.next(format!(
+            "`drover cluster status` shows it; to end it for good, remove the directory {} while the agent is stopped",
             self.config.state.join("trust").display()
         ))
     }
@@ -306,7 +311,7 @@ impl Cluster {
         !same || heard > membership.revision
     }
 
-    fn peer(&self, caller: &Caller) -> Result<HostName, Refusal> {
+    pub(super) fn peer(&self, caller: &Caller) -> Result<HostName, Refusal> {
         match caller {
             Caller::Peer(host) => Ok(host.clone()),
             Caller::Local | Caller::Operator(_) => {

@@ -238,6 +238,21 @@ impl Coordinator {
         }
     }
 
+    /// Whether no run is under way that may need every host.
+    ///
+    /// # Errors
+    /// One is, or it cannot be told.
+    pub async fn check_idle(&self) -> Result<(), Refusal> {
+        if self.place.check_is_here().is_err() || !self.place.may_hold_a_run() {
+            return Ok(());
+        }
+        let keep = self.place.keep().await?;
+        match self.open_run(&keep).await? {
+            Some(run) => Err(self.busy(run).await),
+            None => Ok(()),
+        }
+    }
+
     /// Who left a host that is to be resumed is known here.
     async fn with_homes(&self, keep: &Keep, asked: &RunRequest) -> Result<Request, Refusal> {
         let mut request = asked.request.clone();

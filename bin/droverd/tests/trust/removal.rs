@@ -1,6 +1,6 @@
 //! Hosts and operators that are removed.
 
-use drover_api::ErrorCode;
+use drover_api::{ClientError, ErrorCode};
 use drover_trust::{Identity, Store, Trust};
 
 use super::place::{Host, Open, refusal, untrusted};
@@ -123,4 +123,78 @@ async fn the_authority_itself_cannot_be_removed_and_no_member_removes() {
     let who = Identity::Host("b".parse().unwrap());
     let good = office.client_of(&who, from_now());
     a.asked_by(&good).host().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_host_that_leaves_is_believed_by_nobody_and_can_join_another_cluster() {
+    let a = Host::founder().await;
+    let b = a.with("b").await;
+    let c = a.with("c").await;
+    let its = own(&b);
+    let left = b.client().cluster_leave().await.unwrap();
+    assert_eq!(left.authority.as_str(), "a");
+    let none = refusal(&b.client().cluster().await.unwrap_err());
+    assert_eq!(none.code, ErrorCode::NoCluster);
+    assert!(!b.state().join("trust/host.pem").exists());
+    let members = a.client().cluster().await.unwrap().members;
+    assert!(members.iter().all(|member| member.host.as_str() != "b"));
+    let told = untrusted(a.asked_by(&its).host().await);
+    assert!(told.contains("this side was removed"), "{told}");
+    // The others are being told.
+    let deadline = std::time::Instant::now() + super::place::PATIENCE;
+    while !matches!(
+        c.asked_by(&its).host().await,
+        Err(ClientError::Untrusted { .. })
+    ) {
+        assert!(std::time::Instant::now() < deadline, "it never hears");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let other = Host::founder().await;
+    b.join(&other.token().await).await.unwrap();
+    let status = b.client().status().await.unwrap();
+    assert!(status.peers[0].reachable, "{status:#?}");
+    let b = b.restarted().await;
+    assert_eq!(b.client().cluster().await.unwrap().members.len(), 2);
+}
+
+#[tokio::test]
+async fn a_host_that_was_removed_already_leaves_all_the_same_and_the_authority_never() {
+    let a = Host::founder().await;
+    let b = a.with("b").await;
+    a.client()
+        .cluster_remove(&"b".parse().unwrap())
+        .await
+        .unwrap();
+    b.client().cluster_leave().await.unwrap();
+    let none = refusal(&b.client().cluster_leave().await.unwrap_err());
+    assert_eq!(none.code, ErrorCode::NoCluster);
+    let own = refusal(&a.client().cluster_leave().await.unwrap_err());
+    assert_eq!(own.code, ErrorCode::SameHost);
+}
+
+#[tokio::test]
+async fn a_host_with_a_guest_or_without_its_authority_does_not_leave() {
+    if !super::support::has_qemu() {
+        return;
+    }
+    let a = Host::founder().await;
+    let b = a.with("b").await;
+    b.place.define("web");
+    b.agent.start_vm("web").await;
+    let full = refusal(&b.client().cluster_leave().await.unwrap_err());
+    assert_eq!(full.code, ErrorCode::VmRunning);
+    assert!(full.message.contains("web"), "{full}");
+    let stop = drover_api::StopRequest {
+        force: true,
+        ..Default::default()
+    };
+    b.client()
+        .stop_vm(&"web".parse().unwrap(), &stop)
+        .await
+        .unwrap();
+    a.agent.kill();
+    let alone = refusal(&b.client().cluster_leave().await.unwrap_err());
+    assert_eq!(alone.code, ErrorCode::PeerUnreachable);
+    assert!(alone.next.unwrap().contains("drover cluster remove b"));
+    b.client().cluster().await.unwrap();
 }

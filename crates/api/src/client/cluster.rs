@@ -45,6 +45,14 @@ impl Client {
             .await
     }
 
+    /// `POST /v1/cluster/leave`: the cluster that was left
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn cluster_leave(&self) -> Result<ClusterView, ClientError> {
+        self.post("/v1/cluster/leave", &(), limits::JOIN_CALL).await
+    }
+
     /// `POST /v1/cluster/rotate`
     ///
     /// # Errors
@@ -132,6 +140,14 @@ impl Client {
     pub async fn trust_sync(&self, request: &SyncRequest) -> Result<Membership, ClientError> {
         self.post("/v1/trust/sync", request, limits::READ_CALL)
             .await
+    }
+
+    /// `POST /v1/trust/leave`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn trust_leave(&self) -> Result<(), ClientError> {
+        self.post("/v1/trust/leave", &(), limits::JOIN_CALL).await
     }
 
     /// `POST /v1/trust/news`

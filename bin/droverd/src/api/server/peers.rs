@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::extract::Extension;
 use drover_api::{ErrorBody, ErrorCode, Refusal, limits as api_limits};
-use drover_trust::{Armed, Facts, Identity, Problem};
+use drover_trust::{Facts, Identity, Problem};
 use drover_types::network_of;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -92,7 +92,7 @@ impl Reception {
         place: Place<IpAddr>,
     ) {
         let shaken = tokio::time::timeout(api_limits::HANDSHAKE, self.shake_hands(stream)).await;
-        let (stream, armed) = match shaken {
+        let stream = match shaken {
             Ok(Ok(shaken)) => shaken,
             Ok(Err(problem)) => return self.refused(ip, &problem),
             Err(_) => {
@@ -104,7 +104,7 @@ impl Reception {
         match facts {
             Ok(Some(facts)) => {
                 drop(place);
-                self.serve_known(stream, accepted, facts, &armed).await;
+                self.serve_known(stream, accepted, facts).await;
             }
             // Whoever joins keeps his place at the door.
             Ok(None) => {
@@ -124,13 +124,7 @@ impl Reception {
         self.app.0.context.metrics.connection_refused(reason);
     }
 
-    async fn serve_known(
-        &self,
-        stream: TlsStream<TcpStream>,
-        accepted: Accepted,
-        facts: Facts,
-        armed: &Arc<Armed>,
-    ) {
+    async fn serve_known(&self, stream: TlsStream<TcpStream>, accepted: Accepted, facts: Facts) {
         let Some(_place) = self.known.enter(facts.identity.clone()) else {
             let who = &facts.identity;
             self.count("too-many-connections");
@@ -140,11 +134,14 @@ impl Reception {
         // What was removed during the handshake is seen here: the news come before the look.
         let mut changes = self.app.0.context.cluster.changes();
         let trust = self.app.0.context.cluster.trust().clone();
-        let (mut now, facts) = (Arc::clone(armed), facts);
+        let cluster = trust.armed().map(|armed| armed.authority);
         let revoked = async move {
             loop {
-                now = trust.armed().unwrap_or(now);
-                if now.is_removed(&facts) || changes.changed().await.is_err() {
+                // Not if this host left that cluster.
+                let believed = trust.armed().is_some_and(|armed| {
+                    Some(armed.authority) == cluster && !armed.is_removed(&facts)
+                });
+                if !believed || changes.changed().await.is_err() {
                     return;
                 }
             }
@@ -159,10 +156,7 @@ impl Reception {
         }
     }
 
-    async fn shake_hands(
-        &self,
-        stream: TcpStream,
-    ) -> Result<(TlsStream<TcpStream>, Arc<Armed>), Problem> {
+    async fn shake_hands(&self, stream: TcpStream) -> Result<TlsStream<TcpStream>, Problem> {
         let other = |error: io::Error| {
             Problem::within(&error).unwrap_or_else(|| Problem::Other(error.to_string()))
         };
@@ -175,12 +169,12 @@ impl Reception {
             return Err(Problem::NoTls);
         }
         let armed = self.app.0.context.cluster.trust().armed();
-        let (armed, server) = armed
-            .and_then(|armed| armed.server.clone().map(|server| (armed, server)))
+        let server = armed
+            .and_then(|armed| armed.server.clone())
             .ok_or_else(|| Problem::Other("this host belongs to no cluster".to_owned()))?;
         let accepting = TlsAcceptor::from(server).accept(stream);
         match accepting.into_fallible().await {
-            Ok(stream) => Ok((stream, armed)),
+            Ok(stream) => Ok(stream),
             Err((error, stream)) => {
                 let problem = other(error);
                 linger(stream).await;
