@@ -9,7 +9,7 @@
 //!
 //! Every agent has one of these, and only those of hosts that may coordinate do anything: the others take
 //! their orders, and refuse runs with the word where to ask. Where there are several, the one that begins a
-//! run leads while it is under way; the others look whether it still does ([`Coordinator::stand_by`]). It
+//! run leads while it is under way; the others look whether it still does (`stand_by.rs`). It
 //! decides nothing of its own: what is done next is `drover-execute`'s to say, where a guest goes
 //! `drover-plan`'s.
 //!
@@ -22,16 +22,18 @@ mod drive;
 mod keep;
 mod place;
 mod refusals;
+mod stand_by;
 mod standing;
 mod view;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use drover_api::{CancelRunRequest, ErrorCode, Refusal, RunRequest, RunView, RunningMoves};
 use drover_execute::Run;
 use drover_execute::journal::{Began, Cancel, Running, UnixMillis};
 use drover_plan::{Plan, Request, Text, text};
-use drover_store::{Campaign, Leadership, StoreError};
+use drover_store::{Leadership, StoreError};
 use drover_types::{HostName, RunId};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
@@ -53,6 +55,8 @@ pub struct Coordinator {
     under_way: Mutex<Option<UnderWay>>,
     /// Held while a run begins, so that two requests do not come between each other's steps.
     beginning: tokio::sync::Mutex<()>,
+    /// The agent ends: whatever is under way is the next one's.
+    ends: AtomicBool,
 }
 
 /// The run that is being driven.
@@ -72,110 +76,13 @@ impl Coordinator {
             context,
             under_way: Mutex::new(None),
             beginning: tokio::sync::Mutex::new(()),
+            ends: AtomicBool::new(false),
         }
-    }
-
-    /// Takes up the run that was under way when the agent ended; where others may lead as well, whenever one is
-    /// under way that nobody leads.
-    pub async fn stand_by(&self) {
-        let mut told = None;
-        loop {
-            if self.place.check_is_here().is_ok() && self.place.may_hold_a_run() {
-                let taken = {
-                    let _beginning = self.beginning.lock().await;
-                    self.take_up().await
-                };
-                self.tell(taken.as_ref().err(), &mut told);
-                let later =
-                    matches!(&taken, Err(refusal) if refusal.code == ErrorCode::StoreUnavailable);
-                if !self.place.is_shared() && !later {
-                    return;
-                }
-            } else if !self.place.is_shared() {
-                return;
-            }
-            tokio::time::sleep(limits::RUN_STAND_BY).await;
-        }
-    }
-
-    /// Why no run is taken up, once for each reason.
-    fn tell(&self, refusal: Option<&Refusal>, told: &mut Option<ErrorCode>) {
-        // That another one leads is as it should be.
-        let refusal = refusal.filter(|refusal| refusal.code != ErrorCode::RunUnderWay);
-        let code = refusal.map(|refusal| refusal.code);
-        if *told == code {
-            return;
-        }
-        match refusal {
-            Some(refusal) => {
-                tracing::warn!(%refusal, next = refusal.next, "runs are not looked after")
-            }
-            None => tracing::info!("runs are looked after again"),
-        }
-        *told = code;
-    }
-
-    async fn take_up(&self) -> Result<(), Refusal> {
-        let keep = self.place.keep().await?;
-        let Some(run) = self.open_run(&keep).await? else {
-            return Ok(());
-        };
-        if self.drives(run) {
-            return Ok(());
-        }
-        let leadership = self.lead(&keep).await?;
-        match self.take_over(&keep, &leadership).await {
-            Ok(Some((run, next, from))) => {
-                let id = run.began().run;
-                let from = from.map(|host| format!("taken over from {host}, which no longer led"));
-                tracing::info!(run = %id, entries = next - 1, from, "taken up where it was");
-                self.drive(
-                    keep,
-                    run,
-                    next,
-                    leadership,
-                    None,
-                    from.into_iter().collect(),
-                );
-                Ok(())
-            }
-            Ok(None) => {
-                keep.resign(leadership).await;
-                Ok(())
-            }
-            Err(refusal) => {
-                keep.resign(leadership).await;
-                Err(refusal)
-            }
-        }
-    }
-
-    /// The run that is under way, the number of its next entry, and who carried it out if another host did.
-    async fn take_over(
-        &self,
-        keep: &Keep,
-        leadership: &Leadership,
-    ) -> Result<Option<(Run, u64, Option<HostName>)>, Refusal> {
-        let taken = keep.take_over(leadership).await;
-        let Some((run, from)) = taken.map_err(|e| self.place.unavailable(&e))? else {
-            return Ok(None);
-        };
-        let entries = keep.entries(run).await;
-        let entries = entries.map_err(|e| self.place.unavailable(&e))?;
-        let replayed = Run::replay(&entries).map_err(|error| {
-            let message = format!("run {run} cannot be taken up: {error}");
-            Refusal::new(ErrorCode::Internal, message).next(self.place.way_out())
-        })?;
-        Ok(Some((replayed, entries.len() as u64 + 1, from)))
-    }
-
-    async fn open_run(&self, keep: &Keep) -> Result<Option<RunId>, Refusal> {
-        let open = keep.under_way().await;
-        open.map_err(|error| self.place.unavailable(&error))
     }
 
     /// Ends the driving of a run, not the run: the next agent takes it up.
     pub fn stop(&self) {
+        self.ends.store(true, Ordering::SeqCst);
         if let Some(under_way) = self.under_way().as_ref() {
             under_way.task.abort();
         }
@@ -228,14 +135,6 @@ impl Coordinator {
         tracing::info!(%run, by = %began.by, request = ?began.request, "a run begins");
         self.drive(keep, Run::new(began), 2, leadership, asked.plan, Vec::new());
         self.get(run).await
-    }
-
-    /// The same, where it is no matter that another agent leads.
-    async fn take_up_what_can_be(&self) -> Result<(), Refusal> {
-        match self.take_up().await {
-            Err(refusal) if refusal.code == ErrorCode::RunUnderWay => Ok(()),
-            taken => taken,
-        }
     }
 
     /// Whether no run is under way that may need every host.
@@ -455,6 +354,9 @@ impl Coordinator {
             orders,
             task,
         });
+        if self.ends.load(Ordering::SeqCst) {
+            self.stop();
+        }
     }
 
     fn under_way(&self) -> std::sync::MutexGuard<'_, Option<UnderWay>> {
@@ -476,20 +378,6 @@ impl Coordinator {
         let found =
             found.filter(|run| !run.task.is_finished() || lock(&run.shared).run.result().is_some());
         found.map(|run| Arc::clone(&run.shared))
-    }
-
-    async fn lead(&self, keep: &Keep) -> Result<Leadership, Refusal> {
-        let campaign = keep.lead().await;
-        match campaign.map_err(|error| self.place.unavailable(&error))? {
-            Campaign::Won(leadership) => Ok(leadership),
-            Campaign::Held(holding) => {
-                let left = holding.left.as_secs();
-                let message = format!("{} coordinates at the moment", holding.holder);
-                Err(Refusal::new(ErrorCode::RunUnderWay, message).next(format!(
-                    "ask there, or here in {left} s if that host is gone"
-                )))
-            }
-        }
     }
 
     async fn busy(&self, run: RunId) -> Refusal {
