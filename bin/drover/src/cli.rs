@@ -17,6 +17,7 @@ use crate::plan::{self, PlanCommand};
 use crate::recent::{self, RecentCommand};
 use crate::resolve::{self, ResolveArgs};
 use crate::runs::args::{self, CancelArgs, DrainArgs, RebalanceArgs, ResumeArgs, RunArgs};
+use crate::top;
 
 /// Where the agent listens when nothing else is said.
 const DEFAULT_SOCKET: &str = "/run/drover/droverd.sock";
@@ -106,6 +107,9 @@ pub enum Command {
     /// Guests, migrations and peers of this host
     #[command(before_help = examples::STATUS)]
     Status,
+    /// Hosts, NICs, guests, migrations and the run as they are, on the whole terminal; only to look
+    #[command(before_help = top::EXAMPLES, after_help = top::AFTER)]
+    Top,
     /// Migrations that were, and what happened in one
     #[command(before_help = examples::HISTORY)]
     History {

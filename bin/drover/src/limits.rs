@@ -59,3 +59,15 @@ pub const LOOK_AT_CLUSTER: Duration = Duration::from_secs(3);
 
 /// How long a command that is done waits to learn of which cluster its agent is.
 pub const NOTE: Duration = Duration::from_secs(1);
+
+/// Between two looks of `drover top`: often enough to see rates change, and one answer of some KiB.
+pub const TOP_LOOK: Duration = Duration::from_secs(1);
+
+/// Rates that are remembered of each thing: a minute of looks.
+pub const TOP_HISTORY: usize = 60;
+
+/// Characters of a filter or command: as much as fits beside its sign on 80 columns.
+pub const TOP_INPUT: usize = 60;
+
+/// Keys that may wait: more than anybody types while a screen is drawn.
+pub const TOP_KEYS: usize = 64;

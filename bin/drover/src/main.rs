@@ -19,6 +19,7 @@ mod remote;
 mod resolve;
 mod runs;
 mod show;
+mod top;
 
 use std::process::ExitCode;
 
@@ -79,6 +80,7 @@ async fn perform(agent: &Agent, command: Command, json: bool) -> Result<Outcome,
         Command::Rebalance(what) => runs::rebalance(agent, what, json).await,
         Command::Run(what) => runs::run(agent, what, json).await,
         Command::Status => command::status(agent).await,
+        Command::Top => top::top(agent, json).await,
         Command::History { what } => command::history(agent, what.as_deref()).await,
         Command::Limit(what) => command::limit(agent, what).await,
         Command::Vm { command } => command::vm(agent, command).await,

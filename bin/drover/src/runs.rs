@@ -7,11 +7,11 @@ pub mod args;
 mod conclude;
 mod events;
 mod follow;
-mod live;
+pub mod live;
 mod plan_file;
 mod screen;
 #[cfg(test)]
-mod tests;
+pub mod tests;
 
 use drover_api::{
     CancelRunRequest, Client, ClientError, PlanRequest, RunRequest, RunView, RunningMoves,

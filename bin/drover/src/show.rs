@@ -2,7 +2,7 @@
 
 mod history;
 mod limits;
-mod migrations;
+pub mod migrations;
 pub mod runs;
 
 use std::fmt::Write as _;
@@ -51,7 +51,7 @@ pub(crate) fn row(cells: &[&str]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
-fn or_dash(value: Option<impl ToString>) -> String {
+pub(crate) fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 

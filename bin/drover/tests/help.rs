@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 31] = [
+    let commands: [&[&str]; 32] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -34,6 +34,7 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["vm", "stop"],
         &["migrate"],
         &["status"],
+        &["top"],
         &["history"],
         &["limit"],
         &["cancel"],

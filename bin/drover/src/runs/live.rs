@@ -77,7 +77,7 @@ fn one_line(one: &MoveView) -> Vec<String> {
 }
 
 /// What of the memory is there.
-fn percent(live: &LiveView) -> usize {
+pub fn percent(live: &LiveView) -> usize {
     if live.transferred.0 == 0 || live.total.0 == 0 {
         return 0;
     }
