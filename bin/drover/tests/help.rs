@@ -116,6 +116,18 @@ fn wrong_usage_is_exit_code_2_and_tells_how() {
 }
 
 #[test]
+fn a_screen_without_a_terminal_is_refused_before_any_agent_is_asked() {
+    for arguments in [&["top"][..], &["top", "--json"]] {
+        let output = drover(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.contains("drover top needs a terminal"), "{said}");
+        assert!(said.contains("`drover status --json`"), "{said}");
+    }
+}
+
+#[test]
 fn the_documented_codes_are_those_of_the_agent() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CLI.md");
     let page = std::fs::read_to_string(path).unwrap();
