@@ -41,9 +41,13 @@ async fn drain(hosts: &Hosts, asked: usize, drained: usize) -> Result<PlanView, 
 
 /// What the operator is told when there is no plan.
 fn refused(planned: Result<PlanView, ClientError>) -> String {
+    refused_with(ErrorCode::NoPlan, planned)
+}
+
+fn refused_with(code: ErrorCode, planned: Result<PlanView, ClientError>) -> String {
     let error = planned.unwrap_err();
     let refusal = error.refusal().unwrap_or_else(|| panic!("{error}"));
-    assert_eq!(refusal.code, ErrorCode::NoPlan, "{refusal}");
+    assert_eq!(refusal.code, code, "{refusal}");
     refusal.message.clone()
 }
 
@@ -166,7 +170,7 @@ async fn a_member_that_does_not_answer_is_named_and_left_out() {
         note.starts_with(&format!("{b} is left out, with its guests: ")),
         "{note}"
     );
-    let words = refused(drain(&hosts, A, B).await);
+    let words = refused_with(ErrorCode::PeerUnreachable, drain(&hosts, A, B).await);
     assert!(
         words.starts_with(&format!("No plan: {b} cannot be planned with: ")),
         "{words}"

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-/// Times that a guest is tried to be moved in one run. The second goes elsewhere, the third is for a
-/// cluster that was in motion; more would be the same fault again.
+/// Times that a guest is tried to be moved in one run. The second goes elsewhere where that can be, the third
+/// is for a cluster that was in motion; more would be the same fault again.
 pub const ATTEMPTS: u32 = 3;
 
-/// Rounds of planning and moving: [`ATTEMPTS`], one for guests that were started meanwhile, and one for
-/// moves that waited for one that failed.
+/// Rounds of planning and moving: [`ATTEMPTS`], and two more, for guests that were started meanwhile and moves
+/// that waited for one that failed, or to find out that a guest has no other place than the one that failed.
 pub const ROUNDS: u32 = 5;
 
 /// Moves, hosts and guests left in one entry of the journal. The longest of them is a guest that is left,

@@ -96,6 +96,19 @@ pub struct Record {
     pub state: MoveState,
 }
 
+impl Record {
+    fn failed_at_its_destination(&self) -> bool {
+        let MoveState::Ended { outcome, .. } = &self.state else {
+            return false;
+        };
+        let blame = match outcome {
+            Outcome::Failed { blame, .. } => Some(*blame),
+            _ => None,
+        };
+        blame == Some(Blame::Destination)
+    }
+}
+
 /// How far a move is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MoveState {
@@ -240,6 +253,9 @@ impl Run {
         if matches!(self.began.request, Request::Rebalance { .. }) {
             return false;
         }
+        if self.left.iter().any(|left| self.has_no_other_way(&left.vm)) {
+            return true;
+        }
         let of_round = |record: &&Record| record.round == self.round;
         let mut records = self.records.iter().filter(of_round);
         records.any(|record| match &record.state {
@@ -249,6 +265,15 @@ impl Run {
             }
             MoveState::Waiting | MoveState::UnderWay { .. } => false,
         })
+    }
+
+    /// Whether the last plan left a guest where it is because it avoided the host that a move of it failed to
+    /// reach. There may have been nothing wrong with that host but the moment: an agent that was started again.
+    fn has_no_other_way(&self, vm: &VmName) -> bool {
+        let left = self.left.iter().any(|left| left.vm == *vm);
+        let mut of_it = self.records.iter().filter(|r| r.planned.vm == *vm);
+        left && !self.is_given_up(vm)
+            && of_it.any(|record| record.round < self.round && record.failed_at_its_destination())
     }
 
     /// Guests on drained hosts that the last plan did not know of.
@@ -281,6 +306,14 @@ impl Run {
             .filter(move |host| wanted && !self.given_up.contains(*host))
     }
 
+    /// Hosts that take guests again because the run has lifted its cordon.
+    pub fn lifted(&self) -> impl Iterator<Item = &HostName> {
+        let lifted = self.cordons.iter();
+        lifted
+            .filter(|(_, cordon)| **cordon == Cordon::Lifted)
+            .map(|(host, _)| host)
+    }
+
     /// Hosts that take no guests because of the run, or may: one whose answer was lost.
     pub(crate) fn own_cordons(&self) -> impl Iterator<Item = &HostName> {
         let own =
@@ -289,8 +322,8 @@ impl Run {
         cordons.map(|(host, _)| host)
     }
 
-    /// Hosts that a guest failed to be moved to, and of one that is given up all that it was to be moved to:
-    /// a plan stops no such guest, and is not refused for it.
+    /// Hosts that a guest failed to be moved to, as long as there is another one for it, and of one that is
+    /// given up all that it was to be moved to: a plan stops no such guest, and is not refused for it.
     #[must_use]
     pub fn avoided(&self) -> BTreeMap<VmName, BTreeSet<HostName>> {
         let mut avoided: BTreeMap<VmName, BTreeSet<HostName>> = BTreeMap::new();
@@ -298,16 +331,11 @@ impl Run {
             let MoveState::Ended { outcome, .. } = &record.state else {
                 continue;
             };
-            let there = matches!(
-                outcome,
-                Outcome::Failed {
-                    blame: Blame::Destination,
-                    ..
-                }
-            );
+            let vm = &record.planned.vm;
+            let there = record.failed_at_its_destination() && !self.has_no_other_way(vm);
             let moved = matches!(outcome, Outcome::Moved { .. });
-            if there || (!moved && self.is_given_up(&record.planned.vm)) {
-                let of_it = avoided.entry(record.planned.vm.clone()).or_default();
+            if there || (!moved && self.is_given_up(vm)) {
+                let of_it = avoided.entry(vm.clone()).or_default();
                 of_it.insert(record.planned.to.clone());
             }
         }

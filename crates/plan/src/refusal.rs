@@ -84,7 +84,7 @@ pub enum Refusal {
     /// The cluster could not lose any more what the policy wants it to be able to lose.
     #[error(
         "if {} were lost afterwards, {} with {memory} would find no place ({}), and the policy wants {} to \
-         be kept{}",
+         be kept{}: bring other hosts back first, or set `policy.keep` in droverd.toml to fewer",
         first_names(lost.iter()),
         count(guests.len(), "guest"),
         first_names(guests.iter()),

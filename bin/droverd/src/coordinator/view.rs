@@ -72,11 +72,17 @@ fn next(run: &Run) -> Option<String> {
             "mend what keeps the guests there, then run the same again: what has moved stays moved"
                 .to_owned(),
         ),
-        RunResult::Cancelled | RunResult::Refused if cordoned.is_empty() => None,
+        RunResult::Cancelled | RunResult::Refused if cordoned.is_empty() => lifted(run),
         RunResult::Cancelled | RunResult::Refused => Some(format!(
             "`drover uncordon` on {cordoned} has it take guests again"
         )),
     }
+}
+
+fn lifted(run: &Run) -> Option<String> {
+    let hosts: Vec<&str> = run.lifted().map(HostName::as_str).collect();
+    let hosts = hosts.join(" ");
+    (!hosts.is_empty()).then(|| format!("what the run cordoned takes guests again: {hosts}"))
 }
 
 fn of_move(run: &Run, record: &Record) -> MoveView {

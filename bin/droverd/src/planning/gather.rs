@@ -28,7 +28,15 @@ pub struct Gathered {
     /// What was assumed, and what is missing.
     pub notes: Vec<String>,
     /// Hosts that are not planned with, and why.
-    pub left_out: BTreeMap<HostName, String>,
+    pub left_out: BTreeMap<HostName, LeftOut>,
+}
+
+/// Why a host is not planned with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    pub why: String,
+    /// It has answered, and would answer so again.
+    pub answered: bool,
 }
 
 /// A guest, and who told of it.
@@ -44,12 +52,13 @@ pub fn merge(answers: Vec<Answer>) -> Gathered {
         age_seconds,
     } in answers
     {
+        let answered = told.is_ok();
         let mut view = match told.and_then(|view| usable(&host, view)) {
             Ok(view) => view,
             Err(why) => {
                 let note = format!("{host} is left out, with its guests: {why}");
                 gathered.notes.push(note);
-                gathered.left_out.insert(host, why);
+                gathered.left_out.insert(host, LeftOut { why, answered });
                 continue;
             }
         };
@@ -258,7 +267,9 @@ mod tests {
             };
             let gathered = merge(vec![answer]);
             assert_eq!(gathered.inventory, Inventory::default());
-            assert!(gathered.left_out[&host].contains(words), "{gathered:?}");
+            let left_out = &gathered.left_out[&host];
+            assert!(left_out.why.contains(words), "{gathered:?}");
+            assert!(left_out.answered);
         }
     }
 }

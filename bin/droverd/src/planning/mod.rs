@@ -86,9 +86,14 @@ async fn facts_for(
         notes,
         left_out,
     } = gather(context).await?;
-    if let Some((host, why)) = left_out.iter().find(|(host, _)| request.is_about(host)) {
-        let message = format!("No plan: {host} cannot be planned with: {why}");
-        return Err(no_plan(&message, &[]).next(format!(
+    if let Some((host, left)) = left_out.iter().find(|(host, _)| request.is_about(host)) {
+        let message = format!("No plan: {host} cannot be planned with: {}", left.why);
+        let refusal = if left.answered {
+            no_plan(&message, &[])
+        } else {
+            Refusal::new(ErrorCode::PeerUnreachable, message)
+        };
+        return Err(refusal.next(format!(
             "see to {host} first: `drover status` shows which hosts answer"
         )));
     }
