@@ -35,7 +35,11 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("api", Kind::Io, &["types", "trust", "plan"]),
     ("relay", Kind::Io, &["types", "wire", "session", "lanes"]),
     ("carrier", Kind::Io, &["types", "wire", "relay"]),
-    ("lab", Kind::Io, &["types", "api", "hypervisor", "probe"]),
+    (
+        "lab",
+        Kind::Io,
+        &["types", "plan", "api", "hypervisor", "probe"],
+    ),
     (
         "drover",
         Kind::Io,

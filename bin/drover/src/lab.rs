@@ -1,6 +1,7 @@
 //! `drover lab`: hosts, NICs and a guest on this machine, to see drover work and to compare it.
 
 mod faults;
+mod fleet;
 mod show;
 mod soak;
 
@@ -41,6 +42,8 @@ Examples:
   drover lab compare --repeats 5 --json out.json  against QEMU's own ways to move a guest
   drover lab faults --only cut --repeats 1        with NICs that fail, and what becomes of it
   drover lab soak --migrations 50                 again and again, while nothing may grow
+  drover lab drain --repeats 3                    a whole host, emptied by drover and by scripts
+  drover lab rounds --rounds 3                    four hosts, emptied in turn while things fail
   drover lab down                                 remove everything
 
 ";
@@ -72,6 +75,20 @@ Examples:
   drover lab faults --list                               what happens in each scenario
   drover lab faults --only cut --only slow --repeats 1   two of them, once
   drover lab faults --repeats 5 --json faults.json       all of them, some 20 minutes
+
+";
+    pub const DRAIN: &str = "\
+Examples:
+  drover lab drain                                      4 hosts, 6 guests on the first, some 10 minutes
+  drover lab drain --methods drover --repeats 1         drover alone, once
+  drover lab drain --rate 400mbit --guests 4 --json drain.json
+
+";
+    pub const ROUNDS: &str = "\
+Examples:
+  drover lab rounds                                     50 rounds, some hours
+  drover lab rounds --rounds 3 --seed 7                 the same faults again with the same seed
+  drover lab rounds --rounds 1 --guests 4 --content 16MiB
 
 ";
     pub const SOAK: &str = "\
@@ -112,6 +129,12 @@ pub enum LabCommand {
     /// Move a guest to and fro with random faults, again and again, while nothing may grow
     #[command(before_help = examples::SOAK)]
     Soak(soak::SoakArgs),
+    /// Empty a host with several guests by drover and as scripts do it, in turn, and compare
+    #[command(before_help = examples::DRAIN)]
+    Drain(fleet::DrainArgs),
+    /// Empty and fill all hosts in turn while NICs, agents and the coordinator fail
+    #[command(before_help = examples::ROUNDS)]
+    Rounds(fleet::RoundsArgs),
 }
 
 /// Which lab.
@@ -178,6 +201,9 @@ pub struct GuestArgs {
     /// Bytes changed each time a page is rewritten
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(8..=4096))]
     touch: u32,
+    /// Bytes a second that the guest verifies while nobody asks for more
+    #[arg(long, default_value = "32MiB")]
+    verify: Bytes,
     /// Virtual CPUs of the guest
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     vcpus: u32,
@@ -248,6 +274,7 @@ impl MadeOf {
         let nics = nic_rates(&self.rate, self.nics)?;
         Ok(LabSettings {
             name: name.clone(),
+            hosts: 2,
             nics,
             addressing: self.addressing.clone(),
             mtu: self.mtu,
@@ -278,6 +305,7 @@ impl GuestArgs {
             mix: self.mix.clone(),
             dirty: self.dirty,
             touch: self.touch,
+            verify: self.verify,
             seed: self.seed,
         };
         guest.probe()?;
@@ -302,6 +330,8 @@ impl LabCommand {
             Self::Compare(args) => compare_methods(&args, json).await,
             Self::Faults(args) => faults::faults(&args, json).await,
             Self::Soak(args) => soak::soak(&args, json).await,
+            Self::Drain(args) => fleet::drain(&args, json).await,
+            Self::Rounds(args) => fleet::rounds(&args, json).await,
         }
     }
 }

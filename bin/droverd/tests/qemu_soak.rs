@@ -21,6 +21,7 @@ async fn moves_to_and_fro_with_a_fault_leave_nothing_behind() {
     let plan = Plan {
         lab: LabSettings {
             name: name.clone(),
+            hosts: 2,
             nics: nic_rates("500mbit,500mbit", None).unwrap(),
             addressing: Vec::new(),
             mtu: 9000,

@@ -170,6 +170,10 @@ fn configuration(lab: &Lab, host: &Host, encryption: Encryption) -> String {
     let _ = writeln!(text, "definitions = {:?}", host.definitions());
     let _ = writeln!(text, "state = {:?}", host.state());
     let _ = writeln!(text, "runtime = {:?}", host.runtime());
+    if lab.settings().hosts == 2 {
+        // Of two hosts none is left when one is emptied and the other is lost.
+        let _ = writeln!(text, "\n[policy]\nkeep = {{ losses = 0, of = \"host\" }}");
+    }
     let _ = writeln!(text, "\n[api]\nsocket = {:?}", host.api_socket());
     let _ = writeln!(text, "listen = [{}]", addresses(host));
     if encryption == Encryption::Off {

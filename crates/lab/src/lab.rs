@@ -5,9 +5,9 @@
 //! /run/drover-lab/NAME/
 //!     lab.json                   what it is made of
 //!     initramfs
-//!     here/                      every host sees its own a/here or b/here under this path
+//!     here/                      every host sees its own folder `here` under this path
 //!     a/  droverd.toml  droverd.log  vms/  run/  state/  here/
-//!     b/  the same
+//!     b/ ...  the same
 //! ```
 //!
 //! # Invariant
@@ -104,6 +104,7 @@ impl Lab {
     /// # Errors
     /// The lab is in use, or what the system says; nothing is left behind then.
     pub async fn create(state: State) -> Result<Self> {
+        state.lab.check()?;
         let name = state.lab.name.clone();
         let lock = Lock::take(&name)?;
         clear(&name).await?;
@@ -230,10 +231,12 @@ impl Lab {
         host_of(&self.state.lab.name, number)
     }
 
-    /// Both hosts.
+    /// All hosts.
     #[must_use]
-    pub fn hosts(&self) -> [Host; 2] {
-        [self.host(0), self.host(1)]
+    pub fn hosts(&self) -> Vec<Host> {
+        (0..self.settings().hosts)
+            .map(|number| self.host(number))
+            .collect()
     }
 }
 

@@ -2,12 +2,14 @@
 //! proves from inside that a move left it whole, and the ways to move it side by side.
 //!
 //! ```text
-//!   lab ── network   namespaces, wires, rates          guest ── image, definition
+//!   lab ── network   namespaces, addresses             guest ── image, definition
+//!    │     wire      what connects their NICs             │
 //!    │     host      programs on a host                   │     console: what it says
 //!    │     agent     droverd on each host                 │
 //!    │     fault     what goes wrong with the NICs        │
 //!    ├──── compare   the same guest, moved by each method in turn, measured the same way
 //!    ├──── scenario  what a move has to survive, made to happen, and judged
+//!    ├──── fleet     several guests on several hosts: emptied, filled again, watched as a whole
 //!    └──── soak      moves again and again, with random faults, while nothing may grow
 //! ```
 //!
@@ -18,11 +20,13 @@
 //! Whatever fails or is interrupted, [`Lab::remove_named`] leaves the machine as it was.
 
 pub mod agent;
+mod busy;
 pub mod command;
 pub mod compare;
 mod counters;
 mod dice;
 pub mod fault;
+pub mod fleet;
 mod guest;
 mod host;
 mod lab;
@@ -39,6 +43,7 @@ pub mod settings;
 pub mod soak;
 mod unite;
 mod usage;
+mod wire;
 
 pub use guest::console::Console;
 pub use guest::definition::{define, monitor_socket, serial_socket};

@@ -90,3 +90,14 @@ pub const GIVE_BACK: Duration = Duration::from_secs(20);
 
 /// Between two looks at what agents and hosts hold.
 pub const HELD_LOOK: Duration = Duration::from_millis(500);
+
+/// Between two looks for a QEMU of each guest on each host: 6 guests on 4 hosts are 1000 looks a second,
+/// of some microseconds each.
+pub const FLEET_LOOK: Duration = Duration::from_millis(25);
+
+/// One run that moves all guests of a host: ten minutes for each of [`MOVE`]'s largest guests are more than
+/// any lab takes.
+pub const RUN: Duration = Duration::from_secs(1800);
+
+/// Between two questions to the coordinator how far a run is.
+pub const RUN_LOOK: Duration = Duration::from_millis(100);

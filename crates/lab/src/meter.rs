@@ -210,11 +210,11 @@ fn by_nic(sample: Option<&Sample>) -> BTreeMap<String, u64> {
         .collect()
 }
 
-fn millis(from_us: u64, to_us: u64) -> f64 {
+pub(crate) fn millis(from_us: u64, to_us: u64) -> f64 {
     (to_us as f64 - from_us as f64) / 1e3
 }
 
 /// The system's clock in microseconds since 1970, as QEMU's events have it.
-fn now_us() -> u64 {
+pub(crate) fn now_us() -> u64 {
     u64::try_from(jiff::Timestamp::now().as_microsecond()).unwrap_or(0)
 }

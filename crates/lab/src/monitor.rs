@@ -32,6 +32,22 @@ impl Events {
         later.find(|event| is(event)).map(|event| event.at.0)
     }
 
+    /// When the guest began to run (true) or stopped, in order.
+    pub(crate) fn run_states(&self) -> Vec<(bool, u64)> {
+        let state = |event: &Event| match event.name.as_str() {
+            "RESUME" => Some((true, event.at.0)),
+            "STOP" => Some((false, event.at.0)),
+            _ => None,
+        };
+        self.0.borrow().iter().filter_map(state).collect()
+    }
+
+    /// Waits until the QEMU has ended, or its monitor is lost.
+    pub(crate) async fn ended(&self) {
+        let mut events = self.0.clone();
+        while events.changed().await.is_ok() {}
+    }
+
     /// Waits for such an event; `None` when the QEMU ends without it.
     pub async fn wait(&self, mark: usize, is: impl Fn(&Event) -> bool) -> Option<u64> {
         let mut events = self.clone();
@@ -78,6 +94,14 @@ impl Monitor {
                 Err(_) => tokio::time::sleep(limits::POLL).await,
             }
         }
+    }
+
+    /// Connects to a QEMU that is there already, within that time.
+    ///
+    /// # Errors
+    /// Nothing answers.
+    pub(crate) async fn reach(path: &Path, within: Duration) -> Result<Self> {
+        Ok(Self::watching(Qmp::connect(path, false, within).await?))
     }
 
     fn watching(qmp: Qmp) -> Self {

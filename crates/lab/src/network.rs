@@ -1,10 +1,5 @@
-//! Hosts as network namespaces, and the wires between them.
-//!
-//! ```text
-//!   namespace drover-lab-a                 namespace drover-lab-b
-//!   nic0 10.77.0.1 ──tbf──── veth ────tbf── nic0 10.77.0.2
-//!   nic1 10.77.1.1 ──tbf──── veth ────tbf── nic1 10.77.1.2
-//! ```
+//! Hosts as network namespaces, their addresses, and what runs in them. The wires between them are
+//! [`wire`](crate::wire)'s.
 //!
 //! Both ends of every wire are made inside the namespaces: the machine's own interfaces, routes
 //! and addresses are never touched, and two labs may use the same addresses.
@@ -16,20 +11,15 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
-use drover_types::BitRate;
+use anyhow::{Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::command::run;
-use crate::limits;
 use crate::settings::{Addressing, LabName, LabSettings};
+use crate::{limits, wire};
 
-/// The two hosts of a lab.
-pub const HOSTS: [&str; 2] = ["a", "b"];
-
-/// How a NIC is shaped beside its rate: as a line that never holds more than 20 ms, with a burst
-/// of 4 ms at 1 Gbit/s so that the timer's grain does not cost rate (994 of 1000 Mbit/s seen).
-const SHAPE: [&str; 4] = ["burst", "512kb", "latency", "20ms"];
+/// The names that hosts of a lab have, in turn; of most labs there are the first two.
+pub const HOSTS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 /// The namespace of a host.
 #[must_use]
@@ -68,23 +58,12 @@ pub fn address_of(lab: &LabSettings, number: usize, host: usize) -> Option<IpAdd
 /// # Errors
 /// What `ip` or `tc` say.
 pub async fn create(lab: &LabSettings) -> Result<()> {
-    for host in HOSTS {
-        let space = namespace(&lab.name, host);
-        run("ip", &["netns", "add", &space]).await?;
-        run("ip", &["-n", &space, "link", "set", "lo", "up"]).await?;
+    for host in lab.host_names() {
+        add_namespace(&namespace(&lab.name, host)).await?;
     }
-    let [a, b] = HOSTS.map(|host| namespace(&lab.name, host));
+    wire::connect(lab).await?;
     for number in 0..lab.nics.len() {
-        let nic = nic(number);
-        let wire = [
-            "link", "add", &nic, "netns", &a, "type", "veth", "peer", "name", &nic,
-        ];
-        run("ip", &[&wire[..], &["netns", &b]].concat())
-            .await
-            .with_context(|| {
-                format!("cannot connect {nic} of the hosts (is the kernel's veth there?)")
-            })?;
-        for host in 0..HOSTS.len() {
+        for host in 0..lab.hosts {
             set_up_nic(lab, number, host).await?;
         }
     }
@@ -94,6 +73,13 @@ pub async fn create(lab: &LabSettings) -> Result<()> {
         }
     }
     Ok(())
+}
+
+pub(crate) async fn add_namespace(space: &str) -> Result<()> {
+    run("ip", &["netns", "add", space]).await?;
+    run("ip", &["-n", space, "link", "set", "lo", "up"])
+        .await
+        .map(drop)
 }
 
 /// Has the second host send by another NIC what is for the first one's address on this one.
@@ -132,34 +118,7 @@ async fn set_up_nic(lab: &LabSettings, number: usize, host: usize) -> Result<()>
         &["-n", &space, "link", "set", &nic, "mtu", &mtu, "up"],
     )
     .await?;
-    match lab.nics[number] {
-        Some(rate) => shape(lab, number, host, Some(rate)).await,
-        None => Ok(()),
-    }
-}
-
-/// Gives what a host sends on a NIC this rate, without losing what is queued; `None` is no limit.
-///
-/// # Errors
-/// What `tc` says.
-pub(crate) async fn shape(
-    lab: &LabSettings,
-    number: usize,
-    host: usize,
-    rate: Option<BitRate>,
-) -> Result<()> {
-    let (nic, space) = (nic(number), namespace(&lab.name, HOSTS[host]));
-    let Some(rate) = rate else {
-        let none = ["-n", &space, "qdisc", "delete", "dev", &nic, "root"];
-        // There is none to delete on a NIC that was never shaped.
-        let _ = run("tc", &none).await;
-        return Ok(());
-    };
-    let rate = format!("{}bit", rate.0);
-    let shape = [
-        "-n", &space, "qdisc", "replace", "dev", &nic, "root", "tbf", "rate", &rate,
-    ];
-    run("tc", &[&shape[..], &SHAPE].concat()).await.map(drop)
+    Ok(())
 }
 
 /// Lets MPTCP use every NIC: each host signals the addresses of its further NICs, accepts the
@@ -184,7 +143,7 @@ pub async fn enable_mptcp(lab: &LabSettings) -> Result<()> {
         "8",
     ];
     let first = lab.fastest();
-    for (host, name) in HOSTS.iter().enumerate() {
+    for (host, name) in lab.host_names().iter().enumerate() {
         let space = namespace(&lab.name, name);
         run("ip", &[&["-n", &space][..], &limits].concat()).await?;
         for number in (0..lab.nics.len())

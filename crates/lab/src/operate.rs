@@ -165,7 +165,7 @@ pub async fn status(name: &LabName) -> Result<Option<Status>> {
         return Ok(None);
     };
     let mut hosts = Vec::new();
-    for number in 0..HOSTS.len() {
+    for number in 0..state.lab.hosts {
         hosts.push(host_status(&host_of(name, number), &state.lab).await);
     }
     let runs = |host: &HostStatus| host.vms.iter().any(is_running_guest);

@@ -58,10 +58,7 @@ pub async fn start_qemu(
     incoming: bool,
 ) -> Result<(Child, Monitor)> {
     let socket = host.socket(&monitor_socket(&definition.name));
-    // Left by a QEMU that was killed: what connects to it would wait for nobody.
-    let _ = fs::remove_file(&socket);
-    let log = format!("qemu-{}", definition.name);
-    let mut child = host.start(&log, &definition.qemu, &arguments(definition, incoming))?;
+    let mut child = launch_qemu(host, definition, incoming)?;
     let answer = Monitor::connect(&socket, limits::QEMU_START);
     tokio::pin!(answer);
     tokio::select! {
@@ -70,9 +67,21 @@ pub async fn start_qemu(
             "QEMU on host {} ended at its start ({}): {}",
             host.name,
             status.context("cannot watch QEMU")?,
-            log_end(&host.log(&log))
+            log_end(&host.log(&log_of(definition)))
         ),
     }
+}
+
+/// The same, without a look at its monitor.
+pub(crate) fn launch_qemu(host: &Host, definition: &VmDefinition, incoming: bool) -> Result<Child> {
+    // Left by a QEMU that was killed: what connects to it would wait for nobody.
+    let _ = fs::remove_file(host.socket(&monitor_socket(&definition.name)));
+    let arguments = arguments(definition, incoming);
+    host.start(&log_of(definition), &definition.qemu, &arguments)
+}
+
+fn log_of(definition: &VmDefinition) -> String {
+    format!("qemu-{}", definition.name)
 }
 
 fn arguments(definition: &VmDefinition, incoming: bool) -> Vec<String> {

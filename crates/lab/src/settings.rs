@@ -10,6 +10,7 @@ use drover_types::{BitRate, Bytes};
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
+use crate::network::HOSTS;
 
 /// A lab's name: labs of different names run side by side.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -174,8 +175,16 @@ pub struct GuestSettings {
     pub dirty: Dirty,
     /// Bytes changed each time a page is rewritten.
     pub touch: u32,
+    /// Bytes a second that it verifies while nobody asks for more.
+    #[serde(default = "unasked")]
+    pub verify: Bytes,
     /// Everything random follows from it.
     pub seed: u64,
+}
+
+/// What a guest that was not told otherwise verifies.
+fn unasked() -> Bytes {
+    Bytes(drover_probe::settings::Settings::default().verify)
 }
 
 /// Memory that the kernel, the programs and the corpus need beside the content. Seen: a guest of
@@ -185,7 +194,17 @@ const OWN_MEMORY: u64 = 88 << 20;
 /// Kept by the kernel for each page of memory (`struct page` and the like), as a part of it.
 const KEPT_PART: u64 = 32;
 
+/// What a guest's memory is a multiple of, where it follows from its contents.
+const MEMORY_STEP: u64 = 64 << 20;
+
 impl GuestSettings {
+    /// Memory that is enough for so much content.
+    #[must_use]
+    pub fn memory_for(content: Bytes) -> Bytes {
+        let own = (content.0 + OWN_MEMORY) / (KEPT_PART - 1) * KEPT_PART + KEPT_PART;
+        Bytes(own.next_multiple_of(MEMORY_STEP))
+    }
+
     /// What the probe is told.
     ///
     /// # Errors
@@ -214,7 +233,7 @@ impl GuestSettings {
                 .rate
                 .map_or(Rate::Max, |rate| Rate::Bytes(rate.0)),
             touch: usize::try_from(self.touch)?.clamp(8, PAGE),
-            ..drover_probe::settings::Settings::default()
+            verify: self.verify.0,
         })
     }
 }
@@ -271,6 +290,9 @@ impl FromStr for Addressing {
 pub struct LabSettings {
     /// Its name.
     pub name: LabName,
+    /// How many hosts it has.
+    #[serde(default = "a_pair")]
+    pub hosts: usize,
     /// Every host's NICs, each connected to the same one of every other host; with its rate.
     pub nics: Vec<Option<BitRate>>,
     /// How they are addressed, in turn; those that it does not name by IPv4.
@@ -280,7 +302,40 @@ pub struct LabSettings {
     pub mtu: u32,
 }
 
+/// The hosts of a lab that was not told how many.
+fn a_pair() -> usize {
+    2
+}
+
 impl LabSettings {
+    /// Whether such a lab can be.
+    ///
+    /// # Errors
+    /// Too few hosts or too many, or more than two with addresses that only a pair can have.
+    pub fn check(&self) -> Result<()> {
+        if !(2..=HOSTS.len()).contains(&self.hosts) {
+            let (hosts, most) = (self.hosts, HOSTS.len());
+            bail!("{hosts} hosts are not possible: between 2 and {most}");
+        }
+        let of_pairs =
+            |way: &&Addressing| matches!(way, Addressing::Duplicate | Addressing::Asymmetric);
+        if self.hosts > 2
+            && let Some(way) = self.addressing.iter().find(of_pairs)
+        {
+            bail!(
+                "only two hosts can be addressed {way:?}, not {}",
+                self.hosts
+            );
+        }
+        Ok(())
+    }
+
+    /// The names of its hosts.
+    #[must_use]
+    pub fn host_names(&self) -> &'static [&'static str] {
+        &HOSTS[..self.hosts.min(HOSTS.len())]
+    }
+
     /// How a NIC is addressed.
     #[must_use]
     pub fn addressing_of(&self, nic: usize) -> Addressing {
@@ -347,6 +402,7 @@ mod tests {
     fn the_fastest_nic_is_the_first_of_the_fastest() {
         let lab = |text| LabSettings {
             name: "x".parse().unwrap(),
+            hosts: 2,
             nics: nic_rates(text, None).unwrap(),
             addressing: Vec::new(),
             mtu: 9000,
@@ -361,6 +417,17 @@ mod tests {
     }
 
     #[test]
+    fn memory_that_follows_from_contents_is_enough_for_them_and_not_much_more() {
+        for content in [1u64, 64, 100, 640, 4096] {
+            let content = Bytes(content << 20);
+            let memory = GuestSettings::memory_for(content);
+            let room = memory.0 - OWN_MEMORY - memory.0 / KEPT_PART;
+            assert!(room >= content.0, "{memory} for {content}");
+            assert!(room < content.0 + 2 * MEMORY_STEP, "{memory} for {content}");
+        }
+    }
+
+    #[test]
     fn contents_larger_than_the_guest_are_refused() {
         let guest = GuestSettings {
             qemu: "/usr/bin/qemu-system-x86_64".into(),
@@ -371,6 +438,7 @@ mod tests {
             mix: "files=1".into(),
             dirty: "none".parse().unwrap(),
             touch: 512,
+            verify: Bytes(32 << 20),
             seed: 1,
         };
         let refused = guest.probe().unwrap_err().to_string();

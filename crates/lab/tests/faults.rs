@@ -30,6 +30,7 @@ impl Hosts {
         let name: LabName = format!("{test}{}", std::process::id()).parse().unwrap();
         let lab = LabSettings {
             name,
+            hosts: 2,
             nics: nic_rates(rates, None).unwrap(),
             addressing: addressing.to_vec(),
             mtu: 9000,

@@ -69,12 +69,14 @@ fn state(name: &LabName) -> State {
         mix: "files=50,text=15,structures=15,zero=10,random=10".into(),
         dirty: "8MiB@32MiB".parse().unwrap(),
         touch: 512,
+        verify: Bytes(32 << 20),
         seed: 7,
     };
     let nics = nic_rates("none", Some(2)).unwrap();
     State {
         lab: LabSettings {
             name: name.clone(),
+            hosts: 2,
             nics,
             addressing: Vec::new(),
             mtu: 9000,

@@ -105,6 +105,7 @@ pub fn small_guest(qemu: PathBuf, seed: u64) -> GuestSettings {
         mix: "files=40,text=10,structures=10,zero=10,random=30".into(),
         dirty: "4MiB@8MiB".parse().unwrap(),
         touch: 512,
+        verify: Bytes(32 << 20),
         seed,
     }
 }
@@ -141,6 +142,7 @@ impl Hosts {
         let state = State {
             lab: LabSettings {
                 name: name.clone(),
+                hosts: 2,
                 nics: nic_rates(rates, None).unwrap(),
                 addressing: Vec::new(),
                 mtu: 9000,

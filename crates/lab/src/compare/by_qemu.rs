@@ -88,7 +88,7 @@ pub async fn move_guest(
         guest.monitor.run("migrate", json!({ "uri": uri })).await?;
         let hangs = hangs(&guest.monitor, patience);
         tokio::select! {
-            handed_off = hand_off(guest, meter.mark(), &monitor) => handed_off?,
+            handed_off = arrive(guest, meter.mark(), &monitor) => handed_off?,
             hangs = hangs => return Err(hangs.into()),
         }
         let totals = totals(&guest.monitor).await?;
@@ -116,7 +116,10 @@ pub async fn move_guest(
 }
 
 /// A destination of another version must not take `q35` for its own newest.
-async fn concrete_machine(monitor: &Monitor, defined: &Option<String>) -> Result<String> {
+pub(crate) async fn concrete_machine(
+    monitor: &Monitor,
+    defined: &Option<String>,
+) -> Result<String> {
     let told = monitor
         .run("qom-get", json!({"path": "/machine", "property": "type"}))
         .await?;
@@ -132,7 +135,8 @@ async fn concrete_machine(monitor: &Monitor, defined: &Option<String>) -> Result
     ))
 }
 
-async fn prepare(
+/// Sets one end of a move.
+pub(crate) async fn prepare(
     side: &Monitor,
     lab: &LabSettings,
     method: Method,
@@ -197,19 +201,8 @@ async fn tell_bandwidth(side: &Monitor, lab: &LabSettings, method: Method) -> Re
     Ok(())
 }
 
-async fn hand_off(guest: &Resident, mark: usize, destination: &Monitor) -> Result<()> {
-    let completed = migration_is("completed");
-    guest
-        .monitor
-        .wait(mark, limits::MOVE, "completed migration", &completed)
-        .await?;
-    destination
-        .wait(0, limits::MOVE, "arrived migration", &completed)
-        .await?;
-    destination.run("cont", Value::Null).await?;
-    destination
-        .wait(0, limits::QEMU_START, "resume", named("RESUME"))
-        .await?;
+async fn arrive(guest: &Resident, mark: usize, destination: &Monitor) -> Result<()> {
+    hand_off(&guest.monitor, mark, destination).await?;
     guest
         .console
         .wait_heartbeat(limits::FIRST_HEARTBEAT)
@@ -218,6 +211,23 @@ async fn hand_off(guest: &Resident, mark: usize, destination: &Monitor) -> Resul
         .console
         .wait_sequence(3, limits::FIRST_HEARTBEAT)
         .await
+}
+
+/// Has the destination run the guest when both ends say that everything has arrived, and waits until
+/// it does.
+pub(crate) async fn hand_off(source: &Monitor, mark: usize, destination: &Monitor) -> Result<()> {
+    let completed = migration_is("completed");
+    source
+        .wait(mark, limits::MOVE, "completed migration", &completed)
+        .await?;
+    destination
+        .wait(0, limits::MOVE, "arrived migration", &completed)
+        .await?;
+    destination.run("cont", Value::Null).await?;
+    destination
+        .wait(0, limits::QEMU_START, "resume", named("RESUME"))
+        .await
+        .map(drop)
 }
 
 /// Ends when the source's QEMU has carried nothing for so long, and was asked to give up; never

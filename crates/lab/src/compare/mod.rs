@@ -31,6 +31,7 @@ use crate::lab::{Lab, State};
 use crate::machine::Machine;
 use crate::settings::{GuestSettings, LabSettings};
 use crate::{fault, network, require};
+pub(crate) use by_qemu::{concrete_machine, hand_off, prepare};
 pub(crate) use ordeal::clean;
 pub(crate) use report::{aligned, spread};
 pub(crate) use stage::{Stage, Task};

@@ -14,7 +14,6 @@ use crate::guest::Image;
 use crate::lab::Lab;
 use crate::limits;
 use crate::meter::Measured;
-use crate::network::HOSTS;
 use crate::resident::{Boot, Resident};
 use crate::settings::GuestSettings;
 use crate::unite::unite;
@@ -65,7 +64,7 @@ impl<'a> Stage<'a> {
 
     /// Starts the agents, in one cluster.
     pub(crate) async fn start_agents(&mut self) -> Result<()> {
-        for number in 0..HOSTS.len() {
+        for number in 0..self.lab.settings().hosts {
             let agent = Agent::start_with(self.lab, number, self.encryption).await?;
             self.agents.push(agent);
         }

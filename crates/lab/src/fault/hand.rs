@@ -11,6 +11,7 @@ use crate::command::run;
 use crate::dice::Dice;
 use crate::network::{self, HOSTS, nic};
 use crate::settings::LabSettings;
+use crate::wire::{self, End};
 
 /// The agents' port for each other: what is killed are lanes.
 const CONTROL: &str = ":7470";
@@ -42,36 +43,47 @@ impl Hand {
         self.lab.nics.get(number).copied().flatten()
     }
 
-    fn host(&self, side: Side) -> usize {
+    /// Both ends of the wire at one of the source's NICs: its own, and that of the other host or of
+    /// the switch.
+    fn ends(&self, number: usize) -> [End; 2] {
+        wire::ends(&self.lab, number, self.source)
+    }
+
+    fn end(&self, side: Side, number: usize) -> End {
+        let [source, other] = self.ends(number);
         match side {
-            Side::Source => self.source,
-            Side::Destination => 1 - self.source,
+            Side::Source => source,
+            Side::Destination => other,
         }
     }
 
     /// Where packets from a side, or from everybody, arrive.
-    fn receivers(&self, from: Option<Side>) -> Vec<usize> {
-        from.map_or(vec![0, 1], |side| vec![1 - self.host(side)])
+    fn receivers(&self, from: Option<Side>, number: usize) -> Vec<End> {
+        let [source, other] = self.ends(number);
+        match from {
+            None => vec![source, other],
+            Some(Side::Source) => vec![other],
+            Some(Side::Destination) => vec![source],
+        }
     }
 
-    fn space(&self, host: usize) -> String {
-        network::namespace(&self.lab.name, HOSTS[host])
+    fn space(&self) -> String {
+        network::namespace(&self.lab.name, HOSTS[self.source])
     }
 
     /// Does it, to one NIC.
     pub(super) async fn harm(&self, harm: Harm, number: usize) -> Result<()> {
         match harm {
             Harm::Cut { from, .. } => {
-                let drops = |host| self.nft(host, drop_packets("cut", number, ""));
-                each(self.receivers(from).into_iter().map(drops)).await
+                let ends = self.receivers(from, number);
+                each(ends.into_iter().map(|end| drop_packets("cut", end, None))).await
             }
             Harm::Large { above } => {
-                each([0, 1].map(|host| self.single_packets(host, number))).await?;
-                let condition = format!("meta length > {above}");
-                let drops = |host| self.nft(host, drop_packets("large", number, &condition));
-                each([0, 1].map(drops)).await
+                each(self.ends(number).map(single_packets)).await?;
+                let drops = |end| drop_packets("large", end, Some(above));
+                each(self.ends(number).map(drops)).await
             }
-            Harm::Down { from, .. } => self.link(self.host(from), number, "down").await,
+            Harm::Down { from, .. } => link(&self.end(from, number), "down").await,
             Harm::Rate(to) => self.rate(number, Some(to)).await,
             Harm::Rename => self.rename(&nic(number), &renamed(number)).await,
             Harm::Kill { .. } => Ok(()),
@@ -82,38 +94,19 @@ impl Hand {
     pub(super) async fn heal(&self, harm: Harm, number: usize) -> Result<()> {
         match harm {
             Harm::Cut { from, .. } => {
-                let passes = |host| self.nft(host, let_pass("cut", number));
-                each(self.receivers(from).into_iter().map(passes)).await
+                let ends = self.receivers(from, number);
+                each(ends.into_iter().map(|end| let_pass("cut", end))).await
             }
-            Harm::Large { .. } => {
-                each([0, 1].map(|host| self.nft(host, let_pass("large", number)))).await
-            }
-            Harm::Down { from, .. } => self.link(self.host(from), number, "up").await,
+            Harm::Large { .. } => each(self.ends(number).map(|end| let_pass("large", end))).await,
+            Harm::Down { from, .. } => link(&self.end(from, number), "up").await,
             Harm::Rate(_) => self.rate(number, None).await,
             Harm::Rename => self.rename(&renamed(number), &nic(number)).await,
             Harm::Kill { .. } => Ok(()),
         }
     }
 
-    async fn nft(&self, host: usize, script: String) -> Result<()> {
-        let space = self.space(host);
-        let words = ["netns", "exec", &space, "nft", &script];
-        run("ip", &words).await.map(drop)
-    }
-
-    async fn link(&self, host: usize, number: usize, state: &str) -> Result<()> {
-        let (space, nic) = (self.space(host), nic(number));
-        // Otherwise the kernel forgets the addresses of IPv6, which no cable does.
-        let keep = format!("net.ipv6.conf.{nic}.keep_addr_on_down=1");
-        let words = ["netns", "exec", &space, "sysctl", "-q", "-w", &keep];
-        run("ip", &words).await?;
-        run("ip", &["-n", &space, "link", "set", &nic, state])
-            .await
-            .map(drop)
-    }
-
     async fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let space = self.space(self.source);
+        let space = self.space();
         run("ip", &["-n", &space, "link", "set", from, "name", to])
             .await
             .map(drop)
@@ -126,24 +119,13 @@ impl Hand {
             Some(NewRate::Fixed(rate)) => Some(rate),
             Some(NewRate::Part(part)) => own.map(|own| BitRate((own.0 as f64 * part) as u64)),
         };
-        each([0, 1].map(|host| network::shape(&self.lab, number, host, rate))).await
-    }
-
-    /// No packet is larger than the MTU: the kernel otherwise hands over up to 64 KiB at once, and
-    /// its length tells nothing of what would be on the wire.
-    async fn single_packets(&self, host: usize, number: usize) -> Result<()> {
-        self.offload(host, number, "1").await
-    }
-
-    async fn offload(&self, host: usize, number: usize, segments: &str) -> Result<()> {
-        let (space, nic) = (self.space(host), nic(number));
-        let words = ["-n", &space, "link", "set", &nic, "gso_max_segs", segments];
-        run("ip", &words).await.map(drop)
+        let shaped = |end: End| async move { wire::shape(&end, rate).await };
+        each(self.ends(number).map(shaped)).await
     }
 
     /// Resets one of the connections on a NIC of the source; which, if there was one.
     pub(super) async fn kill_one(&self, number: usize, dice: &mut Dice) -> Result<Option<String>> {
-        let space = self.space(self.source);
+        let space = self.space();
         let Some(own) = network::address_of(&self.lab, number, self.source) else {
             return Ok(None);
         };
@@ -168,6 +150,34 @@ impl Hand {
         run("ss", &words).await?;
         Ok(Some(format!("{local} to {peer}")))
     }
+}
+
+async fn nft(space: &str, script: &str) -> Result<()> {
+    let words = ["netns", "exec", space, "nft", script];
+    run("ip", &words).await.map(drop)
+}
+
+async fn link(end: &End, state: &str) -> Result<()> {
+    let End { space, device } = end;
+    // Otherwise the kernel forgets the addresses of IPv6, which no cable does.
+    let keep = format!("net.ipv6.conf.{device}.keep_addr_on_down=1");
+    let words = ["netns", "exec", space, "sysctl", "-q", "-w", &keep];
+    run("ip", &words).await?;
+    run("ip", &["-n", space, "link", "set", device, state])
+        .await
+        .map(drop)
+}
+
+/// No packet is larger than the MTU: the kernel otherwise hands over up to 64 KiB at once, and its
+/// length tells nothing of what would be on the wire.
+async fn single_packets(end: End) -> Result<()> {
+    offload(&end, "1").await
+}
+
+async fn offload(end: &End, segments: &str) -> Result<()> {
+    let End { space, device } = end;
+    let words = ["-n", space, "link", "set", device, "gso_max_segs", segments];
+    run("ip", &words).await.map(drop)
 }
 
 /// The ends of connections that `ss -tnH state established` lists, those of control left out.
@@ -201,28 +211,30 @@ fn bare(end: &str) -> String {
     }
 }
 
-/// Drops what arrives on a NIC, or what of it meets a condition. Right also when it does already.
-fn drop_packets(kind: &str, number: usize, condition: &str) -> String {
-    let chain = format!("netdev fault {kind}_{}", nic(number));
-    format!("{} add rule {chain} {condition} drop;", empty(kind, number))
+/// Drops what arrives at an end, or only packets that are longer. Right also when it does already.
+async fn drop_packets(kind: &str, end: End, above: Option<u32>) -> Result<()> {
+    let chain = format!("netdev fault {kind}_{}", end.device);
+    let which = above.map_or(String::new(), |above| format!("meta length > {above}"));
+    let script = format!("{} add rule {chain} {which} drop;", empty(kind, &end));
+    nft(&end.space, &script).await
 }
 
-fn let_pass(kind: &str, number: usize) -> String {
-    let chain = format!("netdev fault {kind}_{}", nic(number));
-    format!("{} delete chain {chain};", empty(kind, number))
+async fn let_pass(kind: &str, end: End) -> Result<()> {
+    let chain = format!("netdev fault {kind}_{}", end.device);
+    let script = format!("{} delete chain {chain};", empty(kind, &end));
+    nft(&end.space, &script).await
 }
 
-fn empty(kind: &str, number: usize) -> String {
-    let nic = nic(number);
-    let chain = format!("netdev fault {kind}_{nic}");
+fn empty(kind: &str, End { device, .. }: &End) -> String {
+    let chain = format!("netdev fault {kind}_{device}");
     format!(
-        "add table netdev fault; add chain {chain} {{ type filter hook ingress device {nic} \
+        "add table netdev fault; add chain {chain} {{ type filter hook ingress device {device} \
          priority 0; }}; flush chain {chain};"
     )
 }
 
 async fn each(works: impl IntoIterator<Item = impl Future<Output = Result<()>>>) -> Result<()> {
-    // Two at most: one on each host, in turn and within some milliseconds.
+    // Two at most: one at each end of a wire, in turn and within some milliseconds.
     let mut first = Ok(());
     for work in works {
         let done = work.await;
@@ -253,46 +265,48 @@ pub async fn harm(lab: &LabSettings, source: usize, fault: &Fault) -> Result<()>
 /// # Errors
 /// What `nft`, `tc` or `ip` say; all of it was tried.
 pub async fn heal(lab: &LabSettings, faults: &[Fault]) -> Result<()> {
-    let hand = Hand::new(lab.clone(), 0);
     let mut worst = Ok(());
-    for host in 0..HOSTS.len() {
-        for fault in faults {
-            for number in fault.nics.of(lab.nics.len()) {
-                let healed = hand.restore(host, number, fault.harm).await;
-                worst = worst.and(healed);
+    for fault in faults {
+        for number in fault.nics.of(lab.nics.len()) {
+            for end in wire::wires(lab, number).as_flattened() {
+                let restored = restore(end, lab.nics[number], fault.harm).await;
+                worst = worst.and(restored);
+            }
+            for host in lab.host_names() {
+                let space = network::namespace(&lab.name, host);
+                worst = worst.and(restore_name(&space, number, fault.harm).await);
             }
         }
-        let dropping = |fault: &Fault| matches!(fault.harm, Harm::Cut { .. } | Harm::Large { .. });
-        if faults.iter().any(dropping) {
+    }
+    let dropping = |fault: &Fault| matches!(fault.harm, Harm::Cut { .. } | Harm::Large { .. });
+    if faults.iter().any(dropping) {
+        for space in wire::spaces(lab) {
             let none = "add table netdev fault; delete table netdev fault;";
-            worst = worst.and(hand.nft(host, none.to_owned()).await);
+            worst = worst.and(nft(&space, none).await);
         }
     }
     worst
 }
 
-impl Hand {
-    async fn restore(&self, host: usize, number: usize, harm: Harm) -> Result<()> {
-        match harm {
-            Harm::Cut { .. } | Harm::Kill { .. } => Ok(()),
-            Harm::Large { .. } => self.offload(host, number, "65535").await,
-            Harm::Down { .. } => self.link(host, number, "up").await,
-            Harm::Rate(_) => network::shape(&self.lab, number, host, self.lab.nics[number]).await,
-            Harm::Rename => {
-                let (space, other) = (self.space(host), renamed(number));
-                if run("ip", &["-n", &space, "link", "show", &other])
-                    .await
-                    .is_err()
-                {
-                    return Ok(());
-                }
-                let own = nic(number);
-                run("ip", &["-n", &space, "link", "set", &other, "name", &own])
-                    .await
-                    .map(drop)
-            }
-        }
+async fn restore(end: &End, rate: Option<BitRate>, harm: Harm) -> Result<()> {
+    match harm {
+        Harm::Cut { .. } | Harm::Kill { .. } | Harm::Rename => Ok(()),
+        Harm::Large { .. } => offload(end, "65535").await,
+        Harm::Down { .. } => link(end, "up").await,
+        Harm::Rate(_) => wire::shape(end, rate).await,
     }
+}
+
+async fn restore_name(space: &str, number: usize, harm: Harm) -> Result<()> {
+    let other = renamed(number);
+    let show = ["-n", space, "link", "show", &other];
+    if harm != Harm::Rename || run("ip", &show).await.is_err() {
+        return Ok(());
+    }
+    let own = nic(number);
+    run("ip", &["-n", space, "link", "set", &other, "name", &own])
+        .await
+        .map(drop)
 }
 
 /// Whether a fault asks for a part of a rate that a NIC does not have, or for a NIC that is not.
@@ -345,6 +359,7 @@ mod tests {
     fn faults_that_the_lab_cannot_have_are_refused() {
         let lab = |rates| LabSettings {
             name: "x".parse().unwrap(),
+            hosts: 2,
             nics: nic_rates(rates, None).unwrap(),
             addressing: Vec::new(),
             mtu: 9000,

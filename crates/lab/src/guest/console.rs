@@ -274,8 +274,9 @@ fn take(shared: &Shared, index: usize, at: Instant, piece: &[u8]) {
         log.streams[index].ended = true;
         log.streams[index].socket = None;
     } else {
-        if !log.streams[index].begun && index > 0 {
-            log.streams[index].lines = Assembler::continuing(&log.streams[index - 1].lines);
+        let spoke = log.streams[..index].iter().rfind(|stream| stream.begun);
+        if let Some(before) = spoke.filter(|_| !log.streams[index].begun) {
+            log.streams[index].lines = Assembler::continuing(&before.lines);
         }
         log.streams[index].begun = true;
         for line in log.streams[index].lines.feed(piece) {

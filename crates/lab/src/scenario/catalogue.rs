@@ -303,6 +303,7 @@ impl Shape {
         };
         Ok(LabSettings {
             name: name.clone(),
+            hosts: 2,
             nics,
             addressing,
             mtu: 9000,

@@ -124,6 +124,7 @@ mod tests {
     fn no_round_takes_every_line_away_for_good() {
         let lab = LabSettings {
             name: "x".parse().unwrap(),
+            hosts: 2,
             nics: nic_rates("1gbit,1gbit", None).unwrap(),
             addressing: Vec::new(),
             mtu: 9000,
