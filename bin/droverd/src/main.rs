@@ -26,7 +26,6 @@ mod links;
 mod logging;
 mod metrics;
 mod migration;
-mod parking;
 mod peers;
 mod places;
 mod planning;

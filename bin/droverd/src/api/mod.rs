@@ -33,7 +33,6 @@ use crate::agent::Context;
 use crate::clock::Moment;
 use crate::coordinator::Coordinator;
 use crate::migration::Migrations;
-use crate::parking::Parking;
 use crate::{limits, places};
 pub use server::serve;
 
@@ -71,7 +70,6 @@ pub struct App(Arc<Inner>);
 struct Inner {
     context: Arc<Context>,
     migrations: Arc<Migrations>,
-    parking: Arc<Parking>,
     coordinator: Arc<Coordinator>,
     ending: AtomicBool,
     /// Whether the ports for other hosts are open. They stay so in a host that left its cluster, and believe nobody.
@@ -88,7 +86,7 @@ impl App {
     /// An API that takes work.
     pub fn new(
         context: Arc<Context>,
-        (migrations, parking): (Arc<Migrations>, Arc<Parking>),
+        migrations: Arc<Migrations>,
         coordinator: Arc<Coordinator>,
         opened: mpsc::Sender<TcpListener>,
     ) -> Self {
@@ -97,7 +95,6 @@ impl App {
             listens,
             context,
             migrations,
-            parking,
             coordinator,
             ending: AtomicBool::new(false),
             opened,

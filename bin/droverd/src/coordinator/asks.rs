@@ -16,7 +16,6 @@ use drover_plan::inventory::VmState as Planned;
 use drover_types::{ByteRate, HostName, MigrationId, RunId, VmName, with_sources};
 use futures_util::future::join_all;
 
-use super::parking;
 use super::standing::Standing;
 use crate::agent::Context;
 use crate::migration::CANCELLED_BY_OPERATOR;
@@ -50,17 +49,6 @@ impl Agents {
                 migration, from, ..
             } => self.call_back(*migration, from).await,
             Ask::Place { vm, from, to, .. } => self.place(vm, from, to).await,
-            Ask::Park {
-                park,
-                vm,
-                host,
-                how,
-                begin,
-                ..
-            } => parking::park(self.client(host), vm, (*park, *how, *begin)).await,
-            Ask::Unpark { park, vm, host, .. } => {
-                parking::unpark(self.client(host), vm, *park).await
-            }
             Ask::Census { hosts } => self.census(hosts).await,
             Ask::Plan { .. } => Err(Text::from("a plan is no agent's to make".to_owned())),
         };
@@ -217,7 +205,7 @@ impl Agents {
     }
 }
 
-pub(super) fn said(error: &ClientError) -> Text {
+fn said(error: &ClientError) -> Text {
     Text::from(with_sources(error))
 }
 
@@ -239,7 +227,7 @@ fn refused(refusal: Refusal) -> Result<Answer, Text> {
 }
 
 /// What is to blame where an order was refused; nothing where it may be taken a moment later.
-pub(super) fn blame(code: ErrorCode) -> Option<Blame> {
+fn blame(code: ErrorCode) -> Option<Blame> {
     use ErrorCode as Code;
     match code {
         Code::ShuttingDown | Code::TooManyRequests | Code::Timeout | Code::Superseded => None,

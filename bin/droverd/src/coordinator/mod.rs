@@ -20,8 +20,6 @@
 mod asks;
 mod drive;
 mod keep;
-mod parked;
-mod parking;
 mod place;
 mod refusals;
 mod stand_by;
@@ -33,7 +31,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use drover_api::{CancelRunRequest, ErrorCode, Refusal, RunRequest, RunView, RunningMoves};
 use drover_execute::Run;
-use drover_execute::journal::{Began, Cancel, ParkedGuest, Running, UnixMillis};
+use drover_execute::journal::{Began, Cancel, Running, UnixMillis};
 use drover_plan::{Plan, Request, Text, text};
 use drover_store::{Leadership, StoreError};
 use drover_types::{HostName, RunId};
@@ -110,11 +108,10 @@ impl Coordinator {
         if let Some(run) = self.open_run(&keep).await? {
             return Err(self.busy(run).await);
         }
-        let (request, parked) = self.remembered(&keep, &asked).await?;
+        let request = self.with_homes(&keep, &asked).await?;
         let began = Began {
             run: RunId(Uuid::now_v7()),
             request,
-            parked,
             exactly: asked.plan.as_ref().map(|plan| plan.seal),
             by: Text::from(by.to_owned()),
             at: now(),
@@ -155,23 +152,16 @@ impl Coordinator {
         }
     }
 
-    /// Who left a host that is to be resumed, and who is parked there, is known here.
-    async fn remembered(
-        &self,
-        keep: &Keep,
-        asked: &RunRequest,
-    ) -> Result<(Request, Vec<ParkedGuest>), Refusal> {
+    /// Who left a host that is to be resumed is known here.
+    async fn with_homes(&self, keep: &Keep, asked: &RunRequest) -> Result<Request, Refusal> {
         let mut request = asked.request.clone();
-        let Request::Resume { host, homes, .. } = &mut request else {
-            return Ok((request, Vec::new()));
-        };
-        let known = keep.homes(host).await;
-        let mut known = known.map_err(|error| self.place.unavailable(&error))?;
-        if asked.fail_back {
-            *homes = known.left;
+        if let Request::Resume { host, homes, .. } = &mut request
+            && asked.fail_back
+        {
+            let left = keep.homes(host).await;
+            *homes = left.map_err(|error| self.place.unavailable(&error))?;
         }
-        known.parked.reverse();
-        Ok((request, known.parked))
+        Ok(request)
     }
 
     /// The runs that are remembered, newest first.

@@ -73,7 +73,6 @@ impl<'a> Shift<'a> {
                 avoid: BTreeMap::new(),
             },
             exactly: None,
-            parked: Vec::new(),
             by: Text::from("an operator".to_owned()),
             at: UnixMillis(0),
         };
@@ -205,11 +204,7 @@ impl<'a> Shift<'a> {
                 };
                 Answer::Census(on.map(guest).collect())
             }
-            Ask::Uncordon { .. }
-            | Ask::Lift { .. }
-            | Ask::CallBack { .. }
-            | Ask::Park { .. }
-            | Ask::Unpark { .. } => {
+            Ask::Uncordon { .. } | Ask::Lift { .. } | Ask::CallBack { .. } => {
                 panic!("{ask:?}")
             }
         }
