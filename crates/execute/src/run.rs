@@ -322,8 +322,9 @@ impl Run {
         cordons.map(|(host, _)| host)
     }
 
-    /// Hosts that a guest failed to be moved to, as long as there is another one for it, and of one that is
-    /// given up all that it was to be moved to: a plan stops no such guest, and is not refused for it.
+    /// Hosts that a guest failed to be moved to, as long as there is another one for it (none otherwise), and
+    /// of one that is given up all that it was to be moved to: a plan stops no such guest, and is not refused
+    /// for it.
     #[must_use]
     pub fn avoided(&self) -> BTreeMap<VmName, BTreeSet<HostName>> {
         let mut avoided: BTreeMap<VmName, BTreeSet<HostName>> = BTreeMap::new();
@@ -332,11 +333,14 @@ impl Run {
                 continue;
             };
             let vm = &record.planned.vm;
-            let there = record.failed_at_its_destination() && !self.has_no_other_way(vm);
+            let there = record.failed_at_its_destination();
             let moved = matches!(outcome, Outcome::Moved { .. });
-            if there || (!moved && self.is_given_up(vm)) {
+            let given_up = !moved && self.is_given_up(vm);
+            if there || given_up {
                 let of_it = avoided.entry(vm.clone()).or_default();
-                of_it.insert(record.planned.to.clone());
+                if given_up || !self.has_no_other_way(vm) {
+                    of_it.insert(record.planned.to.clone());
+                }
             }
         }
         avoided

@@ -183,14 +183,11 @@ impl<'a> Model<'a> {
     }
 }
 
-/// By number; a VM whose every host is gone is still one of which a move failed.
+/// By number; a VM whose every host is gone, or that may be tried everywhere again, is still one of which a
+/// move failed.
 fn avoided(request: &Request, hosts: &[&Host], vms: &[&Vm]) -> BTreeMap<VmIx, BTreeSet<HostIx>> {
     let host = |name| hosts.binary_search_by_key(&name, |host| &host.name).ok();
-    let avoid = request
-        .avoid()
-        .iter()
-        .filter(|(_, names)| !names.is_empty());
-    let avoid = avoid.filter_map(|(vm, names)| {
+    let avoid = request.avoid().iter().filter_map(|(vm, names)| {
         let vm = vms.binary_search_by_key(&vm, |vm| &vm.name).ok()?;
         Some((vm, names.iter().filter_map(host).collect()))
     });

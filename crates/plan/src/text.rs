@@ -70,6 +70,10 @@ pub fn refusal(refusal: &Refusal) -> String {
 }
 
 fn avoided(out: &mut String, avoid: &Avoid) {
+    let avoid: Vec<_> = avoid
+        .iter()
+        .filter(|(_, hosts)| !hosts.is_empty())
+        .collect();
     for (vm, hosts) in avoid.iter().take(AVOIDED_SHOWN) {
         let hosts = first_names(hosts.iter());
         line!(out, "{vm} is not moved to {hosts}: that failed.");
