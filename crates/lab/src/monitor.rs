@@ -2,6 +2,8 @@
 //! it carries out those that are compared with.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -67,6 +69,7 @@ pub struct Monitor {
     /// For commands.
     pub qmp: Qmp,
     events: Events,
+    missed: Arc<AtomicBool>,
     reader: AbortHandle,
 }
 
@@ -107,11 +110,13 @@ impl Monitor {
     fn watching(qmp: Qmp) -> Self {
         let mut source = qmp.events();
         let (sender, events) = watch::channel(Vec::new());
+        let missed = Arc::new(AtomicBool::new(false));
+        let noted = missed.clone();
         let reader = tokio::spawn(async move {
             loop {
                 match source.next().await {
                     Notice::Event(event) => sender.send_modify(|events| events.push(event)),
-                    Notice::Missed(_) => {}
+                    Notice::Missed(_) => noted.store(true, Ordering::Relaxed),
                     Notice::Closed(_) => return,
                 }
             }
@@ -119,6 +124,7 @@ impl Monitor {
         Self {
             qmp,
             events: Events(events),
+            missed,
             reader: reader.abort_handle(),
         }
     }
@@ -127,6 +133,11 @@ impl Monitor {
     #[must_use]
     pub fn events(&self) -> &Events {
         &self.events
+    }
+
+    /// Whether some of what it told was lost on the way here.
+    pub(crate) fn has_missed(&self) -> bool {
+        self.missed.load(Ordering::Relaxed)
     }
 
     /// A place in the list of events: only later ones are looked at.

@@ -3,7 +3,8 @@
 //!
 //! Each QEMU of a guest is met through its monitor when it appears, on whichever host, and tells
 //! itself when it began to run and stopped. All have this machine's clock, so that two times at
-//! which both ran would be seen to the microsecond; the guest's own heartbeats would tell as well.
+//! which both ran would be seen to the microsecond, if each was met before it ran, as one that waits
+//! for a guest to arrive is; the guest's own heartbeats would tell as well.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -113,6 +114,17 @@ impl Watch {
     /// The first one that has not.
     pub(super) fn check(&self) -> Result<()> {
         for guest in &self.guests {
+            if guest
+                .sightings
+                .borrow()
+                .iter()
+                .any(|s| s.monitor.has_missed())
+            {
+                bail!(
+                    "guest {}: some of what a QEMU of it told was lost",
+                    guest.name
+                );
+            }
             if let Some(twice) = twice(&guest.spans()) {
                 bail!("guest {} RAN TWICE: {twice}", guest.name);
             }
@@ -134,8 +146,10 @@ async fn look(guest: Arc<Watched>, host: usize, [socket, serial]: [PathBuf; 2]) 
         };
         let met_us = now_us();
         let monitor = Arc::new(monitor);
-        let status = monitor.run("query-status", Value::Null).await;
-        let ran = status.is_ok_and(|status| status["running"] == true);
+        let Ok(status) = monitor.run("query-status", Value::Null).await else {
+            continue; // it has ended, or is met anew
+        };
+        let ran = status["running"] == true;
         // Its serial port was there before its monitor; without it nothing is heard, which is told then.
         let heard = guest.console.attach(&serial, limits::QEMU_START).await;
         if let Err(error) = heard {
