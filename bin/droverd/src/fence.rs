@@ -9,8 +9,8 @@
 //! would be refused by the store; what it orders is refused here.
 //!
 //! # Invariant
-//! Nothing is done by an order once one of a newer leadership was taken, also after the agent was
-//! started again.
+//! No order is taken once one of a newer leadership was, also after the agent was started again. What an
+//! older one has begun, and whose asker is gone, goes on: the newer leadership knows it by its id.
 
 use std::cmp::Ordering;
 use std::io;
