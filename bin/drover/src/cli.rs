@@ -16,7 +16,9 @@ use crate::lab::LabCommand;
 use crate::plan::{self, PlanCommand};
 use crate::recent::{self, RecentCommand};
 use crate::resolve::{self, ResolveArgs};
-use crate::runs::args::{self, CancelArgs, DrainArgs, RebalanceArgs, ResumeArgs, RunArgs};
+use crate::runs::args::{
+    self, CancelArgs, DrainArgs, MaintenanceCommand, RebalanceArgs, ResumeArgs, RunArgs,
+};
 use crate::top;
 
 /// Where the agent listens when nothing else is said.
@@ -145,6 +147,12 @@ pub enum Command {
     /// Have a host take guests again, and bring home those that left it
     #[command(before_help = args::RESUME_EXAMPLES, after_help = args::RESUME_AFTER)]
     Resume(ResumeArgs),
+    /// Empty a host that is to be worked on, and fill it again afterwards
+    #[command(before_help = args::MAINTENANCE_EXAMPLES, after_help = args::MAINTENANCE_AFTER)]
+    Maintenance {
+        #[command(subcommand)]
+        command: MaintenanceCommand,
+    },
     /// Move guests from full hosts to less full ones, where that gains enough
     #[command(before_help = args::REBALANCE_EXAMPLES, after_help = args::REBALANCE_AFTER)]
     Rebalance(RebalanceArgs),

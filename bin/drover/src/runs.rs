@@ -1,4 +1,4 @@
-//! `drover drain`, `resume` and `rebalance`, which have the coordinator carry something out and follow
+//! `drover drain`, `resume`, `maintenance` and `rebalance`, which have the coordinator carry something out and follow
 //! it, and `drover run`, which shows it.
 //!
 //! Decides nothing about guests: a run goes on, and ends the same, whether somebody follows it or not.
@@ -25,7 +25,7 @@ use crate::command::{Outcome, client};
 use crate::failure::{Failure, exit};
 use crate::interrupts::Interrupts;
 use crate::{plan, show};
-use args::{CancelArgs, DrainArgs, RebalanceArgs, ResumeArgs, RunArgs};
+use args::{CancelArgs, DrainArgs, MaintenanceCommand, RebalanceArgs, ResumeArgs, RunArgs};
 use follow::Follower;
 
 /// `drover drain …`
@@ -64,6 +64,39 @@ pub async fn resume(agent: &Agent, what: ResumeArgs, json: bool) -> Result<Outco
         })
     };
     carry_out(agent, &wanted, what.detach, json).await
+}
+
+/// `drover maintenance …`
+pub async fn maintenance(
+    agent: &Agent,
+    command: MaintenanceCommand,
+    json: bool,
+) -> Result<Outcome, Failure> {
+    match command {
+        MaintenanceCommand::On {
+            host,
+            dry_run,
+            detach,
+        } => {
+            let what = DrainArgs {
+                hosts: vec![host],
+                dry_run,
+                output: None,
+                force: false,
+                plan: None,
+                detach,
+            };
+            drain(agent, what, json).await
+        }
+        MaintenanceCommand::Off { host, detach } => {
+            let what = ResumeArgs {
+                host,
+                fail_back: true,
+                detach,
+            };
+            resume(agent, what, json).await
+        }
+    }
 }
 
 /// `drover rebalance …`

@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 32] = [
+    let commands: [&[&str]; 33] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -44,6 +44,7 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["uncordon"],
         &["drain"],
         &["resume"],
+        &["maintenance"],
         &["rebalance"],
         &["run"],
         &["plan"],
@@ -68,7 +69,8 @@ fn every_help_is_as_committed_and_begins_with_examples() {
     }
     // Their options are still growing: only the beginning is held.
     for command in [
-        "up", "down", "migrate", "demo", "harm", "heal", "compare", "faults", "soak",
+        "up", "down", "migrate", "demo", "harm", "heal", "compare", "faults", "soak", "drain",
+        "rounds",
     ] {
         let text = help(&["lab", command, "--help"]);
         assert_eq!(text.lines().nth(2), Some("Examples:"), "{text}");

@@ -419,3 +419,19 @@ fn what_contradicts_itself_is_wrong_usage_and_nothing_is_asked() {
     }
     assert_eq!(agent.calls(), []);
 }
+
+#[test]
+fn maintenance_is_a_drain_and_a_way_home_by_other_names() {
+    let agent = Agent::start(vec![Look::Is(completed())]);
+    let (code, _, stderr) = agent.run(&["maintenance", "on", "a"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let asked = &agent.calls()[0].1;
+    assert_eq!(asked["request"], json!({"kind": "drain", "hosts": ["a"]}));
+
+    let agent = Agent::start(vec![Look::Is(completed())]);
+    let (code, _, stderr) = agent.run(&["maintenance", "off", "a"]);
+    assert_eq!(code, Some(0), "{stderr}");
+    let asked = &agent.calls()[0].1;
+    assert_eq!(asked["request"]["kind"], "resume");
+    assert_eq!(asked["fail_back"], true);
+}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use drover_plan::limits::REBALANCE_MOVES;
 use drover_types::{HostName, RunId};
 
@@ -39,6 +39,19 @@ Examples:
 pub const RESUME_AFTER: &str = "\
 A guest that cannot come home stays where it is and is a warning, no failure: the exit code is 0.
 Ctrl-C stops following and leaves it under way (exit code 6).";
+
+/// Of `drover maintenance`.
+pub const MAINTENANCE_EXAMPLES: &str = "\
+Examples:
+  drover maintenance on a --dry-run   where its guests would go
+  drover maintenance on a             empty host a; it takes no guests until maintenance is off
+  drover maintenance off a            it takes guests again, and those that left it come home
+
+";
+
+/// Below the help of `drover maintenance`.
+pub const MAINTENANCE_AFTER: &str = "\
+`on` is `drover drain HOST`, and `off` is `drover resume HOST --fail-back`, with their exit codes.";
 
 /// Of `drover rebalance`.
 pub const REBALANCE_EXAMPLES: &str = "\
@@ -108,6 +121,30 @@ pub struct ResumeArgs {
     /// Do not wait for the end
     #[arg(long)]
     pub detach: bool,
+}
+
+/// What becomes of a host that is worked on.
+#[derive(Debug, Clone, Subcommand)]
+pub enum MaintenanceCommand {
+    /// Empty the host; it takes no guests from now on
+    On {
+        /// The host
+        host: HostName,
+        /// Show the plan and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Do not wait for the end
+        #[arg(long, conflicts_with = "dry_run")]
+        detach: bool,
+    },
+    /// Have the host take guests again, and bring home those that left it
+    Off {
+        /// The host
+        host: HostName,
+        /// Do not wait for the end
+        #[arg(long)]
+        detach: bool,
+    },
 }
 
 /// Options of `drover rebalance`.
