@@ -299,6 +299,10 @@ pub const RUN_NOTES: usize = 200;
 /// How long whoever cancels a run waits until that is written down: a disk that is slow for a moment.
 pub const RUN_CANCEL: Duration = Duration::from_secs(10);
 
+/// How long a run that is asked for waits for the coordinator of one that has just ended to let go: that is one
+/// write, which a disk may keep for a moment. One that died before it let go holds on for up to [`LEASE`].
+pub const RUN_LET_GO: Duration = Duration::from_secs(3);
+
 /// Between two looks whether a run is under way that nobody leads: one small read for each host that may
 /// coordinate. With [`LEASE`], and as long for what it takes over to be read, another host goes on within 15 s.
 pub const RUN_STAND_BY: Duration = Duration::from_secs(2);

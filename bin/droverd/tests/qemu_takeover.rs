@@ -115,25 +115,27 @@ async fn a_coordinator_that_is_killed_in_the_middle_of_a_drain_is_followed_by_an
     three.third.start(&three.hosts).await;
     let again = three.third.client().run(before.id).await.unwrap();
     assert_eq!(again.result, Some(RunResult::Completed));
-    let next = three.third.client().start_run(&drain(&three.hosts)).await;
-    let next = when(three.third.client(), next.unwrap().id, has_ended).await;
-    assert_eq!(
-        (next.result, next.moves.len()),
-        (Some(RunResult::Completed), 0)
-    );
+    // Whoever led the last one may not have let go when the next is asked for.
+    let clients = [A, B].map(|host| three.hosts.client(host));
+    for client in [three.third.client()].into_iter().chain(clients) {
+        let next = client.start_run(&drain(&three.hosts)).await.unwrap();
+        let next = when(client, next.id, has_ended).await;
+        assert_eq!(
+            (next.result, next.moves.len()),
+            (Some(RunResult::Completed), 0)
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "fails now and then, and why is not known yet"]
 async fn a_coordinator_that_stood_still_does_no_harm_once_it_goes_on() {
     let Some(mut three) = three("stood").await else {
         return;
     };
     let before = three.drain_midway().await;
     three.third.agent().signal(Signal::STOP);
-    // Who looks in the moment in which it is taken over and ends may be told of the one before.
-    let followed = |view: &RunView| has_ended(view) && view.coordinator.as_str() != "c";
-    let view = when(three.hosts.client(B), before.id, followed).await;
+    let view = when(three.hosts.client(B), before.id, has_ended).await;
+    assert_ne!(view.coordinator.as_str(), "c", "{view:#?}");
     three.is_drained(&before, &view).await;
 
     three.hosts.listen_on(A);

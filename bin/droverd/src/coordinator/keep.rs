@@ -262,8 +262,8 @@ impl Keep {
         Ok(read.transpose()?.map(|document| document.coordinator))
     }
 
-    /// The runs that are remembered, newest first, and who coordinates each.
-    pub async fn runs(&self) -> Result<Vec<(RunId, HostName)>, StoreError> {
+    /// The runs that are remembered, newest first.
+    pub async fn runs(&self) -> Result<Vec<RunId>, StoreError> {
         let scope = Scope::kind(Kind::Run);
         let mut runs = Vec::new();
         let mut after: Option<Key> = None;
@@ -272,14 +272,13 @@ impl Keep {
             let page = self.store.list(&scope, after.as_ref(), most).await?;
             for document in &page.documents {
                 if document.key != self.under_way {
-                    let found: RunDocument = document.read()?;
-                    runs.push((found.run, found.coordinator));
+                    runs.push(document.read::<RunDocument>()?.run);
                 }
             }
             after = page.documents.last().map(|document| document.key.clone());
             if !page.more {
                 // Ids are ordered by time.
-                runs.sort_by_key(|(run, _)| std::cmp::Reverse(*run));
+                runs.sort_by_key(|run| std::cmp::Reverse(*run));
                 return Ok(runs);
             }
         }
@@ -289,7 +288,7 @@ impl Keep {
     /// The one that has just begun may have an old id, where the clock was set back.
     async fn prune(&self, begun: RunId, leadership: &Leadership) {
         let forget = async {
-            let runs = self.runs().await?.into_iter().map(|(run, _)| run);
+            let runs = self.runs().await?.into_iter();
             for run in runs.filter(|run| *run != begun).skip(limits::RUNS) {
                 // First what would have it shown, so that nothing is shown that is not whole.
                 let delete = Transaction::new()

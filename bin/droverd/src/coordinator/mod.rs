@@ -116,7 +116,7 @@ impl Coordinator {
             by: Text::from(by.to_owned()),
             at: now(),
         };
-        let leadership = self.lead(&keep).await?;
+        let leadership = self.lead_next(&keep).await?;
         match keep.begin(&began, &leadership).await {
             Ok(()) => {}
             // It may be done as soon as the store answers again; whoever asks next takes it up.
@@ -173,9 +173,11 @@ impl Coordinator {
         let keep = self.place.keep().await?;
         let runs = keep.runs().await;
         let mut views = Vec::new();
-        for (run, coordinator) in runs.map_err(|error| self.place.unavailable(&error))? {
-            match self.view(&keep, run, &coordinator, false).await {
+        for run in runs.map_err(|error| self.place.unavailable(&error))? {
+            match self.view(&keep, run, false).await {
                 Ok(view) => views.push(view),
+                // Forgotten meanwhile.
+                Err(refusal) if refusal.code == ErrorCode::NoSuchRun => {}
                 Err(refusal) if refusal.code == ErrorCode::Internal => {
                     tracing::error!(%refusal, "left out of the list of runs");
                 }
@@ -192,21 +194,23 @@ impl Coordinator {
     pub async fn get(&self, id: RunId) -> Result<RunView, Refusal> {
         self.place.check_is_here()?;
         let keep = self.place.keep().await?;
-        let own = &self.context.config.host;
-        if self.shared(id).is_some() {
-            // Without the store, which may not answer at the moment.
-            return self.view(&keep, id, own, true).await;
+        // Shown without the store, which may not answer at the moment.
+        if self.shared(id).is_none() {
+            let coordinator = self.coordinator_of(&keep, id).await?;
+            if coordinator != self.context.config.host
+                && self.open_run(&keep).await? == Some(id)
+                && let Some(view) = self.as_seen_by(&coordinator, id).await
+            {
+                return Ok(view);
+            }
         }
+        self.view(&keep, id, true).await
+    }
+
+    async fn coordinator_of(&self, keep: &Keep, id: RunId) -> Result<HostName, Refusal> {
         let found = keep.coordinator_of(id).await;
         let found = found.map_err(|error| self.place.unavailable(&error))?;
-        let coordinator = found.ok_or_else(|| refusals::no_such_run(id))?;
-        if coordinator != *own
-            && self.open_run(&keep).await? == Some(id)
-            && let Some(view) = self.as_seen_by(&coordinator, id).await
-        {
-            return Ok(view);
-        }
-        self.view(&keep, id, &coordinator, true).await
+        found.ok_or_else(|| refusals::no_such_run(id))
     }
 
     /// What its coordinator sees of it beyond its journal; nothing if it does not answer.
@@ -216,19 +220,13 @@ impl Coordinator {
         asked.ok()?.ok()
     }
 
-    async fn view(
-        &self,
-        keep: &Keep,
-        id: RunId,
-        coordinator: &HostName,
-        whole: bool,
-    ) -> Result<RunView, Refusal> {
+    async fn view(&self, keep: &Keep, id: RunId, whole: bool) -> Result<RunView, Refusal> {
         if let Some(shared) = self.shared(id) {
             let shown = lock(&shared);
             return Ok(RunView {
                 plan: shown.plan.clone().filter(|_| whole),
                 notes: shown.notes.clone(),
-                ..view::view(&shown.run, coordinator)
+                ..view::view(&shown.run, &self.context.config.host)
             });
         }
         let entries = keep.entries(id).await;
@@ -239,7 +237,9 @@ impl Coordinator {
                 format!("run {id} cannot be shown: {error}"),
             )
         })?;
-        Ok(view::view(&run, coordinator))
+        // Read after the entries: whoever took the run over says so before it writes of it.
+        let coordinator = self.coordinator_of(keep, id).await?;
+        Ok(view::view(&run, &coordinator))
     }
 
     /// Ends a run: no further move begins.

@@ -6,6 +6,7 @@ use drover_api::{ErrorCode, Refusal};
 use drover_execute::Run;
 use drover_store::{Campaign, Leadership};
 use drover_types::{HostName, RunId};
+use tokio::time::Instant;
 
 use super::Coordinator;
 use super::keep::Keep;
@@ -117,6 +118,22 @@ impl Coordinator {
         match self.take_up().await {
             Err(refusal) if refusal.code == ErrorCode::RunUnderWay => Ok(()),
             taken => taken,
+        }
+    }
+
+    /// As [`lead`](Self::lead), where no run is under way: whoever led the last one, or has just looked for one,
+    /// lets go in a moment.
+    pub(super) async fn lead_next(&self, keep: &Keep) -> Result<Leadership, Refusal> {
+        let until = Instant::now() + limits::RUN_LET_GO;
+        loop {
+            match self.lead(keep).await {
+                Err(refusal)
+                    if refusal.code == ErrorCode::RunUnderWay && Instant::now() < until =>
+                {
+                    tokio::time::sleep(limits::RUN_LOOK).await;
+                }
+                led => return led,
+            }
         }
     }
 
