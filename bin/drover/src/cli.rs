@@ -12,6 +12,7 @@ use clap_complete::Shell;
 use drover_api::Limit;
 use drover_types::{HostName, OperatorName, VmName};
 
+use crate::convergence::ConvergenceArgs;
 use crate::lab::LabCommand;
 use crate::plan::{self, PlanCommand};
 use crate::recent::{self, RecentCommand};
@@ -290,7 +291,7 @@ pub enum ClusterCommand {
 }
 
 /// `90s`, `30m`, `2h`, `1d`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("{text:?} is no time: write a number and s, m, h or d, such as 30m");
     let unit = text.chars().last().ok_or_else(wrong)?;
     let seconds = match unit {
@@ -317,9 +318,9 @@ pub struct Migrate {
     /// The host of the cluster to move it to
     #[arg(long, value_name = "HOST")]
     pub to: HostName,
-    /// The longest stop of the guest to aim at, in milliseconds [default: the agent's]
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=2_000_000))]
-    pub downtime_limit: Option<u64>,
+    /// How it is brought to its end
+    #[command(flatten)]
+    pub convergence: ConvergenceArgs,
     /// QEMU's channels [default: chosen from paths and cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub channels: Option<u8>,

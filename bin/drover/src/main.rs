@@ -6,6 +6,7 @@
 mod cli;
 mod cluster;
 mod command;
+mod convergence;
 mod failure;
 mod interrupts;
 mod lab;

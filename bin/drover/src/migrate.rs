@@ -20,7 +20,7 @@ pub async fn migrate(agent: &Agent, what: &Migrate, json: bool) -> Result<Outcom
     let client = client(agent)?;
     let request = MigrateRequest {
         to: what.to.clone(),
-        downtime_limit_ms: what.downtime_limit,
+        convergence: (&what.convergence).into(),
         channels: what.channels,
         lanes_per_path: what.lanes,
         id: None,

@@ -92,6 +92,9 @@ fn sent(view: &MigrationView) -> String {
     if let Some(dirty) = view.dirty_rate.filter(|rate| *rate > ByteRate(0)) {
         parts.push(format!("dirty {dirty}"));
     }
+    if let Some(percent) = view.throttle_percent {
+        parts.push(format!("guest slowed by {percent} %"));
+    }
     if let Some(left) = view.time_left_ms {
         parts.push(format!("{} left", milliseconds(left)));
     }

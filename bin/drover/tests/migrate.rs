@@ -200,6 +200,14 @@ fn options_are_handed_to_the_agent() {
     let options = [
         "--downtime-limit",
         "50",
+        "--throttle",
+        "off",
+        "--throttle-most",
+        "40",
+        "--deadline",
+        "10m",
+        "--at-deadline",
+        "stop-and-copy",
         "--channels",
         "4",
         "--lanes",
@@ -209,7 +217,9 @@ fn options_are_handed_to_the_agent() {
     let (code, stdout, _) = agent.run(&[&MIGRATE[..], &options].concat());
     assert_eq!(code, Some(0));
     assert!(stdout.contains("drover status"), "{stdout}");
-    let body = r#"{"to":"b","downtime_limit_ms":50,"channels":4,"lanes_per_path":3}"#;
+    let convergence = r#"{"downtime_limit_ms":50,"throttle":"off","throttle_most":40,"deadline_s":600,"at_deadline":"stop-and-copy"}"#;
+    let body =
+        format!(r#"{{"to":"b","convergence":{convergence},"channels":4,"lanes_per_path":3}}"#);
     assert_eq!(agent.calls(), [format!("POST /v1/vms/web/migrate {body}")]);
 }
 

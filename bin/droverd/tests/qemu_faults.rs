@@ -174,7 +174,7 @@ async fn an_agent_that_is_told_to_end_cancels_what_is_only_prepared() {
     let client = hosts.client(A).clone();
     let request = MigrateRequest {
         to: hosts.host(B).name.parse().unwrap(),
-        downtime_limit_ms: None,
+        convergence: Default::default(),
         channels: None,
         lanes_per_path: None,
         id: None,

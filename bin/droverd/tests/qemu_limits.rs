@@ -241,7 +241,7 @@ async fn two_guests_that_move_at_once_share_a_limit_and_one_may_be_given_less() 
     let attached = tokio::spawn(async move { there.attach(&serial, PATIENCE * 2).await });
     let request = MigrateRequest {
         to: hosts.host(B).name.parse().unwrap(),
-        downtime_limit_ms: None,
+        convergence: Default::default(),
         channels: None,
         lanes_per_path: None,
         id: None,

@@ -47,7 +47,7 @@ async fn a_destination_that_is_not_configured_is_refused_with_those_that_are() {
     ] {
         let request = MigrateRequest {
             to: to.parse().unwrap(),
-            downtime_limit_ms: None,
+            convergence: Default::default(),
             channels: None,
             lanes_per_path: None,
             id: None,

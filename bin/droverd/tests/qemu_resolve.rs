@@ -266,7 +266,7 @@ async fn a_newer_attempt_that_came_to_nothing_does_not_keep_a_host_from_letting_
         channels: None,
         lanes_per_path: None,
         id: None,
-        downtime_limit_ms: None,
+        convergence: Default::default(),
     };
     let (code, message) = refused(hosts.client(A).migrate(&name(), &request).await);
     assert_eq!(code, ErrorCode::PeerUnreachable, "{message}");

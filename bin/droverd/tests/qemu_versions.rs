@@ -187,6 +187,7 @@ fn firmware_guest(hosts: &Hosts, qemu: PathBuf) -> VmDefinition {
         qemu,
         machine: Some("q35".to_owned()),
         args: args.map(str::to_owned).into(),
+        convergence: drover_types::Convergence::default(),
         policy: drover_plan::policy::VmPolicy::default(),
     }
 }

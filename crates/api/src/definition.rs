@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use drover_plan::invalid;
 use drover_plan::policy::VmPolicy;
-use drover_types::{Bytes, VmName};
+use drover_types::{Bytes, Convergence, VmName};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -36,6 +36,10 @@ pub struct VmDefinition {
     /// Further arguments of QEMU, as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
+    /// How its migrations are brought to their end; what is missing is as the source's agent has it.
+    #[serde(default, skip_serializing_if = "Convergence::is_silent")]
+    #[schema(value_type = Object)]
+    pub convergence: Convergence,
     /// What plans must keep to: where it may be, with which guests, and what to do where it cannot move.
     #[serde(default, skip_serializing_if = "is_silent")]
     #[schema(value_type = Object)]
@@ -119,6 +123,16 @@ impl VmDefinition {
         invalid::check_vm_policy(&self.name, &self.policy)
             .or_else(|problem| fail("policy", problem.to_string()))?;
         self.check_args()
+    }
+
+    /// The same with what is only wished for it, and no part of its process, as its file has it now.
+    #[must_use]
+    pub fn with_wishes_of(self, file: &Self) -> Self {
+        Self {
+            convergence: file.convergence,
+            policy: file.policy.clone(),
+            ..self
+        }
     }
 
     fn check_args(&self) -> Result<(), InvalidDefinition> {

@@ -157,6 +157,8 @@ pub struct MigrationProgress {
     pub rounds: u64,
     /// Sending rate, as of late.
     pub rate: BitRate,
+    /// The part of its time, in percent, that the guest stands still so that the migration ends.
+    pub throttle: u8,
     /// Why it failed, in the hypervisor's words.
     pub error: Option<String>,
 }

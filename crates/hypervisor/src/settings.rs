@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use drover_types::ByteRate;
+use drover_types::{ByteRate, Throttle, ThrottleMost};
 
 use crate::limits;
 
@@ -24,6 +24,9 @@ pub struct MigrationSettings {
     pub return_path: bool,
     /// Who looks for pages of zeroes.
     pub zero_pages: ZeroPages,
+    /// How a guest is slowed down that writes faster than its memory is carried, and the most of its time that
+    /// it stands still then; `None` for not at all. Of use on the source only.
+    pub throttle: Option<(Throttle, ThrottleMost)>,
 }
 
 impl Default for MigrationSettings {
@@ -37,6 +40,7 @@ impl Default for MigrationSettings {
             switchover_bandwidth: None,
             return_path: true,
             zero_pages: ZeroPages::MachineDefault,
+            throttle: None,
         }
     }
 }

@@ -179,6 +179,8 @@ fn configuration(lab: &Lab, host: &Host, encryption: Encryption) -> String {
     if encryption == Encryption::Off {
         let _ = writeln!(text, "\n[migration]\nencryption = \"off\"");
     }
+    // A guest that is slowed down would do less than beside other methods, which do not slow it down.
+    let _ = writeln!(text, "\n[migration.convergence]\nthrottle = \"off\"");
     if let Some(guest) = &lab.state().guest {
         let _ = writeln!(text, "\n[qemu]\nbinaries = [{:?}]", guest.qemu);
     }

@@ -122,6 +122,8 @@ pub enum CancelledBy {
     Operator,
     /// The agent, because it was told to stop.
     AgentStopping,
+    /// The agent, because memory was not copied by the deadline.
+    Deadline,
 }
 
 /// What became of the source's copy in a migration that was not handed off.

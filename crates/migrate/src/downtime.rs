@@ -47,6 +47,14 @@ impl DowntimeAim {
         }
     }
 
+    /// The same that aims at the limit from the start.
+    pub(crate) fn whole(self) -> Self {
+        Self {
+            aim: self.limit,
+            ..self
+        }
+    }
+
     /// What the hypervisor is to be told now.
     #[must_use]
     pub fn aim(&self) -> Duration {

@@ -21,6 +21,7 @@
 
 mod cause;
 mod channels;
+pub mod convergence;
 pub mod destination;
 pub mod downtime;
 pub mod estimate;

@@ -141,6 +141,10 @@ pub const DOWNTIME_AIM_PART: u32 = 8;
 /// memory would not shorten that.
 pub const DOWNTIME_AIM_LEAST: Duration = Duration::from_millis(10);
 
+/// The longest stop that a hypervisor can be told (QEMU: `MAX_MIGRATE_DOWNTIME`): at 100 MB/s some 200 GB are
+/// carried in it.
+pub const DOWNTIME_MOST: Duration = Duration::from_secs(2000);
+
 /// Rounds after one that would have fit the limit: each halves the rest at least, and takes no
 /// longer than the limit.
 pub const DOWNTIME_EXTRA_ROUNDS: u64 = 3;

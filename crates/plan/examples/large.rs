@@ -95,6 +95,7 @@ fn vm(index: usize, numbers: &mut Numbers) -> Result<Vm> {
         dirty_rate: Some(ByteRate(numbers.below(2 * GIB))),
         working_set: Some(Bytes(memory / 16)),
         downtime_limit_ms: 300,
+        throttle_most: Some(Default::default()),
         blockers: Vec::new(),
         policy: VmPolicy {
             apart: apart

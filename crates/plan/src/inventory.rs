@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_types::{BitRate, ByteRate, Bytes, HostName, VmName};
+use drover_types::{BitRate, ByteRate, Bytes, HostName, ThrottleMost, VmName};
 use serde::{Deserialize, Serialize};
 
 use crate::policy::VmPolicy;
@@ -112,6 +112,12 @@ pub enum VmState {
     Stopped,
 }
 
+/// What an agent does that says nothing of it.
+#[allow(clippy::unnecessary_wraps, reason = "the default of an option")]
+fn throttled() -> Option<ThrottleMost> {
+    Some(ThrottleMost::default())
+}
+
 /// A VM and what it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -141,6 +147,10 @@ pub struct Vm {
     pub working_set: Option<Bytes>,
     /// How long it may stand still, in milliseconds.
     pub downtime_limit_ms: u64,
+    /// The most of its time that its hypervisor may have it stand still so that its migration ends; none where it
+    /// is not slowed down.
+    #[serde(default = "throttled")]
+    pub throttle_most: Option<ThrottleMost>,
     /// Why its hypervisor cannot migrate it (QMP `query-migrate`, `blocked-reasons`), such as a device
     /// of the host that was given to it.
     #[serde(default)]

@@ -9,7 +9,7 @@
 //!
 //! Where more than half of what a round carried is dirty after it, twice, the guest is throttled as QEMU
 //! does (`migration/ram.c`, `throttle-trigger-threshold` 50, `cpu-throttle-initial` 20, `-increment` 10,
-//! `max-cpu-throttle` 99): its dirty rate falls with its processor time.
+//! `max-cpu-throttle` the guest's): its dirty rate falls with its processor time.
 //!
 //! The range is not one of confidence. It is what comes out when the dirty rate is half and twice
 //! what was sampled, the working set half as large again, and the lines carry the least and the most
@@ -119,6 +119,7 @@ struct Case {
     dirty_rate: u64,
     working_set: u64,
     limit_ms: u64,
+    throttle_most: u64,
 }
 
 struct End {
@@ -149,12 +150,12 @@ fn case(vm: &Vm, bits_per_second: u64, which: usize) -> Case {
         dirty_rate,
         working_set,
         limit_ms: vm.downtime_limit_ms,
+        throttle_most: vm.throttle_most.map_or(0, |most| most.get().into()),
     }
 }
 
 const THROTTLE_FIRST: u64 = 20;
 const THROTTLE_STEP: u64 = 10;
-const THROTTLE_MOST: u64 = 99;
 
 fn run(case: &Case) -> End {
     let fits = case.rate.saturating_mul(case.limit_ms) / 1000;
@@ -172,10 +173,11 @@ fn run(case: &Case) -> End {
         high += u32::from(dirtied > left / 2);
         if high >= 2 {
             high = 0;
-            throttle = match throttle {
+            let next = match throttle {
                 0 => THROTTLE_FIRST,
-                _ => (throttle + THROTTLE_STEP).min(THROTTLE_MOST),
+                _ => throttle + THROTTLE_STEP,
             };
+            throttle = next.min(case.throttle_most);
         }
         left = dirtied;
     }

@@ -3,6 +3,7 @@
 //! Pure values: no clock, no I/O. Everything here can be parsed from text, shown as text, and
 //! carried as JSON; a value that exists is valid.
 
+mod convergence;
 mod cpus;
 mod ids;
 pub mod limits;
@@ -10,6 +11,9 @@ mod net;
 mod units;
 mod words;
 
+pub use convergence::{
+    AtDeadline, Convergence, Deadline, DowntimeLimit, OutOfRange, Throttle, ThrottleMost,
+};
 pub use cpus::{CpuSet, InvalidCpus, NicPlacement, Placement};
 pub use ids::{HostName, InvalidName, MigrationId, OperatorName, RunId, VmName};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId, network_of};

@@ -170,6 +170,9 @@ pub fn detail(view: &MigrationView) -> String {
     if let Some(dirty) = view.dirty_rate.filter(|rate| *rate > ByteRate(0)) {
         add(format!("dirty {dirty}"));
     }
+    if let Some(percent) = view.throttle_percent {
+        add(format!("guest slowed by {percent} %"));
+    }
     if let Some(left) = view.time_left_ms {
         add(format!("{} to go", milliseconds(left)));
     }

@@ -15,15 +15,15 @@ use std::time::Duration;
 use drover_api::{Encryption, Limit};
 use drover_migrate::paths::Selection;
 use drover_plan::{ClusterPolicy, Word, invalid};
-use drover_types::{Bytes, HostName};
+use drover_types::{Bytes, Convergence, HostName};
 use serde::Deserialize;
 
 pub use error::{ConfigError, locate};
 pub use store::EtcdConfig;
 use store::StoreSection;
 use values::{
-    AbsolutePath, DataPort, DowntimeLimit, Lanes, LanesMost, ListenAddress, MaybeLimit,
-    MetricsListen, OnByDefault, OutageLimit, PeerAddresses,
+    AbsolutePath, DataPort, Lanes, LanesMost, ListenAddress, MaybeLimit, MetricsListen,
+    OnByDefault, OutageLimit, PeerAddresses,
 };
 pub use values::{Channels, PlaceBy};
 
@@ -77,8 +77,8 @@ pub struct MigrationConfig {
     pub data_port: u16,
     /// Connections on each path to begin with, and the most that it may get.
     pub lanes_per_path: (u8, u8),
-    /// The longest stop of a guest to aim at.
-    pub downtime_limit: Duration,
+    /// How it is brought to an end, where neither the order nor the guest's definition says.
+    pub convergence: Convergence,
     /// QEMU's channels.
     pub channels: Channels,
     /// How long to wait for a path when none is left.
@@ -151,7 +151,7 @@ struct MigrationSection {
     data_port: DataPort,
     lanes_per_path: Lanes,
     lanes_per_path_most: LanesMost,
-    downtime_limit_ms: DowntimeLimit,
+    convergence: Convergence,
     channels: Channels,
     outage_limit_s: OutageLimit,
     placement: PlaceBy,
@@ -326,7 +326,7 @@ impl Config {
                     file.migration.lanes_per_path.0,
                     file.migration.lanes_per_path_most.0,
                 ),
-                downtime_limit: Duration::from_millis(file.migration.downtime_limit_ms.0),
+                convergence: file.migration.convergence.or(Convergence::defaults()),
                 channels: file.migration.channels,
                 outage_limit: Duration::from_secs(file.migration.outage_limit_s.0),
                 placement: file.migration.placement,

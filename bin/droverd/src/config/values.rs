@@ -186,11 +186,6 @@ bounded! {
     LanesMost(u8) = 8 in 1..=16, "number of lanes"
 }
 bounded! {
-    /// Milliseconds; QEMU's own limit is 2000 s (`MAX_MIGRATE_DOWNTIME`).
-    DowntimeLimit(u64) = 300 in 1..=2_000_000, "downtime limit in milliseconds"
-}
-
-bounded! {
     /// Seconds. An hour is longer than any repair is waited for with a guest half moved.
     OutageLimit(u64) = 30 in 0..=3600, "outage limit in seconds"
 }

@@ -13,12 +13,12 @@ use drover_execute::journal::Blame;
 use drover_execute::{Answer, Ask, Guest, GuestAt, Look, Phase, Place};
 use drover_plan::Text;
 use drover_plan::inventory::VmState as Planned;
-use drover_types::{ByteRate, HostName, MigrationId, RunId, VmName, with_sources};
+use drover_types::{ByteRate, Convergence, HostName, MigrationId, RunId, VmName, with_sources};
 use futures_util::future::join_all;
 
 use super::standing::Standing;
 use crate::agent::Context;
-use crate::migration::CANCELLED_BY_OPERATOR;
+use crate::migration::{CANCELLED_BY_OPERATOR, PAST_DEADLINE};
 
 /// Whoever can be asked.
 #[derive(Debug, Clone)]
@@ -121,7 +121,7 @@ impl Agents {
     ) -> Result<Answer, Text> {
         let request = MigrateRequest {
             to: to.clone(),
-            downtime_limit_ms: None,
+            convergence: Convergence::default(),
             channels: None,
             lanes_per_path: None,
             id: Some(id),
@@ -268,6 +268,10 @@ fn look(view: &MigrationView) -> Look {
         }
         // Its agent was stopped before the first byte.
         MigrationPhase::Cancelled => failed(Blame::Moment),
+        // It writes as fast wherever it is to go.
+        MigrationPhase::Failed if view.cause.as_deref() == Some(PAST_DEADLINE) => {
+            failed(Blame::Guest)
+        }
         MigrationPhase::Failed | MigrationPhase::Refused | MigrationPhase::GivenUp => {
             failed(Blame::Destination)
         }

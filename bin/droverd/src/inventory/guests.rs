@@ -4,7 +4,7 @@ use drover_hypervisor::RunState;
 use drover_plan::inventory::{GuestCpu, HostCpu, Vm, VmState};
 use drover_plan::limits::BLOCKERS;
 use drover_plan::policy::VmPolicy;
-use drover_types::{Bytes, HostName};
+use drover_types::{Bytes, Convergence, HostName};
 use futures_util::future::join_all;
 
 use super::processor::guest_cpu;
@@ -28,10 +28,14 @@ pub async fn vms(context: &Context, cpu: &HostCpu, known: Vec<Known>) -> Vec<Vm>
     let asked = known.into_iter().map(async |guest| {
         let rate = context.inventory.rates.of(&guest.name);
         let said = said(&guest).await;
+        let wished = guest.definition.as_ref();
+        let wished = wished.map_or_else(Convergence::default, |definition| definition.convergence);
         let mut vm = vm(guest, said, &config.host, cpu)?;
         vm.dirty_rate = rate.filter(|_| vm.state == VmState::Running);
-        let limit = config.migration.downtime_limit.as_millis();
+        let wished = wished.or(config.migration.convergence);
+        let limit = wished.downtime_limit().as_millis();
         vm.downtime_limit_ms = u64::try_from(limit).unwrap_or(u64::MAX);
+        vm.throttle_most = wished.throttle().map(|(_, most)| most);
         Some(vm)
     });
     join_all(asked).await.into_iter().flatten().collect()
@@ -105,6 +109,7 @@ fn vm(guest: Known, said: Said, own: &HostName, cpu: &HostCpu) -> Option<Vm> {
         dirty_rate: None,
         working_set: None,
         downtime_limit_ms: 0,
+        throttle_most: None,
         blockers: blockers.into_iter().map(Into::into).collect(),
         policy,
     })

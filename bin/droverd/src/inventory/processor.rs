@@ -173,6 +173,7 @@ mod tests {
             qemu: drover_api::DEFAULT_QEMU.into(),
             machine: Some(machine.to_owned()),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
+            convergence: drover_types::Convergence::default(),
             policy: drover_plan::policy::VmPolicy::default(),
         };
         guest_cpu(&definition, &here())

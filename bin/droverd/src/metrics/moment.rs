@@ -237,7 +237,7 @@ fn phases(registry: &mut Registry, views: &[&MigrationView]) {
 
 type OfMigration = fn(&MigrationView) -> Option<f64>;
 
-const OF_MIGRATIONS: [(&str, &str, OfMigration); 9] = [
+const OF_MIGRATIONS: [(&str, &str, OfMigration); 10] = [
     (
         "migration_memory_bytes",
         "Memory of the guest, devices' included",
@@ -262,6 +262,14 @@ const OF_MIGRATIONS: [(&str, &str, OfMigration); 9] = [
         "migration_dirty_bytes_per_second",
         "Memory that the guest rewrites",
         |view| view.dirty_rate.map(|rate| number(rate.0)),
+    ),
+    (
+        "migration_throttled_ratio",
+        "Part of its time that the guest stands still so that the migration ends",
+        |view| {
+            view.throttle_percent
+                .map(|percent| f64::from(percent) / 100.0)
+        },
     ),
     ("migration_round", "Round of QEMU's precopy", |view| {
         Some(number(view.round))

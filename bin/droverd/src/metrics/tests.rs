@@ -11,7 +11,7 @@ fn view(phase: &str) -> MigrationView {
         "destination": "b", "role": "source", "phase": phase,
         "started_at": "2026-11-21T20:00:00Z", "ended_at": "2026-11-21T20:00:20Z",
         "bytes": {"total": 1000, "transferred": 640, "remaining": 250}, "downtime_ms": 85,
-        "round": 2, "rate": 238, "dirty_rate": 16, "time_left_ms": 3100, "traffic": traffic,
+        "round": 2, "throttle_percent": 20, "rate": 238, "dirty_rate": 16, "time_left_ms": 3100, "traffic": traffic,
         "paths": [{
             "path": {"id": 0, "mtu": 9000, "rate": 1_000_000_000,
                      "source": {"interface": "eth1", "address": "10.0.1.1"},

@@ -51,7 +51,7 @@ use tokio::sync::{oneshot, watch};
 use self::journal::Journal;
 pub use self::lanes::near_interface;
 use self::orders::Orders;
-pub use self::outgoing::CANCELLED_BY_OPERATOR;
+pub use self::outgoing::{CANCELLED_BY_OPERATOR, PAST_DEADLINE};
 use self::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::api::Caller;

@@ -135,7 +135,7 @@ impl Migrations {
                     snapshot,
                     reservation,
                     options: Options {
-                        downtime_limit: self.context.config.migration.downtime_limit,
+                        convergence: self.context.config.migration.convergence,
                         channels: None,
                         lanes_per_path: self.context.config.migration.lanes_per_path,
                     },

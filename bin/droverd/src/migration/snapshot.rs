@@ -72,6 +72,7 @@ impl Snapshot {
             downtime_ms: None,
             bytes: drover_api::BytesView::default(),
             dirty_rate: None,
+            throttle_percent: None,
             round: 0,
             rate: ByteRate(0),
             time_left_ms: None,
@@ -150,10 +151,16 @@ impl Snapshot {
         view.bytes.total = progress.total;
         view.bytes.transferred = progress.transferred;
         view.bytes.remaining = progress.remaining;
+        let throttle = Some(progress.throttle).filter(|percent| *percent > 0);
+        let slower = throttle > view.throttle_percent;
+        view.throttle_percent = throttle;
         let new_round = progress.rounds > view.round;
         view.round = progress.rounds;
         let dirty_rate = dirty_rate(progress);
         view.dirty_rate = Some(dirty_rate);
+        if slower && let Some(percent) = throttle {
+            self.record(EventKind::Throttled { percent });
+        }
         if new_round {
             self.record(EventKind::Round {
                 round: progress.rounds,

@@ -1,13 +1,12 @@
 //! Beginning to move a guest from here, once for each id that it is asked for with.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use drover_api::{ErrorCode, MigrateRequest, MigrationRole, MigrationView, Refusal};
 use drover_hypervisor::RunState;
 use drover_migrate::Migration;
 use drover_migrate::source::Source;
-use drover_types::{HostName, MigrationId, VmName};
+use drover_types::{Convergence, HostName, MigrationId, VmName};
 use uuid::Uuid;
 
 use super::orders::of_another;
@@ -94,6 +93,7 @@ impl Migrations {
             return Err(Refusal::new(ErrorCode::VmNotRunning, message)
                 .next(format!("`drover vm show {vm}` tells its state")));
         }
+        let wished = reservation.convergence();
         let origin = Moment::now();
         let mut snapshot = Snapshot::new(&migration, MigrationRole::Source);
         snapshot.view.other_agent = self.context.peers.addresses(&request.to);
@@ -104,7 +104,7 @@ impl Migrations {
                 source: Source::new(migration, origin.elapsed()),
                 snapshot,
                 reservation: Some(reservation),
-                options: self.options(request),
+                options: self.options(request, wished),
                 client,
                 origin,
                 recovered: false,
@@ -115,15 +115,15 @@ impl Migrations {
         answer(known).await
     }
 
-    fn options(&self, request: &MigrateRequest) -> Options {
+    /// `wished` is the guest's definition's word.
+    fn options(&self, request: &MigrateRequest, wished: Convergence) -> Options {
         let config = &self.context.config.migration;
         let configured = match config.channels {
             Channels::Auto => None,
             Channels::Fixed(count) => Some(count),
         };
-        let limit = request.downtime_limit_ms.map(Duration::from_millis);
         Options {
-            downtime_limit: limit.unwrap_or(config.downtime_limit),
+            convergence: request.convergence.or(wished).or(config.convergence),
             channels: request.channels.or(configured),
             lanes_per_path: request
                 .lanes_per_path

@@ -5,7 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drover_api::VmDefinition;
-use drover_plan::policy::VmPolicy;
 use drover_types::{VmName, in_short};
 
 use super::files;
@@ -56,11 +55,12 @@ pub fn get(directory: &Path, name: &VmName) -> Option<Entry> {
     load(&path_of(directory, name), name.as_str())
 }
 
-/// What is wanted of a guest now: its file's word, or what it was started with where that cannot be read.
-pub fn policy_of(directory: &Path, started_from: &VmDefinition) -> VmPolicy {
+/// A running guest's definition with what is wished for it now: its file's word, or what it was started with where
+/// that cannot be read.
+pub fn as_wished(directory: &Path, started_from: VmDefinition) -> VmDefinition {
     match get(directory, &started_from.name) {
-        Some(Ok(definition)) => definition.policy,
-        _ => started_from.policy.clone(),
+        Some(Ok(file)) => started_from.with_wishes_of(&file),
+        _ => started_from,
     }
 }
 

@@ -17,7 +17,7 @@ use super::{Purpose, Registry};
 pub struct Known {
     /// Its name.
     pub name: VmName,
-    /// What it was started from, or would be, with the policy that its file has now; none where it runs and
+    /// What it was started from, or would be, with what is wished for it by its file now; none where it runs and
     /// that was lost.
     pub definition: Option<VmDefinition>,
     /// Who may change it.
@@ -102,11 +102,9 @@ fn known(name: VmName, entry: Option<Entry>, slot: Snapshot) -> Option<Known> {
         Some(record) => (Some(record.definition), Some(record.role)),
         None => (None, None),
     };
-    let definition = started_from.map(|mut definition| {
-        if let Some(file) = file {
-            definition.policy = file.policy;
-        }
-        definition
+    let definition = started_from.map(|definition| match &file {
+        Some(file) => definition.with_wishes_of(file),
+        None => definition,
     });
     Some(Known {
         name,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use drover_api::{ErrorCode, Refusal, VmDefinition};
 use drover_hypervisor::{Machine, Start};
-use drover_types::VmName;
+use drover_types::{Convergence, VmName};
 use jiff::Timestamp;
 
 use super::definitions;
@@ -101,6 +101,16 @@ impl Reservation {
         self.record().map(|record| record.role)
     }
 
+    /// How the running guest's migrations are to be brought to their end.
+    #[must_use]
+    pub fn convergence(&self) -> Convergence {
+        let definition = self.record().map(|record| record.definition);
+        let directory = &self.inner.config.definitions;
+        definition.map_or_else(Convergence::default, |definition| {
+            definitions::as_wished(directory, definition).convergence
+        })
+    }
+
     /// The definition of the running guest as it may travel: with its concrete machine type, since
     /// an alias such as `q35` means another machine to another QEMU.
     ///
@@ -115,12 +125,14 @@ impl Reservation {
             .await
             .map_err(|error| self.failed(&error))?;
         let guest = super::process::guest(&record.definition).with_machine_type(&machine_type);
-        let policy = definitions::policy_of(&self.inner.config.definitions, &record.definition);
-        Ok(VmDefinition {
+        let definition = VmDefinition {
             machine: guest.machine,
-            policy,
             ..record.definition
-        })
+        };
+        Ok(definitions::as_wished(
+            &self.inner.config.definitions,
+            definition,
+        ))
     }
 
     /// Starts QEMU for a guest that arrives: it waits, and does not run by itself at the end.

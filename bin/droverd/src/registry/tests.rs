@@ -106,6 +106,7 @@ fn definition() -> VmDefinition {
         qemu: QEMU.into(),
         machine: Some("q35,accel=tcg".to_owned()),
         args: vec!["-nodefaults".to_owned()],
+        convergence: drover_types::Convergence::default(),
         policy: drover_plan::policy::VmPolicy::default(),
     }
 }

@@ -99,6 +99,10 @@ impl Hosts {
         table(&mut config, "api").insert("listen".into(), addresses(number));
         // Tests of what happens when every path is lost for good do not wait for long.
         table(&mut config, "migration").insert("outage_limit_s".into(), OUTAGE_LIMIT_S.into());
+        // A guest that writes faster than is carried gives tests time to step in.
+        let mut convergence = Table::new();
+        convergence.insert("throttle".into(), "off".into());
+        table(&mut config, "migration").insert("convergence".into(), convergence.into());
         let qemu = &self.lab().state().guest.as_ref().unwrap().qemu;
         set(&mut config, "qemu", "binaries", [qemu.to_str().unwrap()]);
         change(&mut config);

@@ -128,7 +128,7 @@ impl Hosts {
     pub fn request(&self, from: usize, id: Option<MigrationId>) -> MigrateRequest {
         MigrateRequest {
             to: self.host(1 - from).name.parse().unwrap(),
-            downtime_limit_ms: None,
+            convergence: Default::default(),
             channels: None,
             lanes_per_path: None,
             id,

@@ -16,7 +16,7 @@ async fn a_host_without_a_cluster_serves_nobody_and_says_how_to_get_one() {
     assert!(TcpStream::connect(host.address).is_err(), "no port is open");
     let request = MigrateRequest {
         to: "b".parse().unwrap(),
-        downtime_limit_ms: None,
+        convergence: Default::default(),
         channels: None,
         lanes_per_path: None,
         id: None,

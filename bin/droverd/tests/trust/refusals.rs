@@ -183,7 +183,7 @@ async fn every_order(by: &Client) -> [Result<(), ClientError>; 5] {
     let id = MigrationId(uuid::Uuid::now_v7());
     let request = MigrateRequest {
         to: "a".parse().unwrap(),
-        downtime_limit_ms: None,
+        convergence: Default::default(),
         channels: None,
         lanes_per_path: None,
         id: None,

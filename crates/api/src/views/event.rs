@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use drover_types::{ByteRate, Bytes, Path, PathId};
+use drover_types::{AtDeadline, ByteRate, Bytes, Path, PathId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -208,6 +208,26 @@ pub enum EventKind {
         #[schema(value_type = Option<u64>)]
         dirty_rate: Option<ByteRate>,
     },
+    /// Source: QEMU slows the guest down, which writes faster than its memory is carried.
+    Throttled {
+        /// The part of its time, in percent, that it stands still.
+        percent: u8,
+    },
+    /// Source: memory was not copied by the deadline.
+    DeadlinePassed {
+        /// What is done.
+        #[schema(value_type = String)]
+        then: AtDeadline,
+        /// Memory left to send.
+        #[schema(value_type = u64)]
+        remaining: Bytes,
+        /// How fast it was sent, in bytes per second.
+        #[schema(value_type = u64)]
+        rate: ByteRate,
+        /// How fast the guest rewrote it, in bytes per second.
+        #[schema(value_type = u64)]
+        dirty_rate: ByteRate,
+    },
     /// Source: QEMU stopped the guest and sends the rest.
     Switchover,
     /// Source: from here on only the destination may run the guest.
@@ -277,6 +297,8 @@ impl EventKind {
             | Self::OutageEnded { .. }
             | Self::ChannelBroke { .. }
             | Self::MonitorLost
+            | Self::Throttled { .. }
+            | Self::DeadlinePassed { .. }
             | Self::Resolved { .. }
             | Self::Conflict { .. }
             | Self::Fallback { .. } => true,
@@ -313,6 +335,27 @@ impl fmt::Display for EventKind {
                 destination,
             } => write!(f, "path {path} joins: {source} > {destination}"),
             Self::Begun => f.write_str("QEMU begins to migrate"),
+            Self::Throttled { percent } => {
+                write!(
+                    f,
+                    "the guest writes too fast: slowed down, it stands still {percent} % of its time"
+                )
+            }
+            Self::DeadlinePassed {
+                then,
+                remaining,
+                rate,
+                dirty_rate,
+            } => {
+                let then = match then {
+                    AtDeadline::GiveUp => "given up",
+                    AtDeadline::StopAndCopy => "the guest stands still until the rest is sent",
+                };
+                write!(
+                    f,
+                    "the deadline has passed with {remaining} left, sent at {rate}, dirty {dirty_rate}: {then}"
+                )
+            }
             Self::Switchover => f.write_str("switchover: the guest is stopped, the rest is sent"),
             Self::HandedOff => f.write_str("hand-off: only the destination may run the guest now"),
             Self::Arrived => f.write_str("everything is there, waiting for the source's verdict"),

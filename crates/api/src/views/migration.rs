@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use drover_types::{ByteRate, Bytes, HostName, MigrationId, Path, VmName};
+use drover_types::{ByteRate, Bytes, Convergence, HostName, MigrationId, Path, VmName};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -20,10 +20,12 @@ pub struct MigrateRequest {
     /// The destination, another host of the cluster.
     #[schema(value_type = String)]
     pub to: HostName,
-    /// The longest stop of the guest to aim at, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 1, maximum = 2_000_000)]
-    pub downtime_limit_ms: Option<u64>,
+    /// How it is brought to its end: `downtime_limit_ms` (1 to 2000000), `throttle` (`off`, `auto-converge` or
+    /// `dirty-limit`), `throttle_most` (1 to 99 %), `deadline_s` (0, none, to 604800), `at_deadline` (`give-up`
+    /// or `stop-and-copy`). What is missing is as the guest's definition has it, and then the agent.
+    #[serde(default, skip_serializing_if = "Convergence::is_silent")]
+    #[schema(value_type = Object)]
+    pub convergence: Convergence,
     /// QEMU's channels, 1 to 16.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 16)]
@@ -472,6 +474,10 @@ pub struct MigrationView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub dirty_rate: Option<ByteRate>,
+    /// The part of its time, in percent, that the guest stands still so that the migration ends
+    /// (`auto-converge`); missing while it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttle_percent: Option<u8>,
     /// The round of copying, from 1.
     pub round: u64,
     /// Payload over all lanes, in bytes per second, lately.

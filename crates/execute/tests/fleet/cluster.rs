@@ -53,6 +53,7 @@ fn guest(index: usize, dice: &mut Dice) -> Vm {
         dirty_rate: Some(ByteRate(dice.below(busy))),
         working_set: Some(Bytes(memory / 16)),
         downtime_limit_ms: 300,
+        throttle_most: Some(Default::default()),
         blockers: Vec::new(),
         policy: VmPolicy::default(),
     }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use drover_types::ByteRate;
+use drover_types::{ByteRate, Throttle};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -13,6 +13,8 @@ use crate::process::{Exit, ProcessId, Watched};
 use crate::progress::{MigrationProgress, RunState};
 use crate::qmp::{Qmp, QmpError, Version, excerpt};
 use crate::settings::{AppliedSettings, MigrationSettings};
+
+const PREPARE: &str = "prepare the migration";
 
 /// A guest in a QEMU process.
 #[derive(Debug)]
@@ -62,7 +64,6 @@ impl QemuMachine {
     }
 
     async fn apply(&self, settings: &MigrationSettings) -> Result<AppliedSettings, MachineError> {
-        const PREPARE: &str = "prepare the migration";
         if let Some(problem) = settings.problem() {
             return Err(MachineError::Invalid {
                 operation: PREPARE,
@@ -75,8 +76,25 @@ impl QemuMachine {
         let parameters = self
             .tell(PREPARE, "query-migrate-parameters", Value::Null)
             .await?;
-        let offered = Offered::read(&capabilities, &parameters);
-        let orders = settings::orders(settings, &offered).map_err(|missing| {
+        let mut offered = Offered::read(&capabilities, &parameters);
+        match self.order(settings, &offered).await {
+            // Offered by every QEMU from 8.1 on, and refused without KVM's dirty ring.
+            Err(MachineError::Refused { .. })
+                if matches!(settings.throttle, Some((Throttle::DirtyLimit, _)))
+                    && offered.withdraw_dirty_limit() =>
+            {
+                self.order(settings, &offered).await
+            }
+            ordered => ordered,
+        }
+    }
+
+    async fn order(
+        &self,
+        settings: &MigrationSettings,
+        offered: &Offered,
+    ) -> Result<AppliedSettings, MachineError> {
+        let orders = settings::orders(settings, offered).map_err(|missing| {
             let version = self.version();
             MachineError::Unsupported {
                 operation: PREPARE,

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 
+use drover_types::{Throttle, ThrottleMost};
 use serde_json::{Map, Value, json};
 
 use crate::settings::{AppliedSettings, Compression, MigrationSettings, ZeroPages};
@@ -7,6 +8,11 @@ use crate::settings::{AppliedSettings, Compression, MigrationSettings, ZeroPages
 /// The rate that lifts QEMU's limit, in bytes per second. QEMU's 0 would as well, but not in
 /// every version; this is near what libvirt sends for years (the most that an i64 holds).
 const UNLIMITED: u64 = 1 << 62;
+
+const DIRTY_LIMIT: &str = "dirty-limit";
+
+/// The first step of QEMU's throttle (`cpu-throttle-initial`), in percent.
+const THROTTLE_FIRST: u8 = 20;
 
 /// What one QEMU offers.
 #[derive(Debug, Default)]
@@ -25,6 +31,11 @@ impl Offered {
             capabilities: names.map(str::to_owned).collect(),
             parameters: parameters.map(|(name, _)| name.clone()).collect(),
         }
+    }
+
+    /// It was refused for this guest; whether it was offered.
+    pub(super) fn withdraw_dirty_limit(&mut self) -> bool {
+        self.capabilities.remove(DIRTY_LIMIT)
     }
 }
 
@@ -61,6 +72,7 @@ pub(super) fn orders(settings: &MigrationSettings, offered: &Offered) -> Result<
         orders.parameter("multifd-channels", settings.channels.into(), Need::Required)?;
     }
     orders.compression(settings.compression)?;
+    orders.throttle(settings.throttle)?;
     if let Some(rate) = settings.switchover_bandwidth {
         orders.parameter("avail-switchover-bandwidth", rate.0.into(), Need::Wanted)?;
     }
@@ -121,6 +133,26 @@ impl Choice<'_> {
                 self.parameter("multifd-zstd-level", level.into(), Need::Required)
             }
         }
+    }
+
+    /// Both ways of slowing a guest down exclude each other.
+    fn throttle(&mut self, throttle: Option<(Throttle, ThrottleMost)>) -> Result<(), String> {
+        let (how, most) = throttle.unwrap_or((Throttle::Off, ThrottleMost::default()));
+        let by_writes =
+            how == Throttle::DirtyLimit && self.offered.capabilities.contains(DIRTY_LIMIT);
+        if how == Throttle::DirtyLimit && !by_writes {
+            self.left_out.push(DIRTY_LIMIT.to_owned());
+        }
+        self.capability(DIRTY_LIMIT, by_writes, Need::Wanted)?;
+        let by_time = how != Throttle::Off && !by_writes;
+        self.capability("auto-converge", by_time, Need::Wanted)?;
+        if by_time {
+            // QEMU begins with 20 % by itself, and refuses a maximum below that.
+            let first = most.get().min(THROTTLE_FIRST);
+            self.parameter("cpu-throttle-initial", first.into(), Need::Wanted)?;
+            self.parameter("max-cpu-throttle", most.get().into(), Need::Wanted)?;
+        }
+        Ok(())
     }
 
     fn missing(&mut self, name: &str, need: Need) -> Result<(), String> {
@@ -204,6 +236,7 @@ mod tests {
             switchover_bandwidth: Some(ByteRate(2000)),
             return_path: false,
             zero_pages: ZeroPages::Multifd,
+            throttle: None,
         };
         let parameters = [
             ("avail-switchover-bandwidth", json!(2000)),
@@ -226,6 +259,59 @@ mod tests {
             "no return path"
         );
         assert_eq!(sent.applied.left_out, ["events"]);
+    }
+
+    fn throttled(how: Throttle, most: i64, offers: &[&str]) -> (Value, Value, Vec<String>) {
+        let parameters = [
+            "cpu-throttle-initial",
+            "downtime-limit",
+            "max-bandwidth",
+            "max-cpu-throttle",
+        ];
+        let settings = MigrationSettings {
+            throttle: Some((how, most.try_into().unwrap())),
+            return_path: false,
+            ..MigrationSettings::default()
+        };
+        let sent = orders(&settings, &offered(offers, &parameters)).unwrap();
+        let named = |name: &str| {
+            let mut all = sent.capabilities["capabilities"].as_array().unwrap().iter();
+            let found = all.find(|entry| entry["capability"] == name);
+            found.map_or(Value::Null, |entry| entry["state"].clone())
+        };
+        let on = json!([named("auto-converge"), named("dirty-limit")]);
+        let numbers = ["cpu-throttle-initial", "max-cpu-throttle"];
+        let numbers = json!(numbers.map(|name| sent.parameters.get(name)));
+        (on, numbers, sent.applied.left_out)
+    }
+
+    #[test]
+    fn a_guest_is_slowed_down_as_asked_and_never_in_both_ways() {
+        let offers = ["events", "auto-converge", "dirty-limit"];
+        let (on, numbers, left_out) = throttled(Throttle::AutoConverge, 99, &offers);
+        assert_eq!((on, numbers), (json!([true, false]), json!([20, 99])));
+        assert!(left_out.is_empty());
+        let (on, numbers, _) = throttled(Throttle::AutoConverge, 10, &offers);
+        assert_eq!((on, numbers), (json!([true, false]), json!([10, 10])));
+        let (on, numbers, left_out) = throttled(Throttle::DirtyLimit, 99, &offers);
+        assert_eq!((on, numbers), (json!([false, true]), json!([null, null])));
+        assert!(left_out.is_empty());
+        let (on, ..) = throttled(Throttle::Off, 99, &offers);
+        assert_eq!(
+            on,
+            json!([false, false]),
+            "what an earlier one may have set"
+        );
+    }
+
+    #[test]
+    fn where_dirty_limit_is_not_to_be_had_the_guest_is_slowed_down_by_its_time() {
+        let (on, numbers, left_out) =
+            throttled(Throttle::DirtyLimit, 50, &["events", "auto-converge"]);
+        assert_eq!((on, numbers), (json!([true, null]), json!([20, 50])));
+        assert_eq!(left_out, ["dirty-limit"]);
+        let (.., left_out) = throttled(Throttle::DirtyLimit, 50, &["events"]);
+        assert_eq!(left_out, ["dirty-limit", "auto-converge"]);
     }
 
     #[test]

@@ -29,8 +29,15 @@ pub(crate) fn progress(info: &Value) -> MigrationProgress {
         dirty_pages_per_second: number("dirty-pages-rate"),
         rounds: number("dirty-sync-count"),
         rate: rate(ram["mbps"].as_f64().unwrap_or(0.0)),
+        throttle: throttle(info),
         error,
     }
+}
+
+/// QEMU tells it only of `auto-converge`, and only while that is at work.
+fn throttle(info: &Value) -> u8 {
+    let percent = info["cpu-throttle-percentage"].as_u64();
+    percent.map_or(0, |percent| u8::try_from(percent.min(99)).unwrap_or(99))
 }
 
 /// Why a guest cannot be migrated, from the answer to `query-migrate`. QEMU has the member since 6.0,

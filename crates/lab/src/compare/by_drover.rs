@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use drover_api::{MigrateRequest, MigrationPhase, MigrationView};
-use drover_types::HostName;
+use drover_types::{Convergence, DowntimeLimit, HostName};
 
 use super::by_qemu::DOWNTIME_LIMIT_MS;
 use crate::agent::Agent;
@@ -37,7 +37,10 @@ pub async fn move_guest(
     let to: HostName = destination.host.name.parse().context("a host's name")?;
     let request = MigrateRequest {
         to,
-        downtime_limit_ms: Some(DOWNTIME_LIMIT_MS),
+        convergence: Convergence {
+            downtime_limit_ms: DowntimeLimit::try_from(DOWNTIME_LIMIT_MS).ok(),
+            ..Convergence::default()
+        },
         channels: None,
         lanes_per_path: None,
         id: None,

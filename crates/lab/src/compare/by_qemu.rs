@@ -30,7 +30,7 @@ const PSK: &str = "qemu:000102030405060708090a0b0c0d0e0f101112131415161718191a1b
 const BANDWIDTH: u64 = 1 << 40;
 
 /// How long the guest may stop, the same for every method; QEMU's default.
-pub const DOWNTIME_LIMIT_MS: u64 = 300;
+pub const DOWNTIME_LIMIT_MS: i64 = 300;
 
 /// A move that neither went on nor ended.
 #[derive(Debug, thiserror::Error)]

@@ -79,6 +79,7 @@ pub fn define(
         qemu: settings.qemu.clone(),
         machine: Some(settings.machine.clone()),
         args,
+        convergence: Default::default(),
         policy: Default::default(),
     })
 }

@@ -67,6 +67,7 @@ pub fn vm(name: &str, host: &str, gib: u64) -> Vm {
         working_set: None,
         downtime_limit_ms: 300,
         blockers: Vec::new(),
+        throttle_most: Some(Default::default()),
         policy: drover_plan::policy::VmPolicy::default(),
     }
 }

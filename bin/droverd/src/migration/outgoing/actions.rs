@@ -135,7 +135,8 @@ impl Outgoing {
         }
         let settings = MigrationSettings {
             channels,
-            downtime_limit: self.aim.aim(),
+            downtime_limit: self.converging.aim(),
+            throttle: self.link.options.convergence.throttle(),
             ..MigrationSettings::default()
         };
         let link = self.link.clone();
@@ -391,7 +392,7 @@ async fn begin(
         Err(error) => return link.input(refused(&error)).await,
         Ok(applied) => {
             for setting in applied.left_out {
-                let note = format!("this QEMU has no {setting}: done without");
+                let note = format!("this guest's QEMU offers no {setting}: done without");
                 link.fallback(note).await;
             }
         }

@@ -71,7 +71,7 @@ async fn ask(
         interfaces,
         cpus,
         channels: link.options.channels,
-        downtime_limit_ms: super::millis(link.options.downtime_limit),
+        downtime_limit_ms: super::millis(link.options.convergence.downtime_limit()),
         outage_limit_s: config.migration.outage_limit.as_secs(),
     };
     let offer = link.client.incoming(&request).await;

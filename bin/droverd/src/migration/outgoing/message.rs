@@ -8,7 +8,7 @@ use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::source::Input;
 use drover_migrate::{CancelledBy, Observation, Refused};
 use drover_relay::Encryption;
-use drover_types::Path;
+use drover_types::{Convergence, Path};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -22,8 +22,8 @@ use crate::sharing::Limits;
 /// How this guest is to be moved.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// The longest stop to aim at.
-    pub downtime_limit: std::time::Duration,
+    /// How it is brought to its end.
+    pub convergence: Convergence,
     /// QEMU's channels, when they are given.
     pub channels: Option<u8>,
     /// Connections on each path to begin with, and the most that it may get.
@@ -33,7 +33,7 @@ pub struct Options {
 /// What the next agent should know.
 #[derive(Debug, Serialize, Deserialize)]
 struct Memo {
-    downtime_limit: std::time::Duration,
+    convergence: Convergence,
     /// On which the destination takes lanes.
     data_port: u16,
 }
@@ -41,9 +41,8 @@ struct Memo {
 impl Options {
     /// For an agent that takes the migration up again.
     pub fn memo(&self, data_port: u16) -> String {
-        let downtime_limit = self.downtime_limit;
         let memo = Memo {
-            downtime_limit,
+            convergence: self.convergence,
             data_port,
         };
         serde_json::to_string(&memo).unwrap_or_default()
@@ -53,7 +52,7 @@ impl Options {
     pub(super) fn remember(&mut self, memo: &str) -> Option<u16> {
         match serde_json::from_str::<Memo>(memo) {
             Ok(memo) => {
-                self.downtime_limit = memo.downtime_limit;
+                self.convergence = memo.convergence;
                 Some(memo.data_port)
             }
             Err(error) => {

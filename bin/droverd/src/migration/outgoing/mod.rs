@@ -14,19 +14,20 @@ mod show;
 
 pub use hand_off::timestamp;
 pub use message::{Agreed, Found, Link, Message, NotAgreed, Options};
-pub use show::{CANCELLED_BY_OPERATOR, path_chosen, paths_without_lanes};
+pub use show::{CANCELLED_BY_OPERATOR, PAST_DEADLINE, path_chosen, paths_without_lanes};
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use drover_api::{Client, ErrorCode, EventKind, IncomingOffer, LeftOut, MigrationView, Refusal};
 use drover_carrier::TlsKeys;
-use drover_hypervisor::{Machine, UnixMicros};
-use drover_migrate::downtime::DowntimeAim;
+use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
+use drover_migrate::convergence::{Converging, Step};
 use drover_migrate::estimate::Estimator;
 use drover_migrate::paths::Side;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
-use drover_migrate::{MigrationSeen, Observation, Reason, SourceRecord, SourceStep};
+use drover_migrate::{CancelledBy, MigrationSeen, Observation, Reason, SourceRecord, SourceStep};
+use drover_types::AtDeadline;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -62,7 +63,7 @@ pub struct Outgoing {
     begun_at: Option<Timestamp>,
     stopped_at: Option<UnixMicros>,
     estimator: Estimator,
-    aim: DowntimeAim,
+    converging: Converging,
     lanes: LaneWatch,
     preparing: Option<AbortHandle>,
     asking_why: bool,
@@ -133,8 +134,8 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         watcher: None,
         begun_at: None,
         stopped_at: None,
-        estimator: Estimator::new(options.downtime_limit),
-        aim: DowntimeAim::new(options.downtime_limit),
+        estimator: Estimator::new(options.convergence.downtime_limit()),
+        converging: Converging::new(&options.convergence),
         lanes: LaneWatch::default(),
         preparing: None,
         asking_why: false,
@@ -330,10 +331,8 @@ impl Outgoing {
             }
             Message::Look(observation, progress) => {
                 self.show_progress(&progress);
-                if let Some(limit) = self.aim.look(round_seen(&progress)) {
-                    self.aim_at(limit);
-                }
                 self.looked(observation);
+                self.converge(&progress);
             }
             Message::Begun(at, watcher) => {
                 self.begun_at = Some(at);
@@ -380,9 +379,9 @@ impl Outgoing {
                 self.taken_up = true;
                 self.held(&held);
                 let port = self.link.options.remember(&memo);
-                let limit = self.link.options.downtime_limit;
-                self.estimator = Estimator::new(limit);
-                self.aim = DowntimeAim::new(limit);
+                let wished = self.link.options.convergence;
+                self.estimator = Estimator::new(wished.downtime_limit());
+                self.converging = Converging::new(&wished);
                 self.carries(carrier, port);
                 Input::SessionLives
             }
@@ -393,6 +392,34 @@ impl Outgoing {
         self.handle(input);
         if self.watcher.is_none() {
             self.reach();
+        }
+    }
+
+    /// Has the migration come to its end, while memory is copied.
+    fn converge(&mut self, progress: &MigrationProgress) {
+        if !matches!(self.source.phase(), Phase::Transferring { .. }) {
+            return;
+        }
+        let seen = round_seen(progress);
+        let then = match self.converging.look(progress.total_time, seen) {
+            None => return,
+            Some(Step::AimAt(limit)) => return self.aim_at(limit),
+            Some(Step::StopAndCopy(limit)) => {
+                self.aim_at(limit);
+                AtDeadline::StopAndCopy
+            }
+            Some(Step::GiveUp) => AtDeadline::GiveUp,
+        };
+        let rate = self.snapshot.borrow().view.rate;
+        self.record(EventKind::DeadlinePassed {
+            then,
+            remaining: seen.remaining,
+            rate,
+            dirty_rate: seen.dirty_rate,
+        });
+        if then == AtDeadline::GiveUp {
+            let by = CancelledBy::Deadline;
+            self.handle(Input::CancelRequested { by });
         }
     }
 

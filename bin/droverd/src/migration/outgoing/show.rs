@@ -155,11 +155,15 @@ pub fn who(by: CancelledBy) -> &'static str {
     match by {
         CancelledBy::Operator => "the operator",
         CancelledBy::AgentStopping => "the agent, which is being stopped,",
+        CancelledBy::Deadline => "the deadline",
     }
 }
 
 /// The cause of a migration that an operator, or a run, called back.
 pub const CANCELLED_BY_OPERATOR: &str = "cancelled by the operator";
+
+/// The cause of a migration whose memory was not copied by its deadline.
+pub const PAST_DEADLINE: &str = "its memory was not copied by the deadline";
 
 /// The phase to show; none for the end, which is shown when everything is done and on disk.
 fn phase(phase: &Phase) -> Option<MigrationPhase> {
@@ -183,11 +187,14 @@ pub fn outcome_in_words(outcome: &Outcome) -> (MigrationPhase, String) {
         Outcome::Completed => (MigrationPhase::Completed, "completed".to_owned()),
         Outcome::Refused { reason } => (MigrationPhase::Failed, reason.to_string()),
         Outcome::Cancelled { by, .. } => {
-            let cause = match by {
-                CancelledBy::Operator => CANCELLED_BY_OPERATOR,
-                CancelledBy::AgentStopping => "the source's agent was stopped",
+            let (phase, cause) = match by {
+                CancelledBy::Operator => (MigrationPhase::Cancelled, CANCELLED_BY_OPERATOR),
+                CancelledBy::AgentStopping => {
+                    (MigrationPhase::Cancelled, "the source's agent was stopped")
+                }
+                CancelledBy::Deadline => (MigrationPhase::Failed, PAST_DEADLINE),
             };
-            (MigrationPhase::Cancelled, cause.to_owned())
+            (phase, cause.to_owned())
         }
         Outcome::Failed { cause, .. } => (MigrationPhase::Failed, cause.to_string()),
         Outcome::GivenUp { on } => {
