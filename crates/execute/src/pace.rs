@@ -37,7 +37,7 @@ impl Run {
     pub(crate) fn next_to_begin(&self, elapsed: Duration) -> Option<&Record> {
         let wave = self.wave()?;
         let busy = Busy::of(self);
-        if busy.in_all >= self.at_once {
+        if busy.in_all >= self.at_once as usize {
             return None;
         }
         let mut waiting = self
@@ -49,8 +49,9 @@ impl Run {
                 (&record.planned.to, End::Destination),
             ];
             ways.into_iter().all(|(host, end)| {
-                busy.at(host, end) < self.at_once_at(host, end)
-                    && self.is_worth_one_more(host, end, elapsed)
+                let here = busy.at(host, end);
+                here.len() < self.at_once_at(host, end) as usize
+                    && self.is_worth_one_more(host, end, here, elapsed)
             })
         })
     }
@@ -72,11 +73,15 @@ impl Run {
             .filter(|seen| !seen.is_complete())
     }
 
-    fn is_worth_one_more(&self, host: &HostName, end: End, elapsed: Duration) -> bool {
-        let copied = self
-            .seen_at(host, end)
-            .filter(|seen| !seen.is_nearly_over());
-        let copied: Vec<&Seen> = copied.collect();
+    fn is_worth_one_more(
+        &self,
+        host: &HostName,
+        end: End,
+        here: &[Option<&Seen>],
+        elapsed: Duration,
+    ) -> bool {
+        let copied = here.iter().flatten().filter(|seen| !seen.is_nearly_over());
+        let copied: Vec<&&Seen> = copied.collect();
         if copied.is_empty() {
             return true;
         }
@@ -90,10 +95,11 @@ impl Run {
     }
 }
 
-/// Moves under way: of each end of each host, and in all. One whose guest has arrived takes no part.
+/// Moves under way: at each end of each host what was seen of them, and how many in all. One whose guest has
+/// arrived takes no part.
 struct Busy<'r> {
-    at: BTreeMap<(&'r HostName, End), u32>,
-    in_all: u32,
+    at: BTreeMap<(&'r HostName, End), Vec<Option<&'r Seen>>>,
+    in_all: usize,
 }
 
 impl<'r> Busy<'r> {
@@ -108,19 +114,18 @@ impl<'r> Busy<'r> {
                 continue;
             }
             busy.in_all += 1;
-            *busy
-                .at
-                .entry((&record.planned.from, End::Source))
-                .or_default() += 1;
-            *busy
-                .at
-                .entry((&record.planned.to, End::Destination))
-                .or_default() += 1;
+            let ends = [
+                (&record.planned.from, End::Source),
+                (&record.planned.to, End::Destination),
+            ];
+            for end in ends {
+                busy.at.entry(end).or_default().push(seen);
+            }
         }
         busy
     }
 
-    fn at(&self, host: &HostName, end: End) -> u32 {
-        self.at.get(&(host, end)).copied().unwrap_or_default()
+    fn at(&self, host: &'r HostName, end: End) -> &[Option<&'r Seen>] {
+        self.at.get(&(host, end)).map_or(&[], Vec::as_slice)
     }
 }

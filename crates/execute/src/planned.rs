@@ -51,7 +51,7 @@ impl Planned {
                     line: host.bandwidth,
                 })
                 .collect(),
-            at_once: policy.at_once,
+            at_once: policy.in_cluster(),
             expected: plan.expected,
         }
     }

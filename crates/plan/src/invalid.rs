@@ -357,7 +357,7 @@ pub fn check_policy(policy: &ClusterPolicy) -> Result<(), Invalid> {
     check(Losses, policy.keep.losses.into(), 0, limits::LOSSES.into())?;
     check(AtOnce, policy.inbound.into(), 1, limits::AT_ONCE.into())?;
     check(AtOnce, policy.outbound.into(), 1, limits::AT_ONCE.into())?;
-    let at_once = u64::from(policy.at_once);
+    let at_once = u64::from(policy.in_cluster());
     check(AtOnce, at_once, 1, limits::AT_ONCE_IN_CLUSTER.into())?;
     if let Some(rate) = policy.guest_bandwidth {
         check(Bandwidth, rate.0, 1, limits::MEMORY)?;

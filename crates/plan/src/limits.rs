@@ -35,7 +35,8 @@ pub const BLOCKERS: usize = 16;
 /// less than 1/64 of its line.
 pub const AT_ONCE: u32 = 64;
 
-/// Migrations at once in the whole cluster: [`AT_ONCE`] on each of 64 hosts.
+/// Migrations at once in the whole cluster: [`AT_ONCE`] on each of 64 hosts, or two, which is the default, on
+/// each of [`HOSTS`] and more. A coordinator asks after each four times a second.
 pub const AT_ONCE_IN_CLUSTER: u32 = 4_096;
 
 /// The highest priority of a VM.

@@ -93,7 +93,7 @@ impl<'r> Run<'r> {
         Self {
             out: line(|host| host.outbound, policy.outbound),
             into: line(|host| host.inbound, policy.inbound),
-            slots: policy.at_once,
+            slots: policy.in_cluster(),
             running: BinaryHeap::new(),
             timings: vec![None; jobs.len()],
             model,

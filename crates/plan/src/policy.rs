@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use drover_types::{BitRate, Bytes, HostName};
 use serde::{Deserialize, Serialize};
 
+use crate::limits;
 use crate::words::Word;
 
 /// What is wanted for one VM.
@@ -86,8 +87,8 @@ pub struct ClusterPolicy {
     pub inbound: u32,
     /// Migrations from one host at once.
     pub outbound: u32,
-    /// Migrations in the cluster at once.
-    pub at_once: u32,
+    /// Migrations in the cluster at once; none as many as its hosts may have.
+    pub at_once: Option<u32>,
     /// The most that one guest was seen to fill of a line; none where one fills any line.
     pub guest_bandwidth: Option<BitRate>,
     /// vCPUs per 100 CPUs of a host: 400 is four on each.
@@ -111,13 +112,22 @@ impl Default for ClusterPolicy {
             spread: Spread::default(),
             inbound: 1,
             outbound: 2,
-            at_once: 16,
+            at_once: None,
             guest_bandwidth: None,
             vcpus_percent: 400,
             facts_at_most_seconds: 60,
             allow_older_qemu: false,
             allow_displacing: false,
         }
+    }
+}
+
+impl ClusterPolicy {
+    /// Migrations in the cluster at once. Where nothing is said, only what bounds a run whose hosts may
+    /// have more together.
+    #[must_use]
+    pub fn in_cluster(&self) -> u32 {
+        self.at_once.unwrap_or(limits::AT_ONCE_IN_CLUSTER)
     }
 }
 

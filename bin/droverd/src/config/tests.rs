@@ -54,6 +54,7 @@ fn the_settings_in_the_example_are_the_defaults() {
     assert_eq!(shown.etcd.take().unwrap().members.len(), 3);
     assert!(shown.policy.failure_domain.take().is_some());
     assert!(shown.policy.guest_bandwidth.take().is_some());
+    assert!(shown.policy.at_once.take().is_some());
     assert_eq!(shown, default);
 }
 

@@ -270,7 +270,7 @@ impl<'a> Shift<'a> {
     fn check(&self) {
         let active = self.network.flows.iter();
         let active: Vec<&Flow> = active.filter(|flow| flow.phase != Phase::Done).collect();
-        assert!(active.len() <= self.policy.at_once as usize);
+        assert!(active.len() <= self.policy.in_cluster() as usize);
         let guests: BTreeSet<_> = active.iter().map(|flow| &flow.vm).collect();
         assert_eq!(guests.len(), active.len(), "a guest with two migrations");
         let newest = active.last().unwrap();

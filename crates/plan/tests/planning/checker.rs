@@ -265,7 +265,7 @@ impl<'r> Run<'r> {
                 .iter()
                 .filter(|step| runs_at(step, now.starts_ms))
                 .collect();
-            assert!(at_once.len() <= self.policy.at_once as usize);
+            assert!(at_once.len() <= self.policy.in_cluster() as usize);
             let mut ends: BTreeMap<(&HostName, bool), (u32, u64)> = BTreeMap::new();
             for step in at_once {
                 assert_eq!(step.wave, now.wave, "waves do not overlap");

@@ -144,7 +144,7 @@ pub fn policy() -> impl Strategy<Value = ClusterPolicy> {
                 spread,
                 inbound,
                 outbound,
-                at_once: 1 + u32::from(bits % 6),
+                at_once: (bits % 6 > 0).then_some(u32::from(bits % 6)),
                 guest_bandwidth: (bits & 64 != 0).then_some(BitRate(3_000_000_000)),
                 vcpus_percent: 300,
                 allow_older_qemu: bits & 128 != 0,
