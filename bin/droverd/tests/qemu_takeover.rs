@@ -1,5 +1,5 @@
-//! Three agents that may coordinate, with a real etcd: the one that leads is killed or stands still, etcd has
-//! no quorum.
+//! Three agents that may coordinate, with a real etcd: the one that leads is killed, stands still, or may
+//! no longer, etcd has no quorum.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,8 +11,8 @@
 mod hosts;
 
 use drover_api::{
-    CancelRunRequest, Client, CordonRequest, ErrorCode, MoveState, RunRequest, RunResult, RunView,
-    RunningMoves,
+    CancelRunRequest, Client, CoordinatorRequest, CordonRequest, ErrorCode, MoveState, RunRequest,
+    RunResult, RunView, RunningMoves,
 };
 use drover_plan::Request;
 use drover_types::{HostName, RunId};
@@ -158,6 +158,34 @@ async fn a_coordinator_that_stood_still_does_no_harm_once_it_goes_on() {
     let completed = Some(RunResult::Completed);
     assert_eq!(results, [(id, completed), (before.id, completed)]);
     assert!(three.hosts.client(A).host().await.unwrap().cordon.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_that_is_revoked_in_the_middle_of_a_drain_lets_go_of_it_to_another() {
+    let Some(mut three) = three("revoked").await else {
+        return;
+    };
+    let before = three.drain_midway().await;
+    let no_longer = CoordinatorRequest { coordinates: false };
+    let office = three.hosts.client(A);
+    // The authority's own host coordinates as long as it is that.
+    let (own, third) = (name(&three.hosts, A), before.coordinator.clone());
+    let asked = office.cluster_coordinator(&own, &no_longer).await;
+    assert_eq!(refused(asked).0, ErrorCode::SameHost);
+    let asked = office.cluster_coordinator(&third, &no_longer).await;
+    asked.unwrap();
+    let view = when(three.hosts.client(B), before.id, |view| {
+        view.coordinator.as_str() != "c"
+    })
+    .await;
+    assert_eq!(
+        view.result, None,
+        "taken over before its lease has lapsed: {view:#?}"
+    );
+    let view = when(three.hosts.client(B), before.id, has_ended).await;
+    three.is_drained(&before, &view).await;
+    let (code, _) = refused(three.third.client().runs().await);
+    assert_eq!(code, ErrorCode::NotTheCoordinator);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -231,13 +231,14 @@ fn blame(code: ErrorCode) -> Option<Blame> {
     use ErrorCode as Code;
     match code {
         Code::ShuttingDown | Code::TooManyRequests | Code::Timeout | Code::Superseded => None,
+        // This host coordinates no longer, or the agent has not heard yet that it does.
+        Code::NotAPeer => None,
         Code::VmBusy | Code::MigrationUnderWay | Code::Internal => Some(Blame::Moment),
         Code::NoSuchVm
         | Code::VmNotRunning
         | Code::VmElsewhere
         | Code::VmHandedOff
         | Code::DefinitionInvalid
-        | Code::NotAPeer
         | Code::LocalOnly
         | Code::BadRequest => Some(Blame::Guest),
         _ => Some(Blame::Destination),

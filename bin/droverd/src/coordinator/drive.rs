@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::asks::Agents;
 use super::keep::{Keep, Moved};
+use crate::agent::Context;
 use crate::limits;
 use crate::planning;
 
@@ -60,6 +61,9 @@ pub enum LetGo {
     /// Somebody else writes of it, or nobody may.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The authority no longer lets this host coordinate.
+    #[error("the authority no longer lets this host coordinate")]
+    Revoked,
     /// What was written contradicts the run: a fault of this program.
     #[error("the journal does not fit the run: {0}")]
     Inconsistent(#[from] drover_execute::Inconsistent),
@@ -81,9 +85,15 @@ impl Driver {
     /// The run cannot be gone on with: its journal contradicts itself, or cannot be read.
     pub async fn drive(mut self) -> Result<(), LetGo> {
         while let Err(error) = self.while_it_leads().await {
-            let LetGo::Store(_) = &error else {
-                return Err(error);
-            };
+            match &error {
+                LetGo::Inconsistent(_) => return Err(error),
+                // Another one need not wait for the lease.
+                LetGo::Revoked => {
+                    tracing::warn!(run = %self.agents.run, %error, "let go of, to be taken over");
+                    break;
+                }
+                LetGo::Store(_) => {}
+            }
             tracing::warn!(run = %self.agents.run, %error, "let go of, to be taken up again");
             if self.keep.is_shared() {
                 // By whoever leads next, which may be this host.
@@ -126,7 +136,9 @@ impl Driver {
         let started = Instant::now();
         let mut asking = Asking::default();
         let mut renew = Instant::now() + self.leadership.renew_every();
+        let mut changes = self.agents.context.cluster.changes();
         loop {
+            self.check_coordinates()?;
             self.decide(started).await?;
             if lock(&self.shared).run.result().is_some() {
                 break;
@@ -154,8 +166,21 @@ impl Driver {
                     self.renew().await?;
                     renew = Instant::now() + self.leadership.renew_every();
                 }
+                // Who belongs to the cluster, or may coordinate.
+                Ok(()) = changes.changed() => {}
                 () = sleep_until(wake) => {}
             }
+        }
+        Ok(())
+    }
+
+    /// Where another host can take the run over, only one that may coordinate goes on with it.
+    fn check_coordinates(&self) -> Result<(), LetGo> {
+        let Context {
+            cluster, config, ..
+        } = &*self.agents.context;
+        if self.keep.is_shared() && !cluster.takes_orders_from(&config.host) {
+            return Err(LetGo::Revoked);
         }
         Ok(())
     }
