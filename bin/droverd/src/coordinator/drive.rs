@@ -158,8 +158,11 @@ impl Driver {
                 }
                 Some((cancel, told)) = self.orders.recv() => {
                     let written = self.write(Entry::CancelAsked(cancel)).await;
-                    // Whoever asked may be gone.
-                    let _ = told.send(written.as_ref().map_err(ToString::to_string).copied());
+                    // Where another host leads by now, it is that one's to write down.
+                    if written.is_ok() || !self.keep.is_shared() {
+                        // Whoever asked may be gone.
+                        let _ = told.send(written.as_ref().map_err(ToString::to_string).copied());
+                    }
                     written?;
                 }
                 () = sleep_until(renew) => {

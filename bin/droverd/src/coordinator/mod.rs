@@ -18,6 +18,7 @@
 //! is started again, or another one does in its place.
 
 mod asks;
+mod cancel;
 mod drive;
 mod keep;
 mod place;
@@ -29,14 +30,14 @@ mod view;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use drover_api::{CancelRunRequest, ErrorCode, Refusal, RunRequest, RunView, RunningMoves};
+use drover_api::{ErrorCode, Refusal, RunRequest, RunView};
 use drover_execute::Run;
-use drover_execute::journal::{Began, Cancel, Running, UnixMillis};
+use drover_execute::journal::{Began, UnixMillis};
 use drover_plan::{Plan, Request, Text, text};
 use drover_store::{Leadership, StoreError};
 use drover_types::{HostName, RunId};
 use jiff::Timestamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
@@ -240,77 +241,6 @@ impl Coordinator {
         // Read after the entries: whoever took the run over says so before it writes of it.
         let coordinator = self.coordinator_of(keep, id).await?;
         Ok(view::view(&run, &coordinator))
-    }
-
-    /// Ends a run: no further move begins.
-    ///
-    /// # Errors
-    /// There is none of that id, or it has ended; and as for [`list`](Self::list).
-    pub async fn cancel(
-        &self,
-        id: RunId,
-        asked: CancelRunRequest,
-        by: &str,
-    ) -> Result<RunView, Refusal> {
-        let view = self.get(id).await?;
-        if view.result.is_none() {
-            let _beginning = self.beginning.lock().await;
-            self.take_up_what_can_be().await?;
-        }
-        if view.result.is_none() && !self.drives(id) {
-            return self.pass_on(&view.coordinator, id, asked, by).await;
-        }
-        let orders = self
-            .under_way()
-            .as_ref()
-            .map(|run| (run.id, run.orders.clone()));
-        let orders = orders.filter(|(run, _)| *run == id && view.result.is_none());
-        let (_, orders) = orders.ok_or_else(|| refusals::has_ended(id))?;
-        let cancel = Cancel {
-            running: match asked.running {
-                RunningMoves::Cancel => Running::Cancel,
-                RunningMoves::Finish => Running::Finish,
-            },
-            uncordon: asked.uncordon,
-            by: Text::from(by.to_owned()),
-            at: now(),
-        };
-        let (tell, told) = oneshot::channel();
-        if orders.send((cancel, tell)).await.is_err() {
-            return Err(refusals::has_ended(id));
-        }
-        let Ok(told) = tokio::time::timeout(limits::RUN_CANCEL, told).await else {
-            let message = format!("the cancel of run {id} waits to be written down");
-            return Err(Refusal::new(ErrorCode::Timeout, message)
-                .next("no move begins meanwhile; `drover run` shows when it counts"));
-        };
-        match told {
-            Ok(Ok(())) => self.get(id).await,
-            Ok(Err(why)) => {
-                let message = format!("the cancel of run {id} could not be written down: {why}");
-                Err(Refusal::new(ErrorCode::StoreUnavailable, message))
-            }
-            Err(_) => Err(refusals::has_ended(id)),
-        }
-    }
-
-    /// A cancel is the coordinator's to write down.
-    async fn pass_on(
-        &self,
-        coordinator: &HostName,
-        id: RunId,
-        asked: CancelRunRequest,
-        by: &str,
-    ) -> Result<RunView, Refusal> {
-        let asked = CancelRunRequest {
-            by: Some(by.to_owned()),
-            ..asked
-        };
-        let client = self.context.peers.client(coordinator)?;
-        client.cancel_run(id, &asked).await.map_err(|error| {
-            let told = error.refusal().cloned();
-            told.unwrap_or_else(|| refusals::not_passed_on(coordinator, id, &error))
-        })
     }
 
     fn drive(

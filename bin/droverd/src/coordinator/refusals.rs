@@ -32,6 +32,14 @@ pub fn has_ended(id: RunId) -> Refusal {
     Refusal::new(ErrorCode::RunEnded, format!("run {id} has ended")).next("`drover run` tells how")
 }
 
+pub fn nobody_leads(id: RunId) -> Refusal {
+    let message =
+        format!("run {id} is carried out by nobody at the moment: its coordinator let go of it");
+    Refusal::new(ErrorCode::PeerUnreachable, message).next(
+        "another one takes it over within 15 s: `drover run` shows which; then repeat the command",
+    )
+}
+
 pub fn not_passed_on(coordinator: &HostName, id: RunId, error: &ClientError) -> Refusal {
     let why = with_sources(error);
     let message = format!(
