@@ -64,7 +64,8 @@ pub async fn run(agent: &Agent, command: ClusterCommand) -> Result<Outcome, Fail
             let view = asked.cluster_leave().await.map_err(changed)?;
             let text = format!(
                 "{} left the cluster of {}: no other host believes it any more\n  definitions of guests stay here; \
-                 `drover cluster join TOKEN` joins a cluster again\n",
+                 `drover cluster join TOKEN` joins a cluster again\n  droverd's port stays open until it is restarted, and \
+                 believes nobody meanwhile\n",
                 view.host, view.authority
             );
             Outcome::new(text, "cluster", &view)
