@@ -1,5 +1,5 @@
-//! Three agents that may coordinate, with a real etcd: the one that leads is killed, stands still, or may
-//! no longer, etcd has no quorum.
+//! Three agents that may coordinate, with a real etcd: the one that leads is killed, stands still, is cut off or
+//! may no longer, etcd has no quorum.
 
 #![allow(
     clippy::unwrap_used,
@@ -186,6 +186,25 @@ async fn a_coordinator_that_is_revoked_in_the_middle_of_a_drain_lets_go_of_it_to
     three.is_drained(&before, &view).await;
     let (code, _) = refused(three.third.client().runs().await);
     assert_eq!(code, ErrorCode::NotTheCoordinator);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_that_is_cut_off_from_etcd_is_followed_and_does_no_harm_when_it_is_back() {
+    let Some(mut three) = three("cutoff").await else {
+        return;
+    };
+    let before = three.drain_midway().await;
+    etcd::cut_off_third(&three.hosts).await;
+    let view = when(three.hosts.client(B), before.id, has_ended).await;
+    assert_ne!(view.coordinator.as_str(), "c", "{view:#?}");
+    three.is_drained(&before, &view).await;
+    etcd::let_third_back(&three.hosts).await;
+    let seen = when(three.third.client(), before.id, has_ended).await;
+    assert_eq!(seen.coordinator, view.coordinator);
+    three.is_drained(&before, &seen).await;
+    let next = three.third.client().start_run(&drain(&three.hosts)).await;
+    let next = when(three.third.client(), next.unwrap().id, has_ended).await;
+    assert_eq!(next.result, Some(RunResult::Completed), "{next:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use drover_lab::command::run;
 use tokio::process::Child;
 
 use super::{A, Hosts};
@@ -37,9 +38,39 @@ fn port(number: usize) -> u16 {
 
 /// Where its members are asked.
 pub fn urls(hosts: &Hosts) -> Vec<String> {
-    let ip = hosts.host(A).address(0);
+    at(&hosts.host(A).address(0).to_string())
+}
+
+/// Where the third host asks them: a way of its own, which can be cut.
+pub fn urls_of_third() -> Vec<String> {
+    at("127.0.0.1")
+}
+
+fn at(ip: &str) -> Vec<String> {
     let ports = (0..usize::from(MEMBERS)).map(port);
     ports.map(|port| format!("http://{ip}:{port}")).collect()
+}
+
+/// The third host's packets to all members vanish.
+pub async fn cut_off_third(hosts: &Hosts) {
+    let ports = (0..usize::from(MEMBERS)).map(|member| port(member).to_string());
+    let ports = ports.collect::<Vec<_>>().join(", ");
+    let script = format!(
+        "add table inet cutoff; add chain inet cutoff out {{ type filter hook output priority 0; }}; \
+         add rule inet cutoff out ip daddr 127.0.0.1 tcp dport {{ {ports} }} drop;"
+    );
+    nft(hosts, &script).await;
+}
+
+/// They arrive again.
+pub async fn let_third_back(hosts: &Hosts) {
+    nft(hosts, "delete table inet cutoff").await;
+}
+
+async fn nft(hosts: &Hosts, script: &str) {
+    let host = hosts.host(A);
+    let words = ["netns", "exec", host.namespace(), "nft", script];
+    run("ip", &words).await.unwrap();
 }
 
 impl Etcd {
@@ -62,12 +93,13 @@ impl Etcd {
             .map(|number| format!("m{number}={}", peer(number)))
             .collect();
         let client = urls(hosts).swap_remove(number);
+        let third = urls_of_third().swap_remove(number);
         let data = hosts.lab().folder().join(format!("etcd{number}"));
         let own = peer(number);
         let arguments = [
             format!("--name=m{number}"),
             format!("--data-dir={}", data.display()),
-            format!("--listen-client-urls={client}"),
+            format!("--listen-client-urls={client},{third}"),
             format!("--advertise-client-urls={client}"),
             format!("--listen-peer-urls={own}"),
             format!("--initial-advertise-peer-urls={own}"),

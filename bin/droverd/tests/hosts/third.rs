@@ -52,19 +52,19 @@ impl Hosts {
             self.configure(
                 if host.name == self.host(A).name { A } else { B },
                 |config| {
-                    shared(self, config);
+                    shared(etcd::urls(self), config);
                 },
             );
         }
-        third.configure(self, &at(A, PORT));
+        third.configure(&at(A, PORT));
         third
     }
 }
 
 /// Where all keep runs; and of three hosts none has to be one that can be lost.
-fn shared(hosts: &Hosts, config: &mut Table) {
+fn shared(members: Vec<String>, config: &mut Table) {
     let mut store = Table::new();
-    let members = etcd::urls(hosts).into_iter().map(Value::String);
+    let members = members.into_iter().map(Value::String);
     store.insert("etcd".into(), Value::Array(members.collect()));
     config.insert("store".into(), store.into());
     let policy = "policy.keep = { losses = 0, of = \"host\" }";
@@ -72,7 +72,7 @@ fn shared(hosts: &Hosts, config: &mut Table) {
 }
 
 impl Third {
-    fn configure(&self, hosts: &Hosts, listen: &[SocketAddr]) {
+    fn configure(&self, listen: &[SocketAddr]) {
         let folder = self.folder.display();
         let listen: Vec<_> = listen.iter().map(|at| format!("\"{at}\"")).collect();
         let text = format!(
@@ -82,7 +82,7 @@ impl Third {
             listen.join(", ")
         );
         let mut config: Table = toml::from_str(&text).unwrap();
-        shared(hosts, &mut config);
+        shared(etcd::urls_of_third(), &mut config);
         fs::create_dir_all(self.folder.join("vms")).unwrap();
         fs::write(self.folder.join("droverd.toml"), config.to_string()).unwrap();
     }
