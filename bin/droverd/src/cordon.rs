@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use drover_api::{CordonRequest, CordonView, ErrorCode, Refusal};
-use drover_types::{HostName, in_short};
+use drover_types::HostName;
 use jiff::Timestamp;
 
 use crate::registry::files;
@@ -28,13 +28,7 @@ impl Cordon {
     /// The file is there and cannot be read.
     pub fn open(host: HostName, state: &Path) -> io::Result<Self> {
         let file = state.join("cordon.json");
-        let now = match files::read(&file)? {
-            Some(text) => {
-                let parsed = serde_json::from_str(&text);
-                Some(parsed.map_err(|error| io::Error::other(in_short(error)))?)
-            }
-            None => None,
-        };
+        let now = files::read_document(&file)?;
         Ok(Self {
             host,
             file,

@@ -17,7 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use drover_api::{ErrorCode, Refusal};
-use drover_types::{HostName, in_short};
+use drover_types::HostName;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -54,13 +54,7 @@ impl Fence {
     /// The file is there and cannot be read.
     pub fn open(host: HostName, state: &Path) -> io::Result<Self> {
         let file = state.join("orders.json");
-        let newest = match files::read(&file)? {
-            Some(text) => {
-                let parsed = serde_json::from_str(&text);
-                Some(parsed.map_err(|error| io::Error::other(in_short(error)))?)
-            }
-            None => None,
-        };
+        let newest = files::read_document(&file)?;
         Ok(Self {
             host,
             file,

@@ -5,6 +5,9 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use drover_types::in_short;
+use serde::de::DeserializeOwned;
+
 use crate::limits;
 
 /// Writes a file whole and durably; readable by root only, as it may hold secrets in arguments.
@@ -39,6 +42,17 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
+}
+
+/// The JSON document of a file, `None` when there is no such file.
+///
+/// # Errors
+/// It cannot be [`read`], or is no such document.
+pub fn read_document<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
+    let parsed = read(path)?.map(|text| serde_json::from_str(&text));
+    parsed
+        .transpose()
+        .map_err(|error| io::Error::other(in_short(error)))
 }
 
 /// A regular file's text, `None` when there is no such file.
