@@ -378,16 +378,22 @@ mod tests {
         Process::new(listener, "0.0.0", record).unwrap()
     }
 
+    /// The end of an agent that has attached.
+    fn attached(process: &mut Process<'_>) -> UnixStream {
+        let (theirs, ours) = UnixStream::pair().unwrap();
+        let mut agent = Agent::new(1, ours).unwrap();
+        agent.attached_after(0);
+        process.agent = Some(agent);
+        theirs
+    }
+
     #[test]
     fn what_an_agent_asks_for_before_it_goes_is_heard_also_where_it_hears_nothing_more() {
         let directory = tempfile::tempdir().unwrap();
         let place = Place::at(directory.path().join("relay"));
         let listener = place.make().unwrap();
         let mut process = process(&place, &listener);
-        let (mut theirs, ours) = UnixStream::pair().unwrap();
-        let mut agent = Agent::new(1, ours).unwrap();
-        agent.attached_after(0);
-        process.agent = Some(agent);
+        let mut theirs = attached(&mut process);
         let close = Asked {
             number: 1,
             request: Request::Close { finished: true },
@@ -412,10 +418,7 @@ mod tests {
         let place = Place::at(directory.path().join("relay"));
         let listener = place.make().unwrap();
         let mut process = process(&place, &listener);
-        let (mut theirs, ours) = UnixStream::pair().unwrap();
-        let mut agent = Agent::new(1, ours).unwrap();
-        agent.attached_after(0);
-        process.agent = Some(agent);
+        let mut theirs = attached(&mut process);
         let lasted = Duration::from_secs(3600);
         let happens = 100 * limits::EVENTS_KEPT as u64;
         for _ in 0..happens {
