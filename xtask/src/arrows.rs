@@ -24,7 +24,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("wire", Kind::Pure, &["types"]),
     ("session", Kind::Pure, &["types", "wire"]),
     ("migrate", Kind::Pure, &["types"]),
-    ("plan", Kind::Pure, &["types"]),
+    ("plan", Kind::Pure, &["types", "migrate"]),
     ("execute", Kind::Pure, &["types", "plan"]),
     ("sim", Kind::Pure, &["types", "wire", "session", "migrate"]),
     ("lanes", Kind::Io, &["types"]),

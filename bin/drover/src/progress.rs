@@ -5,7 +5,7 @@ use drover_types::ByteRate;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::limits;
-use crate::show::{milliseconds, word};
+use crate::show::{time_left, word};
 
 /// A progress bar with lines below it. Silent when stderr is no terminal.
 pub struct Progress(ProgressBar);
@@ -95,9 +95,7 @@ fn sent(view: &MigrationView) -> String {
     if let Some(percent) = view.throttle_percent {
         parts.push(format!("guest slowed by {percent} %"));
     }
-    if let Some(left) = view.time_left_ms {
-        parts.push(format!("{} left", milliseconds(left)));
-    }
+    parts.extend(time_left(view));
     parts.join(", ")
 }
 

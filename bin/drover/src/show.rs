@@ -264,6 +264,19 @@ fn peers(peers: &[PeerView]) -> String {
     text
 }
 
+/// How long a migration will take, with the range of that: `3.1 s left (2.8 s to 4 s)`.
+pub fn time_left(view: &MigrationView) -> Option<String> {
+    let left = milliseconds(view.time_left_ms?);
+    let range = match (view.time_left_least_ms, view.time_left_most_ms) {
+        (None, _) => String::new(),
+        (Some(least), Some(most)) => {
+            format!(" ({} to {})", milliseconds(least), milliseconds(most))
+        }
+        (Some(least), None) => format!(" ({} or more)", milliseconds(least)),
+    };
+    Some(format!("{left} left{range}"))
+}
+
 /// `85 ms`, `3.2 s`, `2 min 5 s`
 pub fn milliseconds(ms: u64) -> String {
     match ms {

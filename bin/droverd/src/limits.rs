@@ -191,8 +191,8 @@ pub const SCRAPE: Duration = Duration::from_secs(120);
 /// Link events that wait for a migration. One that has missed some looks at all links anew.
 pub const LINK_EVENTS: usize = 64;
 
-/// Between two looks for a guest whose dirty rate is to be sampled: of 20 guests each has its turn in a minute,
-/// of more less often.
+/// Between two looks for a guest whose dirty rate is to be sampled, which takes 5 s: of 8 guests each has its turn
+/// in a minute, of more less often.
 pub const SAMPLE_LOOK: Duration = Duration::from_secs(2);
 
 /// Before a guest's dirty rate is sampled again: what it does changes over minutes, and plans take facts of one.

@@ -42,9 +42,18 @@ pub const COMMAND: Duration = Duration::from_secs(15);
 /// For an out-of-band command's answer, given by a thread that waits for nothing: 0.1 ms.
 pub const OOB_COMMAND: Duration = Duration::from_secs(5);
 
-/// Over which a guest's dirty rate is sampled: the least that QEMU takes. It compares hashes of 512
-/// pages of each GiB, 2 MiB to be read twice: some milliseconds of a processor.
-pub const DIRTY_SAMPLE: Duration = Duration::from_secs(1);
+/// The times over which it is sampled what a guest dirties, in whole seconds: the least that QEMU takes, and one that
+/// shows whether it writes to the same pages again.
+pub const DIRTY_SAMPLES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+
+/// Pages of each GiB that are compared by their hash, for a guest of so many bytes: 16,384 in all, 64 MiB to be read
+/// twice, some 0.1 s of a processor, of which a part of 2 % is known within a tenth. QEMU takes 128 to 16,384
+/// for each GiB (`MIN_SAMPLE_PAGE_COUNT`, `MAX_SAMPLE_PAGE_COUNT`), so that from 128 GiB on it is more.
+#[must_use]
+pub fn dirty_sample_pages(memory: u64) -> u64 {
+    let gibibytes = memory.div_ceil(1 << 30).max(1);
+    (16_384 / gibibytes).max(128)
+}
 
 /// Between two looks whether a dirty rate is there.
 pub const DIRTY_POLL: Duration = Duration::from_millis(200);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-use drover_types::ByteRate;
+use drover_types::Bytes;
 
 use crate::process::{Exit, ProcessId};
 use crate::progress::{MigrationProgress, MigrationStatus, RunState};
@@ -97,11 +97,10 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// `qapi/migration.json`.
     fn migration_blockers(&self) -> Answer<'_, Vec<String>>;
 
-    /// How fast the guest writes to its memory, by a sample of its pages that takes
-    /// [`DIRTY_SAMPLE`](crate::limits::DIRTY_SAMPLE); `None` when it could not be measured, as while it
-    /// stands still. Pages that were rewritten count once, however often. Source: `calc-dirty-rate` in
-    /// QEMU's `qapi/migration.json`.
-    fn dirty_rate(&self) -> Answer<'_, Option<ByteRate>>;
+    /// How much of its memory the guest writes to in so many whole seconds, by a sample of its pages that takes
+    /// that long; `None` when it could not be measured, as while it stands still. Pages that were rewritten
+    /// count once, however often. Source: `calc-dirty-rate` in QEMU's `qapi/migration.json`.
+    fn dirtied(&self, within: Duration) -> Answer<'_, Option<Bytes>>;
 
     /// How the migration stands.
     fn migration(&self) -> Answer<'_, MigrationProgress>;

@@ -197,8 +197,9 @@ async fn what_a_migration_would_meet_is_told_beforehand(qemu: Qemu) {
     let machine = place.start(&guest(&qemu), "a", Start::Run).await;
     assert_eq!(machine.migration_blockers().await.unwrap(), [""; 0]);
     // A guest without a kernel writes next to nothing.
-    let rate = machine.dirty_rate().await.unwrap().unwrap();
-    assert!(rate.0 < 64 << 20, "{rate}");
+    let second = std::time::Duration::from_secs(1);
+    let dirtied = machine.dirtied(second).await.unwrap().unwrap();
+    assert!(dirtied.0 < 64 << 20, "{dirtied}");
     let mut bound = guest(&qemu);
     bound
         .args

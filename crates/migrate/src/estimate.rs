@@ -1,15 +1,30 @@
-//! When a migration will end, and whether it will, from what the hypervisor tells of it.
+//! When a migration will end, and whether it will, from what the hypervisor tells of it and what was known
+//! of the guest before.
 //!
-//! While memory is carried the guest dirties some of it again. What is left shrinks by the
-//! difference of the two rates, and the switchover comes when the rest fits the downtime limit.
+//! ```text
+//!   this round     what is left of it, at the rate at which pages are carried; pages that the guest
+//!                  never touched are zero, and only looked at
+//!   every further  what the guest dirties in the time of the one before (precopy.rs)
+//!   at last        what fits the downtime limit, and the hand-off
+//! ```
+//!
+//! How much a guest dirties in a time is a line through what was seen of it: samples from before, and each
+//! round since. Most guests write to the same pages again, so that it bends.
+//!
+//! The range is what comes out when it dirties half and twice of that, and pages are carried as much faster or
+//! slower as they were in the seconds before.
+
+mod dirtied;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use drover_types::{ByteRate, Bytes};
+use drover_types::{ByteRate, Bytes, Convergence};
 
+use self::dirtied::Dirtied;
 use crate::Time;
-use crate::limits::SAMPLES;
+use crate::limits::{HAND_OFF, SAMPLES, ZERO_PAGES};
+use crate::precopy::Precopy;
 
 /// Rates are taken over this time: long enough to level out the bursts of a round's end, short
 /// enough to follow a lost path.
@@ -19,17 +34,36 @@ const WINDOW: Duration = Duration::from_secs(5);
 const FARTHEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// One look at the progress.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sample {
     /// When it was taken.
     pub at: Time,
+    /// Since the hypervisor began (QEMU: `total-time`).
+    pub copied_for: Duration,
     /// Carried since the beginning (QEMU: `ram.transferred`).
     pub transferred: Bytes,
-    /// Still to be carried (QEMU: `ram.remaining`).
+    /// Still to be carried in this round (QEMU: `ram.remaining`).
     pub remaining: Bytes,
+    /// Pages that were carried whole, again ones included (QEMU: `ram.normal` x `page-size`).
+    pub whole: Bytes,
+    /// Pages that were found to be zero (QEMU: `ram.duplicate` x `page-size`).
+    pub zero: Bytes,
+    /// The round, from 1 (QEMU: `dirty-sync-count`).
+    pub round: u64,
     /// How fast the guest dirties memory (QEMU: `dirty-pages-rate` x `page-size`); zero until
     /// the end of the first round.
     pub dirty_rate: ByteRate,
+    /// The part of its time, in percent, that it stands still (QEMU: `cpu-throttle-percentage`).
+    pub throttle: u8,
+}
+
+/// What is known of a guest before it is moved.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Memory that it has touched.
+    pub touched: Option<Bytes>,
+    /// How much it dirtied in which time.
+    pub dirtied: Vec<(Duration, Bytes)>,
 }
 
 /// What the samples say.
@@ -46,37 +80,46 @@ pub struct Estimate {
 pub enum TimeLeft {
     /// Too few samples, or nothing moves.
     Unknown,
-    /// About this long.
-    About(Duration),
-    /// Never at these rates: the guest dirties memory as fast as it is carried.
+    /// So long.
+    About {
+        /// Rather.
+        expected: Duration,
+        /// At least.
+        least: Duration,
+        /// At most; none where it may never end.
+        most: Option<Duration>,
+    },
+    /// Never as it goes now: the guest dirties memory as fast as it is carried.
     Never,
-}
-
-impl TimeLeft {
-    /// In milliseconds, as the API gives it.
-    #[must_use]
-    pub fn millis(self) -> Option<u64> {
-        match self {
-            Self::About(left) => u64::try_from(left.as_millis()).ok(),
-            Self::Unknown | Self::Never => None,
-        }
-    }
 }
 
 /// Looks back on the last samples of one migration.
 #[derive(Debug, Clone)]
 pub struct Estimator {
-    downtime_limit: Duration,
+    limit: Duration,
+    throttle_most: u64,
+    touched: Option<Bytes>,
+    dirtied: Dirtied,
     samples: VecDeque<Sample>,
+    /// When the round of the last sample began, as far as was seen.
+    round_began: Time,
 }
 
+/// What is reckoned with, in percent: what the guest dirties, the rate.
+const CASES: [[u64; 2]; 3] = [[100, 100], [50, 110], [200, 85]];
+
 impl Estimator {
-    /// For a migration whose switchover may take `downtime_limit`.
+    /// For a migration that is brought to its end so.
     #[must_use]
-    pub fn new(downtime_limit: Duration) -> Self {
+    pub fn new(wished: &Convergence, known: Known) -> Self {
+        let most = wished.throttle().map_or(0, |(_, most)| most.get().into());
         Self {
-            downtime_limit,
+            limit: wished.downtime_limit(),
+            throttle_most: most,
+            touched: known.touched,
+            dirtied: Dirtied::new(known.dirtied),
             samples: VecDeque::with_capacity(SAMPLES),
+            round_began: Time::ZERO,
         }
     }
 
@@ -86,6 +129,10 @@ impl Estimator {
         if !self.samples.back().is_none_or(goes_on) {
             self.samples.clear();
         }
+        if self.samples.is_empty() {
+            self.begin(&sample);
+        }
+        self.see_round(&sample);
         let too_old = |first: &Sample| sample.at.saturating_sub(first.at) > WINDOW;
         while self.samples.len() >= SAMPLES
             || (self.samples.len() > 1 && self.samples.get(1).is_some_and(too_old))
@@ -93,6 +140,36 @@ impl Estimator {
             self.samples.pop_front();
         }
         self.samples.push_back(sample);
+    }
+
+    /// Before the first look in the first round nothing was carried, which is one more.
+    fn begin(&mut self, first: &Sample) {
+        self.round_began = first.at;
+        if first.round <= 1 && !first.copied_for.is_zero() {
+            self.round_began = first.at.saturating_sub(first.copied_for);
+            self.samples.push_back(Sample {
+                at: self.round_began,
+                round: first.round,
+                ..Sample::default()
+            });
+        }
+    }
+
+    /// A round that has begun tells what the guest dirtied in the one before.
+    fn see_round(&mut self, sample: &Sample) {
+        let Some(last) = self.samples.back() else {
+            return;
+        };
+        let begun = sample.round.saturating_sub(last.round);
+        if begun == 0 {
+            return;
+        }
+        let took = sample.at.saturating_sub(self.round_began);
+        // Of several between two looks only their mean is known.
+        let took = took / u32::try_from(begun).unwrap_or(u32::MAX);
+        let ran = took * u32::from(100 - last.throttle.min(99)) / 100;
+        self.dirtied.seen(ran, sample.remaining);
+        self.round_began = sample.at;
     }
 
     /// What the samples so far say.
@@ -104,131 +181,76 @@ impl Estimator {
                 time_left: TimeLeft::Unknown,
             };
         };
-        let carried = Bytes(last.transferred.0.saturating_sub(first.transferred.0));
-        let rate = if last.at > first.at {
-            ByteRate::of(carried, last.at - first.at)
-        } else {
-            ByteRate(0)
-        };
         Estimate {
-            rate,
-            time_left: self.time_left(rate, last),
+            rate: rate(first.transferred, last.transferred, last.at - first.at),
+            time_left: self.time_left(first, last),
         }
     }
 
-    fn time_left(&self, rate: ByteRate, last: &Sample) -> TimeLeft {
-        if rate.0 == 0 {
+    fn time_left(&self, first: &Sample, last: &Sample) -> TimeLeft {
+        let pages = pages_rate(first, last);
+        if pages.0 == 0 {
             return TimeLeft::Unknown;
         }
-        let switchover = u128::from(rate.0) * self.downtime_limit.as_millis() / 1000;
-        let remaining = u128::from(last.remaining.0);
-        let before = remaining.saturating_sub(switchover);
-        if before == 0 {
-            return about(remaining, u128::from(rate.0));
-        }
-        let Some(shrinks @ 1..) = rate.0.checked_sub(last.dirty_rate.0) else {
+        let [expected, least, most] = CASES.map(|case| self.case(last, pages, case));
+        let (Some(expected), Some(least)) = (expected, least.or(expected)) else {
             return TimeLeft::Never;
         };
-        match about(before, u128::from(shrinks)) {
-            TimeLeft::About(until) => TimeLeft::About(until + self.downtime_limit),
-            other => other,
+        TimeLeft::About {
+            expected,
+            least: least.min(expected),
+            most: most.map(|most| most.max(expected)),
         }
+    }
+
+    /// Until the guest runs at the destination; none for never.
+    fn case(&self, last: &Sample, pages: ByteRate, [dirtied, rate]: [u64; 2]) -> Option<Duration> {
+        let rate = (pages.0.saturating_mul(rate) / 100).max(1);
+        let by_qemu = last.dirty_rate;
+        let end = Precopy {
+            left: self.left(last, rate),
+            begun: last.at.saturating_sub(self.round_began),
+            rate,
+            dirtied: |time: Duration| {
+                let amount = self.dirtied.within(time, by_qemu);
+                amount.saturating_mul(dirtied) / 100
+            },
+            limit: self.limit,
+            throttle: [last.throttle.into(), self.throttle_most],
+        }
+        .end();
+        let time = end.before.saturating_add(end.stopped) + HAND_OFF;
+        (end.fits && time <= FARTHEST).then_some(time)
+    }
+
+    /// What is left of this round, in bytes of pages that are carried whole.
+    fn left(&self, last: &Sample, rate: u64) -> u64 {
+        let remaining = last.remaining.0;
+        let Some(touched) = self.touched.filter(|_| last.round <= 1) else {
+            return remaining;
+        };
+        let whole = touched.0.saturating_sub(last.whole.0).min(remaining);
+        let zero = remaining - whole;
+        let looked_at = u128::from(zero) * u128::from(rate) / u128::from(ZERO_PAGES.0);
+        whole.saturating_add(u64::try_from(looked_at).unwrap_or(zero).min(zero))
     }
 }
 
-fn about(bytes: u128, rate: u128) -> TimeLeft {
-    let millis = u64::try_from(bytes * 1000 / rate).unwrap_or(u64::MAX);
-    let left = Duration::from_millis(millis);
-    if left > FARTHEST {
-        TimeLeft::Never
-    } else {
-        TimeLeft::About(left)
+/// How fast whole pages are carried where there are such; looking at zero ones takes its time beside that.
+fn pages_rate(first: &Sample, last: &Sample) -> ByteRate {
+    let time = last.at - first.at;
+    let zero = last.zero.0.saturating_sub(first.zero.0);
+    let looked_at = Duration::from_millis(zero.saturating_mul(1000) / ZERO_PAGES.0);
+    let carrying = time.saturating_sub(looked_at).max(time / 4);
+    rate(first.whole, last.whole, carrying)
+}
+
+fn rate(from: Bytes, to: Bytes, time: Duration) -> ByteRate {
+    if time.is_zero() {
+        return ByteRate(0);
     }
+    ByteRate::of(Bytes(to.0.saturating_sub(from.0)), time)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const MIB: u64 = 1 << 20;
-
-    fn sample(millis: u64, transferred: u64, remaining: u64, dirty: u64) -> Sample {
-        Sample {
-            at: Duration::from_millis(millis),
-            transferred: Bytes(transferred * MIB),
-            remaining: Bytes(remaining * MIB),
-            dirty_rate: ByteRate(dirty * MIB),
-        }
-    }
-
-    fn after(samples: &[Sample]) -> Estimate {
-        let mut estimator = Estimator::new(Duration::from_millis(300));
-        samples.iter().for_each(|sample| estimator.add(*sample));
-        estimator.estimate()
-    }
-
-    #[test]
-    fn a_quiet_guest_ends_when_the_rest_is_carried() {
-        let seen = after(&[sample(0, 0, 1000, 0), sample(1000, 100, 900, 0)]);
-        assert_eq!(seen.rate, ByteRate(100 * MIB));
-        assert_eq!(seen.time_left, TimeLeft::About(Duration::from_secs(9)));
-    }
-
-    #[test]
-    fn a_busy_guest_takes_longer_and_one_that_is_too_busy_never_ends() {
-        let seen = after(&[sample(0, 0, 1000, 0), sample(1000, 100, 930, 50)]);
-        assert_eq!(
-            seen.time_left,
-            TimeLeft::About(Duration::from_millis(18_300))
-        );
-        let seen = after(&[sample(0, 0, 1000, 0), sample(1000, 100, 930, 100)]);
-        assert_eq!(seen.time_left, TimeLeft::Never);
-    }
-
-    #[test]
-    fn a_rest_that_fits_the_downtime_limit_ends_however_busy_the_guest_is() {
-        let seen = after(&[sample(0, 0, 100, 0), sample(1000, 100, 20, 900)]);
-        assert_eq!(seen.time_left, TimeLeft::About(Duration::from_millis(200)));
-    }
-
-    #[test]
-    fn nothing_is_predicted_from_one_look_or_from_standstill() {
-        assert_eq!(after(&[sample(0, 0, 1000, 0)]).time_left, TimeLeft::Unknown);
-        let stalled = [sample(0, 5, 1000, 0), sample(9000, 5, 1000, 0)];
-        assert_eq!(after(&stalled).time_left, TimeLeft::Unknown);
-    }
-
-    #[test]
-    fn the_rate_follows_a_lost_path_within_the_window() {
-        let mut estimator = Estimator::new(Duration::from_millis(300));
-        for second in 0..20 {
-            estimator.add(sample(second * 1000, second * 200, 9000, 0));
-        }
-        for second in 20..26 {
-            estimator.add(sample(second * 1000, 3800 + (second - 19) * 100, 9000, 0));
-        }
-        assert_eq!(estimator.estimate().rate, ByteRate(100 * MIB));
-    }
-
-    proptest! {
-        #[test]
-        fn any_samples_are_estimated_without_panic_and_within_bounds(
-            samples in prop::collection::vec(any::<(u32, u64, u64, u64)>(), 0..60),
-        ) {
-            let mut estimator = Estimator::new(Duration::from_millis(300));
-            for (at, transferred, remaining, dirty) in samples {
-                estimator.add(Sample {
-                    at: Duration::from_millis(u64::from(at)),
-                    transferred: Bytes(transferred),
-                    remaining: Bytes(remaining),
-                    dirty_rate: ByteRate(dirty),
-                });
-                prop_assert!(estimator.samples.len() <= SAMPLES);
-                if let TimeLeft::About(left) = estimator.estimate().time_left {
-                    prop_assert!(left <= FARTHEST + Duration::from_secs(1));
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -30,6 +30,7 @@ pub mod limits;
 mod observation;
 mod outbox;
 pub mod paths;
+pub mod precopy;
 mod question;
 mod resolution;
 mod session;

@@ -86,10 +86,6 @@ pub const REBALANCE_MOVES: u32 = 1_000;
 /// 200 times [`HOSTS`] names are some 16 MiB.
 pub const NAMED_UNMOVED: usize = 200;
 
-/// Rounds of precopy that are computed: QEMU's throttle reaches its end after 9, so what has not ended
-/// by then ends by the working set or not at all.
-pub const ROUNDS: u32 = 64;
-
 /// Longest time that is expected of one guest or plan; longer is no prediction.
 pub const FARTHEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -104,10 +100,6 @@ pub const LEAST_SHARE_PERCENT: u64 = 25;
 /// Time from one migration's order until its bytes flow: a QEMU starts at the destination in 0.1 to
 /// 3 s (`drover-migrate`, `PREPARE`).
 pub const PREPARING: Duration = Duration::from_millis(500);
-
-/// What stops a guest beside the bytes of the last round: devices' state and the hand-off. Measured:
-/// 43 to 106 ms medians with little left to send (docs/measurements/session.md).
-pub const SWITCHOVER: Duration = Duration::from_millis(60);
 
 /// Sets of lost hosts that are tried to say that more than the policy wants could be lost: for that
 /// nobody waits longer than some 0.2 s. All pairs of 200 hosts are 19,900.

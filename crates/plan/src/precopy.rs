@@ -1,15 +1,7 @@
 //! What a precopy migration carries and how long it takes, before it has begun.
 //!
-//! ```text
-//!   round 0 carries what the guest has written to:   v0 = used
-//!   round n carries what it wrote meanwhile:         vn = min(working set, dirty rate x v(n-1) / rate)
-//!   until vn fits the downtime limit:                vn <= rate x limit; then the guest stops, and
-//!                                                    downtime = vn / rate + what the hand-off takes
-//! ```
-//!
-//! Where more than half of what a round carried is dirty after it, twice, the guest is throttled as QEMU
-//! does (`migration/ram.c`, `throttle-trigger-threshold` 50, `cpu-throttle-initial` 20, `-increment` 10,
-//! `max-cpu-throttle` the guest's): its dirty rate falls with its processor time.
+//! The rounds are `drover_migrate::precopy`'s; the guest has written to `memory_used`, and writes to its working set
+//! at its dirty rate. The downtime is what is carried in it, and what the hand-off takes.
 //!
 //! The range is not one of confidence. It is what comes out when the dirty rate is half and twice
 //! what was sampled, the working set half as large again, and the lines carry the least and the most
@@ -19,10 +11,14 @@
 //! While a migration runs, `drover-migrate` says what is left from what it has seen; this is the word
 //! before that.
 
+use std::time::Duration;
+
+use drover_migrate::limits::HAND_OFF;
+use drover_migrate::precopy::Precopy;
 use serde::{Deserialize, Serialize};
 
 use crate::inventory::{Vm, VmState};
-use crate::limits::{FARTHEST, LINE_PERCENT, PREPARING, ROUNDS, SWITCHOVER};
+use crate::limits::{FARTHEST, LINE_PERCENT, PREPARING};
 
 /// A number that is not known exactly.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -154,47 +150,30 @@ fn case(vm: &Vm, bits_per_second: u64, which: usize) -> Case {
     }
 }
 
-const THROTTLE_FIRST: u64 = 20;
-const THROTTLE_STEP: u64 = 10;
-
 fn run(case: &Case) -> End {
-    let fits = case.rate.saturating_mul(case.limit_ms) / 1000;
-    let (mut left, mut bytes, mut micros) = (case.bytes, 0_u64, 0_u128);
-    let (mut high, mut throttle) = (0, 0);
-    let mut round = 0;
-    while left > fits && round < ROUNDS {
-        round += 1;
-        let time = u128::from(left) * 1_000_000 / u128::from(case.rate);
-        bytes = bytes.saturating_add(left);
-        micros += time;
-        let dirty_rate = u128::from(case.dirty_rate) * u128::from(100 - throttle) / 100;
-        let dirtied = u64::try_from(dirty_rate * time / 1_000_000).unwrap_or(u64::MAX);
-        let dirtied = dirtied.min(case.working_set);
-        high += u32::from(dirtied > left / 2);
-        if high >= 2 {
-            high = 0;
-            let next = match throttle {
-                0 => THROTTLE_FIRST,
-                _ => throttle + THROTTLE_STEP,
-            };
-            throttle = next.min(case.throttle_most);
-        }
-        left = dirtied;
-    }
-    let last = u128::from(left) * 1_000_000 / u128::from(case.rate);
-    let switchover = SWITCHOVER.as_micros();
-    let total = PREPARING.as_micros() + micros + last + switchover;
-    let ms = |micros: u128| {
-        u64::try_from(micros / 1000)
-            .unwrap_or(u64::MAX)
-            .min(farthest())
+    let precopy = Precopy {
+        left: case.bytes,
+        begun: Duration::ZERO,
+        rate: case.rate,
+        dirtied: |time: Duration| {
+            let dirtied = u128::from(case.dirty_rate) * time.as_micros() / 1_000_000;
+            let dirtied = u64::try_from(dirtied).unwrap_or(u64::MAX);
+            dirtied.min(case.working_set)
+        },
+        limit: Duration::from_millis(case.limit_ms),
+        throttle: [0, case.throttle_most],
     };
+    let end = precopy.end();
+    let ms = |time: Duration| u64::try_from(time.min(FARTHEST).as_millis()).unwrap_or(u64::MAX);
+    let downtime = end.stopped.saturating_add(HAND_OFF);
     End {
-        bytes: bytes.saturating_add(left),
-        ms: ms(total),
-        downtime_ms: ms(last + switchover),
-        convergence: match throttle {
-            _ if left > fits => Convergence::BeyondLimit,
+        bytes: end.bytes,
+        ms: ms(PREPARING
+            .saturating_add(end.before)
+            .saturating_add(downtime)),
+        downtime_ms: ms(downtime),
+        convergence: match end.throttle {
+            _ if !end.fits => Convergence::BeyondLimit,
             0 => Convergence::ByItself,
             _ => Convergence::Throttled,
         },

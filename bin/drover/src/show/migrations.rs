@@ -11,7 +11,7 @@ use drover_api::{
 use drover_types::{ByteRate, Bytes, Interface};
 use jiff::Timestamp;
 
-use super::{age, milliseconds, or_dash, row, table, word};
+use super::{age, milliseconds, or_dash, row, table, time_left, word};
 use crate::limits::{ENDED_SHOWN, LANES_SHOWN, NOTES_SHOWN};
 
 /// Every migration under way, the last that ended, and the interfaces that carry.
@@ -173,8 +173,8 @@ pub fn detail(view: &MigrationView) -> String {
     if let Some(percent) = view.throttle_percent {
         add(format!("guest slowed by {percent} %"));
     }
-    if let Some(left) = view.time_left_ms {
-        add(format!("{} to go", milliseconds(left)));
+    if let Some(left) = time_left(view) {
+        add(left);
     }
     text.push('\n');
     let _ = writeln!(text, "  {}", counted(view));

@@ -26,12 +26,14 @@ struct Said {
 pub async fn vms(context: &Context, cpu: &HostCpu, known: Vec<Known>) -> Vec<Vm> {
     let config = &context.config;
     let asked = known.into_iter().map(async |guest| {
-        let rate = context.inventory.rates.of(&guest.name);
+        let (rate, working_set) = context.inventory.rates.of(&guest.name);
         let said = said(&guest).await;
         let wished = guest.definition.as_ref();
         let wished = wished.map_or_else(Convergence::default, |definition| definition.convergence);
         let mut vm = vm(guest, said, &config.host, cpu)?;
-        vm.dirty_rate = rate.filter(|_| vm.state == VmState::Running);
+        let runs = vm.state == VmState::Running;
+        vm.dirty_rate = rate.filter(|_| runs);
+        vm.working_set = working_set.filter(|_| runs);
         let wished = wished.or(config.migration.convergence);
         let limit = wished.downtime_limit().as_millis();
         vm.downtime_limit_ms = u64::try_from(limit).unwrap_or(u64::MAX);

@@ -18,10 +18,11 @@ mod processor;
 mod rates;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::{ErrorCode, InventoryView, Refusal};
 use drover_hypervisor::Hypervisor;
-use drover_types::{Bytes, with_sources};
+use drover_types::{Bytes, VmName, with_sources};
 
 use self::offers::Offers;
 use self::rates::Rates;
@@ -42,6 +43,11 @@ impl Inventory {
             offers: Offers::new(hypervisor),
             rates: Rates::default(),
         }
+    }
+
+    /// What was sampled of a guest that runs here: in which time it dirtied how much.
+    pub fn dirtied(&self, vm: &VmName) -> Vec<(Duration, Bytes)> {
+        self.rates.dirtied(vm)
     }
 }
 

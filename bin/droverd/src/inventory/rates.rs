@@ -1,31 +1,48 @@
-//! How fast guests write to their memory, sampled gently: one guest at a time, each once a minute, and none
+//! How much guests write to their memory in a time, sampled gently: one guest at a time, each once a minute, and none
 //! that is about to move.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use drover_hypervisor::ProcessId;
-use drover_types::{ByteRate, VmName};
+use drover_hypervisor::limits::DIRTY_SAMPLES;
+use drover_types::{ByteRate, Bytes, VmName};
 use tokio::time::{Instant, sleep};
 
 use crate::agent::Context;
 use crate::limits::{SAMPLE_AGAIN, SAMPLE_LOOK};
+use crate::registry::Sampled;
 
 /// What was sampled last of each guest that runs here.
 #[derive(Debug, Default)]
 pub struct Rates(Mutex<BTreeMap<VmName, Sample>>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Sample {
     process: ProcessId,
     at: Instant,
-    rate: Option<ByteRate>,
+    /// In which time how much.
+    dirtied: Vec<(Duration, Bytes)>,
 }
 
 impl Rates {
-    /// That of a guest, if one was sampled.
-    pub fn of(&self, name: &VmName) -> Option<ByteRate> {
-        self.now().get(name)?.rate
+    /// Of a guest, if it was sampled: in which time how much, the shortest first.
+    pub fn dirtied(&self, name: &VmName) -> Vec<(Duration, Bytes)> {
+        let samples = self.now();
+        let sample = samples.get(name);
+        sample.map_or_else(Vec::new, |sample| sample.dirtied.clone())
+    }
+
+    /// How fast it writes to pages, and how much it keeps writing to where that is less than it would be at this
+    /// rate.
+    pub fn of(&self, name: &VmName) -> (Option<ByteRate>, Option<Bytes>) {
+        let dirtied = self.dirtied(name);
+        let (Some((short, few)), Some((_, many))) = (dirtied.first(), dirtied.last()) else {
+            return (None, None);
+        };
+        let again = dirtied.len() > 1 && many.0 < few.0.saturating_mul(2);
+        (Some(ByteRate::of(*few, *short)), again.then_some(*many))
     }
 
     fn now(&self) -> MutexGuard<'_, BTreeMap<VmName, Sample>> {
@@ -43,8 +60,18 @@ impl Rates {
         (0..guests.len()).filter(due).min_by_key(last)
     }
 
-    fn keep(&self, (name, process): (VmName, ProcessId), at: Instant, rate: Option<ByteRate>) {
-        self.now().insert(name, Sample { process, at, rate });
+    fn keep(
+        &self,
+        (name, process): (VmName, ProcessId),
+        at: Instant,
+        dirtied: Vec<(Duration, Bytes)>,
+    ) {
+        let sample = Sample {
+            process,
+            at,
+            dirtied,
+        };
+        self.now().insert(name, sample);
     }
 }
 
@@ -62,21 +89,35 @@ pub async fn run(context: Arc<Context>) {
             .map(|guest| (guest.name.clone(), guest.process))
             .collect();
         if let Some(turn) = rates.next(&names, at) {
-            let rate = guests[turn].machine.dirty_rate().await;
-            let rate = rate.unwrap_or_else(|error| {
-                tracing::debug!(vm = %guests[turn].name, %error, "dirty rate not sampled");
-                None
-            });
-            rates.keep(names[turn].clone(), at, rate);
+            let dirtied = sampled(&guests[turn]).await;
+            rates.keep(names[turn].clone(), at, dirtied);
         }
         sleep(SAMPLE_LOOK).await;
     }
 }
 
+async fn sampled(guest: &Sampled) -> Vec<(Duration, Bytes)> {
+    let mut all = Vec::new();
+    for time in DIRTY_SAMPLES {
+        match guest.machine.dirtied(time).await {
+            Ok(dirtied) => all.extend(dirtied.map(|bytes| (time, bytes))),
+            Err(error) => {
+                tracing::debug!(vm = %guest.name, %error, "dirty rate not sampled");
+                return all;
+            }
+        }
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
+
+    fn dirtied(points: &[(u64, u64)]) -> Vec<(Duration, Bytes)> {
+        let point = |(time, bytes): &(u64, u64)| (Duration::from_secs(*time), Bytes(*bytes));
+        points.iter().map(point).collect()
+    }
 
     fn guest(name: &str, pid: u32) -> (VmName, ProcessId) {
         (name.parse().unwrap(), ProcessId::of(pid).unwrap())
@@ -90,15 +131,36 @@ mod tests {
         let start = Instant::now();
         let after = |seconds: u64| start + Duration::from_secs(seconds);
         assert_eq!(rates.next(&guests, start), Some(0));
-        rates.keep(guests[0].clone(), start, Some(ByteRate(7)));
+        rates.keep(guests[0].clone(), start, dirtied(&[(1, 7), (4, 9)]));
         assert_eq!(rates.next(&guests, after(2)), Some(1));
-        rates.keep(guests[1].clone(), after(2), None);
+        rates.keep(guests[1].clone(), after(2), Vec::new());
         assert_eq!(rates.next(&guests, after(59)), None);
         assert_eq!(rates.next(&guests, after(60)), Some(0));
         assert_eq!(rates.next(&guests, after(90)), Some(0), "longest ago");
-        assert_eq!(rates.of(&guests[0].0), Some(ByteRate(7)));
+        let known = (Some(ByteRate(7)), Some(Bytes(9)));
+        assert_eq!(rates.of(&guests[0].0), known);
+        assert_eq!(rates.of(&guests[1].0), (None, None));
         let again = [guest("db", 1)];
         assert_eq!(rates.next(&again, after(3)), Some(0));
-        assert_eq!(rates.of(&guests[0].0), None, "what ran before is forgotten");
+        assert_eq!(
+            rates.of(&guests[0].0),
+            (None, None),
+            "what ran before is forgotten"
+        );
+    }
+
+    #[test]
+    fn a_guest_that_writes_ever_more_has_no_working_set_that_is_known() {
+        let rates = Rates::default();
+        let guest = guest("db", std::process::id());
+        for (sampled, working_set) in [
+            ([(1, 7), (4, 14)], None),
+            ([(1, 7), (4, 13)], Some(Bytes(13))),
+        ] {
+            rates.keep(guest.clone(), Instant::now(), dirtied(&sampled));
+            assert_eq!(rates.of(&guest.0), (Some(ByteRate(7)), working_set));
+        }
+        rates.keep(guest.clone(), Instant::now(), dirtied(&[(1, 7)]));
+        assert_eq!(rates.of(&guest.0), (Some(ByteRate(7)), None));
     }
 }

@@ -1,6 +1,7 @@
 //! What others may know of a migration while its task works on it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::{
     EventKind, EventView, MigrationPhase, MigrationRole, MigrationView, NicPair, Refusal,
@@ -8,7 +9,7 @@ use drover_api::{
 };
 use drover_hypervisor::MigrationProgress;
 use drover_migrate::downtime::RoundSeen;
-use drover_migrate::estimate::{Estimator, Sample};
+use drover_migrate::estimate::{Estimator, Sample, TimeLeft};
 use drover_migrate::{HandOffAnswer, Migration, Resolution, Resolving, Verdict};
 use drover_types::{ByteRate, Bytes};
 use jiff::Timestamp;
@@ -76,6 +77,8 @@ impl Snapshot {
             round: 0,
             rate: ByteRate(0),
             time_left_ms: None,
+            time_left_least_ms: None,
+            time_left_most_ms: None,
             channels: None,
             chunk_bytes: None,
             window_bytes: None,
@@ -183,10 +186,19 @@ fn dirty_rate(progress: &MigrationProgress) -> ByteRate {
 pub fn sample(at: std::time::Duration, progress: &MigrationProgress) -> Sample {
     Sample {
         at,
+        copied_for: progress.total_time,
         transferred: progress.transferred,
         remaining: progress.remaining,
+        whole: pages(progress.normal_pages, progress),
+        zero: pages(progress.zero_pages, progress),
+        round: progress.rounds,
         dirty_rate: dirty_rate(progress),
+        throttle: progress.throttle,
     }
+}
+
+fn pages(count: u64, progress: &MigrationProgress) -> Bytes {
+    Bytes(count.saturating_mul(progress.page_size.0))
 }
 
 /// A look at the progress as the downtime limit is chosen by.
@@ -204,5 +216,21 @@ pub fn show_estimate(snapshot: &mut Snapshot, estimator: &mut Estimator, sample:
     estimator.add(sample);
     let estimate = estimator.estimate();
     snapshot.view.rate = estimate.rate;
-    snapshot.view.time_left_ms = estimate.time_left.millis();
+    show_time_left(&mut snapshot.view, estimate.time_left);
+}
+
+/// Shows how long it will take; nothing where that cannot be said.
+pub fn show_time_left(view: &mut MigrationView, left: TimeLeft) {
+    let millis = |time: Duration| u64::try_from(time.as_millis()).ok();
+    let [expected, least, most] = match left {
+        TimeLeft::Unknown | TimeLeft::Never => [None; 3],
+        TimeLeft::About {
+            expected,
+            least,
+            most,
+        } => [Some(expected), Some(least), most],
+    };
+    view.time_left_ms = expected.and_then(millis);
+    view.time_left_least_ms = least.and_then(millis);
+    view.time_left_most_ms = most.and_then(millis);
 }

@@ -39,9 +39,10 @@ use drover_hypervisor::Hypervisor;
 use drover_types::{HostName, MigrationId, VmName};
 
 use crate::config::Config;
-pub use known::Known;
+pub use known::{Known, Sampled};
 pub use record::Role;
 pub use reservation::{Reached, Recovered, Reservation};
+pub use room::guest_memory;
 use slot::Slot;
 
 /// Why a guest is reserved.

@@ -486,6 +486,12 @@ pub struct MigrationView {
     /// An estimate of the time until the guest runs on the destination.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_left_ms: Option<u64>,
+    /// The least that it may be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_left_least_ms: Option<u64>,
+    /// The most that it may be; missing beside the estimate where it may never end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_left_most_ms: Option<u64>,
     /// QEMU's channels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channels: Option<u8>,

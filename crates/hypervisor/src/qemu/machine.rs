@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use drover_types::{ByteRate, Throttle};
+use drover_types::{Bytes, Throttle};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -109,17 +109,21 @@ impl QemuMachine {
         Ok(orders.applied)
     }
 
-    async fn sample_dirty_rate(&self) -> Result<Option<ByteRate>, MachineError> {
+    async fn sample_dirtied(&self, time: Duration) -> Result<Option<Bytes>, MachineError> {
         const SAMPLE: &str = "sample the dirty rate";
-        let time = json!({"calc-time": limits::DIRTY_SAMPLE.as_secs()});
-        self.tell(SAMPLE, "calc-dirty-rate", time).await?;
-        tokio::time::sleep(limits::DIRTY_SAMPLE).await; // what is measured takes that long
+        let memory = self
+            .tell(SAMPLE, "query-memory-size-summary", Value::Null)
+            .await?;
+        let pages = limits::dirty_sample_pages(memory["base-memory"].as_u64().unwrap_or(0));
+        let how = json!({"calc-time": time.as_secs(), "sample-pages": pages});
+        self.tell(SAMPLE, "calc-dirty-rate", how).await?;
+        tokio::time::sleep(time).await; // what is measured takes that long
         let measured = async {
             loop {
                 let answer = self.tell(SAMPLE, "query-dirty-rate", Value::Null).await?;
                 match answer["status"].as_str() {
                     Some("measuring") => tokio::time::sleep(limits::DIRTY_POLL).await,
-                    _ => return Ok(status::dirty_rate(&answer)),
+                    _ => return Ok(status::dirtied(&answer, time)),
                 }
             }
         };
@@ -300,8 +304,8 @@ impl Machine for QemuMachine {
         })
     }
 
-    fn dirty_rate(&self) -> Answer<'_, Option<ByteRate>> {
-        Box::pin(self.sample_dirty_rate())
+    fn dirtied(&self, within: Duration) -> Answer<'_, Option<Bytes>> {
+        Box::pin(self.sample_dirtied(within))
     }
 
     fn events(&self) -> MachineEvents {

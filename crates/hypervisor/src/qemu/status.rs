@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use drover_types::{BitRate, ByteRate, Bytes};
+use drover_types::{BitRate, Bytes};
 use serde_json::Value;
 
 use crate::limits::BLOCKERS;
@@ -48,12 +48,16 @@ pub(crate) fn blockers(info: &Value) -> Vec<String> {
     reasons.take(BLOCKERS).collect()
 }
 
-/// Reads the answer to `query-dirty-rate`: MiB per second. Source: `DirtyRateInfo` in QEMU's
-/// `qapi/migration.json`.
-pub(crate) fn dirty_rate(info: &Value) -> Option<ByteRate> {
+/// Reads the answer to `query-dirty-rate` as what is dirtied in a time: whole MiB per second, so that it is half of one
+/// more on average. Source: `DirtyRateInfo` in QEMU's `qapi/migration.json`.
+pub(crate) fn dirtied(info: &Value, time: Duration) -> Option<Bytes> {
     let measured = info["status"].as_str() == Some("measured");
     let mebibytes = info["dirty-rate"].as_u64().filter(|_| measured)?;
-    mebibytes.checked_mul(1 << 20).map(ByteRate)
+    let rate = match mebibytes {
+        0 => 0,
+        some => some.checked_mul(1 << 20)?.checked_add(1 << 19)?,
+    };
+    rate.checked_mul(time.as_secs()).map(Bytes)
 }
 
 /// From 10^6 bits per second; a number that is none is no rate.
@@ -117,14 +121,15 @@ mod tests {
     #[test]
     fn a_dirty_rate_is_there_only_once_it_was_measured() {
         let measured = json!({"status": "measured", "dirty-rate": 13, "calc-time": 1});
-        assert_eq!(dirty_rate(&measured), Some(ByteRate(13 << 20)));
+        let four_seconds = Duration::from_secs(4);
+        assert_eq!(dirtied(&measured, four_seconds), Some(Bytes(54 << 20)));
         for none in [
             json!({"status": "unstarted"}),
             json!({"status": "measuring", "dirty-rate": 13}),
             json!({"status": "measured", "dirty-rate": -1}),
             json!({"status": "measured", "dirty-rate": u64::MAX}),
         ] {
-            assert_eq!(dirty_rate(&none), None, "{none}");
+            assert_eq!(dirtied(&none, Duration::from_secs(1)), None, "{none}");
         }
     }
 

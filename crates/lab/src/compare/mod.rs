@@ -9,6 +9,7 @@
 
 mod by_drover;
 mod by_qemu;
+mod foretold;
 mod method;
 mod ordeal;
 mod report;
@@ -17,6 +18,7 @@ mod summary;
 
 pub use by_drover::move_guest as move_by_drover;
 pub use by_qemu::{DOWNTIME_LIMIT_MS, move_guest as move_by_qemu};
+pub use foretold::Foretold;
 pub use method::{Method, Variant};
 pub use ordeal::{FaultSummary, Faulted, Outcome};
 pub use report::table;

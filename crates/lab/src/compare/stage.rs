@@ -4,6 +4,7 @@
 use anyhow::{Context, Result};
 use drover_api::Encryption;
 
+use super::foretold::Looks;
 use super::method::{Method, Variant};
 use super::ordeal::{Clean, Faulted, Ordeal, Outcome};
 use super::summary::{DroverFacts, Run};
@@ -199,10 +200,15 @@ impl<'a> Stage<'a> {
             .as_mut()
             .context("there is no guest to move")?;
         if task.method.encryption().is_some() {
-            let mut watch = |_: &_| {};
+            let mut looks = Looks::default();
+            let mut watch = |view: &_| looks.look(view);
             let moved = by_drover::move_guest(self.lab, guest, &self.agents, &mut watch);
             let (measured, view) = moved.await?;
-            return Ok((measured, Some(DroverFacts::of(&view))));
+            let facts = DroverFacts {
+                foretold: looks.foretold(&view),
+                ..DroverFacts::of(&view)
+            };
+            return Ok((measured, Some(facts)));
         }
         let patience = (!task.faults.is_empty()).then_some(limits::PATIENCE);
         let moved = by_qemu::move_guest(self.lab, guest, task.method, task.variant, patience);

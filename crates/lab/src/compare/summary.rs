@@ -7,6 +7,7 @@ use drover_types::ByteRate;
 use serde::{Deserialize, Serialize};
 
 use super::Plan;
+use super::foretold::Foretold;
 use super::method::{Method, Variant};
 use super::ordeal::{FaultSummary, Faulted};
 use crate::machine::Machine;
@@ -89,6 +90,9 @@ pub struct DroverFacts {
     /// What protected the bytes on their way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encryption: Option<LaneEncryption>,
+    /// What was said of the time left at a quarter of the work, where it was watched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foretold: Option<Foretold>,
     /// What was used instead of something else, and why.
     pub notes: Vec<String>,
     /// NICs and addresses that were not used, and why.
@@ -110,6 +114,7 @@ impl DroverFacts {
             resent_bytes: lanes().map(|lane| lane.resent_bytes.0).sum(),
             protocol_bytes: lanes().map(|lane| lane.protocol_bytes.0).sum(),
             encryption: view.encryption,
+            foretold: None,
             notes: view.notes.clone(),
             left_out: view
                 .left_out

@@ -362,6 +362,7 @@ mod tests {
             resent_bytes: 0,
             protocol_bytes: 0,
             encryption: None,
+            foretold: None,
             notes: Vec::new(),
             left_out: Vec::new(),
         };

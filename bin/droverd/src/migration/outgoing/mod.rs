@@ -23,11 +23,11 @@ use drover_api::{Client, ErrorCode, EventKind, IncomingOffer, LeftOut, Migration
 use drover_carrier::TlsKeys;
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::convergence::{Converging, Step};
-use drover_migrate::estimate::Estimator;
+use drover_migrate::estimate::{Estimator, Known};
 use drover_migrate::paths::Side;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
 use drover_migrate::{CancelledBy, MigrationSeen, Observation, Reason, SourceRecord, SourceStep};
-use drover_types::AtDeadline;
+use drover_types::{AtDeadline, VmName};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -43,7 +43,7 @@ use super::snapshot::{Snapshot, round_seen};
 use crate::agent::Context;
 use crate::clock::{Moment, until};
 use crate::limits;
-use crate::registry::Reservation;
+use crate::registry::{Reservation, guest_memory};
 
 /// The task's state.
 pub struct Outgoing {
@@ -113,6 +113,8 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         .as_ref()
         .and_then(Reservation::machine);
     let options = beginning.options;
+    let vm = &beginning.source.migration().vm;
+    let known = known(&context, vm, machine.as_deref());
     let task = Outgoing {
         link: Link {
             context,
@@ -134,7 +136,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         watcher: None,
         begun_at: None,
         stopped_at: None,
-        estimator: Estimator::new(options.convergence.downtime_limit()),
+        estimator: Estimator::new(&options.convergence, known),
         converging: Converging::new(&options.convergence),
         lanes: LaneWatch::default(),
         preparing: None,
@@ -153,6 +155,14 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
     Handle {
         inbox,
         snapshot: shown,
+    }
+}
+
+/// What is known of a guest before it is moved.
+fn known(context: &Context, vm: &VmName, machine: Option<&dyn Machine>) -> Known {
+    Known {
+        touched: machine.and_then(|machine| guest_memory(machine.process().pid)),
+        dirtied: context.inventory.dirtied(vm),
     }
 }
 
@@ -380,7 +390,9 @@ impl Outgoing {
                 self.held(&held);
                 let port = self.link.options.remember(&memo);
                 let wished = self.link.options.convergence;
-                self.estimator = Estimator::new(wished.downtime_limit());
+                let vm = &self.source.migration().vm;
+                let known = known(&self.link.context, vm, self.machine.as_deref());
+                self.estimator = Estimator::new(&wished, known);
                 self.converging = Converging::new(&wished);
                 self.carries(carrier, port);
                 Input::SessionLives

@@ -5,6 +5,7 @@ use drover_api::{
     TrafficView,
 };
 use drover_hypervisor::MigrationProgress;
+use drover_migrate::estimate::TimeLeft;
 use drover_migrate::source::Phase;
 use drover_migrate::{Ambiguity, CancelledBy, GivenUpOn, KeptGuest, Migration, Outcome, Reason};
 use drover_types::{Bytes, Path, VmName};
@@ -14,7 +15,7 @@ use super::hand_off::{Times, timestamp};
 use super::{Outgoing, millis};
 use crate::migration::lanes::end_lanes;
 use crate::migration::resolve;
-use crate::migration::snapshot::{sample, show_estimate};
+use crate::migration::snapshot::{sample, show_estimate, show_time_left};
 
 impl Outgoing {
     /// Brings what is shown up to date.
@@ -110,13 +111,13 @@ impl Outgoing {
             phase = MigrationPhase::Refused;
         }
         end_lanes(&mut view);
+        show_time_left(&mut view, TimeLeft::Unknown);
         MigrationView {
             phase,
             cause: (*outcome != Outcome::Completed).then_some(cause),
             guest: Some(left_at(outcome)),
             next: next_step(outcome, &view.vm),
             ambiguity: None,
-            time_left_ms: None,
             ended_at: Some(Timestamp::now()),
             ..view
         }

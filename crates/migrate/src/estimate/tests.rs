@@ -1,0 +1,217 @@
+use super::*;
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+const RATE: u64 = 100;
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// `carried` and `remaining` in MiB; every page was carried whole.
+fn sample(millis: u64, carried: u64, remaining: u64) -> Sample {
+    Sample {
+        at: Duration::from_millis(millis),
+        transferred: Bytes(carried * MIB),
+        whole: Bytes(carried * MIB),
+        remaining: Bytes(remaining * MIB),
+        round: 1,
+        ..Sample::default()
+    }
+}
+
+fn known(dirtied: &[(u64, u64)]) -> Known {
+    let point = |(time, bytes): &(u64, u64)| (seconds(*time), Bytes(bytes * MIB));
+    Known {
+        touched: None,
+        dirtied: dirtied.iter().map(point).collect(),
+    }
+}
+
+fn after(known: Known, samples: &[Sample]) -> Estimate {
+    let mut estimator = Estimator::new(&Convergence::defaults(), known);
+    samples.iter().for_each(|sample| estimator.add(*sample));
+    estimator.estimate()
+}
+
+fn expected(estimate: Estimate) -> Duration {
+    match estimate.time_left {
+        TimeLeft::About { expected, .. } => expected - HAND_OFF,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_quiet_guest_ends_when_the_rest_is_carried() {
+    let seen = after(known(&[]), &[sample(0, 0, 1000), sample(1000, RATE, 900)]);
+    assert_eq!(seen.rate, ByteRate(RATE * MIB));
+    assert_eq!(expected(seen), seconds(9));
+}
+
+#[test]
+fn one_look_is_enough_in_the_first_round_since_nothing_was_carried_before_it() {
+    let first = Sample {
+        copied_for: seconds(1),
+        ..sample(5000, RATE, 900)
+    };
+    let seen = after(known(&[]), &[first]);
+    assert_eq!(seen.rate, ByteRate(RATE * MIB));
+    assert_eq!(expected(seen), seconds(9));
+    let second = Sample { round: 2, ..first };
+    assert_eq!(after(known(&[]), &[second]).time_left, TimeLeft::Unknown);
+}
+
+#[test]
+fn what_the_guest_dirties_until_the_end_of_the_round_is_carried_after_it() {
+    // In ten seconds 100 MiB, in their second 10.
+    let seen = after(
+        known(&[(1, 10)]),
+        &[sample(0, 0, 1000), sample(1000, RATE, 900)],
+    );
+    assert_eq!(expected(seen), Duration::from_millis(10_100));
+    // No more than its working set.
+    let seen = after(
+        known(&[(1, 10), (4, 10)]),
+        &[sample(0, 0, 1000), sample(1000, RATE, 900)],
+    );
+    assert_eq!(expected(seen), Duration::from_millis(9_100));
+}
+
+#[test]
+fn pages_that_the_guest_never_touched_cost_next_to_nothing() {
+    let half = Known {
+        touched: Some(Bytes(500 * MIB)),
+        dirtied: Vec::new(),
+    };
+    let seen = after(half, &[sample(0, 0, 1000), sample(1000, RATE, 900)]);
+    let left = expected(seen);
+    assert!(
+        left > seconds(4) && left < Duration::from_millis(4_600),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn time_that_went_to_zero_pages_is_not_taken_for_a_slow_line() {
+    let zero = |sample: Sample, zero: u64| Sample {
+        zero: Bytes(zero * MIB),
+        ..sample
+    };
+    let looked_at = ZERO_PAGES.0 / MIB;
+    let seen = after(
+        known(&[]),
+        &[
+            zero(sample(0, 0, 1000 + looked_at), 0),
+            zero(sample(2000, RATE, 900), looked_at),
+        ],
+    );
+    assert_eq!(seen.rate, ByteRate(RATE * MIB / 2));
+    assert_eq!(expected(seen), seconds(9));
+}
+
+#[test]
+fn a_round_that_was_seen_counts_for_more_than_what_was_known_before() {
+    let second = Sample {
+        round: 2,
+        ..sample(10_000, 1000, 50)
+    };
+    let mut rounds: Vec<Sample> = (0..10)
+        .map(|second| sample(second * 1000, second * RATE, 1000 - second * RATE))
+        .collect();
+    rounds.push(second);
+    let seen = after(known(&[(10, 900)]), &rounds);
+    // 50 MiB now; in that half second 2.5, which fit.
+    assert_eq!(expected(seen), Duration::from_millis(525));
+}
+
+#[test]
+fn a_guest_that_dirties_as_fast_never_ends_unless_it_is_slowed_down() {
+    let samples = [sample(0, 0, 1000), sample(1000, RATE, 900)];
+    let busy = known(&[(1, 120)]);
+    assert!(matches!(
+        after(busy.clone(), &samples).time_left,
+        TimeLeft::About { .. }
+    ));
+    let off = Convergence {
+        throttle: Some(drover_types::Throttle::Off),
+        ..Convergence::defaults()
+    };
+    let mut estimator = Estimator::new(&off, busy);
+    samples.iter().for_each(|sample| estimator.add(*sample));
+    assert_eq!(estimator.estimate().time_left, TimeLeft::Never);
+}
+
+#[test]
+fn the_range_has_what_is_expected_in_it_and_no_end_where_there_may_be_none() {
+    let samples = [sample(0, 0, 1000), sample(1000, RATE, 900)];
+    let off = Convergence {
+        throttle: Some(drover_types::Throttle::Off),
+        ..Convergence::defaults()
+    };
+    let mut estimator = Estimator::new(&off, known(&[(1, 60)]));
+    samples.iter().for_each(|sample| estimator.add(*sample));
+    let TimeLeft::About {
+        expected,
+        least,
+        most,
+    } = estimator.estimate().time_left
+    else {
+        panic!("{estimator:?}");
+    };
+    assert!(least < expected, "{least:?} {expected:?}");
+    assert_eq!(most, None, "twice as much is never carried");
+}
+
+#[test]
+fn nothing_is_predicted_from_one_look_or_from_standstill() {
+    let one = after(known(&[]), &[sample(0, 0, 1000)]);
+    assert_eq!(one.time_left, TimeLeft::Unknown);
+    let stalled = [sample(0, 5, 1000), sample(9000, 5, 1000)];
+    assert_eq!(after(known(&[]), &stalled).time_left, TimeLeft::Unknown);
+}
+
+#[test]
+fn the_rate_follows_a_lost_path_within_the_window() {
+    let mut estimator = Estimator::new(&Convergence::defaults(), known(&[]));
+    for second in 0..20 {
+        estimator.add(sample(second * 1000, second * 200, 9000));
+    }
+    for second in 20..26 {
+        estimator.add(sample(second * 1000, 3800 + (second - 19) * 100, 9000));
+    }
+    assert_eq!(estimator.estimate().rate, ByteRate(100 * MIB));
+}
+
+proptest! {
+    #[test]
+    fn any_samples_are_estimated_without_panic_and_within_bounds(
+        samples in prop::collection::vec(any::<(u32, [u64; 4], u8, u64, (u8, u32))>(), 0..60),
+        dirtied in prop::collection::vec(any::<(u32, u64)>(), 0..4),
+        touched in any::<Option<u64>>(),
+    ) {
+        let point = |(millis, bytes): (u32, u64)| (Duration::from_millis(millis.into()), Bytes(bytes));
+        let known = Known {
+            touched: touched.map(Bytes),
+            dirtied: dirtied.into_iter().map(point).collect(),
+        };
+        let mut estimator = Estimator::new(&Convergence::defaults(), known);
+        for (at, [transferred, remaining, whole, zero], round, dirty_rate, (throttle, copied)) in samples {
+            estimator.add(Sample {
+                at: Duration::from_millis(u64::from(at)),
+                copied_for: Duration::from_millis(u64::from(copied)),
+                transferred: Bytes(transferred),
+                remaining: Bytes(remaining),
+                whole: Bytes(whole),
+                zero: Bytes(zero),
+                round: round.into(),
+                dirty_rate: ByteRate(dirty_rate),
+                throttle,
+            });
+            prop_assert!(estimator.samples.len() <= SAMPLES);
+            if let TimeLeft::About { expected, least, most } = estimator.estimate().time_left {
+                prop_assert!(least <= expected && expected <= FARTHEST);
+                prop_assert!(most.is_none_or(|most| most >= expected));
+            }
+        }
+    }
+}
