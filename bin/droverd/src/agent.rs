@@ -20,6 +20,7 @@ use crate::limits;
 use crate::links::Links;
 use crate::metrics::{self, Metrics};
 use crate::migration::Migrations;
+use crate::parking::Parking;
 use crate::peers::Peers;
 use crate::places;
 use crate::registry::Registry;
@@ -94,10 +95,15 @@ pub async fn run(config: Config) -> Result<()> {
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await?;
 
+    let parking = Parking::open(Arc::clone(&context))
+        .with_context(|| format!("key `state`: parked in {}", config.state.display()))?;
+    let parking = Arc::new(parking);
+    parking.recover().await;
+
     let coordinator = Arc::new(Coordinator::new(Arc::clone(&context)));
     let app = App::new(
         Arc::clone(&context),
-        Arc::clone(&migrations),
+        (Arc::clone(&migrations), parking),
         Arc::clone(&coordinator),
         for_others,
     );

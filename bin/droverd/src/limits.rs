@@ -259,6 +259,10 @@ pub const RELAY_END_AGAIN: Duration = Duration::from_millis(100);
 pub const RELAY_ENDED: Duration =
     Duration::from_secs(drover_carrier::limits::CLOSING.as_secs() + 10);
 
+/// Orders to park one guest that are remembered, so that none of them begins when it is heard once more. A message that
+/// was held up is older than a run or two.
+pub const PARK_ORDERS: usize = 16;
+
 /// Runs that are remembered: a year of weekly rounds. The journal of one with 1000 moves is 1 MiB.
 pub const RUNS: usize = 50;
 

@@ -26,6 +26,7 @@ mod links;
 mod logging;
 mod metrics;
 mod migration;
+mod parking;
 mod peers;
 mod places;
 mod planning;

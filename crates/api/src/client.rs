@@ -40,6 +40,7 @@ use crate::views::incoming::{
 };
 use crate::views::limit::{LimitRequest, LimitsView, PathLimits};
 use crate::views::migration::{MigrateRequest, MigrationView};
+use crate::views::park::{ParkRequest, ParkView, UnparkRequest};
 use crate::views::plan::{InventoryView, PlanRequest, PlanView};
 use crate::views::resolve::{ResolveRequest, ResolvedRequest, ResolvedView};
 use crate::views::vm::{HeldView, StopRequest, VmView};
@@ -211,6 +212,28 @@ impl Client {
     /// See [`ClientError`].
     pub async fn migration(&self, id: MigrationId) -> Result<MigrationView, ClientError> {
         self.get(&format!("/v1/migrations/{id}")).await
+    }
+
+    /// `POST /v1/vms/{name}/park`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn park(&self, vm: &VmName, request: &ParkRequest) -> Result<ParkView, ClientError> {
+        let path = format!("/v1/vms/{vm}/park");
+        self.post(&path, request, limits::READ_CALL).await
+    }
+
+    /// `POST /v1/vms/{name}/unpark`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn unpark(
+        &self,
+        vm: &VmName,
+        request: &UnparkRequest,
+    ) -> Result<ParkView, ClientError> {
+        let path = format!("/v1/vms/{vm}/unpark");
+        self.post(&path, request, limits::READ_CALL).await
     }
 
     /// `GET /v1/migrations/{id}/events`

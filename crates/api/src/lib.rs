@@ -52,14 +52,15 @@ pub use views::migration::{
     MigrationPhase, MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView,
     TrafficView,
 };
+pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
 pub use views::plan::{InventoryView, PlanRequest, PlanView};
 pub use views::resolve::{
     AmbiguityView, Resolution, ResolutionView, ResolveRequest, ResolvedRequest, ResolvedState,
     ResolvedView, Told,
 };
 pub use views::run::{
-    CancelRunRequest, LeftView, LiveView, MoveState, MoveView, RunPhase, RunRequest, RunResult,
-    RunView, RunningMoves,
+    CancelRunRequest, LeftView, LiveView, MoveState, MoveView, ParkedState, ParkedView, RunPhase,
+    RunRequest, RunResult, RunView, RunningMoves,
 };
 pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
 pub use views::vm::{ExitKind, ExitView, HeldView, StopRequest, VmState, VmView};

@@ -10,8 +10,10 @@ use crate::asks::Ask;
 use crate::journal::{Blame, Entry, Move, Outcome};
 use crate::limits::{CONFIRM, SILENCE, SILENCE_AT_ENDS};
 use crate::measured::{End, Seen};
+use crate::park::{self, ParkSeen};
 use crate::planned::Planned;
 use crate::run::{Run, Stage};
+use crate::unpark::UnparkSeen;
 
 /// An answer to an [`Ask`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +49,10 @@ pub enum Answer {
     CalledBack,
     /// Where the guest is by the word of both ends.
     Place(Place),
+    /// How far an order to park a guest is.
+    Park(ParkSeen),
+    /// How far a guest is that is to run again.
+    Unpark(UnparkSeen),
     /// Guests in memory on the hosts that were asked about.
     Census(Vec<Guest>),
     /// No answer, or none that could be used.
@@ -144,6 +150,16 @@ impl Run {
             Ask::Place {
                 number, from, to, ..
             } => self.placed(*number, from, to, answer, now),
+            Ask::Park { number, .. } => match answer {
+                Answer::Park(seen) => self.parked_or_not(*number, seen, now),
+                Answer::Silence { why } => self.park_not_heard(*number, &why, now),
+                _ => Vec::new(),
+            },
+            Ask::Unpark { number, .. } => match answer {
+                Answer::Unpark(seen) => self.unparked_or_not(*number, seen, now),
+                Answer::Silence { why } => self.unpark_not_heard(*number, &why, now),
+                _ => Vec::new(),
+            },
             Ask::Census { .. } => self.counted(answer, now),
         }
     }
@@ -194,19 +210,10 @@ impl Run {
         match answer {
             Answer::Planned(mut planned) => {
                 self.without_given_up(&mut planned);
-                let stopped: Vec<&str> = planned.stopped().iter().map(|l| l.vm.as_str()).collect();
-                if stopped.is_empty() {
-                    return planned.entries(round);
+                match park::problem(&planned) {
+                    Some(why) => vec![Entry::NoPlan { round, why }],
+                    None => planned.entries(round),
                 }
-                let why = format!(
-                    "by their policy these guests are to be stopped or suspended, which a run does not do: {}; \
-                     stop them, or change `policy.cannot_move` to `skip`",
-                    stopped.join(", ")
-                );
-                vec![Entry::NoPlan {
-                    round,
-                    why: Text::from(why),
-                }]
             }
             Answer::NoPlan { why } => vec![Entry::NoPlan { round, why }],
             Answer::Silence { why } => {

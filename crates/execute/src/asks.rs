@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use drover_plan::Request;
-use drover_types::{HostName, MigrationId, VmName};
+use drover_types::{HostName, MigrationId, ParkId, VmName};
 
-use crate::journal::Running;
+use crate::journal::{ParkHow, Running};
 use crate::run::{Cordon, Record, Run, Stage};
 
 /// A question or an order. Each can be repeated: an agent that has done it already says so.
@@ -73,6 +73,32 @@ pub enum Ask {
         /// Where it went.
         to: HostName,
     },
+    /// A guest is to be parked; answered with how far that is.
+    Park {
+        /// The order's number.
+        number: u32,
+        /// Its id: an agent that knows it carries it out once.
+        park: ParkId,
+        /// The guest.
+        vm: VmName,
+        /// Who is asked.
+        host: HostName,
+        /// How.
+        how: ParkHow,
+        /// Whether it begins where its agent has not heard of it; otherwise it never does.
+        begin: bool,
+    },
+    /// A guest that was parked is to run again; answered with how far that is.
+    Unpark {
+        /// The guest's number.
+        number: u32,
+        /// The order that parked it.
+        park: ParkId,
+        /// The guest.
+        vm: VmName,
+        /// Who is asked.
+        host: HostName,
+    },
     /// Hosts are looked at: which guests are in memory there.
     Census {
         /// The hosts.
@@ -93,6 +119,8 @@ impl Run {
                 let moves = self.under_way();
                 moves.map(|(record, id)| self.of_move(record, id)).collect()
             }
+            Stage::Parking => self.park_asks().collect(),
+            Stage::Unparking => self.unpark_asks().collect(),
             Stage::Verifying => self.census_wanted().into_iter().collect(),
             Stage::Lifting => {
                 let hosts = self.to_lift().cloned();

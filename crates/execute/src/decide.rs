@@ -1,6 +1,6 @@
 //! What is to be written down next without anybody having answered.
 
-use drover_types::MigrationId;
+use drover_types::{MigrationId, ParkId};
 
 use crate::Now;
 use crate::journal::{Entry, Outcome};
@@ -8,15 +8,19 @@ use crate::run::{MoveState, Run, Stage};
 
 impl Run {
     /// The next entry, to be written down and applied before anything follows from it. `fresh` is the id
-    /// that a migration gets if one is to begin.
+    /// that a migration, or an order to park a guest, gets if one is to begin.
     #[must_use]
     pub fn decide(&self, now: Now, fresh: MigrationId) -> Option<Entry> {
         match self.stage() {
             Stage::Moving => self.in_round(now, fresh),
+            Stage::Parking if self.cancel.is_none() => self.next_park(now, ParkId(fresh.0)),
+            Stage::Unparking if self.cancel.is_none() => self.next_unpark(now),
             Stage::Verifying if self.census_wanted().is_none() => Some(self.verdict(now)),
             Stage::Lifting if self.to_lift().next().is_none() => Some(self.verdict(now)),
             Stage::Preparing
             | Stage::Planning
+            | Stage::Parking
+            | Stage::Unparking
             | Stage::Verifying
             | Stage::Lifting
             | Stage::Ended => None,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use drover_plan::plan::{Expected, Then};
 use drover_plan::{Digest, Request, Text};
-use drover_types::{BitRate, Bytes, HostName, MigrationId, RunId, VmName};
+use drover_types::{BitRate, Bytes, HostName, MigrationId, ParkId, RunId, VmName};
 use serde::{Deserialize, Serialize};
 
 /// Milliseconds since 1970, by the clock of whoever wrote them: to be shown, not to be reckoned with.
@@ -69,6 +69,33 @@ pub enum Entry {
         /// When.
         at: UnixMillis,
     },
+    /// A guest that cannot move is about to be parked.
+    Parking(Parking),
+    /// An order to park a guest is over.
+    Parked {
+        /// The order, from 1 in the run.
+        number: u32,
+        /// How.
+        outcome: ParkOutcome,
+        /// When.
+        at: UnixMillis,
+    },
+    /// A guest that an earlier run parked is about to be run again.
+    Unparking {
+        /// Its place in [`Began::parked`], from 1.
+        number: u32,
+        /// When.
+        at: UnixMillis,
+    },
+    /// A guest that an earlier run parked was run again, or was not.
+    Unparked {
+        /// Its place in [`Began::parked`], from 1.
+        number: u32,
+        /// How.
+        outcome: UnparkOutcome,
+        /// When.
+        at: UnixMillis,
+    },
     /// Moves of a round that have not begun will not.
     RoundEnded {
         /// From 1.
@@ -96,6 +123,9 @@ pub struct Began {
     pub request: Request,
     /// The seal of the one plan that may be carried out in the first round, where the operator gave one.
     pub exactly: Option<Digest>,
+    /// Guests that earlier runs parked on the host that is resumed, in the order in which they run again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parked: Vec<ParkedGuest>,
     /// Who asked.
     pub by: Text,
     /// When.
@@ -193,6 +223,96 @@ pub enum Blame {
     Moment,
     /// The guest is not tried again: it cannot be moved, or somebody does not want it.
     Guest,
+}
+
+/// How a guest is parked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ParkHow {
+    /// It is shut down.
+    Stop,
+    /// Its state is saved to its host's disk.
+    Suspend,
+}
+
+impl ParkHow {
+    /// What a plan wants of a guest that cannot move; none where that is left in memory.
+    #[must_use]
+    pub fn of(then: Then) -> Option<Self> {
+        match then {
+            Then::Stopped => Some(Self::Stop),
+            Then::Suspended => Some(Self::Suspend),
+            Then::Blocks | Then::RunsOn | Then::NotHome => None,
+        }
+    }
+}
+
+/// An order to park a guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parking {
+    /// From 1 in the run.
+    pub number: u32,
+    /// Its id: an agent that knows it carries it out once.
+    pub park: ParkId,
+    /// The guest.
+    pub vm: VmName,
+    /// Its host.
+    pub host: HostName,
+    /// How.
+    pub how: ParkHow,
+    /// Why it does not move.
+    pub why: Text,
+    /// When.
+    pub at: UnixMillis,
+}
+
+/// A guest that a run parked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ParkedGuest {
+    /// The order that parked it.
+    pub park: ParkId,
+    /// The guest.
+    pub vm: VmName,
+    /// How.
+    pub how: ParkHow,
+}
+
+/// How an order to park a guest ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ParkOutcome {
+    /// It is parked.
+    Parked,
+    /// It was left as it was.
+    Kept {
+        /// Why.
+        why: Text,
+    },
+    /// The run was cancelled before its agent had heard of it.
+    Cancelled,
+    /// Somebody has to look whether it runs.
+    Unknown {
+        /// What is known.
+        why: Text,
+    },
+}
+
+/// What became of a guest that was to run again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum UnparkOutcome {
+    /// It runs.
+    Runs,
+    /// It is parked still.
+    Failed {
+        /// Why.
+        why: Text,
+    },
+    /// There is nothing to be done: somebody has started, stopped or moved it since.
+    Settled {
+        /// What is known.
+        why: Text,
+    },
 }
 
 /// How an operator ends a run.

@@ -18,6 +18,7 @@
 //! - Nothing is ordered that is not in the journal.
 //! - A guest has one migration at a time, and none after a cancel.
 //! - A wave begins when all moves of the one before it have arrived.
+//! - A guest is parked only when nothing else is left to be moved off its host, and never since its move failed.
 //! - A guest counts as moved when its destination has it and its source has not, by their own word at
 //!   the end, not by that of the migration.
 
@@ -28,17 +29,21 @@ pub mod journal;
 pub mod limits;
 mod measured;
 mod pace;
+mod park;
 mod planned;
 mod replay;
 mod run;
+mod unpark;
 mod verdict;
 
 pub use answers::{Answer, Guest, GuestAt, Look, Phase, Place};
 pub use asks::Ask;
 pub use journal::{Entry, Outcome};
+pub use park::{Park, ParkSeen};
 pub use planned::Planned;
 pub use replay::Inconsistent;
 pub use run::{MoveState, Record, Run, Stage};
+pub use unpark::{Unpark, UnparkSeen, UnparkState};
 
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use drover_plan::plan::{Expected, Then, Unmoved};
+use drover_plan::plan::{Expected, Unmoved};
 use drover_plan::refusal::Unmovable;
 use drover_plan::{ClusterPolicy, Inventory, Plan, Text};
 use drover_types::HostName;
@@ -54,13 +54,6 @@ impl Planned {
             at_once: policy.in_cluster(),
             expected: plan.expected,
         }
-    }
-
-    /// Guests that the plan would stop or suspend.
-    #[must_use]
-    pub fn stopped(&self) -> Vec<&Left> {
-        let stops = |left: &&Left| matches!(left.then, Then::Stopped | Then::Suspended);
-        self.left.iter().filter(stops).collect()
     }
 
     /// The entries of a round with this plan.

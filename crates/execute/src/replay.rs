@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use drover_plan::Request;
 use drover_types::HostName;
 
-use crate::journal::{Began, Entry, Outcome, Part, drained};
+use crate::journal::{Began, Entry, Outcome, ParkedGuest, Part, drained};
 use crate::measured::{Measured, Seen};
 use crate::run::{Cordon, Finished, MoveState, NoPlan, Record, Run};
+use crate::unpark::{Unpark, UnparkState};
 
 /// An entry that cannot follow on those before it: the journal is damaged, or of another version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,6 +37,14 @@ pub enum Inconsistent {
     Host {
         /// The host.
         host: HostName,
+    },
+    /// A guest that is to be parked or to run again, in a state in which that cannot happen.
+    #[error("the parked guest {number} {what}, which cannot be by the entries before")]
+    Park {
+        /// Its number.
+        number: u32,
+        /// What is said of it.
+        what: &'static str,
     },
     /// Something after the end.
     #[error("an entry after the end of the run")]
@@ -70,6 +79,8 @@ impl Run {
         Self {
             cordons: drained(&began.request).into_iter().map(wanted).collect(),
             opened,
+            unparks: unparks(&began),
+            parks: Vec::new(),
             began,
             parts: Vec::new(),
             round: 0,
@@ -92,6 +103,8 @@ impl Run {
             unplanned_since: None,
             silent: BTreeMap::new(),
             given_up: [].into(),
+            unheard: BTreeMap::new(),
+            at_work: BTreeMap::new(),
         }
     }
 
@@ -164,6 +177,28 @@ impl Run {
                 };
                 self.seen.remove(number);
             }
+            Entry::Parking(order) => self.order_park(order)?,
+            Entry::Parked {
+                number,
+                outcome,
+                at,
+            } => self.end_park(*number, outcome, *at)?,
+            Entry::Unparking { number, at } => self.set_unpark(*number, |state| {
+                let waits = *state == UnparkState::Waiting;
+                waits.then_some(UnparkState::UnderWay { since: *at })
+            })?,
+            Entry::Unparked {
+                number,
+                outcome,
+                at,
+            } => self.set_unpark(*number, |state| match state {
+                UnparkState::UnderWay { since } => Some(UnparkState::Ended {
+                    since: *since,
+                    outcome: outcome.clone(),
+                    at: *at,
+                }),
+                _ => None,
+            })?,
             Entry::RoundEnded { round } => self.end_round(*round)?,
             Entry::CancelAsked(cancel) => {
                 // What was to be finished may be cancelled after all; a cordon that was to be lifted still is.
@@ -274,6 +309,16 @@ impl Run {
         let record = index.and_then(|index| self.records.get_mut(index));
         record.ok_or(wrong(number, what))
     }
+}
+
+fn unparks(began: &Began) -> Vec<Unpark> {
+    let guests = began.parked.iter().zip(1..);
+    let unpark = |(guest, number): (&ParkedGuest, u32)| Unpark {
+        number,
+        guest: guest.clone(),
+        state: UnparkState::Waiting,
+    };
+    guests.map(unpark).collect()
 }
 
 fn wrong(number: u32, what: &'static str) -> Inconsistent {

@@ -14,6 +14,8 @@ use crate::journal::{
 };
 use crate::limits;
 use crate::measured::{Measured, Seen};
+use crate::park::Park;
+use crate::unpark::{Unpark, UnparkState};
 
 /// A run.
 #[derive(Debug, Clone)]
@@ -30,6 +32,8 @@ pub struct Run {
     pub(crate) expected: Option<Expected>,
     pub(crate) records: Vec<Record>,
     pub(crate) left: Vec<Left>,
+    pub(crate) parks: Vec<Park>,
+    pub(crate) unparks: Vec<Unpark>,
     pub(crate) no_plan: Option<NoPlan>,
     pub(crate) cancel: Option<Cancel>,
     pub(crate) finished: Option<Finished>,
@@ -50,6 +54,10 @@ pub struct Run {
     pub(crate) silent: BTreeMap<HostName, Duration>,
     /// Hosts that are given up at the end.
     pub(crate) given_up: BTreeSet<HostName>,
+    /// Since when nothing is heard of a guest that is to be parked, or to run again.
+    pub(crate) unheard: BTreeMap<u32, Duration>,
+    /// Since when its agent is seen to be at it.
+    pub(crate) at_work: BTreeMap<u32, Duration>,
 }
 
 /// What a run does with a host that is to take no guests.
@@ -143,8 +151,12 @@ pub enum Stage {
     Preparing,
     /// A plan is being made.
     Planning,
+    /// Guests that were parked are run again.
+    Unparking,
     /// Guests are moved, or what is under way is ended after a cancel.
     Moving,
+    /// Guests that cannot move are parked.
+    Parking,
     /// Hosts are looked at.
     Verifying,
     /// Hosts that were cordoned for the run take guests again.
@@ -219,12 +231,20 @@ impl Run {
         if self.is_moving() {
             return Stage::Moving;
         }
+        if self.parks_under_way().next().is_some() {
+            return Stage::Parking;
+        }
+        if self.unparks_under_way().next().is_some() {
+            return Stage::Unparking;
+        }
         match &self.no_plan {
             _ if self.cancel.is_some() => Stage::Lifting,
             Some(NoPlan { round: 1, .. }) => Stage::Lifting,
             Some(_) => Stage::Verifying,
             None if !self.is_prepared() => Stage::Preparing,
+            None if self.to_unpark().is_some() => Stage::Unparking,
             None if self.is_round_due() => Stage::Planning,
+            None if self.to_park().next().is_some() => Stage::Parking,
             None => Stage::Verifying,
         }
     }
@@ -344,6 +364,12 @@ impl Run {
             }
         }
         avoided
+    }
+
+    /// Whether no guest was touched.
+    pub(crate) fn has_changed_nothing(&self) -> bool {
+        let mut unparks = self.unparks.iter();
+        self.round == 0 && unparks.all(|unpark| unpark.state == UnparkState::Waiting)
     }
 
     /// Whether a guest is not tried any more, and so not planned with.

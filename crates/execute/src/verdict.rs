@@ -7,8 +7,9 @@ use drover_types::{HostName, VmName};
 
 use crate::Now;
 use crate::answers::Guest;
-use crate::journal::{Entry, Outcome, RunResult};
+use crate::journal::{Entry, Outcome, ParkOutcome, RunResult, UnparkOutcome};
 use crate::run::{MoveState, Run};
+use crate::unpark::UnparkState;
 
 /// Guests that are named with their reasons before the rest is counted.
 const NAMED: usize = 5;
@@ -37,8 +38,9 @@ impl Run {
         let unknown = self.unknown();
         let is_clear = self.no_plan.is_none() && unknown.is_none();
         why.extend(unknown);
-        let refused = self.no_plan.as_ref().is_some_and(|no| no.round == 1);
+        let refused = self.no_plan.is_some() && self.has_changed_nothing();
         if self.cancel.is_some() || refused {
+            why.extend(self.not_unparked());
             why.extend(self.still_cordoned());
             let result = match self.cancel {
                 Some(_) => RunResult::Cancelled,
@@ -54,6 +56,7 @@ impl Run {
                 kept
             }
             Request::Resume { .. } => {
+                why.extend(self.not_unparked());
                 why.extend(self.not_moved("not home"));
                 true
             }
@@ -124,9 +127,33 @@ impl Run {
                 }
             )
         });
-        let names: Vec<&VmName> = unknown.map(|record| &record.planned.vm).collect();
+        let parks = self.parks.iter().filter(|park| {
+            let ended = park.ended.as_ref();
+            ended.is_some_and(|(outcome, _)| matches!(outcome, ParkOutcome::Unknown { .. }))
+        });
+        let unknown = unknown.map(|record| &record.planned.vm);
+        let unknown = unknown.chain(parks.map(|park| &park.order.vm));
+        let names: Vec<&VmName> = unknown.collect();
         let named = || self.named(names.iter().copied());
         (!names.is_empty()).then(|| format!("to be looked after: {}", named()))
+    }
+
+    /// Guests that were parked and do not run again.
+    fn not_unparked(&self) -> Option<String> {
+        let failed = self
+            .unparks
+            .iter()
+            .filter_map(|unpark| match &unpark.state {
+                UnparkState::Ended {
+                    outcome: UnparkOutcome::Failed { why },
+                    ..
+                } => Some(format!("{} ({why})", unpark.guest.vm)),
+                _ => None,
+            });
+        let failed: Vec<String> = failed.collect();
+        let all = failed.len();
+        let shown = failed.into_iter().take(NAMED).collect();
+        (all > 0).then(|| format!("not started again: {}", in_words(shown, all)))
     }
 
     fn still_cordoned(&self) -> Option<String> {
@@ -141,24 +168,32 @@ impl Run {
             Some(why) => format!("{vm} ({why})"),
             None => vm.to_string(),
         });
-        let shown: Vec<String> = shown.collect();
-        match all.len().saturating_sub(NAMED) {
-            0 => shown.join(", "),
-            more => format!("{} and {more} more", shown.join(", ")),
-        }
+        in_words(shown.collect(), all.len())
     }
 
     /// Why a guest is where it is, by the last that is known.
-    fn why(&self, vm: &VmName) -> Option<&Text> {
-        let of_left = || self.left.iter().find(|left| left.vm == *vm);
+    fn why(&self, vm: &VmName) -> Option<String> {
+        let of_left = || {
+            let left = self.left.iter().find(|left| left.vm == *vm)?;
+            let parked = self.why_not_parked(left);
+            Some(parked.unwrap_or_else(|| left.why.to_string()))
+        };
         let mut records = self.records.iter().rev();
         let of_move = records.find_map(|record| match &record.state {
             MoveState::Ended {
                 outcome: Outcome::Failed { why, .. } | Outcome::Unknown { why },
                 ..
-            } if record.planned.vm == *vm => Some(why),
+            } if record.planned.vm == *vm => Some(why.to_string()),
             _ => None,
         });
-        of_move.or_else(|| of_left().map(|left| &left.why))
+        of_move.or_else(of_left)
+    }
+}
+
+/// The first of them, and how many more there are.
+fn in_words(shown: Vec<String>, all: usize) -> String {
+    match all.saturating_sub(shown.len()) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }

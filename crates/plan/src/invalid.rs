@@ -134,6 +134,8 @@ pub enum Number {
     AtOnce,
     /// A priority.
     Priority,
+    /// Seconds to shut down in.
+    StopSeconds,
     /// vCPUs per 100 CPUs.
     VcpusPercent,
     /// The headroom in percent.
@@ -199,6 +201,7 @@ mod shown {
                 Self::Bandwidth => "the bandwidth (bit/s)",
                 Self::AtOnce => "the number of migrations at once",
                 Self::Priority => "the priority",
+                Self::StopSeconds => "stop_within_seconds",
                 Self::VcpusPercent => "vcpus_percent",
                 Self::HeadroomPercent => "the headroom (percent)",
                 Self::Losses => "the number of losses to keep",
@@ -331,6 +334,8 @@ pub fn check_vm_policy(vm: &VmName, policy: &VmPolicy) -> Result<(), Invalid> {
     let of = || Place::Vm(vm.clone());
     let priority = u64::from(policy.priority);
     within(Number::Priority, of(), priority, 0, limits::PRIORITY.into())?;
+    let (seconds, most) = (policy.stop_within_seconds, limits::STOP_SECONDS_MOST);
+    within(Number::StopSeconds, of(), seconds.into(), 1, most.into())?;
     let pins = policy.pinned.hosts.len().max(policy.pinned.labels.len());
     at_most(Many::Labels, of(), pins, limits::LABELS)?;
     for groups in [&policy.together, &policy.apart] {

@@ -42,6 +42,13 @@ pub const AT_ONCE_IN_CLUSTER: u32 = 4_096;
 /// The highest priority of a VM.
 pub const PRIORITY: u8 = 100;
 
+/// How long a guest is given to shut down unless its policy says otherwise, in seconds: as `drover vm stop`
+/// gives it.
+pub const STOP_SECONDS: u32 = 90;
+
+/// The longest that a guest may be given to shut down, in seconds: a large database that writes its memory out.
+pub const STOP_SECONDS_MOST: u32 = 3600;
+
 /// vCPUs per 100 CPUs: 64 on each is more than hosts are sold with.
 pub const OVERCOMMIT_PERCENT: u32 = 6_400;
 

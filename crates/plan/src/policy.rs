@@ -9,7 +9,7 @@ use crate::limits;
 use crate::words::Word;
 
 /// What is wanted for one VM.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct VmPolicy {
     /// Groups whose VMs are to be on one host. One that is hard for a VM is hard for all of its VMs.
@@ -22,6 +22,27 @@ pub struct VmPolicy {
     pub priority: u8,
     /// What to do where it cannot move.
     pub cannot_move: CannotMove,
+    /// How long it is given to shut down for that, in seconds: 1 to 3600. One that takes longer runs on.
+    // A policy that does not name it has the digest that it had before there was such a key.
+    #[serde(skip_serializing_if = "is_usual")]
+    pub stop_within_seconds: u32,
+}
+
+fn is_usual(seconds: &u32) -> bool {
+    *seconds == limits::STOP_SECONDS
+}
+
+impl Default for VmPolicy {
+    fn default() -> Self {
+        Self {
+            together: Vec::new(),
+            apart: Vec::new(),
+            pinned: Pins::default(),
+            priority: 0,
+            cannot_move: CannotMove::default(),
+            stop_within_seconds: limits::STOP_SECONDS,
+        }
+    }
 }
 
 /// That a VM belongs to a group.

@@ -1,4 +1,4 @@
-//! Names of hosts and guests, and the ids of migrations and runs.
+//! Names of hosts and guests, and the ids of migrations, of runs, and of orders to park a guest.
 
 use std::fmt;
 use std::str::FromStr;
@@ -117,6 +117,12 @@ impl MigrationId {
 #[serde(transparent)]
 pub struct RunId(pub Uuid);
 
+/// One order to park a guest, and all that is said of it later: the agent that knows an id carries it out
+/// once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ParkId(pub Uuid);
+
 macro_rules! text_of_id {
     ($name:ident) => {
         impl fmt::Display for $name {
@@ -136,6 +142,7 @@ macro_rules! text_of_id {
 
 text_of_id!(MigrationId);
 text_of_id!(RunId);
+text_of_id!(ParkId);
 
 #[cfg(test)]
 mod tests {

@@ -15,7 +15,7 @@ pub use convergence::{
     AtDeadline, Convergence, Deadline, DowntimeLimit, OutOfRange, Throttle, ThrottleMost,
 };
 pub use cpus::{CpuSet, InvalidCpus, NicPlacement, Placement};
-pub use ids::{HostName, InvalidName, MigrationId, OperatorName, RunId, VmName};
+pub use ids::{HostName, InvalidName, MigrationId, OperatorName, ParkId, RunId, VmName};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId, network_of};
 pub use units::{BitRate, ByteRate, Bytes, InvalidQuantity};
 pub use words::{in_short, with_sources};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use drover_api::{LeftView, RunResult, RunView};
+use drover_api::{LeftView, ParkedState, ParkedView, RunResult, RunView};
 use drover_plan::{Request, text};
 use serde_json::json;
 
@@ -40,13 +40,13 @@ pub fn conclude(view: &RunView) -> Result<Outcome, Failure> {
         Some(next) => failure.next(next.clone()),
         None => failure,
     };
-    let said = moves(view) + &runs::left(view) + &runs::cordoned(view);
+    let said = moves(view) + &runs::parked(view) + &runs::left(view) + &runs::cordoned(view);
     Err(failure.said(said).with("run", view))
 }
 
 fn completed(view: &RunView) -> Result<Outcome, Failure> {
     let warnings = warnings(view);
-    let mut said = moves(view);
+    let mut said = moves(view) + &runs::parked(view);
     if warnings.is_empty() {
         said += &runs::left(view);
     }
@@ -71,14 +71,24 @@ fn warnings(view: &RunView) -> Vec<String> {
     if !matches!(view.request, Request::Resume { .. }) {
         return Vec::new();
     }
-    let one = |left: &LeftView| {
-        let why = left.why.split_whitespace().collect::<Vec<_>>().join(" ");
+    let away = |left: &LeftView| {
+        let why = runs::on_one_line(&left.why);
         format!(
             "guest {} is not home, it is on {}: {why}",
             left.vm, left.host
         )
     };
-    view.left.iter().map(one).collect()
+    let not_started = |one: &ParkedView| {
+        let cause = one.cause.as_deref().unwrap_or("its agent tells no cause");
+        format!(
+            "guest {} does not run again on {}: {cause}",
+            one.vm, one.host
+        )
+    };
+    let failed = view.parked.iter();
+    let failed = failed.filter(|one| one.state == ParkedState::NotStarted);
+    let away = view.left.iter().map(away);
+    failed.map(not_started).chain(away).collect()
 }
 
 /// Every guest with what became of it.
@@ -91,19 +101,38 @@ fn moves(view: &RunView) -> String {
     }
 }
 
-/// `2 of 3 guests moved in 12.3 s`
+/// `2 of 3 guests moved, 1 stopped, in 12.3 s`
 fn moved(view: &RunView) -> String {
     let guests = runs::last_moves(view);
     let took = view.ended_at.map_or_else(String::new, |end| {
         format!(" in {}", runs::span(view.began_at, end))
     });
+    let parked = parked(view);
     match guests.len() {
-        0 => "nothing was moved".to_owned(),
+        0 if parked.is_empty() => "nothing was moved".to_owned(),
+        0 => format!("{}{took}", parked.join(", ")),
         all => {
             let s = if all == 1 { "" } else { "s" };
-            format!("{} of {all} guest{s} moved{took}", runs::moved(&guests))
+            let moved = format!("{} of {all} guest{s} moved", runs::moved(&guests));
+            let all: Vec<String> = std::iter::once(moved).chain(parked).collect();
+            format!("{}{took}", all.join(", "))
         }
     }
+}
+
+/// Guests that were stopped, suspended or started again, counted.
+fn parked(view: &RunView) -> Vec<String> {
+    let words = [
+        (ParkedState::Stopped, "stopped"),
+        (ParkedState::Suspended, "suspended"),
+        (ParkedState::Started, "started again"),
+    ];
+    let count = |state| view.parked.iter().filter(|one| one.state == state).count();
+    let counted = words.map(|(state, word)| (count(state), word)).into_iter();
+    let counted = counted.filter(|(count, _)| *count > 0);
+    counted
+        .map(|(count, word)| format!("{count} {word}"))
+        .collect()
 }
 
 fn after_colon(cause: Option<&str>) -> String {

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::{MoveState, MoveView, RunPhase, RunView};
+use drover_api::{MoveState, MoveView, ParkedState, ParkedView, RunPhase, RunView};
 use drover_plan::text;
+use drover_types::VmName;
 
 use crate::show::runs::took;
 
@@ -15,6 +16,7 @@ pub struct Told {
     phase: Option<RunPhase>,
     round: u32,
     moves: BTreeMap<u32, MoveState>,
+    parked: BTreeMap<VmName, ParkedState>,
     notes: BTreeSet<String>,
 }
 
@@ -47,6 +49,11 @@ impl Told {
             }
         }
         self.moves(view, &mut news.lines);
+        for one in &view.parked {
+            let before = self.parked.insert(one.vm.clone(), one.state);
+            news.lines
+                .extend(parked(one).filter(|_| before != Some(one.state)));
+        }
         news
     }
 
@@ -59,7 +66,12 @@ impl Told {
             RunPhase::Verifying => "looking where the guests are",
             RunPhase::Cancelling => "cancelling: no further move begins",
             // Shown by what comes of it.
-            RunPhase::Cordoning | RunPhase::Moving | RunPhase::Ended | RunPhase::Unknown => return,
+            RunPhase::Cordoning
+            | RunPhase::Moving
+            | RunPhase::Starting
+            | RunPhase::Stopping
+            | RunPhase::Ended
+            | RunPhase::Unknown => return,
         };
         lines.push(line.to_owned());
     }
@@ -78,6 +90,27 @@ impl Told {
             }
         }
     }
+}
+
+/// What became of a guest that a run stops or runs again.
+fn parked(one: &ParkedView) -> Option<String> {
+    let what = match one.state {
+        ParkedState::Stopping => "is being stopped, since it cannot move",
+        ParkedState::Stopped => "is stopped",
+        ParkedState::Suspending => "is being suspended, since it cannot move",
+        ParkedState::Suspended => "is suspended",
+        ParkedState::Kept => "runs on",
+        ParkedState::Cancelled => "was not touched",
+        ParkedState::InDoubt => "is in doubt",
+        ParkedState::Starting => "is being started again",
+        ParkedState::Started => "runs again",
+        ParkedState::NotStarted => "does not run again",
+        ParkedState::Settled => "is left as it is",
+        ParkedState::Waiting | ParkedState::Unknown => return None,
+    };
+    let cause = one.cause.as_ref();
+    let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
+    Some(format!("{} on {} {what}{cause}", one.vm, one.host))
 }
 
 /// The first round's plan says it all.

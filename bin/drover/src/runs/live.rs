@@ -1,6 +1,6 @@
 //! The lines of a run that change: how far it is, and each guest that moves.
 
-use drover_api::{LiveView, MoveState, MoveView, RunPhase, RunView};
+use drover_api::{LiveView, MoveState, MoveView, ParkedState, ParkedView, RunPhase, RunView};
 use drover_plan::text;
 use drover_types::ByteRate;
 use jiff::Timestamp;
@@ -21,6 +21,11 @@ pub fn lines(view: &RunView, now: Timestamp) -> Vec<String> {
         .map(|one| one_line(one))
         .collect();
     lines.extend(table(&rows).lines().map(|line| format!("  {line}")));
+    let parked = view.parked.iter().filter(|one| is_being_parked(one));
+    lines.extend(parked.take(MOVE_LINES).map(|one| {
+        let (vm, host, state) = (&one.vm, &one.host, word(&one.state));
+        format!("  {vm} on {host} {state}")
+    }));
     let more = under_way.len().saturating_sub(MOVE_LINES);
     if more > 0 {
         lines.push(format!("  and {more} more"));
@@ -30,6 +35,13 @@ pub fn lines(view: &RunView, now: Timestamp) -> Vec<String> {
 
 fn is_under_way(one: &MoveView) -> bool {
     matches!(one.state, MoveState::Moving | MoveState::Confirming)
+}
+
+fn is_being_parked(one: &ParkedView) -> bool {
+    matches!(
+        one.state,
+        ParkedState::Stopping | ParkedState::Suspending | ParkedState::Starting
+    )
 }
 
 fn summary(view: &RunView, now: Timestamp) -> String {

@@ -66,6 +66,9 @@ pub fn one(view: &RunView) -> String {
         let all: Vec<_> = view.moves.iter().collect();
         let _ = write!(said, "\n{}", moves(&all));
     }
+    if !view.parked.is_empty() {
+        let _ = write!(said, "\n{}", parked(view));
+    }
     said += &left(view);
     said += &cordoned(view);
     for note in &view.notes {
@@ -102,6 +105,32 @@ pub fn moves(moves: &[&MoveView]) -> String {
         ]);
     }
     table(&rows)
+}
+
+/// Guests that were stopped or suspended, or run again, with what became of them.
+pub fn parked(view: &RunView) -> String {
+    if view.parked.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![row(&["GUEST", "HOST", "STATE", "TOOK", "WHY"])];
+    for one in &view.parked {
+        let took = one.started_at.zip(one.ended_at);
+        let took = took.map(|(from, to)| span(from, to));
+        let why = one.cause.as_ref().or(one.why.as_ref());
+        rows.push(vec![
+            one.vm.to_string(),
+            one.host.to_string(),
+            word(&one.state),
+            or_dash(took),
+            why.map_or_else(String::new, |why| on_one_line(why)),
+        ]);
+    }
+    table(&rows)
+}
+
+/// What is told in several lines elsewhere.
+pub fn on_one_line(words: &str) -> String {
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Guests that stay, each with the reason.

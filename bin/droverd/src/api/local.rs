@@ -74,6 +74,9 @@ async fn start_vm(
     let started = to_its_end(async move {
         let context = &app.0.context;
         let started = elsewhere::start(context, &name).await;
+        if started.is_ok() {
+            app.0.parking.by_hand(&name).await;
+        }
         elsewhere::or_where(context, &name, started).await
     });
     Ok(Json(started.await?))
@@ -90,6 +93,7 @@ async fn stop_vm(
 ) -> Result<Json<VmView>, Refused> {
     let stopped = to_its_end(async move {
         let context = &app.0.context;
+        app.0.parking.by_hand(&name).await;
         let stopped = context.registry.stop(&name, &request).await;
         elsewhere::or_where(context, &name, stopped).await
     });

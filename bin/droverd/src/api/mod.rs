@@ -33,6 +33,7 @@ use crate::agent::Context;
 use crate::clock::Moment;
 use crate::coordinator::Coordinator;
 use crate::migration::Migrations;
+use crate::parking::Parking;
 use crate::{limits, places};
 pub use server::serve;
 
@@ -70,6 +71,7 @@ pub struct App(Arc<Inner>);
 struct Inner {
     context: Arc<Context>,
     migrations: Arc<Migrations>,
+    parking: Arc<Parking>,
     coordinator: Arc<Coordinator>,
     ending: AtomicBool,
     /// Whether the ports for other hosts are open. They stay so in a host that left its cluster, and believe nobody.
@@ -86,7 +88,7 @@ impl App {
     /// An API that takes work.
     pub fn new(
         context: Arc<Context>,
-        migrations: Arc<Migrations>,
+        (migrations, parking): (Arc<Migrations>, Arc<Parking>),
         coordinator: Arc<Coordinator>,
         opened: mpsc::Sender<TcpListener>,
     ) -> Self {
@@ -95,6 +97,7 @@ impl App {
             listens,
             context,
             migrations,
+            parking,
             coordinator,
             ending: AtomicBool::new(false),
             opened,

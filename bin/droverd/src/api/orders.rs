@@ -11,7 +11,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use drover_api::{
     CordonRequest, ErrorBody, ErrorCode, GENERATION, HostView, MigrateRequest, MigrationView,
-    Refusal, VmView, limits,
+    ParkRequest, ParkView, Refusal, UnparkRequest, VmView, limits,
 };
 use drover_types::{HostName, MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -26,6 +26,8 @@ pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(migrate_vm))
         .routes(routes!(show_vm))
+        .routes(routes!(park_vm))
+        .routes(routes!(unpark_vm))
         .routes(routes!(show_migration))
         .routes(routes!(cancel_migration))
         .routes(routes!(cordon))
@@ -164,7 +166,41 @@ async fn show_vm(
 ) -> Result<Json<VmView>, Refused> {
     let context = &app.0.context;
     let found = context.registry.get(&name).await;
-    Ok(Json(elsewhere::or_where(context, &name, found).await?))
+    let mut view = elsewhere::or_where(context, &name, found).await?;
+    view.notes.extend(app.0.parking.note(&name).await);
+    Ok(Json(view))
+}
+
+/// Has a guest that cannot move be stopped until its host is resumed, once for each id. Answers at once with
+/// how far that is; asking again tells.
+#[utoipa::path(post, path = "/v1/vms/{name}/park", tag = "order",
+    params(("name" = String, Path)), request_body = ParkRequest,
+    responses((status = 200, body = ParkView), (status = "default", body = ErrorBody)))]
+async fn park_vm(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<VmName>,
+    JsonBody(request): JsonBody<ParkRequest>,
+) -> Result<Json<ParkView>, Refused> {
+    tracing::debug!(by = %caller, vm = %name, ?request, "ordered: park a guest");
+    let parked = to_its_end(async move { app.0.parking.park(&name, &request).await });
+    Ok(Json(parked.await?))
+}
+
+/// Has a guest run again that was parked with this id, unless somebody has started, stopped or moved it
+/// since. Answers at once with how far that is; asking again tells.
+#[utoipa::path(post, path = "/v1/vms/{name}/unpark", tag = "order",
+    params(("name" = String, Path)), request_body = UnparkRequest,
+    responses((status = 200, body = ParkView), (status = "default", body = ErrorBody)))]
+async fn unpark_vm(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<VmName>,
+    JsonBody(request): JsonBody<UnparkRequest>,
+) -> Result<Json<ParkView>, Refused> {
+    tracing::debug!(by = %caller, vm = %name, ?request, "ordered: run a parked guest again");
+    let unparked = to_its_end(async move { app.0.parking.unpark(&name, &request).await });
+    Ok(Json(unparked.await?))
 }
 
 /// One migration.

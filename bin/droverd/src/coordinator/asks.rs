@@ -16,6 +16,7 @@ use drover_plan::inventory::VmState as Planned;
 use drover_types::{ByteRate, Convergence, HostName, MigrationId, RunId, VmName, with_sources};
 use futures_util::future::join_all;
 
+use super::parking;
 use super::standing::Standing;
 use crate::agent::Context;
 use crate::migration::{CANCELLED_BY_OPERATOR, PAST_DEADLINE};
@@ -49,6 +50,17 @@ impl Agents {
                 migration, from, ..
             } => self.call_back(*migration, from).await,
             Ask::Place { vm, from, to, .. } => self.place(vm, from, to).await,
+            Ask::Park {
+                park,
+                vm,
+                host,
+                how,
+                begin,
+                ..
+            } => parking::park(self.client(host), vm, (*park, *how, *begin)).await,
+            Ask::Unpark { park, vm, host, .. } => {
+                parking::unpark(self.client(host), vm, *park).await
+            }
             Ask::Census { hosts } => self.census(hosts).await,
             Ask::Plan { .. } => Err(Text::from("a plan is no agent's to make".to_owned())),
         };
@@ -205,7 +217,7 @@ impl Agents {
     }
 }
 
-fn said(error: &ClientError) -> Text {
+pub(super) fn said(error: &ClientError) -> Text {
     Text::from(with_sources(error))
 }
 
@@ -227,7 +239,7 @@ fn refused(refusal: Refusal) -> Result<Answer, Text> {
 }
 
 /// What is to blame where an order was refused; nothing where it may be taken a moment later.
-fn blame(code: ErrorCode) -> Option<Blame> {
+pub(super) fn blame(code: ErrorCode) -> Option<Blame> {
     use ErrorCode as Code;
     match code {
         Code::ShuttingDown | Code::TooManyRequests | Code::Timeout | Code::Superseded => None,

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::{ErrorCode, Refusal};
-use drover_execute::journal::{Cancel, Entry, Outcome, UnixMillis};
+use drover_execute::journal::{
+    Cancel, Entry, Outcome, ParkOutcome, ParkedGuest, UnixMillis, UnparkOutcome,
+};
 use drover_execute::{Answer, Ask, Now, Run};
 use drover_plan::{Plan, Request, Text};
 use drover_store::{Campaign, Leadership, StoreError};
@@ -17,7 +19,7 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::asks::Agents;
-use super::keep::{Keep, Moved};
+use super::keep::{Follows, Keep};
 use crate::agent::Context;
 use crate::limits;
 use crate::planning;
@@ -267,12 +269,12 @@ impl Driver {
 
     /// Writes an entry down, however long that takes while nobody else may write, and applies it.
     async fn write(&mut self, entry: Entry) -> Result<(), LetGo> {
-        let moved = self.moved(&entry);
+        let follows = self.follows(&entry);
         let run = self.agents.run;
         loop {
-            let writing = self
-                .keep
-                .write(run, self.next, &entry, moved.as_ref(), &self.leadership);
+            let writing =
+                self.keep
+                    .write(run, self.next, &entry, follows.as_ref(), &self.leadership);
             match writing.await {
                 Ok(()) => break,
                 Err(
@@ -293,35 +295,73 @@ impl Driver {
         Ok(())
     }
 
-    fn moved(&self, entry: &Entry) -> Option<Moved> {
-        let Entry::Ended {
-            number,
-            outcome: Outcome::Moved { .. },
-            ..
-        } = entry
-        else {
-            return None;
-        };
+    /// What an entry changes in what is remembered of hosts.
+    fn follows(&self, entry: &Entry) -> Option<Follows> {
         let shown = lock(&self.shared);
-        let mut moves = shown.run.moves().iter();
-        let planned = &moves.find(|record| record.number == *number)?.planned;
-        Some(Moved {
-            vm: planned.vm.clone(),
-            to: planned.to.clone(),
-            leaves: match &shown.run.began().request {
-                Request::Drain { hosts, .. } if hosts.contains(&planned.from) => {
-                    Some(planned.from.clone())
-                }
-                _ => None,
-            },
-        })
+        let run = &shown.run;
+        match entry {
+            Entry::Ended {
+                number,
+                outcome: Outcome::Moved { .. },
+                ..
+            } => {
+                let mut moves = run.moves().iter();
+                let planned = &moves.find(|record| record.number == *number)?.planned;
+                Some(Follows::Moved {
+                    vm: planned.vm.clone(),
+                    to: planned.to.clone(),
+                    leaves: match &run.began().request {
+                        Request::Drain { hosts, .. } if hosts.contains(&planned.from) => {
+                            Some(planned.from.clone())
+                        }
+                        _ => None,
+                    },
+                })
+            }
+            // Before it is ordered: what is not heard of any more may be done all the same.
+            Entry::Parking(order) => Some(Follows::Parks {
+                guest: ParkedGuest {
+                    park: order.park,
+                    vm: order.vm.clone(),
+                    how: order.how,
+                },
+                on: order.host.clone(),
+            }),
+            Entry::Parked {
+                number,
+                outcome: ParkOutcome::Cancelled,
+                ..
+            } => {
+                let mut parks = run.parks().iter();
+                let order = &parks.find(|park| park.order.number == *number)?.order;
+                Some(Follows::Settled {
+                    vm: order.vm.clone(),
+                    on: order.host.clone(),
+                })
+            }
+            Entry::Unparked {
+                number,
+                outcome: UnparkOutcome::Runs | UnparkOutcome::Settled { .. },
+                ..
+            } => {
+                let mut unparks = run.unparks().iter();
+                let unpark = unparks.find(|unpark| unpark.number == *number)?;
+                Some(Follows::Settled {
+                    vm: unpark.guest.vm.clone(),
+                    on: run.unparked_on()?.clone(),
+                })
+            }
+            _ => None,
+        }
     }
 }
 
 /// How long after an answer the same is asked again.
 fn pause(ask: &Ask) -> Duration {
     match ask {
-        Ask::Look { .. } | Ask::Place { .. } => limits::RUN_LOOK,
+        Ask::Look { .. } | Ask::Place { .. } | Ask::Park { .. } | Ask::Unpark { .. } => {
+            limits::RUN_LOOK
+        }
         _ => limits::RUN_AGAIN,
     }
 }
@@ -410,6 +450,20 @@ fn log(run: drover_types::RunId, entry: &Entry) {
             number, outcome, ..
         } => {
             tracing::info!(%run, number, ?outcome, "a move has ended");
+        }
+        Entry::Parking(order) => {
+            let (vm, host, park) = (&order.vm, &order.host, order.park);
+            tracing::info!(%run, %vm, %host, how = ?order.how, %park, "a guest is to be parked");
+        }
+        Entry::Parked {
+            number, outcome, ..
+        } => {
+            tracing::info!(%run, number, ?outcome, "an order to park a guest is over");
+        }
+        Entry::Unparked {
+            number, outcome, ..
+        } => {
+            tracing::info!(%run, number, ?outcome, "a guest that was parked runs again, or not");
         }
         Entry::Finished { result, why, .. } => {
             let why = why.as_ref().map(Text::as_str);

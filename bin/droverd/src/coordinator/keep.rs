@@ -4,7 +4,7 @@
 //!   run/under-way        the one run that is under way
 //!   run/ID               that there is a run, and who carries it out
 //!   journal/ID/...       what it wrote down
-//!   host/NAME            the guests that left a host in runs, in their order
+//!   host/NAME            the guests that left a host in runs, and those that are parked there, in their order
 //! ```
 //!
 //! # Invariant
@@ -12,7 +12,8 @@
 //! last entry, so that there is never a second one; a guest's place in the list of those that left is
 //! written with the entry that says that it moved.
 
-use drover_execute::journal::{Began, Entry};
+use drover_execute::journal::{Began, Entry, ParkedGuest};
+use drover_execute::limits as execute;
 use drover_store::{
     Campaign, Document, Expect, HostClock, Journal, Key, Kind, Leadership, Name, Scope, Store,
     StoreError, Transaction, Value,
@@ -44,20 +45,30 @@ struct RunDocument {
     coordinator: HostName,
 }
 
-/// A guest that has moved.
+/// What follows from an entry for what is remembered of hosts.
 #[derive(Debug)]
-pub struct Moved {
-    pub vm: VmName,
-    pub to: HostName,
-    /// The host that it left because that is being emptied, and to which it belongs.
-    pub leaves: Option<HostName>,
+pub enum Follows {
+    /// A guest has moved.
+    Moved {
+        vm: VmName,
+        to: HostName,
+        /// The host that it left because that is being emptied, and to which it belongs.
+        leaves: Option<HostName>,
+    },
+    /// A guest is about to be parked on its host.
+    Parks { guest: ParkedGuest, on: HostName },
+    /// A guest is no longer one that a run has to run again.
+    Settled { vm: VmName, on: HostName },
 }
 
-/// Guests that left a host and have not come home.
+/// Guests that left a host and have not come home, and those that are parked there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Homes {
     /// In the order in which they left.
     pub left: Vec<VmName>,
+    /// In the order in which they were parked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parked: Vec<ParkedGuest>,
 }
 
 impl Homes {
@@ -70,6 +81,17 @@ impl Homes {
 
     fn comes(&mut self, vm: &VmName) {
         self.left.retain(|known| known != vm);
+    }
+
+    fn parks(&mut self, guest: &ParkedGuest) {
+        self.settled(&guest.vm);
+        self.parked.push(guest.clone());
+        let excess = self.parked.len().saturating_sub(execute::PARKED);
+        self.parked.drain(..excess);
+    }
+
+    fn settled(&mut self, vm: &VmName) {
+        self.parked.retain(|known| known.vm != *vm);
     }
 }
 
@@ -176,14 +198,14 @@ impl Keep {
         Ok(())
     }
 
-    /// Writes a run's next entry, and what follows from it for the lists of guests that left. One that is
+    /// Writes a run's next entry, and what follows from it for what is remembered of hosts. One that is
     /// there already, since the answer to it was lost, counts as written.
     pub async fn write(
         &self,
         run: RunId,
         number: u64,
         entry: &Entry,
-        moved: Option<&Moved>,
+        follows: Option<&Follows>,
         leadership: &Leadership,
     ) -> Result<(), StoreError> {
         let value = Value::of(entry)?;
@@ -192,11 +214,20 @@ impl Keep {
             number,
             value.clone(),
         )?;
-        if let Some(Moved { vm, to, leaves }) = moved {
-            if let Some(home) = leaves {
-                write = self.change(write, home, |homes| homes.leaves(vm)).await?;
+        match follows {
+            Some(Follows::Moved { vm, to, leaves }) => {
+                if let Some(home) = leaves {
+                    write = self.change(write, home, |homes| homes.leaves(vm)).await?;
+                }
+                write = self.change(write, to, |homes| homes.comes(vm)).await?;
             }
-            write = self.change(write, to, |homes| homes.comes(vm)).await?;
+            Some(Follows::Parks { guest, on }) => {
+                write = self.change(write, on, |homes| homes.parks(guest)).await?;
+            }
+            Some(Follows::Settled { vm, on }) => {
+                write = self.change(write, on, |homes| homes.settled(vm)).await?;
+            }
+            None => {}
         }
         if matches!(entry, Entry::Finished { .. }) {
             write = write.delete(self.under_way.clone(), Expect::Present);
@@ -230,10 +261,10 @@ impl Keep {
         Ok(write.put(homes(host), Value::of(&after)?, expect))
     }
 
-    /// The guests that left a host and have not come home, in the order in which they left.
-    pub async fn homes(&self, host: &HostName) -> Result<Vec<VmName>, StoreError> {
+    /// What is remembered of a host.
+    pub async fn homes(&self, host: &HostName) -> Result<Homes, StoreError> {
         let document = self.store.get(&homes(host)).await?;
-        Ok(read_homes(document.as_ref())?.left)
+        read_homes(document.as_ref())
     }
 
     /// Every entry of a run.

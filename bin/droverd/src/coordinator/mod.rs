@@ -21,6 +21,8 @@ mod asks;
 mod cancel;
 mod drive;
 mod keep;
+mod parked;
+mod parking;
 mod place;
 mod refusals;
 mod stand_by;
@@ -32,7 +34,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use drover_api::{ErrorCode, Refusal, RunRequest, RunView};
 use drover_execute::Run;
-use drover_execute::journal::{Began, UnixMillis};
+use drover_execute::journal::{Began, ParkedGuest, UnixMillis};
 use drover_plan::{Plan, Request, Text, text};
 use drover_store::{Leadership, StoreError};
 use drover_types::{HostName, RunId};
@@ -109,10 +111,11 @@ impl Coordinator {
         if let Some(run) = self.open_run(&keep).await? {
             return Err(self.busy(run).await);
         }
-        let request = self.with_homes(&keep, &asked).await?;
+        let (request, parked) = self.remembered(&keep, &asked).await?;
         let began = Began {
             run: RunId(Uuid::now_v7()),
             request,
+            parked,
             exactly: asked.plan.as_ref().map(|plan| plan.seal),
             by: Text::from(by.to_owned()),
             at: now(),
@@ -153,16 +156,23 @@ impl Coordinator {
         }
     }
 
-    /// Who left a host that is to be resumed is known here.
-    async fn with_homes(&self, keep: &Keep, asked: &RunRequest) -> Result<Request, Refusal> {
+    /// Who left a host that is to be resumed, and who is parked there, is known here.
+    async fn remembered(
+        &self,
+        keep: &Keep,
+        asked: &RunRequest,
+    ) -> Result<(Request, Vec<ParkedGuest>), Refusal> {
         let mut request = asked.request.clone();
-        if let Request::Resume { host, homes, .. } = &mut request
-            && asked.fail_back
-        {
-            let left = keep.homes(host).await;
-            *homes = left.map_err(|error| self.place.unavailable(&error))?;
+        let Request::Resume { host, homes, .. } = &mut request else {
+            return Ok((request, Vec::new()));
+        };
+        let known = keep.homes(host).await;
+        let mut known = known.map_err(|error| self.place.unavailable(&error))?;
+        if asked.fail_back {
+            *homes = known.left;
         }
-        Ok(request)
+        known.parked.reverse();
+        Ok((request, known.parked))
     }
 
     /// The runs that are remembered, newest first.

@@ -9,6 +9,8 @@ use drover_plan::plan::Then;
 use drover_types::HostName;
 use jiff::Timestamp;
 
+use super::parked;
+
 /// All that its journal and what was seen of it tell.
 pub fn view(run: &Run, coordinator: &HostName) -> RunView {
     let began = run.began();
@@ -33,7 +35,8 @@ pub fn view(run: &Run, coordinator: &HostName) -> RunView {
             .iter()
             .map(|record| of_move(run, record))
             .collect(),
-        left: run.left().iter().map(left).collect(),
+        left: run.left().iter().filter_map(|one| left(run, one)).collect(),
+        parked: parked::all(run),
         cordoned: run.cordoned().cloned().collect(),
         notes: Vec::new(),
         expected: run.expected(),
@@ -47,7 +50,9 @@ fn phase(run: &Run) -> RunPhase {
         _ if run.cancel().is_some() => RunPhase::Cancelling,
         Stage::Preparing | Stage::Lifting => RunPhase::Cordoning,
         Stage::Planning => RunPhase::Planning,
+        Stage::Unparking => RunPhase::Starting,
         Stage::Moving => RunPhase::Moving,
+        Stage::Parking => RunPhase::Stopping,
         Stage::Verifying => RunPhase::Verifying,
     }
 }
@@ -149,23 +154,30 @@ fn live(run: &Run, record: &Record) -> Option<LiveView> {
     })
 }
 
-fn left(left: &Left) -> LeftView {
+/// None of one that was told to be parked: that is shown by itself.
+fn left(run: &Run, left: &Left) -> Option<LeftView> {
+    if run.parks().iter().any(|park| park.order.vm == left.vm) {
+        return None;
+    }
+    let is_over = run.result().is_some();
+    let not_parked = run.why_not_parked(left).filter(|_| is_over);
     let then = match left.then {
         Then::Blocks => "must move, so that there is no plan",
         Then::RunsOn => "runs on there",
+        Then::Suspended | Then::Stopped if not_parked.is_some() => "runs on there",
         Then::Suspended => "is to be suspended",
         Then::Stopped => "is to be stopped",
         Then::NotHome => "stays where it is",
     };
-    LeftView {
+    Some(LeftView {
         vm: left.vm.clone(),
         host: left.host.clone(),
-        why: left.why.to_string(),
+        why: not_parked.unwrap_or_else(|| left.why.to_string()),
         then: then.to_owned(),
-    }
+    })
 }
 
-fn timestamp(at: UnixMillis) -> Timestamp {
+pub(super) fn timestamp(at: UnixMillis) -> Timestamp {
     let millis = i64::try_from(at.0).unwrap_or(i64::MAX);
     Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX)
 }

@@ -131,6 +131,7 @@ mod tests {
         for key in policy.as_object().unwrap().keys() {
             assert!(example.contains(&format!("\n{key} = ")), "policy.{key}");
         }
+        assert!(example.contains("\nstop_within_seconds = "));
         assert_eq!(definition.policy, drover_plan::policy::VmPolicy::default());
         assert_eq!(definition.qemu.to_str(), Some(drover_api::DEFAULT_QEMU));
     }

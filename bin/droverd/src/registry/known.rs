@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use drover_api::{Refusal, VmDefinition};
 use drover_hypervisor::{Machine, ProcessId};
+use drover_plan::policy::VmPolicy;
 use drover_types::{Bytes, VmName};
 
-use super::definitions::Entry;
+use super::definitions::{self, Entry};
 use super::record::Role;
 use super::room::resident;
 use super::view::Snapshot;
@@ -65,6 +66,17 @@ impl Registry {
             }
         }
         Ok((all, unusable))
+    }
+
+    /// What is wanted of a guest that is defined or runs here.
+    pub fn policy(&self, name: &VmName) -> Option<VmPolicy> {
+        let directory = &self.0.config.definitions;
+        let slot = self.snapshots().remove(name);
+        let record = slot.and_then(|slot| slot.process?.record);
+        match record {
+            Some(record) => Some(definitions::as_wished(directory, record.definition).policy),
+            None => Some(definitions::get(directory, name)?.ok()?.policy),
+        }
     }
 
     /// Guests that run here and that nobody is about to change.

@@ -47,17 +47,30 @@ impl Registry {
     /// # Errors
     /// It does not run or is busy, or it did not obey in time and still runs.
     pub async fn stop(&self, name: &VmName, request: &StopRequest) -> Result<VmView, Refusal> {
+        let within = (!request.force).then(|| request.within());
+        self.stop_within(name, within).await
+    }
+
+    /// Stops a guest: presses its power button and waits so long, or pulls its plug where that is none.
+    ///
+    /// # Errors
+    /// As for [`stop`](Self::stop).
+    pub async fn stop_within(
+        &self,
+        name: &VmName,
+        within: Option<Duration>,
+    ) -> Result<VmView, Refusal> {
         let reservation = self.reserve(name, Purpose::Stop)?;
         let machine = match reservation.machine() {
             Some(machine) if !is_lost(&machine).await => Some(machine),
             _ => self.0.reconnect(name).await,
         };
         reservation.set_ending(true);
-        let stopped = match (machine, request.force) {
-            (Some(machine), true) => reservation.pull_plug(&machine).await,
-            (Some(machine), false) => reservation.press_button(&machine, request).await,
-            (None, true) => reservation.kill_unreachable().await,
-            (None, false) => Err(no_answer(name)),
+        let stopped = match (machine, within) {
+            (Some(machine), None) => reservation.pull_plug(&machine).await,
+            (Some(machine), Some(within)) => reservation.press_button(&machine, within).await,
+            (None, None) => reservation.kill_unreachable().await,
+            (None, Some(_)) => Err(no_answer(name)),
         };
         match stopped {
             Ok(Some((process, exit))) => self.0.ended(name, process, &exit, true),
@@ -125,7 +138,7 @@ impl Reservation {
     async fn press_button(
         &self,
         machine: &Arc<dyn Machine>,
-        request: &StopRequest,
+        within: Duration,
     ) -> Result<Ended, Refusal> {
         let name = self.name();
         let failed = |error| Refusal::new(ErrorCode::QemuFailed, format!("guest {name}: {error}"));
@@ -137,7 +150,6 @@ impl Reservation {
             return Err(Refusal::new(ErrorCode::VmNotRunning, message).next(force));
         }
         machine.power_down().await.map_err(failed)?;
-        let within = request.within();
         let obeyed = async {
             loop {
                 tokio::select! {

@@ -8,6 +8,7 @@ pub mod host;
 pub mod incoming;
 pub mod limit;
 pub mod migration;
+pub mod park;
 pub mod plan;
 pub mod resolve;
 pub mod run;

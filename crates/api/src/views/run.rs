@@ -106,8 +106,12 @@ pub enum RunPhase {
     Cordoning,
     /// A plan is made of what all hosts say now.
     Planning,
+    /// Guests that were stopped or suspended when the host was drained run again.
+    Starting,
     /// Guests move.
     Moving,
+    /// Guests that cannot move are stopped or suspended.
+    Stopping,
     /// It is looked where the guests are.
     Verifying,
     /// It was cancelled, and moves that were under way come to their end.
@@ -244,6 +248,66 @@ pub struct LeftView {
     pub then: String,
 }
 
+/// How far a guest is that a run stops or suspends, or runs again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ParkedState {
+    /// Its host is being told to shut it down.
+    Stopping,
+    /// It was shut down, and is started again when its host is resumed.
+    Stopped,
+    /// Its state is being saved.
+    Suspending,
+    /// It was suspended, and goes on when its host is resumed.
+    Suspended,
+    /// It was left as it was: `cause` tells why.
+    Kept,
+    /// The run was cancelled before it was touched.
+    Cancelled,
+    /// Nobody knows: `cause` tells what to look at.
+    InDoubt,
+    /// It was parked by an earlier run, and waits to run again.
+    Waiting,
+    /// It is being started again.
+    Starting,
+    /// It runs again.
+    Started,
+    /// It does not run again: `cause` tells why.
+    NotStarted,
+    /// There was nothing to be done: somebody has started, stopped or moved it meanwhile.
+    Settled,
+    /// A state of a newer agent.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A guest that a run stops or suspends because it cannot move, or runs again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ParkedView {
+    /// The guest.
+    #[schema(value_type = String)]
+    pub vm: VmName,
+    /// Its host.
+    #[schema(value_type = String)]
+    pub host: HostName,
+    /// How far it is.
+    pub state: ParkedState,
+    /// Why it cannot move; none of one that runs again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Why it is not as wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// When it was ordered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Timestamp>,
+    /// When that was over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended_at: Option<Timestamp>,
+}
+
 /// A run, as the coordinator knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunView {
@@ -282,9 +346,12 @@ pub struct RunView {
     /// All moves so far, in the order of their numbers.
     #[serde(default)]
     pub moves: Vec<MoveView>,
-    /// Guests that the last round leaves where they are, or stops.
+    /// Guests that the last round leaves where they are, or is about to stop.
     #[serde(default)]
     pub left: Vec<LeftView>,
+    /// Guests that were stopped or suspended, or run again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parked: Vec<ParkedView>,
     /// Hosts that take no guests because of it.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]

@@ -73,6 +73,7 @@ impl<'a> Shift<'a> {
                 avoid: BTreeMap::new(),
             },
             exactly: None,
+            parked: Vec::new(),
             by: Text::from("an operator".to_owned()),
             at: UnixMillis(0),
         };
@@ -204,7 +205,11 @@ impl<'a> Shift<'a> {
                 };
                 Answer::Census(on.map(guest).collect())
             }
-            Ask::Uncordon { .. } | Ask::Lift { .. } | Ask::CallBack { .. } => {
+            Ask::Uncordon { .. }
+            | Ask::Lift { .. }
+            | Ask::CallBack { .. }
+            | Ask::Park { .. }
+            | Ask::Unpark { .. } => {
                 panic!("{ask:?}")
             }
         }

@@ -76,6 +76,10 @@ impl Driver {
         }
     }
 
+    pub fn now_seconds(&self) -> u64 {
+        self.now().elapsed.as_secs()
+    }
+
     /// Runs until the run has ended.
     pub fn drive(&mut self, at_most: u64) {
         while self.run.result().is_none() {
@@ -152,8 +156,12 @@ impl Driver {
             return Err(Died);
         }
         self.run.apply(&entry).unwrap();
-        if let Entry::Ordered { number, .. } = entry {
+        if let Entry::Ordered { number, .. } = &entry {
+            let number = *number;
             self.earlier_waves_have_arrived(number);
+        }
+        if let Entry::Parking(order) = &entry {
+            self.nothing_else_is_left_to_move(&order.host);
         }
         if let Entry::Round { .. } = entry
             && let Some((vm, host)) = self.newcomer.take()
@@ -210,6 +218,14 @@ impl Driver {
             if let Ask::Order { migration, .. } = &ask {
                 self.is_written(*migration);
             }
+            if let Ask::Park { park, .. } = &ask {
+                let is_it =
+                    |entry: &Entry| matches!(entry, Entry::Parking(order) if order.park == *park);
+                assert!(
+                    self.journal.iter().any(is_it),
+                    "ordered before it was written down"
+                );
+            }
             let is_dark = self.blackout.contains(&self.tick);
             let dice = &mut self.world.dice;
             let (there, back) = (1 + dice.below(4), 1 + dice.below(3));
@@ -227,6 +243,23 @@ impl Driver {
                 is_awaited: true,
                 sent: self.tick,
             });
+        }
+    }
+
+    fn nothing_else_is_left_to_move(&self, host: &HostName) {
+        let mut last = std::collections::BTreeMap::new();
+        for record in self.run.moves().iter().filter(|r| r.planned.from == *host) {
+            last.insert(&record.planned.vm, record);
+        }
+        for record in last.values() {
+            let arrived = matches!(
+                record.state,
+                MoveState::Ended {
+                    outcome: Outcome::Moved { .. },
+                    ..
+                }
+            );
+            assert!(arrived, "parked beside {record:?}");
         }
     }
 

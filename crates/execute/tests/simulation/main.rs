@@ -4,11 +4,13 @@
 
 mod dice;
 mod driver;
+mod parking;
+mod resumes;
 mod world;
 
 use std::collections::BTreeSet;
 
-use drover_execute::journal::{Began, Cancel, Entry, RunResult, Running, UnixMillis};
+use drover_execute::journal::{Began, Cancel, Entry, ParkOutcome, RunResult, Running, UnixMillis};
 use drover_execute::{MoveState, Outcome, limits};
 use drover_plan::{Request, Text};
 use drover_types::{HostName, RunId, VmName};
@@ -29,6 +31,8 @@ const CALM: Weather = Weather {
     no_plan: 0,
     stands_still: 0,
     hangs: 0,
+    bound: 100,
+    disobeys: 0,
 };
 
 const STORM: Weather = Weather {
@@ -39,6 +43,8 @@ const STORM: Weather = Weather {
     no_plan: 20,
     stands_still: 30,
     hangs: 0,
+    bound: 100,
+    disobeys: 100,
 };
 
 fn text(words: &str) -> Text {
@@ -70,6 +76,7 @@ fn drain(seed: u64, weather: Weather) -> Driver {
             avoid: [].into(),
         },
         exactly: None,
+        parked: Vec::new(),
         by: text("an operator"),
         at: UnixMillis(0),
     };
@@ -80,7 +87,27 @@ fn drain(seed: u64, weather: Weather) -> Driver {
 fn check(driver: &Driver, guests: usize) {
     let run = &driver.run;
     let (result, why, _) = run.result().unwrap();
-    assert_eq!(driver.world.guests.len(), guests, "no guest is lost");
+    let down = &driver.world.parking.down;
+    assert_eq!(
+        driver.world.guests.len() + down.len(),
+        guests,
+        "no guest is lost"
+    );
+    for vm in down.keys() {
+        let mut parks = run.parks().iter();
+        let park = parks.find(|park| park.order.vm == *vm);
+        let ended = park.and_then(|park| park.ended.as_ref());
+        let told = matches!(
+            ended,
+            Some((ParkOutcome::Parked | ParkOutcome::Unknown { .. }, _))
+        );
+        assert!(told, "{vm} is down: {:#?}", run.parks());
+    }
+    for park in run.parks() {
+        let ended = park.ended.as_ref().map(|(outcome, _)| outcome);
+        let is_down = down.contains_key(&park.order.vm);
+        assert!(ended != Some(&ParkOutcome::Parked) || is_down, "{park:?}");
+    }
     let drained = match &run.began().request {
         Request::Drain { hosts, .. } => hosts.clone(),
         other => panic!("{other:?}"),
@@ -148,7 +175,8 @@ fn check(driver: &Driver, guests: usize) {
 }
 
 #[test]
-fn in_fair_weather_every_guest_leaves_and_the_hosts_are_seen_to_be_empty() {
+fn in_fair_weather_every_guest_leaves_or_is_parked_and_the_hosts_are_seen_to_be_empty() {
+    let mut parked = 0;
     for seed in 0..seeds() {
         let mut driver = drain(seed, CALM);
         let guests = driver.world.guests.len();
@@ -156,7 +184,9 @@ fn in_fair_weather_every_guest_leaves_and_the_hosts_are_seen_to_be_empty() {
         check(&driver, guests);
         let (result, why, _) = driver.run.result().unwrap();
         assert_eq!(result, RunResult::Completed, "seed {seed}: {why:?}");
+        parked += driver.run.parks().len();
     }
+    assert!(parked > 0, "no guest was ever parked");
 }
 
 #[test]
@@ -243,7 +273,7 @@ fn a_cancel_ends_the_queue_and_what_runs_as_it_was_asked_for() {
         assert!(
             !after
                 .iter()
-                .any(|entry| matches!(entry, Entry::Ordered { .. })),
+                .any(|entry| matches!(entry, Entry::Ordered { .. } | Entry::Parking(_))),
             "seed {seed}: ordered after the cancel"
         );
     }

@@ -10,6 +10,7 @@ use drover_plan::{Request, Text};
 use drover_types::{BitRate, ByteRate, Bytes, HostName, MigrationId, VmName};
 
 use crate::dice::Dice;
+use crate::parking::Parking;
 
 pub const INBOUND: u32 = 2;
 pub const OUTBOUND: u32 = 2;
@@ -32,6 +33,10 @@ pub struct Weather {
     pub stands_still: u64,
     /// A migration stays in its hand-off.
     pub hangs: u64,
+    /// A guest cannot move, and is to be parked instead.
+    pub bound: u64,
+    /// A guest does not shut down when it is told to.
+    pub disobeys: u64,
 }
 
 #[derive(Debug)]
@@ -68,6 +73,7 @@ pub struct World {
     pub is_over: bool,
     /// Times that a migration began.
     pub begun: u64,
+    pub parking: Parking,
 }
 
 impl World {
@@ -79,7 +85,9 @@ impl World {
             let host = hosts[usize::try_from(dice.below(hosts.len() as u64)).unwrap()].clone();
             (format!("g{n}").parse().unwrap(), (host, true))
         };
-        let guests = (0..guests).map(&mut place).collect();
+        let guests: BTreeMap<VmName, _> = (0..guests).map(&mut place).collect();
+        let bound = guests.keys().filter(|_| dice.chance(weather.bound));
+        let parking = Parking::of(bound.cloned().collect());
         Self {
             dice,
             weather,
@@ -90,6 +98,7 @@ impl World {
             refused: BTreeMap::new(),
             is_over: false,
             begun: 0,
+            parking,
         }
     }
 
@@ -113,6 +122,7 @@ impl World {
 
     /// 100 ms pass.
     pub fn tick(&mut self) {
+        self.parking.tick(&mut self.guests);
         for migration in self.migrations.values_mut().filter(|m| m.ticks_left > 0) {
             migration.ticks_left -= 1;
             if migration.ticks_left > 0 {
@@ -185,6 +195,14 @@ impl World {
             Ask::Look { migration, .. } => self.look(*migration),
             Ask::CallBack { migration, .. } => self.call_back(*migration),
             Ask::Place { vm, from, to, .. } => Answer::Place(self.place(vm, from, to)),
+            Ask::Park {
+                park, vm, begin, ..
+            } => self.parking.park(
+                (*park, vm, *begin),
+                &self.guests,
+                (&mut self.dice, self.weather, self.is_over),
+            ),
+            Ask::Unpark { vm, .. } => self.parking.unpark(vm, &self.guests, &mut self.dice),
             Ask::Census { hosts } => Answer::Census(self.guests_on(hosts)),
         }
     }
@@ -269,8 +287,11 @@ impl World {
 
     /// Any place that is not avoided and takes guests, in one wave or two.
     fn plan(&mut self, request: &Request) -> Answer {
-        let Request::Drain { hosts, avoid } = request else {
-            panic!("{request:?}");
+        let empty = (BTreeSet::new(), BTreeMap::new());
+        let (hosts, avoid) = match request {
+            Request::Drain { hosts, avoid } => (hosts, avoid),
+            Request::Resume { .. } => (&empty.0, &empty.1),
+            Request::Rebalance { .. } => panic!("{request:?}"),
         };
         if self.dice.chance(self.weather.no_plan) {
             let why = Text::from("too full".to_owned());
@@ -288,10 +309,15 @@ impl World {
                 !hosts.contains(*host) && !self.cordoned.contains_key(*host) && !avoided
             };
             let places: Vec<HostName> = self.hosts.iter().filter(takes).cloned().collect();
+            let is_bound = self.parking.bound.contains(&guest.vm);
             let (vm, from) = (guest.vm, guest.host);
-            if places.is_empty() {
+            if places.is_empty() || is_bound {
                 let why = Text::from("no place".to_owned());
-                let then = Then::RunsOn;
+                let then = if is_bound {
+                    Then::Stopped
+                } else {
+                    Then::RunsOn
+                };
                 left.push(Left {
                     vm,
                     host: from,

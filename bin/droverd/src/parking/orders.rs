@@ -1,0 +1,173 @@
+//! What is on disk of the orders to park one guest: `NAME.json` below `parked` in the agent's state directory.
+
+use std::io;
+use std::path::Path;
+
+use drover_api::{ParkHow, ParkRequest};
+use drover_types::{ParkId, VmName, in_short};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::limits;
+use crate::registry::files;
+
+/// An order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Order {
+    pub id: ParkId,
+    pub how: ParkHow,
+    pub state: State,
+    /// Why it is not as wanted.
+    pub cause: Option<String>,
+    pub since: Timestamp,
+}
+
+impl Order {
+    /// One that was heard now.
+    pub fn new(request: &ParkRequest, state: State, cause: Option<String>) -> Self {
+        Self {
+            id: request.id,
+            how: request.how,
+            state,
+            cause,
+            since: Timestamp::now(),
+        }
+    }
+}
+
+/// How far an order is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    /// It is to be carried out.
+    Ordered,
+    /// The guest is parked.
+    Parked,
+    /// The guest was told to shut down and did not in time. It may have later.
+    Late,
+    /// The guest was not touched.
+    Kept,
+    /// It was called back before it was heard.
+    CalledBack,
+    /// The guest was run again, or somebody decided what becomes of it.
+    Over,
+}
+
+/// The orders that are remembered, the oldest first: one that was given long ago must not begin when it is
+/// heard once more.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Orders {
+    all: Vec<Order>,
+}
+
+impl Orders {
+    /// Those of a guest; none where there is no file.
+    ///
+    /// # Errors
+    /// The file is there and cannot be read.
+    pub fn load(directory: &Path, vm: &VmName) -> io::Result<Self> {
+        let Some(text) = files::read(&path(directory, vm))? else {
+            return Ok(Self::default());
+        };
+        serde_json::from_str(&text).map_err(|error| io::Error::other(in_short(error)))
+    }
+
+    /// Writes them whole.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn save(&self, directory: &Path, vm: &VmName) -> io::Result<()> {
+        files::write_whole(&path(directory, vm), &serde_json::to_vec_pretty(self)?)
+    }
+
+    pub fn get(&self, id: ParkId) -> Option<&Order> {
+        self.all.iter().find(|order| order.id == id)
+    }
+
+    pub fn last(&self) -> Option<&Order> {
+        self.all.last()
+    }
+
+    /// Takes in a new one.
+    pub fn add(&mut self, order: Order) {
+        self.all.push(order);
+        let excess = self.all.len().saturating_sub(limits::PARK_ORDERS);
+        self.all.drain(..excess);
+    }
+
+    /// What became of one.
+    pub fn set(&mut self, id: ParkId, state: State, cause: Option<String>) {
+        if let Some(order) = self.all.iter_mut().find(|order| order.id == id) {
+            order.state = state;
+            order.cause = cause;
+            order.since = Timestamp::now();
+        }
+    }
+}
+
+/// The guests that have orders. A file of another name is nobody's.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn guests(directory: &Path) -> io::Result<Vec<VmName>> {
+    let mut guests = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let name = name.strip_suffix(".json").map(str::parse);
+        guests.extend(name.and_then(Result::ok));
+    }
+    Ok(guests)
+}
+
+/// Forgets the orders of a guest that is not here any more.
+pub fn forget(directory: &Path, vm: &VmName) {
+    if let Err(error) = files::remove(&path(directory, vm)) {
+        tracing::debug!(%vm, %error, "its orders are left");
+    }
+}
+
+fn path(directory: &Path, vm: &VmName) -> std::path::PathBuf {
+    directory.join(format!("{vm}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    fn id(number: usize) -> ParkId {
+        ParkId(Uuid::from_u128(number as u128))
+    }
+
+    #[test]
+    fn orders_are_found_again_and_the_oldest_are_forgotten() {
+        let directory = tempfile::tempdir().unwrap();
+        let web: VmName = "web".parse().unwrap();
+        let mut orders = Orders::load(directory.path(), &web).unwrap();
+        assert_eq!(orders, Orders::default());
+        for number in 0..=limits::PARK_ORDERS {
+            let request = ParkRequest {
+                id: id(number),
+                how: ParkHow::Stop,
+                begin: true,
+            };
+            orders.add(Order::new(&request, State::Ordered, None));
+        }
+        orders.set(id(3), State::Late, Some("slow".to_owned()));
+        orders.save(directory.path(), &web).unwrap();
+        let again = Orders::load(directory.path(), &web).unwrap();
+        assert_eq!(again, orders);
+        assert_eq!(again.get(id(0)), None);
+        assert_eq!(again.get(id(3)).unwrap().state, State::Late);
+        assert_eq!(again.last().unwrap().id, id(limits::PARK_ORDERS));
+        assert_eq!(guests(directory.path()).unwrap(), [web]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error_and_not_taken_for_no_order() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("web.json"), "{").unwrap();
+        let web: VmName = "web".parse().unwrap();
+        assert!(Orders::load(directory.path(), &web).is_err());
+    }
+}
