@@ -102,6 +102,10 @@ pub const SHOW: Duration = Duration::from_secs(2);
 /// Longest path of a UNIX socket: `sun_path` of 108 with its closing zero (unix(7)).
 pub const SOCKET_PATH_BYTES: usize = 107;
 
+/// From the loss of a monitor to the next try to connect, while a guest is shut down: its process may be ending, which
+/// takes as long as giving back its memory.
+pub const MONITOR_AGAIN: Duration = Duration::from_secs(1);
+
 /// From a guest's own shutdown to the end of its QEMU, which has only memory to give back then.
 pub const AFTER_SHUTDOWN: Duration = Duration::from_secs(5);
 

@@ -27,6 +27,7 @@ mod recovery;
 mod reservation;
 mod reserve;
 mod room;
+mod shutdown;
 mod slot;
 mod view;
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{ErrorCode, Refusal, StopRequest, VmDefinition, VmView, limits as api_limits};
-use drover_hypervisor::{Exit, Machine, MachineError, MachineEvent, ProcessId, RunState, Start};
+use drover_hypervisor::{Exit, Machine, MachineError, ProcessId, RunState, Start};
 use drover_types::VmName;
 
 use super::definitions;
 use super::exit::unwatched_exit;
 use super::record::Role;
 use super::reservation::Reservation;
+use super::shutdown::Shutdown;
 use super::{Purpose, Registry};
-use crate::limits;
 
 impl Registry {
     /// Starts a guest.
@@ -143,45 +143,25 @@ impl Reservation {
         let name = self.name();
         let failed = |error| Refusal::new(ErrorCode::QemuFailed, format!("guest {name}: {error}"));
         let force = format!("`drover vm stop {name} --force` ends it at once");
-        let mut events = machine.events();
         let state = machine.state().await.map_err(failed)?;
         if !matches!(state, RunState::Running | RunState::Suspended) {
             let message = format!("guest {name} is {state}: it cannot obey the power button");
             return Err(Refusal::new(ErrorCode::VmNotRunning, message).next(force));
         }
-        machine.power_down().await.map_err(failed)?;
-        let obeyed = async {
-            loop {
-                tokio::select! {
-                    exit = machine.exited() => return Some(exit),
-                    event = events.next() => match event {
-                        MachineEvent::Shutdown { .. } | MachineEvent::Disconnected { .. } => {
-                            return None;
-                        }
-                        _ => {}
-                    },
-                }
-            }
-        };
-        match tokio::time::timeout(within, obeyed).await {
-            Ok(Some(exit)) => Ok(Some((machine.process(), exit))),
-            Ok(None) => self.after_shutdown(machine).await,
-            Err(_) => {
-                let message = format!(
-                    "guest {name} did not obey the power button within {} s; it still runs",
-                    within.as_secs()
-                );
-                Err(Refusal::new(ErrorCode::StopTimeout, message).next(force))
-            }
+        let shutdown = Shutdown::of(self, machine);
+        match machine.power_down().await {
+            // It may have been pressed all the same.
+            Ok(()) | Err(MachineError::NoAnswer { .. } | MachineError::Lost { .. }) => {}
+            Err(error) => return Err(failed(error)),
         }
-    }
-
-    /// The guest has shut down; QEMU follows, unless its arguments tell it to stay.
-    async fn after_shutdown(&self, machine: &Arc<dyn Machine>) -> Result<Ended, Refusal> {
-        match tokio::time::timeout(limits::AFTER_SHUTDOWN, machine.exited()).await {
-            Ok(exit) => Ok(Some((machine.process(), exit))),
-            Err(_) => self.pull_plug(machine).await,
-        }
+        let ended = tokio::time::timeout(within, shutdown.awaited()).await;
+        ended.map(Some).map_err(|_| {
+            let message = format!(
+                "guest {name} did not shut down within {} s of the power button; it still runs",
+                within.as_secs()
+            );
+            Refusal::new(ErrorCode::StopTimeout, message).next(force)
+        })
     }
 
     async fn kill_unreachable(&self) -> Result<Ended, Refusal> {

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use drover_api::{VmDefinition, VmState};
-use drover_hypervisor::{QemuLauncher, RunState};
+use drover_api::{ErrorCode, VmDefinition, VmState};
+use drover_hypervisor::{MachineEvent, QemuLauncher, RunState};
 use tempfile::TempDir;
 
 use super::*;
@@ -493,5 +493,48 @@ fn a_guest_that_dies_on_its_way_leaves_its_reservation_to_the_migration() {
         drop(leaving);
         assert_eq!(agent.state().await, VmState::Failed);
         agent.registry.start(&web()).await.unwrap();
+    });
+}
+
+/// Breaks off every connection of this process to the guest's QEMU.
+fn cut_monitors(of: &Path) -> usize {
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
+    let own = pidfd_open(getpid(), PidfdFlags::empty()).unwrap();
+    let open = std::fs::read_dir("/proc/self/fd").unwrap();
+    let numbers = open.filter_map(|fd| fd.ok()?.file_name().to_str()?.parse().ok());
+    let copies = numbers.filter_map(|fd| pidfd_getfd(&own, fd, PidfdGetfdFlags::empty()).ok());
+    let streams = copies.map(std::os::unix::net::UnixStream::from);
+    let cut = streams.filter(|stream| {
+        let peer = stream.peer_addr();
+        let is_it = peer.is_ok_and(|peer| peer.as_pathname().is_some_and(|at| at.starts_with(of)));
+        is_it && stream.shutdown(std::net::Shutdown::Both).is_ok()
+    });
+    cut.count()
+}
+
+#[test]
+fn a_guest_whose_monitor_breaks_off_while_it_shuts_down_is_not_killed() {
+    if !has_qemu() {
+        return;
+    }
+    let host = Host::new();
+    host.life(async |agent| {
+        let pid = host.start(&agent).await;
+        let sampled = agent.registry.sampled().remove(0);
+        let mut events = sampled.machine.events();
+        let within = crate::limits::AFTER_SHUTDOWN + crate::limits::MONITOR_AGAIN * 2;
+        let web = web();
+        let stopped = agent.registry.stop_within(&web, Some(within));
+        let cut = async {
+            let pressed = "POWERDOWN";
+            let is_it = |event: &MachineEvent| matches!(event, MachineEvent::Other { name, .. } if name == pressed);
+            while !is_it(&events.next().await) {}
+            assert!(cut_monitors(&host.path("run/vms/web")) > 0);
+        };
+        let (stopped, ()) = tokio::join!(stopped, cut);
+        let refusal = stopped.unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::StopTimeout, "{refusal}");
+        let view = agent.registry.get(&web).await.unwrap();
+        assert_eq!((view.state, view.pid), (VmState::Running, Some(pid)));
     });
 }
