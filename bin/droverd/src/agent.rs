@@ -98,7 +98,7 @@ pub async fn run(config: Config) -> Result<()> {
     let parking = Parking::open(Arc::clone(&context))
         .with_context(|| format!("key `state`: parked in {}", config.state.display()))?;
     let parking = Arc::new(parking);
-    parking.recover().await;
+    parking.tidy().await;
 
     let coordinator = Arc::new(Coordinator::new(Arc::clone(&context)));
     let app = App::new(

@@ -21,6 +21,45 @@ pub struct Elsewhere {
 /// # Errors
 /// As [`crate::registry::Registry::start`], or one has.
 pub async fn start(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
+    let (view, silent) = start_unless(context, name, |_| None).await?;
+    let note = |host: &HostName| {
+        format!("{host} did not say whether it has guest {name} as well: make sure that it has not")
+    };
+    Ok(VmView {
+        notes: silent.iter().map(note).collect(),
+        ..view
+    })
+}
+
+/// Starts a guest here for a run: only if every other host says that it has no process of it. A person can know
+/// better; a run cannot.
+///
+/// # Errors
+/// As [`start`], or hosts are silent; nothing was started then.
+pub async fn start_surely(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
+    let own = &context.config.host;
+    let silent = |hosts: &[HostName]| {
+        let names: Vec<&str> = hosts.iter().map(HostName::as_str).collect();
+        let names = names.join(", ");
+        let message = format!(
+            "not every host said whether it has guest {name}, which would run twice then; silent: {names}"
+        );
+        let next = format!(
+            "start droverd there and resume {own} again, or make sure that it runs nowhere and start it with \
+             `drover vm start {name}` on {own}"
+        );
+        let refusal = Refusal::new(ErrorCode::PeerUnreachable, message);
+        (!hosts.is_empty()).then(|| refusal.next(next))
+    };
+    Ok(start_unless(context, name, silent).await?.0)
+}
+
+/// Starts a guest, unless the hosts that are silent speak against it; and which these are.
+async fn start_unless(
+    context: &Context,
+    name: &VmName,
+    speaks_against: impl FnOnce(&[HostName]) -> Option<Refusal>,
+) -> Result<(VmView, Vec<HostName>), Refusal> {
     let held = context.registry.held(name);
     let mut elsewhere = Elsewhere::default();
     // What is refused here needs nobody else's word.
@@ -38,17 +77,14 @@ pub async fn start(context: &Context, name: &VmName) -> Result<VmView, Refusal> 
                  `drover migrate {name} --to {own}`"
             )));
         }
+        if let Some(refusal) = speaks_against(&elsewhere.silent) {
+            return Err(refusal);
+        }
         // It may have been said while the others were asked.
         context.cordon.check()?;
     }
     let view = context.registry.start(name).await?;
-    let note = |host: &HostName| {
-        format!("{host} did not say whether it has guest {name} as well: make sure that it has not")
-    };
-    Ok(VmView {
-        notes: elsewhere.silent.iter().map(note).collect(),
-        ..view
-    })
+    Ok((view, elsewhere.silent))
 }
 
 /// A guest that is not here: where it is, if another host says so.

@@ -314,3 +314,12 @@ pub const RUN_LET_GO: Duration = Duration::from_secs(3);
 /// Between two looks whether a run is under way that nobody leads: one small read for each host that may
 /// coordinate. With [`LEASE`], and as long for what it takes over to be read, another host goes on within 15 s.
 pub const RUN_STAND_BY: Duration = Duration::from_secs(2);
+
+/// How old an order to stop a guest may be to be given to the guest once more by an agent that was started again
+/// meanwhile: twice the 5 min for which a coordinator waits for an agent that does not answer. An older one is
+/// of a drain that nobody waits for any more.
+pub const PARK_AGAIN: Duration = Duration::from_secs(600);
+
+/// How long after it was told to shut down a guest that runs on may yet obey: twice the hour that a policy can give
+/// it. Then it has ignored its power button.
+pub const PARK_OBEYS: Duration = Duration::from_secs(2 * 3600);

@@ -11,8 +11,9 @@
 mod hosts;
 
 use drover_api::{
-    CancelRunRequest, ParkHow, ParkPhase, ParkRequest, ParkView, ParkedState, RunRequest,
-    RunResult, RunView, RunningMoves, StopRequest, UnparkRequest, VmDefinition, VmState,
+    CancelRunRequest, CordonRequest, MigrateRequest, ParkHow, ParkPhase, ParkRequest, ParkView,
+    ParkedState, RunRequest, RunResult, RunView, RunningMoves, StopRequest, UnparkRequest,
+    VmDefinition, VmState,
 };
 use drover_plan::Request;
 use drover_plan::policy::{CannotMove, Pins, VmPolicy};
@@ -55,9 +56,10 @@ async fn hosts_with(test: &str, vm: &str, obeys: bool, seconds: u32) -> Option<H
         sector[..OBEDIENT.len()].copy_from_slice(&OBEDIENT);
         sector[510..].copy_from_slice(&[0x55, 0xaa]);
     }
-    let place = hosts.host(A);
-    std::fs::write(place.socket("disk"), &sector).unwrap();
-    std::fs::write(place.socket("said"), "").unwrap();
+    for place in [hosts.host(A), hosts.host(B)] {
+        std::fs::write(place.socket("disk"), &sector).unwrap();
+        std::fs::write(place.socket("said"), "").unwrap();
+    }
     let here = hosts.lab().here();
     let (disk, said) = (here.join("disk"), here.join("said"));
     let words = [
@@ -149,6 +151,42 @@ async fn ordered(hosts: &Hosts, vm: &str, id: ParkId, begin: bool) -> ParkView {
     hosts.client(A).park(&named(vm), &request).await.unwrap()
 }
 
+async fn cordoned(hosts: &Hosts) {
+    let request = CordonRequest { reason: None };
+    hosts.client(A).cordon(&request).await.unwrap();
+}
+
+async fn unparked(hosts: &Hosts, id: ParkId, start: ParkId, begin: bool) -> ParkView {
+    let request = UnparkRequest { id, start, begin };
+    let vm = named("bound");
+    hosts.client(A).unpark(&vm, &request).await.unwrap()
+}
+
+/// Asks for it to be started until that is over.
+async fn started(hosts: &Hosts, id: ParkId) -> ParkView {
+    let start = fresh();
+    until(PATIENCE, async || {
+        let view = unparked(hosts, id, start, true).await;
+        let is_over = view.phase != ParkPhase::Unparking;
+        if is_over { Ok(view) } else { Err("under way") }
+    })
+    .await
+}
+
+fn fresh() -> ParkId {
+    ParkId(Uuid::now_v7())
+}
+
+/// A guest that obeys, stopped by an order, on a host that takes guests again.
+async fn parked(hosts: &Hosts) -> ParkId {
+    cordoned(hosts).await;
+    let id = fresh();
+    let parked = over(hosts, "bound", id).await;
+    assert_eq!(parked.phase, ParkPhase::Parked, "{parked:#?}");
+    hosts.client(A).uncordon().await.unwrap();
+    id
+}
+
 async fn over(hosts: &Hosts, vm: &str, id: ParkId) -> ParkView {
     until(PATIENCE, async || {
         let view = ordered(hosts, vm, id, true).await;
@@ -200,7 +238,7 @@ async fn a_guest_that_does_not_shut_down_in_time_runs_on_and_the_run_says_so() {
     assert!(cause.contains("did not shut down within 2 s"), "{cause}");
 
     // An agent that was killed meanwhile gives it the same time once more, and never kills it.
-    let id = ParkId(Uuid::now_v7());
+    let id = fresh();
     let begun = ordered(&hosts, "bound", id, true).await;
     assert_eq!(begun.phase, ParkPhase::Parking);
     hosts.kill_agent(A).await;
@@ -217,29 +255,208 @@ async fn an_order_is_carried_out_once_and_what_an_operator_does_by_hand_counts()
         return;
     };
     let vm = named("bound");
-    let back = ParkId(Uuid::now_v7());
+    let back = fresh();
+    cordoned(&hosts).await;
     let never = ordered(&hosts, "bound", back, false).await;
     assert_eq!(never.phase, ParkPhase::CalledBack);
     let late = ordered(&hosts, "bound", back, true).await;
     assert_eq!(late.phase, ParkPhase::CalledBack);
 
-    let id = ParkId(Uuid::now_v7());
-    let parked = over(&hosts, "bound", id).await;
-    assert_eq!(parked.phase, ParkPhase::Parked, "{parked:#?}");
+    let id = parked(&hosts).await;
     let client = hosts.client(A);
     client.start_vm(&vm).await.unwrap();
     let heard_late = ordered(&hosts, "bound", id, true).await;
-    assert_eq!(heard_late.phase, ParkPhase::Parked);
+    assert_eq!(heard_late.phase, ParkPhase::Kept);
     assert_eq!(state(&hosts, "bound").await, VmState::Running);
+    let open = over(&hosts, "bound", fresh()).await;
+    assert!(open.cause.unwrap().contains("takes guests again"));
 
     let force = StopRequest {
         force: true,
         timeout_s: None,
     };
     client.stop_vm(&vm, &force).await.unwrap();
-    let left = client.unpark(&vm, &UnparkRequest { id }).await.unwrap();
+    let left = started(&hosts, id).await;
     assert_eq!(left.phase, ParkPhase::Settled, "{left:#?}");
     assert_eq!(state(&hosts, "bound").await, VmState::Stopped);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_was_called_back_never_begins_and_one_that_is_wanted_does() {
+    let Some(mut hosts) = hosts_with("parkback", "bound", true, 60).await else {
+        return;
+    };
+    let id = parked(&hosts).await;
+    let back = fresh();
+    for begin in [false, true] {
+        let view = unparked(&hosts, id, back, begin).await;
+        assert_eq!(view.phase, ParkPhase::CalledBack, "{view:#?}");
+    }
+    hosts.kill_agent(A).await;
+    hosts.start_agent(A).await;
+    let view = unparked(&hosts, id, back, true).await;
+    assert_eq!(view.phase, ParkPhase::CalledBack, "{view:#?}");
+    assert_eq!(state(&hosts, "bound").await, VmState::Stopped);
+    let runs = started(&hosts, id).await;
+    assert_eq!(runs.phase, ParkPhase::Running, "{runs:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_is_not_started_for_a_run_while_a_host_does_not_say_that_it_has_none_of_it() {
+    let Some(mut hosts) = hosts_with("parksilent", "bound", true, 60).await else {
+        return;
+    };
+    let id = parked(&hosts).await;
+    hosts.kill_agent(B).await;
+    let refused = started(&hosts, id).await;
+    assert_eq!(refused.phase, ParkPhase::NotStarted, "{refused:#?}");
+    let silent = format!("silent: {}", host(&hosts, B));
+    assert!(refused.cause.unwrap().contains(&silent));
+    assert_eq!(state(&hosts, "bound").await, VmState::Stopped);
+    hosts.start_agent(B).await;
+    let runs = started(&hosts, id).await;
+    assert_eq!(runs.phase, ParkPhase::Running, "{runs:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_was_never_heard_hides_none_that_was_and_does_not_begin_afterwards() {
+    let Some(hosts) = hosts_with("parkunheard", "bound", true, 60).await else {
+        return;
+    };
+    parked(&hosts).await;
+    let unheard = fresh();
+    let runs = started(&hosts, unheard).await;
+    assert_eq!(runs.phase, ParkPhase::Running, "{runs:#?}");
+    cordoned(&hosts).await;
+    let late = ordered(&hosts, "bound", unheard, true).await;
+    assert_eq!(late.phase, ParkPhase::CalledBack, "{late:#?}");
+    assert_eq!(state(&hosts, "bound").await, VmState::Running);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_may_yet_shut_down_does_not_count_as_running_again() {
+    let Some(hosts) = hosts_with("parklate", "bound", false, 1).await else {
+        return;
+    };
+    cordoned(&hosts).await;
+    let id = fresh();
+    let late = over(&hosts, "bound", id).await;
+    assert_eq!(late.phase, ParkPhase::Kept, "{late:#?}");
+    hosts.client(A).uncordon().await.unwrap();
+    let told = started(&hosts, id).await;
+    assert_eq!(told.phase, ParkPhase::NotStarted, "{told:#?}");
+    assert!(told.cause.unwrap().contains("may do so yet"));
+    // It ends after all, and nobody has to remember that it was to run.
+    kill_qemu(&hosts).await;
+    let runs = started(&hosts, id).await;
+    assert_eq!(runs.phase, ParkPhase::Running, "{runs:#?}");
+}
+
+async fn kill_qemu(hosts: &Hosts) {
+    let vm = named("bound");
+    let pid = hosts.client(A).vm(&vm).await.unwrap().pid.unwrap();
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).unwrap();
+    until(PATIENCE, async || {
+        let view = hosts.client(A).vm(&vm).await.unwrap();
+        if view.pid.is_none() {
+            Ok(())
+        } else {
+            Err(format!("{view:#?}"))
+        }
+    })
+    .await;
+}
+
+/// An order that its agent was killed over, as old as that, on a host that takes guests again or does not.
+async fn found_again(test: &str, age_hours: i64, is_cordoned: bool) -> Option<(Hosts, ParkId)> {
+    let mut hosts = hosts_with(test, "bound", false, 60).await?;
+    cordoned(&hosts).await;
+    let id = fresh();
+    let begun = ordered(&hosts, "bound", id, true).await;
+    assert_eq!(begun.phase, ParkPhase::Parking, "{begun:#?}");
+    hosts.kill_agent(A).await;
+    let file = hosts.host(A).state().join("parked/bound.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut orders: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let since = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(age_hours);
+    orders["all"][0]["since"] = since.to_string().into();
+    std::fs::write(&file, orders.to_string()).unwrap();
+    hosts.start_agent(A).await;
+    if !is_cordoned {
+        hosts.client(A).uncordon().await.unwrap();
+    }
+    Some((hosts, id))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_that_is_days_old_is_not_given_to_its_guest_again() {
+    let Some((hosts, id)) = found_again("parkold", 50, true).await else {
+        return;
+    };
+    let old = over(&hosts, "bound", id).await;
+    assert_eq!(old.phase, ParkPhase::Kept, "{old:#?}");
+    assert!(old.cause.unwrap().contains("too old"));
+    assert_eq!(state(&hosts, "bound").await, VmState::Running);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_order_is_not_given_to_its_guest_again_once_its_host_takes_guests() {
+    let Some((hosts, id)) = found_again("parkopen", 0, false).await else {
+        return;
+    };
+    let open = over(&hosts, "bound", id).await;
+    assert_eq!(open.phase, ParkPhase::Kept, "{open:#?}");
+    assert!(open.cause.unwrap().contains("takes guests again"));
+    // What somebody does by hand counts, also where an order was left open.
+    let force = StopRequest {
+        force: true,
+        timeout_s: None,
+    };
+    hosts
+        .client(A)
+        .stop_vm(&named("bound"), &force)
+        .await
+        .unwrap();
+    let left = started(&hosts, id).await;
+    assert_eq!(left.phase, ParkPhase::Settled, "{left:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_has_moved_since_is_no_longer_a_runs_to_start() {
+    let Some(hosts) = hosts_with("parkmoved", "bound", false, 1).await else {
+        return;
+    };
+    cordoned(&hosts).await;
+    let id = fresh();
+    let late = over(&hosts, "bound", id).await;
+    assert_eq!(late.phase, ParkPhase::Kept, "{late:#?}");
+    hosts.client(A).uncordon().await.unwrap();
+    for (from, to) in [(A, B), (B, A)] {
+        moved(&hosts, from, to).await;
+    }
+    kill_qemu(&hosts).await;
+    let left = started(&hosts, id).await;
+    assert_eq!(left.phase, ParkPhase::Settled, "{left:#?}");
+}
+
+async fn moved(hosts: &Hosts, from: usize, to: usize) {
+    let request = MigrateRequest {
+        to: host(hosts, to),
+        convergence: Default::default(),
+        channels: None,
+        lanes_per_path: None,
+        id: None,
+    };
+    let vm = named("bound");
+    hosts.client(from).migrate(&vm, &request).await.unwrap();
+    until(PATIENCE, async || match hosts.client(to).vm(&vm).await {
+        Ok(view) if view.state == VmState::Running && view.migration.is_none() => Ok(()),
+        other => Err(format!("{other:#?}")),
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

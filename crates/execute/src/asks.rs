@@ -94,10 +94,14 @@ pub enum Ask {
         number: u32,
         /// The order that parked it.
         park: ParkId,
+        /// The id of this order: one that was called back never begins.
+        start: ParkId,
         /// The guest.
         vm: VmName,
         /// Who is asked.
         host: HostName,
+        /// Whether it begins where it has not begun; otherwise it never does.
+        begin: bool,
     },
     /// Hosts are looked at: which guests are in memory there.
     Census {
@@ -119,7 +123,8 @@ impl Run {
                 let moves = self.under_way();
                 moves.map(|(record, id)| self.of_move(record, id)).collect()
             }
-            Stage::Parking => self.park_asks().collect(),
+            // What is stopped next rests on what is on the hosts now.
+            Stage::Parking => self.park_asks().chain(self.census_for_next()).collect(),
             Stage::Unparking => self.unpark_asks().collect(),
             Stage::Verifying => self.census_wanted().into_iter().collect(),
             Stage::Lifting => {
@@ -197,6 +202,12 @@ impl Run {
                 to,
             }
         }
+    }
+
+    /// Only where a further guest may be stopped after those that are being stopped.
+    fn census_for_next(&self) -> Option<Ask> {
+        let more = self.cancel.is_none() && self.waits_to_park();
+        self.census_wanted().filter(|_| more)
     }
 
     /// Nothing else than a drain leaves hosts that have to be empty.

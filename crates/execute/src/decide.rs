@@ -8,13 +8,13 @@ use crate::run::{MoveState, Run, Stage};
 
 impl Run {
     /// The next entry, to be written down and applied before anything follows from it. `fresh` is the id
-    /// that a migration, or an order to park a guest, gets if one is to begin.
+    /// that a migration, or an order to park or unpark a guest, gets if one is to begin.
     #[must_use]
     pub fn decide(&self, now: Now, fresh: MigrationId) -> Option<Entry> {
         match self.stage() {
             Stage::Moving => self.in_round(now, fresh),
             Stage::Parking if self.cancel.is_none() => self.next_park(now, ParkId(fresh.0)),
-            Stage::Unparking if self.cancel.is_none() => self.next_unpark(now),
+            Stage::Unparking if self.cancel.is_none() => self.next_unpark(now, ParkId(fresh.0)),
             Stage::Verifying if self.census_wanted().is_none() => Some(self.verdict(now)),
             Stage::Lifting if self.to_lift().next().is_none() => Some(self.verdict(now)),
             Stage::Preparing

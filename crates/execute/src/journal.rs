@@ -84,6 +84,8 @@ pub enum Entry {
     Unparking {
         /// Its place in [`Began::parked`], from 1.
         number: u32,
+        /// The id of the order to run it: called back, it never begins.
+        start: ParkId,
         /// When.
         at: UnixMillis,
     },

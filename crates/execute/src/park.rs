@@ -9,6 +9,7 @@ use drover_plan::Text;
 use drover_types::{HostName, ParkId, VmName};
 
 use crate::Now;
+use crate::answers::Guest;
 use crate::asks::Ask;
 use crate::journal::{Entry, Left, Outcome, ParkHow, ParkOutcome, Parking, UnixMillis};
 use crate::limits::{PARKED, PARKING, SILENCE, STOPS_AT_ONCE, SUSPENDS_AT_ONCE};
@@ -52,9 +53,10 @@ impl Run {
         self.parks.iter().filter(|park| park.ended.is_none())
     }
 
-    /// Guests that are to be parked and were not ordered to be.
+    /// Guests that are to be parked and were not ordered to be, on hosts that were seen to become empty by it.
     pub(crate) fn to_park(&self) -> impl Iterator<Item = (&Left, ParkHow)> {
-        let wanted = self.left.iter();
+        let seen = self.census.is_some() && self.census_wanted().is_none();
+        let wanted = self.left.iter().filter(move |_| seen);
         let wanted = wanted.filter_map(|left| Some((left, ParkHow::of(left.then)?)));
         wanted.filter(|(left, _)| {
             let ordered = self.parks.iter().any(|park| park.order.vm == left.vm);
@@ -62,8 +64,37 @@ impl Run {
         })
     }
 
-    /// A guest that was to be moved off a host and was not: the host does not become empty.
+    /// Whether there are guests that may yet be parked.
+    pub(crate) fn waits_to_park(&self) -> bool {
+        let mut wanted = self
+            .left
+            .iter()
+            .filter(|left| ParkHow::of(left.then).is_some());
+        wanted.any(|left| !self.parks.iter().any(|park| park.order.vm == left.vm))
+    }
+
+    /// A guest that stays on a host, so that another one would be stopped there for nothing.
     fn keeps_full(&self, host: &HostName) -> Option<&VmName> {
+        let mut here = self.census.iter().flatten();
+        let stays = here.find(|guest| guest.host == *host && !self.goes_by_parking(guest));
+        let stays = stays.map(|guest| &guest.vm);
+        stays.or_else(|| self.not_moved_off(host))
+    }
+
+    /// Whether a guest is to be parked, or is on its way to be.
+    fn goes_by_parking(&self, guest: &Guest) -> bool {
+        let mut parks = self.parks.iter();
+        match parks.find(|park| park.order.vm == guest.vm) {
+            Some(park) => park.ended.is_none(),
+            None => self.left.iter().any(|left| {
+                let is_it = left.vm == guest.vm && left.host == guest.host;
+                is_it && ParkHow::of(left.then).is_some() && !guest.moving
+            }),
+        }
+    }
+
+    /// A guest that was to be moved off a host and was not, also where nobody knows where it is now.
+    fn not_moved_off(&self, host: &HostName) -> Option<&VmName> {
         let mut last: BTreeMap<&VmName, bool> = BTreeMap::new();
         for record in self.records.iter().filter(|r| r.planned.from == *host) {
             let moved = matches!(
@@ -182,10 +213,12 @@ impl Run {
         };
         let mut parks = self.parks.iter();
         let Some(park) = parks.find(|park| park.order.vm == left.vm) else {
-            let full = self.keeps_full(&left.host);
-            let because = full.map_or_else(String::new, |vm| {
-                format!(", since {vm} keeps {} from being empty", left.host)
-            });
+            let host = &left.host;
+            let because = match (self.keeps_full(host), &self.uncounted) {
+                (Some(vm), _) => format!(", since {vm} keeps {host} from being empty"),
+                (None, Some(_)) => format!(", since it was not seen what else is on {host}"),
+                (None, None) => String::new(),
+            };
             return Some(format!("not {how}{because}; it cannot move: {}", left.why));
         };
         match &park.ended {

@@ -183,16 +183,17 @@ impl Run {
                 outcome,
                 at,
             } => self.end_park(*number, outcome, *at)?,
-            Entry::Unparking { number, at } => self.set_unpark(*number, |state| {
+            Entry::Unparking { number, start, at } => self.set_unpark(*number, |state| {
                 let waits = *state == UnparkState::Waiting;
-                waits.then_some(UnparkState::UnderWay { since: *at })
+                let (start, since) = (*start, *at);
+                waits.then_some(UnparkState::UnderWay { start, since })
             })?,
             Entry::Unparked {
                 number,
                 outcome,
                 at,
             } => self.set_unpark(*number, |state| match state {
-                UnparkState::UnderWay { since } => Some(UnparkState::Ended {
+                UnparkState::UnderWay { since, .. } => Some(UnparkState::Ended {
                     since: *since,
                     outcome: outcome.clone(),
                     at: *at,

@@ -4,7 +4,7 @@
 //! on the host is theirs first. The last that was parked is the first, as with those that left.
 
 use drover_plan::Text;
-use drover_types::HostName;
+use drover_types::{HostName, ParkId};
 
 use crate::Now;
 use crate::asks::Ask;
@@ -31,6 +31,8 @@ pub enum UnparkState {
     Waiting,
     /// Its agent is told.
     UnderWay {
+        /// By which order.
+        start: ParkId,
         /// Since when.
         since: UnixMillis,
     },
@@ -72,12 +74,13 @@ impl Run {
         self.unparks.iter().filter(under_way)
     }
 
-    pub(crate) fn next_unpark(&self, now: Now) -> Option<Entry> {
+    pub(crate) fn next_unpark(&self, now: Now, fresh: ParkId) -> Option<Entry> {
         if self.unparks_under_way().count() >= STOPS_AT_ONCE {
             return None;
         }
         Some(Entry::Unparking {
             number: self.to_unpark()?.number,
+            start: fresh,
             at: now.wall,
         })
     }
@@ -89,13 +92,19 @@ impl Run {
 
     pub(crate) fn unpark_asks(&self) -> impl Iterator<Item = Ask> {
         let host = self.unparked_on();
-        let under_way = self.unparks_under_way();
-        under_way.filter_map(move |unpark| {
+        // What has not begun does not begin after a cancel.
+        let begin = self.cancel.is_none();
+        self.unparks.iter().filter_map(move |unpark| {
+            let UnparkState::UnderWay { start, .. } = unpark.state else {
+                return None;
+            };
             Some(Ask::Unpark {
                 number: unpark.number,
                 park: unpark.guest.park,
+                start,
                 vm: unpark.guest.vm.clone(),
                 host: host?.clone(),
+                begin,
             })
         })
     }
@@ -127,7 +136,9 @@ impl Run {
         if now.elapsed.saturating_sub(since) < SILENCE_AT_ENDS {
             return Vec::new();
         }
-        let why = why.clone();
+        let seconds = SILENCE_AT_ENDS.as_secs();
+        let why = format!("not heard of for {seconds} s: {why}; look whether it runs");
+        let why = Text::from(why);
         vec![unparked(number, UnparkOutcome::Failed { why }, now)]
     }
 

@@ -182,8 +182,8 @@ async fn park_vm(
     Named(name): Named<VmName>,
     JsonBody(request): JsonBody<ParkRequest>,
 ) -> Result<Json<ParkView>, Refused> {
-    tracing::debug!(by = %caller, vm = %name, ?request, "ordered: park a guest");
-    let parked = to_its_end(async move { app.0.parking.park(&name, &request).await });
+    let by = caller.to_string();
+    let parked = to_its_end(async move { app.0.parking.park(&name, &request, &by).await });
     Ok(Json(parked.await?))
 }
 
@@ -198,8 +198,8 @@ async fn unpark_vm(
     Named(name): Named<VmName>,
     JsonBody(request): JsonBody<UnparkRequest>,
 ) -> Result<Json<ParkView>, Refused> {
-    tracing::debug!(by = %caller, vm = %name, ?request, "ordered: run a parked guest again");
-    let unparked = to_its_end(async move { app.0.parking.unpark(&name, &request).await });
+    let by = caller.to_string();
+    let unparked = to_its_end(async move { app.0.parking.unpark(&name, &request, &by).await });
     Ok(Json(unparked.await?))
 }
 

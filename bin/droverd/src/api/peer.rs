@@ -65,9 +65,14 @@ async fn incoming(
             ))
             .into());
     }
-    Ok(Json(
-        to_its_end(async move { app.0.migrations.incoming(caller, request).await }).await?,
-    ))
+    let offered = to_its_end(async move {
+        let vm = request.definition.name.clone();
+        let offered = app.0.migrations.incoming(caller, request).await?;
+        // It is not here at this moment: what a run stopped here has left since.
+        app.0.parking.has_left(&vm).await;
+        Ok(offered)
+    });
+    Ok(Json(offered.await?))
 }
 
 /// How far an arriving guest is.

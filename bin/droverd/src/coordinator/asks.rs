@@ -57,9 +57,20 @@ impl Agents {
                 how,
                 begin,
                 ..
-            } => parking::park(self.client(host), vm, (*park, *how, *begin)).await,
-            Ask::Unpark { park, vm, host, .. } => {
-                parking::unpark(self.client(host), vm, *park).await
+            } => {
+                let order = (*park, *how, *begin);
+                parking::park(&self.standing, self.client(host), vm, order).await
+            }
+            Ask::Unpark {
+                park,
+                start,
+                vm,
+                host,
+                begin,
+                ..
+            } => {
+                let order = (*park, *start, *begin);
+                parking::unpark(&self.standing, self.client(host), vm, order).await
             }
             Ask::Census { hosts } => self.census(hosts).await,
             Ask::Plan { .. } => Err(Text::from("a plan is no agent's to make".to_owned())),
@@ -239,7 +250,7 @@ fn refused(refusal: Refusal) -> Result<Answer, Text> {
 }
 
 /// What is to blame where an order was refused; nothing where it may be taken a moment later.
-pub(super) fn blame(code: ErrorCode) -> Option<Blame> {
+fn blame(code: ErrorCode) -> Option<Blame> {
     use ErrorCode as Code;
     match code {
         Code::ShuttingDown | Code::TooManyRequests | Code::Timeout | Code::Superseded => None,

@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::{ErrorCode, Refusal};
-use drover_execute::journal::{
-    Cancel, Entry, Outcome, ParkOutcome, ParkedGuest, UnixMillis, UnparkOutcome,
-};
+use drover_execute::journal::{Cancel, Entry, Outcome, ParkedGuest, UnixMillis, UnparkOutcome};
 use drover_execute::{Answer, Ask, Now, Run};
 use drover_plan::{Plan, Request, Text};
 use drover_store::{Campaign, Leadership, StoreError};
@@ -310,15 +308,15 @@ impl Driver {
                 Some(Follows::Moved {
                     vm: planned.vm.clone(),
                     to: planned.to.clone(),
-                    leaves: match &run.began().request {
-                        Request::Drain { hosts, .. } if hosts.contains(&planned.from) => {
-                            Some(planned.from.clone())
-                        }
-                        _ => None,
-                    },
+                    from: planned.from.clone(),
+                    leaves: matches!(
+                        &run.began().request,
+                        Request::Drain { hosts, .. } if hosts.contains(&planned.from)
+                    ),
                 })
             }
-            // Before it is ordered: what is not heard of any more may be done all the same.
+            // Before it is ordered, and until its host is resumed, whatever becomes of the order: what is not heard
+            // of any more may be done all the same, and an earlier one may have stopped the guest.
             Entry::Parking(order) => Some(Follows::Parks {
                 guest: ParkedGuest {
                     park: order.park,
@@ -327,18 +325,6 @@ impl Driver {
                 },
                 on: order.host.clone(),
             }),
-            Entry::Parked {
-                number,
-                outcome: ParkOutcome::Cancelled,
-                ..
-            } => {
-                let mut parks = run.parks().iter();
-                let order = &parks.find(|park| park.order.number == *number)?.order;
-                Some(Follows::Settled {
-                    vm: order.vm.clone(),
-                    on: order.host.clone(),
-                })
-            }
             Entry::Unparked {
                 number,
                 outcome: UnparkOutcome::Runs | UnparkOutcome::Settled { .. },

@@ -51,9 +51,10 @@ pub enum Follows {
     /// A guest has moved.
     Moved {
         vm: VmName,
+        from: HostName,
         to: HostName,
-        /// The host that it left because that is being emptied, and to which it belongs.
-        leaves: Option<HostName>,
+        /// It left a host that is being emptied, and belongs there.
+        leaves: bool,
     },
     /// A guest is about to be parked on its host.
     Parks { guest: ParkedGuest, on: HostName },
@@ -79,7 +80,16 @@ impl Homes {
         self.left.drain(..excess);
     }
 
+    /// What was stopped here once is not started here any more.
+    fn has_left(&mut self, vm: &VmName, comes_home: bool) {
+        self.settled(vm);
+        if comes_home {
+            self.leaves(vm);
+        }
+    }
+
     fn comes(&mut self, vm: &VmName) {
+        self.settled(vm);
         self.left.retain(|known| known != vm);
     }
 
@@ -215,10 +225,14 @@ impl Keep {
             value.clone(),
         )?;
         match follows {
-            Some(Follows::Moved { vm, to, leaves }) => {
-                if let Some(home) = leaves {
-                    write = self.change(write, home, |homes| homes.leaves(vm)).await?;
-                }
+            Some(Follows::Moved {
+                vm,
+                from,
+                to,
+                leaves,
+            }) => {
+                let left = |homes: &mut Homes| homes.has_left(vm, *leaves);
+                write = self.change(write, from, left).await?;
                 write = self.change(write, to, |homes| homes.comes(vm)).await?;
             }
             Some(Follows::Parks { guest, on }) => {

@@ -43,7 +43,7 @@ fn parked(park: &Park) -> ParkedView {
 fn unparked_on(host: &HostName, unpark: &Unpark) -> ParkedView {
     let (state, started, ended, cause) = match &unpark.state {
         UnparkState::Waiting => (ParkedState::Waiting, None, None, None),
-        UnparkState::UnderWay { since } => (ParkedState::Starting, Some(*since), None, None),
+        UnparkState::UnderWay { since, .. } => (ParkedState::Starting, Some(*since), None, None),
         UnparkState::Ended { since, outcome, at } => {
             let (state, cause) = match outcome {
                 UnparkOutcome::Runs => (ParkedState::Started, None),

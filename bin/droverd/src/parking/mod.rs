@@ -9,9 +9,11 @@
 //! run's to say, and the guest's policy has to want it. Never ends a guest that does not obey.
 //!
 //! # Invariants
-//! - An order is on disk before its guest is touched, and is carried out once, also when it is heard again,
-//!   or late, or after this agent was started anew.
-//! - A guest that somebody starts or stops by hand is no longer a run's to start.
+//! - An order is on disk before its guest is touched, and is carried out once, also when it is heard again or late. An
+//!   agent that was started again carries out what it finds only when it is asked once more, and only while the
+//!   order is young and the host takes no guests.
+//! - A guest is started only if every other host says that it has no process of it.
+//! - A guest that somebody starts or stops by hand, or that has left meanwhile, is no longer a run's to start.
 
 mod orders;
 
@@ -29,7 +31,7 @@ use tokio::sync::Mutex;
 
 use self::orders::{Order, Orders, State};
 use crate::agent::Context;
-use crate::elsewhere;
+use crate::{elsewhere, limits};
 
 /// Whoever parks guests on this host.
 #[derive(Debug)]
@@ -44,7 +46,7 @@ pub struct Parking {
 struct Now {
     /// Guests that are being parked or started, and by which order.
     at_work: BTreeMap<VmName, (ParkId, ParkPhase)>,
-    /// Why guests could not be started, until somebody has asked.
+    /// Why guests could not be started, and by which order.
     not_started: BTreeMap<VmName, (ParkId, String)>,
 }
 
@@ -63,29 +65,22 @@ impl Parking {
         })
     }
 
-    /// Goes on with what an earlier agent had begun.
-    pub async fn recover(self: &Arc<Self>) {
+    /// Forgets the orders of guests that are not here any more. What an earlier agent had begun is not gone on with
+    /// by itself: whoever ordered it asks again, if it is still wanted.
+    pub async fn tidy(&self) {
         let guests = orders::guests(&self.directory);
         let guests = guests.unwrap_or_else(|error| {
             tracing::error!(%error, directory = %self.directory.display(), "not read");
             Vec::new()
         });
+        let _now = self.now.lock().await;
         for vm in guests {
-            let mut now = self.now.lock().await;
             let held = self.context.registry.held(&vm);
-            if !held.process && !held.definition {
-                // It has left for good, or was removed.
+            let is_here = held.process || held.definition;
+            let orders = Orders::load(&self.directory, &vm);
+            let is_settled = orders.is_ok_and(|orders| orders.are_settled());
+            if !is_here && is_settled {
                 orders::forget(&self.directory, &vm);
-                continue;
-            }
-            match Orders::load(&self.directory, &vm) {
-                Ok(orders) => {
-                    let begun = |order: &&Order| order.state == State::Ordered;
-                    if let Some(order) = orders.last().filter(begun) {
-                        self.carry_out(&mut now, &vm, order.id);
-                    }
-                }
-                Err(error) => tracing::error!(%vm, %error, "its orders cannot be read"),
             }
         }
     }
@@ -98,21 +93,30 @@ impl Parking {
         self: &Arc<Self>,
         vm: &VmName,
         request: &ParkRequest,
+        by: &str,
     ) -> Result<ParkView, Refusal> {
         let mut now = self.now.lock().await;
         let mut orders = self.load(vm)?;
-        if let Some(order) = orders.get(request.id) {
-            let is_idle = !now.at_work.contains_key(vm);
-            if order.state == State::Ordered && is_idle {
-                self.carry_out(&mut now, vm, request.id);
+        let id = request.id;
+        if let Some(order) = orders.get(id).cloned() {
+            if order.state != State::Ordered || now.at_work.contains_key(vm) {
+                return Ok(self.view(&now, vm, &order));
             }
-            return Ok(view(vm, order));
+            if let Some((state, cause)) = self.not_again(vm, &order, request.begin) {
+                orders.set(id, state, Some(cause));
+                self.save(vm, &orders)?;
+            } else {
+                self.carry_out(&mut now, vm, id, true);
+            }
+            let order = orders.get(id).unwrap_or(&order);
+            return Ok(self.view(&now, vm, order));
         }
         if let Some((other, _)) = now.at_work.get(vm)
             && request.begin
         {
             return Err(busy(vm, *other));
         }
+        tracing::info!(by, %vm, ?request, "ordered: park a guest");
         let (state, cause) = match self.problem(vm, request.how) {
             _ if !request.begin => (State::CalledBack, None),
             Some(problem) => (State::Kept, Some(problem)),
@@ -122,21 +126,22 @@ impl Parking {
         orders.add(order.clone());
         self.save(vm, &orders)?;
         if state == State::Ordered {
-            self.carry_out(&mut now, vm, request.id);
+            self.carry_out(&mut now, vm, id, false);
         }
-        Ok(view(vm, &order))
+        Ok(self.view(&now, vm, &order))
     }
 
     /// Runs a guest again that was parked, or tells how far that is.
     ///
     /// # Errors
-    /// An order is being carried out for it, or its orders cannot be read.
+    /// An order is being carried out for it, or its orders cannot be read or kept; nothing is begun then.
     pub async fn unpark(
         self: &Arc<Self>,
         vm: &VmName,
         request: &UnparkRequest,
+        by: &str,
     ) -> Result<ParkView, Refusal> {
-        let id = request.id;
+        let (id, start) = (request.id, request.start);
         let said = |phase, cause: Option<&str>| ParkView {
             id,
             vm: vm.clone(),
@@ -146,47 +151,76 @@ impl Parking {
         };
         let mut now = self.now.lock().await;
         match now.at_work.get(vm) {
-            Some((own, ParkPhase::Unparking)) if *own == id => {
+            Some((own, ParkPhase::Unparking)) if *own == start => {
                 return Ok(said(ParkPhase::Unparking, None));
             }
             Some((other, _)) => return Err(busy(vm, *other)),
             None => {}
         }
-        if let Some((_, why)) = now.not_started.remove(vm).filter(|(own, _)| *own == id) {
-            return Ok(said(ParkPhase::NotStarted, Some(&why)));
+        if let Some((_, why)) = now.not_started.get(vm).filter(|(own, _)| *own == start) {
+            return Ok(said(ParkPhase::NotStarted, Some(why)));
         }
         let mut orders = self.load(vm)?;
-        let last = orders.last().filter(|order| order.id == id);
-        let state = last.map(|order| order.state);
-        let runs = self.context.registry.held(vm).process;
-        match state {
-            None => {
-                let why = "this host knows no such order, or a later one";
-                Ok(said(ParkPhase::Settled, Some(why)))
-            }
-            Some(State::Over | State::Kept | State::CalledBack) if !runs => {
-                let why = "it was started, stopped or moved since";
-                Ok(said(ParkPhase::Settled, Some(why)))
-            }
-            Some(_) if runs => {
-                orders.set(id, State::Over, None);
-                self.save(vm, &orders)?;
-                Ok(said(ParkPhase::Running, None))
-            }
-            Some(_) => {
-                self.start(&mut now, vm, id);
-                Ok(said(ParkPhase::Unparking, None))
-            }
+        if orders.get(id).is_none() {
+            // It was not heard, and is not to begin once the guest runs again.
+            orders.add(Order::called_back(id));
+            self.save(vm, &orders)?;
         }
+        let held = self.context.registry.held(vm);
+        let Some(order) = orders.in_force().cloned() else {
+            let phase = if held.process {
+                ParkPhase::Running
+            } else {
+                ParkPhase::Settled
+            };
+            let why = "this host knows of no run that stopped it";
+            return Ok(said(phase, Some(why)));
+        };
+        if held.process {
+            if let Some(why) = may_obey_yet(&order) {
+                return Ok(said(ParkPhase::NotStarted, Some(&why)));
+            }
+            orders.set(order.id, State::Over, None);
+            self.save(vm, &orders)?;
+            return Ok(said(ParkPhase::Running, None));
+        }
+        if order.state == State::Over || orders.is_before(id, order.id) {
+            let why = "it was started, stopped or moved since, or stopped by a later run";
+            return Ok(said(ParkPhase::Settled, Some(why)));
+        }
+        if !held.definition {
+            orders.set(order.id, State::Over, None);
+            self.save(vm, &orders)?;
+            return Ok(said(ParkPhase::Settled, Some("it is not on this host")));
+        }
+        if !request.begin && !orders.is_not_to_start(start) {
+            orders.call_start_back(start);
+            self.save(vm, &orders)?;
+        }
+        if orders.is_not_to_start(start) {
+            return Ok(said(ParkPhase::CalledBack, None));
+        }
+        tracing::info!(by, %vm, ?request, "ordered: run a parked guest again");
+        self.start(&mut now, vm, start, order.id);
+        Ok(said(ParkPhase::Unparking, None))
     }
 
     /// Somebody has decided what becomes of a guest, so that no run does.
     pub async fn by_hand(&self, vm: &VmName) {
         let _now = self.now.lock().await;
+        self.is_nobodys(vm);
+    }
+
+    /// A guest is elsewhere, whatever a run had wanted here.
+    pub async fn has_left(&self, vm: &VmName) {
+        let _now = self.now.lock().await;
+        self.is_nobodys(vm);
+    }
+
+    fn is_nobodys(&self, vm: &VmName) {
         let settled = || {
             let mut orders = Orders::load(&self.directory, vm)?;
-            let parked = |order: &&Order| matches!(order.state, State::Parked | State::Late);
-            if let Some(id) = orders.last().filter(parked).map(|order| order.id) {
+            if let Some(id) = orders.in_force().map(|order| order.id) {
                 orders.set(id, State::Over, None);
                 orders.save(&self.directory, vm)?;
             }
@@ -201,7 +235,7 @@ impl Parking {
     pub async fn note(&self, vm: &VmName) -> Option<String> {
         let _now = self.now.lock().await;
         let orders = Orders::load(&self.directory, vm).ok()?;
-        let parked = orders.last()?.state == State::Parked;
+        let parked = orders.in_force()?.state == State::Parked;
         parked.then(|| {
             let host = &self.context.config.host;
             format!(
@@ -216,6 +250,9 @@ impl Parking {
         if !registry.held(vm).process {
             return Some("it does not run any more".to_owned());
         }
+        if self.context.cordon.view().is_none() {
+            return Some("its host takes guests again".to_owned());
+        }
         let wanted = match how {
             ParkHow::Stop => CannotMove::StopAndStart,
             ParkHow::Suspend => return Some("this agent suspends no guests".to_owned()),
@@ -225,12 +262,30 @@ impl Parking {
         (!wants).then(|| "its policy does not want that any more".to_owned())
     }
 
-    fn carry_out(self: &Arc<Self>, now: &mut Now, vm: &VmName, id: ParkId) {
+    /// What becomes of an order that an earlier agent had begun, where it is not to be given to the guest again.
+    fn not_again(&self, vm: &VmName, order: &Order, begin: bool) -> Option<(State, String)> {
+        let again = "this agent was started again meanwhile";
+        if !self.context.registry.held(vm).process {
+            return Some((State::Parked, format!("it has ended; {again}")));
+        }
+        let why = match self.problem(vm, order.how) {
+            _ if !begin => "the run was cancelled".to_owned(),
+            Some(problem) => problem,
+            None if is_younger(order.since, limits::PARK_AGAIN) => return None,
+            None => format!(
+                "the order is of {:.0}, too old to be given again",
+                order.since
+            ),
+        };
+        Some((State::Late, format!("it runs: {again}, and {why}")))
+    }
+
+    fn carry_out(self: &Arc<Self>, now: &mut Now, vm: &VmName, id: ParkId, again: bool) {
         let at_work = (id, ParkPhase::Parking);
         now.at_work.insert(vm.clone(), at_work);
         let (this, vm) = (Arc::clone(self), vm.clone());
         tokio::spawn(async move {
-            let (state, cause) = this.stop(&vm).await;
+            let (state, cause) = this.stop(&vm, again).await;
             tracing::info!(%vm, %id, ?state, cause, "parked, or not");
             let mut now = this.now.lock().await;
             now.at_work.remove(&vm);
@@ -241,7 +296,9 @@ impl Parking {
         });
     }
 
-    async fn stop(&self, vm: &VmName) -> (State, Option<String>) {
+    /// Presses the power button. Once it may have been pressed, here or by an earlier agent, the guest may obey,
+    /// whatever else is known.
+    async fn stop(&self, vm: &VmName, again: bool) -> (State, Option<String>) {
         let registry = &self.context.registry;
         let seconds = registry.policy(vm).unwrap_or_default().stop_within_seconds;
         let within = Duration::from_secs(seconds.into());
@@ -253,32 +310,31 @@ impl Parking {
                 let cause = format!("it did not shut down within {seconds} s, and runs on");
                 (State::Late, Some(cause))
             }
+            Err(refusal) if again => (State::Late, Some(refusal.message)),
             Err(refusal) => (State::Kept, Some(refusal.message)),
         }
     }
 
-    fn start(self: &Arc<Self>, now: &mut Now, vm: &VmName, id: ParkId) {
-        let at_work = (id, ParkPhase::Unparking);
+    fn start(self: &Arc<Self>, now: &mut Now, vm: &VmName, start: ParkId, parked_by: ParkId) {
+        let at_work = (start, ParkPhase::Unparking);
         now.at_work.insert(vm.clone(), at_work);
         let (this, vm) = (Arc::clone(self), vm.clone());
         tokio::spawn(async move {
-            let started = elsewhere::start(&this.context, &vm).await;
+            let started = elsewhere::start_surely(&this.context, &vm).await;
             let mut now = this.now.lock().await;
             now.at_work.remove(&vm);
             match started {
                 Ok(_) => {
-                    tracing::info!(%vm, %id, "a guest that was parked runs again");
-                    if let Err(refusal) = this.settle(&vm, id, State::Over, None) {
-                        tracing::error!(%vm, %refusal, "what became of an order");
-                    }
+                    tracing::info!(%vm, %start, "a guest that was parked runs again");
+                    this.is_nobodys(&vm);
                 }
                 Err(refusal) => {
-                    tracing::warn!(%vm, %id, %refusal, "a guest that was parked does not run again");
+                    tracing::warn!(%vm, %start, %parked_by, %refusal, "a guest that was parked does not run again");
                     let why = match refusal.next {
                         Some(next) => format!("{}; {next}", refusal.message),
                         None => refusal.message,
                     };
-                    now.not_started.insert(vm, (id, why));
+                    now.not_started.insert(vm, (start, why));
                 }
             }
         });
@@ -292,8 +348,34 @@ impl Parking {
         cause: Option<String>,
     ) -> Result<(), Refusal> {
         let mut orders = self.load(vm)?;
-        orders.set(id, state, cause);
-        self.save(vm, &orders)
+        // Somebody may have decided meanwhile what becomes of the guest.
+        let is_open = |order: &Order| order.state == State::Ordered;
+        if orders.get(id).is_some_and(is_open) {
+            orders.set(id, state, cause);
+            self.save(vm, &orders)?;
+        }
+        Ok(())
+    }
+
+    fn view(&self, now: &Now, vm: &VmName, order: &Order) -> ParkView {
+        let at_work = now.at_work.get(vm);
+        let runs = self.context.registry.held(vm).process;
+        let by_hand = || Some("somebody has decided by hand what becomes of it".to_owned());
+        let (phase, cause) = match order.state {
+            _ if at_work == Some(&(order.id, ParkPhase::Parking)) => (ParkPhase::Parking, None),
+            State::Ordered => (ParkPhase::Parking, None),
+            State::Over if runs => (ParkPhase::Kept, by_hand()),
+            State::Parked | State::Over => (ParkPhase::Parked, order.cause.clone()),
+            State::Late | State::Kept => (ParkPhase::Kept, order.cause.clone()),
+            State::CalledBack => (ParkPhase::CalledBack, None),
+        };
+        ParkView {
+            id: order.id,
+            vm: vm.clone(),
+            phase,
+            cause,
+            since: order.since,
+        }
     }
 
     fn load(&self, vm: &VmName) -> Result<Orders, Refusal> {
@@ -318,17 +400,20 @@ fn busy(vm: &VmName, id: ParkId) -> Refusal {
     Refusal::new(ErrorCode::VmBusy, message).next("ask again when it is over")
 }
 
-fn view(vm: &VmName, order: &Order) -> ParkView {
-    ParkView {
-        id: order.id,
-        vm: vm.clone(),
-        phase: match order.state {
-            State::Ordered => ParkPhase::Parking,
-            State::Parked | State::Over => ParkPhase::Parked,
-            State::Late | State::Kept => ParkPhase::Kept,
-            State::CalledBack => ParkPhase::CalledBack,
-        },
-        cause: order.cause.clone(),
-        since: order.since,
-    }
+/// Why a guest that runs may not be there for long.
+fn may_obey_yet(order: &Order) -> Option<String> {
+    let told = matches!(order.state, State::Late | State::Ordered);
+    (told && is_younger(order.since, limits::PARK_OBEYS)).then(|| {
+        format!(
+            "it runs still, and was told to shut down before {:.0}: it may do so yet, and a later `drover resume` \
+             starts it then",
+            order.since
+        )
+    })
+}
+
+/// By this host's clock, which wrote that time. One that was set back makes nothing young.
+fn is_younger(since: Timestamp, than: Duration) -> bool {
+    let age = Timestamp::now().duration_since(since);
+    Duration::try_from(age).is_ok_and(|age| age < than)
 }

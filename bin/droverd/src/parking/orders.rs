@@ -33,13 +33,24 @@ impl Order {
             since: Timestamp::now(),
         }
     }
+
+    /// One that was not heard, and never begins.
+    pub fn called_back(id: ParkId) -> Self {
+        Self {
+            id,
+            how: ParkHow::Stop,
+            state: State::CalledBack,
+            cause: None,
+            since: Timestamp::now(),
+        }
+    }
 }
 
 /// How far an order is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// It is to be carried out.
+    /// It is carried out. An agent that was started again does not know whether the guest was told.
     Ordered,
     /// The guest is parked.
     Parked,
@@ -53,11 +64,21 @@ pub enum State {
     Over,
 }
 
+impl State {
+    /// Whether the guest was told, or may have been.
+    fn touches(self) -> bool {
+        !matches!(self, Self::Kept | Self::CalledBack)
+    }
+}
+
 /// The orders that are remembered, the oldest first: one that was given long ago must not begin when it is
 /// heard once more.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Orders {
     all: Vec<Order>,
+    /// Orders to start it that were called back, and never begin.
+    #[serde(default)]
+    not_to_start: Vec<ParkId>,
 }
 
 impl Orders {
@@ -84,15 +105,44 @@ impl Orders {
         self.all.iter().find(|order| order.id == id)
     }
 
-    pub fn last(&self) -> Option<&Order> {
-        self.all.last()
+    /// The newest that has touched the guest, or may have: it decides whether the guest is to run again, whatever
+    /// came to nothing after it.
+    pub fn in_force(&self) -> Option<&Order> {
+        self.all.iter().rev().find(|order| order.state.touches())
     }
 
-    /// Takes in a new one.
+    /// Whether none of them has the guest started again.
+    pub fn are_settled(&self) -> bool {
+        self.in_force()
+            .is_none_or(|order| order.state == State::Over)
+    }
+
+    /// Whether an order that is known was heard before another one.
+    pub fn is_before(&self, id: ParkId, other: ParkId) -> bool {
+        let place = |id| self.all.iter().position(|order| order.id == id);
+        place(id).is_some_and(|at| place(other).is_some_and(|other| at < other))
+    }
+
+    /// Takes in a new one. The one in force is not forgotten for others that came to nothing.
     pub fn add(&mut self, order: Order) {
         self.all.push(order);
-        let excess = self.all.len().saturating_sub(limits::PARK_ORDERS);
-        self.all.drain(..excess);
+        while self.all.len() > limits::PARK_ORDERS {
+            let kept = self.in_force().map(|order| order.id);
+            let oldest = self.all.iter().position(|order| Some(order.id) != kept);
+            self.all.remove(oldest.unwrap_or_default());
+        }
+    }
+
+    /// Whether an order to start the guest was called back.
+    pub fn is_not_to_start(&self, start: ParkId) -> bool {
+        self.not_to_start.contains(&start)
+    }
+
+    /// Calls an order to start the guest back.
+    pub fn call_start_back(&mut self, start: ParkId) {
+        self.not_to_start.push(start);
+        let excess = self.not_to_start.len().saturating_sub(limits::PARK_ORDERS);
+        self.not_to_start.drain(..excess);
     }
 
     /// What became of one.
@@ -159,8 +209,39 @@ mod tests {
         assert_eq!(again, orders);
         assert_eq!(again.get(id(0)), None);
         assert_eq!(again.get(id(3)).unwrap().state, State::Late);
-        assert_eq!(again.last().unwrap().id, id(limits::PARK_ORDERS));
+        assert_eq!(again.in_force().unwrap().id, id(limits::PARK_ORDERS));
         assert_eq!(guests(directory.path()).unwrap(), [web]);
+    }
+
+    #[test]
+    fn what_came_to_nothing_hides_no_earlier_order_that_the_guest_may_yet_obey() {
+        let request = |number| ParkRequest {
+            id: id(number),
+            how: ParkHow::Stop,
+            begin: true,
+        };
+        let mut orders = Orders::default();
+        orders.add(Order::new(&request(1), State::Late, None));
+        for number in 2..3 * limits::PARK_ORDERS {
+            orders.add(Order::new(&request(number), State::CalledBack, None));
+        }
+        assert_eq!(orders.in_force().unwrap().id, id(1));
+        let mut orders = Orders::default();
+        orders.add(Order::new(&request(1), State::Late, None));
+        orders.add(Order::new(&request(0), State::Parked, None));
+        assert_eq!(orders.in_force().unwrap().id, id(0));
+        assert!(orders.is_before(id(1), id(0)) && !orders.is_before(id(0), id(1)));
+    }
+
+    #[test]
+    fn an_order_to_start_that_was_called_back_is_remembered() {
+        let directory = tempfile::tempdir().unwrap();
+        let web: VmName = "web".parse().unwrap();
+        let mut orders = Orders::default();
+        orders.call_start_back(id(1));
+        orders.save(directory.path(), &web).unwrap();
+        let again = Orders::load(directory.path(), &web).unwrap();
+        assert!(again.is_not_to_start(id(1)) && !again.is_not_to_start(id(2)));
     }
 
     #[test]

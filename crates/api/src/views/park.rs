@@ -35,6 +35,11 @@ pub struct UnparkRequest {
     /// The order that parked it.
     #[schema(value_type = String, format = "uuid")]
     pub id: ParkId,
+    /// This order to run it: one that was called back never begins.
+    #[schema(value_type = String, format = "uuid")]
+    pub start: ParkId,
+    /// Whether it begins if it has not begun. If not, it never will.
+    pub begin: bool,
 }
 
 /// How far an order to park a guest is.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use drover_execute::journal::{Began, Cancel, Entry, UnixMillis};
+use drover_execute::journal::{Began, Cancel, Entry, ParkOutcome, UnixMillis};
 use drover_execute::{Answer, Ask, MoveState, Now, Outcome, Run};
 use drover_types::{HostName, MigrationId, VmName};
 use uuid::Uuid;
@@ -226,6 +226,11 @@ impl Driver {
                     "ordered before it was written down"
                 );
             }
+            if let Ask::Park { begin: true, .. } | Ask::Unpark { begin: true, .. } = &ask {
+                let cancelled = |entry: &Entry| matches!(entry, Entry::CancelAsked(_));
+                let is_cancelled = self.journal.iter().any(cancelled);
+                assert!(!is_cancelled, "begins after the cancel: {ask:?}");
+            }
             let is_dark = self.blackout.contains(&self.tick);
             let dice = &mut self.world.dice;
             let (there, back) = (1 + dice.below(4), 1 + dice.below(3));
@@ -260,6 +265,16 @@ impl Driver {
                 }
             );
             assert!(arrived, "parked beside {record:?}");
+        }
+        for guest in self.world.guests_on(&[host.clone()].into()) {
+            let is_bound = self.world.parking.bound.contains(&guest.vm);
+            assert!(is_bound, "parked for nothing beside {guest:?}");
+        }
+        let parks = self.run.parks().iter();
+        for park in parks.filter(|park| park.order.host == *host) {
+            let ended = park.ended.as_ref().map(|(outcome, _)| outcome);
+            let goes = matches!(ended, None | Some(ParkOutcome::Parked));
+            assert!(goes, "parked for nothing beside {park:?}");
         }
     }
 

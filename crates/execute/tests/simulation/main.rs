@@ -33,6 +33,7 @@ const CALM: Weather = Weather {
     hangs: 0,
     bound: 100,
     disobeys: 0,
+    stays: 0,
 };
 
 const STORM: Weather = Weather {
@@ -45,6 +46,7 @@ const STORM: Weather = Weather {
     hangs: 0,
     bound: 100,
     disobeys: 100,
+    stays: 10,
 };
 
 fn text(words: &str) -> Text {
@@ -187,6 +189,27 @@ fn in_fair_weather_every_guest_leaves_or_is_parked_and_the_hosts_are_seen_to_be_
         parked += driver.run.parks().len();
     }
     assert!(parked > 0, "no guest was ever parked");
+}
+
+#[test]
+fn where_a_guest_stays_none_is_stopped_and_the_run_names_what_keeps_the_host_from_being_empty() {
+    let weather = Weather {
+        stays: 200,
+        bound: 400,
+        ..CALM
+    };
+    let (mut parked, mut spared) = (0, 0);
+    for seed in 0..seeds() / 4 {
+        let mut driver = drain(seed, weather);
+        let guests = driver.world.guests.len();
+        driver.drive(LONG);
+        check(&driver, guests);
+        parked += driver.run.parks().len();
+        let (_, why, _) = driver.run.result().unwrap();
+        let names = why.is_some_and(|why| why.as_str().contains("from being empty"));
+        spared += u64::from(names);
+    }
+    assert!(parked > 0 && spared > 0, "{parked} {spared}");
 }
 
 #[test]

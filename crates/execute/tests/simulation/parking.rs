@@ -28,6 +28,8 @@ pub struct Parking {
     orders: BTreeMap<ParkId, Order>,
     /// Guests that are being started, and for how many ticks more.
     starting: BTreeMap<VmName, u64>,
+    /// Orders to start that were called back.
+    never: BTreeSet<ParkId>,
     /// Guests that cannot be started.
     pub broken: BTreeSet<VmName>,
 }
@@ -96,13 +98,26 @@ impl Parking {
         })
     }
 
-    pub fn unpark(&mut self, vm: &VmName, guests: &Guests, dice: &mut Dice) -> Answer {
+    pub fn unpark(
+        &mut self,
+        (start, vm, begin): (ParkId, &VmName, bool),
+        guests: &Guests,
+        (dice, is_over): (&mut Dice, bool),
+    ) -> Answer {
+        if !begin && !self.starting.contains_key(vm) {
+            self.never.insert(start);
+        }
         let seen = if guests.contains_key(vm) {
             UnparkSeen::Over(UnparkOutcome::Runs)
         } else if self.broken.contains(vm) {
             let why = text("its disk is gone");
             UnparkSeen::Over(UnparkOutcome::Failed { why })
+        } else if self.never.contains(&start) {
+            let why = text("it was called back");
+            UnparkSeen::Over(UnparkOutcome::Failed { why })
         } else {
+            let goes_on = self.starting.contains_key(vm);
+            assert!(goes_on || !is_over, "{vm} is started after the end");
             let ticks = 1 + dice.below(30);
             self.starting.entry(vm.clone()).or_insert(ticks);
             UnparkSeen::UnderWay

@@ -37,6 +37,8 @@ pub struct Weather {
     pub bound: u64,
     /// A guest does not shut down when it is told to.
     pub disobeys: u64,
+    /// A guest cannot move, and is to run on where it is.
+    pub stays: u64,
 }
 
 #[derive(Debug)]
@@ -74,6 +76,8 @@ pub struct World {
     /// Times that a migration began.
     pub begun: u64,
     pub parking: Parking,
+    /// Guests that cannot move and that nobody wants stopped.
+    pub staying: BTreeSet<VmName>,
 }
 
 impl World {
@@ -88,6 +92,8 @@ impl World {
         let guests: BTreeMap<VmName, _> = (0..guests).map(&mut place).collect();
         let bound = guests.keys().filter(|_| dice.chance(weather.bound));
         let parking = Parking::of(bound.cloned().collect());
+        let stays = guests.keys().filter(|_| dice.chance(weather.stays));
+        let staying = stays.cloned().collect();
         Self {
             dice,
             weather,
@@ -99,6 +105,7 @@ impl World {
             is_over: false,
             begun: 0,
             parking,
+            staying,
         }
     }
 
@@ -202,7 +209,13 @@ impl World {
                 &self.guests,
                 (&mut self.dice, self.weather, self.is_over),
             ),
-            Ask::Unpark { vm, .. } => self.parking.unpark(vm, &self.guests, &mut self.dice),
+            Ask::Unpark {
+                start, vm, begin, ..
+            } => self.parking.unpark(
+                (*start, vm, *begin),
+                &self.guests,
+                (&mut self.dice, self.is_over),
+            ),
             Ask::Census { hosts } => Answer::Census(self.guests_on(hosts)),
         }
     }
@@ -311,7 +324,7 @@ impl World {
             let places: Vec<HostName> = self.hosts.iter().filter(takes).cloned().collect();
             let is_bound = self.parking.bound.contains(&guest.vm);
             let (vm, from) = (guest.vm, guest.host);
-            if places.is_empty() || is_bound {
+            if places.is_empty() || is_bound || self.staying.contains(&vm) {
                 let why = Text::from("no place".to_owned());
                 let then = if is_bound {
                     Then::Stopped
