@@ -37,8 +37,17 @@ impl World {
                 DestinationStep::Running { .. } | DestinationStep::RunHere
             )
         });
-        let given_up = self.source_disk.as_ref();
-        runs || given_up.is_some_and(|record| matches!(record.step, SourceStep::GivenUp { .. }))
+        // What was asked for twice may be done once more when all is done.
+        let given_up = self.source_disk.as_ref().is_some_and(|record| {
+            matches!(
+                record.step,
+                SourceStep::GivenUp { .. }
+                    | SourceStep::Finished {
+                        outcome: Outcome::GivenUp { .. }
+                    }
+            )
+        });
+        runs || given_up
     }
 
     pub(crate) fn operator(&mut self, wish: Resolution) {
