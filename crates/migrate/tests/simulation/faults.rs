@@ -34,6 +34,9 @@ impl World {
             Fault::ReleaseQemus => {
                 self.source_hangs = false;
                 self.destination_hangs = false;
+                for event in std::mem::take(&mut self.held) {
+                    self.happen(event);
+                }
             }
             Fault::LoseSourceHost => {
                 self.source_qemu.kill();

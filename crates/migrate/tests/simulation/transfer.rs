@@ -12,7 +12,8 @@ impl World {
     pub(crate) fn transfer(&mut self, step: u8) {
         let goes_on = self.source_qemu.migrates() && self.connected();
         let Some(incoming) = self.destination_qemu.as_mut().filter(|qemu| qemu.alive) else {
-            return;
+            // The relay finds nobody to connect to, also where that was so before it began.
+            return self.later(Event::SourceCut);
         };
         if !goes_on {
             return;

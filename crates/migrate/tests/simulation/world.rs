@@ -181,6 +181,8 @@ pub struct World {
     pub destination_disk: Option<DestinationRecord>,
     pub(crate) source_hangs: bool,
     pub(crate) destination_hangs: bool,
+    /// What waits for hypervisors that hang; one monitor answers in the order of the questions.
+    pub(crate) held: Vec<Event>,
     pub(crate) source_full: bool,
     pub(crate) destination_full: bool,
     pub source_qemu: Qemu,
@@ -266,6 +268,7 @@ impl World {
             destination_disk: None,
             source_hangs: false,
             destination_hangs: false,
+            held: Vec::new(),
             source_full: false,
             destination_full: false,
             source_qemu: Qemu::running(MigrationSeen::None),
@@ -410,7 +413,7 @@ impl World {
 
     pub(crate) fn happen(&mut self, event: Event) {
         if self.hangs(&event) {
-            return self.at(self.now + Duration::from_secs(2), event);
+            return self.held.push(event);
         }
         match event {
             Event::WakeSource { life } if life == self.source_life => self.drive_source(),
