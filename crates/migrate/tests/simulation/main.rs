@@ -75,7 +75,7 @@ fn check_always(world: &World) {
         "the source runs after the hand-off\n{}",
         world.story()
     );
-    let by_operator = world.destination_resolution() == Some(Resolution::RunHere);
+    let by_operator = world.may_run_by_operator();
     let was_wrong = world.had_heard == Some(true);
     assert!(
         !destination || world.decided_for_destination() || by_operator || was_wrong,

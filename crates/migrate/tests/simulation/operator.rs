@@ -28,6 +28,23 @@ impl World {
         }
     }
 
+    /// The destination's guest may run by an operator's word, also while an agent that was started
+    /// again has not found yet that it has run.
+    pub(crate) fn may_run_by_operator(&self) -> bool {
+        let recovering = self
+            .destination
+            .as_ref()
+            .is_some_and(|machine| matches!(machine.phase(), DestinationPhase::Recovering { .. }));
+        let qemu = self.destination_qemu.as_ref();
+        let has_run = qemu.is_some_and(|qemu| qemu.has_run);
+        let on_disk = self.destination_disk.as_ref();
+        let resolution = match on_disk {
+            Some(record) if recovering && has_run => record.resolution(),
+            _ => self.destination_resolution(),
+        };
+        resolution == Some(Resolution::RunHere)
+    }
+
     /// The source's copy is ended only when the destination has the guest, or a person said so.
     pub(crate) fn may_be_quit(&self) -> bool {
         let record = self.destination_disk.as_ref();
