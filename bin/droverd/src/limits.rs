@@ -202,6 +202,10 @@ pub const SAMPLE_LOOK: Duration = Duration::from_secs(2);
 /// Before a guest's dirty rate is sampled again: what it does changes over minutes, and plans take facts of one.
 pub const SAMPLE_AGAIN: Duration = Duration::from_secs(60);
 
+/// Pages of a guest's memory that are looked at before it is moved: the part of it that is zero is then known to
+/// within 2 % in 99 of 100 cases, in some 10 ms whatever its size.
+pub const SAMPLED_PAGES: u64 = 4096;
+
 /// Waiting for one host's inventory: two QEMUs are started the first time, each guest's is asked, and a
 /// connect may lose a SYN.
 pub const INVENTORY: Duration = Duration::from_secs(10);

@@ -2,8 +2,8 @@
 //! of the guest before.
 //!
 //! ```text
-//!   this round     what is left of it, at the rate at which pages are carried; pages that the guest
-//!                  never touched are zero, and only looked at
+//!   this round     what is left of it, at the rate at which pages are carried; those that are zero
+//!                  are only looked at
 //!   every further  what the guest dirties in the time of the one before (precopy.rs)
 //!   at last        what fits the downtime limit, and the hand-off
 //! ```
@@ -30,6 +30,9 @@ use crate::precopy::Precopy;
 /// enough to follow a lost path.
 const WINDOW: Duration = Duration::from_secs(5);
 
+/// Before this QEMU's channels and the line's queues are still being filled.
+const SHORTEST: Duration = Duration::from_millis(200);
+
 /// Longer than this is no prediction.
 const FARTHEST: Duration = Duration::from_secs(7 * 24 * 3600);
 
@@ -55,15 +58,6 @@ pub struct Sample {
     pub dirty_rate: ByteRate,
     /// The part of its time, in percent, that it stands still (QEMU: `cpu-throttle-percentage`).
     pub throttle: u8,
-}
-
-/// What is known of a guest before it is moved.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
-    /// Memory that it has touched.
-    pub touched: Option<Bytes>,
-    /// How much it dirtied in which time.
-    pub dirtied: Vec<(Duration, Bytes)>,
 }
 
 /// What the samples say.
@@ -98,7 +92,8 @@ pub enum TimeLeft {
 pub struct Estimator {
     limit: Duration,
     throttle_most: u64,
-    touched: Option<Bytes>,
+    /// More than zeros, of the guest's memory.
+    whole: Option<Bytes>,
     dirtied: Dirtied,
     samples: VecDeque<Sample>,
     /// When the round of the last sample began, as far as was seen.
@@ -109,22 +104,39 @@ pub struct Estimator {
 const CASES: [[u64; 2]; 3] = [[100, 100], [50, 110], [200, 85]];
 
 impl Estimator {
-    /// For a migration that is brought to its end so.
+    /// For a migration that is brought to its end so, of a guest that was seen before to dirty so much in
+    /// such times.
     #[must_use]
-    pub fn new(wished: &Convergence, known: Known) -> Self {
+    pub fn new(wished: &Convergence, dirtied: Vec<(Duration, Bytes)>) -> Self {
         let most = wished.throttle().map_or(0, |(_, most)| most.get().into());
         Self {
             limit: wished.downtime_limit(),
             throttle_most: most,
-            touched: known.touched,
-            dirtied: Dirtied::new(known.dirtied),
+            whole: None,
+            dirtied: Dirtied::new(dirtied),
             samples: VecDeque::with_capacity(SAMPLES),
             round_began: Time::ZERO,
         }
     }
 
-    /// Takes one more sample in. One that goes back in time or in bytes begins anew.
+    /// So much of the guest's memory is in pages that are not zero.
+    pub fn memory_holds(&mut self, whole: Bytes) {
+        self.whole = Some(whole);
+    }
+
+    /// In this time, just now, it dirtied so much. Rounds that have ended say that better.
+    pub fn sampled(&mut self, within: Duration, dirtied: Bytes) {
+        if self.samples.back().is_none_or(|last| last.round <= 1) {
+            self.dirtied.seen(within, dirtied);
+        }
+    }
+
+    /// Takes one more sample in. One that goes back in time or in bytes begins anew; one from before the
+    /// first round says nothing.
     pub fn add(&mut self, sample: Sample) {
+        if sample.round == 0 {
+            return;
+        }
         let goes_on = |last: &Sample| last.at < sample.at && last.transferred <= sample.transferred;
         if !self.samples.back().is_none_or(goes_on) {
             self.samples.clear();
@@ -189,7 +201,7 @@ impl Estimator {
 
     fn time_left(&self, first: &Sample, last: &Sample) -> TimeLeft {
         let pages = pages_rate(first, last);
-        if pages.0 == 0 {
+        if pages.0 == 0 || last.at - first.at < SHORTEST {
             return TimeLeft::Unknown;
         }
         let [expected, least, most] = CASES.map(|case| self.case(last, pages, case));
@@ -226,10 +238,10 @@ impl Estimator {
     /// What is left of this round, in bytes of pages that are carried whole.
     fn left(&self, last: &Sample, rate: u64) -> u64 {
         let remaining = last.remaining.0;
-        let Some(touched) = self.touched.filter(|_| last.round <= 1) else {
+        let Some(whole) = self.whole.filter(|_| last.round <= 1) else {
             return remaining;
         };
-        let whole = touched.0.saturating_sub(last.whole.0).min(remaining);
+        let whole = whole.0.saturating_sub(last.whole.0).min(remaining);
         let zero = remaining - whole;
         let looked_at = u128::from(zero) * u128::from(rate) / u128::from(ZERO_PAGES.0);
         whole.saturating_add(u64::try_from(looked_at).unwrap_or(zero).min(zero))

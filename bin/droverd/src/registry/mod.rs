@@ -19,6 +19,7 @@ pub(crate) mod definitions;
 mod exit;
 pub mod files;
 mod known;
+mod memory;
 mod operations;
 mod preflight;
 mod process;
@@ -41,9 +42,9 @@ use drover_types::{HostName, MigrationId, VmName};
 
 use crate::config::Config;
 pub use known::{Known, Sampled};
+pub use memory::guest_memory;
 pub use record::Role;
 pub use reservation::{Reached, Recovered, Reservation};
-pub use room::guest_memory;
 use slot::Slot;
 
 /// Why a guest is reserved.

@@ -86,57 +86,11 @@ fn touched(status: &str) -> Option<Bytes> {
     ))
 }
 
-/// Memory of its guest that a process has touched: that of its largest mapping (proc_pid_smaps(5)). Its own is beside
-/// that, and may be more where the guest is emulated.
-pub fn guest_memory(pid: u32) -> Option<Bytes> {
-    largest(&std::fs::read_to_string(format!("/proc/{pid}/smaps")).ok()?)
-}
-
-/// What is in memory of the largest mapping, huge pages included.
-fn largest(smaps: &str) -> Option<Bytes> {
-    let (mut size, mut most, mut touched) = (0, 0, None::<u64>);
-    for line in smaps.lines() {
-        let Some((name, value)) = line.split_once(':') else {
-            continue;
-        };
-        let kib = || value.split_ascii_whitespace().next()?.parse::<u64>().ok();
-        match name {
-            "Size" => {
-                size = kib()?;
-                if size > most {
-                    touched = Some(0);
-                }
-            }
-            "Rss" | "Shared_Hugetlb" | "Private_Hugetlb" if size > most => {
-                touched = Some(touched?.saturating_add(kib()?));
-            }
-            // The last of each mapping (Linux: `show_smap`).
-            "VmFlags" => most = most.max(size),
-            _ => {}
-        }
-    }
-    touched.map(|kib| Bytes(kib.saturating_mul(1024)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
-
-    #[test]
-    fn a_guests_memory_is_the_largest_mapping_of_its_process() {
-        let mapping = |size: u64, rss: u64, huge: u64| {
-            format!(
-                "7f00-7f01 rw-p 00000000 00:00 0\nSize: {size} kB\nKernelPageSize: 4 kB\nRss: {rss} kB\n\
-                 Private_Hugetlb: {huge} kB\nTHPeligible: 1\nVmFlags: rd wr mr\n"
-            )
-        };
-        let all = mapping(900, 800, 0) + &mapping(4096, 12, 2048) + &mapping(1024, 1000, 0);
-        assert_eq!(largest(&all), Some(Bytes(2060 << 10)));
-        assert_eq!(largest(""), None);
-        assert!(guest_memory(std::process::id()).is_some());
-    }
 
     fn host() -> HostName {
         "a".parse().unwrap()

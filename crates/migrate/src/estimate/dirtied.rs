@@ -12,22 +12,36 @@ const POINTS: usize = 6;
 pub(super) struct Dirtied {
     /// In the order in which they were seen.
     points: Vec<(Duration, u64)>,
+    /// All of them are from before the migration, when the guest may have been busy with something else.
+    is_old: bool,
 }
 
 impl Dirtied {
     /// From what was sampled before.
     pub(super) fn new(known: Vec<(Duration, Bytes)>) -> Self {
-        let mut all = Self { points: Vec::new() };
+        let mut all = Self {
+            points: Vec::new(),
+            is_old: false,
+        };
         for (time, bytes) in known {
             all.seen(time, bytes);
         }
+        all.is_old = true;
         all
     }
 
-    /// It dirtied so much in that time.
+    /// It dirtied so much in that time. By the first word since the migration began what was known before
+    /// becomes as much more or less: how it bends stays.
     pub(super) fn seen(&mut self, time: Duration, bytes: Bytes) {
         if time.is_zero() {
             return;
+        }
+        if std::mem::take(&mut self.is_old) {
+            let then = self.within(time, ByteRate(0)).max(1);
+            for (_, known) in &mut self.points {
+                let now = u128::from(*known) * u128::from(bytes.0) / u128::from(then);
+                *known = u64::try_from(now).unwrap_or(u64::MAX);
+            }
         }
         // The newest word on about the same time counts.
         self.points
@@ -101,8 +115,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_known_before_is_as_much_less_as_the_first_word_since_then_says() {
+        let mut all = dirtied(&[(1_000, 400), (4_000, 600)]);
+        all.seen(Duration::from_secs(1), Bytes(40));
+        let within = |all: &Dirtied, seconds| all.within(Duration::from_secs(seconds), ByteRate(0));
+        assert_eq!((within(&all, 1), within(&all, 4)), (40, 60));
+        all.seen(Duration::from_secs(4), Bytes(44));
+        assert_eq!((within(&all, 1), within(&all, 4)), (40, 44));
+    }
+
+    #[test]
     fn the_newest_word_on_about_the_same_time_counts() {
-        assert_eq!(within(&[(1_000, 100), (1_100, 55)], 1_100), 55);
+        let mut newest = dirtied(&[(1_000, 100)]);
+        newest.seen(Duration::from_millis(1_100), Bytes(55));
+        assert_eq!(newest.within(Duration::from_millis(1_100), ByteRate(0)), 55);
         let mut many = dirtied(&[]);
         for round in 1..100_u64 {
             many.seen(Duration::from_millis(round * round * 100), Bytes(round));

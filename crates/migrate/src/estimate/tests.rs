@@ -20,15 +20,12 @@ fn sample(millis: u64, carried: u64, remaining: u64) -> Sample {
     }
 }
 
-fn known(dirtied: &[(u64, u64)]) -> Known {
+fn known(dirtied: &[(u64, u64)]) -> Vec<(Duration, Bytes)> {
     let point = |(time, bytes): &(u64, u64)| (seconds(*time), Bytes(bytes * MIB));
-    Known {
-        touched: None,
-        dirtied: dirtied.iter().map(point).collect(),
-    }
+    dirtied.iter().map(point).collect()
 }
 
-fn after(known: Known, samples: &[Sample]) -> Estimate {
+fn after(known: Vec<(Duration, Bytes)>, samples: &[Sample]) -> Estimate {
     let mut estimator = Estimator::new(&Convergence::defaults(), known);
     samples.iter().for_each(|sample| estimator.add(*sample));
     estimator.estimate()
@@ -62,6 +59,19 @@ fn one_look_is_enough_in_the_first_round_since_nothing_was_carried_before_it() {
 }
 
 #[test]
+fn the_beginning_of_the_first_round_is_no_round_that_the_guest_dirtied() {
+    let before = Sample {
+        round: 0,
+        ..sample(900, 0, 0)
+    };
+    let seen = after(
+        known(&[]),
+        &[before, sample(1000, 0, 1000), sample(2000, RATE, 900)],
+    );
+    assert_eq!(expected(seen), seconds(9));
+}
+
+#[test]
 fn what_the_guest_dirties_until_the_end_of_the_round_is_carried_after_it() {
     // In ten seconds 100 MiB, in their second 10.
     let seen = after(
@@ -78,13 +88,12 @@ fn what_the_guest_dirties_until_the_end_of_the_round_is_carried_after_it() {
 }
 
 #[test]
-fn pages_that_the_guest_never_touched_cost_next_to_nothing() {
-    let half = Known {
-        touched: Some(Bytes(500 * MIB)),
-        dirtied: Vec::new(),
-    };
-    let seen = after(half, &[sample(0, 0, 1000), sample(1000, RATE, 900)]);
-    let left = expected(seen);
+fn what_is_known_to_be_zero_costs_next_to_nothing() {
+    let mut estimator = Estimator::new(&Convergence::defaults(), known(&[]));
+    estimator.memory_holds(Bytes(500 * MIB));
+    estimator.add(sample(0, 0, 1000));
+    estimator.add(sample(1000, RATE, 900));
+    let left = expected(estimator.estimate());
     assert!(
         left > seconds(4) && left < Duration::from_millis(4_600),
         "{left:?}"
@@ -107,6 +116,25 @@ fn time_that_went_to_zero_pages_is_not_taken_for_a_slow_line() {
     );
     assert_eq!(seen.rate, ByteRate(RATE * MIB / 2));
     assert_eq!(expected(seen), seconds(9));
+}
+
+#[test]
+fn what_is_sampled_in_the_first_round_counts_for_more_than_what_was_known_before() {
+    let mut estimator = Estimator::new(&Convergence::defaults(), known(&[(1, 90), (4, 300)]));
+    let first = [sample(0, 0, 1000), sample(1000, RATE, 900)];
+    first.iter().for_each(|sample| estimator.add(*sample));
+    estimator.sampled(seconds(1), Bytes(10 * MIB));
+    estimator.sampled(seconds(4), Bytes(10 * MIB));
+    assert_eq!(expected(estimator.estimate()), Duration::from_millis(9_100));
+    estimator.add(Sample {
+        round: 2,
+        ..sample(10_000, 1000, 50)
+    });
+    estimator.sampled(seconds(10), Bytes(900 * MIB));
+    assert_eq!(
+        expected(estimator.estimate()),
+        Duration::from_millis(500 + 50)
+    );
 }
 
 #[test]
@@ -187,14 +215,12 @@ proptest! {
     fn any_samples_are_estimated_without_panic_and_within_bounds(
         samples in prop::collection::vec(any::<(u32, [u64; 4], u8, u64, (u8, u32))>(), 0..60),
         dirtied in prop::collection::vec(any::<(u32, u64)>(), 0..4),
-        touched in any::<Option<u64>>(),
+        whole in any::<Option<u64>>(),
     ) {
         let point = |(millis, bytes): (u32, u64)| (Duration::from_millis(millis.into()), Bytes(bytes));
-        let known = Known {
-            touched: touched.map(Bytes),
-            dirtied: dirtied.into_iter().map(point).collect(),
-        };
-        let mut estimator = Estimator::new(&Convergence::defaults(), known);
+        let dirtied = dirtied.into_iter().map(point).collect();
+        let mut estimator = Estimator::new(&Convergence::defaults(), dirtied);
+        whole.into_iter().for_each(|whole| estimator.memory_holds(Bytes(whole)));
         for (at, [transferred, remaining, whole, zero], round, dirty_rate, (throttle, copied)) in samples {
             estimator.add(Sample {
                 at: Duration::from_millis(u64::from(at)),

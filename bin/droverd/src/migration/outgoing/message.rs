@@ -1,6 +1,7 @@
 //! What reaches the task of a guest that leaves, and what its parts share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::{Client, EventKind, IncomingOffer, LeftOut, Refusal};
 use drover_carrier::{Held, TlsKeys};
@@ -8,7 +9,7 @@ use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::source::Input;
 use drover_migrate::{CancelledBy, Observation, Refused};
 use drover_relay::Encryption;
-use drover_types::{Convergence, Path};
+use drover_types::{Bytes, Convergence, Path};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -86,6 +87,10 @@ pub enum Message {
     Carried(Carried),
     /// A look at QEMU.
     Look(Observation, Box<MigrationProgress>),
+    /// So much of the guest's memory is more than zeros.
+    Memory(Bytes),
+    /// In this time the guest wrote to so much of it.
+    Dirtied(Duration, Bytes),
     /// QEMU was told to migrate; the watch of it began.
     Begun(Timestamp, Watcher),
     /// What is known by now of something that broke off.

@@ -5,6 +5,7 @@
 
 mod actions;
 mod connect;
+mod guest;
 mod hand_off;
 mod held;
 mod join;
@@ -23,11 +24,11 @@ use drover_api::{Client, ErrorCode, EventKind, IncomingOffer, LeftOut, Migration
 use drover_carrier::TlsKeys;
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::convergence::{Converging, Step};
-use drover_migrate::estimate::{Estimator, Known};
+use drover_migrate::estimate::Estimator;
 use drover_migrate::paths::Side;
 use drover_migrate::source::{Action, Input, Output, Phase, Source};
 use drover_migrate::{CancelledBy, MigrationSeen, Observation, Reason, SourceRecord, SourceStep};
-use drover_types::{AtDeadline, VmName};
+use drover_types::AtDeadline;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -43,7 +44,7 @@ use super::snapshot::{Snapshot, round_seen};
 use crate::agent::Context;
 use crate::clock::{Moment, until};
 use crate::limits;
-use crate::registry::{Reservation, guest_memory};
+use crate::registry::Reservation;
 
 /// The task's state.
 pub struct Outgoing {
@@ -113,8 +114,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         .as_ref()
         .and_then(Reservation::machine);
     let options = beginning.options;
-    let vm = &beginning.source.migration().vm;
-    let known = known(&context, vm, machine.as_deref());
+    let dirtied = context.inventory.dirtied(&beginning.source.migration().vm);
     let task = Outgoing {
         link: Link {
             context,
@@ -136,7 +136,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         watcher: None,
         begun_at: None,
         stopped_at: None,
-        estimator: Estimator::new(&options.convergence, known),
+        estimator: Estimator::new(&options.convergence, dirtied),
         converging: Converging::new(&options.convergence),
         lanes: LaneWatch::default(),
         preparing: None,
@@ -151,18 +151,11 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
     if beginning.recovered && !matches!(task.source.phase(), Phase::Recovering { .. }) {
         task.reach();
     }
+    task.look_at_memory();
     tokio::spawn(task.run(messages));
     Handle {
         inbox,
         snapshot: shown,
-    }
-}
-
-/// What is known of a guest before it is moved.
-fn known(context: &Context, vm: &VmName, machine: Option<&dyn Machine>) -> Known {
-    Known {
-        touched: machine.and_then(|machine| guest_memory(machine.process().pid)),
-        dirtied: context.inventory.dirtied(vm),
     }
 }
 
@@ -344,6 +337,8 @@ impl Outgoing {
                 self.looked(observation);
                 self.converge(&progress);
             }
+            Message::Memory(whole) => self.estimator.memory_holds(whole),
+            Message::Dirtied(within, bytes) => self.estimator.sampled(within, bytes),
             Message::Begun(at, watcher) => {
                 self.begun_at = Some(at);
                 self.record_at(at, EventKind::Begun);
@@ -351,6 +346,7 @@ impl Outgoing {
                 let prepare = millis(self.asked_at.elapsed());
                 self.snapshot
                     .send_modify(|s| s.view.prepare_ms = Some(prepare));
+                self.look_at_writes();
                 self.handle(Input::MigrationStarted);
             }
             Message::Stopped(at) => self.stopped(at),
@@ -391,8 +387,9 @@ impl Outgoing {
                 let port = self.link.options.remember(&memo);
                 let wished = self.link.options.convergence;
                 let vm = &self.source.migration().vm;
-                let known = known(&self.link.context, vm, self.machine.as_deref());
-                self.estimator = Estimator::new(&wished, known);
+                let dirtied = self.link.context.inventory.dirtied(vm);
+                self.estimator = Estimator::new(&wished, dirtied);
+                self.look_at_memory();
                 self.converging = Converging::new(&wished);
                 self.carries(carrier, port);
                 Input::SessionLives

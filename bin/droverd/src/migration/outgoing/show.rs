@@ -69,10 +69,14 @@ impl Outgoing {
             self.begun_at = Timestamp::now().checked_sub(progress.total_time).ok();
         }
         let at = self.now();
+        let copies = matches!(self.source.phase(), Phase::Transferring { .. });
         let estimator = &mut self.estimator;
         self.snapshot.send_modify(|snapshot| {
             snapshot.show_progress(progress);
             show_estimate(snapshot, estimator, sample(at, progress));
+            if !copies {
+                show_time_left(&mut snapshot.view, TimeLeft::Unknown);
+            }
         });
         self.show();
     }

@@ -1,0 +1,45 @@
+//! What is found out about a guest while it is moved, so that its end can be foretold. Whatever is not found is
+//! not reckoned with.
+
+use std::sync::Arc;
+
+use drover_hypervisor::limits::DIRTY_SAMPLES;
+
+use super::{Message, Outgoing};
+use crate::registry::guest_memory;
+
+impl Outgoing {
+    /// Looks at its memory, beside the preparations.
+    pub(super) fn look_at_memory(&self) {
+        let Some(machine) = &self.machine else {
+            return;
+        };
+        let (link, pid) = (self.link.clone(), machine.process().pid);
+        tokio::spawn(async move {
+            let looked = tokio::task::spawn_blocking(move || guest_memory(pid)).await;
+            if let Ok(Some(whole)) = looked {
+                link.tell(Message::Memory(whole)).await;
+            }
+        });
+    }
+
+    /// Samples how much it dirties now: what was sampled before may be a minute old.
+    pub(super) fn look_at_writes(&self) {
+        let Some(machine) = self.machine.as_ref().map(Arc::clone) else {
+            return;
+        };
+        let link = self.link.clone();
+        if !link.context.config.migration.sample_dirty_rate {
+            return;
+        }
+        tokio::spawn(async move {
+            for time in DIRTY_SAMPLES {
+                match machine.dirtied(time).await {
+                    Ok(Some(dirtied)) => link.tell(Message::Dirtied(time, dirtied)).await,
+                    Ok(None) => {}
+                    Err(error) => return tracing::debug!(%error, "dirty rate not sampled"),
+                }
+            }
+        });
+    }
+}
