@@ -67,11 +67,11 @@ impl<A: PartialEq, R: Clone> Outbox<A, R> {
         debug_assert!(self.entries.len() <= OUTBOX);
     }
 
-    /// Takes back every action that has not come out yet; records stay. Tells whether `action`
-    /// was among them, and so will never be answered.
-    pub(crate) fn withdraw_actions_and_find(&mut self, action: &A) -> bool {
+    /// Takes back every action that has not come out yet; records stay. Tells whether one that is
+    /// `sought` was among them, and so will never be answered.
+    pub(crate) fn withdraw_actions_and_find(&mut self, sought: impl Fn(&A) -> bool) -> bool {
         let found = self.entries.iter().any(|entry| match entry {
-            Entry::Action(queued) => queued == action,
+            Entry::Action(queued) => sought(queued),
             Entry::Record(_) => false,
         });
         self.withdraw_actions();

@@ -360,7 +360,7 @@ impl Destination {
     fn abandon(&mut self, now: Time, cause: Cause) {
         let withdrawn = self
             .outbox
-            .withdraw_actions_and_find(&Action::StartHypervisor);
+            .withdraw_actions_and_find(|action| *action == Action::StartHypervisor);
         let starting = self.phase == Phase::Starting && !withdrawn;
         self.outbox.act(Action::CloseSession);
         let bound = if starting {

@@ -331,6 +331,9 @@ impl Source {
 
     /// Has the hypervisor give up; only it can tell whether that was still possible.
     fn give_up(&mut self, now: Time, why: Why, accepted: bool, believed: bool) {
+        if self.withdraw_start() {
+            return self.keep(now, why.outcome(KeptGuest::Runs), false);
+        }
         let session_is_of_use = matches!(why, Why::Cancelled(_));
         if accepted {
             self.stop_migration(!session_is_of_use);
@@ -350,6 +353,13 @@ impl Source {
             believed,
         };
         self.enter(now, phase, Some(bound));
+    }
+
+    /// Takes the command to migrate back if it still waits for the journal: then nothing was begun,
+    /// and nothing is to begin once the journal can be written.
+    fn withdraw_start(&mut self) -> bool {
+        self.outbox
+            .withdraw_actions_and_find(|action| matches!(action, Action::StartMigration { .. }))
     }
 
     fn stop_migration(&mut self, by_force: bool) {

@@ -343,3 +343,53 @@ fn a_hand_off_that_is_taken_back_is_told_to_nobody_while_the_disk_is_full() {
     }
     assert_eq!(source.verdict(), Verdict::Kept);
 }
+
+/// Told to migrate while its disk is full: nothing comes out but the record, again and again.
+fn told_to_migrate_with_a_full_disk() -> Source {
+    let ready = Input::DestinationReady {
+        paths: vec![path()],
+        channels: 2,
+    };
+    let mut source = after(&[ready, Input::LanesUp]);
+    source
+        .handle(Time::ZERO, Input::DestinationListens)
+        .unwrap();
+    assert!(matches!(source.poll(Time::ZERO), Output::Journal(_)));
+    let full = Input::JournalFailed { reason: why() };
+    source.handle(Time::ZERO, full).unwrap();
+    source
+}
+
+#[test]
+fn a_migration_that_was_cancelled_while_the_disk_was_full_is_never_begun() {
+    let mut source = told_to_migrate_with_a_full_disk();
+    let by = CancelledBy::Operator;
+    source
+        .handle(Time::ZERO, Input::CancelRequested { by })
+        .unwrap();
+    let (done, _) = drain(&mut source, limits::JOURNAL_RETRY);
+    assert_eq!(
+        done,
+        [
+            "journal Transferring",
+            "journal Kept",
+            "CloseSession",
+            "AbandonDestination"
+        ]
+    );
+}
+
+#[test]
+fn a_migration_that_was_not_begun_in_time_because_the_disk_was_full_is_never_begun() {
+    let mut source = told_to_migrate_with_a_full_disk();
+    let (done, _) = drain(&mut source, limits::MIGRATE_ANSWER);
+    assert_eq!(
+        done,
+        [
+            "journal Transferring",
+            "journal Kept",
+            "CloseSession",
+            "AbandonDestination"
+        ]
+    );
+}
