@@ -19,6 +19,7 @@
 mod arrived;
 mod io;
 mod phase;
+mod recovery;
 mod step;
 
 pub use io::{Action, Ending, Input, Output};
@@ -31,7 +32,6 @@ use crate::observation::HandOffAnswer;
 use crate::outbox::Outbox;
 use crate::question::Question;
 use crate::resolution::{Ambiguity, Resolution, Resolving};
-use crate::session::Session;
 use crate::source::earlier;
 use crate::waiting::{Waiting, WaitingOn};
 use crate::{Output as Generic, Time};
@@ -87,41 +87,6 @@ impl Destination {
     pub fn with_outage_limit(mut self, limit: Time) -> Self {
         self.outage_limit = limit;
         self
-    }
-
-    /// Tells it, after a restart, that the guest has run here: it is this host's whatever it does now.
-    #[must_use]
-    pub fn with_guest_that_has_run(mut self, has_run: bool) -> Self {
-        self.has_run = has_run;
-        self
-    }
-
-    /// Goes on after the agent was started again, from the last record on disk.
-    #[must_use]
-    pub fn recover(record: DestinationRecord, now: Time) -> Self {
-        let session = Session::Unknown;
-        let resolution = record.resolution();
-        let mut destination = Self::at(record.migration, Phase::Recovering { session }, now);
-        destination.resolution = resolution;
-        let ending = match record.step {
-            // The operator's word was for then: by now the source may be back.
-            DestinationStep::Incoming | DestinationStep::RunHere => {
-                destination.outbox.act(Action::FindSession);
-                destination.deadline = Some(now + limits::OBSERVE_RETRY);
-                return destination;
-            }
-            DestinationStep::Discarding => {
-                destination.discard(now);
-                return destination;
-            }
-            DestinationStep::Running { .. } => Ending::Running,
-            DestinationStep::Abandoned { cause } => Ending::Abandoned(cause),
-            DestinationStep::Lost { reason } => Ending::Lost(reason),
-        };
-        destination.runs = ending == Ending::Running;
-        destination.phase = Phase::Ended(ending.clone());
-        destination.outbox.act(Action::Finish(ending));
-        destination
     }
 
     fn at(migration: Migration, phase: Phase, now: Time) -> Self {

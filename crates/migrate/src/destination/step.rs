@@ -354,49 +354,6 @@ impl Destination {
             self.abandon(now, cause);
         }
     }
-
-    fn recover_with(&mut self, now: Time, session: Session) {
-        let phase = Phase::Recovering { session };
-        self.enter(now, phase, Some(limits::OBSERVE_RETRY));
-    }
-
-    /// Nothing carries any more: what QEMU is from now on, it stays.
-    fn settle_anew(&mut self, now: Time) {
-        self.outbox.act(Action::Settle);
-        self.recover_with(now, Session::Gone);
-    }
-
-    fn recovered(&mut self, now: Time, seen: &Observation, session: Session) {
-        if self.has_arrived(now, seen) {
-            return;
-        }
-        match (&seen.migration, session) {
-            (MigrationSeen::Active, Session::Lives) => {
-                let phase = Phase::Receiving {
-                    begun: true,
-                    handed_off: false,
-                };
-                self.enter(now, phase, None);
-            }
-            // Whether the source was told of this session, or QEMU to listen, is not known.
-            (_, Session::Lives) => self.settle_anew(now),
-            // What was seen before the session was closed does not count, unless it is final.
-            (_, Session::Unknown | Session::Gone) => {}
-        }
-    }
-
-    /// What is final, whatever becomes of the session.
-    fn has_arrived(&mut self, now: Time, seen: &Observation) -> bool {
-        match (&seen.migration, seen.guest) {
-            // Only an agent that knew of the hand-off has it run.
-            (_, GuestSeen::Running) => self.adopt(now),
-            // It may stand still for any reason of its own.
-            _ if self.has_run => self.adopt(now),
-            (MigrationSeen::Completed, _) => self.arrive(now),
-            _ => return false,
-        }
-        true
-    }
 }
 
 fn deadline(step: &str, bound: Time) -> Cause {

@@ -1,0 +1,88 @@
+//! A destination whose agent was started again: what of the guest is here by then.
+
+use super::{Action, Destination, Ending, Phase};
+use crate::Time;
+use crate::journal::{DestinationRecord, DestinationStep};
+use crate::limits;
+use crate::observation::{GuestSeen, MigrationSeen, Observation};
+use crate::session::Session;
+
+impl Destination {
+    /// Tells it, after a restart, that the guest has run here: it is this host's whatever it does now.
+    #[must_use]
+    pub fn with_guest_that_has_run(mut self, has_run: bool) -> Self {
+        self.has_run = has_run;
+        self
+    }
+
+    /// Goes on after the agent was started again, from the last record on disk.
+    #[must_use]
+    pub fn recover(record: DestinationRecord, now: Time) -> Self {
+        let session = Session::Unknown;
+        let resolution = record.resolution();
+        let mut destination = Self::at(record.migration, Phase::Recovering { session }, now);
+        destination.resolution = resolution;
+        let ending = match record.step {
+            // The operator's word was for then: by now the source may be back.
+            DestinationStep::Incoming | DestinationStep::RunHere => {
+                destination.outbox.act(Action::FindSession);
+                destination.deadline = Some(now + limits::OBSERVE_RETRY);
+                return destination;
+            }
+            DestinationStep::Discarding => {
+                destination.discard(now);
+                return destination;
+            }
+            DestinationStep::Running { .. } => Ending::Running,
+            DestinationStep::Abandoned { cause } => Ending::Abandoned(cause),
+            DestinationStep::Lost { reason } => Ending::Lost(reason),
+        };
+        destination.runs = ending == Ending::Running;
+        destination.phase = Phase::Ended(ending.clone());
+        destination.outbox.act(Action::Finish(ending));
+        destination
+    }
+
+    pub(super) fn recover_with(&mut self, now: Time, session: Session) {
+        let phase = Phase::Recovering { session };
+        self.enter(now, phase, Some(limits::OBSERVE_RETRY));
+    }
+
+    /// Nothing carries any more: what QEMU is from now on, it stays.
+    pub(super) fn settle_anew(&mut self, now: Time) {
+        self.outbox.act(Action::Settle);
+        self.recover_with(now, Session::Gone);
+    }
+
+    pub(super) fn recovered(&mut self, now: Time, seen: &Observation, session: Session) {
+        if self.has_arrived(now, seen) {
+            return;
+        }
+        match (&seen.migration, session) {
+            (MigrationSeen::Active, Session::Lives) => {
+                let phase = Phase::Receiving {
+                    begun: true,
+                    handed_off: false,
+                };
+                self.enter(now, phase, None);
+            }
+            // Whether the source was told of this session, or QEMU to listen, is not known.
+            (_, Session::Lives) => self.settle_anew(now),
+            // What was seen before the session was closed does not count, unless it is final.
+            (_, Session::Unknown | Session::Gone) => {}
+        }
+    }
+
+    /// What is final, whatever becomes of the session.
+    pub(super) fn has_arrived(&mut self, now: Time, seen: &Observation) -> bool {
+        match (&seen.migration, seen.guest) {
+            // Only an agent that knew of the hand-off has it run.
+            (_, GuestSeen::Running) => self.adopt(now),
+            // It may stand still for any reason of its own.
+            _ if self.has_run => self.adopt(now),
+            (MigrationSeen::Completed, _) => self.arrive(now),
+            _ => return false,
+        }
+        true
+    }
+}
