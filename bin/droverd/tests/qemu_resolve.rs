@@ -207,6 +207,43 @@ async fn a_source_that_lost_power_before_it_decided_lets_go_of_a_guest_that_runs
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_ran_by_a_persons_word_stays_with_its_host_that_lost_power_before_it_could_say_so()
+ {
+    let Some(mut hosts) = Hosts::with_api_apart("resadopt").await else {
+        return;
+    };
+    let id = undecided_until_power_is_lost(&mut hosts).await;
+    let (definitions, state) = (hosts.host(B).definitions(), hosts.host(B).state());
+    let (journal, no_journal) = (state.join("migrations"), state.join("no-migrations"));
+    let no_definitions = state.join("no-definitions");
+    // The word is written; the definition first cannot be, and then only the definition can.
+    std::fs::rename(&definitions, &no_definitions).unwrap();
+    let view = hosts.client(B).resolve(id, &RUN_HERE).await.unwrap();
+    assert_eq!(view.phase, MigrationPhase::Arrived, "{view:#?}");
+    hosts.guest_is_whole().await;
+    std::fs::rename(&journal, &no_journal).unwrap();
+    std::fs::rename(&no_definitions, &definitions).unwrap();
+    let definition = definitions.join(format!("{}.toml", name()));
+    until(PATIENCE, async || {
+        let written = definition.exists();
+        if written { Ok(()) } else { Err("not there") }
+    })
+    .await;
+    loses_power(&mut hosts, B).await;
+    std::fs::remove_dir_all(hosts.host(B).runtime().join("vms")).unwrap();
+    std::fs::rename(&no_journal, &journal).unwrap();
+
+    hosts.start_agent(B).await;
+    hosts.start_agent(A).await;
+    hosts.set_api("up").await;
+    is_confirmed(&hosts, B, id).await;
+    let (code, message) = refused(hosts.client(A).start_vm(&name()).await);
+    assert_eq!(code, ErrorCode::NoSuchVm, "{message}");
+    hosts.client(B).start_vm(&name()).await.unwrap();
+    hosts.guest_is_only_on(B).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_was_given_up_is_started_on_the_source_and_the_destination_lets_go() {
     let Some(mut hosts) = Hosts::with_api_apart("resgive").await else {
         return;

@@ -146,9 +146,12 @@ impl Migrations {
             )),
             AnyRecord::Destination(record) => {
                 let role = reservation.as_ref().and_then(Reservation::role);
-                let destination = Destination::recover(record, origin.elapsed());
+                let held = self.context.registry.held(&migration.vm);
+                let destination = Destination::recover(record, origin.elapsed())
+                    .with_guest_that_has_run(role == Some(Role::Running))
+                    .with_definition(held.definition);
                 let beginning = incoming::Beginning {
-                    destination: destination.with_guest_that_has_run(role == Some(Role::Running)),
+                    destination,
                     snapshot,
                     reservation,
                     client,

@@ -162,7 +162,7 @@ pub enum Action {
     /// Close the session and its sockets to QEMU. No answer.
     CloseSession,
     /// Remove everything that was made for the incoming guest, but a definition that
-    /// [`Action::AdoptGuest`] has written: the source's has left by then, so it is the only one.
+    /// [`Action::AdoptGuest`] has written: the source's has left by then, or will.
     /// Idempotent. No answer.
     RemoveRuntime,
     /// The migration has ended here; nothing comes after this.

@@ -60,6 +60,8 @@ pub struct Destination {
     word_until: Option<Time>,
     /// The guest has run here, as its own record says.
     has_run: bool,
+    /// Its definition was among this host's when the agent was started again.
+    has_definition: bool,
     /// In [`Phase::Arrived`]: the last question to the source.
     question: Question,
     /// It answered last; and has not answered since.
@@ -101,6 +103,7 @@ impl Destination {
             resolving: Resolving::No,
             word_until: None,
             has_run: false,
+            has_definition: false,
             question: Question::default(),
             heard: None,
             silent_since: None,

@@ -15,7 +15,7 @@ use super::Ending;
 ///    │           │           │        │    │ ▼       │
 ///    │           │           │        │  Settling    │ kept
 ///    └───────────┴───────────┴────────┴──────┴───────┴─▶ Abandoning ─▶ Abandoned
-/// Recovering ─▶ Receiving, Arrived, Adopting, Abandoning
+/// Recovering ─▶ Receiving, Arrived, Adopting, Running, Lost, Abandoning
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {

@@ -2,9 +2,11 @@
 
 use super::{Action, Destination, Ending, Phase};
 use crate::Time;
+use crate::cause::{Cause, Reason};
 use crate::journal::{DestinationRecord, DestinationStep};
 use crate::limits;
 use crate::observation::{GuestSeen, MigrationSeen, Observation};
+use crate::resolution::Resolution;
 use crate::session::Session;
 
 impl Destination {
@@ -12,6 +14,15 @@ impl Destination {
     #[must_use]
     pub fn with_guest_that_has_run(mut self, has_run: bool) -> Self {
         self.has_run = has_run;
+        self
+    }
+
+    /// Tells it, after a restart, whether the guest's definition is among this host's. There was none when
+    /// the guest was let in; one that is there although only an operator's word to run it is on disk
+    /// was written by [`Action::AdoptGuest`]: the guest has run here.
+    #[must_use]
+    pub fn with_definition(mut self, has_definition: bool) -> Self {
+        self.has_definition = has_definition;
         self
     }
 
@@ -41,6 +52,33 @@ impl Destination {
         destination.phase = Phase::Ended(ending.clone());
         destination.outbox.act(Action::Finish(ending));
         destination
+    }
+
+    /// The guest has run here by an operator's word, and its definition was written; what a host that
+    /// loses power forgets is only that this was done.
+    fn was_adopted(&self) -> bool {
+        self.has_definition && self.resolution == Some(Resolution::RunHere)
+    }
+
+    /// The guest is this host's, certainly, whatever its hypervisor does by now.
+    pub(super) fn is_certainly_here(&self) -> bool {
+        self.has_run || self.was_adopted()
+    }
+
+    /// There is no hypervisor any more.
+    pub(super) fn recovered_without_guest(&mut self, now: Time, reason: Reason) {
+        if self.was_adopted() {
+            // This host may start it again, so the other one has to hear whose it is.
+            self.outbox.act(Action::CloseSession);
+            self.outbox.act(Action::RemoveRuntime);
+            self.record(DestinationStep::Running { resolved: true });
+            self.finish(now, Ending::Running);
+        } else if self.has_run || self.resolution == Some(Resolution::RunHere) {
+            // It has run, or may have for a moment.
+            self.lose(now, reason);
+        } else {
+            self.abandoned(now, Cause::HypervisorGone { reason });
+        }
     }
 
     pub(super) fn recover_with(&mut self, now: Time, session: Session) {

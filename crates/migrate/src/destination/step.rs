@@ -280,16 +280,10 @@ impl Destination {
                     self.abandon(now, Cause::AgentRestarted);
                 }
             }
-            (Phase::Recovering { .. }, On(Input::HypervisorGone { reason }))
-                if self.has_run || self.resolution == Some(Resolution::RunHere) =>
-            {
-                // It has run, or may have for a moment.
-                self.lose(now, reason);
-            }
             (Phase::Recovering { .. }, On(Input::HypervisorGone { reason })) => {
-                self.abandoned(now, Cause::HypervisorGone { reason });
+                self.recovered_without_guest(now, reason);
             }
-            (Phase::Recovering { .. }, On(Input::AbandonRequested)) if self.has_run => {
+            (Phase::Recovering { .. }, On(Input::AbandonRequested)) if self.is_certainly_here() => {
                 return Err(Refused::TooLate);
             }
             (Phase::Recovering { .. }, On(Input::AbandonRequested)) => {

@@ -156,7 +156,8 @@ impl World {
             let qemu = self.destination_qemu.as_ref();
             let has_run = qemu.is_some_and(|qemu| qemu.alive && qemu.has_run);
             let machine = Destination::recover(record, self.now);
-            self.destination = Some(machine.with_guest_that_has_run(has_run));
+            let machine = machine.with_guest_that_has_run(has_run);
+            self.destination = Some(machine.with_definition(self.destination_definition));
             self.drive_destination();
         }
         self.destination_claims();

@@ -139,6 +139,11 @@ fn recovered(step: DestinationStep, inputs: &[Input]) -> Destination {
     on(destination, Time::ZERO, inputs)
 }
 
+/// An operator had it run here; where its definition was written, it has.
+fn recovering_by_an_operator(has_definition: bool) -> Destination {
+    recovered(DestinationStep::RunHere, &[]).with_definition(has_definition)
+}
+
 fn recovering_what_has_run() -> Destination {
     recovering(&[]).with_guest_that_has_run(true)
 }
@@ -216,7 +221,11 @@ fn phases() -> Vec<(&'static str, Destination)> {
         ("recovering", recovering(&[])),
         (
             "recovering, to be run by an operator",
-            recovered(DestinationStep::RunHere, &[]),
+            recovering_by_an_operator(false),
+        ),
+        (
+            "recovering, adopted by an operator's word",
+            recovering_by_an_operator(true),
         ),
         ("recovering, has run", recovering_what_has_run()),
         (
@@ -282,4 +291,26 @@ fn every_phase_has_a_deadline_or_waits_for_something_that_an_operator_can_act_on
             "{title}"
         );
     }
+}
+
+#[test]
+fn a_guest_that_an_operator_had_run_is_still_this_hosts_after_a_loss_of_power() {
+    let mut destination = recovering_by_an_operator(true);
+    let abandon = destination.handle(Time::ZERO, Input::AbandonRequested);
+    assert_eq!(abandon, Err(Refused::TooLate));
+    let gone = Input::HypervisorGone { reason: why() };
+    destination.handle(Time::ZERO, gone).unwrap();
+    let (done, _) = drain(&mut destination, Time::ZERO);
+    assert_eq!(done.last().unwrap(), "Finish(Running)");
+    assert_eq!(destination.resolution(), Some(Resolution::RunHere));
+    assert_eq!(destination.hand_off_answer(), HandOffAnswer::Running);
+}
+
+#[test]
+fn a_definition_alone_does_not_make_an_arriving_guest_this_hosts() {
+    let mut destination = recovering(&[]).with_definition(true);
+    let gone = Input::HypervisorGone { reason: why() };
+    destination.handle(Time::ZERO, gone).unwrap();
+    let (done, _) = drain(&mut destination, Time::ZERO);
+    assert_eq!(done.last().unwrap(), "Finish(Abandoned)");
 }

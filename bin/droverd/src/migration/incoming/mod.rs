@@ -246,7 +246,7 @@ impl Incoming {
 
     async fn write(&mut self, record: DestinationRecord) {
         self.show();
-        if matches!(record.step, DestinationStep::Running { .. }) {
+        if matches!(record.step, DestinationStep::Running { .. }) && self.machine.is_some() {
             // QEMU's own word for it may come after the end.
             self.resumed(None);
         }
