@@ -92,6 +92,12 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// Without a connection there is nothing to do, and that is no error.
     fn yank_migration(&self) -> Answer<'_, ()>;
 
+    /// Lifts what is left of [`Throttle::DirtyLimit`](drover_types::Throttle) after a migration that did not
+    /// complete: QEMU itself means to when it is cancelled, and refuses it to itself while the migration is
+    /// under way, as it does here (`dirtylimit_is_allowed` in QEMU's `softmmu/dirtylimit.c`). Nothing to lift is no
+    /// error.
+    fn lift_dirty_limit(&self) -> Answer<'_, ()>;
+
     /// Why this guest cannot be migrated now, in the hypervisor's words, such as a device of the host
     /// that it was given; empty when nothing speaks against it. Source: `blocked-reasons` in QEMU's
     /// `qapi/migration.json`.

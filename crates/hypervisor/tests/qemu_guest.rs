@@ -200,6 +200,8 @@ async fn what_a_migration_would_meet_is_told_beforehand(qemu: Qemu) {
     let second = std::time::Duration::from_secs(1);
     let dirtied = machine.dirtied(second).await.unwrap().unwrap();
     assert!(dirtied.0 < 64 << 20, "{dirtied}");
+    // Without one there is nothing to lift.
+    machine.lift_dirty_limit().await.unwrap();
     let mut bound = guest(&qemu);
     bound
         .args

@@ -27,6 +27,8 @@ pub enum Step {
 pub struct Converging {
     aim: DowntimeAim,
     deadline: Option<(Duration, AtDeadline)>,
+    /// The hypervisor did not take this limit when it was told; and by now it was told again.
+    not_taken: Option<(Duration, bool)>,
 }
 
 impl Converging {
@@ -36,6 +38,7 @@ impl Converging {
         Self {
             aim: DowntimeAim::new(wished.downtime_limit()),
             deadline: wished.deadline(),
+            not_taken: None,
         }
     }
 
@@ -43,6 +46,13 @@ impl Converging {
     #[must_use]
     pub fn aim(&self) -> Duration {
         self.aim.aim()
+    }
+
+    /// The hypervisor did not take a limit: it is told again at the next look. Whether that is the first time.
+    pub fn not_taken(&mut self, limit: Duration) -> bool {
+        let first = self.not_taken.is_none_or(|(known, _)| known != limit);
+        self.not_taken = Some((limit, false));
+        first
     }
 
     /// Takes a look in, so long after the hypervisor began to copy. The deadline is told of once.
@@ -56,7 +66,15 @@ impl Converging {
                 }
             });
         }
-        self.aim.look(seen).map(Step::AimAt)
+        let next = self.aim.look(seen);
+        next.or_else(|| self.again()).map(Step::AimAt)
+    }
+
+    /// What was not taken, once for each time that it was not; unless something else is aimed at by now.
+    fn again(&mut self) -> Option<Duration> {
+        let aim = self.aim.aim();
+        let (limit, told) = self.not_taken.as_mut().filter(|(limit, _)| *limit == aim)?;
+        (!std::mem::replace(told, true)).then_some(*limit)
     }
 }
 
@@ -100,6 +118,21 @@ mod tests {
         assert_eq!(converging.look(Duration::from_millis(59_999), BUSY), None);
         assert_eq!(converging.look(seconds(60), BUSY), Some(Step::GiveUp));
         assert_eq!(converging.look(seconds(61), BUSY), None);
+    }
+
+    #[test]
+    fn a_limit_that_was_not_taken_is_told_again_and_complained_about_once() {
+        let mut converging = by_a_minute(AtDeadline::StopAndCopy);
+        let _ = converging.look(seconds(60), BUSY);
+        assert!(converging.not_taken(DOWNTIME_MOST));
+        let again = Some(Step::AimAt(DOWNTIME_MOST));
+        assert_eq!(converging.look(seconds(61), BUSY), again);
+        assert_eq!(converging.look(seconds(62), BUSY), None, "no answer yet");
+        assert!(!converging.not_taken(DOWNTIME_MOST));
+        assert_eq!(converging.look(seconds(63), BUSY), again);
+        let earlier = Duration::from_millis(20);
+        assert!(converging.not_taken(earlier));
+        assert_eq!(converging.look(seconds(64), BUSY), None, "aimed at no more");
     }
 
     #[test]

@@ -96,8 +96,8 @@ pub struct Estimator {
     whole: Option<Bytes>,
     dirtied: Dirtied,
     samples: VecDeque<Sample>,
-    /// When the round of the last sample began, as far as was seen.
-    round_began: Time,
+    /// When the round of the last sample began, by the hypervisor's time; none where that was not seen.
+    round_began: Option<Duration>,
 }
 
 /// What is reckoned with, in percent: what the guest dirties, the rate.
@@ -115,8 +115,13 @@ impl Estimator {
             whole: None,
             dirtied: Dirtied::new(dirtied),
             samples: VecDeque::with_capacity(SAMPLES),
-            round_began: Time::ZERO,
+            round_began: None,
         }
+    }
+
+    /// From now on the guest may stand still for so long.
+    pub fn may_stop_for(&mut self, limit: Duration) {
+        self.limit = limit;
     }
 
     /// So much of the guest's memory is in pages that are not zero.
@@ -154,13 +159,14 @@ impl Estimator {
         self.samples.push_back(sample);
     }
 
-    /// Before the first look in the first round nothing was carried, which is one more.
+    /// Before the first look in the first round nothing was carried, which is one more: unless it was carried before
+    /// this agent's time began.
     fn begin(&mut self, first: &Sample) {
-        self.round_began = first.at;
-        if first.round <= 1 && !first.copied_for.is_zero() {
-            self.round_began = first.at.saturating_sub(first.copied_for);
+        self.round_began = (first.round <= 1).then_some(Duration::ZERO);
+        let begun = first.at.checked_sub(first.copied_for);
+        if let Some(at) = begun.filter(|at| first.round <= 1 && *at < first.at) {
             self.samples.push_back(Sample {
-                at: self.round_began,
+                at,
                 round: first.round,
                 ..Sample::default()
             });
@@ -176,12 +182,15 @@ impl Estimator {
         if begun == 0 {
             return;
         }
-        let took = sample.at.saturating_sub(self.round_began);
+        let began = self.round_began.replace(sample.copied_for);
+        let Some(began) = began else {
+            return;
+        };
+        let took = sample.copied_for.saturating_sub(began);
         // Of several between two looks only their mean is known.
         let took = took / u32::try_from(begun).unwrap_or(u32::MAX);
         let ran = took * u32::from(100 - last.throttle.min(99)) / 100;
         self.dirtied.seen(ran, sample.remaining);
-        self.round_began = sample.at;
     }
 
     /// What the samples so far say.
@@ -221,7 +230,9 @@ impl Estimator {
         let by_qemu = last.dirty_rate;
         let end = Precopy {
             left: self.left(last, rate),
-            begun: last.at.saturating_sub(self.round_began),
+            begun: self.round_began.map_or(Duration::ZERO, |began| {
+                last.copied_for.saturating_sub(began)
+            }),
             rate,
             dirtied: |time: Duration| {
                 let amount = self.dirtied.within(time, by_qemu);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drover_api::{ErrorCode, MigrateRequest, MigrationRole, MigrationView, Refusal};
+use drover_api::{ErrorCode, EventKind, MigrateRequest, MigrationRole, MigrationView, Refusal};
 use drover_hypervisor::RunState;
 use drover_migrate::Migration;
 use drover_migrate::source::Source;
@@ -96,6 +96,10 @@ impl Migrations {
         let wished = reservation.convergence();
         let origin = Moment::now();
         let mut snapshot = Snapshot::new(&migration, MigrationRole::Source);
+        if let Some(problem) = reservation.unreadable_wishes() {
+            let what = format!("{problem}; what the guest was started with counts");
+            snapshot.record(EventKind::Fallback { what });
+        }
         snapshot.view.other_agent = self.context.peers.addresses(&request.to);
         let handle = outgoing::start(
             Arc::clone(&self.context),

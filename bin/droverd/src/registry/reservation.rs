@@ -111,6 +111,13 @@ impl Reservation {
         })
     }
 
+    /// Why its definition's file cannot be read, where that is so: then what it was started with counts.
+    #[must_use]
+    pub fn unreadable_wishes(&self) -> Option<String> {
+        let read = definitions::get(&self.inner.config.definitions, &self.name);
+        read.and_then(Result::err)
+    }
+
     /// The definition of the running guest as it may travel: with its concrete machine type, since
     /// an alias such as `q35` means another machine to another QEMU.
     ///

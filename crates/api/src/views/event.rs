@@ -349,7 +349,9 @@ impl fmt::Display for EventKind {
             } => {
                 let then = match then {
                     AtDeadline::GiveUp => "given up",
-                    AtDeadline::StopAndCopy => "the guest stands still until the rest is sent",
+                    AtDeadline::StopAndCopy => {
+                        "the guest is stopped for the rest, once that takes less than 2000 s"
+                    }
                 };
                 write!(
                     f,

@@ -276,6 +276,21 @@ impl Machine for QemuMachine {
         Box::pin(told)
     }
 
+    fn lift_dirty_limit(&self) -> Answer<'_, ()> {
+        Box::pin(async {
+            let operation = "lift the limit of the guest's writes";
+            match self
+                .qmp
+                .execute("cancel-vcpu-dirty-limit", Value::Null)
+                .await
+            {
+                // Before QEMU 7.1 there is none.
+                Err(QmpError::Refused { class, .. }) if class == "CommandNotFound" => Ok(()),
+                answer => answer.map(drop).map_err(|error| explain(operation, error)),
+            }
+        })
+    }
+
     fn yank_migration(&self) -> Answer<'_, ()> {
         Box::pin(async {
             let migration = json!({"instances": [{"type": "migration"}]});

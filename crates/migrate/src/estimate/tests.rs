@@ -12,6 +12,7 @@ fn seconds(seconds: u64) -> Duration {
 fn sample(millis: u64, carried: u64, remaining: u64) -> Sample {
     Sample {
         at: Duration::from_millis(millis),
+        copied_for: Duration::from_millis(millis),
         transferred: Bytes(carried * MIB),
         whole: Bytes(carried * MIB),
         remaining: Bytes(remaining * MIB),
@@ -48,8 +49,8 @@ fn a_quiet_guest_ends_when_the_rest_is_carried() {
 #[test]
 fn one_look_is_enough_in_the_first_round_since_nothing_was_carried_before_it() {
     let first = Sample {
-        copied_for: seconds(1),
-        ..sample(5000, RATE, 900)
+        at: seconds(5),
+        ..sample(1000, RATE, 900)
     };
     let seen = after(known(&[]), &[first]);
     assert_eq!(seen.rate, ByteRate(RATE * MIB));
@@ -64,11 +65,47 @@ fn the_beginning_of_the_first_round_is_no_round_that_the_guest_dirtied() {
         round: 0,
         ..sample(900, 0, 0)
     };
-    let seen = after(
-        known(&[]),
-        &[before, sample(1000, 0, 1000), sample(2000, RATE, 900)],
-    );
+    let seen = after(known(&[]), &[before, sample(1000, RATE, 900)]);
     assert_eq!(expected(seen), seconds(9));
+}
+
+#[test]
+fn an_agent_that_is_started_again_reckons_with_what_it_sees_itself() {
+    let at = |millis: u64, sample: Sample| Sample {
+        at: Duration::from_millis(millis),
+        ..sample
+    };
+    let first = at(500, sample(100_000, 100 * RATE, 900));
+    let next = at(1_500, sample(101_000, 101 * RATE, 800));
+    let seen = after(known(&[]), &[first]);
+    assert_eq!(
+        (seen.rate, seen.time_left),
+        (ByteRate(0), TimeLeft::Unknown)
+    );
+    let seen = after(known(&[]), &[first, next]);
+    assert_eq!(seen.rate, ByteRate(RATE * MIB));
+    assert_eq!(expected(seen), seconds(8));
+    // How long a round took whose beginning was not seen is not known.
+    let second = |sample: Sample| Sample { round: 2, ..sample };
+    let third = at(2_000, sample(101_500, 101 * RATE + RATE / 2, 400));
+    let mut estimator = Estimator::new(&Convergence::defaults(), known(&[(10, 0)]));
+    let looks = [second(first), second(next), Sample { round: 3, ..third }];
+    looks.into_iter().for_each(|look| estimator.add(look));
+    assert_eq!(expected(estimator.estimate()), seconds(4));
+}
+
+#[test]
+fn a_guest_that_may_stand_still_for_the_rest_ends_with_it() {
+    let off = Convergence {
+        throttle: Some(drover_types::Throttle::Off),
+        ..Convergence::defaults()
+    };
+    let mut estimator = Estimator::new(&off, known(&[(1, 200)]));
+    estimator.add(sample(0, 0, 1000));
+    estimator.add(sample(1000, RATE, 900));
+    assert_eq!(estimator.estimate().time_left, TimeLeft::Never);
+    estimator.may_stop_for(seconds(2000));
+    assert_eq!(expected(estimator.estimate()), seconds(9));
 }
 
 #[test]

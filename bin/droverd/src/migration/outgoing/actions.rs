@@ -179,12 +179,11 @@ impl Outgoing {
         }
     }
 
-    /// Tells QEMU another downtime limit. If that fails the shorter stop is aimed at for longer.
+    /// Tells QEMU another downtime limit; where it does not take that, again at the next look.
     pub(super) fn aim_at(&self, limit: std::time::Duration) {
-        self.with_machine(|link, machine| async move {
+        self.with_machine(move |link, machine| async move {
             if let Err(error) = machine.set_downtime_limit(limit).await {
-                link.fallback(format!("setting the downtime limit: {error}"))
-                    .await;
+                link.tell(Message::NotAimed(limit, error)).await;
             }
         });
     }
@@ -425,6 +424,22 @@ fn watch(link: &Link, machine: &Arc<dyn Machine>) -> Watcher {
     })
 }
 
+/// Until QEMU has ended its migration it refuses.
+async fn lift_dirty_limit(link: &Link, machine: &dyn Machine) {
+    let begun = Instant::now();
+    while let Err(error) = machine.lift_dirty_limit().await {
+        if machine.exit().is_some() {
+            return;
+        }
+        if begun.elapsed() >= limits::KEEP_GUEST {
+            let note =
+                format!("{error}: a guest with dirty-limit stays slowed down until it has moved");
+            return link.fallback(note).await;
+        }
+        tokio::time::sleep(limits::SOON).await;
+    }
+}
+
 /// Sees to it that a guest that stays runs, as it did before.
 async fn keep(link: Link, machine: Arc<dyn Machine>, reservation: Arc<Reservation>) {
     let begun = Instant::now();
@@ -444,6 +459,7 @@ async fn keep(link: Link, machine: Arc<dyn Machine>, reservation: Arc<Reservatio
             _ => break,
         }
     }
+    lift_dirty_limit(&link, &*machine).await;
     if matches!(reservation.role(), Some(Role::Outgoing { .. }))
         && let Err(refusal) = reservation.set_role(Role::Running)
     {

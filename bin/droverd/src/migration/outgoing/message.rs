@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use drover_api::{Client, EventKind, IncomingOffer, LeftOut, Refusal};
 use drover_carrier::{Held, TlsKeys};
-use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
+use drover_hypervisor::{Machine, MachineError, MigrationProgress, UnixMicros};
 use drover_migrate::source::Input;
 use drover_migrate::{CancelledBy, Observation, Refused};
 use drover_relay::Encryption;
@@ -49,16 +49,20 @@ impl Options {
         serde_json::to_string(&memo).unwrap_or_default()
     }
 
-    /// Takes over what an earlier agent left; the destination's port for lanes.
-    pub(super) fn remember(&mut self, memo: &str) -> Option<u16> {
+    /// Takes over what an earlier agent left; the destination's port for lanes. Where that cannot be read, why:
+    /// then nothing is done at a deadline, since it may have had another one or none.
+    pub(super) fn remember(&mut self, memo: &str) -> Result<u16, String> {
         match serde_json::from_str::<Memo>(memo) {
             Ok(memo) => {
                 self.convergence = memo.convergence;
-                Some(memo.data_port)
+                Ok(memo.data_port)
             }
             Err(error) => {
-                tracing::warn!(%error, "the earlier agent's options are not known");
-                None
+                self.convergence.deadline_s = None;
+                Err(format!(
+                    "what the agent before was told of this migration cannot be read ({error}): it has no \
+                     deadline, and new paths do not join it"
+                ))
             }
         }
     }
@@ -91,6 +95,8 @@ pub enum Message {
     Memory(Bytes),
     /// In this time the guest wrote to so much of it.
     Dirtied(Duration, Bytes),
+    /// QEMU did not take this downtime limit.
+    NotAimed(Duration, MachineError),
     /// QEMU was told to migrate; the watch of it began.
     Begun(Timestamp, Watcher),
     /// What is known by now of something that broke off.

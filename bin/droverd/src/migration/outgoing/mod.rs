@@ -337,6 +337,12 @@ impl Outgoing {
                 self.looked(observation);
                 self.converge(&progress);
             }
+            Message::NotAimed(limit, error) => {
+                if self.converging.not_taken(limit) {
+                    let what = format!("setting the downtime limit: {error}; tried again");
+                    self.record(EventKind::Fallback { what });
+                }
+            }
             Message::Memory(whole) => self.estimator.memory_holds(whole),
             Message::Dirtied(within, bytes) => self.estimator.sampled(within, bytes),
             Message::Begun(at, watcher) => {
@@ -384,7 +390,13 @@ impl Outgoing {
             }) => {
                 self.taken_up = true;
                 self.held(&held);
-                let port = self.link.options.remember(&memo);
+                let port = match self.link.options.remember(&memo) {
+                    Ok(port) => Some(port),
+                    Err(what) => {
+                        self.record(EventKind::Fallback { what });
+                        None
+                    }
+                };
                 let wished = self.link.options.convergence;
                 let vm = &self.source.migration().vm;
                 let dirtied = self.link.context.inventory.dirtied(vm);
@@ -415,6 +427,7 @@ impl Outgoing {
             Some(Step::AimAt(limit)) => return self.aim_at(limit),
             Some(Step::StopAndCopy(limit)) => {
                 self.aim_at(limit);
+                self.estimator.may_stop_for(limit);
                 AtDeadline::StopAndCopy
             }
             Some(Step::GiveUp) => AtDeadline::GiveUp,

@@ -75,7 +75,7 @@ impl Outgoing {
             snapshot.show_progress(progress);
             show_estimate(snapshot, estimator, sample(at, progress));
             if !copies {
-                show_time_left(&mut snapshot.view, TimeLeft::Unknown);
+                copies_no_more(&mut snapshot.view);
             }
         });
         self.show();
@@ -115,7 +115,7 @@ impl Outgoing {
             phase = MigrationPhase::Refused;
         }
         end_lanes(&mut view);
-        show_time_left(&mut view, TimeLeft::Unknown);
+        copies_no_more(&mut view);
         MigrationView {
             phase,
             cause: (*outcome != Outcome::Completed).then_some(cause),
@@ -126,6 +126,12 @@ impl Outgoing {
             ..view
         }
     }
+}
+
+/// Nothing is left to wait for, and nothing slows the guest down any more.
+fn copies_no_more(view: &mut MigrationView) {
+    show_time_left(view, TimeLeft::Unknown);
+    view.throttle_percent = None;
 }
 
 /// Paths of which no lane is known yet.
