@@ -202,6 +202,13 @@ pub const SAMPLE_LOOK: Duration = Duration::from_secs(2);
 /// Before a guest's dirty rate is sampled again: what it does changes over minutes, and plans take facts of one.
 pub const SAMPLE_AGAIN: Duration = Duration::from_secs(60);
 
+/// How long an agent that begins waits for another's lock. Milliseconds are enough for a process that is being
+/// started to close what it has inherited; on a busy host some more.
+pub const LOCK_LET_GO: Duration = Duration::from_secs(1);
+
+/// Between two looks at it.
+pub const LOCK_LOOK: Duration = Duration::from_millis(20);
+
 /// Pages of a guest's memory that are looked at before it is moved: the part of it that is zero is then known to
 /// within 2 % in 99 of 100 cases, in some 10 ms whatever its size.
 pub const SAMPLED_PAGES: u64 = 4096;

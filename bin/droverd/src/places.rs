@@ -5,13 +5,14 @@ use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use rustix::fs::{FlockOperation, flock};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::config::Config;
-use crate::limits;
+use crate::limits::{self, LOCK_LET_GO, LOCK_LOOK};
 use crate::migration::relays;
 
 /// Directories that this agent alone uses, while it lives.
@@ -101,7 +102,7 @@ fn lock(key: &str, directory: &Path) -> Result<File> {
         .mode(0o600)
         .open(&path)
         .with_context(|| format!("key `{key}`: cannot open {}", path.display()))?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+    match take(&file) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut holder = String::new();
@@ -123,6 +124,20 @@ fn lock(key: &str, directory: &Path) -> Result<File> {
     file.rewind()?;
     write!(file, "{}", std::process::id())?;
     Ok(file)
+}
+
+/// Takes a lock. One that was held by an agent that was killed is held on, for a moment, by the process that it was
+/// just starting.
+fn take(file: &File) -> rustix::io::Result<()> {
+    let until = Instant::now() + LOCK_LET_GO;
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                std::thread::sleep(LOCK_LOOK);
+            }
+            taken => return taken,
+        }
+    }
 }
 
 /// Listens on the local socket, for root only. A socket that nobody listens on is replaced.

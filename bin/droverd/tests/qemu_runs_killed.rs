@@ -1,7 +1,7 @@
 //! A coordinator that is killed right after an entry of its journal, at one entry after the other: started again it
-//! brings the run to its end.
+//! brings the run to its end; with a real etcd another one does.
 //!
-//! `DROVER_KILLS=100` makes a hundred of it; some without.
+//! `DROVER_KILLS=100` makes a hundred of each; some without.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,15 +14,19 @@ mod hosts;
 
 use drover_api::{MoveState, RunRequest, RunResult, RunView};
 use drover_plan::Request;
-use drover_store::{Embedded, HostClock, Journal, Key, Kind, Name, Store};
+use drover_store::{Embedded, Etcd, HostClock, Journal, Key, Kind, Members, Name, Store};
 use drover_types::{HostName, RunId};
-use hosts::{A, B, FAST, Hosts, PATIENCE, until};
+use hosts::third::Three;
+use hosts::{A, B, FAST, Hosts, PATIENCE, etcd, peer, until};
 
 /// Entries of a run with one move: begun, cordon or uncordon, planned, ordered, ended, round ended, finished.
 const ENTRIES: u64 = 7;
 
 /// Kills where nothing else is said: every second entry, there and back.
 const KILLS: u64 = 4;
+
+/// The same with etcd, where a lease has to lapse each time.
+const KILLS_WITH_ETCD: u64 = 2;
 
 fn name(hosts: &Hosts, host: usize) -> HostName {
     hosts.host(host).name.parse().unwrap()
@@ -47,14 +51,18 @@ fn request(hosts: &Hosts, to: usize) -> RunRequest {
     }
 }
 
-/// The run that is under way, as the coordinator's file has it.
-async fn under_way(store: &Store) -> RunId {
+/// The run that is under way, after that of before, as the store has it.
+async fn under_way(store: &Store, before: Option<RunId>) -> RunId {
     let key = Key::new(Kind::Run, "under-way".parse::<Name>().unwrap());
     until(PATIENCE, async || {
         let found = store.get(&key).await.map_err(|error| error.to_string())?;
         let document = found.ok_or_else(|| "no run is under way".to_owned())?;
         let value: serde_json::Value = document.read().unwrap();
-        Ok::<RunId, String>(value["run"].as_str().unwrap().parse().unwrap())
+        let run: RunId = value["run"].as_str().unwrap().parse().unwrap();
+        if before == Some(run) {
+            return Err(format!("{run} is under way still"));
+        }
+        Ok(run)
     })
     .await
 }
@@ -76,6 +84,15 @@ async fn written(store: &Store, run: RunId, number: u64) {
             "entry {number} is not written"
         );
     }
+}
+
+fn kills(otherwise: u64) -> u64 {
+    std::env::var("DROVER_KILLS").map_or(otherwise, |text| text.parse().unwrap())
+}
+
+/// The entry of the run after which the coordinator is killed that time.
+fn entry(kill: u64) -> u64 {
+    1 + kill * 2 % ENTRIES
 }
 
 async fn ended(hosts: &Hosts, id: RunId) -> RunView {
@@ -109,15 +126,17 @@ async fn a_coordinator_that_is_killed_after_any_entry_brings_its_run_to_its_end(
     let file = hosts.host(A).state().join("cluster.db");
     let store = Embedded::open(&file, HostClock::new().unwrap()).await;
     let store = Store::from(store.unwrap());
-    let kills = std::env::var("DROVER_KILLS").map_or(KILLS, |text| text.parse().unwrap());
+    let mut before = None;
+    let kills = kills(KILLS);
     for kill in 0..kills {
         let to = if kill % 2 == 0 { B } else { A };
-        let number = 1 + kill * 2 % ENTRIES;
+        let number = entry(kill);
         hosts.listen_on(to);
         let (client, asked) = (hosts.client(A).clone(), request(&hosts, to));
         // Whoever began it may not hear of it any more.
         let begun = tokio::spawn(async move { client.start_run(&asked).await });
-        let id = under_way(&store).await;
+        let id = under_way(&store, before).await;
+        before = Some(id);
         written(&store, id, number).await;
         hosts.kill_agent(A).await;
         drop(begun);
@@ -140,8 +159,63 @@ async fn a_coordinator_that_is_killed_after_any_entry_brings_its_run_to_its_end(
             let again = hosts.client(A).start_run(&request(&hosts, A)).await;
             let view = ended(&hosts, again.unwrap().id).await;
             assert_eq!(view.result, Some(RunResult::Completed), "{view:#?}");
+            before = Some(view.id);
         }
         hosts.guest_runs_only_on(to).await;
+        println!(
+            "{} of {kills}: killed after entry {number}, completed",
+            kill + 1
+        );
+    }
+}
+
+/// The run that begins now, once that entry of it is in etcd, which only the hosts reach.
+async fn written_in_etcd(hosts: &Hosts, before: Option<RunId>, number: u64) -> RunId {
+    let authority = peer::armed(&hosts.host(A)).authority;
+    let members = Members::new(&etcd::addresses(hosts), None).unwrap();
+    let cluster = authority.to_string().parse().unwrap();
+    peer::on(&hosts.host(A), move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.unwrap().block_on(async {
+            let store = Store::from(Etcd::new(members, &cluster, HostClock::new().unwrap()));
+            let run = under_way(&store, before).await;
+            written(&store, run, number).await;
+            run
+        })
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_coordinator_that_is_killed_after_any_entry_is_followed_by_one_that_ends_its_run() {
+    let Some(mut three) = Three::new("anyfollow", FAST).await else {
+        return;
+    };
+    let mut before = None;
+    let kills = kills(KILLS_WITH_ETCD);
+    for kill in 0..kills {
+        let to = if kill % 2 == 0 { B } else { A };
+        let number = entry(kill);
+        three.hosts.listen_on(to);
+        let (client, asked) = (three.third.client().clone(), request(&three.hosts, to));
+        // Whoever began it may not hear of it any more.
+        let begun = tokio::spawn(async move { client.start_run(&asked).await });
+        let id = written_in_etcd(&three.hosts, before, number).await;
+        before = Some(id);
+        three.third.kill().await;
+        drop(begun);
+        let view = ended(&three.hosts, id).await;
+        assert_eq!(
+            view.result,
+            Some(RunResult::Completed),
+            "killed at {number}: {view:#?}"
+        );
+        let states: Vec<_> = view.moves.iter().map(|step| step.state).collect();
+        assert_eq!(states, [MoveState::Moved], "killed at {number}: {view:#?}");
+        three.hosts.guest_runs_only_on(to).await;
+        three.third.start(&three.hosts).await;
         println!(
             "{} of {kills}: killed after entry {number}, completed",
             kill + 1

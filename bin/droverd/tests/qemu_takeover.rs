@@ -11,37 +11,14 @@
 mod hosts;
 
 use drover_api::{
-    CancelRunRequest, Client, CoordinatorRequest, CordonRequest, ErrorCode, MoveState, RunRequest,
-    RunResult, RunView, RunningMoves,
+    CancelRunRequest, Client, CoordinatorRequest, ErrorCode, MoveState, RunRequest, RunResult,
+    RunView, RunningMoves,
 };
 use drover_plan::Request;
 use drover_types::{HostName, RunId};
-use hosts::etcd::{self, Etcd};
-use hosts::third::Third;
+use hosts::etcd;
+use hosts::third::Three;
 use hosts::{A, B, Hosts, PATIENCE, SLOWER, Signal, refused, until};
-
-/// Two hosts, of which the first has the guest, and a third one that only coordinates.
-struct Three {
-    hosts: Hosts,
-    third: Third,
-    etcd: Etcd,
-}
-
-async fn three(test: &str) -> Option<Three> {
-    let program = etcd::program()?;
-    let mut hosts = Hosts::new(test, SLOWER).await?;
-    let mut third = hosts.three();
-    let etcd = Etcd::start(&hosts, program);
-    for host in [A, B] {
-        hosts.start_agent(host).await;
-    }
-    third.start(&hosts).await;
-    let none = CordonRequest::default();
-    third.client().cordon(&none).await.unwrap();
-    hosts.boot().await;
-    until(PATIENCE, async || third.client().runs().await).await;
-    Some(Three { hosts, third, etcd })
-}
 
 fn name(hosts: &Hosts, host: usize) -> HostName {
     hosts.host(host).name.parse().unwrap()
@@ -103,7 +80,7 @@ impl Three {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_coordinator_that_is_killed_in_the_middle_of_a_drain_is_followed_by_another() {
-    let Some(mut three) = three("follow").await else {
+    let Some(mut three) = Three::new("follow", SLOWER).await else {
         return;
     };
     let before = three.drain_midway().await;
@@ -129,7 +106,7 @@ async fn a_coordinator_that_is_killed_in_the_middle_of_a_drain_is_followed_by_an
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_coordinator_that_stood_still_does_no_harm_once_it_goes_on() {
-    let Some(mut three) = three("stood").await else {
+    let Some(mut three) = Three::new("stood", SLOWER).await else {
         return;
     };
     let before = three.drain_midway().await;
@@ -162,7 +139,7 @@ async fn a_coordinator_that_stood_still_does_no_harm_once_it_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_coordinator_that_is_revoked_in_the_middle_of_a_drain_lets_go_of_it_to_another() {
-    let Some(mut three) = three("revoked").await else {
+    let Some(mut three) = Three::new("revoked", SLOWER).await else {
         return;
     };
     let before = three.drain_midway().await;
@@ -190,7 +167,7 @@ async fn a_coordinator_that_is_revoked_in_the_middle_of_a_drain_lets_go_of_it_to
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_coordinator_that_is_cut_off_from_etcd_is_followed_and_does_no_harm_when_it_is_back() {
-    let Some(mut three) = three("cutoff").await else {
+    let Some(mut three) = Three::new("cutoff", SLOWER).await else {
         return;
     };
     let before = three.drain_midway().await;
@@ -209,7 +186,7 @@ async fn a_coordinator_that_is_cut_off_from_etcd_is_followed_and_does_no_harm_wh
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_reaches_the_coordinator_whichever_host_is_asked() {
-    let Some(mut three) = three("stopall").await else {
+    let Some(mut three) = Three::new("stopall", SLOWER).await else {
         return;
     };
     let before = three.drain_midway().await;
@@ -235,7 +212,7 @@ async fn a_cancel_reaches_the_coordinator_whichever_host_is_asked() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_a_quorum_nothing_begins_what_moves_arrives_and_the_run_goes_on_afterwards() {
-    let Some(mut three) = three("quorum").await else {
+    let Some(mut three) = Three::new("quorum", SLOWER).await else {
         return;
     };
     let before = three.drain_midway().await;

@@ -41,6 +41,13 @@ pub fn urls(hosts: &Hosts) -> Vec<String> {
     at(&hosts.host(A).address(0).to_string())
 }
 
+/// The same, as host and port.
+pub fn addresses(hosts: &Hosts) -> Vec<String> {
+    let ip = hosts.host(A).address(0);
+    let ports = (0..usize::from(MEMBERS)).map(port);
+    ports.map(|port| format!("{ip}:{port}")).collect()
+}
+
 /// Where the third host asks them: a way of its own, which can be cut.
 pub fn urls_of_third() -> Vec<String> {
     at("127.0.0.1")

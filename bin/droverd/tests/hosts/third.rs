@@ -4,12 +4,13 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use drover_api::Client;
+use drover_api::{Client, CordonRequest};
 use toml::{Table, Value};
 
 use super::agent::Agent;
+use super::etcd::{self, Etcd};
 use super::provision::Office;
-use super::{A, B, Hosts, etcd};
+use super::{A, B, Hosts, PATIENCE, until};
 
 const NAME: &str = "c";
 const PORT: u16 = 7480;
@@ -104,5 +105,31 @@ impl Third {
 
     pub fn client(&self) -> &Client {
         &self.agent().client
+    }
+}
+
+/// Two hosts, of which the first has the guest, and a third one that only coordinates.
+pub struct Three {
+    pub hosts: Hosts,
+    pub third: Third,
+    pub etcd: Etcd,
+}
+
+impl Three {
+    /// With NICs of these rates, and the guest running; none where there is no etcd here.
+    pub async fn new(test: &str, rates: &str) -> Option<Self> {
+        let program = etcd::program()?;
+        let mut hosts = Hosts::new(test, rates).await?;
+        let mut third = hosts.three();
+        let etcd = Etcd::start(&hosts, program);
+        for host in [A, B] {
+            hosts.start_agent(host).await;
+        }
+        third.start(&hosts).await;
+        let none = CordonRequest::default();
+        third.client().cordon(&none).await.unwrap();
+        hosts.boot().await;
+        until(PATIENCE, async || third.client().runs().await).await;
+        Some(Self { hosts, third, etcd })
     }
 }
