@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::{ErrorCode, Refusal};
-use drover_execute::journal::{Cancel, Entry, Outcome, ParkedGuest, UnixMillis, UnparkOutcome};
+use drover_execute::journal::{Cancel, Entry, UnixMillis};
 use drover_execute::{Answer, Ask, Now, Run};
-use drover_plan::{Plan, Request, Text};
+use drover_plan::{Plan, Text};
 use drover_store::{Campaign, Leadership, StoreError};
 use drover_types::MigrationId;
 use jiff::Timestamp;
@@ -17,7 +17,8 @@ use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use super::asks::Agents;
-use super::keep::{Follows, Keep};
+use super::keep::Keep;
+use super::written;
 use crate::agent::Context;
 use crate::limits;
 use crate::planning;
@@ -267,7 +268,7 @@ impl Driver {
 
     /// Writes an entry down, however long that takes while nobody else may write, and applies it.
     async fn write(&mut self, entry: Entry) -> Result<(), LetGo> {
-        let follows = self.follows(&entry);
+        let follows = written::follows(&lock(&self.shared).run, &entry);
         let run = self.agents.run;
         loop {
             let writing =
@@ -288,57 +289,9 @@ impl Driver {
             }
         }
         self.next += 1;
-        log(run, &entry);
+        written::log(run, &entry);
         lock(&self.shared).run.apply(&entry)?;
         Ok(())
-    }
-
-    /// What an entry changes in what is remembered of hosts.
-    fn follows(&self, entry: &Entry) -> Option<Follows> {
-        let shown = lock(&self.shared);
-        let run = &shown.run;
-        match entry {
-            Entry::Ended {
-                number,
-                outcome: Outcome::Moved { .. },
-                ..
-            } => {
-                let mut moves = run.moves().iter();
-                let planned = &moves.find(|record| record.number == *number)?.planned;
-                Some(Follows::Moved {
-                    vm: planned.vm.clone(),
-                    to: planned.to.clone(),
-                    from: planned.from.clone(),
-                    leaves: matches!(
-                        &run.began().request,
-                        Request::Drain { hosts, .. } if hosts.contains(&planned.from)
-                    ),
-                })
-            }
-            // Before it is ordered, and until its host is resumed, whatever becomes of the order: what is not heard
-            // of any more may be done all the same, and an earlier one may have stopped the guest.
-            Entry::Parking(order) => Some(Follows::Parks {
-                guest: ParkedGuest {
-                    park: order.park,
-                    vm: order.vm.clone(),
-                    how: order.how,
-                },
-                on: order.host.clone(),
-            }),
-            Entry::Unparked {
-                number,
-                outcome: UnparkOutcome::Runs | UnparkOutcome::Settled { .. },
-                ..
-            } => {
-                let mut unparks = run.unparks().iter();
-                let unpark = unparks.find(|unpark| unpark.number == *number)?;
-                Some(Follows::Settled {
-                    vm: unpark.guest.vm.clone(),
-                    on: run.unparked_on()?.clone(),
-                })
-            }
-            _ => None,
-        }
     }
 }
 
@@ -422,39 +375,5 @@ fn now(started: Instant) -> Now {
     Now {
         wall: UnixMillis(wall),
         elapsed: started.elapsed(),
-    }
-}
-
-fn log(run: drover_types::RunId, entry: &Entry) {
-    match entry {
-        Entry::Ordered {
-            number, migration, ..
-        } => {
-            tracing::info!(%run, number, %migration, "a move begins");
-        }
-        Entry::Ended {
-            number, outcome, ..
-        } => {
-            tracing::info!(%run, number, ?outcome, "a move has ended");
-        }
-        Entry::Parking(order) => {
-            let (vm, host, park) = (&order.vm, &order.host, order.park);
-            tracing::info!(%run, %vm, %host, how = ?order.how, %park, "a guest is to be parked");
-        }
-        Entry::Parked {
-            number, outcome, ..
-        } => {
-            tracing::info!(%run, number, ?outcome, "an order to park a guest is over");
-        }
-        Entry::Unparked {
-            number, outcome, ..
-        } => {
-            tracing::info!(%run, number, ?outcome, "a guest that was parked runs again, or not");
-        }
-        Entry::Finished { result, why, .. } => {
-            let why = why.as_ref().map(Text::as_str);
-            tracing::info!(%run, ?result, why, "the run has ended");
-        }
-        entry => tracing::debug!(%run, ?entry, "written down"),
     }
 }

@@ -28,6 +28,7 @@ mod refusals;
 mod stand_by;
 mod standing;
 mod view;
+mod written;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
