@@ -16,6 +16,8 @@ use drover_api::{
 use drover_plan::Request;
 use drover_types::{HostName, RunId};
 use hosts::{A, B, FAST, Hosts, PATIENCE, SLOWER, refused, until};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
 
 /// Two hosts, of which one may be lost: of two, none is left when one is drained. The first has the
 /// authority's key, and so it coordinates.
@@ -85,6 +87,22 @@ async fn is_cordoned(hosts: &Hosts, host: usize) -> bool {
     hosts.client(host).host().await.unwrap().cordon.is_some()
 }
 
+/// Holds these lines against what a host's agent has for Prometheus.
+async fn scrape_tells(hosts: &Hosts, host: usize, lines: &[&str]) {
+    let socket = hosts.host(host).api_socket();
+    let mut stream = UnixStream::connect(socket).await.unwrap();
+    let request = "GET /metrics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    for wanted in lines {
+        assert!(
+            answer.lines().any(|line| line == *wanted),
+            "{wanted}\n{answer}"
+        );
+    }
+}
+
 fn states(view: &RunView) -> Vec<MoveState> {
     view.moves.iter().map(|step| step.state).collect()
 }
@@ -96,8 +114,18 @@ async fn a_host_is_emptied_and_its_guest_comes_home() {
     };
     let request = drain(&hosts, A);
     let id = begin(&mut hosts, B, request).await;
+    scrape_tells(&hosts, A, &["drover_run_under_way 1"]).await;
     let drained = ended(&hosts, id).await;
     assert_eq!(drained.result, Some(RunResult::Completed), "{drained:#?}");
+    let counted = [
+        r#"drover_runs_total{kind="drain",result="completed"} 1"#,
+        r#"drover_run_guests_total{outcome="moved"} 1"#,
+        r#"drover_run_phase_seconds{kind="drain",phase="stopping"} 0.0"#,
+        "drover_run_under_way 0",
+    ];
+    scrape_tells(&hosts, A, &counted).await;
+    let elsewhere = r#"drover_runs_total{kind="drain",result="completed"} 0"#;
+    scrape_tells(&hosts, B, &[elsewhere]).await;
     assert_eq!(states(&drained), [MoveState::Moved]);
     assert!(drained.plan.is_some() && drained.expected.is_some());
     assert_eq!(drained.cordoned, [name(&hosts, A)]);
@@ -116,6 +144,12 @@ async fn a_host_is_emptied_and_its_guest_comes_home() {
     assert_eq!(resumed.result, Some(RunResult::Completed), "{resumed:#?}");
     assert_eq!(states(&resumed), [MoveState::Moved]);
     assert!(!is_cordoned(&hosts, A).await);
+    let counted_since_its_start = [
+        r#"drover_runs_total{kind="drain",result="completed"} 0"#,
+        r#"drover_runs_total{kind="resume",result="completed"} 1"#,
+        r#"drover_run_guests_total{outcome="moved"} 1"#,
+    ];
+    scrape_tells(&hosts, A, &counted_since_its_start).await;
     hosts.guest_runs_only_on(A).await;
     hosts.guest_is_whole().await;
     let runs = hosts.client(A).runs().await.unwrap();

@@ -186,6 +186,7 @@ pub async fn metrics(State(app): State<App>) -> Result<impl IntoResponse, Refuse
     let moment = Moment {
         limits: limits.await,
         lanes_refused: app.0.migrations.lanes_refused(),
+        run: app.0.coordinator.carries_out(),
         host: context.config.host.clone(),
         memory: facts::memory().ok(),
         certificate: context

@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::asks::Agents;
 use super::keep::Keep;
-use super::written;
+use super::{tally, written};
 use crate::agent::Context;
 use crate::limits;
 use crate::planning;
@@ -290,7 +290,11 @@ impl Driver {
         }
         self.next += 1;
         written::log(run, &entry);
-        lock(&self.shared).run.apply(&entry)?;
+        let mut shown = lock(&self.shared);
+        shown.run.apply(&entry)?;
+        if let Some(ended) = tally::ended(&shown.run) {
+            self.agents.context.metrics.run_ended(&ended);
+        }
         Ok(())
     }
 }

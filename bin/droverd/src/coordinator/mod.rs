@@ -27,11 +27,13 @@ mod place;
 mod refusals;
 mod stand_by;
 mod standing;
+mod tally;
 mod view;
 mod written;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use drover_api::{ErrorCode, Refusal, RunRequest, RunView};
 use drover_execute::Run;
@@ -50,6 +52,7 @@ use self::keep::Keep;
 use self::place::Place;
 use crate::agent::Context;
 use crate::limits;
+use crate::metrics::RunUnderWay;
 
 /// Whoever carries out runs on this host.
 #[derive(Debug)]
@@ -319,6 +322,18 @@ impl Coordinator {
         let found =
             found.filter(|run| !run.task.is_finished() || lock(&run.shared).run.result().is_some());
         found.map(|run| Arc::clone(&run.shared))
+    }
+
+    /// The run that this host carries out at the moment, for a scrape.
+    pub fn carries_out(&self) -> Option<RunUnderWay> {
+        let under_way = self.under_way();
+        let driven = under_way.as_ref().filter(|run| !run.task.is_finished())?;
+        let shown = lock(&driven.shared);
+        let began = shown.run.began();
+        shown.run.result().is_none().then(|| RunUnderWay {
+            kind: tally::kind(&began.request),
+            began: Duration::from_millis(began.at.0),
+        })
     }
 
     async fn busy(&self, run: RunId) -> Refusal {

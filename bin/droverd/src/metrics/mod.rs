@@ -10,6 +10,7 @@
 
 mod carried;
 mod moment;
+mod runs;
 mod server;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 pub use moment::Moment;
+pub use runs::{RunEnd, RunUnderWay};
 pub use server::serve;
 
 /// The media type of a scrape's answer.
@@ -108,6 +110,7 @@ pub struct Metrics {
     moved: Family<Ended, Counter>,
     duration: Family<Ended, Histogram, fn() -> Histogram>,
     downtime: Histogram,
+    runs: runs::Runs,
 }
 
 /// From a tenth of a second to an hour.
@@ -142,8 +145,10 @@ impl Metrics {
             moved: Family::default(),
             duration: Family::new_with_constructor(durations as fn() -> Histogram),
             downtime: downtimes(),
+            runs: runs::Runs::default(),
         };
         own.register();
+        own.runs.register(&mut own.registry);
         // A counter that appears with its first event hides that event from `rate()`.
         for (role, outcome) in ENDS {
             let labels = Ended { role, outcome };
@@ -286,6 +291,11 @@ impl Metrics {
             self.downtime
                 .observe(Duration::from_millis(ms).as_secs_f64());
         }
+    }
+
+    /// This host wrote down that a run has ended.
+    pub fn run_ended(&self, run: &RunEnd) {
+        self.runs.ended(run);
     }
 
     /// Everything, with what is true at the moment, as Prometheus reads it.

@@ -18,6 +18,7 @@ use prometheus_client::registry::Registry;
 
 use serde::Serialize;
 
+use super::runs::{self, RunUnderWay};
 use super::{carried, role};
 
 pub(super) type Number = Gauge<f64, AtomicU64>;
@@ -39,6 +40,8 @@ pub struct Moment {
     pub limits: Vec<LimitView>,
     /// Connections to the port for lanes that became none.
     pub lanes_refused: BTreeMap<Cause, u64>,
+    /// The run that this host carries out.
+    pub run: Option<RunUnderWay>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -117,6 +120,7 @@ impl Moment {
         self.guests(&mut registry);
         self.limits(&mut registry);
         self.lanes_refused(&mut registry);
+        runs::under_way(&mut registry, self.run);
         let under_way: Vec<_> = self
             .migrations
             .iter()

@@ -52,6 +52,10 @@ fn moment(migrations: Vec<MigrationView>) -> Moment {
         ]))
         .unwrap(),
         lanes_refused: [(Cause::Proof, 3)].into(),
+        run: Some(RunUnderWay {
+            kind: "drain",
+            began: Duration::from_secs(1_800_000_000),
+        }),
     }
 }
 
@@ -69,6 +73,12 @@ fn used() -> Metrics {
     metrics.request_refused("host", ErrorCode::BadRequest);
     metrics.outages(1);
     metrics.ended(&view("completed"));
+    metrics.run_ended(&RunEnd {
+        kind: "drain",
+        result: "completed",
+        guests: [("moved", 1)].into(),
+        phases: [("moving", Duration::from_secs(20))].into(),
+    });
     metrics
 }
 
