@@ -209,6 +209,10 @@ pub const LOCK_LET_GO: Duration = Duration::from_secs(1);
 /// Between two looks at it.
 pub const LOCK_LOOK: Duration = Duration::from_millis(20);
 
+/// How long a sample of the inventory may be in the way of one that a migration wants: the 5 s that it takes, and
+/// some for QEMU's answers.
+pub const SAMPLE_UNDER_WAY: Duration = Duration::from_secs(6);
+
 /// Pages of a guest's memory that are looked at before it is moved: the part of it that is zero is then known to
 /// within 2 % in 99 of 100 cases, in some 10 ms whatever its size.
 pub const SAMPLED_PAGES: u64 = 4096;

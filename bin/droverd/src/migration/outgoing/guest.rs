@@ -2,10 +2,13 @@
 //! not reckoned with.
 
 use std::sync::Arc;
+use std::time::Instant;
 
+use drover_hypervisor::MachineError;
 use drover_hypervisor::limits::DIRTY_SAMPLES;
 
 use super::{Message, Outgoing};
+use crate::limits::{SAMPLE_UNDER_WAY, SOON};
 use crate::registry::guest_memory;
 
 impl Outgoing {
@@ -33,8 +36,18 @@ impl Outgoing {
             return;
         }
         tokio::spawn(async move {
+            let begun = Instant::now();
             for time in DIRTY_SAMPLES {
-                match machine.dirtied(time).await {
+                let sampled = loop {
+                    match machine.dirtied(time).await {
+                        // The sample of the inventory may be under way, of which QEMU has one at a time.
+                        Err(MachineError::Refused { .. }) if begun.elapsed() < SAMPLE_UNDER_WAY => {
+                            tokio::time::sleep(SOON).await;
+                        }
+                        sampled => break sampled,
+                    }
+                };
+                match sampled {
                     Ok(Some(dirtied)) => link.tell(Message::Dirtied(time, dirtied)).await,
                     Ok(None) => {}
                     Err(error) => return tracing::debug!(%error, "dirty rate not sampled"),
