@@ -242,30 +242,62 @@ impl<'a> Fleet<'a> {
         self.crew.verify().await
     }
 
+    /// What the agents work on still, for whoever looks for a fault.
+    async fn open_migrations(&self) -> String {
+        let mut open = Vec::new();
+        for (agent, name) in self.agents.iter().zip(HOSTS) {
+            match agent.client.migrations().await {
+                Ok(all) => open.extend(
+                    all.iter()
+                        .filter(|view| !view.phase.has_ended())
+                        .map(|view| {
+                            format!("{name}: {} {:?} {:?}", view.vm, view.phase, view.next)
+                        }),
+                ),
+                Err(error) => open.push(format!("{name}: {error}")),
+            }
+        }
+        format!("migrations under way: [{}]", open.join("; "))
+    }
+
     /// Waits until there are as many QEMUs as guests.
     async fn no_other_is_left(&self) -> Result<()> {
         let deadline = std::time::Instant::now() + limits::GIVE_BACK;
         loop {
-            let mut count = 0;
-            for host in self.lab.hosts() {
+            let mut all = Vec::new();
+            for (host, name) in self.lab.hosts().iter().zip(HOSTS) {
                 let pids = network::processes(host.namespace()).await;
-                count += pids.into_iter().filter(|pid| is_qemu(*pid)).count();
+                let qemus = pids.into_iter().filter_map(qemu);
+                all.extend(qemus.map(|qemu| format!("{name}: {qemu}")));
             }
             let guests = self.crew.members.len();
-            if count == guests {
+            if all.len() == guests {
                 return Ok(());
             }
             if std::time::Instant::now() > deadline {
-                bail!("{count} QEMUs run on all hosts for {guests} guests");
+                let (count, all) = (all.len(), all.join("; "));
+                let open = self.open_migrations().await;
+                bail!("{count} QEMUs run on all hosts for {guests} guests: {all}; {open}");
             }
             tokio::time::sleep(limits::HELD_LOOK).await;
         }
     }
 }
 
-fn is_qemu(pid: rustix::process::Pid) -> bool {
-    let name = std::fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_nonzero()));
-    name.is_ok_and(|name| name.starts_with("qemu-system"))
+/// The guest of that process and whether it waits to come in, where it is a QEMU.
+fn qemu(pid: rustix::process::Pid) -> Option<String> {
+    let words = std::fs::read_to_string(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
+    let words: Vec<_> = words.split('\0').collect();
+    words
+        .first()
+        .filter(|program| program.contains("qemu-system"))?;
+    let name = words.iter().skip_while(|word| **word != "-name").nth(1);
+    let incoming = if words.contains(&"-incoming") {
+        ", started to come in"
+    } else {
+        ""
+    };
+    Some(format!("{}{incoming}", name.unwrap_or(&"nameless")))
 }
 
 impl Leg {
