@@ -96,6 +96,7 @@ fn vm(index: usize, numbers: &mut Numbers) -> Result<Vm> {
         working_set: Some(Bytes(memory / 16)),
         downtime_limit_ms: 300,
         throttle_most: Some(Default::default()),
+        deadline: None,
         blockers: Vec::new(),
         policy: VmPolicy {
             apart: apart

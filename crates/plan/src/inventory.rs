@@ -5,7 +5,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_types::{BitRate, ByteRate, Bytes, HostName, ThrottleMost, VmName};
+use drover_types::{
+    AtDeadline, BitRate, ByteRate, Bytes, Deadline, HostName, ThrottleMost, VmName,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::policy::VmPolicy;
@@ -118,6 +120,16 @@ fn throttled() -> Option<ThrottleMost> {
     Some(ThrottleMost::default())
 }
 
+/// How long a guest's memory may be copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopyDeadline {
+    /// So long.
+    pub seconds: Deadline,
+    /// What is done then.
+    pub then: AtDeadline,
+}
+
 /// A VM and what it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -151,6 +163,9 @@ pub struct Vm {
     /// is not slowed down.
     #[serde(default = "throttled")]
     pub throttle_most: Option<ThrottleMost>,
+    /// What is done where its memory is not copied in time; none where it may take for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<CopyDeadline>,
     /// Why its hypervisor cannot migrate it (QMP `query-migrate`, `blocked-reasons`), such as a device
     /// of the host that was given to it.
     #[serde(default)]

@@ -14,10 +14,11 @@
 use std::time::Duration;
 
 use drover_migrate::limits::HAND_OFF;
-use drover_migrate::precopy::Precopy;
+use drover_migrate::precopy::{self, Precopy};
+use drover_types::AtDeadline;
 use serde::{Deserialize, Serialize};
 
-use crate::inventory::{Vm, VmState};
+use crate::inventory::{CopyDeadline, Vm, VmState};
 use crate::limits::{FARTHEST, LINE_PERCENT, PREPARING};
 
 /// A number that is not known exactly.
@@ -62,6 +63,10 @@ pub enum Convergence {
     Throttled,
     /// Not within the downtime limit, even so.
     BeyondLimit,
+    /// Not at all: it has not ended by its deadline, and is given up then.
+    GivenUp,
+    /// It has not ended by its deadline, and stands still from then on until the rest is there.
+    StoppedForTheRest,
 }
 
 /// What is expected of one migration.
@@ -116,6 +121,7 @@ struct Case {
     working_set: u64,
     limit_ms: u64,
     throttle_most: u64,
+    deadline: Option<CopyDeadline>,
 }
 
 struct End {
@@ -147,6 +153,7 @@ fn case(vm: &Vm, bits_per_second: u64, which: usize) -> Case {
         working_set,
         limit_ms: vm.downtime_limit_ms,
         throttle_most: vm.throttle_most.map_or(0, |most| most.get().into()),
+        deadline: vm.deadline,
     }
 }
 
@@ -172,10 +179,31 @@ fn run(case: &Case) -> End {
             .saturating_add(end.before)
             .saturating_add(downtime)),
         downtime_ms: ms(downtime),
-        convergence: match end.throttle {
-            _ if !end.fits => Convergence::BeyondLimit,
-            0 => Convergence::ByItself,
-            _ => Convergence::Throttled,
-        },
+        convergence: convergence(&end, case.deadline),
+    }
+}
+
+fn convergence(end: &precopy::End, deadline: Option<CopyDeadline>) -> Convergence {
+    let passes = |deadline: &CopyDeadline| {
+        !end.fits || end.before > Duration::from_secs(deadline.seconds.get())
+    };
+    match (deadline.filter(passes), end.throttle) {
+        (
+            Some(CopyDeadline {
+                then: AtDeadline::GiveUp,
+                ..
+            }),
+            _,
+        ) => Convergence::GivenUp,
+        (
+            Some(CopyDeadline {
+                then: AtDeadline::StopAndCopy,
+                ..
+            }),
+            _,
+        ) => Convergence::StoppedForTheRest,
+        (None, _) if !end.fits => Convergence::BeyondLimit,
+        (None, 0) => Convergence::ByItself,
+        (None, _) => Convergence::Throttled,
     }
 }

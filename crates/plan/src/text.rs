@@ -173,6 +173,10 @@ fn one_step(out: &mut String, step: &Step, digits: usize) {
         Convergence::BeyondLimit => {
             ", which is beyond its limit: it writes faster than the line carries"
         }
+        Convergence::GivenUp => ", but its deadline passes before: it is given up then, and stays",
+        Convergence::StoppedForTheRest => {
+            ", but its deadline passes before: it is stopped then until the rest is there"
+        }
     };
     line!(
         out,

@@ -1,7 +1,7 @@
 //! The guests of this host as a plan knows them.
 
 use drover_hypervisor::RunState;
-use drover_plan::inventory::{GuestCpu, HostCpu, Vm, VmState};
+use drover_plan::inventory::{CopyDeadline, GuestCpu, HostCpu, Vm, VmState};
 use drover_plan::limits::BLOCKERS;
 use drover_plan::policy::VmPolicy;
 use drover_types::{Bytes, Convergence, HostName};
@@ -38,9 +38,16 @@ pub async fn vms(context: &Context, cpu: &HostCpu, known: Vec<Known>) -> Vec<Vm>
         let limit = wished.downtime_limit().as_millis();
         vm.downtime_limit_ms = u64::try_from(limit).unwrap_or(u64::MAX);
         vm.throttle_most = wished.throttle().map(|(_, most)| most);
+        vm.deadline = deadline(&wished);
         Some(vm)
     });
     join_all(asked).await.into_iter().flatten().collect()
+}
+
+fn deadline(wished: &Convergence) -> Option<CopyDeadline> {
+    let seconds = wished.deadline_s.filter(|seconds| seconds.get() > 0)?;
+    let then = wished.at_deadline.unwrap_or_default();
+    Some(CopyDeadline { seconds, then })
 }
 
 /// Asks the guest's QEMU, if there is one.
@@ -112,6 +119,7 @@ fn vm(guest: Known, said: Said, own: &HostName, cpu: &HostCpu) -> Option<Vm> {
         working_set: None,
         downtime_limit_ms: 0,
         throttle_most: None,
+        deadline: None,
         blockers: blockers.into_iter().map(Into::into).collect(),
         policy,
     })

@@ -54,6 +54,7 @@ fn guest(index: usize, dice: &mut Dice) -> Vm {
         working_set: Some(Bytes(memory / 16)),
         downtime_limit_ms: 300,
         throttle_most: Some(Default::default()),
+        deadline: None,
         blockers: Vec::new(),
         policy: VmPolicy::default(),
     }

@@ -68,6 +68,7 @@ pub fn vm(name: &str, host: &str, gib: u64) -> Vm {
         downtime_limit_ms: 300,
         blockers: Vec::new(),
         throttle_most: Some(Default::default()),
+        deadline: None,
         policy: drover_plan::policy::VmPolicy::default(),
     }
 }

@@ -1,8 +1,8 @@
 //! What a migration is expected to carry and to take.
 
-use drover_plan::inventory::{Vm, VmState};
+use drover_plan::inventory::{CopyDeadline, Vm, VmState};
 use drover_plan::precopy::{Convergence, Forecast, forecast};
-use drover_types::{ByteRate, Bytes};
+use drover_types::{AtDeadline, ByteRate, Bytes};
 use proptest::prelude::*;
 
 use crate::build::{GIB, vm};
@@ -61,6 +61,23 @@ fn a_guest_that_no_throttle_brings_below_its_limit_is_told_to_be_beyond_it() {
     let mut never = guest(200_000);
     never.downtime_limit_ms = 0;
     assert_eq!(expected(&never).convergence, Convergence::BeyondLimit);
+}
+
+#[test]
+fn a_guest_whose_deadline_passes_before_is_told_to_be_given_up_or_stopped() {
+    // It takes 8 GiB over 95 % of 10 Gbit/s: 7.23 s.
+    let by = |seconds: i64, then| {
+        let mut vm = guest(0);
+        let seconds = seconds.try_into().unwrap();
+        vm.deadline = Some(CopyDeadline { seconds, then });
+        expected(&vm).convergence
+    };
+    assert_eq!(by(8, AtDeadline::GiveUp), Convergence::ByItself);
+    assert_eq!(by(7, AtDeadline::GiveUp), Convergence::GivenUp);
+    assert_eq!(
+        by(7, AtDeadline::StopAndCopy),
+        Convergence::StoppedForTheRest
+    );
 }
 
 #[test]
