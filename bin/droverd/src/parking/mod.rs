@@ -31,7 +31,7 @@ use tokio::sync::Mutex;
 
 use self::orders::{Order, Orders, State};
 use crate::agent::Context;
-use crate::{elsewhere, limits};
+use crate::elsewhere;
 
 /// Whoever parks guests on this host.
 #[derive(Debug)]
@@ -177,7 +177,7 @@ impl Parking {
             return Ok(said(phase, Some(why)));
         };
         if held.process {
-            if let Some(why) = may_obey_yet(&order) {
+            if let Some(why) = order.may_be_obeyed(Timestamp::now()) {
                 return Ok(said(ParkPhase::NotStarted, Some(&why)));
             }
             orders.set(order.id, State::Over, None);
@@ -271,7 +271,7 @@ impl Parking {
         let why = match self.problem(vm, order.how) {
             _ if !begin => "the run was cancelled".to_owned(),
             Some(problem) => problem,
-            None if is_younger(order.since, limits::PARK_AGAIN) => return None,
+            None if order.is_young(Timestamp::now()) => return None,
             None => format!(
                 "the order is of {:.0}, too old to be given again",
                 order.since
@@ -398,22 +398,4 @@ impl Parking {
 fn busy(vm: &VmName, id: ParkId) -> Refusal {
     let message = format!("order {id} is being carried out for guest {vm}");
     Refusal::new(ErrorCode::VmBusy, message).next("ask again when it is over")
-}
-
-/// Why a guest that runs may not be there for long.
-fn may_obey_yet(order: &Order) -> Option<String> {
-    let told = matches!(order.state, State::Late | State::Ordered);
-    (told && is_younger(order.since, limits::PARK_OBEYS)).then(|| {
-        format!(
-            "it runs still, and was told to shut down before {:.0}: it may do so yet, and a later `drover resume` \
-             starts it then",
-            order.since
-        )
-    })
-}
-
-/// By this host's clock, which wrote that time. One that was set back makes nothing young.
-fn is_younger(since: Timestamp, than: Duration) -> bool {
-    let age = Timestamp::now().duration_since(since);
-    Duration::try_from(age).is_ok_and(|age| age < than)
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use drover_api::{ParkHow, ParkRequest};
 use drover_types::{ParkId, VmName, in_short};
@@ -43,6 +44,28 @@ impl Order {
             cause: None,
             since: Timestamp::now(),
         }
+    }
+
+    /// Whether it may be given to its guest once more. One that is of later than `now` is of a clock that was set
+    /// back, and may be of any age.
+    pub fn is_young(&self, now: Timestamp) -> bool {
+        let age = Duration::try_from(now.duration_since(self.since));
+        age.is_ok_and(|age| age < limits::PARK_AGAIN)
+    }
+
+    /// Why a guest that runs may not be there for long: it was told to shut down. Also where the order is of later
+    /// than `now`, as far as is known.
+    pub fn may_be_obeyed(&self, now: Timestamp) -> Option<String> {
+        let told = matches!(self.state, State::Late | State::Ordered);
+        let age = Duration::try_from(now.duration_since(self.since));
+        let is_past = age.is_ok_and(|age| age >= limits::PARK_OBEYS);
+        (told && !is_past).then(|| {
+            format!(
+                "it runs still, and was told to shut down before {:.0}: it may do so yet, and a later `drover resume` \
+                 starts it then",
+                self.since
+            )
+        })
     }
 }
 
@@ -231,6 +254,26 @@ mod tests {
         orders.add(Order::new(&request(0), State::Parked, None));
         assert_eq!(orders.in_force().unwrap().id, id(0));
         assert!(orders.is_before(id(1), id(0)) && !orders.is_before(id(0), id(1)));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_order_young_and_none_too_old_to_be_obeyed() {
+        let request = ParkRequest {
+            id: id(1),
+            how: ParkHow::Stop,
+            begin: true,
+        };
+        let order = Order::new(&request, State::Late, None);
+        let after = |hours| order.since + jiff::SignedDuration::from_hours(hours);
+        let young = [-1, 0, 1, 3].map(|hours| order.is_young(after(hours)));
+        assert_eq!(young, [false, true, false, false]);
+        let obeyed = [-30, -1, 0, 1, 3].map(|hours| order.may_be_obeyed(after(hours)).is_some());
+        assert_eq!(obeyed, [true, true, true, true, false]);
+        let ended = Order {
+            state: State::Parked,
+            ..order.clone()
+        };
+        assert_eq!(ended.may_be_obeyed(after(0)), None);
     }
 
     #[test]
