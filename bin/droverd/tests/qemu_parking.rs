@@ -348,6 +348,8 @@ async fn a_guest_that_may_yet_shut_down_does_not_count_as_running_again() {
     assert!(told.cause.unwrap().contains("may do so yet"));
     // It ends after all, and nobody has to remember that it was to run.
     kill_qemu(&hosts).await;
+    let view = hosts.client(A).vm(&named("bound")).await.unwrap();
+    assert!(view.notes[0].contains("drover resume"), "{view:#?}");
     let runs = started(&hosts, id).await;
     assert_eq!(runs.phase, ParkPhase::Running, "{runs:#?}");
 }

@@ -231,12 +231,14 @@ impl Parking {
         }
     }
 
-    /// What an operator should know of a guest that is parked.
+    /// What an operator should know of a guest that is off and that a run had told to shut down, also where it
+    /// obeyed late.
     pub async fn note(&self, vm: &VmName) -> Option<String> {
         let _now = self.now.lock().await;
         let orders = Orders::load(&self.directory, vm).ok()?;
-        let parked = orders.in_force()?.state == State::Parked;
-        parked.then(|| {
+        let is_off = !self.context.registry.held(vm).process;
+        let is_a_runs = orders.in_force()?.state != State::Over;
+        (is_off && is_a_runs).then(|| {
             let host = &self.context.config.host;
             format!(
                 "stopped by a run, since it cannot move: `drover resume {host}` starts it again"
