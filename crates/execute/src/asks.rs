@@ -107,6 +107,11 @@ pub enum Ask {
     Census {
         /// The hosts.
         hosts: BTreeSet<HostName>,
+        /// The round that it follows on.
+        round: u32,
+        /// Orders to park a guest that had ended by then: an answer of before the next one ended tells of a guest
+        /// that is gone.
+        ended: usize,
     },
 }
 
@@ -218,6 +223,11 @@ impl Run {
             .as_ref()
             .is_some_and(|guests| self.is_settled || !guests.iter().any(|guest| guest.moving));
         let wanted = !hosts.is_empty() && !settled && self.uncounted.is_none();
-        wanted.then_some(Ask::Census { hosts })
+        let ended = self.parks.len() - self.parks_under_way().count();
+        wanted.then_some(Ask::Census {
+            hosts,
+            round: self.round,
+            ended,
+        })
     }
 }

@@ -72,7 +72,7 @@ impl Agents {
                 let order = (*park, *start, *begin);
                 parking::unpark(&self.standing, self.client(host), vm, order).await
             }
-            Ask::Census { hosts } => self.census(hosts).await,
+            Ask::Census { hosts, .. } => self.census(hosts).await,
             Ask::Plan { .. } => Err(Text::from("a plan is no agent's to make".to_owned())),
         };
         answered.unwrap_or_else(|why| Answer::Silence { why })

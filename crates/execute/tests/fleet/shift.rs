@@ -195,7 +195,7 @@ impl<'a> Shift<'a> {
                     on_destination: (host == to).then_some(true),
                 })
             }
-            Ask::Census { hosts } => {
+            Ask::Census { hosts, .. } => {
                 let on = self.inventory.vms.iter();
                 let on = on.filter(|vm| hosts.contains(&vm.host));
                 let guest = |vm: &Vm| Guest {

@@ -46,6 +46,8 @@ pub struct Driver {
     pub newcomer: Option<(VmName, HostName)>,
     /// Ticks in which nothing that is sent arrives.
     pub blackout: std::ops::Range<u64>,
+    /// What is seen on hosts is told as late as it is waited for.
+    pub looks_slowly: bool,
 }
 
 struct Died;
@@ -65,6 +67,7 @@ impl Driver {
             dies_at: None,
             newcomer: None,
             blackout: 0..0,
+            looks_slowly: false,
         }
     }
 
@@ -233,7 +236,10 @@ impl Driver {
             }
             let is_dark = self.blackout.contains(&self.tick);
             let dice = &mut self.world.dice;
-            let (there, back) = (1 + dice.below(4), 1 + dice.below(3));
+            let (there, back) = match ask {
+                Ask::Census { .. } if self.looks_slowly => (1, PATIENCE - 1),
+                _ => (1 + dice.below(4), 1 + dice.below(3)),
+            };
             let lost = [
                 dice.chance(self.weather.loses),
                 dice.chance(self.weather.loses),

@@ -60,8 +60,13 @@ fn seeds() -> u64 {
 
 /// A drain of one or two of some hosts.
 fn drain(seed: u64, weather: Weather) -> Driver {
+    drain_of(seed, weather, 12)
+}
+
+/// The same with fewer guests than that.
+fn drain_of(seed: u64, weather: Weather, below: u64) -> Driver {
     let mut dice = Dice::new(seed);
-    let (hosts, guests) = (3 + dice.below(4), dice.below(12));
+    let (hosts, guests) = (3 + dice.below(4), dice.below(below));
     let mut world = World::new(dice, weather, hosts, guests);
     let mut drained: BTreeSet<HostName> = [world.hosts[0].clone()].into();
     if seed.is_multiple_of(3) {
@@ -210,6 +215,22 @@ fn where_a_guest_stays_none_is_stopped_and_the_run_names_what_keeps_the_host_fro
         spared += u64::from(names);
     }
     assert!(parked > 0 && spared > 0, "{parked} {spared}");
+}
+
+#[test]
+fn more_guests_than_are_stopped_at_once_are_stopped_all_whatever_was_seen_before_the_last_ended() {
+    let (bound, mut parked) = (1000, 0);
+    for seed in 0..seeds() / 4 {
+        let mut driver = drain_of(seed, Weather { bound, ..CALM }, 60);
+        driver.looks_slowly = true;
+        let guests = driver.world.guests.len();
+        driver.drive(LONG);
+        check(&driver, guests);
+        let (result, why, _) = driver.run.result().unwrap();
+        assert_eq!(result, RunResult::Completed, "seed {seed}: {why:?}");
+        parked = parked.max(driver.run.parks().len());
+    }
+    assert!(parked > 2 * limits::STOPS_AT_ONCE, "{parked}");
 }
 
 #[test]

@@ -216,7 +216,7 @@ impl World {
                 &self.guests,
                 (&mut self.dice, self.is_over),
             ),
-            Ask::Census { hosts } => Answer::Census(self.guests_on(hosts)),
+            Ask::Census { hosts, .. } => Answer::Census(self.guests_on(hosts)),
         }
     }
 
