@@ -148,6 +148,7 @@ impl Run {
                     outcome: UnparkOutcome::Failed { why },
                     ..
                 } => Some(format!("{} ({why})", unpark.guest.vm)),
+                UnparkState::Waiting => Some(unpark.guest.vm.to_string()),
                 _ => None,
             });
         let failed: Vec<String> = failed.collect();
