@@ -119,6 +119,12 @@ impl Run {
     /// What has to be known or done now. What was asked and is no longer here need not be answered.
     #[must_use]
     pub fn asks(&self) -> Vec<Ask> {
+        let mut asks = self.asks_of_stage();
+        asks.extend(self.call_backs());
+        asks
+    }
+
+    fn asks_of_stage(&self) -> Vec<Ask> {
         match self.stage() {
             Stage::Preparing => self.preparations(),
             Stage::Planning => vec![Ask::Plan {

@@ -16,7 +16,11 @@ impl Run {
             Stage::Parking if self.cancel.is_none() => self.next_park(now, ParkId(fresh.0)),
             Stage::Unparking if self.cancel.is_none() => self.next_unpark(now, ParkId(fresh.0)),
             Stage::Verifying if self.census_wanted().is_none() => Some(self.verdict(now)),
-            Stage::Lifting if self.to_lift().next().is_none() => Some(self.verdict(now)),
+            Stage::Lifting
+                if self.to_lift().next().is_none() && self.call_backs().next().is_none() =>
+            {
+                Some(self.verdict(now))
+            }
             Stage::Preparing
             | Stage::Planning
             | Stage::Parking

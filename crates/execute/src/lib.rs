@@ -24,6 +24,7 @@
 
 mod answers;
 mod asks;
+mod call_back;
 mod decide;
 pub mod journal;
 pub mod limits;

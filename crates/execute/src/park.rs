@@ -132,16 +132,28 @@ impl Run {
     }
 
     pub(crate) fn park_asks(&self) -> impl Iterator<Item = Ask> {
-        // What has not begun does not begin after a cancel, whatever becomes of moves.
-        let begin = self.cancel.is_none();
-        self.parks_under_way().map(move |park| Ask::Park {
+        self.parks_under_way().map(|park| self.park_ask(park))
+    }
+
+    /// Orders of which nothing was heard, and that may yet begin.
+    pub(crate) fn parks_in_doubt(&self) -> impl Iterator<Item = Ask> {
+        let in_doubt = self.parks.iter().filter(|park| {
+            let ended = park.ended.as_ref();
+            ended.is_some_and(|(outcome, _)| matches!(outcome, ParkOutcome::Unknown { .. }))
+        });
+        in_doubt.map(|park| self.park_ask(park))
+    }
+
+    fn park_ask(&self, park: &Park) -> Ask {
+        Ask::Park {
             number: park.order.number,
             park: park.order.park,
             vm: park.order.vm.clone(),
             host: park.order.host.clone(),
             how: park.order.how,
-            begin,
-        })
+            // What has not begun does not begin after a cancel, whatever becomes of moves.
+            begin: self.cancel.is_none(),
+        }
     }
 
     pub(crate) fn parked_or_not(&mut self, number: u32, seen: ParkSeen, now: Now) -> Vec<Entry> {
@@ -199,6 +211,7 @@ impl Run {
         let park = park.filter(|park| park.ended.is_none());
         let park = park.ok_or(wrong(number, "ended"))?;
         park.ended = Some((outcome.clone(), at));
+        self.unheard.remove(&number);
         // What is on the host is looked at anew.
         self.census = None;
         Ok(())

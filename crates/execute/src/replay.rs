@@ -105,6 +105,7 @@ impl Run {
             given_up: [].into(),
             unheard: BTreeMap::new(),
             at_work: BTreeMap::new(),
+            called_back: [].into(),
         }
     }
 
@@ -193,7 +194,8 @@ impl Run {
                 outcome,
                 at,
             } => self.set_unpark(*number, |state| match state {
-                UnparkState::UnderWay { since, .. } => Some(UnparkState::Ended {
+                UnparkState::UnderWay { start, since } => Some(UnparkState::Ended {
+                    start: *start,
                     since: *since,
                     outcome: outcome.clone(),
                     at: *at,

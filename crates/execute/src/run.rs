@@ -58,6 +58,8 @@ pub struct Run {
     pub(crate) unheard: BTreeMap<u32, Duration>,
     /// Since when its agent is seen to be at it.
     pub(crate) at_work: BTreeMap<u32, Duration>,
+    /// Orders that had ended in doubt before a cancel, and that were called back or are given up.
+    pub(crate) called_back: BTreeSet<u32>,
 }
 
 /// What a run does with a host that is to take no guests.

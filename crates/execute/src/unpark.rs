@@ -38,6 +38,8 @@ pub enum UnparkState {
     },
     /// It is over.
     Ended {
+        /// By which order.
+        start: ParkId,
         /// Since when its agent was told.
         since: UnixMillis,
         /// How.
@@ -91,21 +93,34 @@ impl Run {
     }
 
     pub(crate) fn unpark_asks(&self) -> impl Iterator<Item = Ask> {
-        let host = self.unparked_on();
-        // What has not begun does not begin after a cancel.
-        let begin = self.cancel.is_none();
-        self.unparks.iter().filter_map(move |unpark| {
-            let UnparkState::UnderWay { start, .. } = unpark.state else {
-                return None;
-            };
-            Some(Ask::Unpark {
-                number: unpark.number,
-                park: unpark.guest.park,
+        self.unparks.iter().filter_map(|unpark| match unpark.state {
+            UnparkState::UnderWay { start, .. } => self.unpark_ask(unpark, start),
+            _ => None,
+        })
+    }
+
+    /// Orders that came to nothing as far as was heard, and may yet begin: an agent that stood still has them in its
+    /// queue.
+    pub(crate) fn unparks_in_doubt(&self) -> impl Iterator<Item = Ask> {
+        self.unparks.iter().filter_map(|unpark| match unpark.state {
+            UnparkState::Ended {
                 start,
-                vm: unpark.guest.vm.clone(),
-                host: host?.clone(),
-                begin,
-            })
+                outcome: UnparkOutcome::Failed { .. },
+                ..
+            } => self.unpark_ask(unpark, start),
+            _ => None,
+        })
+    }
+
+    fn unpark_ask(&self, unpark: &Unpark, start: ParkId) -> Option<Ask> {
+        Some(Ask::Unpark {
+            number: unpark.number,
+            park: unpark.guest.park,
+            start,
+            vm: unpark.guest.vm.clone(),
+            host: self.unparked_on()?.clone(),
+            // What has not begun does not begin after a cancel.
+            begin: self.cancel.is_none(),
         })
     }
 
@@ -153,6 +168,7 @@ impl Run {
         let unpark = index.and_then(|index| self.unparks.get_mut(index));
         let unpark = unpark.ok_or(wrong.clone())?;
         unpark.state = step(&unpark.state).ok_or(wrong)?;
+        self.unheard.remove(&number);
         Ok(())
     }
 }

@@ -44,7 +44,9 @@ fn unparked_on(host: &HostName, unpark: &Unpark) -> ParkedView {
     let (state, started, ended, cause) = match &unpark.state {
         UnparkState::Waiting => (ParkedState::Waiting, None, None, None),
         UnparkState::UnderWay { since, .. } => (ParkedState::Starting, Some(*since), None, None),
-        UnparkState::Ended { since, outcome, at } => {
+        UnparkState::Ended {
+            since, outcome, at, ..
+        } => {
             let (state, cause) = match outcome {
                 UnparkOutcome::Runs => (ParkedState::Started, None),
                 UnparkOutcome::Failed { why } => (ParkedState::NotStarted, Some(why)),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod call_backs;
 mod dice;
 mod driver;
 mod parking;
