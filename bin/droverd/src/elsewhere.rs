@@ -21,7 +21,8 @@ pub struct Elsewhere {
 /// # Errors
 /// As [`crate::registry::Registry::start`], or one has.
 pub async fn start(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
-    let (view, silent) = start_unless(context, name, |_| None).await?;
+    let silent = nowhere_unless(context, name, |_| None).await?;
+    let view = context.registry.start(name).await?;
     let note = |host: &HostName| {
         format!("{host} did not say whether it has guest {name} as well: make sure that it has not")
     };
@@ -31,12 +32,12 @@ pub async fn start(context: &Context, name: &VmName) -> Result<VmView, Refusal> 
     })
 }
 
-/// Starts a guest here for a run: only if every other host says that it has no process of it. A person can know
-/// better; a run cannot.
+/// Whether a guest may be started here for a run: only if every other host says that it has no process of it. A
+/// person can know better; a run cannot.
 ///
 /// # Errors
-/// As [`start`], or hosts are silent; nothing was started then.
-pub async fn start_surely(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
+/// As [`start`], or hosts are silent.
+pub async fn surely_nowhere(context: &Context, name: &VmName) -> Result<(), Refusal> {
     let own = &context.config.host;
     let silent = |hosts: &[HostName]| {
         let names: Vec<&str> = hosts.iter().map(HostName::as_str).collect();
@@ -51,15 +52,17 @@ pub async fn start_surely(context: &Context, name: &VmName) -> Result<VmView, Re
         let refusal = Refusal::new(ErrorCode::PeerUnreachable, message);
         (!hosts.is_empty()).then(|| refusal.next(next))
     };
-    Ok(start_unless(context, name, silent).await?.0)
+    nowhere_unless(context, name, silent).await?;
+    Ok(())
 }
 
-/// Starts a guest, unless the hosts that are silent speak against it; and which these are.
-async fn start_unless(
+/// Asks the other hosts for a guest that is to be started here, unless those that are silent speak against it; and
+/// which these are.
+async fn nowhere_unless(
     context: &Context,
     name: &VmName,
     speaks_against: impl FnOnce(&[HostName]) -> Option<Refusal>,
-) -> Result<(VmView, Vec<HostName>), Refusal> {
+) -> Result<Vec<HostName>, Refusal> {
     let held = context.registry.held(name);
     let mut elsewhere = Elsewhere::default();
     // What is refused here needs nobody else's word.
@@ -83,8 +86,7 @@ async fn start_unless(
         // It may have been said while the others were asked.
         context.cordon.check()?;
     }
-    let view = context.registry.start(name).await?;
-    Ok((view, elsewhere.silent))
+    Ok(elsewhere.silent)
 }
 
 /// A guest that is not here: where it is, if another host says so.

@@ -18,7 +18,7 @@ use drover_api::{
 use drover_plan::Request;
 use drover_plan::policy::{CannotMove, Pins, VmPolicy};
 use drover_types::{Bytes, HostName, ParkId, RunId, VmName};
-use hosts::{A, B, FAST, Hosts, PATIENCE, until};
+use hosts::{A, B, FAST, Hosts, PATIENCE, Signal, until};
 use uuid::Uuid;
 
 /// The first sector of a disk: lets itself be heard when the power button is pressed (bit 8 of PM1_EN), says that it
@@ -164,7 +164,10 @@ async fn unparked(hosts: &Hosts, id: ParkId, start: ParkId, begin: bool) -> Park
 
 /// Asks for it to be started until that is over.
 async fn started(hosts: &Hosts, id: ParkId) -> ParkView {
-    let start = fresh();
+    start_is_over(hosts, id, fresh()).await
+}
+
+async fn start_is_over(hosts: &Hosts, id: ParkId, start: ParkId) -> ParkView {
     until(PATIENCE, async || {
         let view = unparked(hosts, id, start, true).await;
         let is_over = view.phase != ParkPhase::Unparking;
@@ -297,6 +300,17 @@ async fn a_start_that_was_called_back_never_begins_and_one_that_is_wanted_does()
     let view = unparked(&hosts, id, back, true).await;
     assert_eq!(view.phase, ParkPhase::CalledBack, "{view:#?}");
     assert_eq!(state(&hosts, "bound").await, VmState::Stopped);
+    // Called back while the others are asked: none of them has the guest, and it is not started all the same.
+    let back = fresh();
+    hosts.agent(B).signal(Signal::STOP);
+    for begin in [true, false] {
+        let view = unparked(&hosts, id, back, begin).await;
+        assert_eq!(view.phase, ParkPhase::Unparking, "{view:#?}");
+    }
+    hosts.agent(B).signal(Signal::CONT);
+    let view = start_is_over(&hosts, id, back).await;
+    assert_eq!(view.phase, ParkPhase::CalledBack, "{view:#?}");
+    assert_eq!(state(&hosts, "bound").await, VmState::Stopped);
     let runs = started(&hosts, id).await;
     assert_eq!(runs.phase, ParkPhase::Running, "{runs:#?}");
 }
@@ -360,7 +374,7 @@ async fn kill_qemu(hosts: &Hosts) {
     let pid = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw);
-    rustix::process::kill_process(pid.unwrap(), rustix::process::Signal::KILL).unwrap();
+    rustix::process::kill_process(pid.unwrap(), Signal::KILL).unwrap();
     until(PATIENCE, async || {
         let view = hosts.client(A).vm(&vm).await.unwrap();
         if view.pid.is_none() {

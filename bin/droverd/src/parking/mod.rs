@@ -45,9 +45,32 @@ pub struct Parking {
 #[derive(Debug, Default)]
 struct Now {
     /// Guests that are being parked or started, and by which order.
-    at_work: BTreeMap<VmName, (ParkId, ParkPhase)>,
+    at_work: BTreeMap<VmName, AtWork>,
     /// Why guests could not be started, and by which order.
     not_started: BTreeMap<VmName, (ParkId, String)>,
+}
+
+/// An order that is being carried out.
+#[derive(Debug)]
+struct AtWork {
+    id: ParkId,
+    phase: ParkPhase,
+    /// It cannot be called back any more: its guest was told, or may have been, or its QEMU is being launched.
+    is_told: bool,
+}
+
+impl AtWork {
+    fn is_stop(&self, id: ParkId) -> bool {
+        self.id == id && self.phase == ParkPhase::Parking
+    }
+}
+
+impl Now {
+    /// Whether an order was not called back until now. It cannot be from now on.
+    fn tells(&mut self, vm: &VmName, id: ParkId) -> bool {
+        let own = self.at_work.get_mut(vm).filter(|own| own.id == id);
+        own.map(|own| own.is_told = true).is_some()
+    }
 }
 
 impl Parking {
@@ -99,8 +122,17 @@ impl Parking {
         let mut orders = self.load(vm)?;
         let id = request.id;
         if let Some(order) = orders.get(id).cloned() {
-            if order.state != State::Ordered || now.at_work.contains_key(vm) {
+            if order.state != State::Ordered {
                 return Ok(self.view(&now, vm, &order));
+            }
+            if let Some(at_work) = now.at_work.get(vm) {
+                if !request.begin && at_work.id == id && !at_work.is_told {
+                    orders.set(id, State::CalledBack, None);
+                    self.save(vm, &orders)?;
+                    now.at_work.remove(vm);
+                }
+                let order = orders.get(id).unwrap_or(&order);
+                return Ok(self.view(&now, vm, order));
             }
             if let Some((state, cause)) = self.not_again(vm, &order, request.begin) {
                 orders.set(id, state, Some(cause));
@@ -111,10 +143,10 @@ impl Parking {
             let order = orders.get(id).unwrap_or(&order);
             return Ok(self.view(&now, vm, order));
         }
-        if let Some((other, _)) = now.at_work.get(vm)
+        if let Some(other) = now.at_work.get(vm)
             && request.begin
         {
-            return Err(busy(vm, *other));
+            return Err(busy(vm, other.id));
         }
         tracing::info!(by, %vm, ?request, "ordered: park a guest");
         let (state, cause) = match self.problem(vm, request.how) {
@@ -151,10 +183,13 @@ impl Parking {
         };
         let mut now = self.now.lock().await;
         match now.at_work.get(vm) {
-            Some((own, ParkPhase::Unparking)) if *own == start => {
+            Some(own) if own.phase == ParkPhase::Unparking && own.id == start => {
+                if !request.begin && !own.is_told {
+                    self.call_start_back(vm, &mut self.load(vm)?, start)?;
+                }
                 return Ok(said(ParkPhase::Unparking, None));
             }
-            Some((other, _)) => return Err(busy(vm, *other)),
+            Some(other) => return Err(busy(vm, other.id)),
             None => {}
         }
         if let Some((_, why)) = now.not_started.get(vm).filter(|(own, _)| *own == start) {
@@ -193,9 +228,8 @@ impl Parking {
             self.save(vm, &orders)?;
             return Ok(said(ParkPhase::Settled, Some("it is not on this host")));
         }
-        if !request.begin && !orders.is_not_to_start(start) {
-            orders.call_start_back(start);
-            self.save(vm, &orders)?;
+        if !request.begin {
+            self.call_start_back(vm, &mut orders, start)?;
         }
         if orders.is_not_to_start(start) {
             return Ok(said(ParkPhase::CalledBack, None));
@@ -203,6 +237,19 @@ impl Parking {
         tracing::info!(by, %vm, ?request, "ordered: run a parked guest again");
         self.start(&mut now, vm, start, order.id);
         Ok(said(ParkPhase::Unparking, None))
+    }
+
+    fn call_start_back(
+        &self,
+        vm: &VmName,
+        orders: &mut Orders,
+        start: ParkId,
+    ) -> Result<(), Refusal> {
+        if orders.is_not_to_start(start) {
+            return Ok(());
+        }
+        orders.call_start_back(start);
+        self.save(vm, orders)
     }
 
     /// Somebody has decided what becomes of a guest, so that no run does.
@@ -283,10 +330,19 @@ impl Parking {
     }
 
     fn carry_out(self: &Arc<Self>, now: &mut Now, vm: &VmName, id: ParkId, again: bool) {
-        let at_work = (id, ParkPhase::Parking);
+        let at_work = AtWork {
+            id,
+            phase: ParkPhase::Parking,
+            // An earlier agent may have told it.
+            is_told: again,
+        };
         now.at_work.insert(vm.clone(), at_work);
         let (this, vm) = (Arc::clone(self), vm.clone());
         tokio::spawn(async move {
+            // What was said while this order waited for its turn has its turn before this.
+            if !this.now.lock().await.tells(&vm, id) {
+                return;
+            }
             let (state, cause) = this.stop(&vm, again).await;
             tracing::info!(%vm, %id, ?state, cause, "parked, or not");
             let mut now = this.now.lock().await;
@@ -318,18 +374,23 @@ impl Parking {
     }
 
     fn start(self: &Arc<Self>, now: &mut Now, vm: &VmName, start: ParkId, parked_by: ParkId) {
-        let at_work = (start, ParkPhase::Unparking);
+        let at_work = AtWork {
+            id: start,
+            phase: ParkPhase::Unparking,
+            is_told: false,
+        };
         now.at_work.insert(vm.clone(), at_work);
         let (this, vm) = (Arc::clone(self), vm.clone());
         tokio::spawn(async move {
-            let started = elsewhere::start_surely(&this.context, &vm).await;
+            let started = this.starts(&vm, start).await;
             let mut now = this.now.lock().await;
             now.at_work.remove(&vm);
             match started {
-                Ok(_) => {
+                Ok(true) => {
                     tracing::info!(%vm, %start, "a guest that was parked runs again");
                     this.is_nobodys(&vm);
                 }
+                Ok(false) => tracing::info!(%vm, %start, "called back before it was started"),
                 Err(refusal) => {
                     tracing::warn!(%vm, %start, %parked_by, %refusal, "a guest that was parked does not run again");
                     let why = match refusal.next {
@@ -340,6 +401,23 @@ impl Parking {
                 }
             }
         });
+    }
+
+    /// Starts a guest if that is still wanted once the others have said that they do not have it.
+    async fn starts(&self, vm: &VmName, start: ParkId) -> Result<bool, Refusal> {
+        elsewhere::surely_nowhere(&self.context, vm).await?;
+        {
+            let mut now = self.now.lock().await;
+            let orders = self.load(vm)?;
+            if orders.is_not_to_start(start) || orders.are_settled() {
+                return Ok(false);
+            }
+            now.tells(vm, start);
+        }
+        // Its turn may have been long in coming.
+        self.context.cordon.check()?;
+        self.context.registry.start(vm).await?;
+        Ok(true)
     }
 
     fn settle(
@@ -364,7 +442,9 @@ impl Parking {
         let runs = self.context.registry.held(vm).process;
         let by_hand = || Some("somebody has decided by hand what becomes of it".to_owned());
         let (phase, cause) = match order.state {
-            _ if at_work == Some(&(order.id, ParkPhase::Parking)) => (ParkPhase::Parking, None),
+            _ if at_work.is_some_and(|at_work| at_work.is_stop(order.id)) => {
+                (ParkPhase::Parking, None)
+            }
             State::Ordered => (ParkPhase::Parking, None),
             State::Over if runs => (ParkPhase::Kept, by_hand()),
             State::Parked | State::Over => (ParkPhase::Parked, order.cause.clone()),
