@@ -36,7 +36,7 @@ pub async fn start(context: &Context, name: &VmName) -> Result<VmView, Refusal> 
 /// person can know better; a run cannot.
 ///
 /// # Errors
-/// As [`start`], or hosts are silent.
+/// As [`start`], or hosts are silent, or it is not known which there are.
 pub async fn surely_nowhere(context: &Context, name: &VmName) -> Result<(), Refusal> {
     let own = &context.config.host;
     let silent = |hosts: &[HostName]| {
@@ -52,6 +52,7 @@ pub async fn surely_nowhere(context: &Context, name: &VmName) -> Result<(), Refu
         let refusal = Refusal::new(ErrorCode::PeerUnreachable, message);
         (!hosts.is_empty()).then(|| refusal.next(next))
     };
+    context.peers.are_known()?;
     nowhere_unless(context, name, silent).await?;
     Ok(())
 }

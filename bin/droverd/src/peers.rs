@@ -69,6 +69,14 @@ impl Peers {
         self.cluster.addresses(host).unwrap_or_default()
     }
 
+    /// Whether it is known which hosts there are.
+    ///
+    /// # Errors
+    /// This host is in no cluster: nobody is silent then, and nobody has said anything.
+    pub fn are_known(&self) -> Result<(), Refusal> {
+        self.others().map(drop)
+    }
+
     /// The names of the other members.
     fn others(&self) -> Result<Vec<HostName>, Refusal> {
         let membership = self.cluster.membership();

@@ -13,7 +13,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Output;
 
-use drover_api::{ErrorCode, Resolution, ResolvedRequest, ResolvedState, VmState};
+use drover_api::{
+    ErrorCode, ParkPhase, Resolution, ResolvedRequest, ResolvedState, UnparkRequest, VmState,
+};
+use drover_types::{ParkId, VmName};
 use provision::Office;
 use support::Place;
 
@@ -123,6 +126,33 @@ async fn the_socket_is_for_root_only_and_a_stale_one_is_replaced() {
     let agent = place.start().await;
     assert_eq!(agent.terminate(), Some(0));
     assert!(!place.socket().exists());
+}
+
+#[tokio::test]
+async fn a_host_that_is_in_no_cluster_starts_no_guest_for_a_run() {
+    let place = Place::new();
+    place.define("web");
+    let id = ParkId(uuid::Uuid::from_u128(1));
+    let parked = serde_json::json!({ "all": [{
+        "id": id, "how": "stop", "state": "parked", "cause": null, "since": "2026-01-01T00:00:00Z",
+    }] });
+    std::fs::create_dir_all(place.path("state/parked")).unwrap();
+    std::fs::write(place.path("state/parked/web.json"), parked.to_string()).unwrap();
+    let agent = place.start().await;
+    let vm: VmName = "web".parse().unwrap();
+    let start = ParkId(uuid::Uuid::from_u128(2));
+    let begin = true;
+    let request = UnparkRequest { id, start, begin };
+    let told = loop {
+        let view = agent.client.unpark(&vm, &request).await.unwrap();
+        if view.phase != ParkPhase::Unparking {
+            break view;
+        }
+    };
+    assert_eq!(told.phase, ParkPhase::NotStarted, "{told:#?}");
+    assert!(told.cause.unwrap().contains("belongs to no cluster"));
+    let view = agent.client.vm(&vm).await.unwrap();
+    assert_eq!(view.state, VmState::Stopped, "{view:#?}");
 }
 
 #[test]
