@@ -394,17 +394,22 @@ async fn found_again(test: &str, age_hours: i64, is_cordoned: bool) -> Option<(H
     let begun = ordered(&hosts, "bound", id, true).await;
     assert_eq!(begun.phase, ParkPhase::Parking, "{begun:#?}");
     hosts.kill_agent(A).await;
-    let file = hosts.host(A).state().join("parked/bound.json");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let mut orders: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let since = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(age_hours);
-    orders["all"][0]["since"] = since.to_string().into();
-    std::fs::write(&file, orders.to_string()).unwrap();
+    aged(&hosts, age_hours);
     hosts.start_agent(A).await;
     if !is_cordoned {
         hosts.client(A).uncordon().await.unwrap();
     }
     Some((hosts, id))
+}
+
+/// Has the only order be as old as that, while the agent does not run.
+fn aged(hosts: &Hosts, hours: i64) {
+    let file = hosts.host(A).state().join("parked/bound.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let mut orders: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let since = jiff::Timestamp::now() - jiff::SignedDuration::from_hours(hours);
+    orders["all"][0]["since"] = since.to_string().into();
+    std::fs::write(&file, orders.to_string()).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -442,7 +447,7 @@ async fn an_order_is_not_given_to_its_guest_again_once_its_host_takes_guests() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_has_moved_since_is_no_longer_a_runs_to_start() {
-    let Some(hosts) = hosts_with("parkmoved", "bound", false, 1).await else {
+    let Some(mut hosts) = hosts_with("parkmoved", "bound", false, 1).await else {
         return;
     };
     cordoned(&hosts).await;
@@ -450,25 +455,41 @@ async fn a_guest_that_has_moved_since_is_no_longer_a_runs_to_start() {
     let late = over(&hosts, "bound", id).await;
     assert_eq!(late.phase, ParkPhase::Kept, "{late:#?}");
     hosts.client(A).uncordon().await.unwrap();
-    for (from, to) in [(A, B), (B, A)] {
-        moved(&hosts, from, to).await;
+    // It may shut down on its way, and nobody there would know that it is to run again.
+    let vm = named("bound");
+    let refused = hosts.client(A).migrate(&vm, &to(&hosts, B)).await;
+    let refusal = refused.unwrap_err().refusal().cloned().unwrap();
+    assert!(refusal.message.contains("may do so yet"), "{refusal}");
+    let seen = hosts.client(A).inventory().await.unwrap();
+    let seen = seen.vms.iter().find(|one| one.name == vm).unwrap();
+    let blockers = format!("{:?}", seen.blockers);
+    assert!(blockers.contains("may do so yet"), "{blockers}");
+    hosts.kill_agent(A).await;
+    aged(&hosts, 3);
+    hosts.start_agent(A).await;
+    for (from, there) in [(A, B), (B, A)] {
+        moved(&hosts, from, there).await;
     }
     kill_qemu(&hosts).await;
     let left = started(&hosts, id).await;
     assert_eq!(left.phase, ParkPhase::Settled, "{left:#?}");
 }
 
-async fn moved(hosts: &Hosts, from: usize, to: usize) {
-    let request = MigrateRequest {
-        to: host(hosts, to),
+fn to(hosts: &Hosts, number: usize) -> MigrateRequest {
+    MigrateRequest {
+        to: host(hosts, number),
         convergence: Default::default(),
         channels: None,
         lanes_per_path: None,
         id: None,
-    };
+    }
+}
+
+async fn moved(hosts: &Hosts, from: usize, there: usize) {
     let vm = named("bound");
+    let request = to(hosts, there);
     hosts.client(from).migrate(&vm, &request).await.unwrap();
-    until(PATIENCE, async || match hosts.client(to).vm(&vm).await {
+    until(PATIENCE, async || match hosts.client(there).vm(&vm).await {
         Ok(view) if view.state == VmState::Running && view.migration.is_none() => Ok(()),
         other => Err(format!("{other:#?}")),
     })

@@ -21,6 +21,7 @@ use super::extract::{JsonBody, Named, read};
 use super::{App, Caller, Refused, peer, refused, to_its_end};
 use crate::cluster::coordinators_in_words;
 use crate::elsewhere;
+use crate::parking;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -151,6 +152,7 @@ async fn migrate_vm(
 ) -> Result<(StatusCode, Json<MigrationView>), Refused> {
     tracing::info!(by = %caller, vm = %name, to = %request.to, "ordered: move a guest");
     let started = to_its_end(async move {
+        parking::may_leave(&app.0.context, &name)?;
         let started = app.0.migrations.start(&name, request).await;
         elsewhere::or_where(&app.0.context, &name, started).await
     });

@@ -10,6 +10,7 @@ use futures_util::future::join_all;
 use super::processor::guest_cpu;
 use crate::agent::Context;
 use crate::limits;
+use crate::parking;
 use crate::registry::{Known, Purpose, Role};
 
 /// What a QEMU has beyond its guest's memory is told in multiples of this: it changes all the time, and a plan must
@@ -27,7 +28,11 @@ pub async fn vms(context: &Context, cpu: &HostCpu, known: Vec<Known>) -> Vec<Vm>
     let config = &context.config;
     let asked = known.into_iter().map(async |guest| {
         let (rate, working_set) = context.inventory.rates.of(&guest.name);
-        let said = said(&guest).await;
+        let mut said = said(&guest).await;
+        if guest.resident.is_some() {
+            let yet = parking::may_shut_down(config, &guest.name);
+            said.blockers.extend(yet);
+        }
         let wished = guest.definition.as_ref();
         let wished = wished.map_or_else(Convergence::default, |definition| definition.convergence);
         let mut vm = vm(guest, said, &config.host, cpu)?;

@@ -31,6 +31,7 @@ use tokio::sync::Mutex;
 
 use self::orders::{Order, Orders, State};
 use crate::agent::Context;
+use crate::config::Config;
 use crate::elsewhere;
 
 /// Whoever parks guests on this host.
@@ -79,7 +80,7 @@ impl Parking {
     /// # Errors
     /// Their directory cannot be made.
     pub fn open(context: Arc<Context>) -> io::Result<Self> {
-        let directory = context.config.state.join("parked");
+        let directory = directory(&context.config);
         std::fs::create_dir_all(&directory)?;
         Ok(Self {
             context,
@@ -475,6 +476,32 @@ impl Parking {
         let message = format!("cannot {what} {directory}/{vm}.json: {error}");
         Refusal::new(ErrorCode::Internal, message).next("check that file and its disk")
     }
+}
+
+fn directory(config: &Config) -> PathBuf {
+    config.state.join("parked")
+}
+
+/// Why a guest that runs is not to leave this host: it may shut down yet, and elsewhere nobody would know that it is to
+/// be started again. None where its orders cannot be read, which is told where they are asked for.
+pub fn may_shut_down(config: &Config, vm: &VmName) -> Option<String> {
+    let orders = Orders::load(&directory(config), vm).ok()?;
+    orders.in_force()?.may_be_obeyed(Timestamp::now())
+}
+
+/// That a guest may be moved.
+///
+/// # Errors
+/// It runs and may shut down yet.
+pub fn may_leave(context: &Context, vm: &VmName) -> Result<(), Refusal> {
+    let why = may_shut_down(&context.config, vm);
+    let Some(why) = why.filter(|_| context.registry.held(vm).process) else {
+        return Ok(());
+    };
+    let message = format!("guest {vm} is not moved: {why}");
+    Err(Refusal::new(ErrorCode::VmBusy, message).next(format!(
+        "wait until it is off or has had 2 h, or stop it with `drover vm stop {vm}`, start it and move it"
+    )))
 }
 
 fn busy(vm: &VmName, id: ParkId) -> Refusal {
