@@ -11,9 +11,9 @@
 mod hosts;
 
 use drover_api::{
-    CancelRunRequest, CordonRequest, MigrateRequest, ParkHow, ParkPhase, ParkRequest, ParkView,
-    ParkedState, RunRequest, RunResult, RunView, RunningMoves, StopRequest, UnparkRequest,
-    VmDefinition, VmState,
+    CancelRunRequest, CordonRequest, ErrorCode, MigrateRequest, ParkHow, ParkPhase, ParkRequest,
+    ParkView, ParkedState, RunRequest, RunResult, RunView, RunningMoves, StopRequest,
+    UnparkRequest, VmDefinition, VmState,
 };
 use drover_plan::Request;
 use drover_plan::policy::{CannotMove, Pins, VmPolicy};
@@ -366,6 +366,44 @@ async fn a_guest_that_may_yet_shut_down_does_not_count_as_running_again() {
     assert!(view.notes[0].contains("drover resume"), "{view:#?}");
     let runs = started(&hosts, id).await;
     assert_eq!(runs.phase, ParkPhase::Running, "{runs:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_a_run_waits_for_is_ended_by_force_and_no_longer_a_runs_to_start() {
+    let Some(hosts) = hosts_with("parkforce", "bound", false, 600).await else {
+        return;
+    };
+    cordoned(&hosts).await;
+    let (vm, id) = (named("bound"), fresh());
+    let stop = |force| StopRequest {
+        force,
+        timeout_s: None,
+    };
+    // The order is at work once nobody else can stop it.
+    until(PATIENCE, async || {
+        let begun = ordered(&hosts, "bound", id, true).await;
+        assert_eq!(begun.phase, ParkPhase::Parking, "{begun:#?}");
+        let blockers = hosts.client(A).inventory().await.unwrap().vms;
+        let blockers = format!("{blockers:?}");
+        let is_being_stopped = blockers.contains("it is being stopped");
+        if is_being_stopped {
+            Ok(())
+        } else {
+            Err(blockers)
+        }
+    })
+    .await;
+    let refused = hosts.client(A).stop_vm(&vm, &stop(false)).await;
+    let refusal = refused.unwrap_err().refusal().cloned().unwrap();
+    assert_eq!(refusal.code, ErrorCode::VmBusy, "{refusal}");
+    let still = ordered(&hosts, "bound", id, true).await;
+    assert_eq!(still.phase, ParkPhase::Parking, "{still:#?}");
+    hosts.client(A).stop_vm(&vm, &stop(true)).await.unwrap();
+    let over = ordered(&hosts, "bound", id, true).await;
+    assert_eq!(over.phase, ParkPhase::Parked, "{over:#?}");
+    hosts.client(A).uncordon().await.unwrap();
+    let left = started(&hosts, id).await;
+    assert_eq!(left.phase, ParkPhase::Settled, "{left:#?}");
 }
 
 async fn kill_qemu(hosts: &Hosts) {

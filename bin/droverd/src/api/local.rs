@@ -93,8 +93,17 @@ async fn stop_vm(
 ) -> Result<Json<VmView>, Refused> {
     let stopped = to_its_end(async move {
         let context = &app.0.context;
-        app.0.parking.by_hand(&name).await;
+        if request.force {
+            app.0.parking.give_way(&name).await;
+        }
         let stopped = context.registry.stop(&name, &request).await;
+        let is_told = match &stopped {
+            Ok(_) => true,
+            Err(refusal) => refusal.code == ErrorCode::StopTimeout,
+        };
+        if is_told || !context.registry.held(&name).process {
+            app.0.parking.by_hand(&name).await;
+        }
         elsewhere::or_where(context, &name, stopped).await
     });
     Ok(Json(stopped.await?))

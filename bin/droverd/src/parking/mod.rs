@@ -27,7 +27,7 @@ use drover_api::{ErrorCode, ParkHow, ParkPhase, ParkRequest, ParkView, Refusal, 
 use drover_plan::policy::CannotMove;
 use drover_types::{ParkId, VmName};
 use jiff::Timestamp;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, watch};
 
 use self::orders::{Order, Orders, State};
 use crate::agent::Context;
@@ -58,6 +58,8 @@ struct AtWork {
     phase: ParkPhase,
     /// It cannot be called back any more: its guest was told, or may have been, or its QEMU is being launched.
     is_told: bool,
+    /// Set where it is to give way to somebody; closed when it is over.
+    gives_way: watch::Sender<bool>,
 }
 
 impl AtWork {
@@ -259,6 +261,21 @@ impl Parking {
         self.is_nobodys(vm);
     }
 
+    /// Ends the wait for a guest that was told to shut down, since somebody ends it by force. What it may yet do
+    /// is remembered.
+    pub async fn give_way(&self, vm: &VmName) {
+        let at_work = {
+            let now = self.now.lock().await;
+            let stop = now.at_work.get(vm);
+            let stop = stop.filter(|own| own.phase == ParkPhase::Parking);
+            stop.map(|own| own.gives_way.clone())
+        };
+        if let Some(at_work) = at_work {
+            at_work.send_replace(true);
+            at_work.closed().await;
+        }
+    }
+
     /// A guest is elsewhere, whatever a run had wanted here.
     pub async fn has_left(&self, vm: &VmName) {
         let _now = self.now.lock().await;
@@ -331,11 +348,13 @@ impl Parking {
     }
 
     fn carry_out(self: &Arc<Self>, now: &mut Now, vm: &VmName, id: ParkId, again: bool) {
+        let (gives_way, mut to_give_way) = watch::channel(false);
         let at_work = AtWork {
             id,
             phase: ParkPhase::Parking,
             // An earlier agent may have told it.
             is_told: again,
+            gives_way,
         };
         now.at_work.insert(vm.clone(), at_work);
         let (this, vm) = (Arc::clone(self), vm.clone());
@@ -344,7 +363,7 @@ impl Parking {
             if !this.now.lock().await.tells(&vm, id) {
                 return;
             }
-            let (state, cause) = this.stop(&vm, again).await;
+            let (state, cause) = this.stop(&vm, again, &mut to_give_way).await;
             tracing::info!(%vm, %id, ?state, cause, "parked, or not");
             let mut now = this.now.lock().await;
             now.at_work.remove(&vm);
@@ -357,11 +376,23 @@ impl Parking {
 
     /// Presses the power button. Once it may have been pressed, here or by an earlier agent, the guest may obey,
     /// whatever else is known.
-    async fn stop(&self, vm: &VmName, again: bool) -> (State, Option<String>) {
+    async fn stop(
+        &self,
+        vm: &VmName,
+        again: bool,
+        gives_way: &mut watch::Receiver<bool>,
+    ) -> (State, Option<String>) {
         let registry = &self.context.registry;
         let seconds = registry.policy(vm).unwrap_or_default().stop_within_seconds;
         let within = Duration::from_secs(seconds.into());
-        match registry.stop_within(vm, Some(within)).await {
+        let given_up = async {
+            // Whoever could say so is there for as long as the order is at work.
+            if gives_way.wait_for(|gives_way| *gives_way).await.is_err() {
+                std::future::pending().await
+            }
+        };
+        let stopped = registry.stop_within(vm, Some(within), given_up).await;
+        match stopped {
             Ok(_) => (State::Parked, None),
             // It has ended before it was told, or an earlier agent had told it.
             Err(_) if !registry.held(vm).process => (State::Parked, None),
@@ -369,7 +400,7 @@ impl Parking {
                 let cause = format!("it did not shut down within {seconds} s, and runs on");
                 (State::Late, Some(cause))
             }
-            Err(refusal) if again => (State::Late, Some(refusal.message)),
+            Err(refusal) if again || *gives_way.borrow() => (State::Late, Some(refusal.message)),
             Err(refusal) => (State::Kept, Some(refusal.message)),
         }
     }
@@ -379,6 +410,7 @@ impl Parking {
             id: start,
             phase: ParkPhase::Unparking,
             is_told: false,
+            gives_way: watch::Sender::new(false),
         };
         now.at_work.insert(vm.clone(), at_work);
         let (this, vm) = (Arc::clone(self), vm.clone());

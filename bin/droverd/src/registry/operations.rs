@@ -48,10 +48,11 @@ impl Registry {
     /// It does not run or is busy, or it did not obey in time and still runs.
     pub async fn stop(&self, name: &VmName, request: &StopRequest) -> Result<VmView, Refusal> {
         let within = (!request.force).then(|| request.within());
-        self.stop_within(name, within).await
+        self.stop_within(name, within, std::future::pending()).await
     }
 
-    /// Stops a guest: presses its power button and waits so long, or pulls its plug where that is none.
+    /// Stops a guest: presses its power button and waits so long or until that is given up, or pulls its plug where
+    /// that is none.
     ///
     /// # Errors
     /// As for [`stop`](Self::stop).
@@ -59,6 +60,7 @@ impl Registry {
         &self,
         name: &VmName,
         within: Option<Duration>,
+        given_up: impl Future<Output = ()>,
     ) -> Result<VmView, Refusal> {
         let reservation = self.reserve(name, Purpose::Stop)?;
         let machine = match reservation.machine() {
@@ -68,7 +70,9 @@ impl Registry {
         reservation.set_ending(true);
         let stopped = match (machine, within) {
             (Some(machine), None) => reservation.pull_plug(&machine).await,
-            (Some(machine), Some(within)) => reservation.press_button(&machine, within).await,
+            (Some(machine), Some(within)) => {
+                reservation.press_button(&machine, within, given_up).await
+            }
             (None, None) => reservation.kill_unreachable().await,
             (None, Some(_)) => Err(no_answer(name)),
         };
@@ -139,6 +143,7 @@ impl Reservation {
         &self,
         machine: &Arc<dyn Machine>,
         within: Duration,
+        given_up: impl Future<Output = ()>,
     ) -> Result<Ended, Refusal> {
         let name = self.name();
         let failed = |error| Refusal::new(ErrorCode::QemuFailed, format!("guest {name}: {error}"));
@@ -154,7 +159,13 @@ impl Reservation {
             Ok(()) | Err(MachineError::NoAnswer { .. } | MachineError::Lost { .. }) => {}
             Err(error) => return Err(failed(error)),
         }
-        let ended = tokio::time::timeout(within, shutdown.awaited()).await;
+        let ended = tokio::select! {
+            ended = tokio::time::timeout(within, shutdown.awaited()) => ended,
+            () = given_up => {
+                let message = format!("guest {name} is not waited for any more, since it is ended by force");
+                return Err(Refusal::new(ErrorCode::VmBusy, message));
+            }
+        };
         ended.map(Some).map_err(|_| {
             let message = format!(
                 "guest {name} did not shut down within {} s of the power button; it still runs",

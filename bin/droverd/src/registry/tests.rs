@@ -524,7 +524,7 @@ fn a_guest_whose_monitor_breaks_off_while_it_shuts_down_is_not_killed() {
         let mut events = sampled.machine.events();
         let within = crate::limits::AFTER_SHUTDOWN + crate::limits::MONITOR_AGAIN * 2;
         let web = web();
-        let stopped = agent.registry.stop_within(&web, Some(within));
+        let stopped = agent.registry.stop_within(&web, Some(within), std::future::pending());
         let cut = async {
             let pressed = "POWERDOWN";
             let is_it = |event: &MachineEvent| matches!(event, MachineEvent::Other { name, .. } if name == pressed);
