@@ -14,6 +14,7 @@ use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::cordon::Cordon;
+use crate::end_with;
 use crate::fence::Fence;
 use crate::inventory::{self, Inventory};
 use crate::limits;
@@ -73,7 +74,8 @@ pub async fn run(config: Config) -> Result<()> {
         Some(address) => Some(places::listen_metrics(address).await?),
         None => None,
     };
-    let hypervisor: Arc<dyn Hypervisor> = Arc::new(QemuLauncher::new());
+    let hypervisor: Arc<dyn Hypervisor> =
+        Arc::new(QemuLauncher::new().ask_through(end_with::words()));
     let opened = Registry::open(Arc::clone(&config), Arc::clone(&hypervisor)).await;
     let (registry, recovered) = opened
         .with_context(|| format!("key `runtime`: cannot read {}", config.runtime.display()))?;

@@ -13,11 +13,13 @@ mod api;
 mod clock;
 mod cluster;
 mod config;
+
 mod coordinator;
 mod cordon;
 #[cfg(test)]
 mod corpus;
 mod elsewhere;
+mod end_with;
 mod facts;
 mod fence;
 mod inventory;
@@ -34,6 +36,7 @@ mod registry;
 mod relay;
 mod sharing;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -74,6 +77,16 @@ enum Command {
         /// The process' own directory.
         directory: PathBuf,
     },
+
+    /// Become a command that ends with the agent that started it.
+    #[command(hide = true)]
+    EndWith {
+        /// The agent's process.
+        agent: u32,
+        /// The command.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<OsString>,
+    },
 }
 
 const EXAMPLES: &str = "\
@@ -112,6 +125,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             return Ok(());
         }
         Some(Command::Relay { directory }) => return relay::run(directory.clone()),
+        Some(Command::EndWith { agent, command }) => return end_with::run(*agent, command),
         None => {}
     }
     let config = Config::load(&arguments.config)?;

@@ -27,6 +27,8 @@ use crate::qmp::{ConnectError, Qmp, QmpError};
 #[derive(Debug, Clone)]
 pub struct QemuLauncher {
     wrapper: Vec<OsString>,
+    /// Before the wrapper, where there is no guest.
+    keeper: Vec<OsString>,
     start_limit: Duration,
 }
 
@@ -34,6 +36,7 @@ impl Default for QemuLauncher {
     fn default() -> Self {
         Self {
             wrapper: Vec::new(),
+            keeper: Vec::new(),
             start_limit: limits::START,
         }
     }
@@ -51,6 +54,14 @@ impl QemuLauncher {
     #[must_use]
     pub fn through(mut self, wrapper: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
         self.wrapper = wrapper.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Asks binaries that have no guest through such a command as well: one that has them end with this process.
+    /// A QEMU that was asked over its stdin does not end when that is closed.
+    #[must_use]
+    pub fn ask_through(mut self, keeper: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.keeper = keeper.into_iter().map(Into::into).collect();
         self
     }
 
@@ -130,7 +141,7 @@ impl QemuLauncher {
     /// # Errors
     /// The binary cannot be executed, does not end, or is no QEMU.
     pub async fn machine_types(&self, binary: &Path) -> Result<Vec<MachineType>, InspectError> {
-        machine_types::ask(self.command(binary), binary).await
+        machine_types::ask(self.question(binary), binary).await
     }
 
     /// As [`Hypervisor::processors`].
@@ -138,7 +149,7 @@ impl QemuLauncher {
     /// # Errors
     /// The binary cannot be executed, does not end, or is no QEMU.
     pub async fn processors(&self, binary: &Path) -> Result<Processors, InspectError> {
-        processors::ask(|| self.command(binary), binary).await
+        processors::ask(|| self.question(binary), binary).await
     }
 
     /// Ends a process that was not reached, and says why from what it left.
@@ -158,14 +169,16 @@ impl QemuLauncher {
     }
 
     fn command(&self, binary: &Path) -> Command {
-        match self.wrapper.split_first() {
-            None => Command::new(binary),
-            Some((first, rest)) => {
-                let mut command = Command::new(first);
-                command.args(rest).arg(binary);
-                command
-            }
+        through(&self.wrapper, binary)
+    }
+
+    /// For a binary that is there; of another one its start tells most.
+    fn question(&self, binary: &Path) -> Command {
+        if !binary.is_file() {
+            return self.command(binary);
         }
+        let all: Vec<_> = self.keeper.iter().chain(&self.wrapper).cloned().collect();
+        through(&all, binary)
     }
 
     fn spawn(
@@ -315,6 +328,17 @@ fn may_come(error: &ConnectError) -> bool {
             matches!(**source, QmpError::Lost { .. } | QmpError::TimedOut { .. })
         }
         ConnectError::NotQmp { .. } | ConnectError::NoOob { .. } => false,
+    }
+}
+
+fn through(wrapper: &[OsString], binary: &Path) -> Command {
+    match wrapper.split_first() {
+        None => Command::new(binary),
+        Some((first, rest)) => {
+            let mut command = Command::new(first);
+            command.args(rest).arg(binary);
+            command
+        }
     }
 }
 
