@@ -200,6 +200,15 @@ async fn what_a_migration_would_meet_is_told_beforehand(qemu: Qemu) {
     let second = std::time::Duration::from_secs(1);
     let dirtied = machine.dirtied(second).await.unwrap().unwrap();
     assert!(dirtied.0 < 64 << 20, "{dirtied}");
+    // Two at once would end QEMU.
+    let both = tokio::join!(machine.dirtied(second), machine.dirtied(second));
+    let (first, second) = (both.0.unwrap(), both.1);
+    assert!(first.is_some());
+    assert!(
+        matches!(second, Err(MachineError::Refused { .. })),
+        "{second:?}"
+    );
+    assert_eq!(machine.exit(), None);
     // Without one there is nothing to lift.
     machine.lift_dirty_limit().await.unwrap();
     let mut bound = guest(&qemu);

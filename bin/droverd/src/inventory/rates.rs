@@ -82,6 +82,8 @@ pub async fn run(context: Arc<Context>) {
     }
     let rates = &context.inventory.rates;
     loop {
+        // Before the first one as well: what an agent before has begun in a QEMU is then seen by that.
+        sleep(SAMPLE_LOOK).await;
         let at = Instant::now();
         let guests = context.registry.sampled();
         let names: Vec<_> = guests
@@ -92,7 +94,6 @@ pub async fn run(context: Arc<Context>) {
             let dirtied = sampled(&guests[turn]).await;
             rates.keep(names[turn].clone(), at, dirtied);
         }
-        sleep(SAMPLE_LOOK).await;
     }
 }
 

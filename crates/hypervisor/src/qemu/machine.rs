@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use drover_types::{Bytes, Throttle};
 use serde_json::{Value, json};
+use tokio::sync::Mutex;
 use tokio::time::timeout;
 
 use super::settings::{self, Offered};
@@ -15,6 +16,7 @@ use crate::qmp::{Qmp, QmpError, Version, excerpt};
 use crate::settings::{AppliedSettings, MigrationSettings};
 
 const PREPARE: &str = "prepare the migration";
+const SAMPLE: &str = "sample the dirty rate";
 
 /// A guest in a QEMU process.
 #[derive(Debug)]
@@ -23,11 +25,30 @@ pub struct QemuMachine {
     /// Only for what must get through while the other one waits.
     oob: Qmp,
     process: Watched,
+    sampling: Mutex<Sampling>,
+}
+
+/// Whether QEMU may be told to sample the dirty rate. Told twice before its thread has begun it runs two of them, and
+/// crashes with its guest (`get_dirtyrate_thread` in QEMU's `migration/dirtyrate.c`: the second one returns without
+/// leaving RCU).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sampling {
+    /// What was begun has ended.
+    Ended,
+    /// What was begun may not have: it may be told again by the next connection only, which QEMU takes up without
+    /// what was still to be done for this one.
+    InDoubt,
 }
 
 impl QemuMachine {
     pub(super) fn new(qmp: Qmp, oob: Qmp, process: Watched) -> Self {
-        Self { qmp, oob, process }
+        let sampling = Mutex::new(Sampling::Ended);
+        Self {
+            qmp,
+            oob,
+            process,
+            sampling,
+        }
     }
 
     /// Its monitor, for commands that [`Machine`] does not have.
@@ -109,22 +130,44 @@ impl QemuMachine {
         Ok(orders.applied)
     }
 
+    /// One at a time; while another one samples it is refused as QEMU itself does.
     async fn sample_dirtied(&self, time: Duration) -> Result<Option<Bytes>, MachineError> {
-        const SAMPLE: &str = "sample the dirty rate";
+        let Ok(mut sampling) = self.sampling.try_lock() else {
+            return Err(MachineError::Refused {
+                operation: SAMPLE,
+                reason: "it is being sampled already".to_owned(),
+            });
+        };
+        if *sampling == Sampling::InDoubt {
+            return Ok(None);
+        }
         let memory = self
             .tell(SAMPLE, "query-memory-size-summary", Value::Null)
             .await?;
         let pages = limits::dirty_sample_pages(memory["base-memory"].as_u64().unwrap_or(0));
         let how = json!({"calc-time": time.as_secs(), "sample-pages": pages});
-        self.tell(SAMPLE, "calc-dirty-rate", how).await?;
+        // Also where this is dropped.
+        *sampling = Sampling::InDoubt;
+        let begun = self.tell(SAMPLE, "calc-dirty-rate", how).await;
+        if let Err(MachineError::Refused { .. }) = &begun {
+            *sampling = Sampling::Ended;
+        }
+        begun?;
         tokio::time::sleep(time).await; // what is measured takes that long
+        let measured = self.measured(time).await?;
+        *sampling = Sampling::Ended;
+        Ok(measured)
+    }
+
+    /// What the sample says, once it has ended.
+    async fn measured(&self, time: Duration) -> Result<Option<Bytes>, MachineError> {
         let measured = async {
             loop {
                 let answer = self.tell(SAMPLE, "query-dirty-rate", Value::Null).await?;
-                match answer["status"].as_str() {
-                    Some("measuring") => tokio::time::sleep(limits::DIRTY_POLL).await,
-                    _ => return Ok(status::dirtied(&answer, time)),
+                if answer["status"].as_str() == Some("measured") {
+                    return Ok(status::dirtied(&answer, time));
                 }
+                tokio::time::sleep(limits::DIRTY_POLL).await;
             }
         };
         let within = limits::DIRTY_WAIT;
