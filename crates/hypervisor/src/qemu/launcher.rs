@@ -2,7 +2,6 @@ use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -193,15 +192,16 @@ impl QemuLauncher {
             binary: binary.clone(),
             source,
         };
-        // Behind a wrapper this is where a missing binary is noticed at all.
+        // Behind what starts it this is where a missing binary is noticed at all. A directory can be entered, which is
+        // the same right.
         rustix::fs::access(binary, rustix::fs::Access::EXEC_OK)
             .map_err(|error| unusable(error.into()))?;
-        let child = self
-            .command(binary)
+        if binary.is_dir() {
+            return Err(unusable(io::ErrorKind::IsADirectory.into()));
+        }
+        let child = apart(&self.wrapper, binary)
             .args(command::arguments(guest, files, start))
             .current_dir("/")
-            // A group of its own: neither Ctrl-C nor a hang-up of the agent's terminal reaches it.
-            .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
@@ -329,6 +329,16 @@ fn may_come(error: &ConnectError) -> bool {
         }
         ConnectError::NotQmp { .. } | ConnectError::NoOob { .. } => false,
     }
+}
+
+/// In a session of its own: neither Ctrl-C nor a hang-up of the agent's terminal reaches it. Nor the hang-up that Linux
+/// sends to a group in which a process stands still when its last parent in the session ends, as an agent does (setpgid(2)):
+/// a group alone would have a guest that somebody had stopped (`SIGSTOP`) killed with its agent.
+fn apart(wrapper: &[OsString], binary: &Path) -> Command {
+    let all: Vec<_> = std::iter::once("setsid".into())
+        .chain(wrapper.iter().cloned())
+        .collect();
+    through(&all, binary)
 }
 
 fn through(wrapper: &[OsString], binary: &Path) -> Command {
