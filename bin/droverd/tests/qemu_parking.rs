@@ -12,12 +12,12 @@ mod hosts;
 
 use drover_api::{
     CancelRunRequest, CordonRequest, ErrorCode, MigrateRequest, ParkHow, ParkPhase, ParkRequest,
-    ParkView, ParkedState, RunRequest, RunResult, RunView, RunningMoves, StopRequest,
-    UnparkRequest, VmDefinition, VmState,
+    ParkView, ParkedState, RunResult, RunView, RunningMoves, StopRequest, UnparkRequest,
+    VmDefinition, VmState,
 };
-use drover_plan::Request;
 use drover_plan::policy::{CannotMove, Pins, VmPolicy};
-use drover_types::{Bytes, HostName, ParkId, RunId, VmName};
+use drover_types::{Bytes, ParkId, VmName};
+use hosts::runs::{carried_out, drain, host, resume, two_that_may_lose_one, when};
 use hosts::{A, B, FAST, Hosts, PATIENCE, Signal, until};
 use uuid::Uuid;
 
@@ -37,20 +37,9 @@ fn named(vm: &str) -> VmName {
     vm.parse().unwrap()
 }
 
-fn host(hosts: &Hosts, number: usize) -> HostName {
-    hosts.host(number).name.parse().unwrap()
-}
-
 /// Two hosts, of which the first coordinates, and a guest that is pinned to it and is to be stopped.
 async fn hosts_with(test: &str, vm: &str, obeys: bool, seconds: u32) -> Option<Hosts> {
-    let mut hosts = Hosts::new(test, FAST).await?;
-    for number in [A, B] {
-        hosts.configure(number, |config| {
-            let changes = "policy.keep = { losses = 0, of = \"host\" }";
-            config.extend(toml::from_str::<toml::Table>(changes).unwrap());
-        });
-        hosts.start_agent(number).await;
-    }
+    let hosts = two_that_may_lose_one(test, FAST).await?;
     let mut sector = vec![0; 512];
     if obeys {
         sector[..OBEDIENT.len()].copy_from_slice(&OBEDIENT);
@@ -102,39 +91,6 @@ async fn is_ready(hosts: &Hosts) {
         other => Err(format!("{other:?}")),
     })
     .await;
-}
-
-fn drain(hosts: &Hosts) -> RunRequest {
-    RunRequest::of(Request::Drain {
-        hosts: [host(hosts, A)].into(),
-        avoid: [].into(),
-    })
-}
-
-fn resume(hosts: &Hosts) -> RunRequest {
-    RunRequest::of(Request::Resume {
-        host: host(hosts, A),
-        homes: Vec::new(),
-        avoid: [].into(),
-    })
-}
-
-async fn when(hosts: &Hosts, id: RunId, accept: impl Fn(&RunView) -> bool) -> RunView {
-    until(PATIENCE * 2, async || {
-        let view = hosts.client(A).run(id).await;
-        let view = view.map_err(|error| error.to_string())?;
-        if accept(&view) {
-            Ok(view)
-        } else {
-            Err(format!("{view:#?}"))
-        }
-    })
-    .await
-}
-
-async fn carried_out(hosts: &Hosts, request: RunRequest) -> RunView {
-    let id = hosts.client(A).start_run(&request).await.unwrap().id;
-    when(hosts, id, |view| view.phase.has_ended()).await
 }
 
 async fn state(hosts: &Hosts, vm: &str) -> VmState {
@@ -206,7 +162,7 @@ async fn a_guest_that_cannot_move_is_stopped_and_started_again_when_its_host_is_
     };
     hosts.boot().await;
     hosts.listen_on(B);
-    let drained = carried_out(&hosts, drain(&hosts)).await;
+    let drained = carried_out(&hosts, drain(&hosts, A)).await;
     assert_eq!(drained.result, Some(RunResult::Completed), "{drained:#?}");
     assert_eq!(states(&drained), [ParkedState::Stopped], "{drained:#?}");
     assert_eq!((drained.moves.len(), drained.left.len()), (1, 0));
@@ -220,11 +176,11 @@ async fn a_guest_that_cannot_move_is_stopped_and_started_again_when_its_host_is_
     hosts.start_agent(A).await;
     let view = hosts.client(A).vm(&named("bound")).await.unwrap();
     assert!(view.notes[0].contains("drover resume"), "{view:#?}");
-    let resumed = carried_out(&hosts, resume(&hosts)).await;
+    let resumed = carried_out(&hosts, resume(&hosts, A)).await;
     assert_eq!(resumed.result, Some(RunResult::Completed), "{resumed:#?}");
     assert_eq!(states(&resumed), [ParkedState::Started], "{resumed:#?}");
     assert_eq!(state(&hosts, "bound").await, VmState::Running);
-    let again = carried_out(&hosts, resume(&hosts)).await;
+    let again = carried_out(&hosts, resume(&hosts, A)).await;
     assert_eq!(states(&again), [], "it is nobody's any more: {again:#?}");
 }
 
@@ -234,7 +190,7 @@ async fn a_guest_that_does_not_shut_down_in_time_runs_on_and_the_run_says_so() {
         return;
     };
     let pid = hosts.client(A).vm(&named("bound")).await.unwrap().pid;
-    let drained = carried_out(&hosts, drain(&hosts)).await;
+    let drained = carried_out(&hosts, drain(&hosts, A)).await;
     assert_eq!(drained.result, Some(RunResult::Partial), "{drained:#?}");
     assert_eq!(states(&drained), [ParkedState::Kept], "{drained:#?}");
     let cause = drained.cause.unwrap_or_default();
@@ -539,7 +495,12 @@ async fn a_cancel_finishes_the_stop_that_is_under_way_and_the_guest_is_remembere
     let Some(hosts) = hosts_with("parkcancel", "bound", false, 5).await else {
         return;
     };
-    let id = hosts.client(A).start_run(&drain(&hosts)).await.unwrap().id;
+    let id = hosts
+        .client(A)
+        .start_run(&drain(&hosts, A))
+        .await
+        .unwrap()
+        .id;
     when(&hosts, id, |view| states(view) == [ParkedState::Stopping]).await;
     let how = CancelRunRequest {
         running: RunningMoves::Cancel,
@@ -555,6 +516,6 @@ async fn a_cancel_finishes_the_stop_that_is_under_way_and_the_guest_is_remembere
         "{cancelled:#?}"
     );
     assert_eq!(state(&hosts, "bound").await, VmState::Running);
-    let resumed = carried_out(&hosts, resume(&hosts)).await;
+    let resumed = carried_out(&hosts, resume(&hosts, A)).await;
     assert_eq!(resumed.result, Some(RunResult::Completed), "{resumed:#?}");
 }

@@ -13,48 +13,25 @@ use drover_api::{
     CancelRunRequest, CordonRequest, ErrorCode, MoveState, RunPhase, RunRequest, RunResult,
     RunView, RunningMoves,
 };
-use drover_plan::Request;
-use drover_types::{HostName, RunId};
-use hosts::{A, B, FAST, Hosts, PATIENCE, SLOWER, refused, until};
+use drover_types::RunId;
+use hosts::runs::{self, drain, ended, host, two_that_may_lose_one, when};
+use hosts::{A, B, FAST, Hosts, SLOWER, refused};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
 /// Two hosts, of which one may be lost: of two, none is left when one is drained. The first has the
 /// authority's key, and so it coordinates.
 async fn two_hosts(test: &str, rates: &str) -> Option<Hosts> {
-    let mut hosts = Hosts::new(test, rates).await?;
-    for host in [A, B] {
-        hosts.configure(host, |config| {
-            let changes = "policy.keep = { losses = 0, of = \"host\" }";
-            config.extend(toml::from_str::<toml::Table>(changes).unwrap());
-        });
-        hosts.start_agent(host).await;
-    }
+    let mut hosts = two_that_may_lose_one(test, rates).await?;
     hosts.boot().await;
     Some(hosts)
 }
 
-fn name(hosts: &Hosts, host: usize) -> HostName {
-    hosts.host(host).name.parse().unwrap()
-}
-
-fn drain(hosts: &Hosts, host: usize) -> RunRequest {
-    let names = [name(hosts, host)];
-    RunRequest::of(Request::Drain {
-        hosts: names.into(),
-        avoid: [].into(),
-    })
-}
-
-fn resume(hosts: &Hosts, host: usize) -> RunRequest {
-    let request = Request::Resume {
-        host: name(hosts, host),
-        homes: Vec::new(),
-        avoid: [].into(),
-    };
+/// With the guests that come home.
+fn resume(hosts: &Hosts, number: usize) -> RunRequest {
     RunRequest {
         fail_back: true,
-        ..RunRequest::of(request)
+        ..runs::resume(hosts, number)
     }
 }
 
@@ -62,25 +39,8 @@ fn resume(hosts: &Hosts, host: usize) -> RunRequest {
 async fn begin(hosts: &mut Hosts, to: usize, request: RunRequest) -> RunId {
     hosts.listen_on(to);
     let view = hosts.client(A).start_run(&request).await.unwrap();
-    assert_eq!(view.coordinator, name(hosts, A));
+    assert_eq!(view.coordinator, host(hosts, A));
     view.id
-}
-
-async fn when(hosts: &Hosts, id: RunId, accept: impl Fn(&RunView) -> bool) -> RunView {
-    until(PATIENCE * 2, async || {
-        let view = hosts.client(A).run(id).await;
-        let view = view.map_err(|error| error.to_string())?;
-        if accept(&view) {
-            Ok(view)
-        } else {
-            Err(format!("{view:#?}"))
-        }
-    })
-    .await
-}
-
-async fn ended(hosts: &Hosts, id: RunId) -> RunView {
-    when(hosts, id, |view| view.phase.has_ended()).await
 }
 
 async fn is_cordoned(hosts: &Hosts, host: usize) -> bool {
@@ -128,7 +88,7 @@ async fn a_host_is_emptied_and_its_guest_comes_home() {
     scrape_tells(&hosts, B, &[elsewhere]).await;
     assert_eq!(states(&drained), [MoveState::Moved]);
     assert!(drained.plan.is_some() && drained.expected.is_some());
-    assert_eq!(drained.cordoned, [name(&hosts, A)]);
+    assert_eq!(drained.cordoned, [host(&hosts, A)]);
     assert!(is_cordoned(&hosts, A).await);
     hosts.guest_runs_only_on(B).await;
 
@@ -223,7 +183,7 @@ async fn without_a_plan_nothing_moves_and_the_cordon_is_taken_back() {
     };
     let (code, words) = refused(hosts.client(B).start_run(&drain(&hosts, A)).await);
     assert_eq!(code, ErrorCode::NotTheCoordinator);
-    assert!(words.contains(name(&hosts, A).as_str()), "{words}");
+    assert!(words.contains(host(&hosts, A).as_str()), "{words}");
 
     let reason = Some("new memory".to_owned());
     hosts

@@ -24,6 +24,7 @@ pub mod meter;
 pub mod peer;
 #[path = "../trust/provision.rs"]
 pub mod provision;
+pub mod runs;
 mod scenario;
 pub mod third;
 
