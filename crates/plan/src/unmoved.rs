@@ -6,10 +6,12 @@
 use crate::model::{Model, VmIx};
 use crate::place::Placement;
 use crate::plan::{Then, Unmoved};
+use crate::policy::CannotMove;
 use crate::reasons::Reasons;
 use crate::refusal::{NoPlace, Unmovable};
 use crate::state::State;
 use crate::units::Unit;
+use crate::words::Text;
 
 /// Those of `unmovable`, whatever room there is, and those of `units` without a place; `before` has none
 /// of the units anywhere.
@@ -50,12 +52,19 @@ pub(crate) fn of(
     unmoved.into_iter().map(|(_, guest)| guest).collect()
 }
 
-fn one(model: &Model<'_>, vm: VmIx, why: Unmovable, runs_on: bool) -> Unmoved {
+/// Added to a hypervisor's reasons for a guest that is to be suspended.
+const NOR_SUSPENDED: &str = "nor suspend it, for the same reason";
+
+fn one(model: &Model<'_>, vm: VmIx, mut why: Unmovable, runs_on: bool) -> Unmoved {
     let facts = model.vms[vm];
-    let then = if runs_on {
-        Then::RunsOn
-    } else {
-        Then::from(facts.policy.cannot_move)
+    let then = match (facts.policy.cannot_move, &mut why) {
+        _ if runs_on => Then::RunsOn,
+        // What is saved to a disk is migrated there.
+        (CannotMove::Suspend, Unmovable::Blockers { reasons }) => {
+            reasons.push(Text::from(NOR_SUSPENDED.to_owned()));
+            Then::Blocks
+        }
+        (wanted, _) => Then::from(wanted),
     };
     Unmoved {
         vm: facts.name.clone(),

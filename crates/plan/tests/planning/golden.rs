@@ -63,9 +63,9 @@ fn two_hosts_at_once() {
 #[test]
 fn guests_that_cannot_move_and_what_then() {
     let mut facts = four();
-    facts.vms[0] = or_else(pinned(facts.vms[0].clone(), &["h1"]), CannotMove::Skip);
-    facts.vms[1] = or_else(facts.vms[1].clone(), CannotMove::Suspend);
-    facts.vms[1].blockers = vec![Text::from(
+    facts.vms[1] = or_else(pinned(facts.vms[1].clone(), &["h1"]), CannotMove::Suspend);
+    facts.vms[0] = or_else(facts.vms[0].clone(), CannotMove::Skip);
+    facts.vms[0].blockers = vec![Text::from(
         "0000:3b:00.0: VFIO device\ndoes not support migration".to_owned(),
     )];
     facts.vms[2] = or_else(facts.vms[2].clone(), CannotMove::StopAndStart);

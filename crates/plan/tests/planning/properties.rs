@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use drover_plan::plan::Then;
 use drover_plan::policy::CannotMove;
+use drover_plan::refusal::Unmovable;
 use drover_plan::request::Avoid;
 use drover_plan::{Plan, Refusal, Request, plan, text};
 use proptest::prelude::*;
@@ -92,12 +93,15 @@ proptest! {
             let vm = case.inventory.vms.iter().find(|vm| vm.name == guest.vm).unwrap();
             let avoid = case.request.avoid();
             let follows_a_failure = is_drain(&case.request) && guest.then == Then::RunsOn && !avoid.is_empty();
-            let expected = blocks(&case.request, vm.policy.cannot_move);
+            let nor_suspended = is_drain(&case.request)
+                && vm.policy.cannot_move == CannotMove::Suspend
+                && matches!(guest.why, Unmovable::Blockers { .. });
+            let expected = nor_suspended || blocks(&case.request, vm.policy.cannot_move);
             prop_assert!(follows_a_failure || (guest.then == Then::Blocks) == expected, "{guest:?}");
             if avoid.get(&guest.vm).is_some_and(|hosts| !hosts.is_empty()) {
                 prop_assert!(matches!(guest.then, Then::RunsOn | Then::NotHome), "{guest:?}");
             }
-            let drover_plan::refusal::Unmovable::NoHost { hosts } = &guest.why else { continue };
+            let Unmovable::NoHost { hosts } = &guest.why else { continue };
             let named: usize = hosts.iter().map(|hosts| hosts.count).sum();
             let expected = match case.request {
                 Request::Drain { .. } => case.inventory.hosts.len() - 1,

@@ -286,7 +286,6 @@ fn a_guest_whose_room_another_took_is_told_so() {
 fn what_a_hypervisor_cannot_migrate_follows_its_policy() {
     for (policy, then) in [
         (CannotMove::Skip, Then::RunsOn),
-        (CannotMove::Suspend, Then::Suspended),
         (CannotMove::StopAndStart, Then::Stopped),
     ] {
         let mut facts = two();
@@ -295,9 +294,13 @@ fn what_a_hypervisor_cannot_migrate_follows_its_policy() {
         let plan = plan(&facts, &loose(), &drain(&["h1"])).unwrap();
         assert_eq!(plan.unmoved[0].then, then);
         assert_eq!(plan.steps.len(), 0);
-        facts.vms[0] = or_else(facts.vms[0].clone(), CannotMove::Block);
-        let refusal = refused(&facts, &loose(), &drain(&["h1"]));
-        assert!(matches!(refusal, Refusal::Blocked { .. }), "{refusal:?}");
+        for policy in [CannotMove::Block, CannotMove::Suspend] {
+            facts.vms[0] = or_else(facts.vms[0].clone(), policy);
+            let refusal = refused(&facts, &loose(), &drain(&["h1"]));
+            assert!(matches!(refusal, Refusal::Blocked { .. }), "{refusal:?}");
+            let said = format!("{refusal:?}").contains("nor suspend it");
+            assert_eq!(said, policy == CannotMove::Suspend);
+        }
     }
 }
 
