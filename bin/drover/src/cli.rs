@@ -219,9 +219,18 @@ pub enum VmCommand {
         /// The guest
         name: VmName,
     },
-    /// Start a guest from its definition
+    /// Start a guest from its definition, or have one that is suspended go on
     #[command(before_help = examples::VM_START)]
     Start {
+        /// The guest
+        name: VmName,
+        /// Boot it where it is suspended, and give up what was in its memory
+        #[arg(long)]
+        discard_saved_state: bool,
+    },
+    /// Suspend a guest: save its memory on this host's disk, and end its QEMU
+    #[command(before_help = examples::VM_SUSPEND)]
+    Suspend {
         /// The guest
         name: VmName,
     },

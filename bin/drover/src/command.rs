@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use drover_api::{Client, CordonRequest, LimitRequest, LimitScope, MigrationView, StopRequest};
+use drover_api::{
+    Client, CordonRequest, LimitRequest, LimitScope, MigrationView, StartRequest, StopRequest,
+};
 use drover_types::{MigrationId, VmName};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -195,12 +197,28 @@ pub async fn vm(agent: &Agent, command: VmCommand) -> Result<Outcome, Failure> {
             let vm = client.vm(&name).await.map_err(Failure::of_reading)?;
             Outcome::new(show::vm(&vm), "vm", &vm)
         }
-        VmCommand::Start { name } => {
-            let vm = client.start_vm(&name).await.map_err(Failure::of_changing)?;
+        VmCommand::Start {
+            name,
+            discard_saved_state,
+        } => {
+            let request = StartRequest {
+                discard_saved_state,
+            };
+            let started = client.start_vm_as(&name, &request).await;
+            let vm = started.map_err(Failure::of_changing)?;
             let pid = vm
                 .pid
                 .map_or_else(String::new, |pid| format!(", process {pid}"));
             let mut said = format!("guest {name} runs{pid}\n");
+            for note in &vm.notes {
+                said.push_str(&format!("note: {note}\n"));
+            }
+            Outcome::new(said, "vm", &vm)
+        }
+        VmCommand::Suspend { name } => {
+            let suspended = client.suspend_vm(&name).await;
+            let vm = suspended.map_err(Failure::of_changing)?;
+            let mut said = format!("guest {name} is suspended\n");
             for note in &vm.notes {
                 said.push_str(&format!("note: {note}\n"));
             }

@@ -25,12 +25,13 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 33] = [
+    let commands: [&[&str]; 34] = [
         &[],
         &["vm"],
         &["vm", "list"],
         &["vm", "show"],
         &["vm", "start"],
+        &["vm", "suspend"],
         &["vm", "stop"],
         &["migrate"],
         &["status"],

@@ -105,7 +105,7 @@ pub async fn run(config: Config) -> Result<()> {
     let coordinator = Arc::new(Coordinator::new(Arc::clone(&context)));
     let app = App::new(
         Arc::clone(&context),
-        (Arc::clone(&migrations), parking),
+        (Arc::clone(&migrations), Arc::clone(&parking)),
         Arc::clone(&coordinator),
         for_others,
     );
@@ -135,7 +135,7 @@ pub async fn run(config: Config) -> Result<()> {
     notify(NotifyState::Stopping);
     app.refuse_work();
     coordinator.stop();
-    let finishing = migrations.shutdown();
+    let finishing = async { tokio::join!(migrations.shutdown(), parking.let_go()) };
     if tokio::time::timeout(limits::DRAIN_MIGRATIONS, finishing)
         .await
         .is_err()

@@ -2,7 +2,7 @@
 //!
 //! Only what the others say. A host that does not answer may have the guest; nothing fences it.
 
-use drover_api::{ErrorCode, Refusal, VmView};
+use drover_api::{ErrorCode, Refusal, StartRequest, VmView};
 use drover_types::{HostName, VmName};
 
 use crate::agent::Context;
@@ -20,9 +20,13 @@ pub struct Elsewhere {
 ///
 /// # Errors
 /// As [`crate::registry::Registry::start`], or one has.
-pub async fn start(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
+pub async fn start(
+    context: &Context,
+    name: &VmName,
+    request: StartRequest,
+) -> Result<VmView, Refusal> {
     let silent = nowhere_unless(context, name, |_| None).await?;
-    let view = context.registry.start(name).await?;
+    let view = context.registry.start(name, request).await?;
     let note = |host: &HostName| {
         format!("{host} did not say whether it has guest {name} as well: make sure that it has not")
     };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drover_api::limits as api;
 use drover_migrate::limits::{GIVING_UP, HAND_OFF_ANSWER, VERDICT_ANSWER};
+use drover_types::Bytes;
 
 /// Largest configuration or definition file: 256 arguments of 4 KiB and their quotes.
 pub const FILE_BYTES: u64 = 2 << 20;
@@ -338,3 +339,19 @@ pub const PARK_AGAIN: Duration = Duration::from_secs(600);
 /// How long after it was told to shut down a guest that runs on may yet obey: twice the hour that a policy can give
 /// it. Then it has ignored its power button.
 pub const PARK_OBEYS: Duration = Duration::from_secs(2 * 3600);
+
+/// What is read and written at once of a saved state: enough that calls cost nothing beside the bytes.
+pub const SAVED_COPY: usize = 1 << 20;
+
+/// How long a guest's QEMU, or the disk of saved states, may not move on with a state: a disk array that fails over
+/// takes some 30 s.
+pub const SAVED_STALL: Duration = Duration::from_secs(60);
+
+/// What a saved state holds at most: the guest's memory, 8 bytes for each page of 4096, and 128 MiB for the memory of
+/// devices, of which a display has 16 to 64 MiB.
+pub const fn saved_most(memory: Bytes) -> Bytes {
+    Bytes(memory.0.saturating_add(memory.0 / 512 + (128 << 20)))
+}
+
+/// How often it is looked how far QEMU is once all bytes of a state are there.
+pub const SAVED_POLL: Duration = Duration::from_millis(20);

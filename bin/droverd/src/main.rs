@@ -34,6 +34,7 @@ mod places;
 mod planning;
 mod registry;
 mod relay;
+mod saved;
 mod sharing;
 
 use std::ffi::OsString;

@@ -43,7 +43,7 @@ use crate::views::migration::{MigrateRequest, MigrationView};
 use crate::views::park::{ParkRequest, ParkView, UnparkRequest};
 use crate::views::plan::{InventoryView, PlanRequest, PlanView};
 use crate::views::resolve::{ResolveRequest, ResolvedRequest, ResolvedView};
-use crate::views::vm::{HeldView, StopRequest, VmView};
+use crate::views::vm::{HeldView, StartRequest, StopRequest, VmView};
 
 /// The header of an order that says under which leadership it is given: a number, and the larger is the newer.
 pub const GENERATION: &str = "drover-generation";
@@ -168,7 +168,28 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn start_vm(&self, name: &VmName) -> Result<VmView, ClientError> {
-        self.post(&format!("/v1/vms/{name}/start"), &(), limits::START_CALL)
+        self.start_vm_as(name, &StartRequest::default()).await
+    }
+
+    /// `POST /v1/vms/{name}/start`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn start_vm_as(
+        &self,
+        name: &VmName,
+        how: &StartRequest,
+    ) -> Result<VmView, ClientError> {
+        self.post(&format!("/v1/vms/{name}/start"), how, limits::START_CALL)
+            .await
+    }
+
+    /// `POST /v1/vms/{name}/suspend`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn suspend_vm(&self, name: &VmName) -> Result<VmView, ClientError> {
+        self.post(&format!("/v1/vms/{name}/suspend"), &(), limits::STOP_CALL)
             .await
     }
 

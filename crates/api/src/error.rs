@@ -100,6 +100,12 @@ codes! {
     MachineTypeMissing = "machine-type-missing", 422, true;
     /// QEMU did not start, or ended, or answered with an error.
     QemuFailed = "qemu-failed", 500, false;
+    /// The host's disk has no room for the guest's saved state.
+    NotEnoughSpace = "not-enough-space", 409, true;
+    /// The guest could not be suspended.
+    SuspendFailed = "suspend-failed", 500, false;
+    /// The guest's saved state cannot be gone on with: damaged, or of another definition.
+    SavedStateUnusable = "saved-state-unusable", 409, true;
     /// The guest did not obey the power button in time; it still runs.
     StopTimeout = "stop-timeout", 504, false;
 

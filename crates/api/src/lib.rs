@@ -63,7 +63,7 @@ pub use views::run::{
     RunRequest, RunResult, RunView, RunningMoves,
 };
 pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
-pub use views::vm::{ExitKind, ExitView, HeldView, StopRequest, VmState, VmView};
+pub use views::vm::{ExitKind, ExitView, HeldView, StartRequest, StopRequest, VmState, VmView};
 
 /// The committed description of every route and type, generated from the agent's own router.
 pub const OPENAPI: &str = include_str!("../openapi.json");

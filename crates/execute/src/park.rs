@@ -245,22 +245,15 @@ impl Run {
 
 /// Why a plan cannot be carried out for what it would park.
 pub(crate) fn problem(planned: &Planned) -> Option<Text> {
-    let how = |left: &Left| ParkHow::of(left.then);
-    let left = planned.left.iter();
-    let suspended = left.filter(|left| how(left) == Some(ParkHow::Suspend));
-    let suspended: Vec<&str> = suspended.map(|left| left.vm.as_str()).collect();
-    if !suspended.is_empty() {
-        return Some(Text::from(format!(
-            "by their policy these guests are to be suspended, which a run does not do: {}; \
-             change their `policy.cannot_move` to `stop-and-start` or `skip`",
-            suspended.join(", ")
-        )));
-    }
-    let parked = planned.left.iter().filter(|left| how(left).is_some());
+    let parked = planned
+        .left
+        .iter()
+        .filter(|left| ParkHow::of(left.then).is_some());
     let parked = parked.count();
     (parked > PARKED).then(|| {
         Text::from(format!(
-            "{parked} guests would have to be stopped, and one run stops {PARKED} at most: drain fewer hosts at once"
+            "{parked} guests would have to be stopped or suspended, and one run does that to {PARKED} at most: drain fewer \
+             hosts at once"
         ))
     })
 }

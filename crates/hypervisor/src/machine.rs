@@ -38,6 +38,10 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// itself at its end) and for a guest that has left.
     fn resume(&self) -> Answer<'_, ()>;
 
+    /// Lets a guest run on whose state was sent to somewhere from where it never runs, such as a file that does not
+    /// count: also after that migration has completed. Whoever calls this answers for that.
+    fn run_on(&self) -> Answer<'_, ()>;
+
     /// Stops the guest where it is.
     fn pause(&self) -> Answer<'_, ()>;
 

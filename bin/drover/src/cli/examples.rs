@@ -47,6 +47,13 @@ Examples:
 pub const VM_START: &str = "\
 Examples:
   drover vm start web
+  drover vm start web --discard-saved-state    boot it, though it is suspended
+
+";
+pub const VM_SUSPEND: &str = "\
+Examples:
+  drover vm suspend web
+  drover vm start web                 it goes on where it was
 
 ";
 pub const VM_STOP: &str = "\

@@ -47,7 +47,8 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalB
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self(T::default()));
         }
-        Ok(Self(decode(&bytes)?))
+        // A client of before this route had a body sends null.
+        Ok(Self(decode::<Option<T>>(&bytes)?.unwrap_or_default()))
     }
 }
 

@@ -6,7 +6,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use drover_api::{
     ErrorBody, ErrorCode, EventView, LimitRequest, LimitsView, MigrationView, PlanRequest,
-    PlanView, Refusal, ResolveRequest, StatusView, StopRequest, VmView,
+    PlanView, Refusal, ResolveRequest, StartRequest, StatusView, StopRequest, VmView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -24,6 +24,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(status))
         .routes(routes!(list_vms))
         .routes(routes!(start_vm))
+        .routes(routes!(suspend_vm))
         .routes(routes!(stop_vm))
         .routes(routes!(list_migrations))
         .routes(routes!(migration_events))
@@ -63,17 +64,18 @@ async fn list_vms(State(app): State<App>) -> Result<Json<Vec<VmView>>, Refused> 
     Ok(Json(app.0.context.registry.list().await?))
 }
 
-/// Starts a guest. Answers when its QEMU runs.
+/// Starts a guest, or has one that is suspended go on. Answers when its QEMU runs.
 #[utoipa::path(post, path = "/v1/vms/{name}/start", tag = "local",
-    params(("name" = String, Path)),
+    params(("name" = String, Path)), request_body = Option<StartRequest>,
     responses((status = 200, body = VmView), (status = "default", body = ErrorBody)))]
 async fn start_vm(
     State(app): State<App>,
     Named(name): Named<VmName>,
+    OptionalBody(request): OptionalBody<StartRequest>,
 ) -> Result<Json<VmView>, Refused> {
     let started = to_its_end(async move {
         let context = &app.0.context;
-        let started = elsewhere::start(context, &name).await;
+        let started = elsewhere::start(context, &name, request).await;
         if started.is_ok() {
             app.0.parking.by_hand(&name).await;
         }
@@ -107,6 +109,22 @@ async fn stop_vm(
         elsewhere::or_where(context, &name, stopped).await
     });
     Ok(Json(stopped.await?))
+}
+
+/// Suspends a guest: its memory is saved on this host's disk. Answers when its QEMU has ended.
+#[utoipa::path(post, path = "/v1/vms/{name}/suspend", tag = "local",
+    params(("name" = String, Path)),
+    responses((status = 200, body = VmView), (status = "default", body = ErrorBody)))]
+async fn suspend_vm(
+    State(app): State<App>,
+    Named(name): Named<VmName>,
+) -> Result<Json<VmView>, Refused> {
+    let suspended = to_its_end(async move {
+        let context = &app.0.context;
+        let suspended = app.0.parking.suspend_by_hand(&name).await;
+        elsewhere::or_where(context, &name, suspended).await
+    });
+    Ok(Json(suspended.await?))
 }
 
 /// Migrations under way and recent ones, newest first.

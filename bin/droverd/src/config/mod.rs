@@ -44,6 +44,8 @@ pub struct Config {
     pub state: PathBuf,
     /// Sockets and records of running guests; gone after a reboot, as they are.
     pub runtime: PathBuf,
+    /// Memory and devices of suspended guests.
+    pub suspended: PathBuf,
     /// The local API.
     pub socket: PathBuf,
     /// Where other hosts and operators find the API, once this host is in a cluster.
@@ -125,6 +127,7 @@ struct File {
     definitions: AbsolutePath,
     state: AbsolutePath,
     runtime: AbsolutePath,
+    suspended: Option<AbsolutePath>,
     memory_headroom: Bytes,
     labels: BTreeMap<Word, Word>,
     api: ApiSection,
@@ -193,6 +196,7 @@ impl Default for File {
             definitions: AbsolutePath::of("/etc/drover/vms"),
             state: AbsolutePath::of("/var/lib/drover"),
             runtime: AbsolutePath::of("/run/drover"),
+            suspended: None,
             memory_headroom: Bytes(512 << 20),
             labels: BTreeMap::new(),
             api: ApiSection::default(),
@@ -272,6 +276,7 @@ impl Config {
         };
         let peers = peers(file.peers, &host).map_err(|problem| key("peers", problem))?;
         let runtime = file.runtime.0;
+        let suspended = file.suspended.map(|suspended| suspended.0);
         let bytes = Relays::of(&runtime).socket_bytes();
         if bytes > limits::SOCKET_PATH_BYTES {
             let (own, most) = (runtime.as_os_str().len(), limits::SOCKET_PATH_BYTES);
@@ -316,6 +321,7 @@ impl Config {
         Ok(Self {
             host,
             definitions: file.definitions.0,
+            suspended: suspended.unwrap_or_else(|| file.state.0.join("suspended")),
             state: file.state.0,
             runtime,
             socket,

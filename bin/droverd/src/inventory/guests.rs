@@ -95,8 +95,10 @@ fn vm(guest: Known, said: Said, own: &HostName, cpu: &HostCpu) -> Option<Vm> {
     let (host, moving_to) = place(&guest, own);
     let resident = guest.resident.unwrap_or_default();
     let mut blockers = said.blockers;
-    if matches!(guest.reserved, Some(Purpose::Stop)) {
-        blockers.push("it is being stopped".to_owned());
+    match guest.reserved {
+        Some(Purpose::Stop) => blockers.push("it is being stopped".to_owned()),
+        Some(Purpose::Suspend) => blockers.push("it is being suspended".to_owned()),
+        _ => {}
     }
     let (memory, vcpus, guest_cpu, policy) = match guest.definition {
         Some(definition) => {

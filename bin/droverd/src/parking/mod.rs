@@ -24,7 +24,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use drover_api::{ErrorCode, ParkPhase, Refusal};
+use drover_api::{ErrorCode, ParkHow, ParkPhase, Refusal};
 use drover_types::{ParkId, VmName};
 use jiff::Timestamp;
 use tokio::sync::{Mutex, watch};
@@ -55,6 +55,8 @@ struct Now {
 struct AtWork {
     id: ParkId,
     phase: ParkPhase,
+    /// Its guest stands still until it is over.
+    suspends: bool,
     /// It cannot be called back any more: its guest was told, or may have been, or its QEMU is being launched.
     is_told: bool,
     /// Set where it is to give way to somebody; closed when it is over.
@@ -127,7 +129,23 @@ impl Parking {
         };
         if let Some(at_work) = at_work {
             at_work.send_replace(true);
+            tracing::info!(%vm, "an order gives way to a stop by force");
             at_work.closed().await;
+        }
+    }
+
+    /// Ends what an agent that ends cannot leave alone: a guest that is being suspended would stand still. What is told
+    /// to shut down goes on without an agent.
+    pub async fn let_go(&self) {
+        let suspends = {
+            let now = self.now.lock().await;
+            let at_work = now.at_work.values().filter(|own| own.suspends);
+            let at_work: Vec<_> = at_work.map(|own| own.gives_way.clone()).collect();
+            at_work
+        };
+        for suspend in suspends {
+            suspend.send_replace(true);
+            suspend.closed().await;
         }
     }
 
@@ -157,12 +175,14 @@ impl Parking {
         let _now = self.now.lock().await;
         let orders = Orders::load(&self.directory, vm).ok()?;
         let is_off = !self.context.registry.held(vm).process;
-        let is_a_runs = orders.in_force()?.state != State::Over;
-        (is_off && is_a_runs).then(|| {
+        let order = orders.in_force()?;
+        let (was, resume) = match order.how {
+            ParkHow::Stop => ("stopped", "starts it again"),
+            ParkHow::Suspend => ("suspended", "has it go on"),
+        };
+        (is_off && order.state != State::Over).then(|| {
             let host = &self.context.config.host;
-            format!(
-                "stopped by a run, since it cannot move: `drover resume {host}` starts it again"
-            )
+            format!("{was} by a run, since it cannot move: `drover resume {host}` {resume}")
         })
     }
 

@@ -56,7 +56,7 @@ impl Order {
     /// Why a guest that runs may not be there for long: it was told to shut down. Also where the order is of later
     /// than `now`, as far as is known.
     pub fn may_be_obeyed(&self, now: Timestamp) -> Option<String> {
-        let told = matches!(self.state, State::Late | State::Ordered);
+        let told = self.how == ParkHow::Stop && matches!(self.state, State::Late | State::Ordered);
         let age = Duration::try_from(now.duration_since(self.since));
         let is_past = age.is_ok_and(|age| age >= limits::PARK_OBEYS);
         (told && !is_past).then(|| {

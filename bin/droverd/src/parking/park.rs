@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::{ErrorCode, ParkHow, ParkPhase, ParkRequest, ParkView, Refusal};
+use drover_api::{ErrorCode, ParkHow, ParkPhase, ParkRequest, ParkView, Refusal, VmView};
 use drover_plan::policy::CannotMove;
 use drover_types::{ParkId, VmName};
 use jiff::Timestamp;
 use tokio::sync::watch;
+use uuid::Uuid;
 
 use super::orders::{Order, State};
 use super::{AtWork, Now, Parking, busy};
@@ -43,7 +44,7 @@ impl Parking {
                 orders.set(id, state, Some(cause));
                 self.save(vm, &orders)?;
             } else {
-                self.carry_out(&mut now, vm, id, true);
+                self.carry_out(&mut now, vm, (id, order.how), true);
             }
             let order = orders.get(id).unwrap_or(&order);
             return Ok(self.view(&now, vm, order));
@@ -63,7 +64,7 @@ impl Parking {
         orders.add(order.clone());
         self.save(vm, &orders)?;
         if state == State::Ordered {
-            self.carry_out(&mut now, vm, id, false);
+            self.carry_out(&mut now, vm, (id, order.how), false);
         }
         Ok(self.view(&now, vm, &order))
     }
@@ -79,7 +80,7 @@ impl Parking {
         }
         let wanted = match how {
             ParkHow::Stop => CannotMove::StopAndStart,
-            ParkHow::Suspend => return Some("this agent suspends no guests".to_owned()),
+            ParkHow::Suspend => CannotMove::Suspend,
         };
         let policy = registry.policy(vm);
         let wants = policy.is_some_and(|policy| policy.cannot_move == wanted);
@@ -92,6 +93,11 @@ impl Parking {
         if !self.context.registry.held(vm).process {
             return Some((State::Parked, format!("it has ended; {again}")));
         }
+        let touched = match order.how {
+            ParkHow::Stop => State::Late,
+            // This agent has had it run on.
+            ParkHow::Suspend => State::Kept,
+        };
         let why = match self.problem(vm, order.how) {
             _ if !begin => "the run was cancelled".to_owned(),
             Some(problem) => problem,
@@ -101,14 +107,21 @@ impl Parking {
                 order.since
             ),
         };
-        Some((State::Late, format!("it runs: {again}, and {why}")))
+        Some((touched, format!("it runs: {again}, and {why}")))
     }
 
-    fn carry_out(self: &Arc<Self>, now: &mut Now, vm: &VmName, id: ParkId, again: bool) {
+    fn carry_out(
+        self: &Arc<Self>,
+        now: &mut Now,
+        vm: &VmName,
+        (id, how): (ParkId, ParkHow),
+        again: bool,
+    ) {
         let (gives_way, mut to_give_way) = watch::channel(false);
         let at_work = AtWork {
             id,
             phase: ParkPhase::Parking,
+            suspends: how == ParkHow::Suspend,
             // An earlier agent may have told it.
             is_told: again,
             gives_way,
@@ -120,7 +133,10 @@ impl Parking {
             if !this.now.lock().await.tells(&vm, id) {
                 return;
             }
-            let (state, cause) = this.stop(&vm, again, &mut to_give_way).await;
+            let (state, cause) = match how {
+                ParkHow::Stop => this.stop(&vm, again, &mut to_give_way).await,
+                ParkHow::Suspend => this.suspend(&vm, &mut to_give_way).await,
+            };
             tracing::info!(%vm, %id, ?state, cause, "parked, or not");
             let mut now = this.now.lock().await;
             now.at_work.remove(&vm);
@@ -142,13 +158,9 @@ impl Parking {
         let registry = &self.context.registry;
         let seconds = registry.policy(vm).unwrap_or_default().stop_within_seconds;
         let within = Duration::from_secs(seconds.into());
-        let given_up = async {
-            // Whoever could say so is there for as long as the order is at work.
-            if gives_way.wait_for(|gives_way| *gives_way).await.is_err() {
-                std::future::pending().await
-            }
-        };
-        let stopped = registry.stop_within(vm, Some(within), given_up).await;
+        let stopped = registry
+            .stop_within(vm, Some(within), given_up(gives_way))
+            .await;
         match stopped {
             Ok(_) => (State::Parked, None),
             // It has ended before it was told, or an earlier agent had told it.
@@ -160,6 +172,50 @@ impl Parking {
             Err(refusal) if again || *gives_way.borrow() => (State::Late, Some(refusal.message)),
             Err(refusal) => (State::Kept, Some(refusal.message)),
         }
+    }
+
+    async fn suspend(
+        &self,
+        vm: &VmName,
+        gives_way: &mut watch::Receiver<bool>,
+    ) -> (State, Option<String>) {
+        let registry = &self.context.registry;
+        match registry.suspend(vm, given_up(gives_way)).await {
+            Ok(_) => (State::Parked, None),
+            Err(refusal) if registry.held(vm).process => (State::Kept, Some(refusal.message)),
+            // It has ended, before or meanwhile.
+            Err(refusal) => (State::Parked, Some(refusal.message)),
+        }
+    }
+
+    /// Suspends a guest for a person: no run has it go on.
+    ///
+    /// # Errors
+    /// As [`crate::registry::Registry::suspend`], or an order is being carried out for it.
+    pub async fn suspend_by_hand(&self, vm: &VmName) -> Result<VmView, Refusal> {
+        let (gives_way, mut to_give_way) = watch::channel(false);
+        {
+            let mut now = self.now.lock().await;
+            if let Some(other) = now.at_work.get(vm) {
+                return Err(busy(vm, other.id));
+            }
+            let at_work = AtWork {
+                id: ParkId(Uuid::now_v7()),
+                phase: ParkPhase::Parking,
+                suspends: true,
+                is_told: true,
+                gives_way,
+            };
+            now.at_work.insert(vm.clone(), at_work);
+        }
+        let registry = &self.context.registry;
+        let suspended = registry.suspend(vm, given_up(&mut to_give_way)).await;
+        let mut now = self.now.lock().await;
+        now.at_work.remove(vm);
+        if suspended.is_ok() {
+            self.is_nobodys(vm);
+        }
+        suspended
     }
 
     fn settle(
@@ -200,5 +256,12 @@ impl Parking {
             cause,
             since: order.since,
         }
+    }
+}
+
+/// Until an order is to give way. Whoever could say so is there for as long as it is at work.
+async fn given_up(gives_way: &mut watch::Receiver<bool>) {
+    if gives_way.wait_for(|gives_way| *gives_way).await.is_err() {
+        std::future::pending().await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use drover_api::{ParkPhase, ParkView, Refusal, UnparkRequest};
+use drover_api::{ParkPhase, ParkView, Refusal, StartRequest, UnparkRequest};
 use drover_types::{ParkId, VmName};
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -105,6 +105,7 @@ impl Parking {
         let at_work = AtWork {
             id: start,
             phase: ParkPhase::Unparking,
+            suspends: false,
             is_told: false,
             gives_way: watch::Sender::new(false),
         };
@@ -145,7 +146,8 @@ impl Parking {
         }
         // Its turn may have been long in coming.
         self.context.cordon.check()?;
-        self.context.registry.start(vm).await?;
+        let plainly = StartRequest::default();
+        self.context.registry.start(vm, plainly).await?;
         Ok(true)
     }
 }

@@ -82,9 +82,13 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
+/// Has what was done in a directory outlive a loss of power.
+pub fn sync(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
 fn sync_directory_of(path: &Path) -> io::Result<()> {
-    path.parent()
-        .map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+    path.parent().map_or(Ok(()), sync)
 }
 
 #[cfg(test)]

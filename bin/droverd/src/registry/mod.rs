@@ -8,7 +8,8 @@
 //!   definitions/NAME.toml ──start──▶ runtime/vms/NAME/record.json + QEMU ──exit──▶ exit.json
 //!          ▲                                    │
 //!          └──────── adopt (arrived) ───────────┤
-//!   state/departed/NAME.toml ◀── hand_off ──────┘
+//!   state/departed/NAME.toml ◀── hand_off ──────┤
+//!   suspended/NAME ◀── suspend ── start ───────▶┘
 //! ```
 //!
 //! # Invariant
@@ -27,9 +28,12 @@ pub(crate) mod record;
 mod recovery;
 mod reservation;
 mod reserve;
+mod resume;
 mod room;
+mod settle;
 mod shutdown;
 mod slot;
+mod suspend;
 mod view;
 
 use std::collections::BTreeMap;
@@ -41,6 +45,7 @@ use drover_hypervisor::Hypervisor;
 use drover_types::{HostName, MigrationId, VmName};
 
 use crate::config::Config;
+use crate::saved::SavedStates;
 pub use known::{Known, Sampled};
 pub use memory::guest_memory;
 pub use record::Role;
@@ -54,6 +59,8 @@ pub enum Purpose {
     Start,
     /// It is being stopped.
     Stop,
+    /// It is being suspended.
+    Suspend,
     /// It leaves.
     Outgoing {
         /// The migration.
@@ -78,6 +85,7 @@ pub struct Registry(Arc<Inner>);
 struct Inner {
     config: Arc<Config>,
     hypervisor: Arc<dyn Hypervisor>,
+    saved: SavedStates,
     /// Never held across an await.
     slots: Mutex<BTreeMap<VmName, Slot>>,
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::{ErrorCode, Refusal, StopRequest, VmDefinition, VmView, limits as api_limits};
+use drover_api::{
+    ErrorCode, Refusal, StartRequest, StopRequest, VmDefinition, VmView, limits as api_limits,
+};
 use drover_hypervisor::{Exit, Machine, MachineError, ProcessId, RunState, Start};
 use drover_types::VmName;
 
@@ -12,20 +14,31 @@ use super::exit::unwatched_exit;
 use super::record::Role;
 use super::reservation::Reservation;
 use super::shutdown::Shutdown;
-use super::{Purpose, Registry};
+use super::{Purpose, Registry, broken};
 
 impl Registry {
-    /// Starts a guest.
+    /// Starts a guest: it goes on from its saved state where it has one, unless that is to be discarded.
     ///
     /// # Errors
-    /// It runs, is busy, is not or badly defined, has no room, or QEMU does not start.
-    pub async fn start(&self, name: &VmName) -> Result<VmView, Refusal> {
+    /// It runs, is busy, is not or badly defined, has no room, or QEMU does not start; or its saved state cannot be
+    /// used.
+    pub async fn start(&self, name: &VmName, request: StartRequest) -> Result<VmView, Refusal> {
         // Before the definition is read: a guest that leaves takes it along.
         let reservation = self.reserve(name, Purpose::Start)?;
         let definition = self.definition(name)?;
-        reservation
-            .launch(definition, Start::Run, Role::Running)
-            .await?;
+        if request.discard_saved_state {
+            let discarded = self.0.saved.discard(name);
+            discarded.map_err(|error| {
+                broken(format_args!("discard the saved state of {name}"), &error)
+            })?;
+        }
+        match reservation.saved_state(&definition)? {
+            Some(state) => reservation.go_on(definition, &state).await?,
+            None => {
+                let launched = reservation.launch(definition, Start::Run, Role::Running);
+                launched.await.map(drop)?;
+            }
+        }
         drop(reservation);
         Ok(self.afterwards(name).await)
     }
@@ -97,14 +110,14 @@ pub(super) async fn is_lost(machine: &Arc<dyn Machine>) -> bool {
     matches!(machine.state().await, Err(MachineError::Lost { .. }))
 }
 
-fn no_answer(name: &VmName) -> Refusal {
+pub(super) fn no_answer(name: &VmName) -> Refusal {
     let message = format!("the QEMU of guest {name} does not answer");
     Refusal::new(ErrorCode::QemuFailed, message)
         .next(format!("`drover vm stop {name} --force` ends it at once"))
 }
 
 impl Reservation {
-    fn set_ending(&self, ending: bool) {
+    pub(super) fn set_ending(&self, ending: bool) {
         let mut slots = self.inner.slots();
         if let Some(running) = slots
             .get_mut(self.name())
@@ -125,7 +138,7 @@ impl Reservation {
         )
     }
 
-    async fn pull_plug(&self, machine: &Arc<dyn Machine>) -> Result<Ended, Refusal> {
+    pub(super) async fn pull_plug(&self, machine: &Arc<dyn Machine>) -> Result<Ended, Refusal> {
         let exit = match machine.quit().await {
             Ok(exit) => exit,
             Err(error) => {

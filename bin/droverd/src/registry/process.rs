@@ -41,6 +41,17 @@ impl Reservation {
         start: Start,
         role: Role,
     ) -> Result<Arc<dyn Machine>, Refusal> {
+        self.launch_as(definition, None, start, role).await
+    }
+
+    /// The same with a concrete machine type, where there is one that has to be it.
+    pub(super) async fn launch_as(
+        &self,
+        definition: VmDefinition,
+        machine_type: Option<&str>,
+        start: Start,
+        role: Role,
+    ) -> Result<Arc<dyn Machine>, Refusal> {
         let (inner, name) = (&self.inner, self.name());
         self.claim(definition.memory)?;
         let directory = self.directory();
@@ -62,6 +73,7 @@ impl Reservation {
             )
         })?;
         let guest = guest(&record.definition);
+        let guest = machine_type.map_or(guest.clone(), |own| guest.with_machine_type(own));
         let started = inner.hypervisor.start(&guest, &directory, start).await;
         let machine = match started {
             Ok(machine) => machine,

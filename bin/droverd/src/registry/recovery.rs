@@ -16,6 +16,7 @@ use super::slot::Running;
 use super::{Inner, Purpose, Registry, files};
 use crate::config::Config;
 use crate::limits;
+use crate::saved::SavedStates;
 
 /// QEMUs that are asked at once.
 const AT_ONCE: usize = 16;
@@ -32,6 +33,7 @@ impl Registry {
     ) -> io::Result<(Self, Vec<Recovered>)> {
         let directory = config.runtime.join("vms");
         let inner = Arc::new(Inner {
+            saved: SavedStates::new(config.suspended.clone()),
             config,
             hypervisor,
             slots: Mutex::default(),
@@ -46,7 +48,9 @@ impl Registry {
             .filter_map(std::future::ready)
             .collect()
             .await;
-        Ok((Self(inner), recovered))
+        let registry = Self(inner);
+        registry.settle_saved().await;
+        Ok((registry, recovered))
     }
 }
 

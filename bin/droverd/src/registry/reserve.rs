@@ -57,6 +57,7 @@ fn not_reserved(name: &VmName, slot: &Slot) -> Result<(), Refusal> {
         None => Ok(()),
         Some(Purpose::Start) => busy(ErrorCode::VmBusy, "is being started".into(), wait()),
         Some(Purpose::Stop) => busy(ErrorCode::VmBusy, "is being stopped".into(), wait()),
+        Some(Purpose::Suspend) => busy(ErrorCode::VmBusy, "is being suspended".into(), wait()),
         Some(Purpose::Outgoing {
             migration,
             destination,
@@ -103,18 +104,29 @@ impl Inner {
                 Err(Refusal::new(ErrorCode::VmExists, message)
                     .next(format!("stop it on {host}, or rename one of the two")))
             }
-            (Purpose::Incoming { .. }, None) => self.not_defined(name),
-            (Purpose::Stop | Purpose::Outgoing { .. }, None) => Err(self.not_running(name)),
+            (Purpose::Incoming { .. }, None) => self.not_known(name),
+            (Purpose::Stop | Purpose::Suspend | Purpose::Outgoing { .. }, None) => {
+                Err(self.not_running(name))
+            }
             _ => Ok(()),
         }
     }
 
-    fn not_defined(&self, name: &VmName) -> Result<(), Refusal> {
+    fn not_known(&self, name: &VmName) -> Result<(), Refusal> {
         let path = definitions::path_of(&self.config.definitions, name);
+        let host = &self.config.host;
+        if !path.exists() && self.saved.counts(name) {
+            let saved = self.saved.path(name);
+            let saved = saved.parent().unwrap_or(&saved).display();
+            let message = format!("{host} has a saved state of a guest {name}, in {saved}");
+            return Err(Refusal::new(ErrorCode::VmExists, message).next(format!(
+                "remove {saved} on {host} if it is no longer wanted"
+            )));
+        }
         if !path.exists() {
             return Ok(());
         }
-        let (host, path) = (&self.config.host, path.display());
+        let path = path.display();
         let message = format!("{host} already has a guest {name}, defined in {path}");
         Err(Refusal::new(ErrorCode::VmExists, message).next(format!(
             "remove {path} on {host} if that guest is no longer wanted"
@@ -123,12 +135,19 @@ impl Inner {
 
     /// Why a guest without a process cannot be stopped or moved.
     pub(super) fn not_running(&self, name: &VmName) -> Refusal {
+        let start = format!("start it with `drover vm start {name}`");
         match definitions::get(&self.config.definitions, name) {
+            Some(_) if self.saved.counts(name) => {
+                let message = format!("guest {name} does not run: it is suspended");
+                Refusal::new(ErrorCode::VmNotRunning, message).next(format!(
+                    "`drover vm start {name}` has it go on, with --discard-saved-state boot"
+                ))
+            }
             Some(_) => Refusal::new(
                 ErrorCode::VmNotRunning,
                 format!("guest {name} does not run"),
             )
-            .next(format!("start it with `drover vm start {name}`")),
+            .next(start),
             None => self.no_such_vm(name),
         }
     }

@@ -2,11 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-use drover_api::{ErrorCode, VmDefinition, VmState};
+use drover_api::{ErrorCode, StartRequest, VmDefinition, VmState, VmView};
 use drover_hypervisor::{MachineEvent, QemuLauncher, RunState};
 use tempfile::TempDir;
 
 use super::*;
+
+mod suspended;
 
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
@@ -61,11 +63,15 @@ impl Host {
     async fn start(&self, agent: &Agent) -> u32 {
         let text = toml::to_string(&definition()).unwrap() + "# the operator's\n";
         std::fs::write(self.path("vms/web.toml"), text).unwrap();
-        agent.registry.start(&web()).await.unwrap().pid.unwrap()
+        agent.starts().await.unwrap().pid.unwrap()
     }
 }
 
 impl Agent {
+    async fn starts(&self) -> Result<VmView, Refusal> {
+        self.registry.start(&web(), StartRequest::default()).await
+    }
+
     async fn state(&self) -> VmState {
         self.registry.get(&web()).await.unwrap().state
     }
@@ -164,7 +170,7 @@ fn a_guest_that_was_handed_off_never_starts_here_again() {
         );
         // Also by an agent that knows nothing of it but the files.
         drop(leaving);
-        let refused = agent.registry.start(&web()).await.unwrap_err();
+        let refused = agent.starts().await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::VmHandedOff, "{refused}");
         pid
     });
@@ -176,7 +182,7 @@ fn a_guest_that_was_handed_off_never_starts_here_again() {
         drop(recovered);
         assert_eq!(drover_hypervisor::ProcessId::of(pid), None);
         assert!(!host.path("run/vms/web").exists());
-        let refused = agent.registry.start(&web()).await.unwrap_err();
+        let refused = agent.starts().await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::NoSuchVm);
         assert!(refused.message.contains("has left a"), "{refused}");
         assert_eq!(agent.registry.list().await.unwrap(), vec![]);
@@ -308,7 +314,7 @@ fn a_guest_that_arrives_waits_and_leaves_nothing_when_it_is_discarded() {
             (VmState::Incoming, Some(migration()))
         );
         for refused in [
-            agent.registry.start(&web()).await.unwrap_err(),
+            agent.starts().await.unwrap_err(),
             agent
                 .registry
                 .reserve(&web(), from_b())
@@ -342,7 +348,7 @@ fn an_arriving_guest_is_found_again_and_stays_reserved() {
         assert!(matches!(recovered.role, Role::Incoming { .. }));
         let again = recovered.reservation.machine().unwrap();
         assert_eq!(again.process(), process);
-        let refused = agent.registry.start(&web()).await.unwrap_err();
+        let refused = agent.starts().await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::MigrationUnderWay);
         recovered.reservation.discard().await;
         assert!(!host.path("run/vms/web").exists());
@@ -488,11 +494,11 @@ fn a_guest_that_dies_on_its_way_leaves_its_reservation_to_the_migration() {
             leaving.set_role(Role::Running).unwrap_err().code,
             ErrorCode::VmNotRunning
         );
-        let refused = agent.registry.start(&web()).await.unwrap_err();
+        let refused = agent.starts().await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::MigrationUnderWay);
         drop(leaving);
         assert_eq!(agent.state().await, VmState::Failed);
-        agent.registry.start(&web()).await.unwrap();
+        agent.starts().await.unwrap();
     });
 }
 

@@ -136,7 +136,9 @@ impl Registry {
             None => Ok(RunState::Shutdown),
         };
         let path = self.0.config.definitions.join(format!("{name}.toml"));
-        let state = state(&entry, &slot, run_state.as_ref().ok());
+        let saved = name.parse().ok().filter(|_| slot.process.is_none());
+        let saved = saved.and_then(|name| self.saved_note(&name));
+        let state = state(&entry, &slot, run_state.as_ref().ok(), saved.is_some());
         let problem = problem(&name, &path.display(), &entry, &slot, &run_state);
         let record = slot
             .process
@@ -159,9 +161,28 @@ impl Registry {
             last_exit: slot.last_exit.clone(),
             migration: migration(&slot),
             problem,
-            notes: Vec::new(),
+            notes: saved.into_iter().collect(),
             name,
             state,
+        }
+    }
+}
+
+impl Registry {
+    /// What an operator should know of a guest whose saved state counts.
+    fn saved_note(&self, name: &VmName) -> Option<String> {
+        let states = &self.0.saved;
+        let path = states.path(name);
+        let path = path.display();
+        let go_on = format!("`drover vm start {name}` has it go on from there");
+        match states.find(name) {
+            Ok(state) => state.map(|state| {
+                let (mib, since) = (state.sum.bytes.0 >> 20, state.since);
+                format!("its memory of {since:.0} is saved in {path}, {mib} MiB: {go_on}")
+            }),
+            Err(error) => Some(format!(
+                "its memory is saved in {path}, which cannot be used: {error}"
+            )),
         }
     }
 }
@@ -188,10 +209,16 @@ fn migration(slot: &Snapshot) -> Option<MigrationId> {
     }
 }
 
-fn state(entry: &Option<Entry>, slot: &Snapshot, run_state: Option<&RunState>) -> VmState {
+fn state(
+    entry: &Option<Entry>,
+    slot: &Snapshot,
+    run_state: Option<&RunState>,
+    is_saved: bool,
+) -> VmState {
     let Some(running) = &slot.process else {
         return match (&slot.reserved, entry, &slot.last_exit) {
             (Some(Purpose::Start), ..) => VmState::Starting,
+            _ if is_saved => VmState::Suspended,
             (Some(Purpose::Incoming { .. }), ..) => VmState::Incoming,
             (_, Some(Err(_)), _) => VmState::Invalid,
             (_, _, Some(exit)) if !exit.expected => VmState::Failed,
@@ -204,7 +231,9 @@ fn state(entry: &Option<Entry>, slot: &Snapshot, run_state: Option<&RunState>) -
         _ => {}
     }
     match (&slot.reserved, run_state) {
+        (Some(Purpose::Start), _) => VmState::Starting,
         (Some(Purpose::Stop), _) => VmState::Stopping,
+        (Some(Purpose::Suspend), _) => VmState::Suspending,
         (_, None) => VmState::Unreachable,
         (_, Some(RunState::Running | RunState::Suspended)) => VmState::Running,
         (_, Some(RunState::InMigrate)) => VmState::Incoming,
@@ -255,14 +284,9 @@ fn problem(
     }
 }
 
-/// Whether a definition says of QEMU what a guest was started from. A policy is none of QEMU's business.
-fn started_from(now: &VmDefinition, then: &VmDefinition) -> bool {
-    let policy = then.policy.clone();
-    let now = VmDefinition {
-        policy,
-        ..now.clone()
-    };
-    now == *then
+/// Whether a definition says of QEMU what a guest was started from. What is wished for it is none of QEMU's business.
+pub(super) fn started_from(now: &VmDefinition, then: &VmDefinition) -> bool {
+    now.clone().with_wishes_of(then) == *then
 }
 
 fn exit_words(exit: ExitKind) -> String {

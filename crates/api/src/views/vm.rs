@@ -21,6 +21,10 @@ pub enum VmState {
     Paused,
     /// The guest was asked to end and has not yet.
     Stopping,
+    /// Stands still while its memory is saved.
+    Suspending,
+    /// Without a process, its memory saved: it goes on from there when it is started.
+    Suspended,
     /// Arriving from another host; it does not run here yet.
     Incoming,
     /// Completely copied to the destination, which has not yet said that it runs there.
@@ -115,6 +119,14 @@ pub struct HeldView {
     pub process: bool,
     /// There is a definition, from which it could be started.
     pub definition: bool,
+}
+
+/// How to start a guest.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct StartRequest {
+    /// Boot a guest that is suspended, and give up what was in its memory.
+    pub discard_saved_state: bool,
 }
 
 /// How to stop a guest.

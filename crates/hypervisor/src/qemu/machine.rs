@@ -69,11 +69,11 @@ impl QemuMachine {
             .map_err(|error| explain(operation, error))
     }
 
-    async fn resume_checked(&self) -> Result<(), MachineError> {
+    async fn resume_checked(&self, has_left: bool) -> Result<(), MachineError> {
         const RESUME: &str = "run the guest";
         let state = self.state().await?;
         let why = match state {
-            RunState::PostMigrate => "it has left this host and may run on another",
+            RunState::PostMigrate if has_left => "it has left this host and may run on another",
             RunState::InMigrate => "it has not arrived yet",
             _ => return self.tell(RESUME, "cont", Value::Null).await.map(drop),
         };
@@ -227,7 +227,11 @@ impl Machine for QemuMachine {
     }
 
     fn resume(&self) -> Answer<'_, ()> {
-        Box::pin(self.resume_checked())
+        Box::pin(self.resume_checked(true))
+    }
+
+    fn run_on(&self) -> Answer<'_, ()> {
+        Box::pin(self.resume_checked(false))
     }
 
     fn pause(&self) -> Answer<'_, ()> {

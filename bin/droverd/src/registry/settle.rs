@@ -1,0 +1,100 @@
+//! What becomes of saved states that an earlier agent was at work with.
+//!
+//! | saved.json | its QEMU | what is done |
+//! |---|---|---|
+//! | is there | none | nothing: the guest is suspended |
+//! | is there | stands still | it is ended: the state counts |
+//! | is there | runs | somebody had it run by hand: the state is removed |
+//! | is not | none | what is left of the state is removed |
+//! | is not | stands still | it runs on, then the same |
+//! | is not | runs | the same |
+
+use std::sync::Arc;
+
+use drover_hypervisor::{Machine, RunState};
+use drover_types::VmName;
+use futures_util::future::join_all;
+
+use super::reservation::{Reached, Reservation};
+use super::suspend::runs_on;
+use super::{Purpose, Registry};
+
+impl Registry {
+    /// Decides of all of them.
+    pub(super) async fn settle_saved(&self) {
+        let states = &self.0.saved;
+        let guests = states.guests().unwrap_or_else(|error| {
+            let directory = states.directory().display();
+            tracing::error!(%directory, %error, "saved states not looked at");
+            Vec::new()
+        });
+        join_all(guests.iter().map(|vm| self.settle(vm))).await;
+    }
+
+    async fn settle(&self, vm: &VmName) {
+        let reservation = match self.reserve_recovered(vm, Purpose::Suspend) {
+            Ok(reservation) => reservation,
+            Err(refusal) => return tracing::error!(%vm, %refusal, "its saved state is left"),
+        };
+        let counts = self.0.saved.counts(vm);
+        let is_void = match reservation.reach().await {
+            Reached::Gone => !counts,
+            Reached::Machine(machine) => reservation.settles(&machine, counts).await,
+            Reached::Unreachable => {
+                tracing::error!(%vm, counts, "its QEMU does not answer: its saved state is left");
+                false
+            }
+        };
+        if is_void && let Err(error) = self.0.saved.discard(vm) {
+            tracing::error!(%vm, %error, "what was saved of it is left");
+        }
+    }
+}
+
+impl Reservation {
+    /// Decides between a guest's QEMU and its saved state, and says whether nothing is to be left of the state.
+    async fn settles(&self, machine: &Arc<dyn Machine>, counts: bool) -> bool {
+        let vm = self.name();
+        match machine.state().await {
+            Err(error) => {
+                tracing::error!(%vm, counts, %error, "its saved state is left");
+                false
+            }
+            Ok(state) if !stands_still(&state) => {
+                if counts {
+                    tracing::error!(%vm, %state, "somebody had it run: its saved state counts no longer");
+                }
+                true
+            }
+            Ok(_) if counts => {
+                tracing::info!(%vm, "saved before the agent ended: its QEMU is ended");
+                if let Err(refusal) = self.quit_saved(machine).await {
+                    tracing::error!(%vm, %refusal, "its QEMU is left");
+                }
+                false
+            }
+            Ok(_) => {
+                let runs = runs_on(machine).await;
+                match &runs {
+                    Ok(()) => tracing::info!(%vm, "was being suspended or started: it runs on"),
+                    Err(problem) => {
+                        tracing::error!(%vm, %problem, "stands still: `drover vm stop --force` ends it");
+                    }
+                }
+                runs.is_ok()
+            }
+        }
+    }
+}
+
+/// Whether a guest has not run since its state was saved.
+fn stands_still(state: &RunState) -> bool {
+    matches!(
+        state,
+        RunState::Paused
+            | RunState::PostMigrate
+            | RunState::FinishMigrate
+            | RunState::InMigrate
+            | RunState::Prelaunch
+    )
+}
