@@ -215,7 +215,12 @@ impl Estimator {
         }
         let [expected, least, most] = CASES.map(|case| self.case(last, pages, case));
         let (Some(expected), Some(least)) = (expected, least.or(expected)) else {
-            return TimeLeft::Never;
+            // What it did before is no reason to say that: it may have been filling its memory.
+            return if self.dirtied.is_old() {
+                TimeLeft::Unknown
+            } else {
+                TimeLeft::Never
+            };
         };
         TimeLeft::About {
             expected,

@@ -60,6 +60,17 @@ impl Rates {
         (0..guests.len()).filter(due).min_by_key(last)
     }
 
+    /// What a guest is sampled for that has its turn: at first for the shortest time only. It boots, and what it keeps
+    /// writing to is another thing a minute later.
+    fn times(&self, name: &VmName) -> &'static [Duration] {
+        let first = !self.now().contains_key(name);
+        if first {
+            &DIRTY_SAMPLES[..1]
+        } else {
+            &DIRTY_SAMPLES
+        }
+    }
+
     fn keep(
         &self,
         (name, process): (VmName, ProcessId),
@@ -91,15 +102,20 @@ pub async fn run(context: Arc<Context>) {
             .map(|guest| (guest.name.clone(), guest.process))
             .collect();
         if let Some(turn) = rates.next(&names, at) {
-            let dirtied = sampled(&guests[turn]).await;
+            let times = rates.times(&names[turn].0);
+            let dirtied = sampled(&context, &guests[turn], times).await;
             rates.keep(names[turn].clone(), at, dirtied);
         }
     }
 }
 
-async fn sampled(guest: &Sampled) -> Vec<(Duration, Bytes)> {
+/// Gives way to whoever is about to change the guest: a migration samples it anew.
+async fn sampled(context: &Context, guest: &Sampled, times: &[Duration]) -> Vec<(Duration, Bytes)> {
     let mut all = Vec::new();
-    for time in DIRTY_SAMPLES {
+    for time in times.iter().copied() {
+        if context.registry.is_reserved(&guest.name) {
+            break;
+        }
         match guest.machine.dirtied(time).await {
             Ok(dirtied) => all.extend(dirtied.map(|bytes| (time, bytes))),
             Err(error) => {
@@ -132,11 +148,13 @@ mod tests {
         let start = Instant::now();
         let after = |seconds: u64| start + Duration::from_secs(seconds);
         assert_eq!(rates.next(&guests, start), Some(0));
+        assert_eq!(rates.times(&guests[0].0).len(), 1, "it boots");
         rates.keep(guests[0].clone(), start, dirtied(&[(1, 7), (4, 9)]));
         assert_eq!(rates.next(&guests, after(2)), Some(1));
         rates.keep(guests[1].clone(), after(2), Vec::new());
         assert_eq!(rates.next(&guests, after(59)), None);
         assert_eq!(rates.next(&guests, after(60)), Some(0));
+        assert_eq!(rates.times(&guests[0].0), DIRTY_SAMPLES);
         assert_eq!(rates.next(&guests, after(90)), Some(0), "longest ago");
         let known = (Some(ByteRate(7)), Some(Bytes(9)));
         assert_eq!(rates.of(&guests[0].0), known);

@@ -79,6 +79,12 @@ impl Registry {
         }
     }
 
+    /// Whether somebody is about to change a guest.
+    pub fn is_reserved(&self, name: &VmName) -> bool {
+        let slots = self.0.slots();
+        slots.get(name).is_some_and(|slot| slot.reserved.is_some())
+    }
+
     /// Guests that run here and that nobody is about to change.
     pub fn sampled(&self) -> Vec<Sampled> {
         let slots = self.snapshots().into_iter();

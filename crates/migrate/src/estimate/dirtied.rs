@@ -30,6 +30,11 @@ impl Dirtied {
         all
     }
 
+    /// Whether nothing was seen since the migration began, but something before.
+    pub(super) fn is_old(&self) -> bool {
+        self.is_old && !self.points.is_empty()
+    }
+
     /// It dirtied so much in that time. By the first word since the migration began what was known before
     /// becomes as much more or less: how it bends stays.
     pub(super) fn seen(&mut self, time: Duration, bytes: Bytes) {

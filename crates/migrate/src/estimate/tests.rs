@@ -94,14 +94,22 @@ fn an_agent_that_is_started_again_reckons_with_what_it_sees_itself() {
     assert_eq!(expected(estimator.estimate()), seconds(4));
 }
 
+/// Just now.
+fn sampled(estimator: &mut Estimator, point: (u64, u64)) {
+    for (time, dirtied) in known(&[point]) {
+        estimator.sampled(time, dirtied);
+    }
+}
+
 #[test]
 fn a_guest_that_may_stand_still_for_the_rest_ends_with_it() {
     let off = Convergence {
         throttle: Some(drover_types::Throttle::Off),
         ..Convergence::defaults()
     };
-    let mut estimator = Estimator::new(&off, known(&[(1, 200)]));
+    let mut estimator = Estimator::new(&off, known(&[]));
     estimator.add(sample(0, 0, 1000));
+    sampled(&mut estimator, (1, 200));
     estimator.add(sample(1000, RATE, 900));
     assert_eq!(estimator.estimate().time_left, TimeLeft::Never);
     estimator.may_stop_for(seconds(2000));
@@ -203,6 +211,9 @@ fn a_guest_that_dirties_as_fast_never_ends_unless_it_is_slowed_down() {
     };
     let mut estimator = Estimator::new(&off, busy);
     samples.iter().for_each(|sample| estimator.add(*sample));
+    let before = estimator.estimate().time_left;
+    assert_eq!(before, TimeLeft::Unknown, "it may have done that no longer");
+    sampled(&mut estimator, (1, 120));
     assert_eq!(estimator.estimate().time_left, TimeLeft::Never);
 }
 
