@@ -22,6 +22,10 @@ pub fn run(directory: PathBuf) -> anyhow::Result<()> {
     if let Err(error) = rustix::thread::set_name(NAME) {
         tracing::debug!(%error, "the process keeps its name");
     }
+    // An interrupt at its agent's terminal is not for it, nor the hang-up of one that stands still when its agent ends.
+    if let Err(error) = rustix::process::setsid() {
+        tracing::debug!(%error, "the process stays in its session");
+    }
     let listener = std::io::stdin().as_fd().try_clone_to_owned();
     let listener = UnixListener::from(listener.context("stdin")?);
     let ours = listener.local_addr().context(

@@ -126,8 +126,9 @@ impl Host {
         self.folder.join("here").join(file)
     }
 
-    /// Starts a program on this host, its output going to [`log`](Self::log). It is its own
-    /// process group: an interrupt at the terminal is not for it.
+    /// Starts a program on this host, its output going to [`log`](Self::log). It is in a session of its own, as a
+    /// service is: an interrupt at the terminal is not for it, and Linux shares processors between sessions
+    /// (`autogroup`, sched(7)), of which each guest is one as well.
     ///
     /// # Errors
     /// It cannot be started.
@@ -144,7 +145,9 @@ impl Host {
             .open(&path)
             .with_context(|| format!("cannot write {}", path.display()))?;
         let errors = output.try_clone().context("cannot share a log")?;
-        Command::new(crate::command::find("ip").unwrap_or_else(|| "ip".into()))
+        let found = |program: &str| crate::command::find(program).unwrap_or_else(|| program.into());
+        Command::new(found("setsid"))
+            .arg(found("ip"))
             .args(["netns", "exec", &self.namespace, "sh", "-c", ENTER, "sh"])
             .arg(self.folder.join("here"))
             .arg(&self.here)
@@ -154,7 +157,6 @@ impl Host {
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
-            .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {} on host {}", program.display(), self.name))
     }

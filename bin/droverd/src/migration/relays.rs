@@ -116,7 +116,6 @@ impl Relays {
             .stdin(Stdio::from(OwnedFd::from(listener)))
             .stdout(Stdio::null())
             .stderr(log)
-            .process_group(0)
             .spawn();
         let child = match child {
             Ok(child) => child,
