@@ -2,6 +2,7 @@
 
 mod faults;
 mod fleet;
+mod made_of;
 mod show;
 mod soak;
 
@@ -14,11 +15,10 @@ use clap::{Args, Subcommand};
 use drover_lab::compare::{self, Method, Plan};
 use drover_lab::fault::{self, Fault};
 use drover_lab::operate::{self, Moved};
-use drover_lab::settings::{
-    Addressing, DEFAULT_NAME, Dirty, GuestSettings, LabName, LabSettings, nic_rates,
-};
-use drover_lab::{Lab, State, require};
-use drover_types::{Bytes, MigrationId};
+use drover_lab::settings::{DEFAULT_NAME, LabName};
+use drover_lab::{Lab, require};
+use drover_types::MigrationId;
+use made_of::{GuestArgs, MadeOf};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Everything went well.
@@ -161,60 +161,6 @@ pub struct HarmArgs {
     name: NameArg,
 }
 
-/// What a lab is made of.
-#[derive(Debug, Clone, Args)]
-pub struct MadeOf {
-    /// NICs of each host [default: as many as rates are given, or 2]
-    #[arg(long)]
-    nics: Option<usize>,
-    /// Rate of each NIC: one for all, a list such as 1gbit,500mbit, or none
-    #[arg(long, default_value = "1gbit")]
-    rate: String,
-    /// How each NIC is addressed: v4, v6, link-local, duplicate or asymmetric [default: v4]
-    #[arg(long, value_delimiter = ',', value_name = "WAYS")]
-    addressing: Vec<Addressing>,
-    /// Largest packet on the NICs, in bytes
-    #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u32).range(576..=65535))]
-    mtu: u32,
-    #[command(flatten)]
-    guest: GuestArgs,
-}
-
-/// What its guest is.
-#[derive(Debug, Clone, Args)]
-pub struct GuestArgs {
-    /// Memory of the guest
-    #[arg(long, default_value = "1GiB")]
-    memory: Bytes,
-    /// Part of it that is filled with content and verified
-    #[arg(long, default_value = "640MiB")]
-    content: Bytes,
-    /// Shares of the kinds of content
-    #[arg(
-        long,
-        default_value = "files=50,text=15,structures=15,zero=10,random=10"
-    )]
-    mix: String,
-    /// What the guest rewrites all the time: size@rate (bytes a second), size@max, or none
-    #[arg(long, default_value = "16MiB@64MiB")]
-    dirty: Dirty,
-    /// Bytes changed each time a page is rewritten
-    #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(8..=4096))]
-    touch: u32,
-    /// Bytes a second that the guest verifies while nobody asks for more
-    #[arg(long, default_value = "32MiB")]
-    verify: Bytes,
-    /// Virtual CPUs of the guest
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
-    vcpus: u32,
-    /// Everything random follows from it, in the guest and of faults
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// The QEMU that runs the guest
-    #[arg(long, default_value = "/usr/bin/qemu-system-x86_64")]
-    qemu: PathBuf,
-}
-
 /// Options of `drover lab up`.
 #[derive(Debug, Clone, Args)]
 pub struct UpArgs {
@@ -267,50 +213,6 @@ pub struct CompareArgs {
     /// Write every run and the summary to this file as JSON
     #[arg(long = "json", value_name = "FILE", id = "json_file")]
     file: Option<PathBuf>,
-}
-
-impl MadeOf {
-    fn lab(&self, name: &LabName) -> Result<LabSettings> {
-        let nics = nic_rates(&self.rate, self.nics)?;
-        Ok(LabSettings {
-            name: name.clone(),
-            hosts: 2,
-            nics,
-            addressing: self.addressing.clone(),
-            mtu: self.mtu,
-        })
-    }
-
-    fn state(&self, name: &LabName, with_guest: bool) -> Result<State> {
-        let guest = if with_guest {
-            Some(self.guest.settings()?)
-        } else {
-            None
-        };
-        Ok(State {
-            lab: self.lab(name)?,
-            guest,
-        })
-    }
-}
-
-impl GuestArgs {
-    fn settings(&self) -> Result<GuestSettings> {
-        let guest = GuestSettings {
-            qemu: self.qemu.clone(),
-            machine: "q35".to_owned(),
-            memory: self.memory,
-            vcpus: self.vcpus,
-            content: self.content,
-            mix: self.mix.clone(),
-            dirty: self.dirty,
-            touch: self.touch,
-            verify: self.verify,
-            seed: self.seed,
-        };
-        guest.probe()?;
-        Ok(guest)
-    }
 }
 
 impl LabCommand {
