@@ -1,5 +1,6 @@
 //! The agents of a lab: `droverd` on each host.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::SocketAddr;
@@ -181,8 +182,10 @@ fn configuration(lab: &Lab, host: &Host, encryption: Encryption) -> String {
     }
     // A guest that is slowed down would do less than beside other methods, which do not slow it down.
     let _ = writeln!(text, "\n[migration.convergence]\nthrottle = \"off\"");
-    if let Some(guest) = &lab.state().guest {
-        let _ = writeln!(text, "\n[qemu]\nbinaries = [{:?}]", guest.qemu);
+    let guests = lab.state().guests.iter();
+    let binaries: BTreeSet<_> = guests.map(|guest| &guest.qemu).collect();
+    if !binaries.is_empty() {
+        let _ = writeln!(text, "\n[qemu]\nbinaries = {:?}", Vec::from_iter(binaries));
     }
     text
 }

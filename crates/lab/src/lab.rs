@@ -33,8 +33,9 @@ const FOLDER: &str = "/run/drover-lab";
 pub struct State {
     /// Hosts and NICs.
     pub lab: LabSettings,
-    /// The guest, when there is one.
-    pub guest: Option<GuestSettings>,
+    /// The guests that agents keep. What a comparison keeps itself is the same again.
+    #[serde(default)]
+    pub guests: Vec<GuestSettings>,
 }
 
 /// A lab that this process holds.

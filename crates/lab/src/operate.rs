@@ -20,7 +20,7 @@ use crate::meter::Measured;
 use crate::network::{self, HOSTS};
 use crate::resident::{Boot, Resident};
 use crate::settings::{LabName, LabSettings};
-use crate::unite::unite;
+use crate::unite::start_united;
 use crate::{host_of, require};
 
 /// What to say when a lab is wanted that is not there.
@@ -104,7 +104,7 @@ pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
         let option = name.option();
         bail!("lab {name} is up already; `drover lab down{option}` removes it");
     }
-    if let Some(guest) = &state.guest {
+    for guest in &state.guests {
         require::check_guest(&guest.qemu).await?;
     }
     match build(state, say).await {
@@ -125,11 +125,9 @@ async fn build(state: State, say: Say<'_>) -> Result<()> {
         state.lab.mtu
     ));
     let lab = Lab::create(state).await?;
-    let first = Agent::start(&lab, 0).await?;
-    let second = Agent::start(&lab, 1).await?;
-    unite(&[&first, &second]).await?;
+    let agents = start_united(&lab).await?;
     say("an agent on each, in one cluster");
-    let Some(settings) = lab.state().guest.clone() else {
+    let (Some(settings), Some(first)) = (lab.state().guests.first(), agents.first()) else {
         return Ok(());
     };
     say("the guest's kernel and programs");
@@ -143,10 +141,10 @@ async fn build(state: State, say: Say<'_>) -> Result<()> {
         lab: &lab,
         host: 0,
         name,
-        settings: &settings,
+        settings,
         image: &image,
     };
-    boot.by_agent(&first).await.map(drop)
+    boot.by_agent(first).await.map(drop)
 }
 
 fn show_rate(rate: Option<BitRate>) -> String {

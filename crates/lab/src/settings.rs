@@ -330,6 +330,12 @@ impl LabSettings {
         Ok(())
     }
 
+    /// The home of a guest by its number, where guests are spread over the hosts.
+    #[must_use]
+    pub fn home_of(&self, guest: usize) -> usize {
+        guest % self.hosts.max(1)
+    }
+
     /// The names of its hosts.
     #[must_use]
     pub fn host_names(&self) -> &'static [&'static str] {

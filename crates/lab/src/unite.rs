@@ -4,6 +4,20 @@ use anyhow::{Context, Result};
 use drover_api::{JoinRequest, TokenRequest};
 
 use crate::agent::Agent;
+use crate::lab::Lab;
+
+/// Starts the agents of all hosts of a lab, in one cluster; the first host's agent coordinates.
+///
+/// # Errors
+/// One does not start, or refuses.
+pub(crate) async fn start_united(lab: &Lab) -> Result<Vec<Agent>> {
+    let mut agents = Vec::new();
+    for number in 0..lab.settings().hosts {
+        agents.push(Agent::start(lab, number).await?);
+    }
+    unite(&agents.iter().collect::<Vec<_>>()).await?;
+    Ok(agents)
+}
 
 /// The first agent's host becomes the authority's, the others join it. Those that are members
 /// already stay what they are.

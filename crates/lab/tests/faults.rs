@@ -35,8 +35,9 @@ impl Hosts {
             addressing: addressing.to_vec(),
             mtu: 9000,
         };
-        let guest = None;
-        Some(Self(Some(Lab::create(State { lab, guest }).await.unwrap())))
+        let guests = Vec::new();
+        let made = Lab::create(State { lab, guests }).await.unwrap();
+        Some(Self(Some(made)))
     }
 
     fn settings(&self) -> &LabSettings {

@@ -81,13 +81,13 @@ fn state(name: &LabName) -> State {
             addressing: Vec::new(),
             mtu: 9000,
         },
-        guest: Some(guest),
+        guests: vec![guest],
     }
 }
 
 async fn boot(lab: &Lab) -> Resident {
     let image = Image::build(lab.folder()).await.unwrap();
-    let settings = lab.state().guest.as_ref().unwrap();
+    let settings = &lab.state().guests[0];
     let guest = "guest".parse().unwrap();
     Boot {
         lab,

@@ -75,14 +75,13 @@ impl MadeOf {
     }
 
     pub(super) fn state(&self, name: &LabName, with_guest: bool) -> Result<State> {
-        let guest = if with_guest {
-            Some(self.guest.settings()?)
-        } else {
-            None
-        };
+        let mut guests = Vec::new();
+        if with_guest {
+            guests.push(self.guest.settings()?);
+        }
         Ok(State {
             lab: self.lab(name)?,
-            guest,
+            guests,
         })
     }
 }

@@ -80,7 +80,7 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     let machine = Machine::look(&plan.guest.qemu).await;
     let state = State {
         lab: plan.lab.clone(),
-        guest: Some(plan.guest.clone()),
+        guests: vec![plan.guest.clone()],
     };
     let lab = Lab::create(state).await?;
     let image = Image::build(lab.folder()).await?;

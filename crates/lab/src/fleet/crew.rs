@@ -43,9 +43,20 @@ pub(super) struct Crew {
     managed: bool,
 }
 
-/// The name of a guest in a lab with several.
-pub(super) fn guest_name(word: &str, number: usize) -> Result<VmName> {
-    Ok(format!("{word}{}", number + 1).parse()?)
+/// A guest's name and what it is.
+pub(super) type Named = (VmName, GuestSettings);
+
+/// Gives guests their names: the word and a number, from 1.
+///
+/// # Errors
+/// A word that no name can begin with.
+pub(super) fn named(word: &str, guests: &[GuestSettings]) -> Result<Vec<Named>> {
+    let numbered = guests.iter().enumerate();
+    let name = |(number, guest): (usize, &GuestSettings)| {
+        let name = format!("{word}{}", number + 1).parse()?;
+        Ok((name, guest.clone()))
+    };
+    numbered.map(name).collect()
 }
 
 impl Crew {
@@ -57,16 +68,15 @@ impl Crew {
     pub(super) async fn boot(
         lab: &Lab,
         image: &Image,
-        (word, guests): (&str, &[GuestSettings]),
+        guests: &[Named],
         agents: Option<&[Agent]>,
         home: impl Fn(usize) -> usize,
     ) -> Result<Self> {
-        let names: Result<Vec<VmName>> = (0..guests.len()).map(|n| guest_name(word, n)).collect();
-        let names = names?;
-        let watch = Watch::begin(lab, names.iter().cloned());
+        let watch = Watch::begin(lab, guests.iter().map(|(name, _)| name.clone()));
         let mut members = Vec::new();
-        for (number, watched) in watch.guests().iter().enumerate() {
-            let definition = define(&watched.name, &guests[number], image, &lab.here())?;
+        let all = watch.guests().iter().zip(guests).enumerate();
+        for (number, (watched, (name, settings))) in all {
+            let definition = define(name, settings, image, &lab.here())?;
             let own = match agents {
                 Some(agents) => {
                     start_by(&agents[home(number)], &definition).await?;

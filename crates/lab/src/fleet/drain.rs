@@ -9,7 +9,7 @@ use drover_types::{Bytes, HostName};
 
 use super::by_drover::{carry_out, drain, fail_back, trouble};
 use super::by_qemu::{Way, move_all};
-use super::crew::{Crew, Member};
+use super::crew::{Crew, Member, named};
 use super::method::Emptying;
 use super::watch::Span;
 use super::{Emptied, GuestMoved, Plan};
@@ -21,7 +21,7 @@ use crate::guest::Image;
 use crate::lab::Lab;
 use crate::meter::{millis, now_us};
 use crate::network::HOSTS;
-use crate::unite::unite;
+use crate::unite::start_united;
 
 /// The host that is emptied: the coordinator's own, as in the worst case.
 const EMPTIED: usize = 0;
@@ -45,11 +45,7 @@ struct Meter {
 impl<'a> Stage<'a> {
     /// Starts agents, and boots the guests that these methods need.
     pub(super) async fn build(lab: &'a Lab, plan: &Plan, say: Say<'_>) -> Result<Self> {
-        let mut agents = Vec::new();
-        for number in 0..lab.settings().hosts {
-            agents.push(Agent::start(lab, number).await?);
-        }
-        unite(&agents.iter().collect::<Vec<_>>()).await?;
+        let agents = start_united(lab).await?;
         say(&format!(
             "{} hosts, an agent on each, in one cluster",
             agents.len()
@@ -74,7 +70,8 @@ impl<'a> Stage<'a> {
                 plan.guests.len()
             ));
             let agents = managed.then_some(stage.agents.as_slice());
-            let crew = Crew::boot(lab, &image, (word, &plan.guests), agents, |_| EMPTIED).await?;
+            let guests = named(word, &plan.guests)?;
+            let crew = Crew::boot(lab, &image, &guests, agents, |_| EMPTIED).await?;
             crew.hold().await?;
             stage.crews[usize::from(managed)] = Some(crew);
         }

@@ -27,12 +27,16 @@ pub use rounds::{Leg, Rounds, RoundsPlan, rounds};
 pub use table::{rounds_table, table};
 
 use anyhow::{Result, bail};
+use crew::{Crew, named};
 use drover_types::{Bytes, VmName};
 use serde::{Deserialize, Serialize};
 
+use crate::agent::Agent;
 use crate::compare::Say;
+use crate::guest::Image;
 use crate::lab::{Lab, State};
 use crate::machine::Machine;
+use crate::operate::GUEST;
 use crate::require;
 use crate::settings::{Dirty, GuestSettings, LabSettings};
 
@@ -112,7 +116,7 @@ pub async fn drains(plan: &Plan, command: &str, say: Say<'_>) -> Result<Drains> 
         bail!("nothing to compare: no methods, no guests, or no repeats");
     }
     let machine = prepare(&plan.guests).await?;
-    let lab = create(&plan.lab).await?;
+    let lab = create(&plan.lab, &plan.guests).await?;
     let mut stage = drain::Stage::build(&lab, plan, say).await?;
     let mut runs = Vec::new();
     for repeat in 0..plan.repeats {
@@ -144,12 +148,20 @@ async fn prepare(guests: &[GuestSettings]) -> Result<Machine> {
     Ok(Machine::look(&first.qemu).await)
 }
 
-async fn create(lab: &LabSettings) -> Result<Lab> {
+async fn create(lab: &LabSettings, guests: &[GuestSettings]) -> Result<Lab> {
     let state = State {
         lab: lab.clone(),
-        guest: None,
+        guests: guests.to_vec(),
     };
     Lab::create(state).await
+}
+
+/// Boots all guests of a lab, each by the agent of its home.
+async fn spread(lab: &Lab, agents: &[Agent]) -> Result<Crew> {
+    let image = Image::build(lab.folder()).await?;
+    let guests = named(GUEST, &lab.state().guests)?;
+    let home = |number| lab.settings().home_of(number);
+    Crew::boot(lab, &image, &guests, Some(agents), home).await
 }
 
 /// The order of one repeat: forwards and backwards in turn, so that what a method leaves behind meets

@@ -8,16 +8,15 @@ use tokio::sync::watch;
 
 use super::by_drover::{drain, fail_back, follow, in_words, trouble};
 use super::crew::Crew;
-use super::{create, prepare, weather};
+use super::{create, prepare, spread, weather};
 use crate::agent::Agent;
 use crate::compare::Say;
 use crate::dice::Dice;
-use crate::guest::Image;
 use crate::lab::Lab;
 use crate::machine::Machine;
 use crate::network::{self, HOSTS};
 use crate::settings::{GuestSettings, LabSettings};
-use crate::unite::unite;
+use crate::unite::start_united;
 use crate::{limits, require};
 
 /// How often each host is emptied and filled again in a round.
@@ -99,8 +98,8 @@ impl Rounds {
 pub async fn rounds(plan: &RoundsPlan, command: &str, say: Say<'_>) -> Result<Rounds> {
     require::check_faults()?;
     let machine = prepare(&plan.guests).await?;
-    let lab = create(&plan.lab).await?;
-    let mut fleet = Fleet::build(&lab, &plan.guests).await?;
+    let lab = create(&plan.lab, &plan.guests).await?;
+    let mut fleet = Fleet::build(&lab).await?;
     let mut legs = Vec::new();
     let wrong = fleet.all(plan, &mut legs, say).await.err();
     lab.remove().await?;
@@ -121,21 +120,10 @@ struct Fleet<'a> {
 }
 
 impl<'a> Fleet<'a> {
-    async fn build(lab: &'a Lab, guests: &[GuestSettings]) -> Result<Self> {
-        let mut agents = Vec::new();
-        for number in 0..lab.settings().hosts {
-            agents.push(Agent::start(lab, number).await?);
-        }
-        unite(&agents.iter().collect::<Vec<_>>()).await?;
-        let image = Image::build(lab.folder()).await?;
-        let crew = Crew::boot(lab, &image, ("guest", guests), Some(&agents), |number| {
-            number % lab.settings().hosts
-        });
-        Ok(Self {
-            lab,
-            crew: crew.await?,
-            agents,
-        })
+    async fn build(lab: &'a Lab) -> Result<Self> {
+        let agents = start_united(lab).await?;
+        let crew = spread(lab, &agents).await?;
+        Ok(Self { lab, agents, crew })
     }
 
     async fn all(&mut self, plan: &RoundsPlan, legs: &mut Vec<Leg>, say: Say<'_>) -> Result<()> {
@@ -219,10 +207,10 @@ impl<'a> Fleet<'a> {
 
     /// The first guest that is not where it should be.
     fn misplaced(&self, emptied: usize, home: bool) -> Option<String> {
-        let hosts = self.lab.settings().hosts;
+        let lab = self.lab.settings();
         let mut all = self.crew.members.iter().enumerate();
         all.find_map(|(number, member)| {
-            let (belongs, at) = (number % hosts, member.watched.runs_on());
+            let (belongs, at) = (lab.home_of(number), member.watched.runs_on());
             let right = match at {
                 Some(at) if !home && belongs == emptied => at != emptied,
                 at => at == Some(belongs),

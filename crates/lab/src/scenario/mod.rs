@@ -165,7 +165,7 @@ async fn on(
     say(&format!("two hosts with {}", shape.words()));
     let state = State {
         lab: shape.lab(&plan.name)?,
-        guest: Some(plan.guest.clone()),
+        guests: vec![plan.guest.clone()],
     };
     let lab = Lab::create(state).await?;
     let image = Image::build(lab.folder()).await?;
