@@ -2,58 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+mod support;
 
 use drover_lab::compare::{Method, Variant, move_by_qemu};
 use drover_lab::fault::{Driver, Fault, Stage};
 use drover_lab::settings::{GuestSettings, LabName, LabSettings, nic_rates};
-use drover_lab::{Boot, Image, Lab, Resident, State, find_probe, network, require};
+use drover_lab::{Boot, Image, Lab, Resident, State, network, require};
 use drover_types::Bytes;
-
-const QEMU: &str = "/usr/bin/qemu-system-x86_64";
-
-/// Whether this machine lacks something, so that the test cannot run.
-async fn lacks_something() -> bool {
-    let qemu = Path::new(QEMU);
-    let checked = match require::check(qemu) {
-        Ok(()) => require::check_guest(qemu).await,
-        missing => missing,
-    };
-    if let Err(obstacle) = &checked {
-        println!("skipped, because {obstacle}");
-    }
-    checked.is_err()
-}
-
-/// The guest's program, built as `make build` builds it when it is not there.
-fn build_probe() -> PathBuf {
-    if let Ok(probe) = find_probe() {
-        return probe;
-    }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let own = std::env::current_exe().unwrap();
-    let target = own.ancestors().nth(3).unwrap().join("probe");
-    let status = Command::new(env!("CARGO"))
-        .args([
-            "build",
-            "--release",
-            "--locked",
-            "--package",
-            "drover-probe",
-        ])
-        .args(["--target", "x86_64-unknown-linux-gnu", "--target-dir"])
-        .arg(target)
-        .env(
-            "RUSTFLAGS",
-            "-C target-feature=+crt-static -C strip=symbols",
-        )
-        .current_dir(root)
-        .status()
-        .unwrap();
-    assert!(status.success(), "the guest's program cannot be built");
-    find_probe().unwrap()
-}
+use support::{QEMU, build_probe, lacks_something};
 
 fn name(test: &str) -> LabName {
     format!("{test}{}", std::process::id()).parse().unwrap()
