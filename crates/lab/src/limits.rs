@@ -91,6 +91,10 @@ pub const GIVE_BACK: Duration = Duration::from_secs(20);
 /// Between two looks at what agents and hosts hold.
 pub const HELD_LOOK: Duration = Duration::from_millis(500);
 
+/// Memory that an agent leaves free on its host, and refuses to start a guest in: its default
+/// (`memory_headroom`), in bytes.
+pub const HEADROOM: u64 = 512 << 20;
+
 /// Between two looks for a QEMU of each guest on each host: 6 guests on 4 hosts are 1000 looks a second,
 /// of some microseconds each.
 pub const FLEET_LOOK: Duration = Duration::from_millis(25);

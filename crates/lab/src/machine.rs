@@ -54,6 +54,12 @@ impl Machine {
     }
 }
 
+/// Memory that programs can still have; `None` where the kernel does not tell.
+pub(crate) fn available_memory() -> Option<Bytes> {
+    let available = kibibytes(&field("/proc/meminfo", "MemAvailable"));
+    (available > 0).then_some(Bytes(available << 10))
+}
+
 fn read(path: &str) -> String {
     fs::read_to_string(path)
         .unwrap_or_default()

@@ -97,7 +97,8 @@ pub struct Moved {
 /// Makes a lab with agents on both hosts and the guest on the first, and leaves it up.
 ///
 /// # Errors
-/// One of that name is up, or a part of it cannot be made; nothing is left behind then.
+/// One of that name is up, guests do not fit this machine's memory, or a part of it cannot be made;
+/// nothing is left behind then.
 pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
     let name = state.lab.name.clone();
     if Lab::peek(&name)?.is_some() {
@@ -107,6 +108,7 @@ pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
     for guest in &state.guests {
         require::check_guest(&guest.qemu).await?;
     }
+    require::check_memory(&state.lab, &state.guests)?;
     match build(state, say).await {
         Ok(()) => status(&name).await?.context("the lab vanished"),
         Err(error) => {

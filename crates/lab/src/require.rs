@@ -3,8 +3,11 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use drover_types::Bytes;
 
-use crate::command;
+use crate::machine::available_memory;
+use crate::settings::{GuestSettings, LabSettings};
+use crate::{command, limits};
 
 /// A program, and the Debian package that has it.
 const PROGRAMS: [(&str, &str); 5] = [
@@ -108,6 +111,42 @@ pub async fn check_guest(qemu: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Checks that this machine has the memory that guests of a lab take.
+///
+/// # Errors
+/// It has less; both numbers.
+pub fn check_memory(lab: &LabSettings, guests: &[GuestSettings]) -> Result<()> {
+    fits(lab, guests, available_memory())
+}
+
+fn fits(lab: &LabSettings, guests: &[GuestSettings], available: Option<Bytes>) -> Result<()> {
+    let needed = needed(lab, guests);
+    match available {
+        Some(available) if needed > available && !guests.is_empty() => bail!(
+            "guests do not fit: {} on {} hosts take {needed} of memory (each its own, those of \
+             one host twice while it is emptied, and {} that agents leave free), and this machine \
+             has {available} left; ask for fewer guests, or smaller ones (--memory of one, \
+             --content of several)",
+            guests.len(),
+            lab.hosts,
+            Bytes(limits::HEADROOM)
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Memory for all guests, while those of the fullest host are on two.
+fn needed(lab: &LabSettings, guests: &[GuestSettings]) -> Bytes {
+    let of_host = |host: usize| -> u64 {
+        let all = guests.iter().enumerate();
+        let at_home = all.filter(|(number, _)| lab.home_of(*number) == host);
+        at_home.map(|(_, guest)| guest.memory.0).sum()
+    };
+    let hosts: Vec<u64> = (0..lab.hosts).map(of_host).collect();
+    let fullest = hosts.iter().max().copied().unwrap_or_default();
+    Bytes(hosts.iter().sum::<u64>() + fullest + limits::HEADROOM)
+}
+
 /// Major and minor of `QEMU emulator version 10.0.2 (…)`.
 fn version(told: &str) -> Option<(u32, u32)> {
     let mut numbers = told
@@ -147,6 +186,54 @@ mod tests {
             Some((7, 2))
         );
         assert_eq!(version("command not found"), None);
+    }
+
+    fn lab(hosts: usize) -> LabSettings {
+        LabSettings {
+            name: "x".parse().unwrap(),
+            hosts,
+            nics: vec![None],
+            addressing: Vec::new(),
+            mtu: 9000,
+        }
+    }
+
+    fn guests(memory: &[u64]) -> Vec<GuestSettings> {
+        let guest = |mib: &u64| GuestSettings {
+            qemu: "/usr/bin/qemu-system-x86_64".into(),
+            machine: "q35".into(),
+            memory: Bytes(mib << 20),
+            vcpus: 1,
+            content: Bytes(0),
+            mix: "files=1".into(),
+            dirty: "none".parse().unwrap(),
+            touch: 512,
+            verify: Bytes(0),
+            seed: 1,
+        };
+        memory.iter().map(guest).collect()
+    }
+
+    #[test]
+    fn guests_take_their_memory_and_those_of_the_fullest_host_twice() {
+        let mib = |lab, memory: &[u64]| needed(&lab, &guests(memory)).0 >> 20;
+        assert_eq!(mib(lab(2), &[1024]), 1024 + 1024 + 512);
+        // At home on a, b and a again.
+        assert_eq!(mib(lab(2), &[100, 200, 300]), 600 + 400 + 512);
+        assert_eq!(mib(lab(3), &[100, 200, 300]), 600 + 300 + 512);
+    }
+
+    #[test]
+    fn guests_that_do_not_fit_this_machine_are_refused_with_both_numbers() {
+        let (lab, all) = (lab(3), guests(&[1024, 1024]));
+        let room = |mib: u64| Some(Bytes(mib << 20));
+        assert!(fits(&lab, &all, room(3584)).is_ok());
+        assert!(fits(&lab, &all, None).is_ok());
+        assert!(fits(&lab, &[], room(1)).is_ok());
+        let refused = fits(&lab, &all, room(3072)).unwrap_err().to_string();
+        for words in ["2 on 3 hosts take 3.5 GiB", "has 3 GiB left", "--content"] {
+            assert!(refused.contains(words), "{refused}");
+        }
     }
 
     #[test]
