@@ -5,6 +5,7 @@ mod fleet;
 mod made_of;
 mod show;
 mod soak;
+mod up;
 
 use std::future::Future;
 use std::io::IsTerminal as _;
@@ -16,7 +17,7 @@ use drover_lab::compare::{self, Method, Plan};
 use drover_lab::fault::{self, Fault};
 use drover_lab::operate::{self, Moved};
 use drover_lab::settings::{DEFAULT_NAME, LabName};
-use drover_lab::{Lab, require};
+use drover_lab::{Lab, State, require};
 use drover_types::MigrationId;
 use made_of::{GuestArgs, MadeOf};
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,8 +36,10 @@ mod examples {
 Examples:
   drover lab demo                                 see it work; nothing is left behind
   drover lab up --rate 1gbit,500mbit,200mbit      three unequal NICs, left up to play with
-  drover lab status                               what is up, and how the guest is
+  drover lab up --hosts 4 --guests 6              a small cluster to drain, resume and watch
+  drover lab status                               what is up, and how the guests are
   drover lab migrate                              move the guest to the other host
+  drover lab verify                               have every guest verify its memory
   drover lab harm 'cut nic=1'                     have a NIC fail, while it moves or before
   drover lab heal                                 every NIC as it was
   drover lab compare --repeats 5 --json out.json  against QEMU's own ways to move a guest
@@ -47,18 +50,12 @@ Examples:
   drover lab down                                 remove everything
 
 ";
-    pub const UP: &str = "\
-Examples:
-  drover lab up
-  drover lab up --nics 4 --rate 500mbit --memory 2GiB --content 1GiB --dirty 64MiB@max
-  drover lab up --rate none --mix random=100
-
-";
     pub const HARM: &str = "\
 Examples:
   drover lab harm 'cut nic=1'             packets vanish, the link stays up
   drover lab harm 'down nic=1'            the link is down on the guest's host
   drover lab harm 'rate nic=0 to=100mbit'
+  drover lab harm --host c 'cut nic=1'    of that host, where there are several guests
   drover lab heal                         everything as it was
 
 ";
@@ -104,15 +101,17 @@ Examples:
 #[derive(Debug, Subcommand)]
 #[command(before_help = examples::LAB)]
 pub enum LabCommand {
-    /// Make two hosts with NICs, an agent on each and a guest on the first, and leave them up
-    #[command(before_help = examples::UP)]
-    Up(UpArgs),
+    /// Make hosts with NICs, an agent on each and guests, and leave them up
+    #[command(before_help = up::EXAMPLES)]
+    Up(up::UpArgs),
     /// Show what is up
     Status(NameArg),
     /// Remove a lab and everything in it; right also when nothing is up
     Down(NameArg),
-    /// Move the guest to the other host with drover, and have it verify its memory
+    /// Move the only guest of two hosts to the other with drover, and have it verify its memory
     Migrate(NameArg),
+    /// Have every guest of a lab that is up verify its memory
+    Verify(NameArg),
     /// Up, migrate, show, down; removes everything also when interrupted
     Demo(DemoArgs),
     /// Do something to NICs of a lab that is up, until `heal`
@@ -157,20 +156,11 @@ pub struct HarmArgs {
     /// In quotes: cut, down, rate, large or rename, nic=NUMBER or nic=all, and from=, to= or above=
     #[arg(value_name = "FAULT", value_parser = read_fault)]
     fault: Fault,
-    #[command(flatten)]
-    name: NameArg,
-}
-
-/// Options of `drover lab up`.
-#[derive(Debug, Clone, Args)]
-pub struct UpArgs {
-    #[command(flatten)]
-    name: NameArg,
-    #[command(flatten)]
-    made_of: MadeOf,
-    /// Start no guest
+    /// The host whose NICs are meant, and that is the source [default: the only guest's]
     #[arg(long)]
-    no_guest: bool,
+    host: Option<String>,
+    #[command(flatten)]
+    name: NameArg,
 }
 
 /// The lab of a demonstration that was given no name: such a one is nobody else's.
@@ -222,10 +212,11 @@ impl LabCommand {
     /// What went wrong, for the operator.
     pub async fn run(self, json: bool) -> Result<u8> {
         match self {
-            Self::Up(args) => up(&args, json).await,
+            Self::Up(args) => up::up(&args, json).await,
             Self::Status(args) => status(&args.name, json).await,
             Self::Down(args) => down(&args.name, json).await,
             Self::Migrate(args) => migrate(&args.name, json).await,
+            Self::Verify(args) => verify(&args.name, json).await,
             Self::Demo(args) => demo(&args, json).await,
             Self::Harm(args) => harm(&args, json).await,
             Self::Heal(name) => heal(&name.name, json).await,
@@ -236,19 +227,6 @@ impl LabCommand {
             Self::Rounds(args) => fleet::rounds(&args, json).await,
         }
     }
-}
-
-async fn up(args: &UpArgs, json: bool) -> Result<u8> {
-    require::check(&args.made_of.guest.qemu)?;
-    let state = args.made_of.state(&args.name.name, !args.no_guest)?;
-    let work = async { operate::up(state, &mut say).await };
-    let Some(made) = uninterrupted(work).await? else {
-        return interrupted(&args.name.name).await;
-    };
-    print(json, &made, || {
-        show::status(&made) + &show::next_steps(&made)
-    })?;
-    Ok(OK)
 }
 
 async fn status(name: &LabName, json: bool) -> Result<u8> {
@@ -278,9 +256,22 @@ async fn migrate(name: &LabName, json: bool) -> Result<u8> {
     Ok(OK)
 }
 
+async fn verify(name: &LabName, json: bool) -> Result<u8> {
+    let whole = operate::verify(name, &mut |guest| say(&show::whole(guest))).await?;
+    let (guests, pages) = (
+        whole.len(),
+        whole.iter().map(|guest| guest.pages).sum::<u64>(),
+    );
+    let answer = serde_json::json!({ "lab": name, "guests": whole });
+    print(json, &answer, || {
+        format!("lab {name}: {guests} guests verified {pages} pages, none bad\n")
+    })?;
+    Ok(OK)
+}
+
 async fn harm(args: &HarmArgs, json: bool) -> Result<u8> {
     let (HarmArgs { fault, .. }, name) = (args, &args.name.name);
-    fault::harm_now(name, fault).await?;
+    fault::harm_now(name, fault, args.host.as_deref()).await?;
     let answer = serde_json::json!({ "lab": name, "fault": fault });
     let option = name.option();
     print(json, &answer, || {
@@ -320,7 +311,10 @@ async fn follow(name: &LabName) -> Result<Moved> {
 
 async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
     require::check(&args.made_of.guest.qemu)?;
-    let state = args.made_of.state(&args.name, true)?;
+    let state = State {
+        lab: args.made_of.lab(&args.name, 2)?,
+        guests: args.made_of.guest.many(1)?,
+    };
     let is_own = args.name.to_string() == DEMO;
     if !is_own && operate::status(&args.name).await?.is_some() {
         let (name, option) = (&args.name, args.name.option());
@@ -350,7 +344,7 @@ async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
     require::check(&args.made_of.guest.qemu)?;
     check_folder(args.file.as_deref())?;
     let plan = Plan {
-        lab: args.made_of.lab(&args.name)?,
+        lab: args.made_of.lab(&args.name, 2)?,
         guest: args.made_of.guest.settings()?,
         methods: args.methods.clone(),
         repeats: usize::try_from(args.repeats)?,

@@ -70,8 +70,8 @@ fn every_help_is_as_committed_and_begins_with_examples() {
     }
     // Their options are still growing: only the beginning is held.
     for command in [
-        "up", "down", "migrate", "demo", "harm", "heal", "compare", "faults", "soak", "drain",
-        "rounds",
+        "up", "down", "migrate", "verify", "demo", "harm", "heal", "compare", "faults", "soak",
+        "drain", "rounds",
     ] {
         let text = help(&["lab", command, "--help"]);
         assert_eq!(text.lines().nth(2), Some("Examples:"), "{text}");

@@ -41,6 +41,7 @@ mod resident;
 pub mod scenario;
 pub mod settings;
 pub mod soak;
+mod status;
 mod unite;
 mod usage;
 mod wire;

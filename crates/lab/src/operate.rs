@@ -1,11 +1,7 @@
 //! What the commands of `drover lab` do with a lab that stays up between them.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
-use std::time::Duration;
-
 use anyhow::{Context, Result, bail};
-use drover_api::{MigrationView, VmDefinition, VmState, VmView};
+use drover_api::{MigrationView, VmDefinition};
 use drover_types::{BitRate, VmName};
 use serde::{Deserialize, Serialize};
 
@@ -14,63 +10,20 @@ use crate::compare::{DroverFacts, Say, move_by_drover};
 use crate::guest::Image;
 use crate::guest::console::Console;
 use crate::guest::definition::serial_socket;
-use crate::host::Host;
 use crate::lab::{Lab, State};
 use crate::meter::Measured;
 use crate::network::{self, HOSTS};
-use crate::resident::{Boot, Resident};
-use crate::settings::{LabName, LabSettings};
+use crate::resident::Resident;
+use crate::settings::{GUEST, GuestSettings, LabName, LabSettings, Named, named};
+use crate::status::runs;
+pub use crate::status::{GuestStatus, HostStatus, Status, status};
 use crate::unite::start_united;
-use crate::{host_of, require};
+use crate::{fleet, limits, require};
 
 /// What to say when a lab is wanted that is not there.
 pub(crate) fn none_up(name: &LabName) -> String {
     let option = name.option();
     format!("no lab named {name} is up; `drover lab up{option}` makes one")
-}
-
-/// The name of the guest in a lab that is up.
-pub const GUEST: &str = "guest";
-
-/// How long a status waits for the guest's next heartbeat; it comes every 10 ms.
-const LISTEN: Duration = Duration::from_secs(1);
-
-/// One host of a lab, as `drover lab status` shows it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct HostStatus {
-    /// Its name.
-    pub host: String,
-    /// Its network namespace.
-    pub namespace: String,
-    /// Its NICs' addresses.
-    pub addresses: Vec<IpAddr>,
-    /// The agent's socket, for `drover --socket`.
-    pub socket: PathBuf,
-    /// What the agent writes.
-    pub log: PathBuf,
-    /// Whether the agent answers.
-    pub agent: bool,
-    /// The guests that the agent knows.
-    pub vms: Vec<VmView>,
-}
-
-/// A lab that is up.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Status {
-    /// Its name.
-    pub lab: LabName,
-    /// Every NIC's rate.
-    pub nics: Vec<Option<BitRate>>,
-    /// The largest packet on them.
-    pub mtu: u32,
-    /// The hosts.
-    pub hosts: Vec<HostStatus>,
-    /// The host on which the guest runs.
-    pub guest_on: Option<String>,
-    /// Pages that the guest has verified, and found bad, since it started.
-    pub verified_pages: Option<u64>,
-    /// Bad ones among them.
-    pub bad_pages: Option<u64>,
 }
 
 /// One move of a lab's guest by drover.
@@ -94,7 +47,18 @@ pub struct Moved {
     pub verified: bool,
 }
 
-/// Makes a lab with agents on both hosts and the guest on the first, and leaves it up.
+/// A guest that was asked to verify its memory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Whole {
+    /// The guest.
+    pub guest: VmName,
+    /// The host on which it runs.
+    pub on: String,
+    /// Pages that it verified, all that it has. None was bad: that would be an error.
+    pub pages: u64,
+}
+
+/// Makes a lab with an agent on each host and guests at home on the hosts in turn, and leaves it up.
 ///
 /// # Errors
 /// One of that name is up, guests do not fit this machine's memory, or a part of it cannot be made;
@@ -105,7 +69,7 @@ pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
         let option = name.option();
         bail!("lab {name} is up already; `drover lab down{option}` removes it");
     }
-    for guest in &state.guests {
+    if let Some(guest) = state.guests.first() {
         require::check_guest(&guest.qemu).await?;
     }
     require::check_memory(&state.lab, &state.guests)?;
@@ -120,33 +84,46 @@ pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
 }
 
 async fn build(state: State, say: Say<'_>) -> Result<()> {
-    let nics: Vec<_> = state.lab.nics.iter().map(|rate| show_rate(*rate)).collect();
-    say(&format!(
-        "hosts a and b, connected by {} (MTU {})",
-        nics.join(" + "),
-        state.lab.mtu
-    ));
+    say(&hosts_in_words(&state.lab));
     let lab = Lab::create(state).await?;
     let agents = start_united(&lab).await?;
     say("an agent on each, in one cluster");
-    let (Some(settings), Some(first)) = (lab.state().guests.first(), agents.first()) else {
-        return Ok(());
+    let guests = &lab.state().guests;
+    let booting = match guests.as_slice() {
+        [] => return Ok(()),
+        [one] => format!("the guest: {}, {} of content", one.memory, one.content),
+        several => several_in_words(&lab, several)?,
     };
-    say("the guest's kernel and programs");
+    let whose = if guests.len() == 1 {
+        "guest's"
+    } else {
+        "guests'"
+    };
+    say(&format!("the {whose} kernel and programs"));
     let image = Image::build(lab.folder()).await?;
-    say(&format!(
-        "booting the guest: {}, {} of content",
-        settings.memory, settings.content
-    ));
-    let name: VmName = GUEST.parse()?;
-    let boot = Boot {
-        lab: &lab,
-        host: 0,
-        name,
-        settings,
-        image: &image,
+    say(&format!("booting {booting}"));
+    fleet::boot_to_stay(&lab, &image, &agents).await
+}
+
+fn hosts_in_words(lab: &LabSettings) -> String {
+    let nics: Vec<_> = lab.nics.iter().map(|rate| show_rate(*rate)).collect();
+    let (nics, mtu) = (nics.join(" + "), lab.mtu);
+    match lab.host_names() {
+        [one, other] => format!("hosts {one} and {other}, connected by {nics} (MTU {mtu})"),
+        all => format!(
+            "hosts {}, each with {nics} (MTU {mtu}), joined by a switch",
+            all.join(", ")
+        ),
+    }
+}
+
+fn several_in_words(lab: &Lab, guests: &[GuestSettings]) -> Result<String> {
+    let one = |(number, (name, guest)): (usize, Named)| {
+        let home = HOSTS[lab.settings().home_of(number)];
+        format!("{name} on {home} ({})", guest.memory)
     };
-    boot.by_agent(first).await.map(drop)
+    let all = named(GUEST, guests)?.into_iter().enumerate().map(one);
+    Ok(all.collect::<Vec<_>>().join(", "))
 }
 
 fn show_rate(rate: Option<BitRate>) -> String {
@@ -156,73 +133,17 @@ fn show_rate(rate: Option<BitRate>) -> String {
     )
 }
 
-/// What is up under this name; `None` when nothing is.
-///
-/// # Errors
-/// Its state cannot be read.
-pub async fn status(name: &LabName) -> Result<Option<Status>> {
-    let Some(state) = Lab::peek(name)? else {
-        return Ok(None);
-    };
-    let mut hosts = Vec::new();
-    for number in 0..state.lab.hosts {
-        hosts.push(host_status(&host_of(name, number), &state.lab).await);
-    }
-    let runs = |host: &HostStatus| host.vms.iter().any(is_running_guest);
-    let guest_on = hosts.iter().position(runs);
-    let beat = match guest_on {
-        Some(number) => listen(&host_of(name, number)).await,
-        None => None,
-    };
-    Ok(Some(Status {
-        lab: name.clone(),
-        nics: state.lab.nics,
-        mtu: state.lab.mtu,
-        guest_on: guest_on.map(|number| HOSTS[number].to_owned()),
-        verified_pages: beat.map(|(verified, _)| verified),
-        bad_pages: beat.map(|(_, bad)| bad),
-        hosts,
-    }))
-}
-
-async fn host_status(host: &Host, lab: &LabSettings) -> HostStatus {
-    let vms = drover_api::Client::unix(host.api_socket()).vms().await;
-    HostStatus {
-        host: host.name.clone(),
-        namespace: host.namespace().to_owned(),
-        addresses: (0..lab.nics.len())
-            .filter_map(|nic| network::address_of(lab, nic, host.number))
-            .collect(),
-        socket: host.api_socket(),
-        log: host.log("droverd"),
-        agent: vms.is_ok(),
-        vms: vms.unwrap_or_default(),
-    }
-}
-
-fn is_running_guest(vm: &VmView) -> bool {
-    vm.name == GUEST && vm.state == VmState::Running
-}
-
-/// Verified and bad pages, from the guest's next heartbeat.
-async fn listen(host: &Host) -> Option<(u64, u64)> {
-    let console = Console::default();
-    let serial = host.socket(&serial_socket(&GUEST.parse().ok()?));
-    console.attach(&serial, LISTEN).await.ok()?;
-    console.wait_sequence(1, LISTEN).await.ok()?;
-    let last = console.heartbeats(crate::guest::heartbeats::Heartbeats::last)?;
-    Some((last.heartbeat.verified, last.heartbeat.bad))
-}
-
 /// Moves the guest of a lab that is up to the other host, by drover's agents, and has it verified.
 ///
 /// # Errors
-/// No lab, no guest in it, the move failed, or the guest found its memory damaged.
+/// No lab, one of more than two hosts or more than one guest, no guest in it, the move failed, or the
+/// guest found its memory damaged.
 pub async fn migrate(
     name: &LabName,
     watch: &mut (dyn FnMut(&MigrationView) + Send),
 ) -> Result<Moved> {
     let lab = Lab::open(name)?.with_context(|| none_up(name))?;
+    check_pair(lab.state())?;
     let mut agents = Vec::new();
     for host in lab.hosts() {
         agents.push(Agent::find(host).await?);
@@ -246,10 +167,65 @@ pub async fn migrate(
     })
 }
 
+/// Only in a lab of two hosts with one guest it is clear what moves, and where to.
+fn check_pair(state: &State) -> Result<()> {
+    let (hosts, guests) = (state.lab.hosts, state.guests.len());
+    if hosts == 2 && guests <= 1 {
+        return Ok(());
+    }
+    let option = state.lab.name.option();
+    bail!(
+        "`drover lab migrate` moves the only guest of two hosts, and lab {} has {guests} guests on \
+         {hosts} hosts: `drover migrate GUEST --to HOST` with the --socket of the guest's host moves \
+         one (`drover lab status{option}` shows both), `drover lab verify{option}` then has all \
+         verify their memory",
+        state.lab.name
+    )
+}
+
+/// Has every guest of a lab that is up verify every page, one after another; each is told to `seen`.
+///
+/// # Errors
+/// No lab, no guest in it, or the first guest that runs nowhere or is not whole.
+pub async fn verify(name: &LabName, seen: &mut (dyn FnMut(&Whole) + Send)) -> Result<Vec<Whole>> {
+    let lab = Lab::open(name)?.with_context(|| none_up(name))?;
+    let status = status(name).await?.with_context(|| none_up(name))?;
+    if status.guests.is_empty() {
+        bail!("lab {name} was made without a guest");
+    }
+    let mut all = Vec::new();
+    for GuestStatus {
+        name: guest, on, ..
+    } in status.guests
+    {
+        let option = name.option();
+        let on = on.with_context(|| {
+            format!("guest {guest} runs on no host; `drover lab status{option}` shows them")
+        })?;
+        let pages = verify_one(&lab, &guest, &on).await;
+        let pages = pages.with_context(|| format!("guest {guest} on host {on}"))?;
+        let whole = Whole { guest, on, pages };
+        seen(&whole);
+        all.push(whole);
+    }
+    Ok(all)
+}
+
+async fn verify_one(lab: &Lab, guest: &VmName, on: &str) -> Result<u64> {
+    let host = lab.hosts().into_iter().find(|host| host.name == on);
+    let host = host.context("there is no such host")?;
+    let console = Console::default();
+    let serial = host.socket(&serial_socket(guest));
+    console.attach(&serial, limits::QEMU_START).await?;
+    console.wait_ready().await?;
+    Ok(console.verify().await?.pages)
+}
+
 async fn find_guest(name: &LabName, agents: &[Agent]) -> Result<Resident> {
+    let guest: VmName = GUEST.parse()?;
     for agent in agents {
         let vms = agent.client.vms().await?;
-        let Some(vm) = vms.iter().find(|vm| is_running_guest(vm)) else {
+        let Some(vm) = vms.iter().find(|vm| runs(vm, &guest)) else {
             continue;
         };
         let pid = vm.pid.context("the agent tells no process of the guest")?;

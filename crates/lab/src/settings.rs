@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use drover_probe::settings::{PAGE, Rate};
-use drover_types::{BitRate, Bytes};
+use drover_types::{BitRate, Bytes, VmName};
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
@@ -238,6 +238,27 @@ impl GuestSettings {
     }
 }
 
+/// The name of a lab's only guest, and what the names of several begin with.
+pub const GUEST: &str = "guest";
+
+/// A guest's name and what it is.
+pub(crate) type Named = (VmName, GuestSettings);
+
+/// Gives guests their names: the word, of several with a number from 1.
+///
+/// # Errors
+/// A word that no name can begin with.
+pub(crate) fn named(word: &str, guests: &[GuestSettings]) -> Result<Vec<Named>> {
+    let name = |number: usize| match guests.len() {
+        1 => word.parse(),
+        _ => format!("{word}{}", number + 1).parse(),
+    };
+    let numbered = guests.iter().enumerate();
+    numbered
+        .map(|(number, guest)| Ok((name(number)?, guest.clone())))
+        .collect()
+}
+
 /// How a NIC is addressed: as it should be, or as it is found to be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -263,6 +284,11 @@ impl Addressing {
         (Self::Duplicate, "duplicate"),
         (Self::Asymmetric, "asymmetric"),
     ];
+
+    fn word(self) -> &'static str {
+        let own = Self::ALL.iter().find(|(way, _)| *way == self);
+        own.map_or("otherwise", |(_, word)| word)
+    }
 
     /// Whether each host can be reached at an address of its own on such a NIC.
     #[must_use]
@@ -323,7 +349,8 @@ impl LabSettings {
             && let Some(way) = self.addressing.iter().find(of_pairs)
         {
             bail!(
-                "only two hosts can be addressed {way:?}, not {}",
+                "only two hosts can be addressed {}, not {}",
+                way.word(),
                 self.hosts
             );
         }
@@ -370,6 +397,21 @@ impl LabSettings {
 mod tests {
     use super::*;
 
+    fn guest(memory: Bytes, content: Bytes) -> GuestSettings {
+        GuestSettings {
+            qemu: "/usr/bin/qemu-system-x86_64".into(),
+            machine: "q35".into(),
+            memory,
+            vcpus: 1,
+            content,
+            mix: "files=1".into(),
+            dirty: "none".parse().unwrap(),
+            touch: 512,
+            verify: Bytes(32 << 20),
+            seed: 1,
+        }
+    }
+
     #[test]
     fn one_rate_is_every_nics_and_several_count_the_nics() {
         let gbit = Some(BitRate(1_000_000_000));
@@ -405,6 +447,17 @@ mod tests {
     }
 
     #[test]
+    fn only_several_guests_have_numbers() {
+        let guest = guest(Bytes(256 << 20), Bytes(64 << 20));
+        let names = |count: usize| -> Vec<String> {
+            let all = named(GUEST, &vec![guest.clone(); count]).unwrap();
+            all.iter().map(|(name, _)| name.to_string()).collect()
+        };
+        assert_eq!(names(1), ["guest"]);
+        assert_eq!(names(3), ["guest1", "guest2", "guest3"]);
+    }
+
+    #[test]
     fn the_fastest_nic_is_the_first_of_the_fastest() {
         let lab = |text| LabSettings {
             name: "x".parse().unwrap(),
@@ -435,18 +488,7 @@ mod tests {
 
     #[test]
     fn contents_larger_than_the_guest_are_refused() {
-        let guest = GuestSettings {
-            qemu: "/usr/bin/qemu-system-x86_64".into(),
-            machine: "q35".into(),
-            memory: Bytes(256 << 20),
-            vcpus: 1,
-            content: Bytes(250 << 20),
-            mix: "files=1".into(),
-            dirty: "none".parse().unwrap(),
-            touch: 512,
-            verify: Bytes(32 << 20),
-            seed: 1,
-        };
+        let guest = guest(Bytes(256 << 20), Bytes(250 << 20));
         let refused = guest.probe().unwrap_err().to_string();
         assert!(
             refused.contains("250 MiB of content do not fit"),

@@ -243,7 +243,7 @@ async fn what_a_person_does_to_a_lab_that_is_up_lasts_until_all_is_healed() {
         "rate nic=0 to=0.1",
         "rename nic=1",
     ] {
-        harm_now(&name, &text.parse().unwrap()).await.unwrap();
+        harm_now(&name, &text.parse().unwrap(), None).await.unwrap();
     }
     assert!(!hosts.arrives(0, 0, 100, VANISHES));
     heal_all(&name).await.unwrap();
@@ -256,7 +256,9 @@ async fn what_a_person_does_to_a_lab_that_is_up_lasts_until_all_is_healed() {
         "cut nic=0 for=5s",
         "kill nic=0 every=250ms",
     ] {
-        let refused = harm_now(&name, &text.parse().unwrap()).await.unwrap_err();
+        let refused = harm_now(&name, &text.parse().unwrap(), None)
+            .await
+            .unwrap_err();
         assert!(refused.to_string().contains("by hand"), "{refused}");
     }
     let nobody: LabName = "nobody".parse().unwrap();

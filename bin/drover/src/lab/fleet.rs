@@ -11,6 +11,13 @@ use drover_types::Bytes;
 
 use super::{FAILED, INTERRUPTED, OK, check_folder, print, say, uninterrupted, write_json};
 
+/// What the first of several guests has, where nothing else is said; others have more.
+pub(super) const CONTENT: &str = "128MiB";
+/// What the others' rates are multiples of.
+pub(super) const DIRTY: &str = "8MiB@8MiB";
+/// What each of several guests verifies a second: together little beside what is moved.
+pub(super) const VERIFY: &str = "1MiB";
+
 /// Hosts and guests.
 #[derive(Debug, Clone, Args)]
 pub struct FleetArgs {
@@ -30,7 +37,7 @@ pub struct FleetArgs {
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=32))]
     guests: u8,
     /// Content of the first guest that is filled and verified; others have 1 to 4 times as much
-    #[arg(long, default_value = "128MiB")]
+    #[arg(long, default_value = CONTENT)]
     content: Bytes,
     /// Shares of the kinds of content
     #[arg(
@@ -39,10 +46,10 @@ pub struct FleetArgs {
     )]
     mix: String,
     /// What guests rewrite all the time: size@rate, of which they have 0 to 4 times as much, or none
-    #[arg(long, default_value = "8MiB@8MiB")]
+    #[arg(long, default_value = DIRTY)]
     dirty: Dirty,
     /// Bytes a second that each guest verifies while nobody asks for more
-    #[arg(long, default_value = "1MiB")]
+    #[arg(long, default_value = VERIFY)]
     verify: Bytes,
     /// Everything random follows from it
     #[arg(long, default_value_t = 1)]

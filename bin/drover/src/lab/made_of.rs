@@ -1,12 +1,15 @@
 //! What a lab is made of, as several of its commands are told.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::Args;
-use drover_lab::State;
+use drover_lab::fleet::variety;
 use drover_lab::settings::{Addressing, Dirty, GuestSettings, LabName, LabSettings, nic_rates};
 use drover_types::Bytes;
+
+use super::fleet;
 
 /// What a lab is made of.
 #[derive(Debug, Clone, Args)]
@@ -30,12 +33,12 @@ pub(super) struct MadeOf {
 /// What its guest is.
 #[derive(Debug, Clone, Args)]
 pub(super) struct GuestArgs {
-    /// Memory of the guest
-    #[arg(long, default_value = "1GiB")]
-    memory: Bytes,
-    /// Part of it that is filled with content and verified
-    #[arg(long, default_value = "640MiB")]
-    content: Bytes,
+    /// Memory of the guest [default: 1GiB]
+    #[arg(long)]
+    memory: Option<Bytes>,
+    /// Part of it that is filled with content and verified [default: 640MiB]
+    #[arg(long)]
+    content: Option<Bytes>,
     /// Shares of the kinds of content
     #[arg(
         long,
@@ -43,14 +46,15 @@ pub(super) struct GuestArgs {
     )]
     mix: String,
     /// What the guest rewrites all the time: size@rate (bytes a second), size@max, or none
-    #[arg(long, default_value = "16MiB@64MiB")]
-    dirty: Dirty,
+    /// [default: 16MiB@64MiB]
+    #[arg(long)]
+    dirty: Option<Dirty>,
     /// Bytes changed each time a page is rewritten
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(8..=4096))]
     touch: u32,
-    /// Bytes a second that the guest verifies while nobody asks for more
-    #[arg(long, default_value = "32MiB")]
-    verify: Bytes,
+    /// Bytes a second that the guest verifies while nobody asks for more [default: 32MiB]
+    #[arg(long)]
+    verify: Option<Bytes>,
     /// Virtual CPUs of the guest
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
     vcpus: u32,
@@ -62,45 +66,87 @@ pub(super) struct GuestArgs {
     pub(super) qemu: PathBuf,
 }
 
+/// What one guest is where nothing else is said.
+const MEMORY: &str = "1GiB";
+const CONTENT: &str = "640MiB";
+const DIRTY: &str = "16MiB@64MiB";
+const VERIFY: &str = "32MiB";
+
 impl MadeOf {
-    pub(super) fn lab(&self, name: &LabName) -> Result<LabSettings> {
-        let nics = nic_rates(&self.rate, self.nics)?;
-        Ok(LabSettings {
+    pub(super) fn lab(&self, name: &LabName, hosts: usize) -> Result<LabSettings> {
+        let lab = LabSettings {
             name: name.clone(),
-            hosts: 2,
-            nics,
+            hosts,
+            nics: nic_rates(&self.rate, self.nics)?,
             addressing: self.addressing.clone(),
             mtu: self.mtu,
-        })
-    }
-
-    pub(super) fn state(&self, name: &LabName, with_guest: bool) -> Result<State> {
-        let mut guests = Vec::new();
-        if with_guest {
-            guests.push(self.guest.settings()?);
-        }
-        Ok(State {
-            lab: self.lab(name)?,
-            guests,
-        })
+        };
+        lab.check()?;
+        Ok(lab)
     }
 }
 
 impl GuestArgs {
+    /// So many guests: one, or several of different sizes.
+    pub(super) fn many(&self, count: usize) -> Result<Vec<GuestSettings>> {
+        match count {
+            0 => Ok(Vec::new()),
+            1 => Ok(vec![self.settings()?]),
+            _ => self.several(count),
+        }
+    }
+
     pub(super) fn settings(&self) -> Result<GuestSettings> {
+        let content = given(self.content, CONTENT)?;
         let guest = GuestSettings {
-            qemu: self.qemu.clone(),
-            machine: "q35".to_owned(),
-            memory: self.memory,
-            vcpus: self.vcpus,
-            content: self.content,
-            mix: self.mix.clone(),
-            dirty: self.dirty,
-            touch: self.touch,
-            verify: self.verify,
-            seed: self.seed,
+            memory: given(self.memory, MEMORY)?,
+            dirty: given(self.dirty, DIRTY)?,
+            verify: given(self.verify, VERIFY)?,
+            ..self.with_content(content)?
         };
         guest.probe()?;
         Ok(guest)
+    }
+
+    fn several(&self, count: usize) -> Result<Vec<GuestSettings>> {
+        if let Some(memory) = self.memory {
+            bail!(
+                "--memory {memory} is for one guest: each of {count} has what its content takes, so \
+                 give --content, which is the first one's"
+            );
+        }
+        let first = self.with_content(given(self.content, fleet::CONTENT)?)?;
+        let guests = variety(&first, count);
+        for guest in &guests {
+            guest.probe()?;
+        }
+        Ok(guests)
+    }
+
+    /// One of several, with the memory that its content takes.
+    fn with_content(&self, content: Bytes) -> Result<GuestSettings> {
+        Ok(GuestSettings {
+            qemu: self.qemu.clone(),
+            machine: "q35".to_owned(),
+            memory: GuestSettings::memory_for(content),
+            vcpus: self.vcpus,
+            content,
+            mix: self.mix.clone(),
+            dirty: given(self.dirty, fleet::DIRTY)?,
+            touch: self.touch,
+            verify: given(self.verify, fleet::VERIFY)?,
+            seed: self.seed,
+        })
+    }
+}
+
+/// What was given, or else what this text says.
+fn given<T>(given: Option<T>, otherwise: &str) -> Result<T>
+where
+    T: FromStr<Err: Into<anyhow::Error>>,
+{
+    match given {
+        Some(given) => Ok(given),
+        None => otherwise.parse().map_err(Into::into),
     }
 }

@@ -31,7 +31,7 @@ pub(super) async fn soak(args: &SoakArgs, json: bool) -> Result<u8> {
     require::check(&args.made_of.guest.qemu)?;
     check_folder(args.file.as_deref())?;
     let plan = Plan {
-        lab: args.made_of.lab(&args.name)?,
+        lab: args.made_of.lab(&args.name, 2)?,
         guest: args.made_of.guest.settings()?,
         migrations: usize::try_from(args.migrations)?,
     };

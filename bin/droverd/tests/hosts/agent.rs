@@ -103,7 +103,7 @@ impl Hosts {
         let mut convergence = Table::new();
         convergence.insert("throttle".into(), "off".into());
         table(&mut config, "migration").insert("convergence".into(), convergence.into());
-        let qemu = &self.lab().state().guest.as_ref().unwrap().qemu;
+        let qemu = &self.lab().state().guests[0].qemu;
         set(&mut config, "qemu", "binaries", [qemu.to_str().unwrap()]);
         change(&mut config);
         fs::write(host.config(), config.to_string()).unwrap();

@@ -148,7 +148,7 @@ impl Hosts {
                 addressing: Vec::new(),
                 mtu: 9000,
             },
-            guest: Some(guest),
+            guests: vec![guest],
         };
         let lab = Lab::create(state).await.unwrap();
         let hosts = Self {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use drover_api::VmDefinition;
-use drover_types::VmName;
 use serde_json::Value;
 use tokio::process::Child;
 
@@ -15,7 +14,7 @@ use crate::guest::definition::define;
 use crate::lab::Lab;
 use crate::limits;
 use crate::resident::launch_qemu;
-use crate::settings::GuestSettings;
+use crate::settings::Named;
 
 /// Heartbeats between a guest's resume and what is measured: half a second, in which it is what it is
 /// in everyday work.
@@ -41,22 +40,6 @@ pub(super) struct Crew {
     pub(super) watch: Watch,
     /// Whether agents keep them.
     managed: bool,
-}
-
-/// A guest's name and what it is.
-pub(super) type Named = (VmName, GuestSettings);
-
-/// Gives guests their names: the word and a number, from 1.
-///
-/// # Errors
-/// A word that no name can begin with.
-pub(super) fn named(word: &str, guests: &[GuestSettings]) -> Result<Vec<Named>> {
-    let numbered = guests.iter().enumerate();
-    let name = |(number, guest): (usize, &GuestSettings)| {
-        let name = format!("{word}{}", number + 1).parse()?;
-        Ok((name, guest.clone()))
-    };
-    numbered.map(name).collect()
 }
 
 impl Crew {

@@ -9,7 +9,7 @@ use drover_types::{Bytes, HostName};
 
 use super::by_drover::{carry_out, drain, fail_back, trouble};
 use super::by_qemu::{Way, move_all};
-use super::crew::{Crew, Member, named};
+use super::crew::{Crew, Member};
 use super::method::Emptying;
 use super::watch::Span;
 use super::{Emptied, GuestMoved, Plan};
@@ -21,6 +21,7 @@ use crate::guest::Image;
 use crate::lab::Lab;
 use crate::meter::{millis, now_us};
 use crate::network::HOSTS;
+use crate::settings::{GUEST, named};
 use crate::unite::start_united;
 
 /// The host that is emptied: the coordinator's own, as in the worst case.
@@ -64,13 +65,10 @@ impl<'a> Stage<'a> {
             {
                 continue;
             }
-            let word = if managed { "guest" } else { "peer" };
-            say(&format!(
-                "booting {} guests ({word}1 to {word}{0})",
-                plan.guests.len()
-            ));
+            let guests = named(if managed { GUEST } else { "peer" }, &plan.guests)?;
+            let names: Vec<_> = guests.iter().map(|(name, _)| name.to_string()).collect();
+            say(&format!("booting {}", names.join(", ")));
             let agents = managed.then_some(stage.agents.as_slice());
-            let guests = named(word, &plan.guests)?;
             let crew = Crew::boot(lab, &image, &guests, agents, |_| EMPTIED).await?;
             crew.hold().await?;
             stage.crews[usize::from(managed)] = Some(crew);

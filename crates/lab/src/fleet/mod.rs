@@ -27,7 +27,7 @@ pub use rounds::{Leg, Rounds, RoundsPlan, rounds};
 pub use table::{rounds_table, table};
 
 use anyhow::{Result, bail};
-use crew::{Crew, named};
+use crew::Crew;
 use drover_types::{Bytes, VmName};
 use serde::{Deserialize, Serialize};
 
@@ -36,9 +36,8 @@ use crate::compare::Say;
 use crate::guest::Image;
 use crate::lab::{Lab, State};
 use crate::machine::Machine;
-use crate::operate::GUEST;
 use crate::require;
-use crate::settings::{Dirty, GuestSettings, LabSettings};
+use crate::settings::{Dirty, GUEST, GuestSettings, LabSettings, named};
 
 /// What to compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -157,11 +156,18 @@ async fn create(lab: &LabSettings, guests: &[GuestSettings]) -> Result<Lab> {
 }
 
 /// Boots all guests of a lab, each by the agent of its home.
-async fn spread(lab: &Lab, agents: &[Agent]) -> Result<Crew> {
-    let image = Image::build(lab.folder()).await?;
+async fn spread(lab: &Lab, image: &Image, agents: &[Agent]) -> Result<Crew> {
     let guests = named(GUEST, &lab.state().guests)?;
     let home = |number| lab.settings().home_of(number);
-    Crew::boot(lab, &image, &guests, Some(agents), home).await
+    Crew::boot(lab, image, &guests, Some(agents), home).await
+}
+
+/// The same for a lab that stays: once all have filled their memory nobody looks any more.
+///
+/// # Errors
+/// What QEMU, an agent or a guest says.
+pub(crate) async fn boot_to_stay(lab: &Lab, image: &Image, agents: &[Agent]) -> Result<()> {
+    spread(lab, image, agents).await?.watch.check()
 }
 
 /// The order of one repeat: forwards and backwards in turn, so that what a method leaves behind meets

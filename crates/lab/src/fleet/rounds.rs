@@ -12,6 +12,7 @@ use super::{create, prepare, spread, weather};
 use crate::agent::Agent;
 use crate::compare::Say;
 use crate::dice::Dice;
+use crate::guest::Image;
 use crate::lab::Lab;
 use crate::machine::Machine;
 use crate::network::{self, HOSTS};
@@ -122,7 +123,8 @@ struct Fleet<'a> {
 impl<'a> Fleet<'a> {
     async fn build(lab: &'a Lab) -> Result<Self> {
         let agents = start_united(lab).await?;
-        let crew = spread(lab, &agents).await?;
+        let image = Image::build(lab.folder()).await?;
+        let crew = spread(lab, &image, &agents).await?;
         Ok(Self { lab, agents, crew })
     }
 
