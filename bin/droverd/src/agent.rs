@@ -117,6 +117,7 @@ pub async fn run(config: Config) -> Result<()> {
     beside.spawn(Arc::clone(&cluster).keep_up());
     beside.spawn(Arc::clone(&migrations).keep_telling());
     beside.spawn(inventory::run(Arc::clone(&context)));
+    beside.spawn(context.registry.clone().keep_settled());
     beside.spawn(part_with_removed(
         Arc::clone(&cluster),
         Arc::clone(&migrations),

@@ -12,6 +12,8 @@ use crate::agent::Context;
 pub struct Elsewhere {
     /// They have a process of it.
     pub on: Vec<HostName>,
+    /// They have a saved state of it, from which it would go on.
+    pub suspended: Vec<HostName>,
     /// They did not say.
     pub silent: Vec<HostName>,
 }
@@ -85,6 +87,15 @@ async fn nowhere_unless(
                  `drover migrate {name} --to {own}`"
             )));
         }
+        if let Some(host) = elsewhere.suspended.first() {
+            let message = format!(
+                "guest {name} is suspended on {host}: once it had run here, it would go on there with disks that are \
+                 others than in its memory"
+            );
+            return Err(Refusal::new(ErrorCode::VmElsewhere, message).next(format!(
+                "on {host}, `drover vm start {name}` has it go on; with --discard-saved-state it boots"
+            )));
+        }
         if let Some(refusal) = speaks_against(&elsewhere.silent) {
             return Err(refusal);
         }
@@ -104,7 +115,8 @@ pub async fn or_where<T>(
         Err(refusal) if refusal.code == ErrorCode::NoSuchVm => refusal,
         other => return other,
     };
-    Err(match context.peers.ask_for(name).await.on.first() {
+    let found = context.peers.ask_for(name).await;
+    Err(match found.on.iter().chain(&found.suspended).next() {
         Some(host) => refusal.next(format!("it is on {host}: give orders for it there")),
         None => refusal,
     })

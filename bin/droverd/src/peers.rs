@@ -103,6 +103,7 @@ impl Peers {
         for (host, held) in join_all(asked).await {
             match held {
                 Some(held) if held.process => found.on.push(host),
+                Some(held) if held.suspended => found.suspended.push(host),
                 Some(_) => {}
                 None => found.silent.push(host),
             }

@@ -79,7 +79,7 @@ async fn half_way(hosts: &mut Hosts) -> (ParkId, Pid) {
         let id = fresh();
         ordered(hosts, id).await;
         let saved = hosts.host(A).state().join("suspended");
-        let saved = saved.join(name().as_str()).join("state");
+        let saved = saved.join(format!("{}.state", name()));
         let begun = || std::fs::metadata(&saved).is_ok_and(|file| file.len() > 0);
         while !begun() && ordered(hosts, id).await.phase == ParkPhase::Parking {}
         if kill_process(pid, Signal::STOP).is_ok()
@@ -156,7 +156,7 @@ async fn an_agent_that_ends_while_a_guest_is_saved_has_it_run_on_first() {
     let Some(mut hosts) = hosts_with_a_bound_guest("susend").await else {
         return;
     };
-    let (_, pid) = half_way(&mut hosts).await;
+    let (id, pid) = half_way(&mut hosts).await;
     hosts.agent(A).signal(Signal::TERM);
     let client = hosts.client(A).clone();
     let (status, ()) = tokio::join!(hosts.agent_ends(A), async {
@@ -171,6 +171,10 @@ async fn an_agent_that_ends_while_a_guest_is_saved_has_it_run_on_first() {
     hosts.guest_is_whole().await;
     let left = std::fs::read_dir(hosts.host(A).state().join("suspended"));
     assert_eq!(left.unwrap().count(), 0);
+    // An agent that was updated goes on with the order.
+    hosts.start_agent(A).await;
+    let again = over(&hosts, id).await;
+    assert_eq!(again.phase, ParkPhase::Parked, "{again:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -201,4 +205,6 @@ async fn what_a_person_does_with_a_guest_that_is_saved_counts() {
     assert_eq!(stopped.state, VmState::Stopped, "{stopped:#?}");
     let view = over(&hosts, id).await;
     assert!(view.cause.is_some(), "{view:#?}");
+    let left = std::fs::read_dir(hosts.host(A).state().join("suspended"));
+    assert_eq!(left.unwrap().count(), 0);
 }

@@ -180,7 +180,7 @@ impl Client {
         name: &VmName,
         how: &StartRequest,
     ) -> Result<VmView, ClientError> {
-        self.post(&format!("/v1/vms/{name}/start"), how, limits::START_CALL)
+        self.post(&format!("/v1/vms/{name}/start"), how, limits::SAVED_CALL)
             .await
     }
 
@@ -189,7 +189,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn suspend_vm(&self, name: &VmName) -> Result<VmView, ClientError> {
-        self.post(&format!("/v1/vms/{name}/suspend"), &(), limits::STOP_CALL)
+        self.post(&format!("/v1/vms/{name}/suspend"), &(), limits::SAVED_CALL)
             .await
     }
 

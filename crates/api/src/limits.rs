@@ -56,6 +56,9 @@ pub const JOIN_CALL: Duration = Duration::from_secs(60);
 /// idle processor.
 pub const PLAN_CALL: Duration = Duration::from_secs(40);
 
+/// Suspending a guest, or starting one that may be suspended: 1 TiB is written or read at 300 MB/s in an hour.
+pub const SAVED_CALL: Duration = Duration::from_secs(3600 + START_CALL.as_secs());
+
 /// How long the agent waits for a guest to obey the power button.
 pub const POWERDOWN: Duration = Duration::from_secs(90);
 

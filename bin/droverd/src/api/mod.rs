@@ -279,11 +279,19 @@ async fn count_refusals(
 }
 
 async fn within_time(request: Request, next: Next) -> Response {
-    let call = format!("{} {}", request.method(), request.uri().path());
-    match tokio::time::timeout(limits::REQUEST, next.run(request)).await {
+    let path = request.uri().path();
+    let call = format!("{} {path}", request.method());
+    let saves =
+        path.starts_with("/v1/vms/") && (path.ends_with("/suspend") || path.ends_with("/start"));
+    let within = if saves {
+        limits::SAVED_REQUEST
+    } else {
+        limits::REQUEST
+    };
+    match tokio::time::timeout(within, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            let seconds = limits::REQUEST.as_secs();
+            let seconds = within.as_secs();
             let message = format!("{call} was not done within {seconds} s; it may still be");
             refused(&Refusal::new(ErrorCode::Timeout, message).next("look at `drover status`"))
         }

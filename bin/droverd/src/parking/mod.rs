@@ -48,6 +48,17 @@ struct Now {
     at_work: BTreeMap<VmName, AtWork>,
     /// Why guests could not be started, and by which order.
     not_started: BTreeMap<VmName, (ParkId, String)>,
+    /// The agent ends.
+    ends: bool,
+}
+
+/// To whom an order gives way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GivesWay {
+    /// Somebody who ends the guest by force.
+    ToForce,
+    /// The agent's end.
+    ToEnd,
 }
 
 /// An order that is being carried out.
@@ -60,7 +71,7 @@ struct AtWork {
     /// It cannot be called back any more: its guest was told, or may have been, or its QEMU is being launched.
     is_told: bool,
     /// Set where it is to give way to somebody; closed when it is over.
-    gives_way: watch::Sender<bool>,
+    gives_way: watch::Sender<Option<GivesWay>>,
 }
 
 impl AtWork {
@@ -70,6 +81,18 @@ impl AtWork {
 }
 
 impl Now {
+    /// That an order may begin for a guest.
+    fn takes_orders(&self, vm: &VmName) -> Result<(), Refusal> {
+        if self.ends {
+            let message = format!("nothing begins with guest {vm}: the agent is ending");
+            let refusal = Refusal::new(ErrorCode::ShuttingDown, message);
+            return Err(refusal.next("ask again when it is back"));
+        }
+        self.at_work
+            .get(vm)
+            .map_or(Ok(()), |other| Err(busy(vm, other.id)))
+    }
+
     /// Whether an order was not called back until now. It cannot be from now on.
     fn tells(&mut self, vm: &VmName, id: ParkId) -> bool {
         let own = self.at_work.get_mut(vm).filter(|own| own.id == id);
@@ -128,7 +151,7 @@ impl Parking {
             stop.map(|own| own.gives_way.clone())
         };
         if let Some(at_work) = at_work {
-            at_work.send_replace(true);
+            at_work.send_replace(Some(GivesWay::ToForce));
             tracing::info!(%vm, "an order gives way to a stop by force");
             at_work.closed().await;
         }
@@ -138,13 +161,14 @@ impl Parking {
     /// to shut down goes on without an agent.
     pub async fn let_go(&self) {
         let suspends = {
-            let now = self.now.lock().await;
+            let mut now = self.now.lock().await;
+            now.ends = true;
             let at_work = now.at_work.values().filter(|own| own.suspends);
             let at_work: Vec<_> = at_work.map(|own| own.gives_way.clone()).collect();
             at_work
         };
         for suspend in suspends {
-            suspend.send_replace(true);
+            suspend.send_replace(Some(GivesWay::ToEnd));
             suspend.closed().await;
         }
     }
@@ -178,7 +202,10 @@ impl Parking {
         let order = orders.in_force()?;
         let (was, resume) = match order.how {
             ParkHow::Stop => ("stopped", "starts it again"),
-            ParkHow::Suspend => ("suspended", "has it go on"),
+            ParkHow::Suspend if self.context.registry.is_suspended(vm) => {
+                ("suspended", "has it go on")
+            }
+            ParkHow::Suspend => ("ended while it was being suspended", "boots it"),
         };
         (is_off && order.state != State::Over).then(|| {
             let host = &self.context.config.host;

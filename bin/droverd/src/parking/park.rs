@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::orders::{Order, State};
-use super::{AtWork, Now, Parking, busy};
+use super::{AtWork, GivesWay, Now, Parking};
 
 impl Parking {
     /// Parks a guest, or tells how far that is.
@@ -49,10 +49,8 @@ impl Parking {
             let order = orders.get(id).unwrap_or(&order);
             return Ok(self.view(&now, vm, order));
         }
-        if let Some(other) = now.at_work.get(vm)
-            && request.begin
-        {
-            return Err(busy(vm, other.id));
+        if request.begin {
+            now.takes_orders(vm)?;
         }
         tracing::info!(by, %vm, ?request, "ordered: park a guest");
         let (state, cause) = match self.problem(vm, request.how) {
@@ -90,7 +88,8 @@ impl Parking {
     /// What becomes of an order that an earlier agent had begun, where it is not to be given to the guest again.
     fn not_again(&self, vm: &VmName, order: &Order, begin: bool) -> Option<(State, String)> {
         let again = "this agent was started again meanwhile";
-        if !self.context.registry.held(vm).process {
+        let registry = &self.context.registry;
+        if !registry.held(vm).process || registry.is_suspended(vm) {
             return Some((State::Parked, format!("it has ended; {again}")));
         }
         let touched = match order.how {
@@ -117,7 +116,7 @@ impl Parking {
         (id, how): (ParkId, ParkHow),
         again: bool,
     ) {
-        let (gives_way, mut to_give_way) = watch::channel(false);
+        let (gives_way, mut to_give_way) = watch::channel(None);
         let at_work = AtWork {
             id,
             phase: ParkPhase::Parking,
@@ -153,7 +152,7 @@ impl Parking {
         &self,
         vm: &VmName,
         again: bool,
-        gives_way: &mut watch::Receiver<bool>,
+        gives_way: &mut watch::Receiver<Option<GivesWay>>,
     ) -> (State, Option<String>) {
         let registry = &self.context.registry;
         let seconds = registry.policy(vm).unwrap_or_default().stop_within_seconds;
@@ -169,7 +168,9 @@ impl Parking {
                 let cause = format!("it did not shut down within {seconds} s, and runs on");
                 (State::Late, Some(cause))
             }
-            Err(refusal) if again || *gives_way.borrow() => (State::Late, Some(refusal.message)),
+            Err(refusal) if again || gives_way.borrow().is_some() => {
+                (State::Late, Some(refusal.message))
+            }
             Err(refusal) => (State::Kept, Some(refusal.message)),
         }
     }
@@ -177,14 +178,19 @@ impl Parking {
     async fn suspend(
         &self,
         vm: &VmName,
-        gives_way: &mut watch::Receiver<bool>,
+        gives_way: &mut watch::Receiver<Option<GivesWay>>,
     ) -> (State, Option<String>) {
         let registry = &self.context.registry;
         match registry.suspend(vm, given_up(gives_way)).await {
             Ok(_) => (State::Parked, None),
-            Err(refusal) if registry.held(vm).process => (State::Kept, Some(refusal.message)),
-            // It has ended, before or meanwhile.
-            Err(refusal) => (State::Parked, Some(refusal.message)),
+            // It is given to the agent that is started next.
+            Err(refusal) if *gives_way.borrow() == Some(GivesWay::ToEnd) => {
+                (State::Ordered, Some(refusal.message))
+            }
+            Err(refusal) if registry.is_suspended(vm) || !registry.held(vm).process => {
+                (State::Parked, Some(refusal.message))
+            }
+            Err(refusal) => (State::Kept, Some(refusal.message)),
         }
     }
 
@@ -193,12 +199,10 @@ impl Parking {
     /// # Errors
     /// As [`crate::registry::Registry::suspend`], or an order is being carried out for it.
     pub async fn suspend_by_hand(&self, vm: &VmName) -> Result<VmView, Refusal> {
-        let (gives_way, mut to_give_way) = watch::channel(false);
+        let (gives_way, mut to_give_way) = watch::channel(None);
         {
             let mut now = self.now.lock().await;
-            if let Some(other) = now.at_work.get(vm) {
-                return Err(busy(vm, other.id));
-            }
+            now.takes_orders(vm)?;
             let at_work = AtWork {
                 id: ParkId(Uuid::now_v7()),
                 phase: ParkPhase::Parking,
@@ -260,8 +264,8 @@ impl Parking {
 }
 
 /// Until an order is to give way. Whoever could say so is there for as long as it is at work.
-async fn given_up(gives_way: &mut watch::Receiver<bool>) {
-    if gives_way.wait_for(|gives_way| *gives_way).await.is_err() {
+async fn given_up(gives_way: &mut watch::Receiver<Option<GivesWay>>) {
+    if gives_way.wait_for(Option::is_some).await.is_err() {
         std::future::pending().await
     }
 }

@@ -60,6 +60,10 @@ impl Parking {
             let why = "this host knows of no run that stopped it";
             return Ok(said(phase, Some(why)));
         };
+        if self.context.registry.is_unsettled(vm) {
+            // It stands still, or its QEMU is about to end: that is seen to.
+            return Ok(said(ParkPhase::Unparking, None));
+        }
         if held.process {
             if let Some(why) = order.may_be_obeyed(Timestamp::now()) {
                 return Ok(said(ParkPhase::NotStarted, Some(&why)));
@@ -72,7 +76,7 @@ impl Parking {
             let why = "it was started, stopped or moved since, or stopped by a later run";
             return Ok(said(ParkPhase::Settled, Some(why)));
         }
-        if !held.definition {
+        if !held.definition && !held.suspended {
             orders.set(order.id, State::Over, None);
             self.save(vm, &orders)?;
             return Ok(said(ParkPhase::Settled, Some("it is not on this host")));
@@ -107,7 +111,7 @@ impl Parking {
             phase: ParkPhase::Unparking,
             suspends: false,
             is_told: false,
-            gives_way: watch::Sender::new(false),
+            gives_way: watch::Sender::new(None),
         };
         now.at_work.insert(vm.clone(), at_work);
         let (this, vm) = (Arc::clone(self), vm.clone());

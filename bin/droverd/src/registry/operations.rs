@@ -6,15 +6,14 @@ use std::time::Duration;
 use drover_api::{
     ErrorCode, Refusal, StartRequest, StopRequest, VmDefinition, VmView, limits as api_limits,
 };
-use drover_hypervisor::{Exit, Machine, MachineError, ProcessId, RunState, Start};
+use drover_hypervisor::{Exit, Machine, MachineError, ProcessId, RunState};
 use drover_types::VmName;
 
 use super::definitions;
 use super::exit::unwatched_exit;
-use super::record::Role;
 use super::reservation::Reservation;
 use super::shutdown::Shutdown;
-use super::{Purpose, Registry, broken};
+use super::{Purpose, Registry};
 
 impl Registry {
     /// Starts a guest: it goes on from its saved state where it has one, unless that is to be discarded.
@@ -26,18 +25,11 @@ impl Registry {
         // Before the definition is read: a guest that leaves takes it along.
         let reservation = self.reserve(name, Purpose::Start)?;
         let definition = self.definition(name)?;
-        if request.discard_saved_state {
-            let discarded = self.0.saved.discard(name);
-            discarded.map_err(|error| {
-                broken(format_args!("discard the saved state of {name}"), &error)
-            })?;
-        }
-        match reservation.saved_state(&definition)? {
-            Some(state) => reservation.go_on(definition, &state).await?,
-            None => {
-                let launched = reservation.launch(definition, Start::Run, Role::Running);
-                launched.await.map(drop)?;
-            }
+        match reservation.saved_state(&definition) {
+            _ if request.discard_saved_state => reservation.boot(definition).await?,
+            Ok(None) => reservation.boot(definition).await?,
+            Ok(Some(state)) => reservation.go_on(definition, &state).await?,
+            Err(refusal) => return Err(refusal),
         }
         drop(reservation);
         Ok(self.afterwards(name).await)

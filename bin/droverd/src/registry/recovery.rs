@@ -33,7 +33,7 @@ impl Registry {
     ) -> io::Result<(Self, Vec<Recovered>)> {
         let directory = config.runtime.join("vms");
         let inner = Arc::new(Inner {
-            saved: SavedStates::new(config.suspended.clone()),
+            saved: SavedStates::of(&config),
             config,
             hypervisor,
             slots: Mutex::default(),
@@ -49,7 +49,11 @@ impl Registry {
             .collect()
             .await;
         let registry = Self(inner);
-        registry.settle_saved().await;
+        // What does not answer in time is seen to later.
+        let settled = tokio::time::timeout(limits::RECOVER, registry.settle_saved()).await;
+        if settled.is_err() {
+            tracing::error!("not every saved state is settled yet");
+        }
         Ok((registry, recovered))
     }
 }

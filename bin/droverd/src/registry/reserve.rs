@@ -116,11 +116,10 @@ impl Inner {
         let path = definitions::path_of(&self.config.definitions, name);
         let host = &self.config.host;
         if !path.exists() && self.saved.counts(name) {
-            let saved = self.saved.path(name);
-            let saved = saved.parent().unwrap_or(&saved).display();
-            let message = format!("{host} has a saved state of a guest {name}, in {saved}");
+            let message = format!("{host} has a saved state of a guest {name}");
             return Err(Refusal::new(ErrorCode::VmExists, message).next(format!(
-                "remove {saved} on {host} if it is no longer wanted"
+                "`drover vm show {name}` on {host} tells where; define it there to have it go on, or start it there \
+                 with --discard-saved-state and stop it"
             )));
         }
         if !path.exists() {

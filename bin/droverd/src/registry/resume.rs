@@ -11,13 +11,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use drover_api::{ErrorCode, Refusal, VmDefinition};
-use drover_hypervisor::{Machine, MigrationAddress, RunState, Start};
+use drover_hypervisor::{Machine, MachineError, MigrationAddress, RunState, Start};
 use drover_types::VmName;
 use tokio::time::{sleep, timeout};
 
+use super::broken;
 use super::record::Role;
 use super::reservation::{Reached, Reservation};
-use super::suspend::{plainly, within_reach};
+use super::suspend::{copied, plainly, runs_on};
 use super::view::started_from;
 use crate::limits;
 use crate::saved::{SavedState, copy};
@@ -56,6 +57,32 @@ impl Reservation {
         }
     }
 
+    /// Boots the guest: what there is of a saved state is given up, unless QEMU does not start.
+    ///
+    /// # Errors
+    /// As [`Self::launch`], or the state cannot be given up.
+    pub(super) async fn boot(&self, definition: VmDefinition) -> Result<(), Refusal> {
+        let (name, states) = (self.name(), &self.inner.saved);
+        let giving_up = format!("give up the saved state of guest {name}");
+        let counts = states.counts(name);
+        if counts {
+            states
+                .use_up(name)
+                .map_err(|error| broken(&giving_up, &error))?;
+        }
+        let launched = self.launch(definition, Start::Run, Role::Running).await;
+        if launched.is_err() && counts {
+            states
+                .give_back(name)
+                .map_err(|error| broken(&giving_up, &error))?;
+        }
+        launched?;
+        if let Err(error) = states.discard(name) {
+            tracing::warn!(vm = %name, %error, "what was saved of it is left");
+        }
+        Ok(())
+    }
+
     /// Has the guest go on from its saved state.
     ///
     /// # Errors
@@ -73,7 +100,8 @@ impl Reservation {
         let loaded = async {
             self.load(&machine, state).await?;
             let used_up = self.inner.saved.use_up(name);
-            used_up.map_err(|error| format!("its state cannot be marked as used: {error}"))
+            used_up.map_err(|error| format!("it cannot be marked as used: {error}"))?;
+            self.may_run(&machine).await
         };
         if let Err(problem) = loaded.await {
             self.end().await;
@@ -95,8 +123,8 @@ impl Reservation {
         machine: &Arc<dyn Machine>,
         state: &SavedState,
     ) -> Result<(), String> {
-        let path = self.inner.saved.path(self.name());
-        let file = File::open(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let path = &state.path;
+        let file = File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let settings = machine.set_migration(&plainly()).await;
         settings.map_err(|error| error.to_string())?;
         let socket = self.state_socket();
@@ -105,8 +133,8 @@ impl Reservation {
             .await;
         listens.map_err(|error| error.to_string())?;
         let stream = UnixStream::connect(&socket);
-        let copied = within_reach(stream, std::future::pending(), move |stream| {
-            let sum = copy(file, stream)?;
+        let copied = copied(stream, std::future::pending(), move |stream, copied| {
+            let sum = copy(file, stream, copied)?;
             stream.shutdown(Shutdown::Write)?;
             Ok(sum)
         });
@@ -124,14 +152,27 @@ impl Reservation {
         }
     }
 
-    /// Lets it run. Once its state is used up there is no way back.
-    async fn runs(&self, machine: &Arc<dyn Machine>) -> Result<(), Refusal> {
-        let Err(first) = machine.resume().await else {
+    /// Lets it run. Where QEMU refuses, as when somebody else has locked a disk, it has not run: its state counts again.
+    async fn may_run(&self, machine: &Arc<dyn Machine>) -> Result<(), String> {
+        let Err(MachineError::Refused { reason, .. }) = machine.resume().await else {
             return Ok(());
         };
+        if machine.state().await != Ok(RunState::Paused) {
+            return Ok(());
+        }
+        let given_back = self.inner.saved.give_back(self.name());
+        given_back.map_err(|error| format!("{reason}; and it is not marked as unused: {error}"))?;
+        Err(reason)
+    }
+
+    /// That it runs. Once it may have, there is no way back.
+    async fn runs(&self, machine: &Arc<dyn Machine>) -> Result<(), Refusal> {
+        if machine.state().await == Ok(RunState::Running) {
+            return Ok(());
+        }
         let again = match self.reach().await {
-            Reached::Machine(machine) => machine.resume().await.map_err(|e| e.to_string()),
-            Reached::Unreachable => Err(first.to_string()),
+            Reached::Machine(machine) => runs_on(&machine).await,
+            Reached::Unreachable => Err("its QEMU does not answer".to_owned()),
             Reached::Gone => Err("its QEMU has ended".to_owned()),
         };
         again.map_err(|problem| {
@@ -140,7 +181,7 @@ impl Reservation {
                 self.name()
             );
             Refusal::new(ErrorCode::QemuFailed, message).next(
-                "restart droverd, which has it run on, or end it with --force and start it again",
+                "it is tried again each 10 s; to end it by force loses what was in its memory",
             )
         })
     }

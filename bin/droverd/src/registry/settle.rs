@@ -1,6 +1,6 @@
-//! What becomes of saved states that an earlier agent was at work with.
+//! What becomes of saved states that an earlier agent was at work with, or that were left where a QEMU did not answer.
 //!
-//! | saved.json | its QEMU | what is done |
+//! | NAME.json | its QEMU | what is done |
 //! |---|---|---|
 //! | is there | none | nothing: the guest is suspended |
 //! | is there | stands still | it is ended: the state counts |
@@ -14,13 +14,23 @@ use std::sync::Arc;
 use drover_hypervisor::{Machine, RunState};
 use drover_types::VmName;
 use futures_util::future::join_all;
+use tokio::time::sleep;
 
 use super::reservation::{Reached, Reservation};
 use super::suspend::runs_on;
 use super::{Purpose, Registry};
+use crate::limits;
 
 impl Registry {
-    /// Decides of all of them.
+    /// Sees to it for as long as the agent runs: a QEMU that did not answer may do so later.
+    pub async fn keep_settled(self) {
+        loop {
+            sleep(limits::SAVED_SETTLE).await;
+            self.settle_saved().await;
+        }
+    }
+
+    /// Decides of all of them, as far as that is possible now.
     pub(super) async fn settle_saved(&self) {
         let states = &self.0.saved;
         let guests = states.guests().unwrap_or_else(|error| {
@@ -28,13 +38,27 @@ impl Registry {
             tracing::error!(%directory, %error, "saved states not looked at");
             Vec::new()
         });
-        join_all(guests.iter().map(|vm| self.settle(vm))).await;
+        let open = guests.iter().filter(|vm| self.is_unsettled(vm));
+        join_all(open.map(|vm| self.settle(vm))).await;
+    }
+
+    /// Whether a guest has a saved state that counts.
+    pub fn is_suspended(&self, vm: &VmName) -> bool {
+        self.0.saved.counts(vm)
+    }
+
+    /// Whether something is there of a saved state that its QEMU, or its end, contradicts.
+    pub fn is_unsettled(&self, vm: &VmName) -> bool {
+        let states = &self.0.saved;
+        let has_process = self.held(vm).process;
+        states.has_any(vm) && (has_process || !states.counts(vm))
     }
 
     async fn settle(&self, vm: &VmName) {
         let reservation = match self.reserve_recovered(vm, Purpose::Suspend) {
             Ok(reservation) => reservation,
-            Err(refusal) => return tracing::error!(%vm, %refusal, "its saved state is left"),
+            // Whoever is at work with it sees to it.
+            Err(refusal) => return tracing::debug!(%vm, %refusal, "its saved state is left"),
         };
         let counts = self.0.saved.counts(vm);
         let is_void = match reservation.reach().await {

@@ -12,6 +12,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use drover_api::{ErrorCode, Refusal, VmView};
 use drover_hypervisor::{Machine, MigrationAddress, MigrationSettings, MigrationStatus, RunState};
@@ -20,11 +21,13 @@ use jiff::Timestamp;
 use tokio::net::UnixListener;
 use tokio::time::{sleep, timeout};
 
+use super::definitions::{self, Entry};
 use super::operations::no_answer;
 use super::reservation::{Reached, Reservation};
+use super::view::started_from;
 use super::{Purpose, Registry, broken, files};
 use crate::limits;
-use crate::saved::{SavedState, Sum, copy};
+use crate::saved::{Copied, SavedState, Sum, copy};
 
 impl Registry {
     /// Suspends a guest, unless that is given up before its state counts.
@@ -70,6 +73,18 @@ impl Reservation {
         let Some(record) = self.record() else {
             return Err(failed(&"the agent's record of it was lost"));
         };
+        let file = definitions::get(&self.inner.config.definitions, name);
+        let is_same = |file: &Entry| {
+            let file = file.as_ref().ok();
+            file.is_some_and(|file| started_from(file, &record.definition))
+        };
+        if !file.is_some_and(|file| is_same(&file)) {
+            let problem = "its definition is not what it was started from any more, so that it could not go on";
+            let next = format!(
+                "take back what was changed in {name}.toml since, or stop it and start it again"
+            );
+            return Err(failed(&problem).next(next));
+        }
         let wanted = limits::saved_most(record.definition.memory);
         self.has_room(wanted)
     }
@@ -107,12 +122,17 @@ impl Reservation {
         let settings = machine.set_migration(&plainly()).await;
         settings.map_err(|error| error.to_string())?;
         machine.pause().await.map_err(|error| error.to_string())?;
+        let state = machine.state().await.map_err(|error| error.to_string())?;
+        if state != RunState::Paused {
+            return Err(format!("it is {state} by now"));
+        }
         let since = Timestamp::now();
         tracing::info!(vm = %name, path = %path.display(), "stopped, and is saved");
         let sum = door.take_in(machine, file, given_up).await;
         let sum = sum.map_err(|problem| format!("{}: {problem}", path.display()))?;
         tracing::info!(vm = %name, %sum, "saved");
         let state = SavedState {
+            path,
             definition: record.definition,
             machine_type,
             qemu_version: machine.version().to_string(),
@@ -155,9 +175,9 @@ impl Reservation {
         Ok(())
     }
 
-    /// Where QEMU hands a state over; as long as that of its monitor.
+    /// Where QEMU hands a state over; no longer than that of its monitor.
     pub(super) fn state_socket(&self) -> PathBuf {
-        self.directory().join("ram.sock")
+        self.directory().join("vm.sock")
     }
 }
 
@@ -170,7 +190,17 @@ pub(super) async fn runs_on(machine: &Arc<dyn Machine>) -> Result<(), String> {
     // Where none is under way that says nothing.
     machine.cancel().await.map_err(told)?;
     ended(machine).await?;
-    machine.run_on().await.map_err(told)
+    // A moment after that QEMU refuses to have it run still ("Migration is not finalized yet").
+    let finished = async {
+        while machine.state().await.map_err(told)? == RunState::FinishMigrate {
+            sleep(limits::SAVED_POLL).await;
+        }
+        machine.run_on().await.map_err(told)
+    };
+    let late = |_| Err("QEMU does not finish its migration".to_owned());
+    timeout(limits::SAVED_STALL, finished)
+        .await
+        .unwrap_or_else(late)
 }
 
 /// Waits until no migration is under way, and how it ended.
@@ -224,11 +254,18 @@ impl Door {
         let address = MigrationAddress::Unix(self.path.clone());
         let told = machine.migrate(&address).await;
         told.map_err(|error| error.to_string())?;
-        let stream = timeout(limits::SAVED_STALL, self.listener.accept()).await;
-        let stream = stream.map_err(|_| "QEMU does not connect".to_owned())?;
-        let (stream, _) = stream.map_err(|error| error.to_string())?;
-        let sum = within_reach(stream.into_std(), given_up, move |stream| {
-            let sum = copy(stream, &file)?;
+        let connected = async {
+            tokio::select! {
+                connected = self.listener.accept() => connected.map_err(|error| error.to_string()),
+                status = ended(machine) => Err(format!("saving it has {}", status?)),
+            }
+        };
+        let connected = timeout(limits::SAVED_STALL, connected).await;
+        let connected = connected.unwrap_or_else(|_| Err("QEMU does not connect".to_owned()));
+        let (stream, _) = connected?;
+        let sum = copied(stream.into_std(), given_up, move |stream, copied| {
+            let sum = copy(stream, &file, copied)?;
+            copied.store(SYNCS, Ordering::Relaxed);
             file.sync_all()?;
             Ok(sum)
         });
@@ -248,41 +285,52 @@ impl Drop for Door {
     }
 }
 
-/// Copies in a thread of its own, unless that is given up.
-pub(super) async fn within_reach(
+/// Told as copied when everything is, and is only to be on disk.
+const SYNCS: u64 = u64::MAX;
+
+/// Copies in a thread of its own, unless that is given up or does not move on. The thread then ends when it can: a disk
+/// that hangs holds nobody else.
+pub(super) async fn copied(
     stream: io::Result<UnixStream>,
     given_up: impl Future<Output = ()>,
-    copies: impl FnOnce(&UnixStream) -> io::Result<Sum> + Send + 'static,
+    copies: impl FnOnce(&UnixStream, &Copied) -> io::Result<Sum> + Send + 'static,
 ) -> Result<Sum, String> {
     let prepared = stream.and_then(|stream| {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(limits::SAVED_STALL))?;
-        stream.set_write_timeout(Some(limits::SAVED_STALL))?;
         Ok((stream.try_clone()?, stream))
     });
     let (cut, stream) = prepared.map_err(|error| error.to_string())?;
-    let mut copied = tokio::task::spawn_blocking(move || copies(&stream));
-    let copied = tokio::select! {
-        copied = &mut copied => copied,
-        () = given_up => {
-            // Its thread ends with the connection.
-            if let Err(error) = cut.shutdown(Shutdown::Both) {
-                tracing::debug!(%error, "not cut");
-            }
-            return match copied.await {
-                Err(error) => Err(error.to_string()),
-                Ok(_) => Err("it was given up".to_owned()),
-            };
+    let so_far = Copied::default();
+    let of_thread = Arc::clone(&so_far);
+    let copied = tokio::task::spawn_blocking(move || copies(&stream, &of_thread));
+    let problem = tokio::select! {
+        copied = copied => {
+            let copied = copied.map_err(|error| error.to_string())?;
+            return copied.map_err(|error| error.to_string());
         }
+        () = given_up => "it was given up".to_owned(),
+        problem = stalls(&so_far) => problem,
     };
-    let copied = copied.map_err(|error| error.to_string())?;
-    copied.map_err(|error| match error.kind() {
-        io::ErrorKind::WouldBlock => {
-            let seconds = limits::SAVED_STALL.as_secs();
-            format!("nothing moved for {seconds} s")
+    if let Err(error) = cut.shutdown(Shutdown::Both) {
+        tracing::debug!(%error, "not cut");
+    }
+    Err(problem)
+}
+
+/// Until nothing has moved on for too long.
+async fn stalls(so_far: &Copied) -> String {
+    loop {
+        let before = so_far.load(Ordering::Relaxed);
+        let limit = if before == SYNCS {
+            limits::SAVED_SYNC
+        } else {
+            limits::SAVED_STALL
+        };
+        sleep(limit).await;
+        if so_far.load(Ordering::Relaxed) == before {
+            return format!("nothing moved on for {} s", limit.as_secs());
         }
-        _ => error.to_string(),
-    })
+    }
 }
 
 fn not_suspended(name: &VmName, problem: &dyn std::fmt::Display) -> Refusal {

@@ -34,6 +34,7 @@ impl Registry {
             .keys()
             .cloned()
             .chain(slots.keys().map(ToString::to_string))
+            .chain(self.saved_guests())
             .collect();
         let views = names.into_iter().filter_map(|name| {
             let entry = defined.remove(&name);
@@ -43,8 +44,9 @@ impl Registry {
                 .and_then(|name| slots.remove(&name));
             let slot = slot.unwrap_or_default();
             // Nothing but the end of a guest that is no longer defined.
+            let saved = name.parse().is_ok_and(|name| self.0.saved.counts(&name));
             let gone = entry.is_none() && slot.process.is_none() && slot.reserved.is_none();
-            (!gone).then(|| self.view(name, entry, slot))
+            (!gone || saved).then(|| self.view(name, entry, slot))
         });
         Ok(join_all(views).await)
     }
@@ -56,7 +58,8 @@ impl Registry {
     pub async fn get(&self, name: &VmName) -> Result<VmView, Refusal> {
         let entry = definitions::get(&self.0.config.definitions, name);
         let slot = self.snapshots().remove(name).unwrap_or_default();
-        if entry.is_none() && slot.process.is_none() && slot.reserved.is_none() {
+        let gone = entry.is_none() && slot.process.is_none() && slot.reserved.is_none();
+        if gone && !self.0.saved.counts(name) {
             return Err(self.0.no_such_vm(name));
         }
         Ok(self.view(name.to_string(), entry, slot).await)
@@ -68,6 +71,7 @@ impl Registry {
         HeldView {
             process: slot.is_some_and(|slot| slot.process.is_some()),
             definition: definitions::get(&self.0.config.definitions, name).is_some(),
+            suspended: self.0.saved.counts(name),
         }
     }
 
@@ -136,9 +140,11 @@ impl Registry {
             None => Ok(RunState::Shutdown),
         };
         let path = self.0.config.definitions.join(format!("{name}.toml"));
-        let saved = name.parse().ok().filter(|_| slot.process.is_none());
-        let saved = saved.and_then(|name| self.saved_note(&name));
-        let state = state(&entry, &slot, run_state.as_ref().ok(), saved.is_some());
+        let (is_saved, note) = name.parse().map_or((false, None), |name| {
+            let is_saved = slot.process.is_none() && self.0.saved.counts(&name);
+            (is_saved, self.saved_note(&name, &slot))
+        });
+        let state = state(&entry, &slot, run_state.as_ref().ok(), is_saved);
         let problem = problem(&name, &path.display(), &entry, &slot, &run_state);
         let record = slot
             .process
@@ -161,7 +167,7 @@ impl Registry {
             last_exit: slot.last_exit.clone(),
             migration: migration(&slot),
             problem,
-            notes: saved.into_iter().collect(),
+            notes: note.into_iter().collect(),
             name,
             state,
         }
@@ -169,20 +175,31 @@ impl Registry {
 }
 
 impl Registry {
-    /// What an operator should know of a guest whose saved state counts.
-    fn saved_note(&self, name: &VmName) -> Option<String> {
+    fn saved_guests(&self) -> Vec<String> {
+        let guests = self.0.saved.guests().unwrap_or_default();
+        guests.iter().map(ToString::to_string).collect()
+    }
+
+    /// What an operator should know of a guest of which there is a saved state.
+    fn saved_note(&self, name: &VmName, slot: &Snapshot) -> Option<String> {
         let states = &self.0.saved;
-        let path = states.path(name);
-        let path = path.display();
+        if slot.process.is_some() {
+            let is_left = slot.reserved.is_none() && states.has_any(name);
+            let seconds = limits::SAVED_SETTLE.as_secs();
+            return is_left.then(|| {
+                format!(
+                    "something is left of its being suspended: that is seen to each {seconds} s"
+                )
+            });
+        }
         let go_on = format!("`drover vm start {name}` has it go on from there");
         match states.find(name) {
             Ok(state) => state.map(|state| {
-                let (mib, since) = (state.sum.bytes.0 >> 20, state.since);
+                let (mib, since, path) = (state.sum.bytes.0 >> 20, state.since, state.path);
+                let path = path.display();
                 format!("its memory of {since:.0} is saved in {path}, {mib} MiB: {go_on}")
             }),
-            Err(error) => Some(format!(
-                "its memory is saved in {path}, which cannot be used: {error}"
-            )),
+            Err(error) => Some(format!("its memory is saved, and cannot be used: {error}")),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use data_encoding::HEXLOWER;
 use drover_types::Bytes;
@@ -26,11 +28,14 @@ impl fmt::Display for Sum {
     }
 }
 
+/// How much has been copied so far, for whoever waits.
+pub type Copied = Arc<AtomicU64>;
+
 /// Copies all that comes.
 ///
 /// # Errors
 /// One of both sides has failed.
-pub fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<Sum> {
+pub fn copy(mut from: impl Read, mut to: impl Write, copied: &Copied) -> io::Result<Sum> {
     let mut buffer = vec![0; limits::SAVED_COPY];
     let mut hasher = Sha256::new();
     let mut bytes = 0;
@@ -45,6 +50,7 @@ pub fn copy(mut from: impl Read, mut to: impl Write) -> io::Result<Sum> {
         hasher.update(part);
         to.write_all(part)?;
         bytes += part.len() as u64;
+        copied.store(bytes, Ordering::Relaxed);
     }
     Ok(Sum {
         bytes: Bytes(bytes),
@@ -60,12 +66,14 @@ mod tests {
     fn what_is_copied_is_summed_up() {
         let from = vec![7; 3 * limits::SAVED_COPY + 5];
         let mut to = Vec::new();
-        let sum = copy(&from[..], &mut to).unwrap();
+        let copied = Copied::default();
+        let sum = copy(&from[..], &mut to, &copied).unwrap();
+        assert_eq!(copied.load(Ordering::Relaxed), sum.bytes.0);
         assert_eq!(to, from);
         assert_eq!(sum.bytes.0, from.len() as u64);
         // printf '' | sha256sum
         assert_eq!(
-            copy(io::empty(), io::sink()).unwrap().to_string(),
+            copy(io::empty(), io::sink(), &copied).unwrap().to_string(),
             "0 bytes with SHA-256 e3b0c442..."
         );
     }
@@ -73,7 +81,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_an_error() {
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
-        let error = copy(&b"memory"[..], full.unwrap()).unwrap_err();
+        let error = copy(&b"memory"[..], full.unwrap(), &Copied::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
 }

@@ -119,6 +119,9 @@ pub struct HeldView {
     pub process: bool,
     /// There is a definition, from which it could be started.
     pub definition: bool,
+    /// There is a saved state of it, from which it would go on.
+    #[serde(default)]
+    pub suspended: bool,
 }
 
 /// How to start a guest.

@@ -10,7 +10,8 @@ use crate::registry::suspend::{plainly, runs_on};
 
 /// Nothing of a saved state is left.
 fn nothing_is_saved(host: &Host) -> bool {
-    !host.path("state/suspended/web").exists()
+    let left = std::fs::read_dir(host.path("state/suspended"));
+    left.is_ok_and(|left| left.count() == 0)
 }
 
 async fn suspended(agent: &Agent) -> VmView {
@@ -213,20 +214,21 @@ fn a_damaged_state_runs_nowhere_and_is_kept_until_it_is_discarded() {
     host.life(async |agent| {
         host.start(&agent).await;
         suspended(&agent).await;
-        let path = host.path("state/suspended/web/state");
+        let path = host.path("state/suspended/web.state");
         let file = std::fs::OpenOptions::new()
             .read(true)
             .write(true)
             .open(&path);
         let file = file.unwrap();
-        let middle = file.metadata().unwrap().len() / 2;
-        let mut byte = [0];
-        file.read_exact_at(&mut byte, middle).unwrap();
-        file.write_all_at(&[byte[0] ^ 1], middle).unwrap();
+        // A byte of its memory, which QEMU looks at no more than at any other.
+        let bytes = std::fs::read(&path).unwrap();
+        let name = bytes.windows(7).position(|bytes| bytes == b"SeaBIOS");
+        let at = name.expect("its firmware's name") as u64;
+        file.write_all_at(b"D", at).unwrap();
         let refused = agent.starts().await.unwrap_err();
         assert!(refused.message.contains("is damaged"), "{refused:?}");
         assert_eq!(agent.state().await, VmState::Suspended);
-        file.set_len(middle).unwrap();
+        file.set_len(at).unwrap();
         let refused = agent.starts().await.unwrap_err();
         assert!(refused.message.contains("is kept"), "{refused:?}");
         let view = agent.registry.get(&web()).await.unwrap();
@@ -289,10 +291,82 @@ fn what_cannot_be_saved_is_said_before_the_guest_is_stopped() {
         let refused = agent.registry.suspend(&web(), pending()).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::VmNotRunning, "{refused:?}");
         machine.resume().await.unwrap();
+        let file = host.path("vms/web.toml");
+        let changed = VmDefinition {
+            vcpus: 2,
+            ..definition()
+        };
+        for text in [toml::to_string(&changed).unwrap(), "[".to_owned()] {
+            std::fs::write(&file, text).unwrap();
+            let refused = agent.registry.suspend(&web(), pending()).await.unwrap_err();
+            assert!(
+                refused.message.contains("its definition is not"),
+                "{refused:?}"
+            );
+        }
+        std::fs::write(&file, toml::to_string(&definition()).unwrap()).unwrap();
         // In the way of the directory of saved states.
         std::fs::write(host.path("state/suspended"), "").unwrap();
         let refused = agent.registry.suspend(&web(), pending()).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::Internal, "{refused:?}");
         assert_eq!(agent.state().await, VmState::Running);
+    });
+}
+
+#[test]
+fn a_guest_whose_qemu_does_not_answer_when_an_agent_starts_runs_on_once_it_does() {
+    if !has_qemu() {
+        return;
+    }
+    let host = Host::new();
+    let signal = |pid: u32, signal| {
+        let pid = rustix::process::Pid::from_raw(pid.cast_signed()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    };
+    let pid = host.life(async |agent| {
+        let pid = host.start(&agent).await;
+        let reservation = agent.registry.reserve(&web(), Purpose::Suspend).unwrap();
+        agent.registry.0.saved.begin(&web()).unwrap();
+        reservation.machine().unwrap().pause().await.unwrap();
+        signal(pid, rustix::process::Signal::STOP);
+        pid
+    });
+    host.life(async |agent| {
+        assert!(agent.registry.is_unsettled(&web()));
+        let view = agent.registry.get(&web()).await.unwrap();
+        assert!(view.notes[0].contains("seen to each"), "{view:#?}");
+        signal(pid, rustix::process::Signal::CONT);
+        agent.registry.settle_saved().await;
+        let view = agent.registry.get(&web()).await.unwrap();
+        assert_eq!((view.state, view.pid), (VmState::Running, Some(pid)));
+        assert!(nothing_is_saved(&host));
+    });
+}
+
+#[test]
+fn a_guest_that_cannot_be_booted_keeps_the_state_that_was_to_be_discarded() {
+    if !has_qemu() {
+        return;
+    }
+    let host = Host::new();
+    host.life(async |agent| {
+        host.start(&agent).await;
+        suspended(&agent).await;
+        let request = StartRequest {
+            discard_saved_state: true,
+        };
+        let broken = VmDefinition {
+            args: vec!["-no-such-option".to_owned()],
+            ..definition()
+        };
+        let file = host.path("vms/web.toml");
+        std::fs::write(&file, toml::to_string(&broken).unwrap()).unwrap();
+        agent.registry.start(&web(), request).await.unwrap_err();
+        std::fs::write(&file, toml::to_string(&definition()).unwrap()).unwrap();
+        assert_eq!(agent.state().await, VmState::Suspended);
+        assert_eq!(agent.starts().await.unwrap().state, VmState::Running);
+        std::fs::remove_file(&file).unwrap();
+        let refused = agent.registry.suspend(&web(), pending()).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::SuspendFailed, "{refused:?}");
     });
 }
