@@ -86,7 +86,10 @@ impl Incoming {
     pub(super) fn resumed(&mut self, at: Option<Timestamp>) {
         self.snapshot.send_modify(|snapshot| {
             snapshot.resumed_at = snapshot.resumed_at.or(at);
-            snapshot.record_at(at.unwrap_or_else(Timestamp::now), EventKind::Runs);
+            let at = at.unwrap_or_else(Timestamp::now);
+            // Where the source's word came in the same moment, nobody has looked in between.
+            snapshot.record_at(at, EventKind::Arrived);
+            snapshot.record_at(at, EventKind::Runs);
         });
     }
 
