@@ -73,6 +73,20 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// [`events`](Self::events) and [`migration`](Self::migration).
     fn migrate<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
 
+    /// Has the guest of a migration under way go on at the destination, before its pages do; for one that
+    /// [`set_migration`](Self::set_migration) prepared for it on both sides. It stops here soon after
+    /// this has answered; until [`MigrationProgress::postcopy_bytes`] grows it may still run on here, where
+    /// sending its devices fails. Told again it does nothing.
+    fn start_postcopy(&self) -> Answer<'_, ()>;
+
+    /// Goes on with an outgoing postcopy whose connection broke ([`MigrationStatus::PostcopyPaused`];
+    /// refused otherwise), once the destination listens again. Answers before the connection is made.
+    fn migrate_again<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
+
+    /// Listens again for an incoming one ([`MigrationStatus::PostcopyPaused`]; refused otherwise), also
+    /// while the hypervisor's main loop hangs on a page that has not come.
+    fn recover_incoming<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
+
     /// Changes the downtime limit, also of a migration under way.
     fn set_downtime_limit(&self, limit: Duration) -> Answer<'_, ()>;
 

@@ -159,6 +159,10 @@ pub struct MigrationProgress {
     pub rate: BitRate,
     /// The part of its time, in percent, that the guest stands still so that the migration ends.
     pub throttle: u8,
+    /// Postcopy: sent since the guest has stopped.
+    pub postcopy_bytes: Bytes,
+    /// Postcopy: how often the guest stood still for a page that had not come; told by the source.
+    pub postcopy_requests: u64,
     /// Why it failed, in the hypervisor's words.
     pub error: Option<String>,
 }

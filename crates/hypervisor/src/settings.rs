@@ -27,6 +27,9 @@ pub struct MigrationSettings {
     /// How a guest is slowed down that writes faster than its memory is carried, and the most of its time that
     /// it stands still then; `None` for not at all. Of use on the source only.
     pub throttle: Option<(Throttle, ThrottleMost)>,
+    /// Whether [`Machine::start_postcopy`](crate::Machine::start_postcopy) may follow. Both sides must be
+    /// given it before the migration begins. See [`Version::takes_postcopy_with_multifd`](crate::Version).
+    pub postcopy: bool,
 }
 
 impl Default for MigrationSettings {
@@ -41,6 +44,7 @@ impl Default for MigrationSettings {
             return_path: true,
             zero_pages: ZeroPages::MachineDefault,
             throttle: None,
+            postcopy: false,
         }
     }
 }
@@ -94,4 +98,6 @@ pub struct AppliedSettings {
     /// Settings that this hypervisor does not have, by its name for them. The migration works
     /// without, with less.
     pub left_out: Vec<String>,
+    /// Postcopy was asked for and can be begun.
+    pub postcopy: bool,
 }

@@ -98,15 +98,21 @@ impl QemuMachine {
             .tell(PREPARE, "query-migrate-parameters", Value::Null)
             .await?;
         let mut offered = Offered::read(&capabilities, &parameters);
-        match self.order(settings, &offered).await {
-            // Offered by every QEMU from 8.1 on, and refused without KVM's dirty ring.
-            Err(MachineError::Refused { .. })
-                if matches!(settings.throttle, Some((Throttle::DirtyLimit, _)))
-                    && offered.withdraw_dirty_limit() =>
-            {
-                self.order(settings, &offered).await
+        let by_writes = matches!(settings.throttle, Some((Throttle::DirtyLimit, _)));
+        loop {
+            let refused = match self.order(settings, &offered).await {
+                Err(MachineError::Refused { operation, reason }) => (operation, reason),
+                ordered => return ordered,
+            };
+            // Offered by every QEMU, and refused where this host has no userfaultfd for it or the guest's
+            // memory is of a kind that cannot be waited for.
+            let again = settings.postcopy && offered.withdraw_postcopy(&refused.1)
+                // Offered by every QEMU from 8.1 on, and refused without KVM's dirty ring.
+                || by_writes && offered.withdraw_dirty_limit();
+            if !again {
+                let (operation, reason) = refused;
+                return Err(MachineError::Refused { operation, reason });
             }
-            ordered => ordered,
         }
     }
 
@@ -297,6 +303,36 @@ impl Machine for QemuMachine {
             self.tell(operation, "migrate", json!({"uri": uri}))
                 .await
                 .map(drop)
+        })
+    }
+
+    fn start_postcopy(&self) -> Answer<'_, ()> {
+        Box::pin(async {
+            self.tell("begin postcopy", "migrate-start-postcopy", Value::Null)
+                .await
+                .map(drop)
+        })
+    }
+
+    fn migrate_again<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let operation = "go on with a postcopy whose connection broke";
+            let uri = uri(operation, address)?;
+            self.tell(operation, "migrate", json!({"uri": uri, "resume": true}))
+                .await
+                .map(drop)
+        })
+    }
+
+    fn recover_incoming<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let operation = "listen for a postcopy whose connection broke";
+            let uri = uri(operation, address)?;
+            self.oob
+                .execute_oob("migrate-recover", json!({"uri": uri}))
+                .await
+                .map(drop)
+                .map_err(|error| explain(operation, error))
         })
     }
 

@@ -11,6 +11,8 @@ const UNLIMITED: u64 = 1 << 62;
 
 const DIRTY_LIMIT: &str = "dirty-limit";
 
+const POSTCOPY: &str = "postcopy-ram";
+
 /// The first step of QEMU's throttle (`cpu-throttle-initial`), in percent.
 const THROTTLE_FIRST: u8 = 20;
 
@@ -19,6 +21,8 @@ const THROTTLE_FIRST: u8 = 20;
 pub(super) struct Offered {
     capabilities: BTreeSet<String>,
     parameters: BTreeSet<String>,
+    /// Why postcopy is not to be had although it is offered.
+    no_postcopy: Option<String>,
 }
 
 impl Offered {
@@ -30,7 +34,14 @@ impl Offered {
         Self {
             capabilities: names.map(str::to_owned).collect(),
             parameters: parameters.map(|(name, _)| name.clone()).collect(),
+            no_postcopy: None,
         }
+    }
+
+    /// It was refused on this host, for this reason; whether it was offered.
+    pub(super) fn withdraw_postcopy(&mut self, reason: &str) -> bool {
+        self.no_postcopy = Some(reason.to_owned());
+        self.capabilities.remove(POSTCOPY)
     }
 
     /// It was refused for this guest; whether it was offered.
@@ -57,6 +68,7 @@ pub(super) fn orders(settings: &MigrationSettings, offered: &Offered) -> Result<
         capabilities: Vec::new(),
         parameters: Map::new(),
         left_out: Vec::new(),
+        postcopy: false,
     };
     let multifd = settings.channels > 0;
     orders.capability("events", true, Need::Wanted)?;
@@ -73,6 +85,7 @@ pub(super) fn orders(settings: &MigrationSettings, offered: &Offered) -> Result<
     }
     orders.compression(settings.compression)?;
     orders.throttle(settings.throttle)?;
+    orders.postcopy(settings.postcopy)?;
     if let Some(rate) = settings.switchover_bandwidth {
         orders.parameter("avail-switchover-bandwidth", rate.0.into(), Need::Wanted)?;
     }
@@ -94,6 +107,7 @@ struct Choice<'a> {
     capabilities: Vec<Value>,
     parameters: Map<String, Value>,
     left_out: Vec<String>,
+    postcopy: bool,
 }
 
 impl Choice<'_> {
@@ -155,6 +169,22 @@ impl Choice<'_> {
         Ok(())
     }
 
+    fn postcopy(&mut self, wanted: bool) -> Result<(), String> {
+        let offered = self.offered.capabilities.contains(POSTCOPY);
+        if wanted && !offered {
+            let why = self.offered.no_postcopy.iter();
+            let why: String = why.map(|why| format!(" ({why})")).collect();
+            self.left_out.push(format!("{POSTCOPY}{why}"));
+            return Ok(());
+        }
+        self.postcopy = wanted;
+        self.capability(POSTCOPY, wanted, Need::Wanted)?;
+        if wanted {
+            self.parameter("max-postcopy-bandwidth", 0.into(), Need::Wanted)?;
+        }
+        Ok(())
+    }
+
     fn missing(&mut self, name: &str, need: Need) -> Result<(), String> {
         if need == Need::Required {
             return Err(name.to_owned());
@@ -169,6 +199,7 @@ impl Choice<'_> {
             parameters: Value::Object(self.parameters),
             applied: AppliedSettings {
                 left_out: self.left_out,
+                postcopy: self.postcopy,
             },
         }
     }
@@ -237,6 +268,7 @@ mod tests {
             return_path: false,
             zero_pages: ZeroPages::Multifd,
             throttle: None,
+            postcopy: false,
         };
         let parameters = [
             ("avail-switchover-bandwidth", json!(2000)),
@@ -312,6 +344,43 @@ mod tests {
         assert_eq!(left_out, ["dirty-limit"]);
         let (.., left_out) = throttled(Throttle::DirtyLimit, 50, &["events"]);
         assert_eq!(left_out, ["dirty-limit", "auto-converge"]);
+    }
+
+    #[test]
+    fn postcopy_is_asked_for_where_it_is_to_be_had_and_named_with_the_reason_where_not() {
+        let settings = MigrationSettings {
+            return_path: false,
+            postcopy: true,
+            ..MigrationSettings::default()
+        };
+        let parameters = ["downtime-limit", "max-bandwidth", "max-postcopy-bandwidth"];
+        let mut offers = offered(&["events", "postcopy-ram"], &parameters);
+        let state = |sent: &Orders| {
+            let mut all = sent.capabilities["capabilities"].as_array().unwrap().iter();
+            let found = all.find(|entry| entry["capability"] == "postcopy-ram");
+            found.map(|entry| entry["state"].clone())
+        };
+        let sent = orders(&settings, &offers).unwrap();
+        assert_eq!(
+            (state(&sent), sent.applied.postcopy),
+            (Some(json!(true)), true)
+        );
+        assert_eq!(sent.parameters["max-postcopy-bandwidth"], 0);
+        let without = MigrationSettings {
+            postcopy: false,
+            ..settings.clone()
+        };
+        let sent = orders(&without, &offers).unwrap();
+        let expected = (Some(json!(false)), false);
+        assert_eq!(
+            (state(&sent), sent.applied.postcopy),
+            expected,
+            "an earlier one's"
+        );
+        assert!(offers.withdraw_postcopy("no userfaultfd"));
+        let sent = orders(&settings, &offers).unwrap();
+        assert_eq!((state(&sent), sent.applied.postcopy), (None, false));
+        assert_eq!(sent.applied.left_out, ["postcopy-ram (no userfaultfd)"]);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) fn progress(info: &Value) -> MigrationProgress {
         rounds: number("dirty-sync-count"),
         rate: rate(ram["mbps"].as_f64().unwrap_or(0.0)),
         throttle: throttle(info),
+        postcopy_bytes: Bytes(number("postcopy-bytes")),
+        postcopy_requests: number("postcopy-requests"),
         error,
     }
 }

@@ -16,6 +16,27 @@ pub struct Version {
     pub micro: u32,
 }
 
+impl Version {
+    /// Reads what [`Version`] is shown as.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Self> {
+        let mut numbers = text.split('.').map(|number| number.parse().ok());
+        let version = Self {
+            major: numbers.next()??,
+            minor: numbers.next()??,
+            micro: numbers.next()??,
+        };
+        numbers.next().is_none().then_some(version)
+    }
+
+    /// Whether postcopy can follow on multifd channels: from 10.1 on. Source: `migrate_caps_check` in QEMU's
+    /// `migration/options.c`.
+    #[must_use]
+    pub fn takes_postcopy_with_multifd(self) -> bool {
+        (self.major, self.minor) >= (10, 1)
+    }
+}
+
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.micro)
