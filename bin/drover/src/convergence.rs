@@ -23,7 +23,8 @@ pub struct ConvergenceArgs {
     /// How long memory may be copied, such as 90s or 30m, or "off"
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     deadline: Option<Deadline>,
-    /// What is done then: the guest stays, or stands still until the rest is sent
+    /// What is done then: the guest stays, stands still until the rest is sent, or goes on there and the rest
+    /// follows
     #[arg(long, value_name = "WHAT", value_parser = word(&AtDeadline::WORDS))]
     at_deadline: Option<AtDeadline>,
 }

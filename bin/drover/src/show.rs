@@ -8,8 +8,8 @@ pub mod runs;
 use std::fmt::Write as _;
 
 use drover_api::{
-    CordonView, ExitKind, HostView, LaneEncryption, MigrationView, PeerView, StatusView, VmState,
-    VmView,
+    CordonView, ExitKind, HostView, LaneEncryption, MigrationView, PeerView, PostcopyView,
+    StatusView, VmState, VmView,
 };
 use drover_types::Interface;
 use jiff::{Timestamp, Unit};
@@ -286,6 +286,21 @@ pub fn milliseconds(ms: u64) -> String {
     }
 }
 
+/// What went after a guest that had gone on before it.
+pub fn followed(postcopy: &PostcopyView) -> String {
+    let PostcopyView {
+        bytes,
+        requests,
+        reopened,
+    } = postcopy;
+    let mut text = format!("{bytes} followed it, stood still {requests} times for some of that");
+    if *reopened > 0 {
+        // Writing to a String cannot fail.
+        let _ = write!(text, ", session opened anew {reopened} times");
+    }
+    text
+}
+
 /// The last line of a migration that succeeded.
 pub fn moved(view: &MigrationView) -> String {
     let mut text = format!("guest {} runs on {}", view.vm, view.destination);
@@ -297,6 +312,9 @@ pub fn moved(view: &MigrationView) -> String {
         add(format!(", stopped for {}", milliseconds(downtime)));
     }
     add(format!(", {} sent", view.bytes.transferred));
+    if let Some(postcopy) = &view.postcopy {
+        add(format!("; {}", followed(postcopy)));
+    }
     if !view.paths.is_empty() {
         let s = if view.paths.len() == 1 { "" } else { "s" };
         add(format!(" over {} path{s}", view.paths.len()));

@@ -130,6 +130,10 @@ pub const ORDERS: usize = 256;
 /// move a progress bar smoothly and cost two small commands each.
 pub const OBSERVE: Duration = Duration::from_millis(200);
 
+/// The same while a guest that goes on by postcopy stands still for its switch: each look late adds to its
+/// downtime.
+pub const OBSERVE_SWITCH: Duration = Duration::from_millis(5);
+
 /// Before asking a QEMU again that is about to change its state by itself.
 pub const SOON: Duration = Duration::from_millis(50);
 
@@ -350,6 +354,10 @@ pub const SAVED_STALL: Duration = Duration::from_secs(60);
 /// How long a disk may take until what it was given is on it: the page cache of 256 GiB at 75 MB/s. Whoever gives up
 /// meanwhile does not wait for it.
 pub const SAVED_SYNC: Duration = Duration::from_secs(3600);
+
+/// How long a destination's QEMU may take to notice that the connection of its postcopy is closed: until then
+/// it does not listen for another.
+pub const POSTCOPY_PAUSES: Duration = Duration::from_secs(5);
 
 /// Between two looks at states that were left by an agent, or by a QEMU that did not answer.
 pub const SAVED_SETTLE: Duration = Duration::from_secs(10);

@@ -35,8 +35,8 @@ use crate::views::cordon::CordonRequest;
 use crate::views::event::EventView;
 use crate::views::host::{HostView, StatusView};
 use crate::views::incoming::{
-    AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingRequest, IncomingStart,
-    IncomingView, VerdictView,
+    AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingReopen,
+    IncomingRequest, IncomingStart, IncomingView, VerdictView,
 };
 use crate::views::limit::{LimitRequest, LimitsView, PathLimits};
 use crate::views::migration::{MigrateRequest, MigrationView};
@@ -399,6 +399,32 @@ impl Client {
             limits::READ_CALL,
         )
         .await
+    }
+
+    /// `POST /v1/incoming/{id}/reopen`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn incoming_reopen(
+        &self,
+        id: MigrationId,
+        request: &IncomingReopen,
+    ) -> Result<IncomingOffer, ClientError> {
+        let path = format!("/v1/incoming/{id}/reopen");
+        self.post(&path, request, limits::START_CALL).await
+    }
+
+    /// `POST /v1/incoming/{id}/recover`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn incoming_recover(
+        &self,
+        id: MigrationId,
+        request: &IncomingPaths,
+    ) -> Result<IncomingView, ClientError> {
+        let path = format!("/v1/incoming/{id}/recover");
+        self.post(&path, request, limits::READ_CALL).await
     }
 
     /// `POST /v1/incoming/{id}/run`

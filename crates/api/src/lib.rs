@@ -41,16 +41,16 @@ pub use views::data_path::{DataPathKind, DataPathView, PlacementView};
 pub use views::event::{EventKind, EventView, NicPair};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{
-    AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase, IncomingRequest,
-    IncomingStart, IncomingView, SessionSizes, Verdict, VerdictView,
+    AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase, IncomingReopen,
+    IncomingRequest, IncomingStart, IncomingView, SessionSizes, Verdict, VerdictView,
 };
 pub use views::limit::{
     InvalidLimit, Limit, LimitRequest, LimitScope, LimitView, LimitsView, PathLimit, PathLimits,
 };
 pub use views::migration::{
     BytesView, ChannelView, GuestPlace, LaneState, LaneView, LeftOut, MigrateRequest,
-    MigrationPhase, MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView,
-    TrafficView,
+    MigrationPhase, MigrationRole, MigrationView, NicView, PathState, PathView, PostcopyView,
+    RelayView, TcpView, TrafficView,
 };
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
 pub use views::plan::{InventoryView, PlanRequest, PlanView};

@@ -169,6 +169,12 @@ pub enum Outcome {
         /// What the destination gave as a reason.
         reason: Reason,
     },
+    /// Handed off by postcopy, and the source's hypervisor ended before every page had followed: the guest
+    /// cannot go on at the destination. Its disks are as after a crash of its host.
+    CutOff {
+        /// How it ended.
+        reason: Reason,
+    },
     /// Handed off, and then given up by an operator. The source's copy has ended, its definition is
     /// back: the guest can be started there anew.
     GivenUp {
@@ -204,6 +210,12 @@ pub enum Refused {
         /// How old it may be.
         age: Time,
     },
+    /// Postcopy: the guest cannot run without what is still at the source.
+    #[error(
+        "pages of the guest are still on the source, and it cannot go on here without them: bring the \
+         source's agent back, or discard the guest"
+    )]
+    PagesMissing,
     /// The migration has ended.
     #[error("the migration has ended already")]
     Over,

@@ -18,6 +18,8 @@ pub enum Step {
     AimAt(Duration),
     /// The deadline has passed: the guest stands still for the rest, so tell the hypervisor this downtime limit.
     StopAndCopy(Duration),
+    /// The deadline has passed: the guest goes on at the destination, and the rest follows it.
+    Postcopy,
     /// The deadline has passed: the guest stays.
     GiveUp,
 }
@@ -60,6 +62,7 @@ impl Converging {
         if let Some((_, then)) = self.deadline.take_if(|(after, _)| copied_for >= *after) {
             return Some(match then {
                 AtDeadline::GiveUp => Step::GiveUp,
+                AtDeadline::Postcopy => Step::Postcopy,
                 AtDeadline::StopAndCopy => {
                     self.aim = DowntimeAim::new(DOWNTIME_MOST).whole();
                     Step::StopAndCopy(DOWNTIME_MOST)
@@ -117,6 +120,14 @@ mod tests {
         let _ = converging.look(seconds(1), BUSY);
         assert_eq!(converging.look(Duration::from_millis(59_999), BUSY), None);
         assert_eq!(converging.look(seconds(60), BUSY), Some(Step::GiveUp));
+        assert_eq!(converging.look(seconds(61), BUSY), None);
+    }
+
+    #[test]
+    fn at_its_deadline_a_guest_goes_on_by_postcopy_once() {
+        let mut converging = by_a_minute(AtDeadline::Postcopy);
+        let _ = converging.look(seconds(1), BUSY);
+        assert_eq!(converging.look(seconds(60), BUSY), Some(Step::Postcopy));
         assert_eq!(converging.look(seconds(61), BUSY), None);
     }
 

@@ -19,7 +19,7 @@ mod dirtied;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use drover_types::{ByteRate, Bytes, Convergence};
+use drover_types::{AtDeadline, ByteRate, Bytes, Convergence};
 
 use self::dirtied::Dirtied;
 use crate::Time;
@@ -92,6 +92,8 @@ pub enum TimeLeft {
 pub struct Estimator {
     limit: Duration,
     throttle_most: u64,
+    /// By then, since the hypervisor began, the guest runs at the destination, whatever it dirties.
+    postcopy_at: Option<Duration>,
     /// More than zeros, of the guest's memory.
     whole: Option<Bytes>,
     dirtied: Dirtied,
@@ -112,11 +114,20 @@ impl Estimator {
         Self {
             limit: wished.downtime_limit(),
             throttle_most: most,
+            postcopy_at: match wished.deadline() {
+                Some((after, AtDeadline::Postcopy)) => Some(after),
+                _ => None,
+            },
             whole: None,
             dirtied: Dirtied::new(dirtied),
             samples: VecDeque::with_capacity(SAMPLES),
             round_began: None,
         }
+    }
+
+    /// There is no postcopy for this guest after all.
+    pub fn without_postcopy(&mut self) {
+        self.postcopy_at = None;
     }
 
     /// From now on the guest may stand still for so long.
@@ -248,7 +259,12 @@ impl Estimator {
         }
         .end();
         let time = end.before.saturating_add(end.stopped) + HAND_OFF;
-        (end.fits && time <= FARTHEST).then_some(time)
+        let by_itself = (end.fits && time <= FARTHEST).then_some(time);
+        let Some(at) = self.postcopy_at else {
+            return by_itself;
+        };
+        let postcopy = at.saturating_sub(last.copied_for) + HAND_OFF;
+        Some(by_itself.map_or(postcopy, |time| time.min(postcopy)))
     }
 
     /// What is left of this round, in bytes of pages that are carried whole.

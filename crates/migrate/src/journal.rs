@@ -65,10 +65,22 @@ pub enum SourceStep {
     Preparing,
     /// The hypervisor may have been told to migrate. Only it knows how that went.
     Transferring,
+    /// As before, and the hypervisor may have been told to begin postcopy: it can no longer be cancelled.
+    PostcopyBegun,
     /// The hypervisor has completed: only the destination may run the guest.
     HandedOff,
+    /// Postcopy: only the destination may run the guest, and pages of it are still here.
+    PostcopyHandedOff,
     /// The destination has said that the guest runs there; the source's copy can go.
     RunsThere,
+    /// Postcopy: the destination has said that the guest runs there. The source's hypervisor has to go on
+    /// until every page has followed.
+    Serving,
+    /// Postcopy: the source's hypervisor ended before every page had followed.
+    CutOff {
+        /// How it ended.
+        reason: Reason,
+    },
     /// An operator gave the guest up after the hand-off: the source's copy is to be ended, its
     /// definition to be returned.
     GivenUp {
@@ -104,11 +116,18 @@ impl SourceRecord {
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match &self.step {
-            SourceStep::Preparing | SourceStep::Transferring => Verdict::Undecided,
-            SourceStep::HandedOff | SourceStep::RunsThere => Verdict::HandedOff,
+            SourceStep::Preparing | SourceStep::Transferring | SourceStep::PostcopyBegun => {
+                Verdict::Undecided
+            }
+            SourceStep::HandedOff
+            | SourceStep::PostcopyHandedOff
+            | SourceStep::RunsThere
+            | SourceStep::Serving => Verdict::HandedOff,
+            SourceStep::CutOff { .. } => Verdict::CutOff,
             SourceStep::GivenUp { .. } => Verdict::Kept,
             SourceStep::Kept { outcome } | SourceStep::Finished { outcome } => match outcome {
                 Outcome::Completed | Outcome::Lost { .. } => Verdict::HandedOff,
+                Outcome::CutOff { .. } => Verdict::CutOff,
                 Outcome::Refused { .. }
                 | Outcome::Cancelled { .. }
                 | Outcome::Failed { .. }
@@ -141,6 +160,8 @@ pub enum DestinationStep {
     RunHere,
     /// An operator decided in the source's place that it is given up: its hypervisor is to end.
     Discarding,
+    /// The guest runs here, and pages of it are still at the source.
+    Filling,
     /// The guest runs here.
     Running {
         /// By an operator's word in the source's place.
@@ -157,6 +178,8 @@ pub enum DestinationStep {
         /// Why.
         reason: Reason,
     },
+    /// It ran here, and pages of it were lost with the source's hypervisor.
+    CutOff,
 }
 
 /// One record of the destination's journal.

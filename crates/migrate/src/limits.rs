@@ -87,6 +87,14 @@ pub const PREPARED: Duration = Duration::from_secs(90);
 /// limit comes on top: lanes may be lost right then.
 pub const FIRST_BYTES: Duration = Duration::from_secs(60);
 
+/// How long reopening a session may take whose pages are still to follow: agreeing, opening lanes, and the
+/// destination's hypervisor to listen. A safeguard: each of them has its own bound.
+pub const REOPEN: Duration =
+    Duration::from_secs(PREPARE.as_secs() + LANES.as_secs() + LISTEN.as_secs());
+
+/// Pause before such a session is reopened again: the guest may stand still meanwhile.
+pub const REOPEN_RETRY: Duration = Duration::from_secs(1);
+
 /// How often the destination asks the source for its verdict.
 pub const VERDICT_RETRY: Duration = Duration::from_secs(1);
 

@@ -12,6 +12,15 @@ pub enum MigrationSeen {
     /// Under way: `setup`, `active`, `pre-switchover`, `device`, `cancelling`, `wait-unplug` and
     /// every status that is not known.
     Active,
+    /// Postcopy, `postcopy-active`, and while it goes on after its connection broke: the guest has stopped
+    /// at the source, its pages follow it.
+    Postcopy {
+        /// Pages have gone out since: the source's hypervisor will not run its guest again by itself.
+        /// It may before, where it fails to send the guest's devices.
+        pages: bool,
+    },
+    /// Postcopy whose connection is broken: `postcopy-paused`.
+    PostcopyPaused,
     /// `completed`.
     Completed,
     /// `failed`.
@@ -58,6 +67,11 @@ pub struct Observation {
 pub(crate) enum OutgoingSeen {
     /// It goes on.
     UnderWay,
+    /// Postcopy: the guest has left for good, and pages are still here.
+    Left {
+        /// They can follow it.
+        connected: bool,
+    },
     /// It has completed: the guest has left.
     Completed,
     /// It has failed: the guest stays.
@@ -75,12 +89,35 @@ impl Observation {
             (_, GuestSeen::PostMigrate) => OutgoingSeen::Completed,
             (MigrationSeen::Completed, GuestSeen::FinishMigrate) => OutgoingSeen::Completed,
             (MigrationSeen::Completed | MigrationSeen::None, _) => OutgoingSeen::NotThere,
+            (MigrationSeen::Postcopy { pages: true }, _) => OutgoingSeen::Left { connected: true },
+            (MigrationSeen::PostcopyPaused, _) => OutgoingSeen::Left { connected: false },
+            (MigrationSeen::Postcopy { pages: false }, _) => OutgoingSeen::UnderWay,
             (MigrationSeen::Failed { reason }, _) => OutgoingSeen::Failed {
                 reason: reason.clone(),
             },
             (MigrationSeen::Cancelled, _) => OutgoingSeen::Cancelled,
             (MigrationSeen::Active, _) => OutgoingSeen::UnderWay,
         }
+    }
+
+    /// Reads this as the state of an incoming migration: the guest can run here. In postcopy its devices
+    /// are here, which is when it leaves `inmigrate`.
+    pub(crate) fn has_arrived(&self) -> bool {
+        match self.migration {
+            MigrationSeen::Completed => true,
+            MigrationSeen::Postcopy { .. } | MigrationSeen::PostcopyPaused => {
+                self.guest != GuestSeen::InMigrate
+            }
+            _ => false,
+        }
+    }
+
+    /// Pages of the guest are on the other host.
+    pub(crate) fn pages_follow(&self) -> bool {
+        matches!(
+            self.migration,
+            MigrationSeen::Postcopy { .. } | MigrationSeen::PostcopyPaused
+        )
     }
 }
 
@@ -94,6 +131,8 @@ pub enum Verdict {
     HandedOff,
     /// Only the source may run it.
     Kept,
+    /// Only the destination may, where it has run; but pages of it were lost with the source's hypervisor.
+    CutOff,
 }
 
 /// The destination's answer to being told to run the guest.

@@ -31,6 +31,10 @@ pub enum WaitingOn {
     GuestMemory,
     /// The source's QEMU to give the migration up.
     HypervisorToCancel,
+    /// Postcopy: the guest to leave its hypervisor, and the destination to have it.
+    DestinationToArrive,
+    /// Postcopy: the pages to follow the guest.
+    PagesToFollow,
     /// The destination to say that the guest runs.
     DestinationToRun,
     /// The destination to say that it gave the guest up.
@@ -71,6 +75,8 @@ impl WaitingOn {
             Self::HypervisorToBegin => "hypervisor-to-begin",
             Self::GuestMemory => "guest-memory",
             Self::HypervisorToCancel => "hypervisor-to-cancel",
+            Self::DestinationToArrive => "destination-to-arrive",
+            Self::PagesToFollow => "pages-to-follow",
             Self::DestinationToRun => "destination-to-run",
             Self::DestinationToAbandon => "destination-to-abandon",
             Self::SourceToForget => "source-to-forget",
@@ -96,6 +102,14 @@ impl WaitingOn {
             Self::HypervisorToCancel | Self::HypervisorToAnswer => {
                 "QEMU does not answer, and only it knows whether the guest has left: nothing is \
                  resumed or killed until it does. If it is beyond help, kill its process"
+            }
+            Self::DestinationToArrive => {
+                "bring the destination's agent back, and the paths to it: the guest stands still at the \
+                 source, and only the destination knows whether it can run there"
+            }
+            Self::PagesToFollow => {
+                "bring the other host's agent back, and the paths between the hosts: the guest runs at the \
+                 destination, and stands still there whenever it needs a page that has not followed"
             }
             Self::DestinationToRun => {
                 "bring the destination's agent back: it has the guest and runs it when told. The \

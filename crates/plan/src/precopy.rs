@@ -67,6 +67,8 @@ pub enum Convergence {
     GivenUp,
     /// It has not ended by its deadline, and stands still from then on until the rest is there.
     StoppedForTheRest,
+    /// It has not ended by its deadline, and goes on at the destination then: the rest follows it.
+    ByPostcopy,
 }
 
 /// What is expected of one migration.
@@ -171,15 +173,21 @@ fn run(case: &Case) -> End {
         throttle: [0, case.throttle_most],
     };
     let end = precopy.end();
+    let convergence = convergence(&end, case.deadline);
     let ms = |time: Duration| u64::try_from(time.min(FARTHEST).as_millis()).unwrap_or(u64::MAX);
-    let downtime = end.stopped.saturating_add(HAND_OFF);
+    let stopped = match convergence {
+        Convergence::ByPostcopy => Duration::ZERO,
+        _ => end.stopped,
+    };
+    let downtime = stopped.saturating_add(HAND_OFF);
     End {
         bytes: end.bytes,
         ms: ms(PREPARING
             .saturating_add(end.before)
-            .saturating_add(downtime)),
+            .saturating_add(end.stopped)
+            .saturating_add(HAND_OFF)),
         downtime_ms: ms(downtime),
-        convergence: convergence(&end, case.deadline),
+        convergence,
     }
 }
 
@@ -202,6 +210,13 @@ fn convergence(end: &precopy::End, deadline: Option<CopyDeadline>) -> Convergenc
             }),
             _,
         ) => Convergence::StoppedForTheRest,
+        (
+            Some(CopyDeadline {
+                then: AtDeadline::Postcopy,
+                ..
+            }),
+            _,
+        ) => Convergence::ByPostcopy,
         (None, _) if !end.fits => Convergence::BeyondLimit,
         (None, 0) => Convergence::ByItself,
         (None, _) => Convergence::Throttled,

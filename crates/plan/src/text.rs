@@ -177,6 +177,9 @@ fn one_step(out: &mut String, step: &Step, digits: usize) {
         Convergence::StoppedForTheRest => {
             ", but its deadline passes before: it is stopped then until the rest is there"
         }
+        Convergence::ByPostcopy => {
+            ", but its deadline passes before: it goes on there then, and the rest follows it"
+        }
     };
     line!(
         out,

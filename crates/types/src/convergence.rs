@@ -36,13 +36,17 @@ pub enum AtDeadline {
     GiveUp,
     /// The guest stands still until the rest is carried, however long that takes.
     StopAndCopy,
+    /// Postcopy: the guest goes on at the destination, and the rest follows it. Until it has, the guest is lost
+    /// as in a crash if either of its two hypervisors ends.
+    Postcopy,
 }
 
 impl AtDeadline {
     /// All of them, with their words.
-    pub const WORDS: [(&'static str, Self); 2] = [
+    pub const WORDS: [(&'static str, Self); 3] = [
         ("give-up", Self::GiveUp),
         ("stop-and-copy", Self::StopAndCopy),
+        ("postcopy", Self::Postcopy),
     ];
 }
 

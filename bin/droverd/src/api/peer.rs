@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
     AbandonRequest, ErrorBody, ErrorCode, HeldView, HostView, IncomingNetworks, IncomingOffer,
-    IncomingPaths, IncomingRequest, IncomingStart, IncomingView, InventoryView, PathLimits,
-    Refusal, ResolvedRequest, ResolvedView, VerdictView,
+    IncomingPaths, IncomingReopen, IncomingRequest, IncomingStart, IncomingView, InventoryView,
+    PathLimits, Refusal, ResolvedRequest, ResolvedView, VerdictView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -22,6 +22,8 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(incoming_status))
         .routes(routes!(incoming_start))
         .routes(routes!(incoming_paths))
+        .routes(routes!(incoming_reopen))
+        .routes(routes!(incoming_recover))
         .routes(routes!(incoming_run))
         .routes(routes!(incoming_abandon))
         .routes(routes!(limit_paths))
@@ -115,6 +117,37 @@ async fn incoming_paths(
     Ok(Json(
         app.0.migrations.incoming_paths(caller, id, request).await?,
     ))
+}
+
+/// The session broke with pages of a guest still to follow it here: makes ready for another one. Whatever is
+/// left of the session before ends.
+#[utoipa::path(post, path = "/v1/incoming/{id}/reopen", tag = "peer",
+    params(("id" = String, Path)), request_body = IncomingReopen,
+    responses((status = 200, body = IncomingOffer), (status = "default", body = ErrorBody)))]
+async fn incoming_reopen(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<MigrationId>,
+    JsonBody(request): JsonBody<IncomingReopen>,
+) -> Result<Json<IncomingOffer>, Refused> {
+    let offered =
+        to_its_end(async move { app.0.migrations.incoming_reopen(caller, id, request).await });
+    Ok(Json(offered.await?))
+}
+
+/// The lanes of that other session are up: QEMU is to listen for its source again.
+#[utoipa::path(post, path = "/v1/incoming/{id}/recover", tag = "peer",
+    params(("id" = String, Path)), request_body = IncomingPaths,
+    responses((status = 200, body = IncomingView), (status = "default", body = ErrorBody)))]
+async fn incoming_recover(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<MigrationId>,
+    JsonBody(request): JsonBody<IncomingPaths>,
+) -> Result<Json<IncomingView>, Refused> {
+    let listens =
+        to_its_end(async move { app.0.migrations.incoming_recover(caller, id, request).await });
+    Ok(Json(listens.await?))
 }
 
 /// The guest is this host's now and runs here. Asking again does no harm.

@@ -296,9 +296,10 @@ fn look(view: &MigrationView) -> Look {
         MigrationPhase::Failed if view.cause.as_deref() == Some(PAST_DEADLINE) => {
             failed(Blame::Guest)
         }
-        MigrationPhase::Failed | MigrationPhase::Refused | MigrationPhase::GivenUp => {
-            failed(Blame::Destination)
-        }
+        MigrationPhase::Failed
+        | MigrationPhase::Refused
+        | MigrationPhase::GivenUp
+        | MigrationPhase::CutOff => failed(Blame::Destination),
         _ => Phase::HandingOff,
     };
     let rate = match phase {

@@ -326,6 +326,7 @@ fn outcome(phase: MigrationPhase) -> &'static str {
         MigrationPhase::Refused => "refused",
         MigrationPhase::Abandoned => "abandoned",
         MigrationPhase::GivenUp => "given-up",
+        MigrationPhase::CutOff => "cut-off",
         _ => "failed",
     }
 }

@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use drover_api::{
     AbandonRequest, ErrorCode, EventKind, IncomingNetworks, IncomingOffer, IncomingPaths,
-    IncomingPhase, IncomingRequest, IncomingStart, IncomingView, MigrationPhase, MigrationRole,
-    Refusal,
+    IncomingPhase, IncomingReopen, IncomingRequest, IncomingStart, IncomingView, MigrationPhase,
+    MigrationRole, Refusal,
 };
 use drover_migrate::destination::Destination;
 use drover_migrate::limits::PATHS_KNOWN;
 use drover_migrate::{HandOffAnswer, Migration, Resolution};
-use drover_types::{MigrationId, Path};
+use drover_types::{Interface, MigrationId, Path};
 use tokio::sync::oneshot;
 
 use super::amend::Change;
-use super::incoming::{self, Asked, incoming_view};
+use super::incoming::{self, Asked, Wanted, incoming_view};
 use super::offered::Offered;
 use super::security::{self, Own};
 use super::snapshot::Snapshot;
-use super::{Known, Migrations, common_protocol, once_prepared};
+use super::{Known, Migrations, common_protocol, ended, once_prepared};
 use crate::api::{Accepted, Caller};
 use crate::clock::Moment;
 use crate::registry::Purpose;
@@ -52,14 +52,8 @@ impl Migrations {
             source: request.source.clone(),
         };
         let reservation = self.context.registry.reserve(&migration.vm, purpose)?;
-        let unreadable = |error: &dyn std::fmt::Display| {
-            let message = format!("cannot read the facts of {}: {error}", config.host);
-            Refusal::new(ErrorCode::Internal, message)
-        };
-        let interfaces = facts::interfaces()
-            .await
-            .map_err(|error| unreadable(&error))?;
-        let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
+        let interfaces = self.interfaces().await?;
+        let cpus = facts::cpus().map_err(|error| self.unreadable(&error))?;
         let Offered {
             interfaces,
             nics,
@@ -85,10 +79,16 @@ impl Migrations {
             client,
             origin,
             asked: Some(Asked {
-                request,
+                wanted: Wanted {
+                    migration: request.id,
+                    session: request.session,
+                    lanes: request.lanes.clone(),
+                    outage_limit_s: request.outage_limit_s,
+                },
                 own: Own::new(ours)?,
                 nics,
             }),
+            request: Some(request),
         };
         // It may have been said since; from here on the migration is seen by who looks for it.
         self.context.cordon.check()?;
@@ -185,11 +185,7 @@ impl Migrations {
             let message = format!("migration {id} has ended here");
             return Err(Refusal::new(ErrorCode::MigrationEnded, message));
         };
-        let interfaces = facts::interfaces().await.map_err(|error| {
-            let host = &self.context.config.host;
-            let message = format!("cannot read the facts of {host}: {error}");
-            Refusal::new(ErrorCode::Internal, message)
-        })?;
+        let interfaces = self.interfaces().await?;
         let Offered {
             interfaces, nics, ..
         } = Offered::of(&self.context.config, interfaces).await;
@@ -209,6 +205,85 @@ impl Migrations {
         if !self.context.sharing.heard().await {
             tracing::warn!(%id, "its source begins before it has heard its limits");
         }
+    }
+
+    /// The session broke while pages were still to follow a guest here: makes ready for another one.
+    pub async fn incoming_reopen(
+        &self,
+        caller: Caller,
+        id: MigrationId,
+        request: IncomingReopen,
+    ) -> Result<IncomingOffer, Refusal> {
+        self.authorize(&caller, id, false)?;
+        let Known::Incoming(handle) = self.find_incoming(id)? else {
+            return Err(ended(id));
+        };
+        let config = &self.context.config;
+        let interfaces = self.interfaces().await?;
+        let cpus = facts::cpus().map_err(|error| self.unreadable(&error))?;
+        let Offered {
+            interfaces, nics, ..
+        } = Offered::of(config, interfaces).await;
+        let own_limit = config.migration.outage_limit.as_secs();
+        let asked = Asked {
+            wanted: Wanted {
+                migration: id,
+                session: request.session,
+                lanes: request.lanes,
+                outage_limit_s: request.outage_limit_s.min(own_limit),
+            },
+            own: Own::new(config.migration.protection)?,
+            nics,
+        };
+        let (answer, answered) = oneshot::channel();
+        let message = incoming::Message::Reopen(Box::new(asked), answer);
+        // One that has ended needs no session.
+        let _ = handle.inbox.send(message).await;
+        let offer = answered.await.unwrap_or_else(|_| Err(ended(id)))?;
+        Ok(IncomingOffer {
+            protocol: facts::protocol().max,
+            interfaces,
+            cpus,
+            qemu_version: handle
+                .snapshot
+                .borrow()
+                .qemu_version
+                .clone()
+                .unwrap_or_default(),
+            ..offer
+        })
+    }
+
+    /// The lanes of that other session are up.
+    pub async fn incoming_recover(
+        &self,
+        caller: Caller,
+        id: MigrationId,
+        request: IncomingPaths,
+    ) -> Result<IncomingView, Refusal> {
+        self.authorize(&caller, id, false)?;
+        bounded(&request.paths)?;
+        let Known::Incoming(handle) = self.find_incoming(id)? else {
+            return Err(ended(id));
+        };
+        let (answer, answered) = oneshot::channel();
+        let message = incoming::Message::Recover(request.paths, answer);
+        let _ = handle.inbox.send(message).await;
+        answered.await.unwrap_or_else(|_| Err(ended(id)))?;
+        self.make_room(id).await;
+        let view = incoming_view(&handle.snapshot.borrow());
+        Ok(view)
+    }
+
+    fn unreadable(&self, error: &dyn std::fmt::Display) -> Refusal {
+        let host = &self.context.config.host;
+        let message = format!("cannot read the facts of {host}: {error}");
+        Refusal::new(ErrorCode::Internal, message)
+    }
+
+    async fn interfaces(&self) -> Result<Vec<Interface>, Refusal> {
+        let interfaces = facts::interfaces().await;
+        interfaces.map_err(|error| self.unreadable(&error))
     }
 
     /// The guest is ours.

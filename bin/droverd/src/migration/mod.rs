@@ -346,7 +346,10 @@ impl Migrations {
             .map_err(|refused| match refused {
                 Refused::TooLate => Refusal::new(ErrorCode::TooLate, refused.to_string()),
                 Refused::Over => ended(id),
-                Refused::Unexpected { .. } | Refused::RunsHere | Refused::TooOld { .. } => {
+                Refused::Unexpected { .. }
+                | Refused::RunsHere
+                | Refused::PagesMissing
+                | Refused::TooOld { .. } => {
                     Refusal::new(ErrorCode::WrongPhase, refused.to_string())
                 }
             })?;
@@ -381,10 +384,16 @@ impl Migrations {
             .get(&(id, true))
             .cloned()
             .ok_or_else(|| self.unknown(id))?;
+        if let (Known::Outgoing(handle), Caller::Peer(_)) = (&known, &caller) {
+            // A destination asks once it has what the guest needs to run: in postcopy that is waited for.
+            let arrived = outgoing::Message::Input(SourceInput::DestinationArrived);
+            let _ = handle.inbox.try_send(arrived);
+        }
         let verdict = match known.snapshot().verdict {
             Verdict::Undecided => ApiVerdict::Undecided,
             Verdict::HandedOff => ApiVerdict::HandedOff,
             Verdict::Kept => ApiVerdict::Kept,
+            Verdict::CutOff => ApiVerdict::CutOff,
         };
         Ok(VerdictView { verdict })
     }
@@ -441,9 +450,11 @@ enum AtEnd {
 
 impl AtEnd {
     fn of(phase: MigrationPhase) -> Self {
-        use MigrationPhase::{Connecting, Prepared, Preparing, Receiving, Transferring};
+        use MigrationPhase::{
+            Connecting, Filling, Prepared, Preparing, Receiving, Serving, Switching, Transferring,
+        };
         match phase {
-            Transferring | Receiving => Self::Leave,
+            Transferring | Switching | Serving | Receiving | Filling => Self::Leave,
             Preparing | Connecting | Prepared => Self::Cancel,
             _ => Self::Finish,
         }

@@ -7,9 +7,10 @@ use drover_hypervisor::{
     UnixMicros,
 };
 use drover_migrate::{GuestSeen, MigrationSeen, Observation, Reason};
+use drover_types::Bytes;
 use tokio::task::JoinHandle;
 
-use crate::limits::{OBSERVE, REACH_AGAIN, SETTLE};
+use crate::limits::{OBSERVE, OBSERVE_SWITCH, REACH_AGAIN, SETTLE};
 use crate::registry::{Reached, Reservation};
 
 /// What a watcher reports.
@@ -45,6 +46,14 @@ fn migration_seen(progress: &MigrationProgress) -> MigrationSeen {
         MigrationStatus::Failed => MigrationSeen::Failed {
             reason: Reason::from(progress.error.as_deref().unwrap_or("qemu gives no reason")),
         },
+        MigrationStatus::PostcopyActive => MigrationSeen::Postcopy {
+            pages: progress.postcopy_bytes > Bytes(0),
+        },
+        // Only one whose pages had gone out is ever taken up again.
+        MigrationStatus::PostcopyRecoverSetup | MigrationStatus::PostcopyRecover => {
+            MigrationSeen::Postcopy { pages: true }
+        }
+        MigrationStatus::PostcopyPaused => MigrationSeen::PostcopyPaused,
         _ => MigrationSeen::Active,
     }
 }
@@ -57,6 +66,19 @@ fn guest_seen(state: &RunState) -> GuestSeen {
         RunState::FinishMigrate => GuestSeen::FinishMigrate,
         RunState::PostMigrate => GuestSeen::PostMigrate,
         _ => GuestSeen::Other,
+    }
+}
+
+/// The guest stands still, and what ends that is told by no event: postcopy's devices are on their way.
+fn is_switching(observation: &Observation) -> bool {
+    let pages = match observation.migration {
+        MigrationSeen::Postcopy { pages } => pages,
+        _ => return false,
+    };
+    match observation.guest {
+        GuestSeen::InMigrate => true,
+        GuestSeen::FinishMigrate => !pages,
+        _ => false,
     }
 }
 
@@ -112,6 +134,7 @@ where
     tokio::pin!(exited);
     let mut tick = tokio::time::interval(OBSERVE);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut hurries = false;
     loop {
         let event = tokio::select! {
             exit = &mut exited => {
@@ -120,6 +143,7 @@ where
             }
             event = events.next() => Some(event),
             _ = tick.tick() => None,
+            () = tokio::time::sleep(OBSERVE_SWITCH), if hurries => None,
         };
         let first = match event {
             Some(MachineEvent::Stopped { at }) => Some(Seen::Stopped(at)),
@@ -141,9 +165,11 @@ where
         {
             return;
         }
-        if let Ok((observation, progress)) = look(&*machine).await
-            && !report(Seen::Look(observation, progress)).await
-        {
+        let Ok((observation, progress)) = look(&*machine).await else {
+            continue;
+        };
+        hurries = is_switching(&observation);
+        if !report(Seen::Look(observation, progress)).await {
             return;
         }
     }

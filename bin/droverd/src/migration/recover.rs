@@ -63,11 +63,18 @@ impl Migrations {
         let of_entry = |entry: &Entry| match &entry.record {
             AnyRecord::Source(record) => matches!(
                 record.step,
-                SourceStep::Preparing | SourceStep::Transferring
+                SourceStep::Preparing
+                    | SourceStep::Transferring
+                    | SourceStep::PostcopyBegun
+                    | SourceStep::PostcopyHandedOff
+                    | SourceStep::Serving
             )
             .then_some((record.migration.id, Side::Source)),
-            AnyRecord::Destination(record) => (record.step == DestinationStep::Incoming)
-                .then_some((record.migration.id, Side::Destination)),
+            AnyRecord::Destination(record) => matches!(
+                record.step,
+                DestinationStep::Incoming | DestinationStep::Filling
+            )
+            .then_some((record.migration.id, Side::Destination)),
         };
         let of_guest = |guest: &Recovered| match guest.role {
             Role::Outgoing { migration, .. } => Some((migration, Side::Source)),
@@ -156,6 +163,7 @@ impl Migrations {
                     reservation,
                     client,
                     origin,
+                    request: None,
                     asked: None,
                 };
                 let context = Arc::clone(&self.context);

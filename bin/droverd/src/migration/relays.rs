@@ -161,6 +161,15 @@ impl Relays {
         }
     }
 
+    /// Ends the process of one session, if there is one, so that another can be started. When this returns
+    /// nothing of it reaches QEMU any more.
+    pub fn end(&self, migration: MigrationId, side: Side) {
+        let place = self.place(migration, side);
+        if place.directory().exists() {
+            end(&place, Duration::ZERO);
+        }
+    }
+
     /// Ends every process but those that may be found, and removes what is left of earlier ones.
     pub fn end_all_but(&self, kept: &[(MigrationId, Side)]) {
         let kept: Vec<Place> = kept

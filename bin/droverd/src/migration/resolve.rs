@@ -119,6 +119,7 @@ impl Migrations {
         let taken = answered.await.unwrap_or(Err(Refused::Over));
         taken.map_err(|refused| match refused {
             Refused::Over => ended(id),
+            Refused::PagesMissing => Refusal::new(ErrorCode::WrongPhase, refused.to_string()),
             _ => not_ambiguous(&snapshot.borrow().view),
         })?;
         comes_of(snapshot).await
@@ -171,7 +172,10 @@ fn asked_for(view: &MigrationView, request: ResolveRequest) -> Result<Resolution
 fn not_ambiguous(view: &MigrationView) -> Refusal {
     let (id, phase) = (view.id, view.phase.as_str());
     let message = match (view.phase, &view.next) {
-        (MigrationPhase::Arrived | MigrationPhase::HandingOff, Some(next)) => {
+        (
+            MigrationPhase::Arrived | MigrationPhase::Switching | MigrationPhase::HandingOff,
+            Some(next),
+        ) => {
             format!("migration {id} is {phase}, and not in doubt by now: {next}")
         }
         _ => format!("migration {id} is {phase}: it is not in doubt whose the guest is"),

@@ -38,6 +38,8 @@ pub struct Snapshot {
     pub refusal: Option<Refusal>,
     /// The version of the QEMU that waits, on the destination.
     pub qemu_version: Option<String>,
+    /// The QEMU of an arriving guest can be told to let it go on before its pages do.
+    pub postcopy: bool,
     /// Preparations are over, one way or the other.
     pub prepared: bool,
     /// Its paths are all known: by this agent's own work, or by a relay that it found again.
@@ -66,6 +68,7 @@ impl Snapshot {
             next: None,
             ambiguity: None,
             resolution: None,
+            postcopy: None,
             started_at: Timestamp::now(),
             ended_at: None,
             prepare_ms: None,
@@ -116,6 +119,7 @@ impl Snapshot {
             resolving: Resolving::No,
             refusal: None,
             qemu_version: None,
+            postcopy: false,
             prepared: false,
             is_whole: false,
             amending: Arc::default(),
@@ -151,6 +155,11 @@ impl Snapshot {
             return;
         }
         let view = &mut self.view;
+        if progress.postcopy_bytes > Bytes(0) {
+            let postcopy = view.postcopy.get_or_insert_default();
+            postcopy.bytes = progress.postcopy_bytes;
+            postcopy.requests = progress.postcopy_requests;
+        }
         view.bytes.total = progress.total;
         view.bytes.transferred = progress.transferred;
         view.bytes.remaining = progress.remaining;

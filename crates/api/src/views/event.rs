@@ -236,6 +236,21 @@ pub enum EventKind {
     Arrived,
     /// The guest runs on the destination.
     Runs,
+    /// Postcopy: the session broke with pages still to follow; another is opened.
+    PagesStopped {
+        /// Why.
+        reason: String,
+    },
+    /// Postcopy: pages follow again.
+    PagesFollow,
+    /// Source, postcopy: every page has followed.
+    AllFollowed {
+        /// Bytes that did.
+        #[schema(value_type = u64)]
+        bytes: Bytes,
+        /// How often the guest stood still for one that was not there yet.
+        requests: u64,
+    },
     /// Something was done without, or otherwise than usual.
     Fallback {
         /// What, and why.
@@ -299,6 +314,8 @@ impl EventKind {
             | Self::MonitorLost
             | Self::Throttled { .. }
             | Self::DeadlinePassed { .. }
+            | Self::PagesStopped { .. }
+            | Self::PagesFollow
             | Self::Resolved { .. }
             | Self::Conflict { .. }
             | Self::Fallback { .. } => true,
@@ -352,6 +369,9 @@ impl fmt::Display for EventKind {
                     AtDeadline::StopAndCopy => {
                         "the guest is stopped for the rest, once that takes less than 2000 s"
                     }
+                    AtDeadline::Postcopy => {
+                        "the guest goes on at the destination, and the rest follows it"
+                    }
                 };
                 write!(
                     f,
@@ -362,6 +382,17 @@ impl fmt::Display for EventKind {
             Self::HandedOff => f.write_str("hand-off: only the destination may run the guest now"),
             Self::Arrived => f.write_str("everything is there, waiting for the source's verdict"),
             Self::Runs => f.write_str("the guest runs on the destination"),
+            Self::PagesStopped { reason } => {
+                write!(
+                    f,
+                    "no page follows the guest for now, a new session is opened: {reason}"
+                )
+            }
+            Self::PagesFollow => f.write_str("pages follow the guest again"),
+            Self::AllFollowed { bytes, requests } => write!(
+                f,
+                "every page has followed: {bytes}, and the guest stood still {requests} times for one"
+            ),
             Self::MonitorLost => {
                 f.write_str("the connection to this host's QEMU was lost: made anew")
             }

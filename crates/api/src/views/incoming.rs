@@ -10,6 +10,11 @@
 //!   POST /incoming/{id}/run ──────────────▶  the guest runs there, and only there
 //!      or /incoming/{id}/abandon ─────────▶  nothing is left there
 //!
+//!   (postcopy, and the session broke)
+//!   POST /incoming/{id}/reopen ───────────▶  makes ready for another one
+//!   (lanes are opened)
+//!   POST /incoming/{id}/recover ──────────▶  QEMU listens again
+//!
 //!                ◀────────────────────────── GET /migrations/{id}/verdict, when in doubt
 //! ```
 
@@ -66,6 +71,17 @@ pub struct IncomingRequest {
     pub outage_limit_s: u64,
 }
 
+/// Asks a host for another session, for pages that are still to follow a guest there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct IncomingReopen {
+    /// Sizes of the session.
+    pub session: SessionSizes,
+    /// How the source wants its lanes protected.
+    pub lanes: LaneSecurity,
+    /// How long the source would wait for a path when it has none left, in seconds.
+    pub outage_limit_s: u64,
+}
+
 /// The destination is prepared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct IncomingOffer {
@@ -104,6 +120,9 @@ pub struct IncomingStart {
     /// The paths in use.
     #[schema(value_type = Vec<PathSchema>)]
     pub paths: Vec<Path>,
+    /// The guest may go on before its pages do.
+    #[serde(default)]
+    pub postcopy: bool,
 }
 
 /// The paths of a session that is under way: those that it had, and those that joined.
@@ -165,6 +184,9 @@ pub struct IncomingView {
     /// What an operator decided here in the source's place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Resolution>,
+    /// Its QEMU is ready for a guest that goes on before its pages do.
+    #[serde(default)]
+    pub postcopy: bool,
     /// When the guest began to run here, by this host's clock.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = DateTime)]
@@ -181,6 +203,8 @@ pub enum Verdict {
     HandedOff,
     /// The source's: the destination must give up its copy.
     Kept,
+    /// The destination's, where it ran; but pages of it were lost with the source's QEMU.
+    CutOff,
 }
 
 /// The source's verdict on one migration.

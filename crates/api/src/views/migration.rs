@@ -21,8 +21,8 @@ pub struct MigrateRequest {
     #[schema(value_type = String)]
     pub to: HostName,
     /// How it is brought to its end: `downtime_limit_ms` (1 to 2000000), `throttle` (`off`, `auto-converge` or
-    /// `dirty-limit`), `throttle_most` (1 to 99 %), `deadline_s` (0, none, to 604800), `at_deadline` (`give-up`
-    /// or `stop-and-copy`). What is missing is as the guest's definition has it, and then the agent.
+    /// `dirty-limit`), `throttle_most` (1 to 99 %), `deadline_s` (0, none, to 604800), `at_deadline` (`give-up`,
+    /// `stop-and-copy` or `postcopy`). What is missing is as the guest's definition has it, and then the agent.
     #[serde(default, skip_serializing_if = "Convergence::is_silent")]
     #[schema(value_type = Object)]
     pub convergence: Convergence,
@@ -51,6 +51,18 @@ pub enum MigrationRole {
     Destination,
 }
 
+/// The pages of a guest that went on before they did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PostcopyView {
+    /// Bytes that have followed it.
+    #[schema(value_type = u64)]
+    pub bytes: Bytes,
+    /// How often it stood still for a page that was not there yet.
+    pub requests: u64,
+    /// How often their session broke, and another was opened.
+    pub reopened: u32,
+}
+
 /// How far a migration is. The first nine are the source's, the next four the destination's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -61,8 +73,13 @@ pub enum MigrationPhase {
     Connecting,
     /// Source: memory is copied while the guest runs.
     Transferring,
-    /// Source: all is copied; the destination is told to run the guest. It never runs here again.
+    /// Source: postcopy was begun; the guest stops here, and its devices are on their way.
+    Switching,
+    /// Source: all is copied, or in postcopy all that the guest needs to run; the destination is told to run
+    /// it. It never runs here again.
     HandingOff,
+    /// Source: the guest runs on the destination, and its pages follow it (postcopy).
+    Serving,
     /// Source: the guest runs on the destination.
     Completed,
     /// Source: handed off, and then given up by an operator. The guest can be started here anew.
@@ -79,10 +96,15 @@ pub enum MigrationPhase {
     Receiving,
     /// Destination: complete, waiting for the source's verdict.
     Arrived,
+    /// Destination: the guest runs here, and pages of it are still at the source (postcopy).
+    Filling,
     /// Destination: the guest runs here.
     Running,
     /// Destination: given up; nothing of it is left here.
     Abandoned,
+    /// The guest ran on the destination when the source's QEMU ended with pages of it (postcopy): as after a
+    /// crash of its host.
+    CutOff,
     /// Ended by a fault: `cause` tells which, `guest` where that left the guest.
     Failed,
     /// A phase of a newer agent.
@@ -98,7 +120,9 @@ impl MigrationPhase {
             Self::Preparing => "preparing",
             Self::Connecting => "connecting",
             Self::Transferring => "transferring",
+            Self::Switching => "switching",
             Self::HandingOff => "handing-off",
+            Self::Serving => "serving",
             Self::Completed => "completed",
             Self::GivenUp => "given-up",
             Self::Cancelling => "cancelling",
@@ -107,8 +131,10 @@ impl MigrationPhase {
             Self::Prepared => "prepared",
             Self::Receiving => "receiving",
             Self::Arrived => "arrived",
+            Self::Filling => "filling",
             Self::Running => "running",
             Self::Abandoned => "abandoned",
+            Self::CutOff => "cut-off",
             Self::Failed => "failed",
             Self::Unknown => "unknown",
         }
@@ -123,6 +149,7 @@ impl MigrationPhase {
                 | Self::GivenUp
                 | Self::Cancelled
                 | Self::Refused
+                | Self::CutOff
                 | Self::Failed
                 | Self::Running
                 | Self::Abandoned
@@ -478,6 +505,9 @@ pub struct MigrationView {
     /// (`auto-converge`); missing while it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throttle_percent: Option<u8>,
+    /// What followed the guest, once it went on by postcopy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub postcopy: Option<PostcopyView>,
     /// The round of copying, from 1.
     pub round: u64,
     /// Payload over all lanes, in bytes per second, lately.

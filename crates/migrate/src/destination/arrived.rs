@@ -37,7 +37,7 @@ impl Destination {
                 self.overruled(resolving.is_some());
                 self.hear(now);
                 match verdict {
-                    Verdict::HandedOff => {
+                    Verdict::HandedOff | Verdict::CutOff => {
                         self.word_until = self.deadline;
                         self.resume(now);
                     }
@@ -73,6 +73,9 @@ impl Destination {
             }
             // A last question whose end nobody told is none: an answer may have come meanwhile.
             Event::Deadline => self.ask(now, attempts, resolving.map(|(wish, _)| wish)),
+            Event::Input(Input::ResolveRequested(Resolution::RunHere)) if self.pages_follow => {
+                return Err(Refused::PagesMissing);
+            }
             Event::Input(Input::ResolveRequested(wish)) => {
                 let other = resolving.is_some_and(|(resolution, _)| resolution != wish);
                 if other || wish == Resolution::GiveUp {
@@ -115,7 +118,7 @@ impl Destination {
     }
 
     /// An answer counts for its own question, and until that one's deadline.
-    fn is_late(&self, now: Time, question: Question) -> bool {
+    pub(super) fn is_late(&self, now: Time, question: Question) -> bool {
         question != self.question || self.deadline.is_some_and(|at| at <= now)
     }
 
@@ -126,7 +129,7 @@ impl Destination {
         self.wait(now, attempts);
     }
 
-    fn ask(&mut self, now: Time, attempts: u32, wish: Option<Resolution>) {
+    pub(super) fn ask(&mut self, now: Time, attempts: u32, wish: Option<Resolution>) {
         self.question = self.question.next();
         let question = self.question;
         self.outbox.act(Action::AskVerdict { question });

@@ -41,6 +41,8 @@ pub enum Input {
         /// What the relay gave as a reason.
         reason: Reason,
     },
+    /// The source has opened a session anew, and QEMU listens for it.
+    SessionReopened,
     /// The source keeps the guest (`POST /incoming/{id}/abandon`).
     AbandonRequested,
     /// The source has handed the guest off (`POST /incoming/{id}/run`).
@@ -112,6 +114,7 @@ impl Input {
             Self::HypervisorGone { .. } => "hypervisor-gone",
             Self::SessionLives => "session-lives",
             Self::SessionFailed { .. } => "session-failed",
+            Self::SessionReopened => "session-reopened",
             Self::AbandonRequested => "abandon-requested",
             Self::RunRequested { .. } => "run-requested",
             Self::VerdictAnswered { .. } => "verdict-answered",
@@ -178,6 +181,9 @@ pub enum Ending {
     Abandoned(Cause),
     /// It had arrived, and its hypervisor ended before the guest ran.
     Lost(Reason),
+    /// It ran, and pages of it were lost with the source's hypervisor. Its own is left as it is, for a
+    /// person to end.
+    CutOff,
 }
 
 /// What comes out of [`super::Destination::poll`].

@@ -17,6 +17,7 @@
 //! migration uses the return path.
 
 mod arrived;
+mod filling;
 mod io;
 mod phase;
 mod recovery;
@@ -50,7 +51,7 @@ pub struct Destination {
     since: Time,
     deadline: Option<Time>,
     outbox: Outbox<Action, DestinationRecord>,
-    /// [`DestinationStep::Running`] is on disk.
+    /// [`DestinationStep::Running`] or [`DestinationStep::Filling`] is on disk.
     runs: bool,
     /// An operator's decision in the source's place, once it is on disk.
     resolution: Option<Resolution>,
@@ -60,6 +61,12 @@ pub struct Destination {
     word_until: Option<Time>,
     /// The guest has run here, as its own record says.
     has_run: bool,
+    /// The last look that showed the guest here showed pages of it still at the source.
+    pages_follow: bool,
+    /// The hypervisor has ended.
+    hypervisor_gone: bool,
+    /// The session has failed, and no other was opened since.
+    session_over: bool,
     /// Its definition was among this host's when the agent was started again.
     has_definition: bool,
     /// In [`Phase::Arrived`]: the last question to the source.
@@ -103,6 +110,9 @@ impl Destination {
             resolving: Resolving::No,
             word_until: None,
             has_run: false,
+            pages_follow: false,
+            hypervisor_gone: false,
+            session_over: false,
             has_definition: false,
             question: Question::default(),
             heard: None,
@@ -127,7 +137,10 @@ impl Destination {
                     .journaled()
                     .ok_or_else(|| self.unexpected("journaled"))?;
                 self.journal_trouble = None;
-                self.runs |= matches!(record.step, DestinationStep::Running { .. });
+                self.runs |= matches!(
+                    record.step,
+                    DestinationStep::Running { .. } | DestinationStep::Filling
+                );
                 self.resolution = record.resolution();
                 Ok(())
             }
@@ -184,7 +197,10 @@ impl Destination {
     pub fn resolution(&self) -> Option<Resolution> {
         let runs = matches!(
             self.phase,
-            Phase::Resuming { .. } | Phase::Adopting | Phase::Ended(Ending::Running)
+            Phase::Resuming { .. }
+                | Phase::Adopting
+                | Phase::Filling { .. }
+                | Phase::Ended(Ending::Running)
         );
         self.resolution
             .filter(|resolution| *resolution != Resolution::RunHere || runs)
@@ -273,8 +289,11 @@ impl Destination {
     }
 
     /// QEMU has everything. The verdict comes by itself where the source is well; it is asked
-    /// for after a pause.
+    /// for after a pause. In postcopy the source hears by the question that the guest is here.
     fn arrive(&mut self, now: Time) {
+        if self.pages_follow {
+            return self.ask(now, 0, None);
+        }
         let phase = Phase::Arrived {
             attempts: 0,
             asking: false,
@@ -323,6 +342,23 @@ impl Destination {
     fn adopt(&mut self, now: Time) {
         self.outbox.act(Action::AdoptGuest);
         self.enter(now, Phase::Adopting, Some(limits::ADOPT_RETRY));
+    }
+
+    /// The definition is written: whose the guest is can be told.
+    fn adopted(&mut self, now: Time) {
+        let resolved = self.resolution == Some(Resolution::RunHere);
+        if self.pages_follow && !self.hypervisor_gone {
+            self.record(DestinationStep::Filling);
+            return self.fill(now);
+        }
+        self.run(now, resolved);
+    }
+
+    /// The guest runs here, and needs nothing of the source.
+    fn run(&mut self, now: Time, resolved: bool) {
+        self.record(DestinationStep::Running { resolved });
+        self.outbox.act(Action::CloseSession);
+        self.finish(now, Ending::Running);
     }
 
     fn abandon(&mut self, now: Time, cause: Cause) {

@@ -10,7 +10,7 @@ use super::Ending;
 /// Where the destination's side of a migration stands.
 ///
 /// ```text
-/// Starting ─▶ Prepared ─▶ Opening ─▶ Receiving ─▶ Arrived ◀▶ Resuming ─▶ Adopting ─▶ Running
+/// Starting ─▶ Prepared ─▶ Opening ─▶ Receiving ─▶ Arrived ◀▶ Resuming ─▶ Adopting ─▶ (Filling ─▶) Running
 ///    │           │           │        │    ▲ │       │           └──────▶ Lost
 ///    │           │           │        │    │ ▼       │
 ///    │           │           │        │  Settling    │ kept
@@ -54,6 +54,13 @@ pub enum Phase {
     },
     /// The guest runs; its definition is to be written.
     Adopting,
+    /// Postcopy: the guest runs, and pages of it are still at the source.
+    Filling {
+        /// The session has failed: the source is asked whether it still has them.
+        broken: bool,
+        /// The last time is not answered yet.
+        asking: bool,
+    },
     /// QEMU is being ended.
     Abandoning {
         /// Why.
@@ -84,11 +91,13 @@ impl Phase {
             Self::Arrived { .. } => "arrived",
             Self::Resuming { .. } => "resuming",
             Self::Adopting => "adopting",
+            Self::Filling { .. } => "filling",
             Self::Abandoning { .. } => "abandoning",
             Self::Recovering { .. } => "recovering",
             Self::Ended(Ending::Running) => "running",
             Self::Ended(Ending::Abandoned(_)) => "abandoned",
             Self::Ended(Ending::Lost(_)) => "lost",
+            Self::Ended(Ending::CutOff) => "cut-off",
         }
     }
 
@@ -108,6 +117,7 @@ impl Phase {
             Self::Arrived { .. } => WaitingOn::SourceVerdict,
             Self::Resuming { .. } => WaitingOn::GuestToResume,
             Self::Adopting => WaitingOn::GuestToBeAdopted,
+            Self::Filling { .. } => WaitingOn::PagesToFollow,
             Self::Abandoning { .. } => WaitingOn::HypervisorToEnd,
             Self::Recovering { .. } => WaitingOn::HypervisorToAnswer,
             Self::Ended(_) => return None,

@@ -35,7 +35,8 @@ impl Destination {
         destination.resolution = resolution;
         let ending = match record.step {
             // The operator's word was for then: by now the source may be back.
-            DestinationStep::Incoming | DestinationStep::RunHere => {
+            DestinationStep::Incoming | DestinationStep::RunHere | DestinationStep::Filling => {
+                destination.runs = record.step == DestinationStep::Filling;
                 destination.outbox.act(Action::FindSession);
                 destination.deadline = Some(now + limits::OBSERVE_RETRY);
                 return destination;
@@ -47,8 +48,9 @@ impl Destination {
             DestinationStep::Running { .. } => Ending::Running,
             DestinationStep::Abandoned { cause } => Ending::Abandoned(cause),
             DestinationStep::Lost { reason } => Ending::Lost(reason),
+            DestinationStep::CutOff => Ending::CutOff,
         };
-        destination.runs = ending == Ending::Running;
+        destination.runs = matches!(ending, Ending::Running | Ending::CutOff);
         destination.phase = Phase::Ended(ending.clone());
         destination.outbox.act(Action::Finish(ending));
         destination
@@ -62,16 +64,17 @@ impl Destination {
 
     /// The guest is this host's, certainly, whatever its hypervisor does by now.
     pub(super) fn is_certainly_here(&self) -> bool {
-        self.has_run || self.was_adopted()
+        self.has_run || self.runs || self.was_adopted()
     }
 
     /// There is no hypervisor any more.
     pub(super) fn recovered_without_guest(&mut self, now: Time, reason: Reason) {
-        if self.was_adopted() {
+        if self.runs || self.was_adopted() {
             // This host may start it again, so the other one has to hear whose it is.
             self.outbox.act(Action::CloseSession);
             self.outbox.act(Action::RemoveRuntime);
-            self.record(DestinationStep::Running { resolved: true });
+            let resolved = self.resolution == Some(Resolution::RunHere);
+            self.record(DestinationStep::Running { resolved });
             self.finish(now, Ending::Running);
         } else if self.has_run || self.resolution == Some(Resolution::RunHere) {
             // It has run, or may have for a moment.
@@ -97,7 +100,7 @@ impl Destination {
             return;
         }
         match (&seen.migration, session) {
-            (MigrationSeen::Active, Session::Lives) => {
+            (MigrationSeen::Active | MigrationSeen::Postcopy { .. }, Session::Lives) => {
                 let phase = Phase::Receiving {
                     begun: true,
                     handed_off: false,
@@ -117,8 +120,8 @@ impl Destination {
             // Only an agent that knew of the hand-off has it run.
             (_, GuestSeen::Running) => self.adopt(now),
             // It may stand still for any reason of its own.
-            _ if self.has_run => self.adopt(now),
-            (MigrationSeen::Completed, _) => self.arrive(now),
+            _ if self.has_run || self.runs => self.adopt(now),
+            _ if seen.has_arrived() => self.arrive(now),
             _ => return false,
         }
         true

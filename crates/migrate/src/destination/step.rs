@@ -4,10 +4,8 @@
 use super::{Action, Destination, Ending, Event, Input, Phase};
 use crate::Time;
 use crate::cause::{Cause, Refused};
-use crate::journal::DestinationStep;
 use crate::limits;
 use crate::observation::{GuestSeen, MigrationSeen, Observation};
-use crate::resolution::Resolution;
 use crate::session::Session;
 
 impl Destination {
@@ -18,6 +16,7 @@ impl Destination {
     pub(super) fn step(&mut self, now: Time, event: Event) -> Result<(), Refused> {
         use Event::Deadline;
         use Event::Input as On;
+        self.note(&event);
         match (self.phase.clone(), event) {
             (_, On(Input::RunRequested { age })) if age > limits::WORD_COUNTS => {
                 return Err(Refused::TooOld { age });
@@ -153,7 +152,7 @@ impl Destination {
                 self.settled(now, &seen, cause);
             }
             (Phase::Settling { .. }, On(Input::Hypervisor(seen))) => {
-                if seen.migration == MigrationSeen::Completed {
+                if seen.has_arrived() {
                     self.arrive(now);
                 }
             }
@@ -201,11 +200,9 @@ impl Destination {
                 }
             }
             (Phase::Resuming { refused }, Deadline) => self.resume_again(now, refused),
-            (Phase::Adopting, On(Input::GuestAdopted)) => {
-                let resolved = self.resolution == Some(Resolution::RunHere);
-                self.record(DestinationStep::Running { resolved });
-                self.outbox.act(Action::CloseSession);
-                self.finish(now, Ending::Running);
+            (Phase::Adopting, On(Input::GuestAdopted)) => self.adopted(now),
+            (Phase::Filling { broken, asking }, event) => {
+                return self.step_filling(now, broken, asking, event);
             }
             (Phase::Adopting, On(Input::AdoptFailed { reason })) => self.last = Some(reason),
             (Phase::Adopting, Deadline) => self.adopt(now),
@@ -242,7 +239,8 @@ impl Destination {
                 self.enter(now, phase, Some(limits::ADOPT_RETRY));
             }
             (
-                Phase::Abandoning { .. } | Phase::Ended(Ending::Abandoned(_) | Ending::Lost(_)),
+                Phase::Abandoning { .. }
+                | Phase::Ended(Ending::Abandoned(_) | Ending::Lost(_) | Ending::CutOff),
                 On(Input::AbandonRequested),
             ) => {}
             (
@@ -318,8 +316,8 @@ impl Destination {
 
     fn received(&mut self, now: Time, seen: Observation, handed_off: bool) {
         match seen.migration {
-            MigrationSeen::Completed if handed_off && self.word_counts(now) => self.resume(now),
-            MigrationSeen::Completed => self.arrive(now),
+            _ if seen.has_arrived() && handed_off && self.word_counts(now) => self.resume(now),
+            _ if seen.has_arrived() => self.arrive(now),
             MigrationSeen::Failed { .. } | MigrationSeen::Cancelled if handed_off => {
                 // QEMU ends by itself after this; until it has, nothing is certain.
             }
@@ -327,7 +325,7 @@ impl Destination {
                 self.abandon(now, Cause::HypervisorFailed { reason });
             }
             MigrationSeen::Cancelled => self.abandon(now, Cause::CancelledElsewhere),
-            MigrationSeen::Active if !handed_off => {
+            MigrationSeen::Active | MigrationSeen::Postcopy { .. } if !handed_off => {
                 self.enter(
                     now,
                     Phase::Receiving {
@@ -337,12 +335,29 @@ impl Destination {
                     None,
                 );
             }
-            MigrationSeen::Active | MigrationSeen::None => {}
+            _ => {}
+        }
+    }
+
+    /// What counts in every phase.
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::Input(Input::Hypervisor(seen) | Input::Settled(seen)) if seen.has_arrived() => {
+                self.pages_follow = seen.pages_follow();
+            }
+            Event::Input(Input::SessionFailed { .. } | Input::Settled(_)) => {
+                self.session_over = true;
+            }
+            Event::Input(Input::SessionLives | Input::SessionReopened) => {
+                self.session_over = false;
+            }
+            Event::Input(Input::HypervisorGone { .. }) => self.hypervisor_gone = true,
+            _ => {}
         }
     }
 
     fn settled(&mut self, now: Time, seen: &Observation, cause: Cause) {
-        if seen.migration == MigrationSeen::Completed {
+        if seen.has_arrived() {
             self.arrive(now);
         } else {
             self.abandon(now, cause);

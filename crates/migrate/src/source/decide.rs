@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Input, Phase, Source, Why, failed};
+use super::{Action, Input, Phase, Source, Switching, Why, failed};
 use crate::Time;
 use crate::cause::{CancelledBy, Cause, KeptGuest, Outcome, Reason, Refused};
 use crate::journal::SourceStep;
@@ -52,6 +52,7 @@ impl Source {
         match seen.outgoing() {
             OutgoingSeen::UnderWay => {}
             OutgoingSeen::Completed => self.hand_off(now),
+            OutgoingSeen::Left { connected } => self.has_left(now, connected),
             // It may be of an earlier migration; the deadline asks again.
             _ if !believed => {}
             OutgoingSeen::Failed { reason } => {
@@ -70,14 +71,33 @@ impl Source {
         }
     }
 
+    /// Postcopy that this agent, or this life of it, has not begun.
+    pub(super) fn has_left(&mut self, now: Time, connected: bool) {
+        self.record(SourceStep::PostcopyBegun);
+        let switching = Switching {
+            left: true,
+            broken: !connected,
+            ..Switching::default()
+        };
+        self.switch(now, switching);
+    }
+
     pub(super) fn recovered(&mut self, now: Time, step: &SourceStep, seen: &Observation) {
         let why = Why::Failed(Cause::AgentRestarted);
-        if *step != SourceStep::Transferring {
+        if *step == SourceStep::Preparing {
             self.keep(now, why.outcome(kept(seen)), false);
             return;
         }
         match seen.outgoing() {
             OutgoingSeen::Completed => self.hand_off(now),
+            OutgoingSeen::Left { .. } => self.has_left(now, false),
+            OutgoingSeen::UnderWay if *step == SourceStep::PostcopyBegun => {
+                let switching = Switching {
+                    broken: true,
+                    ..Switching::default()
+                };
+                self.switch(now, switching);
+            }
             OutgoingSeen::UnderWay => self.give_up(now, why, true, true),
             OutgoingSeen::Failed { .. } | OutgoingSeen::Cancelled | OutgoingSeen::NotThere => {
                 self.keep(now, why.outcome(kept(seen)), true);
@@ -86,9 +106,20 @@ impl Source {
     }
 
     /// A look at a hypervisor whose session carries: the migration goes on where it is.
-    pub(super) fn taken_up(&mut self, now: Time, seen: &Observation, cancel: Option<CancelledBy>) {
+    pub(super) fn taken_up(
+        &mut self,
+        now: Time,
+        step: &SourceStep,
+        seen: &Observation,
+        cancel: Option<CancelledBy>,
+    ) {
+        let postcopy = *step == SourceStep::PostcopyBegun;
         match (seen.outgoing(), cancel) {
             (OutgoingSeen::Completed, _) => self.hand_off(now),
+            (OutgoingSeen::Left { connected }, _) => self.has_left(now, connected),
+            (OutgoingSeen::UnderWay, _) if postcopy => self.switch(now, Switching::default()),
+            // Nothing that is under way begins one anew.
+            (_, _) if postcopy => self.recovered(now, step, seen),
             (OutgoingSeen::UnderWay, None) => {
                 let phase = Phase::Transferring {
                     accepted: true,
@@ -111,19 +142,26 @@ impl Source {
         match session {
             Session::Unknown => return self.outbox.act(Action::FindSession),
             // A hypervisor may wait for a session that is no more.
-            Session::Gone if *step == SourceStep::Transferring => self.outbox.act(Action::Yank),
+            Session::Gone if *step != SourceStep::Preparing => self.outbox.act(Action::Yank),
             Session::Gone | Session::Lives => {}
         }
         self.outbox.act(Action::Observe);
     }
 
-    pub(super) fn left(&mut self, now: Time, hypervisor_gone: bool, forgotten: bool) {
+    pub(super) fn left(
+        &mut self,
+        now: Time,
+        hypervisor_gone: bool,
+        forgotten: bool,
+        outcome: Outcome,
+    ) {
         if hypervisor_gone && forgotten {
-            self.end(now, Outcome::Completed);
+            self.end(now, outcome);
         } else {
             self.phase = Phase::Leaving {
                 hypervisor_gone,
                 forgotten,
+                outcome,
             };
         }
     }

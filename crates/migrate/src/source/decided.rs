@@ -20,7 +20,16 @@ impl Source {
         use Event::Input as On;
         match (phase, event) {
             (_, On(Input::CancelRequested { .. })) => Err(Refused::TooLate),
+            (Phase::Serving(link), event) => self.step_serving(now, link, event),
+            (
+                Phase::HandingOff(hand_off),
+                On(input @ (Input::Hypervisor(_) | Input::SessionFailed { .. })),
+            ) => {
+                self.seen_handing_off(hand_off, &input);
+                Ok(())
+            }
             (_, On(Input::Hypervisor(_) | Input::SessionFailed { .. })) => Ok(()),
+            (Phase::HandingOff(_), On(Input::DestinationArrived)) => Ok(()),
             (Phase::HandingOff(hand_off), event) => self.step_handing_off(now, hand_off, event),
             (_, On(Input::LeaveFailed { reason })) => {
                 self.last = Some(reason);
@@ -52,8 +61,7 @@ impl Source {
                 | Input::DestinationRuns,
             ) => {
                 self.overruled(hand_off);
-                self.record(SourceStep::RunsThere);
-                self.leave(now, gone);
+                self.runs_there(now, hand_off);
             }
             On(
                 Input::HandOffAnswered {
@@ -108,6 +116,23 @@ impl Source {
         Ok(())
     }
 
+    fn runs_there(&mut self, now: Time, hand_off: HandOff) {
+        match hand_off.pages {
+            None => {
+                self.record(SourceStep::RunsThere);
+                self.leave(now, hand_off.hypervisor_gone);
+            }
+            Some(_) if hand_off.hypervisor_gone => {
+                let reason = Reason::from("it had ended before the guest was said to run there");
+                self.cut_off(now, reason);
+            }
+            Some(session) => {
+                self.record(SourceStep::Serving);
+                self.serve(now, session);
+            }
+        }
+    }
+
     fn step_taking_back(&mut self, now: Time, phase: Phase, event: Event) -> Result<(), Refused> {
         let Phase::TakingBack {
             on,
@@ -149,13 +174,18 @@ impl Source {
         let Phase::Leaving {
             hypervisor_gone,
             forgotten,
+            outcome,
         } = phase
         else {
             return Ok(());
         };
         match event {
-            Event::Input(Input::HypervisorGone { .. }) => self.left(now, true, forgotten),
-            Event::Input(Input::GuestForgotten) => self.left(now, hypervisor_gone, true),
+            Event::Input(Input::HypervisorGone { .. }) => {
+                self.left(now, true, forgotten, outcome);
+            }
+            Event::Input(Input::GuestForgotten) => {
+                self.left(now, hypervisor_gone, true, outcome);
+            }
             Event::Input(Input::DestinationRuns) => {}
             Event::Deadline => {
                 self.clear_again(now, hypervisor_gone, forgotten, Action::ForgetGuest);
@@ -278,7 +308,7 @@ impl Source {
         self.enter(now, Phase::HandingOff(hand_off), bound);
     }
 
-    fn give_guest_up(&mut self, now: Time, on: GivenUpOn, hypervisor_gone: bool) {
+    pub(super) fn give_guest_up(&mut self, now: Time, on: GivenUpOn, hypervisor_gone: bool) {
         self.outbox.withdraw_actions();
         self.resolving = Resolving::Decided;
         self.record(SourceStep::GivenUp { on });

@@ -58,6 +58,27 @@ pub enum Input {
         /// What it gave as a reason.
         reason: Reason,
     },
+    /// The guest is to go on at the destination, and its pages to follow: only of a migration whose
+    /// hypervisors were both told that this may come.
+    PostcopyRequested,
+    /// The hypervisor refused to begin postcopy: the migration goes on as it was.
+    PostcopyRefused {
+        /// What it gave as a reason.
+        reason: Reason,
+    },
+    /// The destination says that it has all that the guest needs to run there; in postcopy its devices.
+    DestinationArrived,
+    /// The session is open again, and the destination's hypervisor waits for the source's.
+    SessionReopened,
+    /// It could not be opened again, or the hypervisor did not go on over it.
+    ReopenFailed {
+        /// Why.
+        reason: Reason,
+    },
+    /// The hypervisor goes on, or it is not known whether it does.
+    MigrationResumed,
+    /// The guest ran at the destination and has ended there: it needs no page any more.
+    DestinationEnded,
     /// The destination answered [`Action::TellDestinationToRun`] or [`Action::AskDestination`], or
     /// is there and gave no answer that can be used.
     HandOffAnswered {
@@ -124,6 +145,13 @@ impl Input {
             Self::Hypervisor(_) => "hypervisor",
             Self::HypervisorGone { .. } => "hypervisor-gone",
             Self::DestinationGone { .. } => "destination-gone",
+            Self::PostcopyRequested => "postcopy-requested",
+            Self::PostcopyRefused { .. } => "postcopy-refused",
+            Self::DestinationArrived => "destination-arrived",
+            Self::SessionReopened => "session-reopened",
+            Self::ReopenFailed { .. } => "reopen-failed",
+            Self::MigrationResumed => "migration-resumed",
+            Self::DestinationEnded => "destination-ended",
             Self::HandOffAnswered { .. } => "hand-off-answered",
             Self::HandOffUnreachable { .. } => "hand-off-unreachable",
             Self::GiveUpRequested => "give-up-requested",
@@ -166,6 +194,15 @@ pub enum Action {
         /// multifd channels.
         channels: u8,
     },
+    /// `migrate-start-postcopy`; idempotent. Answer: `PostcopyRefused`, else what is observed: from now
+    /// on more often, until the guest has left.
+    StartPostcopy,
+    /// Postcopy's connection is broken: close what is left of the session, have the destination do the
+    /// same, open a new one, and have the destination's hypervisor listen (`migrate-recover`). Answers:
+    /// `SessionReopened`, `ReopenFailed`, `DestinationEnded`.
+    ReopenSession,
+    /// `migrate` with `resume`. Answers: `MigrationResumed`, `ReopenFailed`.
+    ResumeMigration,
     /// `migrate_cancel`. No answer but what is observed.
     CancelMigration,
     /// `yank` of the migration, on the out-of-band monitor. No answer but what is observed.
@@ -181,7 +218,8 @@ pub enum Action {
         question: Question,
     },
     /// Ask the destination how far it is, without telling it anything. Answers:
-    /// `HandOffAnswered`, `HandOffUnreachable`.
+    /// `HandOffAnswered`, `HandOffUnreachable`; `DestinationArrived` before the first of them where it
+    /// says so.
     AskDestination {
         /// The answer's number.
         question: Question,

@@ -17,8 +17,8 @@
 //!
 //! # Invariant
 //!
-//! [`Action::TellDestinationToRun`] comes out only after the record [`SourceStep::HandedOff`] is
-//! on disk, and after that record [`Action::KeepGuest`] never comes out. Once it is written no
+//! [`Action::TellDestinationToRun`] comes out only after the record [`SourceStep::HandedOff`] (in postcopy
+//! [`SourceStep::PostcopyHandedOff`]) is on disk, and after that record [`Action::KeepGuest`] never comes out. Once it is written no
 //! input leads back: an operator's [`Input::GiveUpRequested`] ends the source's copy, too, and only
 //! after nothing that told the destination to run counts any more ([`limits::WORD_COUNTS`]).
 
@@ -26,10 +26,11 @@ mod decide;
 mod decided;
 mod io;
 mod phase;
+mod postcopy;
 mod step;
 
 pub use io::{Action, Input, Output};
-pub use phase::{HandOff, Phase, Why};
+pub use phase::{HandOff, PageLink, Phase, Switching, Why};
 
 use crate::cause::{Cause, KeptGuest, Outcome, Reason, Refused};
 use crate::journal::{JournalVersion, Migration, SourceRecord, SourceStep};
@@ -64,6 +65,8 @@ pub struct Source {
     heard: Option<Time>,
     silent_since: Option<Time>,
     resolving: Resolving,
+    /// The guest is to go on by postcopy.
+    postcopy_asked: bool,
     journal_trouble: Option<Reason>,
 }
 
@@ -85,7 +88,9 @@ impl Source {
         let mut source = Self::at(record.migration, Phase::Preparing, now);
         source.verdict = verdict;
         match record.step {
-            step @ (SourceStep::Preparing | SourceStep::Transferring) => {
+            step @ (SourceStep::Preparing
+            | SourceStep::Transferring
+            | SourceStep::PostcopyBegun) => {
                 let phase = Phase::Recovering {
                     step,
                     session: Session::Unknown,
@@ -94,8 +99,15 @@ impl Source {
                 source.enter(now, phase, Some(limits::OBSERVE_RETRY));
                 source.outbox.act(Action::FindSession);
             }
-            SourceStep::HandedOff => source.tell_to_run(now, false),
+            SourceStep::HandedOff => source.tell_to_run(now, false, None),
+            SourceStep::PostcopyHandedOff => {
+                source.tell_to_run(now, false, Some(Session::Unknown));
+            }
             SourceStep::RunsThere => source.leave(now, false),
+            SourceStep::Serving => source.serve(now, Session::Unknown),
+            SourceStep::CutOff { reason } => {
+                source.leave_as(now, true, Outcome::CutOff { reason });
+            }
             SourceStep::GivenUp { on } => source.take_back(now, on, false),
             SourceStep::Kept { outcome } => source.tell_to_abandon(now, outcome, true),
             SourceStep::Finished { outcome } => {
@@ -125,6 +137,7 @@ impl Source {
             heard: None,
             silent_since: None,
             resolving: Resolving::No,
+            postcopy_asked: false,
             journal_trouble: None,
         }
     }
@@ -176,12 +189,22 @@ impl Source {
         }
     }
 
+    /// That only the destination may run it is on disk: the definition can leave.
+    #[must_use]
+    pub fn has_handed_off(&self) -> bool {
+        self.verdict == Verdict::HandedOff
+    }
+
     /// The destination may run the guest or not, and does not answer.
     #[must_use]
     pub fn ambiguity(&self) -> Option<Ambiguity> {
-        let handing_off = matches!(self.phase, Phase::HandingOff(_));
+        let depends = match &self.phase {
+            Phase::HandingOff(_) => true,
+            Phase::Switching(switching) => switching.left,
+            _ => false,
+        };
         Some(Ambiguity {
-            since: self.silent_since.filter(|_| handing_off)?,
+            since: self.silent_since.filter(|_| depends)?,
             heard: self.heard,
             last: self.last.clone(),
         })
@@ -193,7 +216,7 @@ impl Source {
         &self.resolving
     }
 
-    /// The last question to the destination in the hand-off.
+    /// The last question to the destination, in the hand-off or before it.
     #[must_use]
     pub fn question(&self) -> Question {
         self.question
@@ -271,15 +294,16 @@ impl Source {
     /// The hypervisor has completed: from here the guest belongs to the destination.
     fn hand_off(&mut self, now: Time) {
         self.record(SourceStep::HandedOff);
-        self.tell_to_run(now, false);
+        self.tell_to_run(now, false, None);
     }
 
-    fn tell_to_run(&mut self, now: Time, hypervisor_gone: bool) {
+    fn tell_to_run(&mut self, now: Time, hypervisor_gone: bool, pages: Option<Session>) {
         let hand_off = HandOff {
             attempts: 1,
             hypervisor_gone,
             asking: true,
             giving_up: None,
+            pages,
         };
         let bound = Some(limits::HAND_OFF_ANSWER);
         self.enter(now, Phase::HandingOff(hand_off), bound);
@@ -292,10 +316,16 @@ impl Source {
         self.question
     }
 
+    /// It runs there, and nothing is needed of here.
     fn leave(&mut self, now: Time, hypervisor_gone: bool) {
+        self.leave_as(now, hypervisor_gone, Outcome::Completed);
+    }
+
+    fn leave_as(&mut self, now: Time, hypervisor_gone: bool, outcome: Outcome) {
         let phase = Phase::Leaving {
             hypervisor_gone,
             forgotten: false,
+            outcome,
         };
         self.enter(now, phase, Some(limits::LEAVE_RETRY));
         self.outbox.act(Action::CloseSession);
@@ -383,7 +413,10 @@ fn guest_of(outcome: &Outcome) -> KeptGuest {
     match outcome {
         Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => *guest,
         Outcome::Refused { .. } => KeptGuest::Runs,
-        Outcome::Completed | Outcome::Lost { .. } | Outcome::GivenUp { .. } => KeptGuest::Stopped,
+        Outcome::Completed
+        | Outcome::Lost { .. }
+        | Outcome::CutOff { .. }
+        | Outcome::GivenUp { .. } => KeptGuest::Stopped,
     }
 }
 

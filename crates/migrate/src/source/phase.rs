@@ -1,6 +1,6 @@
 //! The source's phases; each owns what only it needs.
 
-use crate::cause::{CancelledBy, Cause, GivenUpOn, KeptGuest, Outcome};
+use crate::cause::{CancelledBy, Cause, GivenUpOn, KeptGuest, Outcome, Reason};
 use crate::journal::SourceStep;
 use crate::resolution::LastQuestion;
 use crate::session::Session;
@@ -12,10 +12,11 @@ use crate::waiting::WaitingOn;
 /// Preparing ─▶ Connecting ─▶ Starting ─▶ Transferring ─▶ HandingOff ─▶ Leaving ─▶ Completed
 ///     │            │            │             │  ▲          │  └─▶ Lost
 ///     │            │            │             │  │          └─▶ TakingBack ─▶ GivenUp
+///     │            │            │             ├──┼─▶ Switching ─▶ HandingOff ─▶ Serving ─▶ Leaving
 ///     │            │            │             ▼  │ completed in spite of it
 ///     │            │            │         Cancelling ─▶ HandingOff
 ///     └────────────┴────────────┴─────────────┴─▶ Abandoning ─▶ Ended
-/// Recovering ─▶ Transferring, HandingOff, Leaving, Cancelling, Abandoning
+/// Recovering ─▶ Transferring, Switching, HandingOff, Leaving, Cancelling, Abandoning
 /// Abandoning, TakingBack ─▶ Leaving, if the destination runs it by an operator's word
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,8 +51,12 @@ pub enum Phase {
         /// As in [`Phase::Transferring`].
         believed: bool,
     },
+    /// Postcopy was begun: the guest stops here, and its devices are on their way.
+    Switching(Switching),
     /// Decided: only the destination runs the guest. It is told until it answers.
     HandingOff(HandOff),
+    /// Postcopy: the guest runs there, and the hypervisor here has to go on until every page has followed.
+    Serving(PageLink),
     /// Given up by an operator: the copy here is quit, and the definition comes back.
     TakingBack {
         /// Where it was given up.
@@ -67,6 +72,8 @@ pub enum Phase {
         hypervisor_gone: bool,
         /// The definition has left.
         forgotten: bool,
+        /// How it is going to end.
+        outcome: Outcome,
     },
     /// Decided: the guest stays. The destination is told, a bounded number of times.
     Abandoning {
@@ -103,6 +110,38 @@ pub struct HandOff {
     pub asking: bool,
     /// An operator wants to give the guest up.
     pub giving_up: Option<LastQuestion>,
+    /// Postcopy: pages are still to follow the guest, over this session. None are left without one.
+    pub pages: Option<Session>,
+}
+
+/// How far postcopy's switch is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Switching {
+    /// The guest has left its hypervisor for good.
+    pub left: bool,
+    /// The destination can run it.
+    pub arrived: bool,
+    /// The session has failed.
+    pub broken: bool,
+    /// The destination has given it up, so.
+    pub gone: Option<Reason>,
+}
+
+/// What carries the pages that follow the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageLink {
+    /// The agent was started again, and looks for the session of before.
+    Unknown,
+    /// A session.
+    Carries,
+    /// A new session is being opened, and the destination's hypervisor to listen.
+    Reopening,
+    /// The hypervisor is to go on over it.
+    Resuming,
+    /// It goes on; [`LOOK_AGE`](crate::limits::LOOK_AGE) has not passed, so what is seen may be older.
+    Resumed,
+    /// Nothing, for a moment.
+    Waits,
 }
 
 /// Why the hypervisor is to give up.
@@ -134,7 +173,9 @@ impl Phase {
             Self::Starting { .. } => "starting",
             Self::Transferring { .. } => "transferring",
             Self::Cancelling { .. } => "cancelling",
+            Self::Switching(_) => "switching",
             Self::HandingOff(_) => "handing-off",
+            Self::Serving(_) => "serving",
             Self::TakingBack { .. } => "taking-back",
             Self::Leaving { .. } => "leaving",
             Self::Abandoning { .. } => "abandoning",
@@ -145,6 +186,7 @@ impl Phase {
                 Outcome::Cancelled { .. } => "cancelled",
                 Outcome::Failed { .. } => "failed",
                 Outcome::Lost { .. } => "lost",
+                Outcome::CutOff { .. } => "cut-off",
                 Outcome::GivenUp { .. } => "given-up",
             },
         }
@@ -161,7 +203,9 @@ impl Phase {
             } => WaitingOn::HypervisorToBegin,
             Self::Transferring { accepted: true, .. } => WaitingOn::GuestMemory,
             Self::Cancelling { .. } => WaitingOn::HypervisorToCancel,
+            Self::Switching(_) => WaitingOn::DestinationToArrive,
             Self::HandingOff(_) => WaitingOn::DestinationToRun,
+            Self::Serving(_) => WaitingOn::PagesToFollow,
             Self::TakingBack { .. } => WaitingOn::SourceToTakeBack,
             Self::Leaving { .. } => WaitingOn::SourceToForget,
             Self::Abandoning { .. } => WaitingOn::DestinationToAbandon,

@@ -114,7 +114,11 @@ impl Source {
                     },
                     None,
                 );
-                self.outbox.act(Action::Observe);
+                if self.postcopy_asked {
+                    self.begin_postcopy(now);
+                } else {
+                    self.outbox.act(Action::Observe);
+                }
             }
             (
                 Phase::Transferring {
@@ -124,6 +128,22 @@ impl Source {
                 On(Input::Hypervisor(seen)),
             ) => {
                 self.observed(now, &seen, believed);
+            }
+            (
+                Phase::Transferring {
+                    accepted: true,
+                    believed,
+                },
+                On(Input::PostcopyRequested),
+            ) => {
+                // In a moment, where what is seen may still be of an earlier migration.
+                self.postcopy_asked = true;
+                if believed {
+                    self.begin_postcopy(now);
+                }
+            }
+            (Phase::Transferring { .. }, On(Input::DestinationArrived)) => {
+                // The hypervisor tells the same in a moment.
             }
             (Phase::Transferring { accepted, believed }, On(Input::SessionFailed { reason })) => {
                 let why = Why::Failed(Cause::SessionFailed { reason });
@@ -187,6 +207,10 @@ impl Source {
                 match seen.outgoing() {
                     OutgoingSeen::Completed => self.hand_off(now),
                     OutgoingSeen::UnderWay => {}
+                    OutgoingSeen::Left { connected } => {
+                        let closed = matches!(why, Why::Failed(_));
+                        self.has_left(now, connected && !closed);
+                    }
                     _ if believed => self.keep(now, why.outcome(kept(&seen)), true),
                     _ => {}
                 }
@@ -216,9 +240,17 @@ impl Source {
                 ),
             ) => {}
 
+            // Postcopy.
+            (Phase::Switching(switching), event) => {
+                return self.step_switching(now, switching, event);
+            }
+
             // Decided for the destination.
             (
-                phase @ (Phase::HandingOff(_) | Phase::TakingBack { .. } | Phase::Leaving { .. }),
+                phase @ (Phase::HandingOff(_)
+                | Phase::Serving(_)
+                | Phase::TakingBack { .. }
+                | Phase::Leaving { .. }),
                 event,
             ) => return self.step_decided(now, phase, event),
 
@@ -297,12 +329,19 @@ impl Source {
             }
             (
                 Phase::Recovering {
-                    step: SourceStep::Transferring,
+                    step: step @ (SourceStep::Transferring | SourceStep::PostcopyBegun),
                     session: Session::Lives,
                     cancel,
                 },
                 On(Input::Hypervisor(seen)),
-            ) => self.taken_up(now, &seen, cancel),
+            ) => self.taken_up(now, &step, &seen, cancel),
+            (
+                Phase::Recovering {
+                    step: SourceStep::PostcopyBegun,
+                    ..
+                },
+                On(Input::CancelRequested { .. }),
+            ) => return Err(Refused::TooLate),
             (
                 Phase::Recovering {
                     step: SourceStep::Transferring,
@@ -329,7 +368,7 @@ impl Source {
                 self.recovered(now, &step, &seen);
             }
             (Phase::Recovering { step, .. }, On(Input::HypervisorGone { reason })) => {
-                let begun = step == SourceStep::Transferring;
+                let begun = step != SourceStep::Preparing;
                 self.keep(
                     now,
                     failed(Cause::HypervisorGone { reason }, KeptGuest::Gone),

@@ -130,7 +130,11 @@ impl World {
         {
             let goes_on = matches!(
                 record.step,
-                SourceStep::Preparing | SourceStep::Transferring
+                SourceStep::Preparing
+                    | SourceStep::Transferring
+                    | SourceStep::PostcopyBegun
+                    | SourceStep::PostcopyHandedOff
+                    | SourceStep::Serving
             );
             if !goes_on {
                 self.observing_source = true;
@@ -151,6 +155,7 @@ impl World {
                 DestinationStep::Running { .. }
                     | DestinationStep::Abandoned { .. }
                     | DestinationStep::Lost { .. }
+                    | DestinationStep::CutOff
             )
         {
             let qemu = self.destination_qemu.as_ref();
@@ -166,7 +171,7 @@ impl World {
     pub fn decided_for_destination(&self) -> bool {
         self.source_disk
             .as_ref()
-            .is_some_and(|record| record.verdict() == Verdict::HandedOff)
+            .is_some_and(|record| matches!(record.verdict(), Verdict::HandedOff | Verdict::CutOff))
     }
 }
 

@@ -13,6 +13,8 @@
 
 mod faults;
 mod operator;
+mod postcopy;
+mod postcopy_faults;
 mod qemu;
 mod questions;
 mod requests;
@@ -153,7 +155,9 @@ fn check_ended_source(world: &World) {
     let log = || world.story();
     let (alive, definition) = (world.source_qemu.alive, world.source_definition);
     match outcome {
-        Outcome::Completed => assert!(!alive && !definition, "{}", log()),
+        Outcome::Completed | Outcome::CutOff { .. } => {
+            assert!(!alive && !definition, "{}", log());
+        }
         Outcome::Lost { .. } => assert_eq!(runs(world), Runs::Nowhere, "{}", log()),
         Outcome::Refused { .. } => assert!(definition, "{}", log()),
         Outcome::GivenUp { .. } => {
@@ -176,10 +180,14 @@ fn check_ended_source(world: &World) {
 
 /// The number of events of a migration in which nothing goes wrong, and where its guest runs.
 fn undisturbed(seed: u64) -> (usize, Runs) {
-    let mut world = World::new(seed);
+    let world = undisturbed_in(World::new(seed));
+    (world.steps, runs(&world))
+}
+
+fn undisturbed_in(mut world: World) -> World {
     world.run(LONG, check_always);
     check_end(&world, true);
-    (world.steps, runs(&world))
+    world
 }
 
 #[test]
@@ -195,7 +203,10 @@ fn without_faults_the_guest_ends_up_on_the_destination_unless_its_hypervisor_ref
 
 /// Strikes at `step`, heals after `heals`, and looks at the end.
 fn struck(seed: u64, step: usize, fault: Fault, heals: Option<Duration>) -> World {
-    let mut world = World::new(seed);
+    struck_in(World::new(seed), step, fault, heals)
+}
+
+fn struck_in(mut world: World, step: usize, fault: Fault, heals: Option<Duration>) -> World {
     world.fault_at = Some((step, fault, heals));
     world.run(LONG, check_always);
     world

@@ -51,7 +51,10 @@ impl World {
         let runs = record.is_some_and(|record| {
             matches!(
                 record.step,
-                DestinationStep::Running { .. } | DestinationStep::RunHere
+                DestinationStep::Running { .. }
+                    | DestinationStep::Filling
+                    | DestinationStep::RunHere
+                    | DestinationStep::CutOff
             )
         });
         // What was asked for twice may be done once more when all is done.
@@ -101,7 +104,10 @@ impl World {
             if *machine.resolving() == Resolving::Decided {
                 self.decided = true;
             } else if machine.ambiguity().is_some()
-                && matches!(machine.phase(), SourcePhase::HandingOff { .. })
+                && matches!(
+                    machine.phase(),
+                    SourcePhase::HandingOff { .. } | SourcePhase::Switching { .. }
+                )
             {
                 self.tell_source(source::Input::GiveUpRequested);
             }

@@ -60,9 +60,27 @@ impl Qemu {
         self.alive && self.migration == MigrationSeen::Active
     }
 
+    /// Its guest has left, or has come, and pages of it are still to follow.
+    pub fn is_in_postcopy(&self) -> bool {
+        let postcopy = matches!(
+            self.migration,
+            MigrationSeen::Postcopy { .. } | MigrationSeen::PostcopyPaused
+        );
+        self.alive && postcopy
+    }
+
+    /// The connection of a postcopy breaks. One that has not sent the devices yet fails instead.
+    pub fn pause_postcopy(&mut self) {
+        if self.alive && self.migration == (MigrationSeen::Postcopy { pages: true }) {
+            self.migration = MigrationSeen::PostcopyPaused;
+        }
+    }
+
     /// An outgoing migration ends without success: the guest goes on.
     pub fn give_up(&mut self, cancelled: bool) {
-        if !self.migrates() {
+        self.pause_postcopy();
+        let sends_devices = self.migration == (MigrationSeen::Postcopy { pages: false });
+        if !(self.migrates() || self.alive && sends_devices) {
             return;
         }
         self.migration = if cancelled {

@@ -121,6 +121,13 @@ impl World {
         let known = self.destination.is_some() || self.destination_disk.is_some();
         let answer = self.hand_off_answer();
         let told = matches!(action, Action::TellDestinationToRun { .. });
+        let arrived = self
+            .destination
+            .as_ref()
+            .is_some_and(|machine| matches!(machine.phase(), destination::Phase::Arrived { .. }));
+        if arrived {
+            self.answer(life, Input::DestinationArrived);
+        }
         if known || told || answer == HandOffAnswer::Running {
             let input = Input::HandOffAnswered { question, answer };
             match self.held_up() {
@@ -176,6 +183,8 @@ impl World {
         };
         match verdict.filter(|_| reachable) {
             Some(verdict) => {
+                // By that the source hears that it is there.
+                self.source_hears(source::Input::DestinationArrived);
                 let said = Event::Verdict {
                     life,
                     question,

@@ -46,7 +46,9 @@ impl World {
         let on_disk = self.destination_disk.as_ref().map(|record| &record.step);
         match (&self.destination, on_disk) {
             (Some(destination), _) => destination.hand_off_answer(),
-            (None, Some(DestinationStep::Running { .. })) => HandOffAnswer::Running,
+            (None, Some(DestinationStep::Running { .. } | DestinationStep::CutOff)) => {
+                HandOffAnswer::Running
+            }
             (
                 None,
                 Some(DestinationStep::Abandoned {
@@ -124,6 +126,7 @@ impl World {
             Some(
                 Phase::Resuming { .. }
                     | Phase::Adopting
+                    | Phase::Filling { .. }
                     | Phase::Ended(Ending::Running)
                     | Phase::Receiving {
                         handed_off: true,
@@ -157,6 +160,9 @@ pub(crate) fn unreachable_answer(input: &source::Input) -> source::Input {
         Input::HandOffAnswered { question, .. } => {
             let question = *question;
             unreachable(&Action::AskDestination { question })
+        }
+        Input::SessionReopened | Input::ReopenFailed { .. } | Input::DestinationEnded => {
+            Input::ReopenFailed { reason: gone() }
         }
         Input::DestinationAbandoned | Input::DestinationRuns => {
             unreachable(&Action::AbandonDestination)

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use drover_migrate::destination;
 use drover_migrate::source;
-use drover_migrate::{MigrationSeen, Output, Reason};
+use drover_migrate::{MigrationSeen, Output, Reason, SourceStep};
 
 use crate::qemu::Qemu;
 use crate::world::{Event, World, gone};
@@ -28,7 +28,12 @@ impl World {
                     return;
                 }
                 Output::Journal(record) => {
-                    // From here on it must not be told to run, whether the disk takes that or not.
+                    // From here on it must not be told to run, whether the disk takes that or not. Who was
+                    // never told, as before postcopy's hand-off, needs not be asked last.
+                    let told = self
+                        .source_disk
+                        .as_ref()
+                        .is_none_or(|before| before.step != SourceStep::PostcopyBegun);
                     let given_up = record.resolution().is_some();
                     let input = if self.source_full {
                         source::Input::JournalFailed {
@@ -42,7 +47,9 @@ impl World {
                     assert_eq!(result, Ok(()));
                     if given_up && self.had_heard.is_none() {
                         self.had_heard = Some(heard);
-                        self.check_asked_destination();
+                        if told {
+                            self.check_asked_destination();
+                        }
                     }
                 }
                 Output::Do(action) => self.later_source(action),
@@ -83,7 +90,8 @@ impl World {
             input,
             source::Input::HandOffAnswered { .. } | source::Input::HandOffUnreachable { .. }
         );
-        if answered && matches!(source.phase(), source::Phase::HandingOff(_)) {
+        let handing_off = matches!(source.phase(), source::Phase::HandingOff(_));
+        if answered && handing_off && source.has_handed_off() {
             self.source_definition = false;
         }
         if matches!(
@@ -181,8 +189,7 @@ impl World {
             }
             Action::OpenLanes { .. } => {
                 if self.control && self.destination.is_some() {
-                    self.source_session = true;
-                    self.destination_session = true;
+                    self.open_sessions();
                     self.source_hears(Input::LanesUp);
                 } else {
                     self.source_hears(Input::SessionFailed { reason: gone() });
@@ -197,6 +204,12 @@ impl World {
                 });
             }
             Action::StartMigration { .. } => self.start_migration(),
+            Action::StartPostcopy => self.start_postcopy(),
+            Action::ReopenSession => {
+                self.close_source_session();
+                self.later(Event::Reopen { life });
+            }
+            Action::ResumeMigration => self.resume_migration(),
             // It takes a moment, in which the migration may complete.
             Action::CancelMigration => self.later(Event::GivesUp { cancelled: true }),
             Action::Yank => self.later(Event::GivesUp { cancelled: false }),
@@ -205,6 +218,7 @@ impl World {
             Action::KeepGuest => self.source_qemu.cont(),
             Action::QuitSource => {
                 assert!(self.may_be_quit(), "quit before it runs there");
+                self.check_needs_no_page();
                 self.source_qemu.kill();
                 self.source_hears(Input::HypervisorGone { reason: gone() });
             }

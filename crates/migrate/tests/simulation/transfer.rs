@@ -10,6 +10,8 @@ impl World {
     }
 
     pub(crate) fn transfer(&mut self, step: u8) {
+        // A guest that writes too fast for the downtime limit is mostly stopped by nothing else.
+        let another_round = self.postcopy && step == 1 && self.chance(99);
         let goes_on = self.source_qemu.migrates() && self.connected();
         let Some(incoming) = self.destination_qemu.as_mut().filter(|qemu| qemu.alive) else {
             // The relay finds nobody to connect to, also where that was so before it began.
@@ -19,7 +21,13 @@ impl World {
             return;
         }
         match step {
-            0 => incoming.migration = MigrationSeen::Active,
+            0 => {
+                incoming.migration = MigrationSeen::Active;
+                if self.postcopy {
+                    self.postcopy_at_its_deadline();
+                }
+            }
+            1 if another_round => return self.later(Event::Transfer { step: 1 }),
             1 => self.source_qemu.guest = GuestSeen::FinishMigrate,
             _ => {
                 incoming.has_everything = true;
@@ -49,7 +57,8 @@ impl World {
     /// The word went off while the session lived; it may arrive even if it has died since.
     pub(crate) fn told(&mut self) {
         let arrives = self.source_session && (self.connected() || self.chance(50));
-        if arrives && self.source_qemu.migrates() {
+        let waits = self.source_qemu.migrates() || self.source_qemu.is_in_postcopy();
+        if arrives && waits {
             self.source_qemu.migration = MigrationSeen::Completed;
             self.source_qemu.guest = GuestSeen::FinishMigrate;
             self.later(Event::AfterMigrate);
@@ -106,6 +115,7 @@ impl World {
             return;
         };
         qemu.cut = true;
+        qemu.pause_postcopy();
         if !qemu.has_everything && qemu.guest == GuestSeen::InMigrate {
             qemu.kill();
             self.destination_hears(destination::Input::HypervisorGone { reason: gone() });

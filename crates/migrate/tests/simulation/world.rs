@@ -96,6 +96,23 @@ pub enum Event {
     Loaded,
     /// The source's hypervisor learns that it was loaded.
     Told,
+    /// The guest's deadline has passed, and postcopy is allowed.
+    PostcopyRequested,
+    /// The source's hypervisor follows that: it stops its guest, and has sent its devices.
+    PostcopyBegins,
+    DevicesSent,
+    /// The destination's has them, if its session is still this one; so many parts of the pages follow.
+    DevicesArrive {
+        session: u32,
+    },
+    PagesFollow {
+        session: u32,
+        part: u8,
+    },
+    /// The destination's agent is asked to take a new session.
+    Reopen {
+        life: u32,
+    },
     /// The source's hypervisor goes from finish-migrate to postmigrate.
     AfterMigrate,
     /// A relay ends by itself: the other one has, or there is no path any more.
@@ -197,6 +214,14 @@ pub struct World {
     pub(crate) control: bool,
     pub(crate) source_session: bool,
     pub(crate) destination_session: bool,
+    /// Counts the sessions.
+    pub(crate) session: u32,
+    /// The guest's deadline comes, and postcopy is what is done then.
+    pub postcopy: bool,
+    /// A session broke with the guest's devices in it, after its hypervisor let go of it.
+    pub devices_lost: bool,
+    /// How often a broken postcopy went on.
+    pub resumed: u32,
     pub(crate) observing_source: bool,
     pub(crate) observing_destination: bool,
     pub(crate) source_wake: Option<(u32, Time)>,
@@ -281,6 +306,10 @@ impl World {
             control: true,
             source_session: false,
             destination_session: false,
+            session: 0,
+            postcopy: false,
+            devices_lost: false,
+            resumed: 0,
             observing_source: false,
             observing_destination: false,
             source_wake: None,
@@ -301,6 +330,13 @@ impl World {
         };
         world.source = Some(Source::new(migration(), Duration::ZERO));
         world.drive_source();
+        world
+    }
+
+    /// As [`World::new`], with a guest that is to go on by postcopy.
+    pub fn with_postcopy(seed: u64) -> Self {
+        let mut world = Self::new(seed);
+        world.postcopy = true;
         world
     }
 
@@ -389,13 +425,19 @@ impl World {
                 use source::Action;
                 let needs = matches!(
                     action,
-                    Action::StartMigration { .. } | Action::Observe | Action::KeepGuest
+                    Action::StartMigration { .. }
+                        | Action::StartPostcopy
+                        | Action::ResumeMigration
+                        | Action::Observe
+                        | Action::KeepGuest
                 );
                 self.source_hangs && needs
             }
             Event::Transfer { .. }
             | Event::Told
             | Event::AfterMigrate
+            | Event::PostcopyBegins
+            | Event::DevicesSent
             | Event::SourceCut
             | Event::GivesUp { cancelled: true } => self.source_hangs,
             Event::DestinationDoes { action, .. } => {
@@ -406,7 +448,10 @@ impl World {
                 );
                 self.destination_hangs && needs
             }
-            Event::Loaded | Event::DestinationCut => self.destination_hangs,
+            Event::PagesFollow { .. } => self.source_hangs || self.destination_hangs,
+            Event::Loaded | Event::DevicesArrive { .. } | Event::DestinationCut => {
+                self.destination_hangs
+            }
             _ => false,
         }
     }
@@ -448,6 +493,12 @@ impl World {
             Event::CallEnds { life, question } => self.call_ends(life, question),
             Event::VerdictCallEnds { life, question } => self.verdict_call_ends(life, question),
             Event::Transfer { step } => self.transfer(step),
+            Event::PostcopyRequested => self.tell_source(source::Input::PostcopyRequested),
+            Event::PostcopyBegins => self.postcopy_begins(),
+            Event::DevicesSent => self.devices_sent(),
+            Event::DevicesArrive { session } => self.devices_arrive(session),
+            Event::PagesFollow { session, part } => self.pages_follow(session, part),
+            Event::Reopen { life } => self.reopen(life),
             Event::Loaded => self.loaded(),
             Event::Told => self.told(),
             Event::AfterMigrate => self.source_qemu.after_migrate(),

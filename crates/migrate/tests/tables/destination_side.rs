@@ -24,6 +24,7 @@ fn inputs(question: Question) -> Vec<(String, Input)> {
         Input::HypervisorGone { reason: why() },
         Input::SessionLives,
         Input::SessionFailed { reason: why() },
+        Input::SessionReopened,
         Input::AbandonRequested,
         RUN,
         Input::VerdictRefused {
@@ -45,7 +46,12 @@ fn inputs(question: Question) -> Vec<(String, Input)> {
     .into_iter()
     .map(|input| (input.name().to_owned(), input))
     .collect::<Vec<_>>();
-    for verdict in [Verdict::Undecided, Verdict::HandedOff, Verdict::Kept] {
+    for verdict in [
+        Verdict::Undecided,
+        Verdict::HandedOff,
+        Verdict::Kept,
+        Verdict::CutOff,
+    ] {
         for (question, late) in [(question, ""), (Question::default(), ", late")] {
             let input = Input::VerdictAnswered { question, verdict };
             inputs.push((format!("verdict-answered, {}{late}", name(&verdict)), input));
@@ -71,6 +77,10 @@ fn inputs(question: Question) -> Vec<(String, Input)> {
         (
             "completed",
             seen(MigrationSeen::Completed, GuestSeen::Paused),
+        ),
+        (
+            "postcopy-paused",
+            seen(MigrationSeen::PostcopyPaused, GuestSeen::Paused),
         ),
     ];
     let settled = settled.map(|(name, look)| (format!("settled, {name}"), Input::Settled(look)));
@@ -164,7 +174,7 @@ fn phases() -> Vec<(&'static str, Destination)> {
     let receiving = [listening.clone(), vec![active]].concat();
     let told = [receiving.clone(), vec![RUN]].concat();
     let cut = Input::SessionFailed { reason: why() };
-    let settling = [receiving.clone(), vec![cut]].concat();
+    let settling = [receiving.clone(), vec![cut.clone()]].concat();
     let all = Input::Hypervisor(seen(MigrationSeen::Completed, GuestSeen::Paused));
     let arrived = [receiving.clone(), vec![all]].concat();
     let resuming = [arrived.clone(), vec![RUN]].concat();
@@ -186,6 +196,17 @@ fn phases() -> Vec<(&'static str, Destination)> {
     );
     let asked = on(doubtful.clone(), Time::ZERO, &wish(Resolution::RunHere));
     let discard = on(doubtful.clone(), Time::ZERO, &wish(Resolution::Discard));
+    let devices = Input::Hypervisor(seen(
+        MigrationSeen::Postcopy { pages: false },
+        GuestSeen::Paused,
+    ));
+    let arrived_early = [receiving.clone(), vec![devices]].concat();
+    let filling = [
+        arrived_early.clone(),
+        vec![RUN, Input::GuestResumed, Input::GuestAdopted],
+    ]
+    .concat();
+    let broken = after(&[filling.clone(), vec![cut.clone()]].concat());
     let refused = [resuming.clone(), vec![refused_to_run()]].concat();
     vec![
         ("starting", after(&[])),
@@ -212,7 +233,15 @@ fn phases() -> Vec<(&'static str, Destination)> {
             "resuming, not answered, by an old word",
             old_word(&arrived, &[]),
         ),
+        ("arrived, pages to follow", after(&arrived_early)),
         ("adopting", after(&adopting)),
+        ("filling", after(&filling)),
+        ("filling, session failed", broken.clone()),
+        ("filling, session failed, asking", later(broken)),
+        (
+            "recovering, filling",
+            recovered(DestinationStep::Filling, &[Input::SessionLives]),
+        ),
         ("abandoning", after(&abandoning)),
         (
             "abandoning, start unanswered",

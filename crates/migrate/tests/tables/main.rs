@@ -76,6 +76,29 @@ fn looks() -> Vec<(&'static str, Observation)> {
             seen(Seen::Failed { reason: why() }, Guest::Other),
         ),
         ("cancelled, running", seen(Seen::Cancelled, Guest::Running)),
+        (
+            "postcopy, no page yet",
+            seen(Seen::Postcopy { pages: false }, Guest::FinishMigrate),
+        ),
+        ("postcopy, finish-migrate", {
+            seen(Seen::Postcopy { pages: true }, Guest::FinishMigrate)
+        }),
+        (
+            "postcopy, in-migrate",
+            seen(Seen::Postcopy { pages: false }, Guest::InMigrate),
+        ),
+        (
+            "postcopy, paused",
+            seen(Seen::Postcopy { pages: false }, Guest::Paused),
+        ),
+        (
+            "postcopy-paused, finish-migrate",
+            seen(Seen::PostcopyPaused, Guest::FinishMigrate),
+        ),
+        (
+            "postcopy-paused, running",
+            seen(Seen::PostcopyPaused, Guest::Running),
+        ),
     ]
 }
 
@@ -86,6 +109,7 @@ fn result(phase: &str, before: &str, done: &[String], refused: Option<Refused>) 
         Some(Refused::TooLate) => "refused, too late".to_owned(),
         Some(Refused::RunsHere) => "refused, runs here".to_owned(),
         Some(Refused::TooOld { .. }) => "refused, too old".to_owned(),
+        Some(Refused::PagesMissing) => "refused, pages missing".to_owned(),
         Some(Refused::Over) => "refused, over".to_owned(),
         Some(Refused::Unexpected { .. }) => "refused, unexpected".to_owned(),
         None if phase == before && done.is_empty() => "stays".to_owned(),

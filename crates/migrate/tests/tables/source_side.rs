@@ -38,6 +38,13 @@ fn inputs(question: Question) -> Vec<(String, Input)> {
             reason: why(),
         },
         Input::GiveUpRequested,
+        Input::PostcopyRequested,
+        Input::PostcopyRefused { reason: why() },
+        Input::DestinationArrived,
+        Input::SessionReopened,
+        Input::ReopenFailed { reason: why() },
+        Input::MigrationResumed,
+        Input::DestinationEnded,
         Input::DestinationRuns,
         Input::DestinationAbandoned,
         Input::AbandonUnreachable { reason: why() },
@@ -196,13 +203,33 @@ fn phases() -> Vec<(&'static str, Source)> {
     let asks = later(over.clone());
     let taking_back = on(asks.clone(), std::slice::from_ref(&silent));
     let taken_back = [left[0].clone(), Input::GuestReturned];
+    let transferring = a_while_after(&accepted, &[]);
+    let switching = on(transferring.clone(), &[Input::PostcopyRequested]);
+    let look = |migration| Input::Hypervisor(seen(migration, GuestSeen::FinishMigrate));
+    let pages_follow = look(MigrationSeen::Postcopy { pages: true });
+    let paused = look(MigrationSeen::PostcopyPaused);
+    let broken = on(switching.clone(), &[Input::SessionFailed { reason: why() }]);
+    let has_left = on(switching.clone(), &[pages_follow]);
+    let cut_early = on(has_left.clone(), std::slice::from_ref(&paused));
+    let unsure = on(cut_early.clone(), std::slice::from_ref(&silent));
+    let early = on(has_left.clone(), &[Input::DestinationArrived]);
+    let runs_there = Input::HandOffAnswered {
+        question,
+        answer: HandOffAnswer::Running,
+    };
+    let serving = on(early.clone(), &[runs_there]);
+    let reopening = on(serving.clone(), &[paused]);
+    let resuming = on(reopening.clone(), &[Input::SessionReopened]);
+    let resumed = on(resuming.clone(), &[Input::MigrationResumed]);
+    let waiting = on(resuming.clone(), &[Input::ReopenFailed { reason: why() }]);
+    let cut_off = on(serving.clone(), &left[..1]);
     vec![
         ("preparing", after(&[])),
         ("connecting", after(std::slice::from_ref(&ready))),
         ("starting", after(&[ready, Input::LanesUp])),
         ("transferring, not accepted yet", after(&told)),
         ("transferring, just accepted", after(&accepted)),
-        ("transferring", a_while_after(&accepted, &[])),
+        ("transferring", transferring),
         (
             "cancelling, not accepted yet",
             after(&[told, vec![cancel.clone()]].concat()),
@@ -215,6 +242,19 @@ fn phases() -> Vec<(&'static str, Source)> {
             "cancelling",
             a_while_after(&accepted, std::slice::from_ref(&cancel)),
         ),
+        ("switching", switching),
+        ("switching, session failed", broken),
+        ("switching, has left", has_left),
+        ("switching, has left, session failed", cut_early),
+        ("switching, has left, nobody answers", unsure),
+        ("handing-off, pages to follow", early),
+        ("serving", serving),
+        ("serving, reopening", reopening),
+        ("serving, resuming", resuming),
+        ("serving, resumed", resumed),
+        ("serving, waiting", waiting),
+        ("serving, recovered", recovered(SourceStep::Serving, &[])),
+        ("leaving, cut off", cut_off),
         ("handing-off", after(&handed_off)),
         ("handing-off, not answered", after(&doubtful)),
         ("handing-off, to be given up, asking", waits),
@@ -270,6 +310,21 @@ fn phases() -> Vec<(&'static str, Source)> {
                 SourceStep::Transferring,
                 &[Input::SessionFailed { reason: why() }],
             ),
+        ),
+        (
+            "recovering, postcopy begun, session lives",
+            recovered(SourceStep::PostcopyBegun, &[Input::SessionLives]),
+        ),
+        (
+            "recovering, postcopy begun, session gone",
+            recovered(
+                SourceStep::PostcopyBegun,
+                &[Input::SessionFailed { reason: why() }],
+            ),
+        ),
+        (
+            "handing-off, pages to follow, recovered",
+            recovered(SourceStep::PostcopyHandedOff, &[]),
         ),
         ("completed", after(&[leaving, left.to_vec()].concat())),
         (

@@ -78,6 +78,22 @@ fn a_guest_whose_deadline_passes_before_is_told_to_be_given_up_or_stopped() {
         by(7, AtDeadline::StopAndCopy),
         Convergence::StoppedForTheRest
     );
+    assert_eq!(by(7, AtDeadline::Postcopy), Convergence::ByPostcopy);
+}
+
+#[test]
+fn a_guest_that_goes_on_by_postcopy_stands_still_for_the_hand_off_only() {
+    let mut busy = guest(200_000);
+    busy.downtime_limit_ms = 0;
+    busy.throttle_most = None;
+    let stopped = expected(&busy).downtime_ms.expected;
+    busy.deadline = Some(CopyDeadline {
+        seconds: 7.try_into().unwrap(),
+        then: AtDeadline::Postcopy,
+    });
+    let postcopy = expected(&busy);
+    assert_eq!(postcopy.convergence, Convergence::ByPostcopy);
+    assert!(postcopy.downtime_ms.expected < stopped);
 }
 
 #[test]

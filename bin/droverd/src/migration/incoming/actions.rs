@@ -105,6 +105,7 @@ impl Incoming {
         let address = MigrationAddress::Unix(socket(reservation));
         let mut settings = MigrationSettings {
             channels: self.channels,
+            postcopy: self.postcopy,
             ..MigrationSettings::default()
         };
         if let Some(request) = &self.request {
@@ -114,6 +115,9 @@ impl Incoming {
         tokio::spawn(async move {
             let listening = match machine.set_migration(&settings).await {
                 Ok(applied) => {
+                    if applied.postcopy {
+                        let _ = inbox.send(Message::TakesPostcopy).await;
+                    }
                     for setting in applied.left_out {
                         let note = format!("the destination's QEMU has no {setting}: done without");
                         let event = EventKind::Fallback { what: note };
@@ -205,6 +209,7 @@ impl Incoming {
                         ApiVerdict::Undecided => Verdict::Undecided,
                         ApiVerdict::HandedOff => Verdict::HandedOff,
                         ApiVerdict::Kept => Verdict::Kept,
+                        ApiVerdict::CutOff => Verdict::CutOff,
                     };
                     Input::VerdictAnswered { question, verdict }
                 }
@@ -288,7 +293,7 @@ impl Incoming {
         });
     }
 
-    fn close_session(&mut self, finished: bool) {
+    pub(super) fn close_session(&mut self, finished: bool) {
         self.show();
         self.expected = None;
         if let Some(carrier) = &self.carrier {
@@ -343,10 +348,14 @@ impl Incoming {
 /// The end that a record stands for, if it is the last one.
 pub(super) fn ending_of(step: &DestinationStep) -> Option<Ending> {
     match step.clone() {
-        DestinationStep::Incoming | DestinationStep::RunHere | DestinationStep::Discarding => None,
+        DestinationStep::Incoming
+        | DestinationStep::RunHere
+        | DestinationStep::Discarding
+        | DestinationStep::Filling => None,
         DestinationStep::Running { .. } => Some(Ending::Running),
         DestinationStep::Abandoned { cause } => Some(Ending::Abandoned(cause)),
         DestinationStep::Lost { reason } => Some(Ending::Lost(reason)),
+        DestinationStep::CutOff => Some(Ending::CutOff),
     }
 }
 

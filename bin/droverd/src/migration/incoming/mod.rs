@@ -5,9 +5,10 @@
 
 mod actions;
 mod prepare;
+mod reopen;
 mod show;
 
-pub use prepare::Asked;
+pub use prepare::{Asked, Wanted};
 pub use show::{incoming_view, with_the_sources_word};
 
 use std::path::PathBuf;
@@ -60,6 +61,12 @@ pub enum Message {
         /// They are listened at.
         heard: oneshot::Sender<()>,
     },
+    /// QEMU can be told to let the guest go on before its pages do.
+    TakesPostcopy,
+    /// The source opens another session for the pages that are still to follow.
+    Reopen(Box<Asked>, oneshot::Sender<Result<IncomingOffer, Refusal>>),
+    /// Its lanes are up: QEMU is to listen again.
+    Recover(Vec<Path>, oneshot::Sender<Result<(), Refusal>>),
     /// QEMU listens; the watch of it began.
     Listening(Watcher),
     /// The source has handed the guest off, as somebody said who was let in then.
@@ -93,6 +100,7 @@ pub struct Incoming {
     client: Client,
     request: Option<IncomingRequest>,
     channels: u8,
+    postcopy: bool,
     reservation: Option<Arc<Reservation>>,
     machine: Option<Arc<dyn Machine>>,
     snapshot: watch::Sender<Snapshot>,
@@ -132,6 +140,8 @@ pub struct Beginning {
     /// When the machine's time began.
     pub origin: Moment,
     /// What was asked for; none after a restart.
+    pub request: Option<IncomingRequest>,
+    /// What was wanted of the session; none after a restart.
     pub asked: Option<Asked>,
 }
 
@@ -174,8 +184,9 @@ pub fn start(
         destination: beginning.destination,
         journal,
         client: beginning.client,
-        request: beginning.asked.map(|asked| asked.request),
+        request: beginning.request,
         channels: 0,
+        postcopy: false,
         machine: beginning
             .reservation
             .as_ref()
@@ -246,7 +257,11 @@ impl Incoming {
 
     async fn write(&mut self, record: DestinationRecord) {
         self.show();
-        if matches!(record.step, DestinationStep::Running { .. }) && self.machine.is_some() {
+        let runs = matches!(
+            record.step,
+            DestinationStep::Running { .. } | DestinationStep::Filling
+        );
+        if runs && self.machine.is_some() {
             // QEMU's own word for it may come after the end.
             self.resumed(None);
         }
@@ -311,6 +326,7 @@ impl Incoming {
             }
             Message::Listen(request) => {
                 self.channels = request.channels;
+                self.postcopy = request.postcopy;
                 self.record(EventKind::ChannelsChosen {
                     channels: request.channels,
                     why: None,
@@ -324,6 +340,15 @@ impl Incoming {
                 // The one who asked may have gone.
                 let _ = heard.send(());
             }
+            Message::TakesPostcopy => {
+                self.snapshot
+                    .send_modify(|snapshot| snapshot.postcopy = true);
+            }
+            Message::Reopen(asked, answer) => {
+                // The one who asked may have gone.
+                let _ = answer.send(self.reopen(&asked));
+            }
+            Message::Recover(paths, answer) => self.recover(paths, answer),
             Message::Listening(watcher) => {
                 self.watcher = Some(watcher);
                 self.handle(Input::Listening);

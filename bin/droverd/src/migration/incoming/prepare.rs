@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::{ErrorCode, IncomingOffer, IncomingRequest, Refusal};
+use drover_api::{ErrorCode, IncomingOffer, LaneSecurity, Refusal, SessionSizes};
 use drover_carrier::{Keys, Side};
 use drover_relay::{Cause, Expected, LaneListener, TurnedAway};
 use drover_types::{MigrationId, NicPlacement, with_sources};
@@ -26,10 +26,24 @@ pub struct Session {
     pub offer: IncomingOffer,
 }
 
-/// What another host asked for, and what this one has for it.
+/// What another host wants of a session.
+#[derive(Debug)]
+pub struct Wanted {
+    /// Of which migration.
+    pub migration: MigrationId,
+    /// Its sizes.
+    pub session: SessionSizes,
+    /// What is to protect its lanes.
+    pub lanes: LaneSecurity,
+    /// How long both ends wait for a path when they have none left.
+    pub outage_limit_s: u64,
+}
+
+/// What another host wants, and what this one has for it.
+#[derive(Debug)]
 pub struct Asked {
     /// It.
-    pub request: IncomingRequest,
+    pub wanted: Wanted,
     /// What protects it here.
     pub own: Own,
     /// The addresses that are offered, and where the threads of lanes to them run.
@@ -47,15 +61,15 @@ pub fn session(
     relays: &Relays,
     inbox: mpsc::Sender<Message>,
 ) -> Result<Session, Refusal> {
-    let Asked { request, own, nics } = asked;
+    let Asked { wanted, own, nics } = asked;
     let report = reporter(inbox);
     let (token, told) = security::token()?;
-    let (tls, decided) = own.decide(&request.lanes)?;
+    let (tls, decided) = own.decide(&wanted.lanes)?;
     let order = Order {
-        migration: request.id,
+        migration: wanted.migration,
         side: Side::Destination,
-        sizes: request.session,
-        outage_limit: Duration::from_secs(request.outage_limit_s),
+        sizes: wanted.session,
+        outage_limit: Duration::from_secs(wanted.outage_limit_s),
         socket: socket.to_owned(),
         pass_through: tls.is_none(),
         verify: decided.verify,
@@ -76,7 +90,7 @@ pub fn session(
     let relay: Result<RelayProcess, String> = relay;
     let relay = relay.map_err(|error| Refusal::new(ErrorCode::Internal, error))?;
     let carrier = Carrier::new(relay, Vec::new());
-    let expected = expect(lanes, request.id, &carrier.relay);
+    let expected = expect(lanes, wanted.migration, &carrier.relay);
     let closed = offer(&expected, nics);
     let addresses: usize = nics.iter().map(|nic| nic.addresses.len()).sum();
     if addresses > 0 && closed.len() == addresses {
@@ -87,14 +101,14 @@ pub fn session(
     }
     let data_port = lanes.port();
     let offer = IncomingOffer {
-        id: request.id,
+        id: wanted.migration,
         protocol: 0,
         interfaces: Vec::new(),
-        session: request.session,
+        session: wanted.session,
         token: told,
         lanes: decided,
         data_port,
-        outage_limit_s: request.outage_limit_s,
+        outage_limit_s: wanted.outage_limit_s,
         cpus: 0,
         qemu_version: String::new(),
         notes: closed,

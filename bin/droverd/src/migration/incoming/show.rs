@@ -75,10 +75,13 @@ impl Incoming {
     fn shown_ambiguity(&self, ambiguity: &Ambiguity) -> AmbiguityView {
         let Migration { vm, source, .. } = self.destination.migration();
         let unknown = format!("whether {source} handed the guest off or kept it");
-        let commands = vec![
-            format!("drover resolve {vm} --run-here --other-host-is-off"),
-            format!("drover resolve {vm} --discard --memory-is-lost"),
-        ];
+        let discard = format!("drover resolve {vm} --discard --memory-is-lost");
+        let commands = if self.destination.needs_its_source() {
+            vec![discard]
+        } else {
+            let run = format!("drover resolve {vm} --run-here --other-host-is-off");
+            vec![run, discard]
+        };
         resolve::shown(ambiguity, self.origin.elapsed(), unknown, commands)
     }
 
@@ -110,6 +113,14 @@ impl Incoming {
                 let cause = self.in_words(cause);
                 (MigrationPhase::Abandoned, Some(cause), GuestPlace::Unknown)
             }
+            Ending::CutOff => {
+                let cause = "the source's QEMU ended before every page had followed the guest";
+                (
+                    MigrationPhase::CutOff,
+                    Some(cause.to_owned()),
+                    GuestPlace::Nowhere,
+                )
+            }
             Ending::Lost(reason) => {
                 let cause = format!("lost here with everything that had arrived: {reason}");
                 (MigrationPhase::Failed, Some(cause), GuestPlace::Unknown)
@@ -117,11 +128,18 @@ impl Incoming {
         };
         let mut view = self.snapshot.borrow().view.clone();
         end_lanes(&mut view);
+        let vm = &view.vm;
+        let next = (*ending == Ending::CutOff).then(|| {
+            format!(
+                "its QEMU here waits for pages that are lost: `drover vm stop --force {vm}`, then \
+                 `drover vm start {vm}` boots it, as after a loss of power"
+            )
+        });
         MigrationView {
             phase,
             cause,
             guest: Some(guest),
-            next: None,
+            next,
             ambiguity: None,
             time_left_ms: None,
             ended_at: Some(Timestamp::now()),
@@ -136,6 +154,7 @@ fn phase(phase: &Phase) -> Option<MigrationPhase> {
         Phase::Starting | Phase::Prepared | Phase::Opening => MigrationPhase::Prepared,
         Phase::Receiving { .. } | Phase::Settling { .. } => MigrationPhase::Receiving,
         Phase::Arrived { .. } | Phase::Resuming { .. } | Phase::Adopting => MigrationPhase::Arrived,
+        Phase::Filling { .. } => MigrationPhase::Filling,
         // Shown as it was, until it is known.
         Phase::Recovering { .. } => return None,
         Phase::Abandoning { .. } => MigrationPhase::Cancelling,
@@ -182,6 +201,7 @@ pub fn incoming_view(snapshot: &Snapshot) -> IncomingView {
         phase,
         cause,
         resolved: snapshot.resolution.map(resolve::to_api),
+        postcopy: snapshot.postcopy,
         resumed_at: snapshot.resumed_at,
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_api::MigrationView;
+use drover_api::{EventKind, MigrationView, PostcopyView};
 use drover_hypervisor::{
     ExitStatus, Machine, MachineError, MigrationAddress, MigrationSettings, RunState,
 };
@@ -40,6 +40,16 @@ impl Outgoing {
                 tokio::spawn(connect::tell_to_listen(link, migration, channels, paths));
             }
             Action::StartMigration { channels } => self.start_migration(channels),
+            Action::StartPostcopy => self.with_machine(|link, machine| async move {
+                if let Err(error) = machine.start_postcopy().await
+                    && !is_unanswered(&error)
+                {
+                    let reason = with_sources(&error).into();
+                    link.input(Input::PostcopyRefused { reason }).await;
+                }
+            }),
+            Action::ReopenSession => self.reopen_session(),
+            Action::ResumeMigration => self.resume_migration(),
             Action::CancelMigration => self.with_machine(|link, machine| async move {
                 if let Err(error) = machine.cancel().await {
                     link.fallback(format!("cancelling: {error}")).await;
@@ -64,7 +74,13 @@ impl Outgoing {
                 tokio::spawn(hand_off::tell_to_abandon(link, migration, cause));
             }
             Action::CloseSession => {
-                let finished = matches!(self.source.phase(), Phase::Leaving { .. });
+                let finished = matches!(
+                    self.source.phase(),
+                    Phase::Leaving {
+                        outcome: Outcome::Completed,
+                        ..
+                    }
+                );
                 self.close_session(finished);
             }
             Action::KeepGuest => {
@@ -82,7 +98,7 @@ impl Outgoing {
     }
 
     /// Runs something with QEMU beside the task; without a QEMU there is nothing to do.
-    fn with_machine<F, R>(&self, work: F)
+    pub(super) fn with_machine<F, R>(&self, work: F)
     where
         F: FnOnce(Link, Arc<dyn Machine>) -> R,
         R: Future<Output = ()> + Send + 'static,
@@ -137,6 +153,7 @@ impl Outgoing {
             channels,
             downtime_limit: self.converging.aim(),
             throttle: self.link.options.convergence.throttle(),
+            postcopy: self.destination_takes_postcopy,
             ..MigrationSettings::default()
         };
         let link = self.link.clone();
@@ -313,12 +330,22 @@ impl Outgoing {
         if let Some(reservation) = &self.reservation
             && !matches!(
                 outcome,
-                Outcome::Completed | Outcome::Lost { .. } | Outcome::GivenUp { .. }
+                Outcome::Completed
+                    | Outcome::Lost { .. }
+                    | Outcome::CutOff { .. }
+                    | Outcome::GivenUp { .. }
             )
             && matches!(reservation.role(), Some(Role::Outgoing { .. }))
             && let Err(refusal) = reservation.set_role(Role::Running)
         {
             tracing::error!(%refusal, "record not written");
+        }
+        let postcopy = self.snapshot.borrow().view.postcopy;
+        if let Some(postcopy) = postcopy.filter(|_| *outcome == Outcome::Completed) {
+            let PostcopyView {
+                bytes, requests, ..
+            } = postcopy;
+            self.record(EventKind::AllFollowed { bytes, requests });
         }
         let view = self.final_view(outcome);
         self.record(view.ended_event());
@@ -330,9 +357,11 @@ impl Outgoing {
         let view = self.last_view.take();
         let view = view.unwrap_or_else(|| self.final_view(outcome));
         self.carrier = None;
-        if matches!(outcome, Outcome::Completed | Outcome::GivenUp { .. })
-            && let Some(reservation) = &self.reservation
-        {
+        let ends_here = matches!(
+            outcome,
+            Outcome::Completed | Outcome::CutOff { .. } | Outcome::GivenUp { .. }
+        );
+        if ends_here && let Some(reservation) = &self.reservation {
             reservation.release().await;
         }
         self.reservation = None;
@@ -371,6 +400,14 @@ async fn quit(machine: &dyn Machine, link: &Link) -> Input {
     }
 }
 
+/// It may have done what it was told.
+pub(super) fn is_unanswered(error: &MachineError) -> bool {
+    matches!(
+        error,
+        MachineError::NoAnswer { .. } | MachineError::Lost { .. }
+    )
+}
+
 fn no_process() -> Input {
     Input::HypervisorGone {
         reason: Reason::from("there is no process of it any more"),
@@ -390,6 +427,9 @@ async fn begin(
     match machine.set_migration(&settings).await {
         Err(error) => return link.input(refused(&error)).await,
         Ok(applied) => {
+            if applied.postcopy {
+                link.tell(Message::HasPostcopy).await;
+            }
             for setting in applied.left_out {
                 let note = format!("this guest's QEMU offers no {setting}: done without");
                 link.fallback(note).await;
@@ -399,10 +439,9 @@ async fn begin(
     let watcher = watch(&link, &machine);
     let at = Timestamp::now();
     match machine.migrate(&address).await {
+        Ok(()) => link.tell(Message::Begun(at, watcher)).await,
         // Without an answer it may have begun: the watch will tell.
-        Ok(()) | Err(MachineError::NoAnswer { .. } | MachineError::Lost { .. }) => {
-            link.tell(Message::Begun(at, watcher)).await;
-        }
+        Err(error) if is_unanswered(&error) => link.tell(Message::Begun(at, watcher)).await,
         Err(error) => link.input(refused(&error)).await,
     }
 }

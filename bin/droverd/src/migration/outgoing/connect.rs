@@ -8,12 +8,13 @@ use drover_api::{
     LeftOut, ProtocolRange, Refusal, SessionSizes,
 };
 use drover_carrier::{Failure, Keys, Open, Side as RelaySide, TlsKeys};
+use drover_hypervisor::qmp::Version;
 use drover_migrate::limits::CHANNELS;
-use drover_migrate::paths::{self, Selected, Selection, Side};
+use drover_migrate::paths::{self, Pairing, Selected, Selection, Side};
 use drover_migrate::source::Input;
 use drover_migrate::{ChannelLimit, Migration, Reason, channels};
 use drover_relay::limits::CONNECT_TIMEOUT;
-use drover_types::{HostName, Interface, MigrationId, Path, with_sources};
+use drover_types::{BitRate, HostName, Interface, MigrationId, Path, with_sources};
 
 use super::reach::{leads_there, probe};
 use super::{Agreed, Found, Link, Message, NotAgreed};
@@ -50,25 +51,17 @@ async fn ask(
         .await
         .map_err(|error| look(destination, &error))?;
     common_protocol(&config.host, destination, peer.protocol)?;
-    let unreadable = |error: &dyn std::fmt::Display| {
-        let message = format!("cannot read the facts of this host: {error}");
-        Refusal::new(ErrorCode::Internal, message)
-    };
-    let interfaces = facts::interfaces()
-        .await
-        .map_err(|error| unreadable(&error))?;
+    let networks = Networks::of_this_host(link).await?;
     let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
-    let ours = paths::select(Side::Source, &interfaces, &config.networks);
-    let own = interfaces.clone();
     let lanes = Own::new(config.migration.protection)?;
     let request = IncomingRequest {
         id: migration.id,
         source: migration.source.clone(),
         definition: reservation.travelling_definition().await?,
         protocol: facts::protocol(),
-        session: sizes(link, &ours, cpus),
+        session: sizes(link, &networks, cpus),
         lanes: lanes.told(),
-        interfaces,
+        interfaces: networks.own.clone(),
         cpus,
         channels: link.options.channels,
         downtime_limit_ms: super::millis(link.options.convergence.downtime_limit()),
@@ -89,7 +82,47 @@ async fn ask(
     };
     common_protocol(&config.host, destination, offered).map_err(refused)?;
     let keys = lanes.accept(destination, &offer.lanes).map_err(refused)?;
-    Ok(agree(link, (&ours, &own), cpus, (offer, keys)).await)
+    Ok(agree(link, &networks, cpus, (offer, keys)).await)
+}
+
+fn unreadable(error: &dyn std::fmt::Display) -> Refusal {
+    let message = format!("cannot read the facts of this host: {error}");
+    Refusal::new(ErrorCode::Internal, message)
+}
+
+/// The interfaces of this host, and those that may carry a guest.
+pub struct Networks {
+    own: Vec<Interface>,
+    ours: Selected,
+}
+
+impl Networks {
+    /// As they are now.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub async fn of_this_host(link: &Link) -> Result<Self, Refusal> {
+        let own = facts::interfaces().await;
+        let own = own.map_err(|error| unreadable(&error))?;
+        let ours = paths::select(Side::Source, &own, &link.context.config.networks);
+        Ok(Self { own, ours })
+    }
+
+    /// How fast those are that may carry a guest.
+    pub fn rates(&self) -> Vec<Option<BitRate>> {
+        let endpoints = self.ours.endpoints.iter();
+        endpoints.map(|endpoint| endpoint.speed).collect()
+    }
+
+    /// Pairs them with what the destination offers, by what answers a probe.
+    pub async fn pair(&self, offer: &IncomingOffer) -> Pairing {
+        // The destination has offered only what its own configuration allows.
+        let theirs = paths::select(Side::Destination, &offer.interfaces, &Selection::default());
+        let mut candidates = paths::candidates(&self.ours, &theirs);
+        candidates.retain(|candidate| leads_there(&self.own, candidate));
+        let answered = probe(candidates, offer.data_port, CONNECT_TIMEOUT).await;
+        paths::choose(&self.ours, &theirs, &answered)
+    }
 }
 
 /// What to tell when the destination does not say who it is.
@@ -116,30 +149,24 @@ fn may_have_begun(error: &ClientError) -> bool {
 }
 
 /// Sizes for all links that may be used and all channels that may be opened.
-fn sizes(link: &Link, ours: &Selected, cpus: u32) -> SessionSizes {
-    let rates: Vec<_> = ours
-        .endpoints
-        .iter()
-        .map(|endpoint| endpoint.speed)
-        .collect();
+fn sizes(link: &Link, networks: &Networks, cpus: u32) -> SessionSizes {
     let by_cores = u8::try_from(cpus).unwrap_or(u8::MAX).min(CHANNELS);
-    carrier::session_sizes(&rates, link.options.channels.unwrap_or(by_cores))
+    carrier::session_sizes(&networks.rates(), link.options.channels.unwrap_or(by_cores))
 }
 
 async fn agree(
     link: &Link,
-    (ours, own): (&Selected, &[Interface]),
+    networks: &Networks,
     cpus: u32,
     (offer, keys): (IncomingOffer, Option<TlsKeys>),
 ) -> Agreed {
-    // The destination has offered only what its own configuration allows.
-    let theirs = paths::select(Side::Destination, &offer.interfaces, &Selection::default());
-    let mut candidates = paths::candidates(ours, &theirs);
-    candidates.retain(|candidate| leads_there(own, candidate));
-    let answered = probe(candidates, offer.data_port, CONNECT_TIMEOUT).await;
-    let pairing = paths::choose(ours, &theirs, &answered);
+    let pairing = networks.pair(&offer).await;
     let mut fewer_channels = None;
     let count = match link.options.channels {
+        _ if let Some(why) = one_channel(link, &offer) => {
+            fewer_channels = Some(why);
+            0
+        }
         Some(count) => count,
         None => {
             let chosen = channels(&pairing.paths, cpus, offer.cpus);
@@ -161,6 +188,24 @@ async fn agree(
         input,
         fewer_channels,
     }
+}
+
+/// Why the guest has to move over QEMU's main channel alone.
+fn one_channel(link: &Link, offer: &IncomingOffer) -> Option<String> {
+    if !link.options.wants_postcopy() {
+        return None;
+    }
+    let theirs = Version::read(&offer.qemu_version);
+    let old = [link.qemu, theirs]
+        .into_iter()
+        .find(|version| !version.is_some_and(Version::takes_postcopy_with_multifd))?;
+    let which = old.map_or_else(
+        || "a QEMU of unknown version".to_owned(),
+        |old| format!("QEMU {old}"),
+    );
+    Some(format!(
+        "the guest may go on by postcopy, which {which} does not take together with more channels"
+    ))
 }
 
 fn show_left_out(left: &paths::LeftOut) -> LeftOut {
@@ -194,6 +239,23 @@ pub struct Opening {
 
 /// Starts the relay and opens its lanes.
 pub async fn open(link: Link, opening: Opening) {
+    match open_session(&link, opening).await {
+        Ok(carrier) => {
+            link.tell(Message::Carries(carrier)).await;
+            link.input(Input::LanesUp).await;
+        }
+        Err(reason) => {
+            let reason = Reason::from(reason);
+            link.input(Input::SessionFailed { reason }).await;
+        }
+    }
+}
+
+/// The same, and tells of lanes that could not be opened.
+///
+/// # Errors
+/// No lane could be, or the relay was not started.
+pub async fn open_session(link: &Link, opening: Opening) -> Result<Carrier, String> {
     let inbox = link.inbox.clone();
     let report = move |carried| {
         // A relay's thread may wait for the task; it holds no lock while it reports.
@@ -237,21 +299,14 @@ pub async fn open(link: Link, opening: Opening) {
         let opened = relay.open(lanes).inspect_err(|_| relay.close(false))?;
         Ok((Carrier::new(relay, opening.paths), opened))
     });
-    match opened.await.unwrap_or_else(|error| Err(error.to_string())) {
-        Ok((carrier, opened)) => {
-            link.tell(Message::Protected(opened.encryption)).await;
-            for Failure { lane, path, reason } in opened.failures {
-                let event = EventKind::LaneNotOpened { lane, path, reason };
-                link.tell(Message::Event(event)).await;
-            }
-            link.tell(Message::Carries(carrier)).await;
-            link.input(Input::LanesUp).await;
-        }
-        Err(reason) => {
-            let reason = Reason::from(reason);
-            link.input(Input::SessionFailed { reason }).await;
-        }
+    let opened = opened.await.unwrap_or_else(|error| Err(error.to_string()));
+    let (carrier, opened) = opened?;
+    link.tell(Message::Protected(opened.encryption)).await;
+    for Failure { lane, path, reason } in opened.failures {
+        let event = EventKind::LaneNotOpened { lane, path, reason };
+        link.tell(Message::Event(event)).await;
     }
+    Ok(carrier)
 }
 
 /// Finds the relay that an earlier agent started, and what that left for this one; otherwise why it
@@ -277,9 +332,17 @@ pub async fn find(link: Link, migration: MigrationId) -> Result<Found, String> {
 
 /// Has the destination's QEMU listen.
 pub async fn tell_to_listen(link: Link, migration: Migration, channels: u8, paths: Vec<Path>) {
-    let request = IncomingStart { channels, paths };
+    let postcopy = link.options.wants_postcopy();
+    let request = IncomingStart {
+        channels,
+        paths,
+        postcopy,
+    };
     let input = match link.client.incoming_start(migration.id, &request).await {
-        Ok(_) => {
+        Ok(view) => {
+            if view.postcopy {
+                link.tell(Message::TakesPostcopy).await;
+            }
             // The destination has told its limits by now; QEMU gives nothing before all of them hold.
             if !link.context.sharing.divided().await {
                 let what = "beginning before its share of limits is known";

@@ -70,6 +70,9 @@ async fn answers(
         reason: reason.into(),
     };
     let host = &migration.destination;
+    if matches!(&answered, Ok(view) if view.phase == IncomingPhase::Arrived) {
+        link.input(Input::DestinationArrived).await;
+    }
     let answer = match answered {
         Ok(view) => Ok(answer_of(&view)),
         Err(error) => match whats_there(&link.client, host, &migration.vm, &error, left()).await {

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use drover_api::{Client, EventKind, IncomingOffer, LeftOut, Refusal};
 use drover_carrier::{Held, TlsKeys};
+use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{Machine, MachineError, MigrationProgress, UnixMicros};
 use drover_migrate::source::Input;
 use drover_migrate::{CancelledBy, Observation, Refused};
 use drover_relay::Encryption;
-use drover_types::{Bytes, Convergence, Path};
+use drover_types::{AtDeadline, Bytes, Convergence, Path};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -40,6 +41,11 @@ struct Memo {
 }
 
 impl Options {
+    /// The guest may go on before its pages do, if need be.
+    pub fn wants_postcopy(&self) -> bool {
+        matches!(self.convergence.deadline(), Some((_, AtDeadline::Postcopy)))
+    }
+
     /// For an agent that takes the migration up again.
     pub fn memo(&self, data_port: u16) -> String {
         let memo = Memo {
@@ -95,6 +101,12 @@ pub enum Message {
     Memory(Bytes),
     /// In this time the guest wrote to so much of it.
     Dirtied(Duration, Bytes),
+    /// The destination's QEMU can be told to let the guest go on before its pages do.
+    TakesPostcopy,
+    /// This host's can.
+    HasPostcopy,
+    /// A new session carries what is still to follow a guest.
+    Reopened(Carrier, Option<u16>),
     /// QEMU did not take this downtime limit.
     NotAimed(Duration, MachineError),
     /// QEMU was told to migrate; the watch of it began.
@@ -171,6 +183,8 @@ pub struct Link {
     pub(super) client: Client,
     pub(super) inbox: mpsc::Sender<Message>,
     pub(super) options: Options,
+    /// The version of the guest's QEMU here, where it is known.
+    pub(super) qemu: Option<Version>,
 }
 
 impl Link {

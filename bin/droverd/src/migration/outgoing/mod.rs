@@ -10,6 +10,7 @@ mod hand_off;
 mod held;
 mod join;
 mod message;
+mod postcopy;
 mod reach;
 mod show;
 
@@ -71,6 +72,9 @@ pub struct Outgoing {
     /// Why the session ended, heard while that is asked.
     session_over: Option<Reason>,
     finding: bool,
+    /// The destination's QEMU can be told to let the guest go on before its pages do; and this host's was.
+    destination_takes_postcopy: bool,
+    has_postcopy: bool,
     /// It went on after a restart: QEMU knows since when it migrates.
     taken_up: bool,
     keeping: Option<JoinHandle<()>>,
@@ -121,6 +125,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
             client: beginning.client,
             inbox: inbox.clone(),
             options,
+            qemu: machine.as_ref().map(|machine| machine.version()),
         },
         source: beginning.source,
         journal,
@@ -143,6 +148,8 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         asking_why: false,
         session_over: None,
         finding: false,
+        destination_takes_postcopy: false,
+        has_postcopy: false,
         taken_up: false,
         keeping: None,
         last_view: None,
@@ -205,7 +212,8 @@ impl Outgoing {
 
     async fn write(&mut self, record: SourceRecord) {
         self.show();
-        if record.step == SourceStep::HandedOff {
+        let handed_off = [SourceStep::HandedOff, SourceStep::PostcopyHandedOff];
+        if handed_off.contains(&record.step) {
             self.record(EventKind::HandedOff);
         }
         let view = match &record.step {
@@ -261,7 +269,9 @@ impl Outgoing {
                     input,
                     Input::HandOffAnswered { .. } | Input::HandOffUnreachable { .. }
                 );
-                if hand_off && matches!(self.source.phase(), Phase::HandingOff(_)) {
+                let handing_off = matches!(self.source.phase(), Phase::HandingOff(_));
+                // An answer to a question of before may come while the decision is not on disk yet.
+                if hand_off && handing_off && self.source.has_handed_off() {
                     self.definition_leaves();
                 }
                 self.handle(input);
@@ -319,6 +329,9 @@ impl Outgoing {
                         .for_each(|path| carrier.relay.add_path(path));
                 }
             }
+            Message::Carried(Carried::Failed(reason)) if self.pages_follow() => {
+                self.pages_stopped(&reason);
+            }
             Message::Carried(Carried::Failed(reason)) => {
                 let reason = reason.into();
                 self.broke_off(Input::SessionFailed { reason });
@@ -343,9 +356,13 @@ impl Outgoing {
                     self.record(EventKind::Fallback { what });
                 }
             }
+            Message::TakesPostcopy => self.destination_takes_postcopy = true,
+            Message::HasPostcopy => self.has_postcopy = true,
+            Message::Reopened(carrier, port) => self.reopened(carrier, port),
             Message::Memory(whole) => self.estimator.memory_holds(whole),
             Message::Dirtied(within, bytes) => self.estimator.sampled(within, bytes),
             Message::Begun(at, watcher) => {
+                self.postcopy_is_agreed();
                 self.begun_at = Some(at);
                 self.record_at(at, EventKind::Begun);
                 self.watcher = Some(watcher);
@@ -430,7 +447,8 @@ impl Outgoing {
                 self.estimator.may_stop_for(limit);
                 AtDeadline::StopAndCopy
             }
-            Some(Step::GiveUp) => AtDeadline::GiveUp,
+            Some(Step::Postcopy) if self.has_postcopy => AtDeadline::Postcopy,
+            Some(Step::Postcopy | Step::GiveUp) => AtDeadline::GiveUp,
         };
         let rate = self.snapshot.borrow().view.rate;
         self.record(EventKind::DeadlinePassed {
@@ -439,9 +457,13 @@ impl Outgoing {
             rate,
             dirty_rate: seen.dirty_rate,
         });
-        if then == AtDeadline::GiveUp {
-            let by = CancelledBy::Deadline;
-            self.handle(Input::CancelRequested { by });
+        match then {
+            AtDeadline::GiveUp => {
+                let by = CancelledBy::Deadline;
+                self.handle(Input::CancelRequested { by });
+            }
+            AtDeadline::Postcopy => self.handle(Input::PostcopyRequested),
+            AtDeadline::StopAndCopy => {}
         }
     }
 

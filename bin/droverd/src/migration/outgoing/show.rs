@@ -8,7 +8,7 @@ use drover_hypervisor::MigrationProgress;
 use drover_migrate::estimate::TimeLeft;
 use drover_migrate::source::Phase;
 use drover_migrate::{Ambiguity, CancelledBy, GivenUpOn, KeptGuest, Migration, Outcome, Reason};
-use drover_types::{Bytes, Path, VmName};
+use drover_types::{Bytes, HostName, Path, VmName};
 use jiff::Timestamp;
 
 use super::hand_off::{Times, timestamp};
@@ -120,7 +120,7 @@ impl Outgoing {
             phase,
             cause: (*outcome != Outcome::Completed).then_some(cause),
             guest: Some(left_at(outcome)),
-            next: next_step(outcome, &view.vm),
+            next: next_step(outcome, &view.vm, &view.destination),
             ambiguity: None,
             ended_at: Some(Timestamp::now()),
             ..view
@@ -185,6 +185,12 @@ fn phase(phase: &Phase) -> Option<MigrationPhase> {
         Phase::Cancelling { .. } | Phase::Abandoning { .. } => MigrationPhase::Cancelling,
         // Shown as it was, until it is known.
         Phase::Recovering { .. } => return None,
+        Phase::Switching { .. } => MigrationPhase::Switching,
+        Phase::Serving { .. }
+        | Phase::Leaving {
+            outcome: Outcome::CutOff { .. },
+            ..
+        } => MigrationPhase::Serving,
         Phase::HandingOff { .. } | Phase::TakingBack { .. } | Phase::Leaving { .. } => {
             MigrationPhase::HandingOff
         }
@@ -217,6 +223,10 @@ pub fn outcome_in_words(outcome: &Outcome) -> (MigrationPhase, String) {
             };
             (MigrationPhase::GivenUp, cause.to_owned())
         }
+        Outcome::CutOff { reason } => (
+            MigrationPhase::CutOff,
+            format!("the source's QEMU ended before every page had followed the guest: {reason}"),
+        ),
         Outcome::Lost { reason } => (
             MigrationPhase::Failed,
             format!("the destination lost the guest after the hand-off: {reason}"),
@@ -255,11 +265,12 @@ fn left_at(outcome: &Outcome) -> GuestPlace {
         Outcome::GivenUp {
             on: GivenUpOn::Destination,
         }
-        | Outcome::Lost { .. } => GuestPlace::Nowhere,
+        | Outcome::Lost { .. }
+        | Outcome::CutOff { .. } => GuestPlace::Nowhere,
     }
 }
 
-fn next_step(outcome: &Outcome, vm: &VmName) -> Option<String> {
+fn next_step(outcome: &Outcome, vm: &VmName, destination: &HostName) -> Option<String> {
     let guest = match outcome {
         Outcome::Cancelled { guest, .. } | Outcome::Failed { guest, .. } => guest,
         Outcome::Lost { .. } => {
@@ -268,6 +279,12 @@ fn next_step(outcome: &Outcome, vm: &VmName) -> Option<String> {
                  boot the guest here, end that process (`drover vm show {vm}` tells it), move \
                  {vm}.toml from `departed` in the state directory back to the definitions, then \
                  `drover vm start {vm}`"
+            ));
+        }
+        Outcome::CutOff { .. } => {
+            return Some(format!(
+                "what runs on {destination} waits for pages that are lost: there, `drover vm stop --force \
+                 {vm}`, then `drover vm start {vm}`"
             ));
         }
         Outcome::GivenUp { .. } => {
@@ -334,6 +351,7 @@ mod tests {
             (Outcome::Completed, GuestPlace::Destination),
             (Outcome::Refused { reason: reason() }, GuestPlace::Source),
             (Outcome::Lost { reason: reason() }, GuestPlace::Nowhere),
+            (Outcome::CutOff { reason: reason() }, GuestPlace::Nowhere),
             (failed(KeptGuest::Runs), GuestPlace::Source),
             (failed(KeptGuest::Stopped), GuestPlace::SourceStopped),
             (failed(KeptGuest::Gone), GuestPlace::Nowhere),

@@ -1,0 +1,161 @@
+//! A guest that goes on before its pages do: they follow it from here, over another session where one broke.
+
+use drover_api::{ErrorCode, EventKind, IncomingPaths, IncomingReopen, Refusal};
+use drover_hypervisor::MigrationAddress;
+use drover_migrate::Migration;
+use drover_migrate::source::{Input, Phase};
+use drover_types::with_sources;
+
+use super::connect::{Networks, Opening, open_session};
+use super::{Link, Message, Outgoing};
+use crate::migration::carrier::{self, Carrier};
+use crate::migration::relays::Relays;
+use crate::migration::security::Own;
+use crate::peers;
+
+impl Outgoing {
+    /// Pages are here that only a session brings after their guest.
+    pub(super) fn pages_follow(&self) -> bool {
+        match self.source.phase() {
+            Phase::Serving(_) => true,
+            Phase::HandingOff(hand_off) => hand_off.pages.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Their session is over.
+    pub(super) fn pages_stopped(&mut self, reason: &str) {
+        self.record(EventKind::PagesStopped {
+            reason: reason.to_owned(),
+        });
+        let reason = reason.into();
+        self.handle(Input::SessionFailed { reason });
+    }
+
+    /// Whether the guest may go on before its pages do is known by now: where it was to and cannot, that is told.
+    pub(super) fn postcopy_is_agreed(&mut self) {
+        if self.has_postcopy || !self.link.options.wants_postcopy() {
+            return;
+        }
+        self.estimator.without_postcopy();
+        let what = "no postcopy for this guest: at its deadline the migration is given up";
+        self.record(EventKind::Fallback {
+            what: what.to_owned(),
+        });
+    }
+
+    /// Ends what is left of the session, and opens another.
+    pub(super) fn reopen_session(&mut self) {
+        self.following = None;
+        let before = self.carrier.take();
+        let (link, migration) = (self.link.clone(), self.source.migration().clone());
+        tokio::spawn(async move {
+            let input = match reopen(&link, &migration, before).await {
+                Ok((carrier, port)) => {
+                    link.tell(Message::Reopened(carrier, Some(port))).await;
+                    Input::SessionReopened
+                }
+                Err(refusal) if refusal.code == ErrorCode::MigrationEnded => {
+                    Input::DestinationEnded
+                }
+                Err(refusal) => {
+                    let reason = refusal.message.into();
+                    Input::ReopenFailed { reason }
+                }
+            };
+            link.input(input).await;
+        });
+    }
+
+    /// Another session carries.
+    pub(super) fn reopened(&mut self, carrier: Carrier, port: Option<u16>) {
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.view.postcopy.get_or_insert_default().reopened += 1;
+        });
+        self.carries(carrier, port);
+    }
+
+    /// Has QEMU go on over it.
+    pub(super) fn resume_migration(&self) {
+        let relays = Relays::of(&self.link.context.config.runtime);
+        let socket = relays.qemu_socket(self.source.migration().id);
+        self.with_machine(|link, machine| async move {
+            let resumed = machine.migrate_again(&MigrationAddress::Unix(socket)).await;
+            let input = match resumed {
+                Err(error) if !super::actions::is_unanswered(&error) => {
+                    let reason = with_sources(&error).into();
+                    Input::ReopenFailed { reason }
+                }
+                _ => {
+                    link.tell(Message::Event(EventKind::PagesFollow)).await;
+                    Input::MigrationResumed
+                }
+            };
+            link.input(input).await;
+        });
+    }
+}
+
+/// Opens another session in the place of `before`, and has the destination's QEMU listen for this host's; with
+/// the destination's port for lanes.
+async fn reopen(
+    link: &Link,
+    migration: &Migration,
+    before: Option<Carrier>,
+) -> Result<(Carrier, u16), Refusal> {
+    let config = &link.context.config;
+    let (id, destination) = (migration.id, &migration.destination);
+    end(link, migration, before).await?;
+    let networks = Networks::of_this_host(link).await?;
+    let own = Own::new(config.migration.protection)?;
+    let request = IncomingReopen {
+        session: carrier::session_sizes(&networks.rates(), 0),
+        lanes: own.told(),
+        outage_limit_s: config.migration.outage_limit.as_secs(),
+    };
+    let offer = link.client.incoming_reopen(id, &request).await;
+    let offer = offer.map_err(|error| peers::unreachable(destination, &error))?;
+    let keys = own.accept(destination, &offer.lanes)?;
+    let paths = networks.pair(&offer).await.paths;
+    if paths.is_empty() {
+        let message = format!("no interface of this host reaches one of {destination}");
+        return Err(Refusal::new(ErrorCode::NoPath, message));
+    }
+    let (port, sizes) = (offer.data_port, offer.session);
+    let opening = Opening {
+        migration: migration.clone(),
+        paths: paths.clone(),
+        offer,
+        keys,
+        sizes,
+    };
+    let opened = open_session(link, opening).await;
+    let carrier = opened.map_err(|reason| Refusal::new(ErrorCode::NoPath, reason))?;
+    let listens = link
+        .client
+        .incoming_recover(id, &IncomingPaths { paths })
+        .await;
+    match listens {
+        Ok(_) => Ok((carrier, port)),
+        Err(error) => {
+            carrier.close(false);
+            Err(peers::unreachable(destination, &error))
+        }
+    }
+}
+
+/// When this returns nothing of a session of before reaches QEMU any more.
+async fn end(link: &Link, migration: &Migration, before: Option<Carrier>) -> Result<(), Refusal> {
+    let relays = Relays::of(&link.context.config.runtime);
+    let id = migration.id;
+    let ended = tokio::task::spawn_blocking(move || {
+        if let Some(before) = before {
+            before.relay.cut();
+        }
+        relays.end(id, drover_carrier::Side::Source);
+    });
+    ended.await.map_err(|error| {
+        let message = format!("the relay of before was not ended: {error}");
+        Refusal::new(ErrorCode::Internal, message)
+    })
+}

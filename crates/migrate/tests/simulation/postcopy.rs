@@ -1,0 +1,190 @@
+//! Postcopy, with the orders of QEMU that matter: a source that has not sent its first page after the stop
+//! runs its guest again where it fails; from then on it never does, and where the connection breaks both
+//! wait to be connected again. A destination that has not got the devices ends.
+
+use drover_migrate::{GuestSeen, MigrationSeen, Reason, destination, limits, source};
+
+use crate::world::{Event, World, gone};
+
+/// Parts that the pages of the guest follow in.
+const PARTS: u8 = 40;
+
+impl World {
+    /// A deadline counts once what is seen is surely of this migration, which it mostly is by then.
+    pub(crate) fn postcopy_at_its_deadline(&mut self) {
+        for _ in 0..2 {
+            let deadline = self.now + limits::LOOK_AGE + self.soon();
+            self.at(deadline, Event::PostcopyRequested);
+        }
+    }
+
+    pub(crate) fn open_sessions(&mut self) {
+        self.session += 1;
+        self.source_session = true;
+        self.destination_session = true;
+    }
+
+    pub(crate) fn start_postcopy(&mut self) {
+        if !self.source_qemu.migrates() {
+            return;
+        }
+        if self.chance(5) {
+            let reason = Reason::from("refused");
+            return self.source_hears(source::Input::PostcopyRefused { reason });
+        }
+        self.later(Event::PostcopyBegins);
+    }
+
+    pub(crate) fn postcopy_begins(&mut self) {
+        let qemu = &mut self.source_qemu;
+        if qemu.migrates() && qemu.guest == GuestSeen::Running {
+            qemu.migration = MigrationSeen::Postcopy { pages: false };
+            qemu.guest = GuestSeen::FinishMigrate;
+            self.look_at_both();
+            self.later(Event::DevicesSent);
+        }
+    }
+
+    pub(crate) fn devices_sent(&mut self) {
+        if !self.source_qemu.alive
+            || self.source_qemu.migration != (MigrationSeen::Postcopy { pages: false })
+        {
+            return;
+        }
+        if !self.source_session {
+            return self.gives_up(false);
+        }
+        self.source_qemu.migration = MigrationSeen::Postcopy { pages: true };
+        self.look_at_both();
+        let session = self.session;
+        self.later(Event::DevicesArrive { session });
+    }
+
+    fn carries(&self, session: u32) -> bool {
+        self.connected() && self.session == session
+    }
+
+    pub(crate) fn devices_arrive(&mut self, session: u32) {
+        let carries = self.carries(session);
+        let incoming = self.destination_qemu.as_mut();
+        let incoming = incoming.filter(|qemu| qemu.migrates() && carries);
+        let Some(incoming) = incoming else {
+            self.devices_lost = true;
+            return;
+        };
+        incoming.migration = MigrationSeen::Postcopy { pages: true };
+        incoming.guest = GuestSeen::Paused;
+        incoming.has_everything = true;
+        self.look_at_both();
+        self.later(Event::PagesFollow { session, part: 0 });
+    }
+
+    pub(crate) fn pages_follow(&mut self, session: u32, part: u8) {
+        let follows = MigrationSeen::Postcopy { pages: true };
+        let sends = self.source_qemu.alive && self.source_qemu.migration == follows;
+        let carries = self.carries(session) && sends;
+        let Some(incoming) = self.destination_qemu.as_mut().filter(|qemu| qemu.alive) else {
+            return;
+        };
+        if !carries || incoming.migration != follows {
+            return;
+        }
+        if part < PARTS {
+            let part = part + 1;
+            return self.later(Event::PagesFollow { session, part });
+        }
+        incoming.migration = MigrationSeen::Completed;
+        self.later(Event::Told);
+        self.look_at_both();
+    }
+
+    pub(crate) fn resume_migration(&mut self) {
+        let paused = self.source_qemu.migration == MigrationSeen::PostcopyPaused;
+        let incoming = self.destination_qemu.as_mut().filter(|qemu| qemu.alive);
+        let resumes = self.source_session && self.source_qemu.alive && paused;
+        match incoming.filter(|qemu| qemu.migration == MigrationSeen::PostcopyPaused) {
+            Some(incoming) if resumes => {
+                incoming.migration = MigrationSeen::Postcopy { pages: true };
+                self.source_qemu.migration = MigrationSeen::Postcopy { pages: true };
+                self.resumed += 1;
+                let session = self.session;
+                self.later(Event::PagesFollow { session, part: 0 });
+                self.source_hears(source::Input::MigrationResumed);
+                self.look_at_both();
+            }
+            _ => self.source_hears(source::Input::ReopenFailed { reason: gone() }),
+        }
+    }
+
+    /// What is left of the session before goes at once: whoever opens a new one waits for that.
+    fn end_sessions(&mut self) {
+        self.source_session = false;
+        self.destination_session = false;
+        let of_session = |event: &Event| {
+            matches!(
+                event,
+                Event::SourceCut
+                    | Event::DestinationCut
+                    | Event::SourceRelayEnds
+                    | Event::DestinationRelayEnds
+            )
+        };
+        self.events.retain(|_, event| !of_session(event));
+        self.held.retain(|event| !of_session(event));
+        self.source_qemu.pause_postcopy();
+        if let Some(qemu) = &mut self.destination_qemu {
+            qemu.pause_postcopy();
+        }
+    }
+
+    pub(crate) fn reopen(&mut self, life: u32) {
+        let reachable = self.control && self.destination_host && self.destination_life != 0;
+        let answer = match &self.destination {
+            _ if !reachable => source::Input::ReopenFailed { reason: gone() },
+            Some(machine) if machine.may_reopen() => {
+                self.end_sessions();
+                let qemu = self.destination_qemu.as_ref().filter(|qemu| qemu.alive);
+                let waits =
+                    qemu.is_some_and(|qemu| qemu.migration == MigrationSeen::PostcopyPaused);
+                let answers = !self.destination_hangs;
+                self.look_at_both();
+                if waits && answers && life == self.source_life {
+                    self.open_sessions();
+                    // Its own agent opens it, and hears of its end after that.
+                    self.tell_destination(destination::Input::SessionReopened);
+                    source::Input::SessionReopened
+                } else {
+                    source::Input::ReopenFailed { reason: gone() }
+                }
+            }
+            Some(machine) if !self.has_ended(machine) => {
+                source::Input::ReopenFailed { reason: gone() }
+            }
+            _ => source::Input::DestinationEnded,
+        };
+        self.answer(life, answer);
+    }
+
+    fn has_ended(&self, machine: &destination::Destination) -> bool {
+        matches!(machine.phase(), destination::Phase::Ended(_))
+    }
+
+    /// A copy whose pages somebody waits for is not ended, unless an operator gave the guest up.
+    pub(crate) fn check_needs_no_page(&self) {
+        let waits = self.destination_qemu.as_ref();
+        let waits = waits.is_some_and(|qemu| qemu.is_in_postcopy() && qemu.has_run);
+        let given_up = self
+            .source_disk
+            .as_ref()
+            .is_some_and(|record| record.resolution().is_some());
+        let cut_off = self
+            .destination_disk
+            .as_ref()
+            .is_some_and(|record| record.step == drover_migrate::DestinationStep::CutOff);
+        assert!(
+            !waits || given_up || cut_off,
+            "its pages are lost\n{}",
+            self.story()
+        );
+    }
+}

@@ -1,0 +1,190 @@
+//! The same faults while a guest goes on by postcopy.
+
+use std::time::Duration;
+
+use drover_migrate::{DestinationStep, Outcome, SourceStep};
+use proptest::prelude::*;
+
+use crate::world::{Event, Fault, World};
+use crate::{
+    FAULTS, HEALING, LONG, Runs, any_fault, cases, check_always, check_end, kills_a_hypervisor,
+    runs, struck_in, undisturbed_in,
+};
+
+fn undisturbed(seed: u64) -> World {
+    undisturbed_in(World::with_postcopy(seed))
+}
+
+fn struck(seed: u64, step: usize, fault: Fault, heals: Option<Duration>) -> World {
+    struck_in(World::with_postcopy(seed), step, fault, heals)
+}
+
+fn outcome(world: &World) -> Option<&Outcome> {
+    match &world.source_disk.as_ref()?.step {
+        SourceStep::Finished { outcome } => Some(outcome),
+        _ => None,
+    }
+}
+
+/// Whether the source had to go on after the guest ran at the destination.
+fn served(seed: u64) -> bool {
+    let mut world = World::with_postcopy(seed);
+    let mut served = false;
+    world.run(LONG, |world| {
+        let record = world.source_disk.as_ref();
+        served |= record.is_some_and(|record| record.step == SourceStep::Serving);
+    });
+    served
+}
+
+#[test]
+fn without_faults_its_guest_goes_on_at_the_destination_before_its_pages_do() {
+    let moved = (0..300).filter(|seed| match runs(&undisturbed(*seed)) {
+        Runs::Destination => true,
+        Runs::Source => false,
+        Runs::Nowhere => panic!("seed {seed} lost the guest"),
+    });
+    assert!((270..300).contains(&moved.count()));
+    let served = (0..300).filter(|seed| served(*seed)).count();
+    assert!(served > 100, "{served} of 300 served");
+}
+
+#[test]
+fn each_fault_at_every_step_of_postcopy_ends_well_when_it_heals() {
+    let mut resumed = 0;
+    for fault in FAULTS {
+        for seed in 0..25 {
+            for step in 1..=undisturbed(seed).steps {
+                for heals in [1, 40] {
+                    let world = struck(seed, step, fault, Some(Duration::from_secs(heals)));
+                    check_end(&world, true);
+                    resumed += world.resumed;
+                    let lost = runs(&world) == Runs::Nowhere;
+                    assert!(
+                        !lost || kills_a_hypervisor(fault) || world.devices_lost,
+                        "{fault:?} at {step} of seed {seed} lost the guest\n{}",
+                        world.story()
+                    );
+                }
+            }
+        }
+    }
+    assert!(resumed > 500, "a broken postcopy went on {resumed} times");
+}
+
+#[test]
+fn each_fault_at_every_step_of_postcopy_that_never_heals_ends_or_waits_for_something_named() {
+    for fault in FAULTS {
+        for seed in 100..112 {
+            for step in 1..=undisturbed(seed).steps {
+                let world = struck(seed, step, fault, None);
+                check_end(&world, false);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_that_breaks_after_the_guest_has_left_is_opened_anew_and_every_page_follows() {
+    let mut broken = 0;
+    for fault in [
+        Fault::KillSourceRelay,
+        Fault::KillDestinationRelay,
+        Fault::CutPaths,
+    ] {
+        for seed in 0..60 {
+            for step in 1..=undisturbed(seed).steps {
+                let world = struck(seed, step, fault, Some(Duration::from_secs(20)));
+                if world.resumed > 0 {
+                    broken += 1;
+                    assert_eq!(runs(&world), Runs::Destination, "{}", world.story());
+                    assert_eq!(outcome(&world), Some(&Outcome::Completed));
+                }
+            }
+        }
+    }
+    assert!(broken > 300, "{broken} times");
+}
+
+#[test]
+fn a_source_that_ends_before_every_page_has_followed_tells_the_destination() {
+    let mut cut_off = 0;
+    for fault in [Fault::KillSourceQemu, Fault::LoseSourceHost] {
+        for seed in 0..60 {
+            for step in 1..=undisturbed(seed).steps {
+                let world = struck(seed, step, fault, Some(Duration::from_secs(20)));
+                check_end(&world, true);
+                if matches!(outcome(&world), Some(Outcome::CutOff { .. })) {
+                    cut_off += 1;
+                    let there = world.destination_disk.as_ref().map(|record| &record.step);
+                    assert!(
+                        matches!(
+                            there,
+                            Some(DestinationStep::CutOff | DestinationStep::Running { .. })
+                        ),
+                        "{}",
+                        world.story()
+                    );
+                }
+            }
+        }
+    }
+    assert!(cut_off > 200, "{cut_off} times");
+}
+
+#[test]
+fn postcopy_is_not_cancelled_once_it_was_begun() {
+    for seed in 0..12 {
+        for step in 1..=undisturbed(seed).steps {
+            let world = struck(seed, step, Fault::Cancel, None);
+            check_end(&world, true);
+            assert_ne!(runs(&world), Runs::Nowhere, "{}", world.story());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
+
+    #[test]
+    fn several_faults_in_postcopy_never_make_two_running_guests_and_end_when_healed(
+        seed: u64,
+        faults in prop::collection::vec((0_u64..20_000, any_fault()), 1..5),
+        healed_after in 1_u64..60_000,
+    ) {
+        let mut world = World::with_postcopy(seed);
+        for (millis, fault) in faults {
+            world.at(Duration::from_millis(millis), Event::Fault(fault));
+        }
+        let healed = Duration::from_millis(20_000 + healed_after);
+        for fault in HEALING {
+            world.at(healed, Event::Fault(fault));
+        }
+        world.at(healed, Event::StartDeadAgents);
+        world.run(healed + LONG, check_always);
+        check_end(&world, true);
+    }
+
+    #[test]
+    fn an_operator_among_faults_in_postcopy_never_makes_two_running_guests(
+        seed: u64,
+        faults in prop::collection::vec((0_u64..4_000, any_fault()), 1..4),
+        operators in prop::collection::vec((1_u64..60_000, crate::any_resolution()), 1..3),
+        healed_after in 1_u64..120_000,
+    ) {
+        let mut world = World::with_postcopy(seed);
+        for (millis, fault) in faults {
+            world.at(Duration::from_millis(millis), Event::Fault(fault));
+        }
+        for (millis, wish) in operators {
+            world.at(Duration::from_millis(millis), Event::Operator(wish));
+        }
+        let healed = Duration::from_millis(20_000 + healed_after);
+        for fault in HEALING {
+            world.at(healed, Event::Fault(fault));
+        }
+        world.at(healed, Event::StartDeadAgents);
+        world.run(healed + LONG, check_always);
+        check_end(&world, true);
+    }
+}
