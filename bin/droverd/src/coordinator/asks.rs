@@ -284,7 +284,8 @@ fn look(view: &MigrationView) -> Look {
     };
     let phase = match view.phase {
         MigrationPhase::Preparing | MigrationPhase::Connecting => Phase::Preparing,
-        MigrationPhase::Transferring => Phase::Transferring,
+        // Pages follow a guest that runs there already: for as long as there are some.
+        MigrationPhase::Transferring | MigrationPhase::Serving => Phase::Transferring,
         MigrationPhase::Cancelling => Phase::CallingBack,
         MigrationPhase::Completed => Phase::Completed,
         MigrationPhase::Cancelled if view.cause.as_deref() == Some(CANCELLED_BY_OPERATOR) => {

@@ -237,9 +237,8 @@ impl Migrations {
         };
         let (answer, answered) = oneshot::channel();
         let message = incoming::Message::Reopen(Box::new(asked), answer);
-        // One that has ended needs no session.
         let _ = handle.inbox.send(message).await;
-        let offer = answered.await.unwrap_or_else(|_| Err(ended(id)))?;
+        let offer = answered.await.unwrap_or_else(|_| Err(over(&handle)))?;
         Ok(IncomingOffer {
             protocol: facts::protocol().max,
             interfaces,
@@ -269,7 +268,7 @@ impl Migrations {
         let (answer, answered) = oneshot::channel();
         let message = incoming::Message::Recover(request.paths, answer);
         let _ = handle.inbox.send(message).await;
-        answered.await.unwrap_or_else(|_| Err(ended(id)))?;
+        answered.await.unwrap_or_else(|_| Err(over(&handle)))?;
         self.make_room(id).await;
         let view = incoming_view(&handle.snapshot.borrow());
         Ok(view)
@@ -357,6 +356,17 @@ impl Migrations {
         self.find_incoming(id)
             .map(|known| incoming_view(&known.snapshot()))
     }
+}
+
+/// Why a task answers no more. That its migration has ended is said of one only that says so itself: by that the
+/// source ends its QEMU.
+fn over(handle: &incoming::Handle) -> Refusal {
+    let view = handle.snapshot.borrow().view.clone();
+    if view.phase.has_ended() {
+        return ended(view.id);
+    }
+    let message = format!("migration {} is not looked after here", view.id);
+    Refusal::new(ErrorCode::Internal, message).next("restart this host's agent")
 }
 
 /// A session keeps no more paths than it may know.

@@ -375,6 +375,11 @@ impl Incoming {
             }
             Message::Carried(Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
             Message::Carried(Carried::Failed(reason)) => {
+                if self.destination.may_reopen() {
+                    self.record(EventKind::PagesStopped {
+                        reason: reason.clone(),
+                    });
+                }
                 self.handle(Input::SessionFailed {
                     reason: reason.into(),
                 });

@@ -44,8 +44,7 @@ impl Outgoing {
                 if let Err(error) = machine.start_postcopy().await
                     && !is_unanswered(&error)
                 {
-                    let reason = with_sources(&error).into();
-                    link.input(Input::PostcopyRefused { reason }).await;
+                    link.tell(Message::PostcopyRefused(error)).await;
                 }
             }),
             Action::ReopenSession => self.reopen_session(),

@@ -105,6 +105,8 @@ pub enum Message {
     TakesPostcopy,
     /// This host's can.
     HasPostcopy,
+    /// QEMU refuses that.
+    PostcopyRefused(MachineError),
     /// A new session carries what is still to follow a guest.
     Reopened(Carrier, Option<u16>),
     /// QEMU did not take this downtime limit.

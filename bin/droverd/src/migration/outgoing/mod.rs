@@ -60,6 +60,7 @@ pub struct Outgoing {
     offer: Option<IncomingOffer>,
     keys: Option<Option<TlsKeys>>,
     carrier: Option<Carrier>,
+    reopening: Option<AbortHandle>,
     following: Option<Following>,
     watcher: Option<Watcher>,
     begun_at: Option<Timestamp>,
@@ -137,6 +138,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         offer: None,
         keys: None,
         carrier: None,
+        reopening: None,
         following: None,
         watcher: None,
         begun_at: None,
@@ -358,6 +360,7 @@ impl Outgoing {
             }
             Message::TakesPostcopy => self.destination_takes_postcopy = true,
             Message::HasPostcopy => self.has_postcopy = true,
+            Message::PostcopyRefused(error) => self.postcopy_refused(&error),
             Message::Reopened(carrier, port) => self.reopened(carrier, port),
             Message::Memory(whole) => self.estimator.memory_holds(whole),
             Message::Dirtied(within, bytes) => self.estimator.sampled(within, bytes),
@@ -414,6 +417,8 @@ impl Outgoing {
                         None
                     }
                 };
+                // QEMU was told so before it began; if not, it refuses.
+                self.has_postcopy = self.link.options.wants_postcopy();
                 let wished = self.link.options.convergence;
                 let vm = &self.source.migration().vm;
                 let dirtied = self.link.context.inventory.dirtied(vm);

@@ -1,9 +1,9 @@
 //! A guest that goes on before its pages do: they follow it from here, over another session where one broke.
 
 use drover_api::{ErrorCode, EventKind, IncomingPaths, IncomingReopen, Refusal};
-use drover_hypervisor::MigrationAddress;
-use drover_migrate::Migration;
+use drover_hypervisor::{MachineError, MigrationAddress};
 use drover_migrate::source::{Input, Phase};
+use drover_migrate::{CancelledBy, Migration};
 use drover_types::with_sources;
 
 use super::connect::{Networks, Opening, open_session};
@@ -44,12 +44,30 @@ impl Outgoing {
         });
     }
 
+    /// It does not: what else is done at a deadline is done.
+    pub(super) fn postcopy_refused(&mut self, error: &MachineError) {
+        let why = with_sources(error);
+        self.record(EventKind::Fallback {
+            what: format!("no postcopy, the migration is given up: {why}"),
+        });
+        let reason = why.into();
+        self.handle(Input::PostcopyRefused { reason });
+        if matches!(self.source.phase(), Phase::Transferring { .. }) {
+            let by = CancelledBy::Deadline;
+            self.handle(Input::CancelRequested { by });
+        }
+    }
+
     /// Ends what is left of the session, and opens another.
     pub(super) fn reopen_session(&mut self) {
+        // One that takes too long is done with: two at once would end each other's relays.
+        if let Some(before) = self.reopening.take() {
+            before.abort();
+        }
         self.following = None;
         let before = self.carrier.take();
         let (link, migration) = (self.link.clone(), self.source.migration().clone());
-        tokio::spawn(async move {
+        let reopening = tokio::spawn(async move {
             let input = match reopen(&link, &migration, before).await {
                 Ok((carrier, port)) => {
                     link.tell(Message::Reopened(carrier, Some(port))).await;
@@ -65,6 +83,7 @@ impl Outgoing {
             };
             link.input(input).await;
         });
+        self.reopening = Some(reopening.abort_handle());
     }
 
     /// Another session carries.
