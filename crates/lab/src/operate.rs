@@ -150,7 +150,7 @@ pub async fn migrate(
     }
     let mut guest = find_guest(name, &agents).await?;
     let from = guest.host;
-    let (measured, view) = move_by_drover(&lab, &mut guest, &agents, watch).await?;
+    let (measured, view) = move_by_drover(&lab, &mut guest, &agents, None, watch).await?;
     let verified = guest
         .console
         .verify()

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use drover_api::{MigrateRequest, MigrationPhase, MigrationView};
-use drover_types::{Convergence, DowntimeLimit, HostName};
+use drover_types::{AtDeadline, Convergence, Deadline, DowntimeLimit, HostName};
 
 use super::by_qemu::DOWNTIME_LIMIT_MS;
 use crate::agent::Agent;
@@ -17,7 +17,11 @@ use crate::resident::Resident;
 /// Between two questions to the agent how far it is.
 const ASK: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Moves a guest that an agent runs to the other host; `watch` is shown every state.
+/// Where a method has a deadline: past the first round of the lab's usual guest and lines.
+const DEADLINE_S: i64 = 6;
+
+/// Moves a guest that an agent runs to the other host, with a deadline where something is to be done at it;
+/// `watch` is shown every state.
 ///
 /// # Errors
 /// The agent refused, or the move failed.
@@ -25,6 +29,7 @@ pub async fn move_guest(
     lab: &Lab,
     guest: &mut Resident,
     agents: &[Agent],
+    at_deadline: Option<AtDeadline>,
     watch: &mut (dyn FnMut(&MigrationView) + Send),
 ) -> Result<(Measured, MigrationView)> {
     let at = |number: usize| {
@@ -39,6 +44,8 @@ pub async fn move_guest(
         to,
         convergence: Convergence {
             downtime_limit_ms: DowntimeLimit::try_from(DOWNTIME_LIMIT_MS).ok(),
+            deadline_s: at_deadline.and(Deadline::try_from(DEADLINE_S).ok()),
+            at_deadline,
             ..Convergence::default()
         },
         channels: None,

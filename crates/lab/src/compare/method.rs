@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use drover_api::Encryption;
+use drover_types::AtDeadline;
 use serde::{Deserialize, Serialize};
 
 /// A way to move a guest.
@@ -25,11 +26,15 @@ pub enum Method {
     Drover,
     /// The same with `encryption = "off"`.
     DroverPlain,
+    /// Drover with a guest that stands still for the rest at a deadline.
+    DroverStop,
+    /// Drover with a guest that goes on by postcopy at the same deadline.
+    DroverPostcopy,
 }
 
 impl Method {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Tcp,
         Self::Multifd,
         Self::MultifdZstd,
@@ -37,6 +42,8 @@ impl Method {
         Self::Mptcp,
         Self::Drover,
         Self::DroverPlain,
+        Self::DroverStop,
+        Self::DroverPostcopy,
     ];
 
     /// Its word.
@@ -50,6 +57,8 @@ impl Method {
             Self::Mptcp => "mptcp",
             Self::Drover => "drover",
             Self::DroverPlain => "drover-plain",
+            Self::DroverStop => "drover-stop",
+            Self::DroverPostcopy => "drover-postcopy",
         }
     }
 
@@ -63,8 +72,18 @@ impl Method {
     #[must_use]
     pub fn encryption(self) -> Option<Encryption> {
         match self {
-            Self::Drover => Some(Encryption::On),
+            Self::Drover | Self::DroverStop | Self::DroverPostcopy => Some(Encryption::On),
             Self::DroverPlain => Some(Encryption::Off),
+            _ => None,
+        }
+    }
+
+    /// What drover does at its deadline, where it has one.
+    #[must_use]
+    pub fn at_deadline(self) -> Option<AtDeadline> {
+        match self {
+            Self::DroverStop => Some(AtDeadline::StopAndCopy),
+            Self::DroverPostcopy => Some(AtDeadline::Postcopy),
             _ => None,
         }
     }
@@ -78,7 +97,11 @@ impl Method {
         const THREE: Variant = Variant { channels: Some(3) };
         const FOUR: Variant = Variant { channels: Some(4) };
         match self {
-            Self::Tcp | Self::Drover | Self::DroverPlain => &[ONE],
+            Self::Tcp
+            | Self::Drover
+            | Self::DroverPlain
+            | Self::DroverStop
+            | Self::DroverPostcopy => &[ONE],
             Self::Multifd | Self::MultifdZstd | Self::MultifdTls => &[TWO, THREE, FOUR],
             Self::Mptcp => &[ONE, TWO, FOUR],
         }
