@@ -207,6 +207,9 @@ pub const SAMPLE_LOOK: Duration = Duration::from_secs(2);
 /// Before a guest's dirty rate is sampled again: what it does changes over minutes, and plans take facts of one.
 pub const SAMPLE_AGAIN: Duration = Duration::from_secs(60);
 
+/// The same after one for the shortest time only, as the first of a guest that boots, or has just arrived, is.
+pub const SAMPLE_SOON: Duration = Duration::from_secs(5);
+
 /// How long an agent that begins waits for another's lock. Milliseconds are enough for a process that is being
 /// started to close what it has inherited; on a busy host some more.
 pub const LOCK_LET_GO: Duration = Duration::from_secs(1);

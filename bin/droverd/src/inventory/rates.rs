@@ -11,7 +11,7 @@ use drover_types::{ByteRate, Bytes, VmName};
 use tokio::time::{Instant, sleep};
 
 use crate::agent::Context;
-use crate::limits::{SAMPLE_AGAIN, SAMPLE_LOOK};
+use crate::limits::{SAMPLE_AGAIN, SAMPLE_LOOK, SAMPLE_SOON};
 use crate::registry::Sampled;
 
 /// What was sampled last of each guest that runs here.
@@ -24,6 +24,16 @@ struct Sample {
     at: Instant,
     /// In which time how much.
     dirtied: Vec<(Duration, Bytes)>,
+}
+
+impl Sample {
+    /// What it keeps writing to is known from two times only.
+    fn good_for(&self) -> Duration {
+        match self.dirtied.len() {
+            1 => SAMPLE_SOON,
+            _ => SAMPLE_AGAIN,
+        }
+    }
 }
 
 impl Rates {
@@ -55,8 +65,10 @@ impl Rates {
     fn next(&self, guests: &[(VmName, ProcessId)], at: Instant) -> Option<usize> {
         let mut samples = self.now();
         samples.retain(|name, sample| guests.contains(&(name.clone(), sample.process)));
-        let last = |which: &usize| samples.get(&guests[*which].0).map(|sample| sample.at);
-        let due = |which: &usize| last(which).is_none_or(|last| at - last >= SAMPLE_AGAIN);
+        let of = |which: &usize| samples.get(&guests[*which].0);
+        let last = |which: &usize| of(which).map(|sample| sample.at);
+        let due =
+            |which: &usize| of(which).is_none_or(|sample| at - sample.at >= sample.good_for());
         (0..guests.len()).filter(due).min_by_key(last)
     }
 
@@ -166,6 +178,17 @@ mod tests {
             (None, None),
             "what ran before is forgotten"
         );
+    }
+
+    #[test]
+    fn a_guest_that_was_sampled_for_one_time_only_has_its_turn_again_soon() {
+        let rates = Rates::default();
+        let guests = [guest("db", std::process::id())];
+        let start = Instant::now();
+        rates.keep(guests[0].clone(), start, dirtied(&[(1, 7)]));
+        assert_eq!(rates.next(&guests, start + Duration::from_secs(4)), None);
+        assert_eq!(rates.next(&guests, start + SAMPLE_SOON), Some(0));
+        assert_eq!(rates.times(&guests[0].0), DIRTY_SAMPLES);
     }
 
     #[test]

@@ -473,8 +473,8 @@ impl Known {
             AtEnd::Finish => {}
         }
         match self {
-            Self::Outgoing(handle) => once_ended(handle.snapshot).await,
-            Self::Incoming(handle) => once_ended(handle.snapshot).await,
+            Self::Outgoing(handle) => once_settled(handle.snapshot).await,
+            Self::Incoming(handle) => once_settled(handle.snapshot).await,
             Self::Past(_) => {}
         }
     }
@@ -533,7 +533,10 @@ async fn once_prepared(mut snapshot: watch::Receiver<Snapshot>) -> Snapshot {
     snapshot.borrow().clone()
 }
 
-async fn once_ended(mut snapshot: watch::Receiver<Snapshot>) {
+/// Once it has ended, or whose the guest is has been decided and pages that follow it are left to the next agent.
+async fn once_settled(mut snapshot: watch::Receiver<Snapshot>) {
+    use MigrationPhase::{Filling, Serving};
+    let settled = |phase: MigrationPhase| phase.has_ended() || matches!(phase, Serving | Filling);
     // A task that ended without saying so has nothing to wait for either.
-    let _ = snapshot.wait_for(|s| s.view.phase.has_ended()).await;
+    let _ = snapshot.wait_for(|s| settled(s.view.phase)).await;
 }
