@@ -7,7 +7,7 @@
 //! ```text
 //!   agent ── dyn Hypervisor ── QemuLauncher ── starts, finds ──▶ QEMU process
 //!     │                                                           │ qmp.sock  commands, events
-//!     └────── dyn Machine ──── QemuMachine ── Qmp, Qmp (oob) ─────┤ oob.sock  yank, nothing else
+//!     └────── dyn Machine ──── QemuMachine ── Qmp, Qmp (oob) ─────┤ oob.sock  yank, migrate-recover
 //!                                         └── pidfd ──────────────┘ exit, stderr.log
 //! ```
 //!

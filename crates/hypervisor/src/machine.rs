@@ -73,20 +73,6 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// [`events`](Self::events) and [`migration`](Self::migration).
     fn migrate<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
 
-    /// Has the guest of a migration under way go on at the destination, before its pages do; for one that
-    /// [`set_migration`](Self::set_migration) prepared for it on both sides. It stops here soon after
-    /// this has answered; until [`MigrationProgress::postcopy_bytes`] grows it may still run on here, where
-    /// sending its devices fails. Told again it does nothing.
-    fn start_postcopy(&self) -> Answer<'_, ()>;
-
-    /// Goes on with an outgoing postcopy whose connection broke ([`MigrationStatus::PostcopyPaused`];
-    /// refused otherwise), once the destination listens again. Answers before the connection is made.
-    fn migrate_again<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
-
-    /// Listens again for an incoming one ([`MigrationStatus::PostcopyPaused`]; refused otherwise), also
-    /// while the hypervisor's main loop hangs on a page that has not come.
-    fn recover_incoming<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
-
     /// Changes the downtime limit, also of a migration under way.
     fn set_downtime_limit(&self, limit: Duration) -> Answer<'_, ()>;
 
@@ -103,12 +89,37 @@ pub trait Machine: Send + Sync + fmt::Debug {
     ///
     /// While a channel stalls, the status stays `cancelling`, or there is no answer: then
     /// [`yank_migration`](Self::yank_migration).
+    ///
+    /// Once postcopy has begun there is nothing to go back to: QEMU 10 refuses this then, and it is not to be
+    /// told it.
     fn cancel(&self) -> Answer<'_, ()>;
 
     /// Cuts the migration's connections, also while the hypervisor's main loop hangs on them. The
-    /// migration fails, or is cancelled where that was asked before; the source's guest goes on.
+    /// migration fails, or is cancelled where that was asked before; the source's guest goes on. One that has gone
+    /// over to postcopy becomes `postcopy-paused` instead.
     /// Without a connection there is nothing to do, and that is no error.
     fn yank_migration(&self) -> Answer<'_, ()>;
+
+    /// Lets the guest go on at the destination before its memory is there: its devices are sent now, and the pages that
+    /// are left follow. Until [`MigrationProgress::postcopy_bytes`] grows it runs on here where sending them fails. Answers when that was taken; the status becomes `postcopy-active` a moment later, or
+    /// `completed` where there was nothing left. From then on the guest is in both processes together, and lost when
+    /// either ends.
+    ///
+    /// Refused where the migration has not been begun, or without
+    /// [`AppliedSettings::postcopy`](AppliedSettings). The destination's guest is stopped then, as at the end
+    /// of any migration: it waits for [`resume`](Self::resume), also while it is `postcopy-active`.
+    fn start_postcopy(&self) -> Answer<'_, ()>;
+
+    /// Connects a migration that is `postcopy-paused` again, on its source; its destination must have been told
+    /// [`recover_incoming`](Self::recover_incoming) before. Answers before the connection is made: the status becomes
+    /// `postcopy-recover`, then `postcopy-active`, or `postcopy-paused` again where that did not succeed, from
+    /// where it can be repeated. Refused in every other status.
+    fn migrate_again<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
+
+    /// Listens for the rest of a migration that is `postcopy-paused`, on its destination; it accepts connections once
+    /// this has answered. It gets through also while the hypervisor's main loop waits for a page of the guest. May be
+    /// repeated with another address; refused in every other status.
+    fn recover_incoming<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()>;
 
     /// Lifts what is left of [`Throttle::DirtyLimit`](drover_types::Throttle) after a migration that did not
     /// complete: QEMU itself means to when it is cancelled, and refuses it to itself while the migration is

@@ -93,7 +93,7 @@ word_enum! {
         PreSwitchover = "pre-switchover",
         /// The guest is stopped, devices are sent.
         Device = "device",
-        /// The guest runs on the destination and fetches the rest.
+        /// The guest runs on the destination, or may, and fetches the rest; the source's copy stays stopped.
         PostcopyActive = "postcopy-active",
         /// Postcopy, with its connection lost.
         PostcopyPaused = "postcopy-paused",
@@ -159,9 +159,9 @@ pub struct MigrationProgress {
     pub rate: BitRate,
     /// The part of its time, in percent, that the guest stands still so that the migration ends.
     pub throttle: u8,
-    /// Postcopy: sent since the guest has stopped.
+    /// Sent since postcopy began; zero before, and on the destination.
     pub postcopy_bytes: Bytes,
-    /// Postcopy: how often the guest stood still for a page that had not come; told by the source.
+    /// Pages that the guest had to wait for since then; zero before, and on the destination.
     pub postcopy_requests: u64,
     /// Why it failed, in the hypervisor's words.
     pub error: Option<String>,

@@ -14,7 +14,7 @@ pub struct MigrationSettings {
     pub compression: Option<Compression>,
     /// How long the guest may be stopped for the last round, in whole milliseconds.
     pub downtime_limit: Duration,
-    /// Limit of the sending rate; `None` lifts it.
+    /// Limit of the sending rate; `None` lifts it. It does not hold from postcopy on, when the guest waits for its pages.
     pub max_bandwidth: Option<ByteRate>,
     /// The rate known to be there for the last round, where it is better known than measured. Not
     /// in QEMU before 8.2.
@@ -27,8 +27,10 @@ pub struct MigrationSettings {
     /// How a guest is slowed down that writes faster than its memory is carried, and the most of its time that
     /// it stands still then; `None` for not at all. Of use on the source only.
     pub throttle: Option<(Throttle, ThrottleMost)>,
-    /// Whether [`Machine::start_postcopy`](crate::Machine::start_postcopy) may follow. Both sides must be
-    /// given it before the migration begins. See [`Version::takes_postcopy_with_multifd`](crate::Version).
+    /// Whether [`Machine::start_postcopy`](crate::Machine::start_postcopy) is to be possible, on both sides. A
+    /// hypervisor that cannot goes on without, see [`AppliedSettings`]: one without `userfaultfd`, with memory of a kind that
+    /// it cannot fetch page by page, or one that does not
+    /// [take it with multifd](crate::qmp::Version::takes_postcopy_with_multifd) where there are `channels`.
     pub postcopy: bool,
 }
 
@@ -95,9 +97,9 @@ impl MigrationSettings {
 /// What became of [`MigrationSettings`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AppliedSettings {
-    /// Settings that this hypervisor does not have, by its name for them. The migration works
-    /// without, with less.
+    /// Settings that this hypervisor does not have, by its name for them, and where it refused one for this guest
+    /// its reason. The migration works without, with less.
     pub left_out: Vec<String>,
-    /// Postcopy was asked for and can be begun.
+    /// Postcopy was asked for and is possible, as far as this side can tell.
     pub postcopy: bool,
 }

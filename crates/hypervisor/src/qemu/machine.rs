@@ -1,11 +1,10 @@
 use std::time::Duration;
 
-use drover_types::{Bytes, Throttle};
+use drover_types::Bytes;
 use serde_json::{Value, json};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-use super::settings::{self, Offered};
 use super::status;
 use crate::events::MachineEvents;
 use crate::limits;
@@ -15,7 +14,6 @@ use crate::progress::{MigrationProgress, RunState};
 use crate::qmp::{Qmp, QmpError, Version, excerpt};
 use crate::settings::{AppliedSettings, MigrationSettings};
 
-const PREPARE: &str = "prepare the migration";
 const SAMPLE: &str = "sample the dirty rate";
 
 /// A guest in a QEMU process.
@@ -57,7 +55,7 @@ impl QemuMachine {
         &self.qmp
     }
 
-    async fn tell(
+    pub(super) async fn tell(
         &self,
         operation: &'static str,
         command: &str,
@@ -82,58 +80,6 @@ impl QemuMachine {
             state,
             why,
         })
-    }
-
-    async fn apply(&self, settings: &MigrationSettings) -> Result<AppliedSettings, MachineError> {
-        if let Some(problem) = settings.problem() {
-            return Err(MachineError::Invalid {
-                operation: PREPARE,
-                problem,
-            });
-        }
-        let capabilities = self
-            .tell(PREPARE, "query-migrate-capabilities", Value::Null)
-            .await?;
-        let parameters = self
-            .tell(PREPARE, "query-migrate-parameters", Value::Null)
-            .await?;
-        let mut offered = Offered::read(&capabilities, &parameters);
-        let by_writes = matches!(settings.throttle, Some((Throttle::DirtyLimit, _)));
-        loop {
-            let refused = match self.order(settings, &offered).await {
-                Err(MachineError::Refused { operation, reason }) => (operation, reason),
-                ordered => return ordered,
-            };
-            // Offered by every QEMU, and refused where this host has no userfaultfd for it or the guest's
-            // memory is of a kind that cannot be waited for.
-            let again = settings.postcopy && offered.withdraw_postcopy(&refused.1)
-                // Offered by every QEMU from 8.1 on, and refused without KVM's dirty ring.
-                || by_writes && offered.withdraw_dirty_limit();
-            if !again {
-                let (operation, reason) = refused;
-                return Err(MachineError::Refused { operation, reason });
-            }
-        }
-    }
-
-    async fn order(
-        &self,
-        settings: &MigrationSettings,
-        offered: &Offered,
-    ) -> Result<AppliedSettings, MachineError> {
-        let orders = settings::orders(settings, offered).map_err(|missing| {
-            let version = self.version();
-            MachineError::Unsupported {
-                operation: PREPARE,
-                missing,
-                version,
-            }
-        })?;
-        self.tell(PREPARE, "migrate-set-capabilities", orders.capabilities)
-            .await?;
-        self.tell(PREPARE, "migrate-set-parameters", orders.parameters)
-            .await?;
-        Ok(orders.applied)
     }
 
     /// One at a time; while another one samples it is refused as QEMU itself does.
@@ -307,16 +253,17 @@ impl Machine for QemuMachine {
     }
 
     fn start_postcopy(&self) -> Answer<'_, ()> {
-        Box::pin(async {
-            self.tell("begin postcopy", "migrate-start-postcopy", Value::Null)
+        let told = async {
+            self.tell("go on by postcopy", "migrate-start-postcopy", Value::Null)
                 .await
                 .map(drop)
-        })
+        };
+        Box::pin(told)
     }
 
     fn migrate_again<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()> {
         Box::pin(async move {
-            let operation = "go on with a postcopy whose connection broke";
+            let operation = "connect its migration again";
             let uri = uri(operation, address)?;
             self.tell(operation, "migrate", json!({"uri": uri, "resume": true}))
                 .await
@@ -326,10 +273,10 @@ impl Machine for QemuMachine {
 
     fn recover_incoming<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()> {
         Box::pin(async move {
-            let operation = "listen for a postcopy whose connection broke";
+            let operation = "listen for the rest of a migration";
             let uri = uri(operation, address)?;
-            self.oob
-                .execute_oob("migrate-recover", json!({"uri": uri}))
+            let answer = self.oob.execute_oob("migrate-recover", json!({"uri": uri}));
+            answer
                 .await
                 .map(drop)
                 .map_err(|error| explain(operation, error))

@@ -11,7 +11,10 @@ const UNLIMITED: u64 = 1 << 62;
 
 const DIRTY_LIMIT: &str = "dirty-limit";
 
-const POSTCOPY: &str = "postcopy-ram";
+/// The capability of going on by postcopy.
+pub(super) const POSTCOPY: &str = "postcopy-ram";
+
+const POSTCOPY_BANDWIDTH: &str = "max-postcopy-bandwidth";
 
 /// The first step of QEMU's throttle (`cpu-throttle-initial`), in percent.
 const THROTTLE_FIRST: u8 = 20;
@@ -21,8 +24,6 @@ const THROTTLE_FIRST: u8 = 20;
 pub(super) struct Offered {
     capabilities: BTreeSet<String>,
     parameters: BTreeSet<String>,
-    /// Why postcopy is not to be had although it is offered.
-    no_postcopy: Option<String>,
 }
 
 impl Offered {
@@ -34,14 +35,7 @@ impl Offered {
         Self {
             capabilities: names.map(str::to_owned).collect(),
             parameters: parameters.map(|(name, _)| name.clone()).collect(),
-            no_postcopy: None,
         }
-    }
-
-    /// It was refused on this host, for this reason; whether it was offered.
-    pub(super) fn withdraw_postcopy(&mut self, reason: &str) -> bool {
-        self.no_postcopy = Some(reason.to_owned());
-        self.capabilities.remove(POSTCOPY)
     }
 
     /// It was refused for this guest; whether it was offered.
@@ -60,21 +54,27 @@ pub(super) struct Orders {
     pub(super) applied: AppliedSettings,
 }
 
+/// Arguments of `migrate-set-capabilities` that allow postcopy beside what was sent before; none where it is not offered.
+pub(super) fn postcopy(offered: &Offered) -> Option<Value> {
+    let offered = offered.capabilities.contains(POSTCOPY);
+    offered.then(|| json!({"capabilities": [{"capability": POSTCOPY, "state": true}]}))
+}
+
 /// Chooses what to send, or names what is missing and cannot be done without. What an earlier
-/// migration may have set is set again, so that nothing of it stays.
+/// migration may have set is set again, so that nothing of it stays; [`postcopy`] is allowed after that.
 pub(super) fn orders(settings: &MigrationSettings, offered: &Offered) -> Result<Orders, String> {
     let mut orders = Choice {
         offered,
         capabilities: Vec::new(),
         parameters: Map::new(),
         left_out: Vec::new(),
-        postcopy: false,
     };
     let multifd = settings.channels > 0;
     orders.capability("events", true, Need::Wanted)?;
     // Without it a source completes when all was sent, whether or not it arrived.
     orders.capability("return-path", settings.return_path, Need::Required)?;
     orders.capability("multifd", multifd, Need::Required)?;
+    orders.capability(POSTCOPY, false, Need::Wanted)?;
 
     let downtime = u64::try_from(settings.downtime_limit.as_millis()).unwrap_or(u64::MAX);
     let bandwidth = settings.max_bandwidth.map_or(UNLIMITED, |rate| rate.0);
@@ -85,7 +85,10 @@ pub(super) fn orders(settings: &MigrationSettings, offered: &Offered) -> Result<
     }
     orders.compression(settings.compression)?;
     orders.throttle(settings.throttle)?;
-    orders.postcopy(settings.postcopy)?;
+    if settings.postcopy && offered.parameters.contains(POSTCOPY_BANDWIDTH) {
+        // Its guest waits for pages: nothing limits them.
+        orders.parameter(POSTCOPY_BANDWIDTH, 0.into(), Need::Wanted)?;
+    }
     if let Some(rate) = settings.switchover_bandwidth {
         orders.parameter("avail-switchover-bandwidth", rate.0.into(), Need::Wanted)?;
     }
@@ -107,7 +110,6 @@ struct Choice<'a> {
     capabilities: Vec<Value>,
     parameters: Map<String, Value>,
     left_out: Vec<String>,
-    postcopy: bool,
 }
 
 impl Choice<'_> {
@@ -169,22 +171,6 @@ impl Choice<'_> {
         Ok(())
     }
 
-    fn postcopy(&mut self, wanted: bool) -> Result<(), String> {
-        let offered = self.offered.capabilities.contains(POSTCOPY);
-        if wanted && !offered {
-            let why = self.offered.no_postcopy.iter();
-            let why: String = why.map(|why| format!(" ({why})")).collect();
-            self.left_out.push(format!("{POSTCOPY}{why}"));
-            return Ok(());
-        }
-        self.postcopy = wanted;
-        self.capability(POSTCOPY, wanted, Need::Wanted)?;
-        if wanted {
-            self.parameter("max-postcopy-bandwidth", 0.into(), Need::Wanted)?;
-        }
-        Ok(())
-    }
-
     fn missing(&mut self, name: &str, need: Need) -> Result<(), String> {
         if need == Need::Required {
             return Err(name.to_owned());
@@ -199,7 +185,7 @@ impl Choice<'_> {
             parameters: Value::Object(self.parameters),
             applied: AppliedSettings {
                 left_out: self.left_out,
-                postcopy: self.postcopy,
+                postcopy: false,
             },
         }
     }
@@ -293,6 +279,31 @@ mod tests {
         assert_eq!(sent.applied.left_out, ["events"]);
     }
 
+    #[test]
+    fn postcopy_is_taken_back_with_everything_else_and_allowed_by_an_order_of_its_own() {
+        let parameters = ["downtime-limit", "max-bandwidth", POSTCOPY_BANDWIDTH];
+        let new = offered(&["events", "return-path", POSTCOPY], &parameters);
+        let settings = MigrationSettings {
+            postcopy: true,
+            ..MigrationSettings::default()
+        };
+        let off = json!({"capability": POSTCOPY, "state": false});
+        for (settings, unlimited) in [
+            (MigrationSettings::default(), None),
+            (settings.clone(), Some(&json!(0))),
+        ] {
+            let sent = orders(&settings, &new).unwrap();
+            assert_eq!(sent.capabilities["capabilities"][2], off);
+            assert_eq!(sent.parameters.get(POSTCOPY_BANDWIDTH), unlimited);
+            assert_eq!(sent.applied, AppliedSettings::default());
+        }
+        let on = json!({"capabilities": [{"capability": POSTCOPY, "state": true}]});
+        assert_eq!(postcopy(&new), Some(on));
+        assert_eq!(postcopy(&old()), None);
+        let sent = orders(&settings, &old()).unwrap();
+        assert_eq!(sent.applied, AppliedSettings::default());
+    }
+
     fn throttled(how: Throttle, most: i64, offers: &[&str]) -> (Value, Value, Vec<String>) {
         let parameters = [
             "cpu-throttle-initial",
@@ -344,43 +355,6 @@ mod tests {
         assert_eq!(left_out, ["dirty-limit"]);
         let (.., left_out) = throttled(Throttle::DirtyLimit, 50, &["events"]);
         assert_eq!(left_out, ["dirty-limit", "auto-converge"]);
-    }
-
-    #[test]
-    fn postcopy_is_asked_for_where_it_is_to_be_had_and_named_with_the_reason_where_not() {
-        let settings = MigrationSettings {
-            return_path: false,
-            postcopy: true,
-            ..MigrationSettings::default()
-        };
-        let parameters = ["downtime-limit", "max-bandwidth", "max-postcopy-bandwidth"];
-        let mut offers = offered(&["events", "postcopy-ram"], &parameters);
-        let state = |sent: &Orders| {
-            let mut all = sent.capabilities["capabilities"].as_array().unwrap().iter();
-            let found = all.find(|entry| entry["capability"] == "postcopy-ram");
-            found.map(|entry| entry["state"].clone())
-        };
-        let sent = orders(&settings, &offers).unwrap();
-        assert_eq!(
-            (state(&sent), sent.applied.postcopy),
-            (Some(json!(true)), true)
-        );
-        assert_eq!(sent.parameters["max-postcopy-bandwidth"], 0);
-        let without = MigrationSettings {
-            postcopy: false,
-            ..settings.clone()
-        };
-        let sent = orders(&without, &offers).unwrap();
-        let expected = (Some(json!(false)), false);
-        assert_eq!(
-            (state(&sent), sent.applied.postcopy),
-            expected,
-            "an earlier one's"
-        );
-        assert!(offers.withdraw_postcopy("no userfaultfd"));
-        let sent = orders(&settings, &offers).unwrap();
-        assert_eq!((state(&sent), sent.applied.postcopy), (None, false));
-        assert_eq!(sent.applied.left_out, ["postcopy-ram (no userfaultfd)"]);
     }
 
     #[test]

@@ -108,6 +108,20 @@ mod tests {
             (17, Bytes(4096))
         );
         assert_eq!(read.rate, BitRate(994_500_000));
+        assert_eq!((read.postcopy_bytes, read.postcopy_requests), (Bytes(0), 0));
+    }
+
+    #[test]
+    fn what_followed_the_guest_by_postcopy_is_read() {
+        let read = progress(&json!({
+            "status": "postcopy-active",
+            "ram": {"postcopy-requests": 12, "postcopy-bytes": 64_225_280, "precopy-bytes": 43613}
+        }));
+        assert_eq!(read.status, MigrationStatus::PostcopyActive);
+        let followed = (read.postcopy_bytes, read.postcopy_requests);
+        assert_eq!(followed, (Bytes(64_225_280), 12));
+        let old = progress(&json!({"status": "postcopy-paused", "ram": {"total": 1}}));
+        assert_eq!((old.postcopy_bytes, old.postcopy_requests), (Bytes(0), 0));
     }
 
     #[test]

@@ -16,8 +16,14 @@ pub struct Version {
     pub micro: u32,
 }
 
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.micro)
+    }
+}
+
 impl Version {
-    /// Reads what [`Version`] is shown as.
+    /// Reads what it is shown as.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let mut numbers = text.split('.').map(|number| number.parse().ok());
@@ -29,17 +35,11 @@ impl Version {
         numbers.next().is_none().then_some(version)
     }
 
-    /// Whether postcopy can follow on multifd channels: from 10.1 on. Source: `migrate_caps_check` in QEMU's
-    /// `migration/options.c`.
+    /// Whether a migration may have multifd channels and go on by postcopy. QEMU 10.0 refuses to be told both; 7.2
+    /// does not, and is not made for it either.
     #[must_use]
     pub fn takes_postcopy_with_multifd(self) -> bool {
         (self.major, self.minor) >= (10, 1)
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.micro)
     }
 }
 
@@ -159,6 +159,33 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
     use serde_json::json;
+
+    #[test]
+    fn a_version_is_read_as_it_is_shown_and_nothing_else_is() {
+        let version = Version {
+            major: 10,
+            minor: 0,
+            micro: 2,
+        };
+        assert_eq!(Version::read(&version.to_string()), Some(version));
+        for other in ["", "10.0", "10.0.2.1", "10.0.x", "-1.0.0"] {
+            assert_eq!(Version::read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn multifd_and_postcopy_go_together_from_qemu_10_1_on() {
+        let takes = |major, minor, micro| {
+            let version = Version {
+                major,
+                minor,
+                micro,
+            };
+            version.takes_postcopy_with_multifd()
+        };
+        assert!(!takes(7, 2, 99) && !takes(10, 0, 2) && !takes(9, 9, 0));
+        assert!(takes(10, 1, 0) && takes(10, 2, 0) && takes(11, 0, 0));
+    }
 
     fn read(text: &str) -> Option<Message> {
         decode(text.as_bytes())
