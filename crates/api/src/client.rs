@@ -6,6 +6,7 @@
 mod cluster;
 mod connect;
 mod error;
+mod incoming;
 mod runs;
 
 use std::fmt;
@@ -34,10 +35,7 @@ use crate::limits;
 use crate::views::cordon::CordonRequest;
 use crate::views::event::EventView;
 use crate::views::host::{HostView, StatusView};
-use crate::views::incoming::{
-    AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingReopen,
-    IncomingRequest, IncomingStart, IncomingView, VerdictView,
-};
+use crate::views::incoming::VerdictView;
 use crate::views::limit::{LimitRequest, LimitsView, PathLimits};
 use crate::views::migration::{MigrateRequest, MigrationView};
 use crate::views::park::{ParkRequest, ParkView, UnparkRequest};
@@ -349,108 +347,6 @@ impl Client {
     ) -> Result<PathLimits, ClientError> {
         let path = format!("/v1/migrations/{id}/limits");
         self.post(&path, paths, limits::READ_CALL).await
-    }
-
-    /// `POST /v1/incoming`
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn incoming(&self, request: &IncomingRequest) -> Result<IncomingOffer, ClientError> {
-        self.post("/v1/incoming", request, limits::START_CALL).await
-    }
-
-    /// `GET /v1/incoming/{id}`
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn incoming_status(&self, id: MigrationId) -> Result<IncomingView, ClientError> {
-        self.get(&format!("/v1/incoming/{id}")).await
-    }
-
-    /// `POST /v1/incoming/{id}/start`
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn incoming_start(
-        &self,
-        id: MigrationId,
-        request: &IncomingStart,
-    ) -> Result<IncomingView, ClientError> {
-        self.post(
-            &format!("/v1/incoming/{id}/start"),
-            request,
-            limits::READ_CALL,
-        )
-        .await
-    }
-
-    /// `POST /v1/incoming/{id}/paths`
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn incoming_paths(
-        &self,
-        id: MigrationId,
-        request: &IncomingPaths,
-    ) -> Result<IncomingNetworks, ClientError> {
-        self.post(
-            &format!("/v1/incoming/{id}/paths"),
-            request,
-            limits::READ_CALL,
-        )
-        .await
-    }
-
-    /// `POST /v1/incoming/{id}/reopen`
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn incoming_reopen(
-        &self,
-        id: MigrationId,
-        request: &IncomingReopen,
-    ) -> Result<IncomingOffer, ClientError> {
-        let path = format!("/v1/incoming/{id}/reopen");
-        self.post(&path, request, limits::START_CALL).await
-    }
-
-    /// `POST /v1/incoming/{id}/recover`
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn incoming_recover(
-        &self,
-        id: MigrationId,
-        request: &IncomingPaths,
-    ) -> Result<IncomingView, ClientError> {
-        let path = format!("/v1/incoming/{id}/recover");
-        self.post(&path, request, limits::READ_CALL).await
-    }
-
-    /// `POST /v1/incoming/{id}/run`
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn incoming_run(&self, id: MigrationId) -> Result<IncomingView, ClientError> {
-        let path = format!("/v1/incoming/{id}/run");
-        self.post(&path, &(), limits::READ_CALL).await
-    }
-
-    /// `POST /v1/incoming/{id}/abandon`
-    ///
-    /// # Errors
-    /// See [`ClientError`].
-    pub async fn incoming_abandon(
-        &self,
-        id: MigrationId,
-        request: &AbandonRequest,
-    ) -> Result<IncomingView, ClientError> {
-        self.post(
-            &format!("/v1/incoming/{id}/abandon"),
-            request,
-            limits::READ_CALL,
-        )
-        .await
     }
 
     /// `GET /v1/vms/{name}/held`, of another host's agent

@@ -49,11 +49,12 @@ pub use views::limit::{
 };
 pub use views::migration::{
     BytesView, ChannelView, GuestPlace, LaneState, LaneView, LeftOut, MigrateRequest,
-    MigrationPhase, MigrationRole, MigrationView, NicView, PathState, PathView, PostcopyView,
-    RelayView, TcpView, TrafficView,
+    MigrationPhase, MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView,
+    TrafficView,
 };
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
 pub use views::plan::{InventoryView, PlanRequest, PlanView};
+pub use views::postcopy::PostcopyView;
 pub use views::resolve::{
     AmbiguityView, Resolution, ResolutionView, ResolveRequest, ResolvedRequest, ResolvedState,
     ResolvedView, Told,

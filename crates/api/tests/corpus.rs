@@ -5,8 +5,8 @@
 
 use drover_api::{
     AbandonRequest, AdmissionRequest, ErrorBody, HostCertificate, HostView, IncomingNetworks,
-    IncomingOffer, IncomingPaths, IncomingRequest, IncomingStart, IncomingView, InventoryView,
-    MigrationView, PathLimits, RenewalRequest, SyncRequest, VerdictView,
+    IncomingOffer, IncomingPaths, IncomingReopen, IncomingRequest, IncomingStart, IncomingView,
+    InventoryView, MigrationView, PathLimits, RenewalRequest, SyncRequest, VerdictView,
 };
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 enum Other {
     Start(IncomingStart),
     Paths(IncomingPaths),
+    Reopen(IncomingReopen),
     Networks(IncomingNetworks),
     Abandon(AbandonRequest),
     View(IncomingView),

@@ -6,6 +6,7 @@
 //!                  are only looked at
 //!   every further  what the guest dirties in the time of the one before (precopy.rs)
 //!   at last        what fits the downtime limit, and the hand-off
+//!   by postcopy    where it is allowed: at the deadline the hand-off, and then what is left at the rate
 //! ```
 //!
 //! How much a guest dirties in a time is a line through what was seen of it: samples from before, and each
@@ -19,7 +20,7 @@ mod dirtied;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use drover_types::{AtDeadline, ByteRate, Bytes, Convergence};
+use drover_types::{ByteRate, Bytes, Convergence};
 
 use self::dirtied::Dirtied;
 use crate::Time;
@@ -69,7 +70,7 @@ pub struct Estimate {
     pub time_left: TimeLeft,
 }
 
-/// The time that is left, or why there is none to give.
+/// The time that is left until the guest runs on the destination with all of its memory, or why there is none to give.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TimeLeft {
     /// Too few samples, or nothing moves.
@@ -91,15 +92,25 @@ pub enum TimeLeft {
 #[derive(Debug, Clone)]
 pub struct Estimator {
     limit: Duration,
+    postcopy: Postcopy,
     throttle_most: u64,
-    /// By then, since the hypervisor began, the guest runs at the destination, whatever it dirties.
-    postcopy_at: Option<Duration>,
     /// More than zeros, of the guest's memory.
     whole: Option<Bytes>,
     dirtied: Dirtied,
     samples: VecDeque<Sample>,
     /// When the round of the last sample began, by the hypervisor's time; none where that was not seen.
     round_began: Option<Duration>,
+}
+
+/// Whether the guest's memory follows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Postcopy {
+    /// It does not.
+    Not,
+    /// From so long after the hypervisor began.
+    After(Duration),
+    /// It does.
+    Begun,
 }
 
 /// What is reckoned with, in percent: what the guest dirties, the rate.
@@ -113,11 +124,8 @@ impl Estimator {
         let most = wished.throttle().map_or(0, |(_, most)| most.get().into());
         Self {
             limit: wished.downtime_limit(),
+            postcopy: Postcopy::Not,
             throttle_most: most,
-            postcopy_at: match wished.deadline() {
-                Some((after, AtDeadline::Postcopy)) => Some(after),
-                _ => None,
-            },
             whole: None,
             dirtied: Dirtied::new(dirtied),
             samples: VecDeque::with_capacity(SAMPLES),
@@ -125,14 +133,19 @@ impl Estimator {
         }
     }
 
-    /// There is no postcopy for this guest after all.
-    pub fn without_postcopy(&mut self) {
-        self.postcopy_at = None;
-    }
-
     /// From now on the guest may stand still for so long.
     pub fn may_stop_for(&mut self, limit: Duration) {
         self.limit = limit;
+    }
+
+    /// So long after the hypervisor began, the guest will go on at the destination and its memory follow.
+    pub fn goes_on_by_postcopy(&mut self, after: Duration) {
+        self.postcopy = Postcopy::After(after);
+    }
+
+    /// The guest goes on at the destination from now on: what is left is carried once.
+    pub fn follows(&mut self) {
+        self.postcopy = Postcopy::Begun;
     }
 
     /// So much of the guest's memory is in pages that are not zero.
@@ -244,8 +257,9 @@ impl Estimator {
     fn case(&self, last: &Sample, pages: ByteRate, [dirtied, rate]: [u64; 2]) -> Option<Duration> {
         let rate = (pages.0.saturating_mul(rate) / 100).max(1);
         let by_qemu = last.dirty_rate;
-        let end = Precopy {
-            left: self.left(last, rate),
+        let left = self.left(last, rate);
+        let precopy = Precopy {
+            left,
             begun: self.round_began.map_or(Duration::ZERO, |began| {
                 last.copied_for.saturating_sub(began)
             }),
@@ -256,15 +270,21 @@ impl Estimator {
             },
             limit: self.limit,
             throttle: [last.throttle.into(), self.throttle_most],
-        }
-        .end();
-        let time = end.before.saturating_add(end.stopped) + HAND_OFF;
-        let by_itself = (end.fits && time <= FARTHEST).then_some(time);
-        let Some(at) = self.postcopy_at else {
-            return by_itself;
         };
-        let postcopy = at.saturating_sub(last.copied_for) + HAND_OFF;
-        Some(by_itself.map_or(postcopy, |time| time.min(postcopy)))
+        let end = precopy.end();
+        let by_itself = end.before.saturating_add(end.stopped) + HAND_OFF;
+        let deadline = match self.postcopy {
+            Postcopy::Begun => return within(precopy.time(left)),
+            Postcopy::Not => None,
+            Postcopy::After(after) => Some(after.saturating_sub(last.copied_for)),
+        };
+        match deadline.filter(|deadline| !end.fits || end.before > *deadline) {
+            Some(deadline) => {
+                let rest = precopy.time(precopy.standing(deadline).left);
+                within(deadline.saturating_add(rest).saturating_add(HAND_OFF))
+            }
+            None => within(by_itself).filter(|_| end.fits),
+        }
     }
 
     /// What is left of this round, in bytes of pages that are carried whole.
@@ -278,6 +298,11 @@ impl Estimator {
         let looked_at = u128::from(zero) * u128::from(rate) / u128::from(ZERO_PAGES.0);
         whole.saturating_add(u64::try_from(looked_at).unwrap_or(zero).min(zero))
     }
+}
+
+/// What is still a prediction.
+fn within(time: Duration) -> Option<Duration> {
+    (time <= FARTHEST).then_some(time)
 }
 
 /// How fast whole pages are carried where there are such; looking at zero ones takes its time beside that.

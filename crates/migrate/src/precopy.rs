@@ -54,43 +54,108 @@ pub struct End {
     pub fits: bool,
 }
 
+/// Where it stands at some time before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// Bytes that are carried until then.
+    pub bytes: u64,
+    /// Bytes that are not, or were written again: at most what is left of the round and what was written in it, some
+    /// of which may be the same.
+    pub left: u64,
+}
+
+/// After so many rounds.
+struct After {
+    rounds: u32,
+    bytes: u64,
+    left: u64,
+    before: Duration,
+    /// Of the round that follows, before it was looked at.
+    begun: Duration,
+    throttle: u64,
+    /// Rounds since the last step of the throttle that left more than half of what they carried.
+    high: u32,
+}
+
 impl<F: Fn(Duration) -> u64> Precopy<F> {
     /// Its end.
     #[must_use]
     pub fn end(&self) -> End {
-        let [mut throttle, most] = self.throttle;
         let fits = u128::from(self.rate).saturating_mul(self.limit.as_micros()) / 1_000_000;
-        let (mut left, mut bytes, mut before) = (self.left, 0_u64, Duration::ZERO);
-        let (mut begun, mut high, mut round) = (self.begun, 0, 0);
-        while u128::from(left) > fits && round < ROUNDS {
-            round += 1;
-            let time = self.time(left);
-            bytes = bytes.saturating_add(left);
-            before += time;
-            let of_guest = (time + std::mem::take(&mut begun)).as_micros();
-            let of_guest = of_guest * u128::from(100_u64.saturating_sub(throttle)) / 100;
-            let dirtied = (self.dirtied)(micros(of_guest));
-            high += u32::from(dirtied > left / 2);
-            if high >= 2 {
-                high = 0;
-                let next = match throttle {
-                    0 => THROTTLE_FIRST,
-                    _ => throttle + THROTTLE_STEP,
-                };
-                throttle = next.min(most);
-            }
-            left = dirtied;
+        let mut after = self.begin();
+        while u128::from(after.left) > fits && after.rounds < ROUNDS {
+            self.round(&mut after);
         }
         End {
-            bytes: bytes.saturating_add(left),
-            before,
-            stopped: self.time(left),
-            throttle,
-            fits: u128::from(left) <= fits,
+            bytes: after.bytes.saturating_add(after.left),
+            before: after.before,
+            stopped: self.time(after.left),
+            throttle: after.throttle,
+            fits: u128::from(after.left) <= fits,
         }
     }
 
-    fn time(&self, bytes: u64) -> Duration {
+    /// Where it stands after this time, if the guest has not stopped for the rest until then.
+    #[must_use]
+    pub fn standing(&self, time: Duration) -> Standing {
+        let mut after = self.begin();
+        let ends = |after: &After| after.before + self.time(after.left);
+        while after.rounds < ROUNDS && after.left > 0 && ends(&after) <= time {
+            self.round(&mut after);
+        }
+        let rest = time.saturating_sub(after.before);
+        let carried = u128::from(self.rate).saturating_mul(rest.as_micros()) / 1_000_000;
+        let carried = u64::try_from(carried).unwrap_or(u64::MAX);
+        let left = match after.left.checked_sub(carried) {
+            Some(left) => left.saturating_add(self.written(rest + after.begun, after.throttle)),
+            // More rounds than are computed, which leave what the last one did.
+            None => after.left,
+        };
+        Standing {
+            bytes: after.bytes.saturating_add(carried),
+            left,
+        }
+    }
+
+    fn begin(&self) -> After {
+        After {
+            rounds: 0,
+            bytes: 0,
+            left: self.left,
+            before: Duration::ZERO,
+            begun: self.begun,
+            throttle: self.throttle[0],
+            high: 0,
+        }
+    }
+
+    fn round(&self, after: &mut After) {
+        let time = self.time(after.left);
+        after.rounds += 1;
+        after.bytes = after.bytes.saturating_add(after.left);
+        after.before += time;
+        let begun = std::mem::take(&mut after.begun);
+        let dirtied = self.written(time + begun, after.throttle);
+        after.high += u32::from(dirtied > after.left / 2);
+        if after.high >= 2 {
+            after.high = 0;
+            let next = match after.throttle {
+                0 => THROTTLE_FIRST,
+                throttle => throttle + THROTTLE_STEP,
+            };
+            after.throttle = next.min(self.throttle[1]);
+        }
+        after.left = dirtied;
+    }
+
+    /// What the guest writes in this time, in a part of which it stands still.
+    fn written(&self, time: Duration, throttle: u64) -> u64 {
+        let of_guest = time.as_micros() * u128::from(100_u64.saturating_sub(throttle)) / 100;
+        (self.dirtied)(micros(of_guest))
+    }
+
+    /// How long it takes to carry so much.
+    pub(crate) fn time(&self, bytes: u64) -> Duration {
         micros(u128::from(bytes) * 1_000_000 / u128::from(self.rate.max(1)))
     }
 }
@@ -157,6 +222,38 @@ mod tests {
     }
 
     #[test]
+    fn in_the_middle_of_a_round_its_rest_is_left_and_what_was_written_in_it() {
+        let precopy = of(1000 * MIB, 20 * MIB, u64::MAX);
+        let standing = |millis| {
+            let at = precopy.standing(Duration::from_millis(millis));
+            (at.bytes / MIB, at.left / MIB)
+        };
+        assert_eq!(standing(0), (0, 1000));
+        assert_eq!(standing(4_000), (400, 600 + 80));
+        assert_eq!(standing(10_000), (1000, 200));
+        assert_eq!(standing(11_000), (1100, 100 + 20));
+        let busy = of(1000 * MIB, 200 * MIB, 80 * MIB);
+        let unthrottled = Precopy {
+            throttle: [0, 0],
+            ..busy
+        };
+        let day = unthrottled.standing(Duration::from_secs(24 * 3600));
+        assert_eq!(
+            day.left,
+            80 * MIB,
+            "its working set, however long it goes on"
+        );
+        let under_way = Precopy {
+            begun: Duration::from_secs(5),
+            ..of(500 * MIB, 20 * MIB, u64::MAX)
+        };
+        let at = under_way.standing(Duration::from_secs(1));
+        assert_eq!(at.left, (400 + 120) * MIB);
+        let quiet = of(100 * MIB, 0, u64::MAX).standing(Duration::from_secs(9));
+        assert_eq!(quiet.left, 0);
+    }
+
+    #[test]
     fn nothing_overflows_however_slow_the_line_and_large_the_guest() {
         let slow = Precopy {
             rate: 0,
@@ -164,5 +261,6 @@ mod tests {
             ..of(0, u64::MAX, u64::MAX)
         };
         assert!(!slow.end().fits);
+        assert!(slow.standing(Duration::MAX).left > 0);
     }
 }

@@ -67,7 +67,7 @@ pub enum Convergence {
     GivenUp,
     /// It has not ended by its deadline, and stands still from then on until the rest is there.
     StoppedForTheRest,
-    /// It has not ended by its deadline, and goes on at the destination then: the rest follows it.
+    /// It has not ended by its deadline: it goes on at the destination then, and its pages follow.
     ByPostcopy,
 }
 
@@ -77,7 +77,7 @@ pub enum Convergence {
 pub struct Forecast {
     /// Bytes that are carried.
     pub bytes: Range,
-    /// Milliseconds from the order to move until the guest runs at the destination.
+    /// Milliseconds from the order to move until the guest runs at the destination with all of its memory.
     pub ms: Range,
     /// Milliseconds that the guest stands still.
     pub downtime_ms: Range,
@@ -173,19 +173,23 @@ fn run(case: &Case) -> End {
         throttle: [0, case.throttle_most],
     };
     let end = precopy.end();
+    let stopped = end.stopped.saturating_add(HAND_OFF);
     let convergence = convergence(&end, case.deadline);
-    let ms = |time: Duration| u64::try_from(time.min(FARTHEST).as_millis()).unwrap_or(u64::MAX);
-    let stopped = match convergence {
-        Convergence::ByPostcopy => Duration::ZERO,
-        _ => end.stopped,
+    let (bytes, copied, downtime) = match (convergence, case.deadline) {
+        (Convergence::ByPostcopy, Some(deadline)) => {
+            let deadline = Duration::from_secs(deadline.seconds.get());
+            let standing = precopy.standing(deadline);
+            let rest = standing.left.min(case.bytes);
+            let follows = Duration::from_millis(millis(rest, case.rate.saturating_mul(8)));
+            let bytes = standing.bytes.saturating_add(rest);
+            (bytes, deadline.saturating_add(follows), HAND_OFF)
+        }
+        _ => (end.bytes, end.before, stopped),
     };
-    let downtime = stopped.saturating_add(HAND_OFF);
+    let ms = |time: Duration| u64::try_from(time.min(FARTHEST).as_millis()).unwrap_or(u64::MAX);
     End {
-        bytes: end.bytes,
-        ms: ms(PREPARING
-            .saturating_add(end.before)
-            .saturating_add(end.stopped)
-            .saturating_add(HAND_OFF)),
+        bytes,
+        ms: ms(PREPARING.saturating_add(copied).saturating_add(downtime)),
         downtime_ms: ms(downtime),
         convergence,
     }
@@ -195,28 +199,11 @@ fn convergence(end: &precopy::End, deadline: Option<CopyDeadline>) -> Convergenc
     let passes = |deadline: &CopyDeadline| {
         !end.fits || end.before > Duration::from_secs(deadline.seconds.get())
     };
-    match (deadline.filter(passes), end.throttle) {
-        (
-            Some(CopyDeadline {
-                then: AtDeadline::GiveUp,
-                ..
-            }),
-            _,
-        ) => Convergence::GivenUp,
-        (
-            Some(CopyDeadline {
-                then: AtDeadline::StopAndCopy,
-                ..
-            }),
-            _,
-        ) => Convergence::StoppedForTheRest,
-        (
-            Some(CopyDeadline {
-                then: AtDeadline::Postcopy,
-                ..
-            }),
-            _,
-        ) => Convergence::ByPostcopy,
+    let then = deadline.filter(passes).map(|deadline| deadline.then);
+    match (then, end.throttle) {
+        (Some(AtDeadline::GiveUp), _) => Convergence::GivenUp,
+        (Some(AtDeadline::StopAndCopy), _) => Convergence::StoppedForTheRest,
+        (Some(AtDeadline::Postcopy), _) => Convergence::ByPostcopy,
         (None, _) if !end.fits => Convergence::BeyondLimit,
         (None, 0) => Convergence::ByItself,
         (None, _) => Convergence::Throttled,

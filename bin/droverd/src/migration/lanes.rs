@@ -99,6 +99,17 @@ impl LaneWatch {
         self.count(&snapshot.view, report, metrics);
     }
 
+    /// Another relay carries on from here, and counts from zero: what the one before has carried stays counted. The
+    /// limits that it is to hold as well.
+    pub fn begin_anew(&mut self) -> Vec<(Option<PathId>, ByteRate)> {
+        let limits = std::mem::take(&mut self.limits);
+        *self = Self {
+            limits: limits.clone(),
+            ..Self::default()
+        };
+        limits.into_iter().collect()
+    }
+
     /// What is sent on a path, or on all together, is limited from now on.
     pub fn limited(&mut self, path: Option<PathId>, rate: Option<ByteRate>) {
         match rate {

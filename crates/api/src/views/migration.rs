@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::data_path::{DataPathView, PlacementView};
 use super::event::EventKind;
+use super::postcopy::PostcopyView;
 use super::resolve::{AmbiguityView, ResolutionView};
 use super::security::LaneEncryption;
 use crate::schema::PathSchema;
@@ -51,19 +52,7 @@ pub enum MigrationRole {
     Destination,
 }
 
-/// The pages of a guest that went on before they did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct PostcopyView {
-    /// Bytes that have followed it.
-    #[schema(value_type = u64)]
-    pub bytes: Bytes,
-    /// How often it stood still for a page that was not there yet.
-    pub requests: u64,
-    /// How often their session broke, and another was opened.
-    pub reopened: u32,
-}
-
-/// How far a migration is. The first nine are the source's, the next four the destination's.
+/// How far a migration is, on the side that each one names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MigrationPhase {
@@ -513,7 +502,7 @@ pub struct MigrationView {
     /// Payload over all lanes, in bytes per second, lately.
     #[schema(value_type = u64)]
     pub rate: ByteRate,
-    /// An estimate of the time until the guest runs on the destination.
+    /// An estimate of the time until the guest runs on the destination with all of its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_left_ms: Option<u64>,
     /// The least that it may be.

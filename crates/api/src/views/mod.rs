@@ -10,6 +10,7 @@ pub mod limit;
 pub mod migration;
 pub mod park;
 pub mod plan;
+pub mod postcopy;
 pub mod resolve;
 pub mod run;
 pub mod security;

@@ -117,6 +117,39 @@ fn a_guest_that_may_stand_still_for_the_rest_ends_with_it() {
 }
 
 #[test]
+fn a_guest_that_goes_on_by_postcopy_ends_with_the_rest_of_its_deadline() {
+    let off = Convergence {
+        throttle: Some(drover_types::Throttle::Off),
+        ..Convergence::defaults()
+    };
+    let mut estimator = Estimator::new(&off, known(&[]));
+    estimator.add(sample(0, 0, 1000));
+    sampled(&mut estimator, (1, 200));
+    sampled(&mut estimator, (4, 800));
+    estimator.add(sample(1000, RATE, 900));
+    assert_eq!(estimator.estimate().time_left, TimeLeft::Never);
+    // In four more seconds 400 are carried; 500 are left, and 5 x 200 written since the round began.
+    estimator.goes_on_by_postcopy(seconds(5));
+    assert_eq!(expected(estimator.estimate()), seconds(4 + 15));
+    estimator.follows();
+    let following = expected(estimator.estimate()) + HAND_OFF;
+    assert_eq!(
+        following,
+        seconds(9),
+        "nothing is written again, nor handed off"
+    );
+}
+
+#[test]
+fn a_guest_that_ends_before_its_deadline_does_so_whatever_is_done_then() {
+    let mut estimator = Estimator::new(&Convergence::defaults(), known(&[]));
+    estimator.goes_on_by_postcopy(seconds(11));
+    estimator.add(sample(0, 0, 1000));
+    estimator.add(sample(1000, RATE, 900));
+    assert_eq!(expected(estimator.estimate()), seconds(9));
+}
+
+#[test]
 fn what_the_guest_dirties_until_the_end_of_the_round_is_carried_after_it() {
     // In ten seconds 100 MiB, in their second 10.
     let seen = after(

@@ -39,10 +39,12 @@ impl Incoming {
             relays.end(id, Side::Destination);
         });
         let session = prepare::session(asked, &socket, &listener, &relays, self.inbox.clone())?;
+        self.lanes.begin_anew();
         self.carrier = Some(session.carrier);
         self.expected = Some(session.expected);
         self.snapshot.send_modify(|snapshot| {
             snapshot.view.postcopy.get_or_insert_default().reopened += 1;
+            snapshot.view.paths.clear();
         });
         Ok(session.offer)
     }

@@ -423,6 +423,7 @@ impl Outgoing {
                 let vm = &self.source.migration().vm;
                 let dirtied = self.link.context.inventory.dirtied(vm);
                 self.estimator = Estimator::new(&wished, dirtied);
+                self.reckon_with_postcopy();
                 self.look_at_memory();
                 self.converging = Converging::new(&wished);
                 self.carries(carrier, port);

@@ -4,7 +4,7 @@ use drover_api::{ErrorCode, EventKind, IncomingPaths, IncomingReopen, Refusal};
 use drover_hypervisor::{MachineError, MigrationAddress};
 use drover_migrate::source::{Input, Phase};
 use drover_migrate::{CancelledBy, Migration};
-use drover_types::with_sources;
+use drover_types::{AtDeadline, with_sources};
 
 use super::connect::{Networks, Opening, open_session};
 use super::{Link, Message, Outgoing};
@@ -34,14 +34,23 @@ impl Outgoing {
 
     /// Whether the guest may go on before its pages do is known by now: where it was to and cannot, that is told.
     pub(super) fn postcopy_is_agreed(&mut self) {
-        if self.has_postcopy || !self.link.options.wants_postcopy() {
+        if !self.link.options.wants_postcopy() {
             return;
         }
-        self.estimator.without_postcopy();
+        if self.has_postcopy {
+            return self.reckon_with_postcopy();
+        }
         let what = "no postcopy for this guest: at its deadline the migration is given up";
         self.record(EventKind::Fallback {
             what: what.to_owned(),
         });
+    }
+
+    /// What is left at the deadline follows the guest.
+    pub(super) fn reckon_with_postcopy(&mut self) {
+        if let Some((deadline, AtDeadline::Postcopy)) = self.link.options.convergence.deadline() {
+            self.estimator.goes_on_by_postcopy(deadline);
+        }
     }
 
     /// It does not: what else is done at a deadline is done.
@@ -91,6 +100,10 @@ impl Outgoing {
         self.snapshot.send_modify(|snapshot| {
             snapshot.view.postcopy.get_or_insert_default().reopened += 1;
         });
+        // Before QEMU is told to go on.
+        for (path, rate) in self.lanes.begin_anew() {
+            carrier.limit(path, Some(rate));
+        }
         self.carries(carrier, port);
     }
 

@@ -69,7 +69,11 @@ impl Outgoing {
             self.begun_at = Timestamp::now().checked_sub(progress.total_time).ok();
         }
         let at = self.now();
-        let copies = matches!(self.source.phase(), Phase::Transferring { .. });
+        let follows = self.pages_follow();
+        let copies = follows || matches!(self.source.phase(), Phase::Transferring { .. });
+        if follows {
+            self.estimator.follows();
+        }
         let estimator = &mut self.estimator;
         self.snapshot.send_modify(|snapshot| {
             snapshot.show_progress(progress);
@@ -296,7 +300,10 @@ fn next_step(outcome: &Outcome, vm: &VmName, destination: &HostName) -> Option<S
     };
     Some(match guest {
         KeptGuest::Runs => "the guest runs on the source, unharmed".to_owned(),
-        KeptGuest::Stopped => "the guest stands still on the source".to_owned(),
+        KeptGuest::Stopped => format!(
+            "the guest stands still on the source, where no agent runs it: `drover vm show {vm}` tells how. What \
+             its QEMU does not let go on can be booted anew: `drover vm stop --force {vm}`, then `drover vm start {vm}`"
+        ),
         KeptGuest::Gone => "the guest's QEMU on the source has ended".to_owned(),
     })
 }
