@@ -145,6 +145,7 @@ async fn pages_follow_when_every_path_was_down_for_longer_than_sessions_bear() {
     for nic in [0, 1] {
         hosts.set_nic(A, nic, "down").await;
     }
+    // More than twice what a session bears: nothing is waited for, the outage is to last.
     tokio::time::sleep(Duration::from_secs(8)).await;
     let view = hosts.client(A).migration(id).await.unwrap();
     assert_eq!(view.phase, MigrationPhase::Serving, "{view:#?}");
