@@ -100,14 +100,20 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// Without a connection there is nothing to do, and that is no error.
     fn yank_migration(&self) -> Answer<'_, ()>;
 
-    /// Lets the guest go on at the destination before its memory is there: its devices are sent now, and the pages that
-    /// are left follow. Until [`MigrationProgress::postcopy_bytes`] grows it runs on here where sending them fails. Answers when that was taken; the status becomes `postcopy-active` a moment later, or
-    /// `completed` where there was nothing left. From then on the guest is in both processes together, and lost when
-    /// either ends.
+    /// Lets the guest go on at the destination before its memory is there: it is stopped, its devices are sent, and
+    /// the pages that are left follow. Answers when that was taken; the status becomes `postcopy-active` a moment
+    /// later, or `completed` where there was nothing left. From then on the guest is in both processes together,
+    /// and lost when either ends.
+    ///
+    /// Until [`MigrationProgress::postcopy_bytes`] grows a broken connection fails the migration, and where every
+    /// page was sent but the destination's last word has not come it does, too, or is not noticed at all (QEMU
+    /// 7.2); in between the status becomes `postcopy-paused`. The guest is stopped by an order of its own
+    /// (`stop`), without which a hypervisor that fails runs it again by itself, at the very end as well.
     ///
     /// Refused where the migration has not been begun, or without
-    /// [`AppliedSettings::postcopy`](AppliedSettings). The destination's guest is stopped then, as at the end
-    /// of any migration: it waits for [`resume`](Self::resume), also while it is `postcopy-active`.
+    /// [`AppliedSettings::postcopy`](AppliedSettings); the guest stands still then. The destination's is stopped,
+    /// as at the end of any migration: it waits for [`resume`](Self::resume), also while it is
+    /// `postcopy-active`.
     fn start_postcopy(&self) -> Answer<'_, ()>;
 
     /// Connects a migration that is `postcopy-paused` again, on its source; its destination must have been told

@@ -54,7 +54,8 @@ word_enum! {
         InMigrate = "inmigrate",
         /// Stopped on the source for the last round.
         FinishMigrate = "finish-migrate",
-        /// Left: the source's copy after a completed migration. It must never run again.
+        /// Left: the source's copy after a completed migration, which must never run again. Before 8.2 also one that
+        /// was stopped before its migration failed.
         PostMigrate = "postmigrate",
         /// The guest has shut down, the process stays.
         Shutdown = "shutdown",

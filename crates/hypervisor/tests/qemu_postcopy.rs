@@ -5,18 +5,27 @@
 
 mod common;
 
+use std::time::Duration;
+
+use common::between::Between;
 use common::pair::{Pair, SLOW, multifd};
-use common::{Place, Qemu, Running, guest, state, status};
+use common::{PATIENCE, Place, Qemu, Running, guest, state, status};
 use drover_hypervisor::{
     Machine, MachineError, MachineEvents, MigrationAddress, MigrationSettings, MigrationStatus,
     RunState, Start,
 };
 use drover_types::Bytes;
 use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+/// Between two looks.
+const SOON: Duration = Duration::from_millis(50);
 
 on_each_qemu! {
     a_guest_goes_on_at_the_destination_and_its_pages_follow
     a_postcopy_whose_connection_broke_goes_on_over_another
+    a_connection_that_breaks_at_the_very_end_of_postcopy_does_not_make_the_source_run_its_guest
+    a_guest_that_was_stopped_before_its_migration_failed_can_run_on
     postcopy_is_allowed_beside_multifd_where_qemu_takes_both_and_else_left_out_with_its_reason
     what_needs_another_state_is_refused
 }
@@ -98,6 +107,87 @@ async fn a_postcopy_whose_connection_broke_goes_on_over_another(qemu: Qemu) {
     status(&mut destination, MigrationStatus::Completed).await;
     assert_eq!(pair.destination.state().await, Ok(RunState::Running));
     pair.assert_memory_is_equal().await;
+}
+
+/// Everything was sent, and what came last was lost: the source waits for the destination's word for it.
+async fn all_is_sent(source: &Running) {
+    let all_sent = async {
+        while source.migration().await.unwrap().remaining > Bytes(0) {
+            sleep(SOON).await;
+        }
+    };
+    timeout(PATIENCE, all_sent).await.unwrap();
+    sleep(SOON).await;
+}
+
+async fn a_connection_that_breaks_at_the_very_end_of_postcopy_does_not_make_the_source_run_its_guest(
+    qemu: Qemu,
+) {
+    let pair = Pair::new(&qemu, &qemu, None).await;
+    for side in [&pair.source, &pair.destination] {
+        assert!(side.set_migration(&slow()).await.unwrap().postcopy);
+    }
+    let socket = pair.place.socket();
+    pair.destination.listen_incoming(&socket).await.unwrap();
+    let (sending, receiving) = (
+        pair.place.file("between.sock"),
+        pair.place.file("migration.sock"),
+    );
+    assert_eq!(socket, MigrationAddress::Unix(receiving.clone()));
+    let between = Between::new(&sending, &receiving);
+    pages_follow_at(&pair.source, 1 << 20).await;
+    let (mut source, mut destination) = (pair.source.events(), pair.destination.events());
+    pair.source
+        .migrate(&MigrationAddress::Unix(sending))
+        .await
+        .unwrap();
+    status(&mut source, MigrationStatus::Active).await;
+    pair.source.start_postcopy().await.unwrap();
+    status(&mut destination, MigrationStatus::PostcopyActive).await;
+    state(&pair.destination, &[RunState::Paused]).await;
+
+    between.lose();
+    pages_follow_at(&pair.source, 0).await;
+    all_is_sent(&pair.source).await;
+    between.cut();
+    for _ in 0..20 {
+        assert_ne!(pair.source.state().await, Ok(RunState::Running));
+        sleep(SOON).await;
+    }
+    let ended = pair.source.migration().await.unwrap().status;
+    let expected = match ended {
+        MigrationStatus::Failed => RunState::Paused,
+        // QEMU 7.2 waits for ever.
+        MigrationStatus::PostcopyActive => RunState::FinishMigrate,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(pair.source.state().await, Ok(expected));
+}
+
+async fn a_guest_that_was_stopped_before_its_migration_failed_can_run_on(qemu: Qemu) {
+    let pair = Pair::new(&qemu, &qemu, None).await;
+    let settings = MigrationSettings::default();
+    pair.prepare(&settings).await;
+    let (sending, receiving) = (
+        pair.place.file("between.sock"),
+        pair.place.file("migration.sock"),
+    );
+    let between = Between::new(&sending, &receiving);
+    between.lose();
+    pair.source.pause().await.unwrap();
+    let mut source = pair.source.events();
+    pair.source
+        .migrate(&MigrationAddress::Unix(sending))
+        .await
+        .unwrap();
+    status(&mut source, MigrationStatus::Active).await;
+    all_is_sent(&pair.source).await;
+    between.cut();
+    status(&mut source, MigrationStatus::Failed).await;
+    // QEMU before 8.2 says of it what it says of a guest that has left.
+    state(&pair.source, &[RunState::Paused, RunState::PostMigrate]).await;
+    pair.source.run_on().await.unwrap();
+    assert_eq!(pair.source.state().await, Ok(RunState::Running));
 }
 
 async fn postcopy_is_allowed_beside_multifd_where_qemu_takes_both_and_else_left_out_with_its_reason(

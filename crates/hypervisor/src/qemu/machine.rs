@@ -10,7 +10,7 @@ use crate::events::MachineEvents;
 use crate::limits;
 use crate::machine::{Answer, Boxed, Machine, MachineError, MigrationAddress};
 use crate::process::{Exit, ProcessId, Watched};
-use crate::progress::{MigrationProgress, RunState};
+use crate::progress::{MigrationProgress, MigrationStatus, RunState};
 use crate::qmp::{Qmp, QmpError, Version, excerpt};
 use crate::settings::{AppliedSettings, MigrationSettings};
 
@@ -253,8 +253,21 @@ impl Machine for QemuMachine {
     }
 
     fn start_postcopy(&self) -> Answer<'_, ()> {
+        const POSTCOPY: &str = "go on by postcopy";
         let told = async {
-            self.tell("go on by postcopy", "migrate-start-postcopy", Value::Null)
+            match self.migration().await?.status {
+                MigrationStatus::PostcopyActive => return Ok(()),
+                status if status == MigrationStatus::None || status.is_final() => {
+                    let reason = format!("no migration is under way ({status})");
+                    return Err(MachineError::Refused {
+                        operation: POSTCOPY,
+                        reason,
+                    });
+                }
+                _ => {}
+            }
+            self.tell(POSTCOPY, "stop", Value::Null).await?;
+            self.tell(POSTCOPY, "migrate-start-postcopy", Value::Null)
                 .await
                 .map(drop)
         };

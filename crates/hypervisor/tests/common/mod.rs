@@ -3,6 +3,7 @@
 // Each test program uses a part of this.
 #![allow(dead_code)]
 
+pub mod between;
 pub mod fake;
 pub mod pair;
 
