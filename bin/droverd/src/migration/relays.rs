@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use drover_carrier::{
@@ -55,6 +55,8 @@ pub struct RelayProcess {
 /// What was heard of a process.
 #[derive(Debug, Default)]
 struct Known {
+    /// Its process, once it has said so.
+    pid: OnceLock<u32>,
     counters: Mutex<Option<Counters>>,
     closing: AtomicBool,
 }
@@ -213,6 +215,7 @@ impl RelayProcess {
         });
         match attached {
             Ok((control, pid, state)) => {
+                known.pid.get_or_init(|| pid);
                 let place = place.clone();
                 let process = Self {
                     control,
@@ -335,7 +338,7 @@ impl RelayProcess {
                 error = with_sources(&error),
                 "ending the relay's process"
             );
-            end(&self.place, Duration::ZERO);
+            end_own(&self.place, Some(self.pid), Duration::ZERO);
         }
         self.post(&Request::Close { finished: false });
     }
@@ -369,7 +372,7 @@ impl Watch {
     }
 
     fn end(&self, patience: Duration) {
-        end(&self.place, patience);
+        end_own(&self.place, self.known.pid.get().copied(), patience);
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mut child) = child.take()
             // It has ended, or has not even begun.
@@ -377,6 +380,15 @@ impl Watch {
         {
             tracing::warn!(%error, "the relay's process was not reaped");
         }
+    }
+}
+
+/// The same for one process, unless another one has its place by now.
+fn end_own(place: &Place, pid: Option<u32>, patience: Duration) {
+    let record = place.record();
+    let other = matches!((record, pid), (Ok(Some(record)), Some(pid)) if record.pid != pid);
+    if !other {
+        end(place, patience);
     }
 }
 
