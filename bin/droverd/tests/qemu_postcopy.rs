@@ -12,8 +12,8 @@ mod hosts;
 use std::time::Duration;
 
 use drover_api::{
-    ErrorCode, EventKind, GuestPlace, MigrateRequest, MigrationPhase, MigrationView, StopRequest,
-    VmState,
+    ErrorCode, EventKind, GuestPlace, MigrateRequest, MigrationPhase, MigrationView, Resolution,
+    ResolveRequest, StopRequest, Told, VmState,
 };
 use drover_types::{AtDeadline, Convergence, MigrationId, Throttle};
 use hosts::{A, B, BOTH_NEEDED, Hosts, PATIENCE, kill, name, refused};
@@ -197,5 +197,104 @@ async fn a_guest_whose_source_ends_before_all_pages_have_followed_is_said_to_be_
     assert!(hosts.qemus(A).await.is_empty() && hosts.qemus(B).await.is_empty());
     let started = hosts.client(B).start_vm(&name()).await.unwrap();
     assert_eq!(started.state, VmState::Running);
+    hosts.no_relay_is_left().await;
+}
+
+/// Whether the other host's word is missing, and what can be decided in its place.
+async fn in_doubt(hosts: &Hosts, host: usize, id: MigrationId, command: &str) {
+    hosts::until(PATIENCE, async || {
+        let view = hosts.client(host).migration(id).await.unwrap();
+        assert!(!view.phase.has_ended(), "{view:#?}");
+        match &view.ambiguity {
+            Some(doubt) if doubt.commands == [command] => Ok(()),
+            _ => Err(format!("{view:#?}")),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_a_source_that_does_not_come_back_can_be_given_up() {
+    let Some(mut hosts) = hosts_with_a_guest("pcgone").await else {
+        return;
+    };
+    let id = serving(&mut hosts, A).await;
+    hosts.kill_agent(A).await;
+    kill(hosts.qemus(A).await[0]);
+    in_doubt(
+        &hosts,
+        B,
+        id,
+        "drover resolve guest --discard --memory-is-lost",
+    )
+    .await;
+    let discard = ResolveRequest {
+        resolution: Resolution::Discard,
+        other_host_is_off: false,
+        memory_is_lost: true,
+    };
+    let run_here = ResolveRequest {
+        resolution: Resolution::RunHere,
+        other_host_is_off: true,
+        ..discard
+    };
+    let (code, message) = refused(hosts.client(B).resolve(id, &run_here).await);
+    assert_eq!(code, ErrorCode::WrongPhase, "{message}");
+    let view = hosts.client(B).resolve(id, &discard).await.unwrap();
+    assert_eq!(view.phase, MigrationPhase::CutOff, "{view:#?}");
+    // The guest is left for a person to end, and its host's to start again.
+    assert_eq!(hosts.qemus(B).await.len(), 1);
+    let by_force = StopRequest {
+        force: true,
+        ..StopRequest::default()
+    };
+    hosts.client(B).stop_vm(&name(), &by_force).await.unwrap();
+    hosts.client(B).start_vm(&name()).await.unwrap();
+
+    // The source that comes back after all hears that, and keeps nothing.
+    hosts.start_agent(A).await;
+    let view = hosts.ended(A, id).await;
+    assert_eq!(view.phase, MigrationPhase::CutOff, "{view:#?}");
+    assert!(hosts.qemus(A).await.is_empty() && hosts.qemus(B).await.len() == 1);
+    hosts.no_relay_is_left().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_whose_destination_does_not_come_back_can_be_given_up_at_the_source() {
+    let Some(mut hosts) = hosts_with_a_guest("pclost").await else {
+        return;
+    };
+    let id = serving(&mut hosts, A).await;
+    hosts.kill_agent(B).await;
+    kill(hosts.qemus(B).await[0]);
+    in_doubt(
+        &hosts,
+        A,
+        id,
+        "drover resolve guest --give-up --other-host-is-off",
+    )
+    .await;
+    let give_up = ResolveRequest {
+        resolution: Resolution::GiveUp,
+        other_host_is_off: true,
+        memory_is_lost: false,
+    };
+    let view = hosts.client(A).resolve(id, &give_up).await.unwrap();
+    assert_eq!(view.phase, MigrationPhase::GivenUp, "{view:#?}");
+    let started = hosts.client(A).start_vm(&name()).await.unwrap();
+    assert_eq!(started.state, VmState::Running);
+
+    // The destination that comes back after all lets go.
+    hosts.start_agent(B).await;
+    hosts.ended(B, id).await;
+    hosts::until(PATIENCE, async || {
+        let view = hosts.client(A).migration(id).await.unwrap();
+        match view.resolution {
+            Some(ref resolution) if resolution.told == Told::Confirmed => Ok(()),
+            _ => Err(format!("{view:#?}")),
+        }
+    })
+    .await;
+    hosts.guest_is_only_on(A).await;
     hosts.no_relay_is_left().await;
 }

@@ -6,7 +6,7 @@ use drover_types::{HostName, MigrationId, VmName};
 use serde::{Deserialize, Serialize};
 
 use crate::cause::{Cause, GivenUpOn, Outcome, Reason};
-use crate::observation::Verdict;
+use crate::observation::{HandOffAnswer, Verdict};
 use crate::resolution::Resolution;
 
 /// The version of the records below.
@@ -195,6 +195,17 @@ pub struct DestinationRecord {
 }
 
 impl DestinationRecord {
+    /// What the source is told of a guest that has run here.
+    #[must_use]
+    pub fn runs(&self) -> Option<HandOffAnswer> {
+        match &self.step {
+            DestinationStep::Running { .. } => Some(HandOffAnswer::Running),
+            DestinationStep::Filling => Some(HandOffAnswer::Filling),
+            DestinationStep::CutOff => Some(HandOffAnswer::CutOff),
+            _ => None,
+        }
+    }
+
     /// What an operator decided here in the source's place.
     #[must_use]
     pub fn resolution(&self) -> Option<Resolution> {

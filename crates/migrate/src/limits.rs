@@ -87,16 +87,29 @@ pub const PREPARED: Duration = Duration::from_secs(90);
 /// limit comes on top: lanes may be lost right then.
 pub const FIRST_BYTES: Duration = Duration::from_secs(60);
 
-/// How long reopening a session may take whose pages are still to follow: agreeing, opening lanes, and the
-/// destination's hypervisor to listen. A safeguard: each of them has its own bound.
+/// How long reopening a session may take whose pages are still to follow: ending what is left of the one
+/// before at both hosts, agreeing, opening lanes, and the destination's hypervisor to listen. A safeguard, longer
+/// than the bounds of all of them together.
 pub const REOPEN: Duration =
-    Duration::from_secs(PREPARE.as_secs() + LANES.as_secs() + LISTEN.as_secs());
+    Duration::from_secs(2 * PREPARE.as_secs() + LANES.as_secs() + LISTEN.as_secs());
 
 /// Pause before such a session is reopened again: the guest may stand still meanwhile.
 pub const REOPEN_RETRY: Duration = Duration::from_secs(1);
 
+/// How often in a row a hypervisor may refuse to go on over a session that was opened anew: it sees within
+/// milliseconds that the one before is gone, and a second or more passes between two.
+pub const RESUMES_REFUSED: u32 = 10;
+
 /// How often the destination asks the source for its verdict.
 pub const VERDICT_RETRY: Duration = Duration::from_secs(1);
+
+/// How often a destination that waits for pages asks whether the source still has them while it knows of
+/// nothing wrong: a source that failed says so by itself mostly.
+pub const PAGES_ASKED: Duration = Duration::from_secs(15);
+
+/// How long a hypervisor has to show that it lacks nothing, once no page comes any more: one look takes
+/// milliseconds, and one that waits for a page answers nothing.
+pub const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// How long one answer to a question for the verdict may take: later it no longer counts.
 pub const VERDICT_ANSWER: Duration = WORD_COUNTS;

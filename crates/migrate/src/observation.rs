@@ -43,7 +43,7 @@ pub enum GuestSeen {
     InMigrate,
     /// `finish-migrate`: stopped for the switchover.
     FinishMigrate,
-    /// `postmigrate`: it has left.
+    /// `postmigrate`: it has left; or its migration has failed, and it was paused before (QEMU before 8.2).
     PostMigrate,
     /// Anything else: `shutdown`, `io-error`, `internal-error` and so on.
     Other,
@@ -86,8 +86,10 @@ impl Observation {
     /// Reads this as the state of an outgoing migration.
     pub(crate) fn outgoing(&self) -> OutgoingSeen {
         match (&self.migration, self.guest) {
-            (_, GuestSeen::PostMigrate) => OutgoingSeen::Completed,
-            (MigrationSeen::Completed, GuestSeen::FinishMigrate) => OutgoingSeen::Completed,
+            (MigrationSeen::Completed | MigrationSeen::None, GuestSeen::PostMigrate)
+            | (MigrationSeen::Completed, GuestSeen::FinishMigrate) => OutgoingSeen::Completed,
+            // It ended between the two questions; how is to be asked again.
+            (_, GuestSeen::PostMigrate) if !self.has_failed() => OutgoingSeen::UnderWay,
             (MigrationSeen::Completed | MigrationSeen::None, _) => OutgoingSeen::NotThere,
             (MigrationSeen::Postcopy { pages: true }, _) => OutgoingSeen::Left { connected: true },
             (MigrationSeen::PostcopyPaused, _) => OutgoingSeen::Left { connected: false },
@@ -98,6 +100,14 @@ impl Observation {
             (MigrationSeen::Cancelled, _) => OutgoingSeen::Cancelled,
             (MigrationSeen::Active, _) => OutgoingSeen::UnderWay,
         }
+    }
+
+    /// It has ended, and its guest stays.
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(
+            self.migration,
+            MigrationSeen::Failed { .. } | MigrationSeen::Cancelled
+        )
     }
 
     /// Reads this as the state of an incoming migration: the guest can run here. In postcopy its devices
@@ -131,7 +141,7 @@ pub enum Verdict {
     HandedOff,
     /// Only the source may run it.
     Kept,
-    /// Only the destination may, where it has run; but pages of it were lost with the source's hypervisor.
+    /// Only the destination may, where it has run; but no page comes from the source any more.
     CutOff,
 }
 
@@ -139,8 +149,12 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum HandOffAnswer {
-    /// It runs there, and that is on the destination's disk.
+    /// It runs there, which is on the destination's disk, and needs nothing of the source.
     Running,
+    /// Postcopy: it runs there, which is on the destination's disk, and may need pages of the source.
+    Filling,
+    /// Postcopy: it ran there, and pages of it are lost.
+    CutOff,
     /// It will run; ask again.
     Pending {
         /// What it waits for.

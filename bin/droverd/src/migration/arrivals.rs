@@ -296,7 +296,12 @@ impl Migrations {
         let answered = |snapshot: &Snapshot| {
             matches!(
                 snapshot.answer,
-                Some(HandOffAnswer::Running | HandOffAnswer::Gone { .. })
+                Some(
+                    HandOffAnswer::Running
+                        | HandOffAnswer::Filling
+                        | HandOffAnswer::CutOff
+                        | HandOffAnswer::Gone { .. }
+                )
             ) || snapshot.view.phase.has_ended()
         };
         let message = incoming::Message::Run(accepted);

@@ -173,7 +173,11 @@ fn not_ambiguous(view: &MigrationView) -> Refusal {
     let (id, phase) = (view.id, view.phase.as_str());
     let message = match (view.phase, &view.next) {
         (
-            MigrationPhase::Arrived | MigrationPhase::Switching | MigrationPhase::HandingOff,
+            MigrationPhase::Arrived
+            | MigrationPhase::Switching
+            | MigrationPhase::HandingOff
+            | MigrationPhase::Serving
+            | MigrationPhase::Filling,
             Some(next),
         ) => {
             format!("migration {id} is {phase}, and not in doubt by now: {next}")

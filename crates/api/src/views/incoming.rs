@@ -158,8 +158,12 @@ pub enum IncomingPhase {
     Receiving,
     /// Complete; the guest waits for the verdict.
     Arrived,
-    /// The guest runs here.
+    /// The guest runs here, and needs nothing of the source.
     Running,
+    /// Postcopy: the guest runs here, and may need pages of the source.
+    Filling,
+    /// Postcopy: the guest ran here, and pages of it are lost.
+    CutOff,
     /// Given up; nothing of it is left here.
     Abandoned,
     /// A phase of a newer agent.

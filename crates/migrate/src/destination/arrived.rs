@@ -102,8 +102,10 @@ impl Destination {
                 self.overruled(resolving.is_some());
                 self.lose(now, reason);
             }
-            Event::Input(Input::SessionFailed { .. } | Input::Hypervisor(_)) => {
-                // A session that has done its work may end.
+            Event::Input(
+                Input::SessionFailed { .. } | Input::SessionReopened | Input::Hypervisor(_),
+            ) => {
+                // A session that has done its work may end; one that has not is opened anew.
             }
             Event::Input(input) => return Err(self.unexpected(input.name())),
         }

@@ -1,18 +1,25 @@
 //! The part of the destination's table in which the guest runs and pages of it are still at the source:
 //! postcopy. Nothing in it ends or stops the guest.
 
+use super::phase::Filling;
 use super::{Action, Destination, Ending, Event, Input, Phase};
 use crate::Time;
-use crate::cause::Refused;
+use crate::cause::{Reason, Refused};
 use crate::journal::DestinationStep;
 use crate::limits;
 use crate::observation::{MigrationSeen, Verdict};
+use crate::resolution::{Resolution, Resolving};
 
 impl Destination {
-    /// The source may open a session anew, and this host's QEMU be told to listen for it.
+    /// The source may open a session anew, and this host's QEMU be told to listen for it: from when the
+    /// guest's devices are here on, as a guest that is told to run may wait for a page at once.
     #[must_use]
     pub fn may_reopen(&self) -> bool {
-        matches!(self.phase, Phase::Filling { .. })
+        let phase = matches!(
+            self.phase,
+            Phase::Arrived { .. } | Phase::Resuming { .. } | Phase::Adopting | Phase::Filling(_)
+        );
+        phase && self.pages_follow
     }
 
     /// What is still at the source has to follow before the guest can go on without it.
@@ -24,59 +31,53 @@ impl Destination {
     pub(super) fn fill(&mut self, now: Time) {
         // All may be here by now.
         self.outbox.act(Action::Observe);
-        let broken = self.session_over;
-        self.wait_for_pages(now, broken);
+        self.wait_for_pages(now, Filling::default());
     }
 
-    fn wait_for_pages(&mut self, now: Time, broken: bool) {
-        let phase = Phase::Filling {
-            broken,
-            asking: false,
+    fn wait_for_pages(&mut self, now: Time, filling: Filling) {
+        let asks = if self.session_over {
+            limits::VERDICT_RETRY
+        } else {
+            limits::PAGES_ASKED
         };
-        self.enter(now, phase, broken.then_some(limits::VERDICT_RETRY));
+        self.enter(now, Phase::Filling(filling), Some(asks));
     }
 
     pub(super) fn step_filling(
         &mut self,
         now: Time,
-        broken: bool,
-        asking: bool,
+        filling: Filling,
         event: Event,
     ) -> Result<(), Refused> {
         match event {
             Event::Input(Input::Hypervisor(seen)) => match seen.migration {
-                MigrationSeen::Completed => self.ran(now),
-                MigrationSeen::PostcopyPaused if !broken => self.wait_for_pages(now, true),
-                // It goes on over the session that was opened anew.
-                MigrationSeen::Postcopy { .. } if broken && !self.session_over => {
-                    self.wait_for_pages(now, false);
+                MigrationSeen::Completed => self.run(now, false),
+                MigrationSeen::Postcopy { .. } if filling.last_look => self.look_once_more(now),
+                MigrationSeen::Postcopy { .. } => self.session_over = false,
+                MigrationSeen::PostcopyPaused if !self.session_over => {
+                    self.session_over = true;
+                    self.wait_for_pages(now, filling);
                 }
                 _ => {}
             },
             // A guest that runs may be shut down, and needs no page then.
-            Event::Input(Input::HypervisorGone { .. }) => self.ran(now),
-            Event::Input(Input::SessionReopened) => self.wait_for_pages(now, false),
+            Event::Input(Input::HypervisorGone { .. }) => self.ran_here(now),
+            Event::Input(Input::SessionReopened) => self.wait_for_pages(now, Filling::default()),
+            Event::Input(Input::SessionLives) => self.wait_for_pages(now, filling),
             Event::Input(Input::SessionFailed { reason }) => {
-                self.wait_for_pages(now, true);
+                if !filling.asking && !filling.last_look {
+                    self.wait_for_pages(now, filling);
+                }
                 self.last = Some(reason);
             }
+            Event::Deadline if filling.last_look => self.cut_off(now),
             // The source may have nothing of it any more; only it can tell.
-            Event::Deadline => {
-                self.question = self.question.next();
-                let question = self.question;
-                self.outbox.act(Action::AskVerdict { question });
-                self.outbox.act(Action::Observe);
-                let phase = Phase::Filling {
-                    broken,
-                    asking: true,
-                };
-                self.enter(now, phase, Some(limits::VERDICT_ANSWER));
-            }
+            Event::Deadline => self.ask_for_pages(now),
             Event::Input(
                 ref input @ (Input::VerdictAnswered { question, .. }
                 | Input::VerdictRefused { question, .. }
                 | Input::VerdictUnreachable { question, .. }),
-            ) if !asking || self.is_late(now, question) => {
+            ) if !filling.asking || self.is_late(now, question) => {
                 return Err(self.unexpected(input.name()));
             }
             Event::Input(Input::VerdictAnswered {
@@ -84,17 +85,24 @@ impl Destination {
                 verdict: Verdict::CutOff | Verdict::Kept,
                 ..
             }) => {
-                self.record(DestinationStep::CutOff);
-                self.outbox.act(Action::CloseSession);
-                self.finish(now, Ending::CutOff);
+                self.hear(now);
+                self.look_once_more(now);
             }
-            Event::Input(Input::VerdictAnswered { .. }) => self.wait_for_pages(now, true),
-            Event::Input(
-                Input::VerdictRefused { reason, .. } | Input::VerdictUnreachable { reason, .. },
-            ) => {
-                self.wait_for_pages(now, true);
+            Event::Input(Input::VerdictAnswered { .. }) => {
+                self.hear(now);
+                self.wait_for_pages(now, Filling::default());
+            }
+            Event::Input(Input::VerdictRefused { reason, .. }) => {
+                self.hear(now);
+                self.wait_for_pages(now, Filling::default());
                 self.last = Some(reason);
             }
+            Event::Input(Input::VerdictUnreachable { reason, .. }) => {
+                self.silent_since.get_or_insert(now);
+                self.wait_for_pages(now, Filling::default());
+                self.last = Some(reason);
+            }
+            Event::Input(Input::ResolveRequested(wish)) => self.give_pages_up(now, wish)?,
             // The answer is `hand_off_answer`.
             Event::Input(Input::RunRequested { .. }) => {}
             Event::Input(Input::AbandonRequested) => return Err(Refused::TooLate),
@@ -103,7 +111,46 @@ impl Destination {
         Ok(())
     }
 
-    fn ran(&mut self, now: Time) {
-        self.run(now, false);
+    fn ask_for_pages(&mut self, now: Time) {
+        self.question = self.question.next();
+        let question = self.question;
+        self.outbox.act(Action::AskVerdict { question });
+        self.outbox.act(Action::Observe);
+        let filling = Filling {
+            asking: true,
+            last_look: false,
+        };
+        self.enter(now, Phase::Filling(filling), Some(limits::VERDICT_ANSWER));
+    }
+
+    /// No page comes from the source any more. All may be here by now, or on the way over a session that
+    /// has not ended yet.
+    fn look_once_more(&mut self, now: Time) {
+        self.outbox.act(Action::Observe);
+        let filling = Filling {
+            asking: false,
+            last_look: true,
+        };
+        self.enter(now, Phase::Filling(filling), Some(limits::LAST_LOOK));
+    }
+
+    /// An operator gives the pages up, of a source that does not come back.
+    fn give_pages_up(&mut self, now: Time, wish: Resolution) -> Result<(), Refused> {
+        if wish == Resolution::RunHere {
+            return Err(Refused::PagesMissing);
+        }
+        if wish != Resolution::Discard || self.ambiguity().is_none() {
+            return Err(self.unexpected("resolve-requested"));
+        }
+        self.resolving = Resolving::Decided;
+        self.look_once_more(now);
+        self.last = Some(Reason::from("an operator gave the pages up"));
+        Ok(())
+    }
+
+    fn cut_off(&mut self, now: Time) {
+        self.record(DestinationStep::CutOff);
+        self.outbox.act(Action::CloseSession);
+        self.finish(now, Ending::CutOff);
     }
 }

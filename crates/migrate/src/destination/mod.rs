@@ -24,7 +24,7 @@ mod recovery;
 mod step;
 
 pub use io::{Action, Ending, Input, Output};
-pub use phase::Phase;
+pub use phase::{Filling, Phase};
 
 use crate::cause::{Cause, Reason, Refused};
 use crate::journal::{DestinationRecord, DestinationStep, JournalVersion, Migration};
@@ -51,8 +51,8 @@ pub struct Destination {
     since: Time,
     deadline: Option<Time>,
     outbox: Outbox<Action, DestinationRecord>,
-    /// [`DestinationStep::Running`] or [`DestinationStep::Filling`] is on disk.
-    runs: bool,
+    /// What its record says of a guest that has run here, once that is on disk.
+    runs: Option<HandOffAnswer>,
     /// An operator's decision in the source's place, once it is on disk.
     resolution: Option<Resolution>,
     resolving: Resolving,
@@ -105,7 +105,7 @@ impl Destination {
             since: now,
             deadline: None,
             outbox: Outbox::new(),
-            runs: false,
+            runs: None,
             resolution: None,
             resolving: Resolving::No,
             word_until: None,
@@ -137,10 +137,7 @@ impl Destination {
                     .journaled()
                     .ok_or_else(|| self.unexpected("journaled"))?;
                 self.journal_trouble = None;
-                self.runs |= matches!(
-                    record.step,
-                    DestinationStep::Running { .. } | DestinationStep::Filling
-                );
+                self.runs = record.runs().or(self.runs.take());
                 self.resolution = record.resolution();
                 Ok(())
             }
@@ -171,8 +168,10 @@ impl Destination {
     /// What the source is answered that says `run`. Never ahead of the disk.
     #[must_use]
     pub fn hand_off_answer(&self) -> HandOffAnswer {
+        if let Some(runs) = &self.runs {
+            return runs.clone();
+        }
         match &self.phase {
-            _ if self.runs => HandOffAnswer::Running,
             _ if self.resolution == Some(Resolution::Discard) => HandOffAnswer::Discarded,
             Phase::Abandoning { cause, .. } | Phase::Ended(Ending::Abandoned(cause)) => {
                 HandOffAnswer::Gone {
@@ -199,7 +198,7 @@ impl Destination {
             self.phase,
             Phase::Resuming { .. }
                 | Phase::Adopting
-                | Phase::Filling { .. }
+                | Phase::Filling(_)
                 | Phase::Ended(Ending::Running)
         );
         self.resolution
@@ -212,12 +211,12 @@ impl Destination {
         &self.resolving
     }
 
-    /// The guest has arrived, and the source does not answer.
+    /// The guest has arrived, or waits for pages, and the source does not answer.
     #[must_use]
     pub fn ambiguity(&self) -> Option<Ambiguity> {
-        let arrived = matches!(self.phase, Phase::Arrived { .. });
+        let depends = matches!(self.phase, Phase::Arrived { .. } | Phase::Filling(_));
         Some(Ambiguity {
-            since: self.silent_since.filter(|_| arrived)?,
+            since: self.silent_since.filter(|_| depends)?,
             heard: self.heard,
             last: self.last.clone(),
         })

@@ -55,12 +55,7 @@ pub enum Phase {
     /// The guest runs; its definition is to be written.
     Adopting,
     /// Postcopy: the guest runs, and pages of it are still at the source.
-    Filling {
-        /// The session has failed: the source is asked whether it still has them.
-        broken: bool,
-        /// The last time is not answered yet.
-        asking: bool,
-    },
+    Filling(Filling),
     /// QEMU is being ended.
     Abandoning {
         /// Why.
@@ -78,6 +73,16 @@ pub enum Phase {
     Ended(Ending),
 }
 
+/// How the wait for pages is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Filling {
+    /// The source is asked whether it still has them, and has not answered yet.
+    pub asking: bool,
+    /// It has none any more, or an operator said so: where this look shows that some are missing, they are
+    /// lost.
+    pub last_look: bool,
+}
+
 impl Phase {
     /// The phase's name, as the API and the CLI show it.
     #[must_use]
@@ -91,7 +96,7 @@ impl Phase {
             Self::Arrived { .. } => "arrived",
             Self::Resuming { .. } => "resuming",
             Self::Adopting => "adopting",
-            Self::Filling { .. } => "filling",
+            Self::Filling(_) => "filling",
             Self::Abandoning { .. } => "abandoning",
             Self::Recovering { .. } => "recovering",
             Self::Ended(Ending::Running) => "running",
@@ -117,7 +122,7 @@ impl Phase {
             Self::Arrived { .. } => WaitingOn::SourceVerdict,
             Self::Resuming { .. } => WaitingOn::GuestToResume,
             Self::Adopting => WaitingOn::GuestToBeAdopted,
-            Self::Filling { .. } => WaitingOn::PagesToFollow,
+            Self::Filling(_) => WaitingOn::PagesToFollow,
             Self::Abandoning { .. } => WaitingOn::HypervisorToEnd,
             Self::Recovering { .. } => WaitingOn::HypervisorToAnswer,
             Self::Ended(_) => return None,

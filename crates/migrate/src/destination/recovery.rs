@@ -31,14 +31,22 @@ impl Destination {
     pub fn recover(record: DestinationRecord, now: Time) -> Self {
         let session = Session::Unknown;
         let resolution = record.resolution();
+        let runs = record.runs();
         let mut destination = Self::at(record.migration, Phase::Recovering { session }, now);
+        destination.runs = runs;
         destination.resolution = resolution;
         let ending = match record.step {
             // The operator's word was for then: by now the source may be back.
-            DestinationStep::Incoming | DestinationStep::RunHere | DestinationStep::Filling => {
-                destination.runs = record.step == DestinationStep::Filling;
+            DestinationStep::Incoming | DestinationStep::RunHere => {
                 destination.outbox.act(Action::FindSession);
                 destination.deadline = Some(now + limits::OBSERVE_RETRY);
+                return destination;
+            }
+            // A hypervisor that waits for a page may answer nothing until the source's has sent it.
+            DestinationStep::Filling => {
+                destination.pages_follow = true;
+                destination.outbox.act(Action::FindSession);
+                destination.fill(now);
                 return destination;
             }
             DestinationStep::Discarding => {
@@ -50,7 +58,6 @@ impl Destination {
             DestinationStep::Lost { reason } => Ending::Lost(reason),
             DestinationStep::CutOff => Ending::CutOff,
         };
-        destination.runs = matches!(ending, Ending::Running | Ending::CutOff);
         destination.phase = Phase::Ended(ending.clone());
         destination.outbox.act(Action::Finish(ending));
         destination
@@ -64,24 +71,29 @@ impl Destination {
 
     /// The guest is this host's, certainly, whatever its hypervisor does by now.
     pub(super) fn is_certainly_here(&self) -> bool {
-        self.has_run || self.runs || self.was_adopted()
+        self.has_run || self.was_adopted()
     }
 
     /// There is no hypervisor any more.
     pub(super) fn recovered_without_guest(&mut self, now: Time, reason: Reason) {
-        if self.runs || self.was_adopted() {
-            // This host may start it again, so the other one has to hear whose it is.
-            self.outbox.act(Action::CloseSession);
-            self.outbox.act(Action::RemoveRuntime);
-            let resolved = self.resolution == Some(Resolution::RunHere);
-            self.record(DestinationStep::Running { resolved });
-            self.finish(now, Ending::Running);
+        if self.was_adopted() {
+            self.ran_here(now);
         } else if self.has_run || self.resolution == Some(Resolution::RunHere) {
             // It has run, or may have for a moment.
             self.lose(now, reason);
         } else {
             self.abandoned(now, Cause::HypervisorGone { reason });
         }
+    }
+
+    /// It was this host's, and has ended. This host may start it again, so the other one has to hear whose it
+    /// is.
+    pub(super) fn ran_here(&mut self, now: Time) {
+        self.outbox.act(Action::CloseSession);
+        self.outbox.act(Action::RemoveRuntime);
+        let resolved = self.resolution == Some(Resolution::RunHere);
+        self.record(DestinationStep::Running { resolved });
+        self.finish(now, Ending::Running);
     }
 
     pub(super) fn recover_with(&mut self, now: Time, session: Session) {
@@ -120,7 +132,7 @@ impl Destination {
             // Only an agent that knew of the hand-off has it run.
             (_, GuestSeen::Running) => self.adopt(now),
             // It may stand still for any reason of its own.
-            _ if self.has_run || self.runs => self.adopt(now),
+            _ if self.has_run => self.adopt(now),
             _ if seen.has_arrived() => self.arrive(now),
             _ => return false,
         }

@@ -201,9 +201,7 @@ impl Destination {
             }
             (Phase::Resuming { refused }, Deadline) => self.resume_again(now, refused),
             (Phase::Adopting, On(Input::GuestAdopted)) => self.adopted(now),
-            (Phase::Filling { broken, asking }, event) => {
-                return self.step_filling(now, broken, asking, event);
-            }
+            (Phase::Filling(filling), event) => return self.step_filling(now, filling, event),
             (Phase::Adopting, On(Input::AdoptFailed { reason })) => self.last = Some(reason),
             (Phase::Adopting, Deadline) => self.adopt(now),
             (
@@ -216,7 +214,10 @@ impl Destination {
             ) => {
                 // The answer is `hand_off_answer`.
             }
-            (Phase::Resuming { .. } | Phase::Adopting, On(Input::SessionFailed { .. }))
+            (
+                Phase::Resuming { .. } | Phase::Adopting,
+                On(Input::SessionFailed { .. } | Input::SessionReopened),
+            )
             | (Phase::Adopting, On(Input::Hypervisor(_)))
             | (Phase::Adopting, On(Input::HypervisorGone { .. })) => {
                 // A session that has done its work may end; a guest that runs may be shut down.

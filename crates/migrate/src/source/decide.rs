@@ -182,8 +182,10 @@ impl Source {
 /// What becomes of a guest that stays, by the last look at it.
 pub(super) fn kept(seen: &Observation) -> KeptGuest {
     match seen.guest {
-        GuestSeen::PostMigrate | GuestSeen::Other => KeptGuest::Stopped,
-        GuestSeen::Running
+        GuestSeen::Other => KeptGuest::Stopped,
+        GuestSeen::PostMigrate if !seen.has_failed() => KeptGuest::Stopped,
+        GuestSeen::PostMigrate
+        | GuestSeen::Running
         | GuestSeen::Paused
         | GuestSeen::InMigrate
         | GuestSeen::FinishMigrate => KeptGuest::Runs,

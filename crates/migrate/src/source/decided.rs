@@ -20,13 +20,16 @@ impl Source {
         use Event::Input as On;
         match (phase, event) {
             (_, On(Input::CancelRequested { .. })) => Err(Refused::TooLate),
-            (Phase::Serving(link), event) => self.step_serving(now, link, event),
-            (
-                Phase::HandingOff(hand_off),
-                On(input @ (Input::Hypervisor(_) | Input::SessionFailed { .. })),
-            ) => {
-                self.seen_handing_off(hand_off, &input);
-                Ok(())
+            (Phase::Serving { asking }, event) => self.step_serving(now, asking, event),
+            (Phase::HandingOff(hand_off), On(input))
+                if self.pages_follow() && Self::is_of_pages(&input) =>
+            {
+                let gone = matches!(input, Input::HypervisorGone { .. });
+                self.phase = Phase::HandingOff(HandOff {
+                    hypervisor_gone: hand_off.hypervisor_gone || gone,
+                    ..hand_off
+                });
+                self.heard_of_pages(now, input)
             }
             (_, On(Input::Hypervisor(_) | Input::SessionFailed { .. })) => Ok(()),
             (Phase::HandingOff(_), On(Input::DestinationArrived)) => Ok(()),
@@ -60,8 +63,23 @@ impl Source {
                 }
                 | Input::DestinationRuns,
             ) => {
-                self.overruled(hand_off);
-                self.runs_there(now, hand_off);
+                self.overruled(hand_off.giving_up.is_some());
+                self.record(SourceStep::RunsThere);
+                self.leave(now, gone);
+            }
+            On(Input::HandOffAnswered {
+                answer: HandOffAnswer::Filling,
+                ..
+            }) => {
+                self.overruled(hand_off.giving_up.is_some());
+                self.runs_there(now, gone);
+            }
+            On(Input::HandOffAnswered {
+                answer: HandOffAnswer::CutOff,
+                ..
+            }) => {
+                self.overruled(hand_off.giving_up.is_some());
+                self.cut_off(now, gone);
             }
             On(
                 Input::HandOffAnswered {
@@ -70,7 +88,7 @@ impl Source {
                 }
                 | Input::DestinationGone { reason },
             ) => {
-                self.overruled(hand_off);
+                self.overruled(hand_off.giving_up.is_some());
                 self.outbox.act(Action::CloseSession);
                 self.end(now, Outcome::Lost { reason });
             }
@@ -116,21 +134,14 @@ impl Source {
         Ok(())
     }
 
-    fn runs_there(&mut self, now: Time, hand_off: HandOff) {
-        match hand_off.pages {
-            None => {
-                self.record(SourceStep::RunsThere);
-                self.leave(now, hand_off.hypervisor_gone);
-            }
-            Some(_) if hand_off.hypervisor_gone => {
-                let reason = Reason::from("it had ended before the guest was said to run there");
-                self.cut_off(now, reason);
-            }
-            Some(session) => {
-                self.record(SourceStep::Serving);
-                self.serve(now, session);
-            }
+    /// The guest may need pages there.
+    fn runs_there(&mut self, now: Time, hypervisor_gone: bool) {
+        if self.pages_follow() {
+            self.record(SourceStep::Serving);
+            return self.serve(now);
         }
+        self.record(SourceStep::RunsThere);
+        self.leave(now, hypervisor_gone);
     }
 
     fn step_taking_back(&mut self, now: Time, phase: Phase, event: Event) -> Result<(), Refused> {
@@ -146,7 +157,7 @@ impl Source {
             // The destination runs it: that is final, whatever is being done here.
             Event::Input(
                 Input::HandOffAnswered {
-                    answer: HandOffAnswer::Running,
+                    answer: HandOffAnswer::Running | HandOffAnswer::Filling | HandOffAnswer::CutOff,
                     ..
                 }
                 | Input::DestinationRuns,
@@ -207,17 +218,16 @@ impl Source {
     }
 
     /// Something else than an operator's wish counts.
-    fn overruled(&mut self, hand_off: HandOff) {
-        if hand_off.giving_up.is_some() {
+    fn overruled(&mut self, wished: bool) {
+        if wished {
             self.resolving = Resolving::Answered;
         }
     }
 
     /// The destination answers and does not run the guest yet.
     fn answered(&mut self, now: Time, hand_off: HandOff, reason: Reason) {
-        self.overruled(hand_off);
-        self.silent_since = None;
-        self.heard = Some(now);
+        self.overruled(hand_off.giving_up.is_some());
+        self.hear(now);
         self.last = Some(reason);
         let hand_off = HandOff {
             asking: false,
@@ -228,7 +238,12 @@ impl Source {
         self.enter(now, Phase::HandingOff(hand_off), bound);
     }
 
-    fn unheard(&mut self, now: Time, reason: Option<Reason>) {
+    pub(super) fn hear(&mut self, now: Time) {
+        self.silent_since = None;
+        self.heard = Some(now);
+    }
+
+    pub(super) fn unheard(&mut self, now: Time, reason: Option<Reason>) {
         self.silent_since.get_or_insert(now);
         self.last = reason.or(self.last.take());
     }
@@ -260,7 +275,7 @@ impl Source {
 
     /// An operator gives the guest up. From here on nothing tells the destination to run it
     /// ([`Source::verdict`]), and what was said before has to be over before it is asked once more.
-    fn wish_to_give_up(&mut self, now: Time, hand_off: HandOff) -> Result<(), Refused> {
+    pub(super) fn wish_to_give_up(&mut self, now: Time, hand_off: HandOff) -> Result<(), Refused> {
         if hand_off.giving_up.is_some() {
             return Ok(());
         }
@@ -317,6 +332,7 @@ impl Source {
 
     /// Ends the stopped copy, so that the guest can be started anew.
     pub(super) fn take_back(&mut self, now: Time, on: GivenUpOn, hypervisor_gone: bool) {
+        self.pages = None;
         let phase = Phase::TakingBack {
             on,
             hypervisor_gone,

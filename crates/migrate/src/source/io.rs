@@ -48,6 +48,13 @@ pub enum Input {
     },
     /// A look at the hypervisor, taken after [`Input::MigrationStarted`] or in recovery.
     Hypervisor(Observation),
+    /// A look at the hypervisor, begun when it was asked for.
+    LookedAgain {
+        /// Which was asked for.
+        attempt: Question,
+        /// What was seen.
+        seen: Observation,
+    },
     /// The hypervisor process has ended, certainly (pidfd, or pid and start time).
     HypervisorGone {
         /// Exit status or signal, and its last words.
@@ -61,7 +68,7 @@ pub enum Input {
     /// The guest is to go on at the destination, and its pages to follow: only of a migration whose
     /// hypervisors were both told that this may come.
     PostcopyRequested,
-    /// The hypervisor refused to begin postcopy: the migration goes on as it was.
+    /// The hypervisor refused to begin postcopy; its guest may stand still for it.
     PostcopyRefused {
         /// What it gave as a reason.
         reason: Reason,
@@ -69,16 +76,29 @@ pub enum Input {
     /// The destination says that it has all that the guest needs to run there; in postcopy its devices.
     DestinationArrived,
     /// The session is open again, and the destination's hypervisor waits for the source's.
-    SessionReopened,
-    /// It could not be opened again, or the hypervisor did not go on over it.
+    SessionReopened {
+        /// Which was asked for.
+        attempt: Question,
+    },
+    /// The hypervisor refused to go on over it.
+    ResumeRefused {
+        /// Which was asked for.
+        attempt: Question,
+        /// What it gave as a reason.
+        reason: Reason,
+    },
+    /// It could not be opened again, or the hypervisor could not be told to go on over it.
     ReopenFailed {
+        /// Which was asked for.
+        attempt: Question,
         /// Why.
         reason: Reason,
     },
     /// The hypervisor goes on, or it is not known whether it does.
-    MigrationResumed,
-    /// The guest ran at the destination and has ended there: it needs no page any more.
-    DestinationEnded,
+    MigrationResumed {
+        /// Over which session.
+        attempt: Question,
+    },
     /// The destination answered [`Action::TellDestinationToRun`] or [`Action::AskDestination`], or
     /// is there and gave no answer that can be used.
     HandOffAnswered {
@@ -143,15 +163,16 @@ impl Input {
             Self::MigrationStarted => "migration-started",
             Self::MigrationRefused { .. } => "migration-refused",
             Self::Hypervisor(_) => "hypervisor",
+            Self::LookedAgain { .. } => "looked-again",
             Self::HypervisorGone { .. } => "hypervisor-gone",
             Self::DestinationGone { .. } => "destination-gone",
             Self::PostcopyRequested => "postcopy-requested",
             Self::PostcopyRefused { .. } => "postcopy-refused",
             Self::DestinationArrived => "destination-arrived",
-            Self::SessionReopened => "session-reopened",
+            Self::SessionReopened { .. } => "session-reopened",
+            Self::ResumeRefused { .. } => "resume-refused",
             Self::ReopenFailed { .. } => "reopen-failed",
-            Self::MigrationResumed => "migration-resumed",
-            Self::DestinationEnded => "destination-ended",
+            Self::MigrationResumed { .. } => "migration-resumed",
             Self::HandOffAnswered { .. } => "hand-off-answered",
             Self::HandOffUnreachable { .. } => "hand-off-unreachable",
             Self::GiveUpRequested => "give-up-requested",
@@ -194,21 +215,34 @@ pub enum Action {
         /// multifd channels.
         channels: u8,
     },
-    /// `migrate-start-postcopy`; idempotent. Answer: `PostcopyRefused`, else what is observed: from now
-    /// on more often, until the guest has left.
+    /// `stop`, and only then `migrate-start-postcopy`; idempotent. A hypervisor whose guest ran until then runs
+    /// it again by itself where it fails, at the very end of postcopy, too. Answer: `PostcopyRefused`, else
+    /// what is observed: from now on more often, until the guest has left.
     StartPostcopy,
     /// Postcopy's connection is broken: close what is left of the session, have the destination do the
     /// same, open a new one, and have the destination's hypervisor listen (`migrate-recover`). Answers:
-    /// `SessionReopened`, `ReopenFailed`, `DestinationEnded`.
-    ReopenSession,
-    /// `migrate` with `resume`. Answers: `MigrationResumed`, `ReopenFailed`.
-    ResumeMigration,
+    /// `SessionReopened`, `ReopenFailed`.
+    ReopenSession {
+        /// The answer's number.
+        attempt: Question,
+    },
+    /// `migrate` with `resume`. Answers: `MigrationResumed`, `ResumeRefused`, `ReopenFailed`.
+    ResumeMigration {
+        /// The answer's number.
+        attempt: Question,
+    },
     /// `migrate_cancel`. No answer but what is observed.
     CancelMigration,
     /// `yank` of the migration, on the out-of-band monitor. No answer but what is observed.
     Yank,
     /// Look at the hypervisor now. Answers: `Hypervisor`, `HypervisorGone`.
     Observe,
+    /// Look at the hypervisor now: what was seen last may be from before the session that carries. Answers:
+    /// `LookedAgain`, `HypervisorGone`.
+    LookAgain {
+        /// The answer's number.
+        attempt: Question,
+    },
     /// Have the destination run the guest; idempotent. Whatever it answers, the definition is
     /// moved to the departed ones before the answer is handed in, so that no end of this
     /// migration leaves two hosts with a definition. Answers: `HandOffAnswered`,

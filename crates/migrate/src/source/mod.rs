@@ -25,12 +25,14 @@
 mod decide;
 mod decided;
 mod io;
+mod pages;
 mod phase;
 mod postcopy;
 mod step;
 
 pub use io::{Action, Input, Output};
-pub use phase::{HandOff, PageLink, Phase, Switching, Why};
+pub use pages::{PageLink, Pages};
+pub use phase::{HandOff, Phase, Switching, Why};
 
 use crate::cause::{Cause, KeptGuest, Outcome, Reason, Refused};
 use crate::journal::{JournalVersion, Migration, SourceRecord, SourceStep};
@@ -67,6 +69,8 @@ pub struct Source {
     resolving: Resolving,
     /// The guest is to go on by postcopy.
     postcopy_asked: bool,
+    /// What of it is still here once it was handed off by postcopy.
+    pages: Option<Pages>,
     journal_trouble: Option<Reason>,
 }
 
@@ -99,12 +103,16 @@ impl Source {
                 source.enter(now, phase, Some(limits::OBSERVE_RETRY));
                 source.outbox.act(Action::FindSession);
             }
-            SourceStep::HandedOff => source.tell_to_run(now, false, None),
+            SourceStep::HandedOff => source.tell_to_run(now, false),
             SourceStep::PostcopyHandedOff => {
-                source.tell_to_run(now, false, Some(Session::Unknown));
+                source.pages_follow_over(now, Session::Unknown);
+                source.tell_to_run(now, false);
             }
             SourceStep::RunsThere => source.leave(now, false),
-            SourceStep::Serving => source.serve(now, Session::Unknown),
+            SourceStep::Serving => {
+                source.pages_follow_over(now, Session::Unknown);
+                source.serve(now);
+            }
             SourceStep::CutOff { reason } => {
                 source.leave_as(now, true, Outcome::CutOff { reason });
             }
@@ -138,6 +146,7 @@ impl Source {
             silent_since: None,
             resolving: Resolving::No,
             postcopy_asked: false,
+            pages: None,
             journal_trouble: None,
         }
     }
@@ -169,9 +178,16 @@ impl Source {
             // A phase with a deadline has an arm for it; without one nothing would change.
             let _ = self.step(now, Event::Deadline);
         }
+        if self.pages_until().is_some_and(|at| at <= now) {
+            self.pages_waited(now);
+            self.attend(now);
+        }
         match self.outbox.next(now) {
             Some(output) => output,
-            None => Generic::Wait(earlier(self.deadline, self.outbox.again_at())),
+            None => {
+                let until = earlier(self.deadline, self.pages_until());
+                Generic::Wait(earlier(until, self.outbox.again_at()))
+            }
         }
     }
 
@@ -185,6 +201,7 @@ impl Source {
             }) => Verdict::Undecided,
             // Given up, which the disk does not have yet.
             Phase::TakingBack { .. } if self.verdict == Verdict::HandedOff => Verdict::Undecided,
+            Phase::Serving { .. } if self.sends_no_more() => Verdict::CutOff,
             _ => self.verdict,
         }
     }
@@ -199,7 +216,7 @@ impl Source {
     #[must_use]
     pub fn ambiguity(&self) -> Option<Ambiguity> {
         let depends = match &self.phase {
-            Phase::HandingOff(_) => true,
+            Phase::HandingOff(_) | Phase::Serving { .. } => true,
             Phase::Switching(switching) => switching.left,
             _ => false,
         };
@@ -294,16 +311,15 @@ impl Source {
     /// The hypervisor has completed: from here the guest belongs to the destination.
     fn hand_off(&mut self, now: Time) {
         self.record(SourceStep::HandedOff);
-        self.tell_to_run(now, false, None);
+        self.tell_to_run(now, false);
     }
 
-    fn tell_to_run(&mut self, now: Time, hypervisor_gone: bool, pages: Option<Session>) {
+    fn tell_to_run(&mut self, now: Time, hypervisor_gone: bool) {
         let hand_off = HandOff {
             attempts: 1,
             hypervisor_gone,
             asking: true,
             giving_up: None,
-            pages,
         };
         let bound = Some(limits::HAND_OFF_ANSWER);
         self.enter(now, Phase::HandingOff(hand_off), bound);
@@ -322,6 +338,7 @@ impl Source {
     }
 
     fn leave_as(&mut self, now: Time, hypervisor_gone: bool, outcome: Outcome) {
+        self.pages = None;
         let phase = Phase::Leaving {
             hypervisor_gone,
             forgotten: false,
@@ -401,6 +418,7 @@ impl Source {
     }
 
     fn end(&mut self, now: Time, outcome: Outcome) {
+        self.pages = None;
         self.record(SourceStep::Finished {
             outcome: outcome.clone(),
         });

@@ -56,7 +56,11 @@ pub enum Phase {
     /// Decided: only the destination runs the guest. It is told until it answers.
     HandingOff(HandOff),
     /// Postcopy: the guest runs there, and the hypervisor here has to go on until every page has followed.
-    Serving(PageLink),
+    Serving {
+        /// The last question to the destination is not answered yet: it is asked while nothing carries the
+        /// pages.
+        asking: bool,
+    },
     /// Given up by an operator: the copy here is quit, and the definition comes back.
     TakingBack {
         /// Where it was given up.
@@ -110,8 +114,6 @@ pub struct HandOff {
     pub asking: bool,
     /// An operator wants to give the guest up.
     pub giving_up: Option<LastQuestion>,
-    /// Postcopy: pages are still to follow the guest, over this session. None are left without one.
-    pub pages: Option<Session>,
 }
 
 /// How far postcopy's switch is.
@@ -125,23 +127,6 @@ pub struct Switching {
     pub broken: bool,
     /// The destination has given it up, so.
     pub gone: Option<Reason>,
-}
-
-/// What carries the pages that follow the guest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PageLink {
-    /// The agent was started again, and looks for the session of before.
-    Unknown,
-    /// A session.
-    Carries,
-    /// A new session is being opened, and the destination's hypervisor to listen.
-    Reopening,
-    /// The hypervisor is to go on over it.
-    Resuming,
-    /// It goes on; [`LOOK_AGE`](crate::limits::LOOK_AGE) has not passed, so what is seen may be older.
-    Resumed,
-    /// Nothing, for a moment.
-    Waits,
 }
 
 /// Why the hypervisor is to give up.
@@ -175,7 +160,7 @@ impl Phase {
             Self::Cancelling { .. } => "cancelling",
             Self::Switching(_) => "switching",
             Self::HandingOff(_) => "handing-off",
-            Self::Serving(_) => "serving",
+            Self::Serving { .. } => "serving",
             Self::TakingBack { .. } => "taking-back",
             Self::Leaving { .. } => "leaving",
             Self::Abandoning { .. } => "abandoning",
@@ -205,7 +190,7 @@ impl Phase {
             Self::Cancelling { .. } => WaitingOn::HypervisorToCancel,
             Self::Switching(_) => WaitingOn::DestinationToArrive,
             Self::HandingOff(_) => WaitingOn::DestinationToRun,
-            Self::Serving(_) => WaitingOn::PagesToFollow,
+            Self::Serving { .. } => WaitingOn::PagesToFollow,
             Self::TakingBack { .. } => WaitingOn::SourceToTakeBack,
             Self::Leaving { .. } => WaitingOn::SourceToForget,
             Self::Abandoning { .. } => WaitingOn::DestinationToAbandon,

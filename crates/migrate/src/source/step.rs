@@ -248,7 +248,7 @@ impl Source {
             // Decided for the destination.
             (
                 phase @ (Phase::HandingOff(_)
-                | Phase::Serving(_)
+                | Phase::Serving { .. }
                 | Phase::TakingBack { .. }
                 | Phase::Leaving { .. }),
                 event,

@@ -91,7 +91,11 @@ impl World {
             return true;
         }
         let stuck = machine.ambiguity().is_some();
-        if stuck && matches!(machine.phase(), DestinationPhase::Arrived { .. }) {
+        let depends = matches!(
+            machine.phase(),
+            DestinationPhase::Arrived { .. } | DestinationPhase::Filling(_)
+        );
+        if stuck && depends {
             self.tell_destination(destination::Input::ResolveRequested(wish));
         }
         false
@@ -106,7 +110,9 @@ impl World {
             } else if machine.ambiguity().is_some()
                 && matches!(
                     machine.phase(),
-                    SourcePhase::HandingOff { .. } | SourcePhase::Switching { .. }
+                    SourcePhase::HandingOff { .. }
+                        | SourcePhase::Switching { .. }
+                        | SourcePhase::Serving { .. }
                 )
             {
                 self.tell_source(source::Input::GiveUpRequested);

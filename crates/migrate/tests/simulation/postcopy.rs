@@ -1,8 +1,9 @@
-//! Postcopy, with the orders of QEMU that matter: a source that has not sent its first page after the stop
-//! runs its guest again where it fails; from then on it never does, and where the connection breaks both
-//! wait to be connected again. A destination that has not got the devices ends.
+//! Postcopy, with the orders of QEMU that matter. A source that has not sent its first page after the stop
+//! fails where its connection breaks, and one that has sent every page and waits for the last word, too: its
+//! guest then runs again if it ran until its migration stopped it. Between the two both wait to be connected
+//! again. A destination that has not got the devices ends.
 
-use drover_migrate::{GuestSeen, MigrationSeen, Reason, destination, limits, source};
+use drover_migrate::{GuestSeen, MigrationSeen, Question, Reason, destination, limits, source};
 
 use crate::world::{Event, World, gone};
 
@@ -28,6 +29,7 @@ impl World {
         if !self.source_qemu.migrates() {
             return;
         }
+        self.source_qemu.stop();
         if self.chance(5) {
             let reason = Reason::from("refused");
             return self.source_hears(source::Input::PostcopyRefused { reason });
@@ -37,7 +39,7 @@ impl World {
 
     pub(crate) fn postcopy_begins(&mut self) {
         let qemu = &mut self.source_qemu;
-        if qemu.migrates() && qemu.guest == GuestSeen::Running {
+        if qemu.migrates() && qemu.guest == GuestSeen::Paused {
             qemu.migration = MigrationSeen::Postcopy { pages: false };
             qemu.guest = GuestSeen::FinishMigrate;
             self.look_at_both();
@@ -93,12 +95,23 @@ impl World {
             let part = part + 1;
             return self.later(Event::PagesFollow { session, part });
         }
-        incoming.migration = MigrationSeen::Completed;
-        self.later(Event::Told);
-        self.look_at_both();
+        self.source_qemu.all_sent = true;
+        self.later(Event::AllArrive { session });
     }
 
-    pub(crate) fn resume_migration(&mut self) {
+    pub(crate) fn all_arrive(&mut self, session: u32) {
+        // What was sent before the source ended is on its way still.
+        let carries = self.carries(session);
+        let follows = MigrationSeen::Postcopy { pages: true };
+        let incoming = self.destination_qemu.as_mut().filter(|qemu| qemu.alive);
+        if let Some(incoming) = incoming.filter(|qemu| carries && qemu.migration == follows) {
+            incoming.migration = MigrationSeen::Completed;
+            self.later(Event::Told);
+            self.look_at_both();
+        }
+    }
+
+    pub(crate) fn resume_migration(&mut self, attempt: Question) {
         let paused = self.source_qemu.migration == MigrationSeen::PostcopyPaused;
         let incoming = self.destination_qemu.as_mut().filter(|qemu| qemu.alive);
         let resumes = self.source_session && self.source_qemu.alive && paused;
@@ -109,10 +122,17 @@ impl World {
                 self.resumed += 1;
                 let session = self.session;
                 self.later(Event::PagesFollow { session, part: 0 });
-                self.source_hears(source::Input::MigrationResumed);
+                self.source_hears(source::Input::MigrationResumed { attempt });
                 self.look_at_both();
             }
-            _ => self.source_hears(source::Input::ReopenFailed { reason: gone() }),
+            _ if self.source_qemu.alive && !paused => {
+                let reason = Reason::from("no paused migration");
+                self.source_hears(source::Input::ResumeRefused { attempt, reason });
+            }
+            _ => {
+                let reason = gone();
+                self.source_hears(source::Input::ReopenFailed { attempt, reason });
+            }
         }
     }
 
@@ -137,39 +157,28 @@ impl World {
         }
     }
 
-    pub(crate) fn reopen(&mut self, life: u32) {
+    pub(crate) fn reopen(&mut self, life: u32, attempt: Question) {
         let reachable = self.control && self.destination_host && self.destination_life != 0;
-        let answer = match &self.destination {
-            _ if !reachable => source::Input::ReopenFailed { reason: gone() },
-            Some(machine) if machine.may_reopen() => {
-                self.end_sessions();
-                let qemu = self.destination_qemu.as_ref().filter(|qemu| qemu.alive);
-                let waits =
-                    qemu.is_some_and(|qemu| qemu.migration == MigrationSeen::PostcopyPaused);
-                let answers = !self.destination_hangs;
-                self.look_at_both();
-                if waits && answers && life == self.source_life {
-                    self.open_sessions();
-                    // Its own agent opens it, and hears of its end after that.
-                    self.tell_destination(destination::Input::SessionReopened);
-                    source::Input::SessionReopened
-                } else {
-                    source::Input::ReopenFailed { reason: gone() }
-                }
+        let machine = self.destination.as_ref();
+        let may = machine.is_some_and(destination::Destination::may_reopen);
+        if reachable && may {
+            self.end_sessions();
+            let qemu = self.destination_qemu.as_ref().filter(|qemu| qemu.alive);
+            let waits = qemu.is_some_and(|qemu| qemu.migration == MigrationSeen::PostcopyPaused);
+            let answers = !self.destination_hangs;
+            self.look_at_both();
+            if waits && answers && life == self.source_life {
+                self.open_sessions();
+                // Its own agent opens it, and hears of its end after that.
+                self.tell_destination(destination::Input::SessionReopened);
+                return self.answer(life, source::Input::SessionReopened { attempt });
             }
-            Some(machine) if !self.has_ended(machine) => {
-                source::Input::ReopenFailed { reason: gone() }
-            }
-            _ => source::Input::DestinationEnded,
-        };
-        self.answer(life, answer);
+        }
+        let reason = gone();
+        self.answer(life, source::Input::ReopenFailed { attempt, reason });
     }
 
-    fn has_ended(&self, machine: &destination::Destination) -> bool {
-        matches!(machine.phase(), destination::Phase::Ended(_))
-    }
-
-    /// A copy whose pages somebody waits for is not ended, unless an operator gave the guest up.
+    /// A copy whose pages somebody waits for is not ended, unless it has failed or an operator gave the guest up.
     pub(crate) fn check_needs_no_page(&self) {
         let waits = self.destination_qemu.as_ref();
         let waits = waits.is_some_and(|qemu| qemu.is_in_postcopy() && qemu.has_run);
@@ -181,8 +190,10 @@ impl World {
             .destination_disk
             .as_ref()
             .is_some_and(|record| record.step == drover_migrate::DestinationStep::CutOff);
+        let qemu = &self.source_qemu;
+        let failed = qemu.stuck || matches!(qemu.migration, MigrationSeen::Failed { .. });
         assert!(
-            !waits || given_up || cut_off,
+            !waits || failed || given_up || cut_off,
             "its pages are lost\n{}",
             self.story()
         );

@@ -14,6 +14,15 @@ pub struct Qemu {
     pub has_everything: bool,
     /// What its socket to the relay will end with is decided.
     pub cut: bool,
+    /// Its guest was stopped by an order of its own, not by its migration.
+    pub stopped: bool,
+    /// Before 8.2: of a guest that was stopped so it says after a failure that it has left, and it does not
+    /// see that a connection broke at postcopy's very end.
+    pub old: bool,
+    /// It waits for ever for that word.
+    pub stuck: bool,
+    /// Every page of a postcopy was sent; what it waits for is the other one's last word.
+    pub all_sent: bool,
     /// It was told to run its guest, and did: the agent marks that in the guest's own record.
     pub has_run: bool,
 }
@@ -28,6 +37,10 @@ impl Qemu {
             guest,
             has_everything: false,
             cut: false,
+            stopped: false,
+            old: false,
+            stuck: false,
+            all_sent: false,
             has_run: false,
         }
     }
@@ -41,6 +54,10 @@ impl Qemu {
             guest,
             has_everything: false,
             cut: false,
+            stopped: false,
+            old: false,
+            stuck: false,
+            all_sent: false,
             has_run: false,
         }
     }
@@ -71,8 +88,42 @@ impl Qemu {
 
     /// The connection of a postcopy breaks. One that has not sent the devices yet fails instead.
     pub fn pause_postcopy(&mut self) {
-        if self.alive && self.migration == (MigrationSeen::Postcopy { pages: true }) {
-            self.migration = MigrationSeen::PostcopyPaused;
+        if !self.alive || self.migration != (MigrationSeen::Postcopy { pages: true }) {
+            return;
+        }
+        if self.all_sent && self.old {
+            self.stuck = true;
+            return;
+        }
+        if self.all_sent {
+            return self.fail();
+        }
+        self.migration = MigrationSeen::PostcopyPaused;
+    }
+
+    /// The guest becomes what it was before its migration stopped it.
+    fn fail(&mut self) {
+        self.migration = MigrationSeen::Failed {
+            reason: Reason::from("channel closed"),
+        };
+        self.go_on();
+    }
+
+    fn go_on(&mut self) {
+        if self.guest == GuestSeen::FinishMigrate {
+            self.guest = match (self.stopped, self.old) {
+                (true, true) => GuestSeen::PostMigrate,
+                (true, false) => GuestSeen::Paused,
+                (false, _) => GuestSeen::Running,
+            };
+        }
+    }
+
+    /// `stop`
+    pub fn stop(&mut self) {
+        if self.runs_its_guest() {
+            self.guest = GuestSeen::Paused;
+            self.stopped = true;
         }
     }
 
@@ -83,16 +134,11 @@ impl Qemu {
         if !(self.migrates() || self.alive && sends_devices) {
             return;
         }
-        self.migration = if cancelled {
-            MigrationSeen::Cancelled
-        } else {
-            MigrationSeen::Failed {
-                reason: Reason::from("channel closed"),
-            }
-        };
-        if self.guest == GuestSeen::FinishMigrate {
-            self.guest = GuestSeen::Running;
+        if !cancelled {
+            return self.fail();
         }
+        self.migration = MigrationSeen::Cancelled;
+        self.go_on();
     }
 
     /// What follows `completed`, a moment later.
@@ -106,6 +152,7 @@ impl Qemu {
     pub fn cont(&mut self) {
         if self.alive && self.guest != GuestSeen::InMigrate {
             self.guest = GuestSeen::Running;
+            self.stopped = false;
             self.has_run = true;
         }
     }

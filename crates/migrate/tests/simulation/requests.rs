@@ -46,9 +46,8 @@ impl World {
         let on_disk = self.destination_disk.as_ref().map(|record| &record.step);
         match (&self.destination, on_disk) {
             (Some(destination), _) => destination.hand_off_answer(),
-            (None, Some(DestinationStep::Running { .. } | DestinationStep::CutOff)) => {
-                HandOffAnswer::Running
-            }
+            (None, Some(DestinationStep::Running { .. })) => HandOffAnswer::Running,
+            (None, Some(DestinationStep::CutOff)) => HandOffAnswer::CutOff,
             (
                 None,
                 Some(DestinationStep::Abandoned {
@@ -126,7 +125,7 @@ impl World {
             Some(
                 Phase::Resuming { .. }
                     | Phase::Adopting
-                    | Phase::Filling { .. }
+                    | Phase::Filling(_)
                     | Phase::Ended(Ending::Running)
                     | Phase::Receiving {
                         handed_off: true,
@@ -161,8 +160,10 @@ pub(crate) fn unreachable_answer(input: &source::Input) -> source::Input {
             let question = *question;
             unreachable(&Action::AskDestination { question })
         }
-        Input::SessionReopened | Input::ReopenFailed { .. } | Input::DestinationEnded => {
-            Input::ReopenFailed { reason: gone() }
+        Input::SessionReopened { attempt } | Input::ReopenFailed { attempt, .. } => {
+            let attempt = *attempt;
+            let reason = gone();
+            Input::ReopenFailed { attempt, reason }
         }
         Input::DestinationAbandoned | Input::DestinationRuns => {
             unreachable(&Action::AbandonDestination)

@@ -205,15 +205,24 @@ impl World {
             }
             Action::StartMigration { .. } => self.start_migration(),
             Action::StartPostcopy => self.start_postcopy(),
-            Action::ReopenSession => {
+            Action::ReopenSession { attempt } => {
                 self.close_source_session();
-                self.later(Event::Reopen { life });
+                self.later(Event::Reopen { life, attempt });
             }
-            Action::ResumeMigration => self.resume_migration(),
+            Action::ResumeMigration { attempt } => self.resume_migration(attempt),
             // It takes a moment, in which the migration may complete.
             Action::CancelMigration => self.later(Event::GivesUp { cancelled: true }),
             Action::Yank => self.later(Event::GivesUp { cancelled: false }),
             Action::Observe => self.look_at_source(),
+            Action::LookAgain { attempt } => {
+                let seen = self.source_qemu.observe();
+                let input = Input::LookedAgain { attempt, seen };
+                self.source_hears(if self.source_qemu.alive {
+                    input
+                } else {
+                    Input::HypervisorGone { reason: gone() }
+                });
+            }
             Action::CloseSession => self.close_source_session(),
             Action::KeepGuest => self.source_qemu.cont(),
             Action::QuitSource => {

@@ -58,7 +58,7 @@ impl World {
     pub(crate) fn told(&mut self) {
         let arrives = self.source_session && (self.connected() || self.chance(50));
         let waits = self.source_qemu.migrates() || self.source_qemu.is_in_postcopy();
-        if arrives && waits {
+        if arrives && waits && !self.source_qemu.stuck {
             self.source_qemu.migration = MigrationSeen::Completed;
             self.source_qemu.guest = GuestSeen::FinishMigrate;
             self.later(Event::AfterMigrate);

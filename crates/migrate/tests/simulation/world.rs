@@ -109,9 +109,14 @@ pub enum Event {
         session: u32,
         part: u8,
     },
+    /// The last of them is there.
+    AllArrive {
+        session: u32,
+    },
     /// The destination's agent is asked to take a new session.
     Reopen {
         life: u32,
+        attempt: Question,
     },
     /// The source's hypervisor goes from finish-migrate to postmigrate.
     AfterMigrate,
@@ -337,6 +342,7 @@ impl World {
     pub fn with_postcopy(seed: u64) -> Self {
         let mut world = Self::new(seed);
         world.postcopy = true;
+        world.source_qemu.old = world.chance(50);
         world
     }
 
@@ -427,8 +433,9 @@ impl World {
                     action,
                     Action::StartMigration { .. }
                         | Action::StartPostcopy
-                        | Action::ResumeMigration
+                        | Action::ResumeMigration { .. }
                         | Action::Observe
+                        | Action::LookAgain { .. }
                         | Action::KeepGuest
                 );
                 self.source_hangs && needs
@@ -449,9 +456,10 @@ impl World {
                 self.destination_hangs && needs
             }
             Event::PagesFollow { .. } => self.source_hangs || self.destination_hangs,
-            Event::Loaded | Event::DevicesArrive { .. } | Event::DestinationCut => {
-                self.destination_hangs
-            }
+            Event::Loaded
+            | Event::DevicesArrive { .. }
+            | Event::AllArrive { .. }
+            | Event::DestinationCut => self.destination_hangs,
             _ => false,
         }
     }
@@ -498,7 +506,8 @@ impl World {
             Event::DevicesSent => self.devices_sent(),
             Event::DevicesArrive { session } => self.devices_arrive(session),
             Event::PagesFollow { session, part } => self.pages_follow(session, part),
-            Event::Reopen { life } => self.reopen(life),
+            Event::AllArrive { session } => self.all_arrive(session),
+            Event::Reopen { life, attempt } => self.reopen(life, attempt),
             Event::Loaded => self.loaded(),
             Event::Told => self.told(),
             Event::AfterMigrate => self.source_qemu.after_migrate(),

@@ -11,6 +11,9 @@ fn refused_to_run() -> Input {
     }
 }
 
+/// When a destination that waits for pages has asked.
+const VERDICT_ASKED: Time = limits::VERDICT_RETRY;
+
 /// The source has just said so.
 const RUN: Input = Input::RunRequested { age: Time::ZERO };
 
@@ -119,6 +122,7 @@ fn on(mut destination: Destination, now: Time, inputs: &[Input]) -> Destination 
             Input::VerdictUnreachable { reason, .. } => {
                 Input::VerdictUnreachable { question, reason }
             }
+            Input::VerdictAnswered { verdict, .. } => Input::VerdictAnswered { question, verdict },
             other => other,
         };
         destination.handle(now, input).unwrap();
@@ -207,6 +211,11 @@ fn phases() -> Vec<(&'static str, Destination)> {
     ]
     .concat();
     let broken = after(&[filling.clone(), vec![cut.clone()]].concat());
+    let lost = Input::VerdictAnswered {
+        question: Question::default(),
+        verdict: Verdict::CutOff,
+    };
+    let last_look = on(later(broken.clone()), VERDICT_ASKED, &[lost]);
     let refused = [resuming.clone(), vec![refused_to_run()]].concat();
     vec![
         ("starting", after(&[])),
@@ -237,7 +246,12 @@ fn phases() -> Vec<(&'static str, Destination)> {
         ("adopting", after(&adopting)),
         ("filling", after(&filling)),
         ("filling, session failed", broken.clone()),
-        ("filling, session failed, asking", later(broken)),
+        ("filling, session failed, asking", later(broken.clone())),
+        (
+            "filling, nobody answers",
+            on(later(broken.clone()), VERDICT_ASKED, silence),
+        ),
+        ("filling, last look", last_look),
         (
             "recovering, filling",
             recovered(DestinationStep::Filling, &[Input::SessionLives]),

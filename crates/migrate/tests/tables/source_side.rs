@@ -18,7 +18,7 @@ fn path() -> Path {
     }
 }
 
-fn inputs(question: Question) -> Vec<(String, Input)> {
+fn inputs(question: Question, attempt: Question) -> Vec<(String, Input)> {
     let mut inputs = vec![
         Input::DestinationReady {
             paths: vec![path()],
@@ -41,10 +41,6 @@ fn inputs(question: Question) -> Vec<(String, Input)> {
         Input::PostcopyRequested,
         Input::PostcopyRefused { reason: why() },
         Input::DestinationArrived,
-        Input::SessionReopened,
-        Input::ReopenFailed { reason: why() },
-        Input::MigrationResumed,
-        Input::DestinationEnded,
         Input::DestinationRuns,
         Input::DestinationAbandoned,
         Input::AbandonUnreachable { reason: why() },
@@ -74,6 +70,8 @@ fn inputs(question: Question) -> Vec<(String, Input)> {
     }
     for (name, answer) in [
         ("running", HandOffAnswer::Running),
+        ("filling", HandOffAnswer::Filling),
+        ("cut-off", HandOffAnswer::CutOff),
         ("pending", HandOffAnswer::Pending { reason: why() }),
         ("gone", HandOffAnswer::Gone { reason: why() }),
         ("discarded", HandOffAnswer::Discarded),
@@ -85,6 +83,26 @@ fn inputs(question: Question) -> Vec<(String, Input)> {
                 Input::HandOffAnswered { question, answer },
             ));
         }
+    }
+    for (attempt, late) in [(attempt, ""), (Question::default(), ", late")] {
+        let of_session = [
+            Input::SessionReopened { attempt },
+            Input::ReopenFailed {
+                attempt,
+                reason: why(),
+            },
+            Input::ResumeRefused {
+                attempt,
+                reason: why(),
+            },
+            Input::MigrationResumed { attempt },
+            Input::LookedAgain {
+                attempt,
+                seen: seen(MigrationSeen::PostcopyPaused, GuestSeen::FinishMigrate),
+            },
+        ];
+        let named = |input: Input| (format!("{}{late}", input.name()), input);
+        inputs.extend(of_session.map(named));
     }
     let late = Input::HandOffUnreachable {
         question: Question::default(),
@@ -123,12 +141,16 @@ fn after(inputs: &[Input]) -> Source {
 /// Answers are to the last question.
 fn on(mut source: Source, inputs: &[Input]) -> Source {
     for input in inputs {
-        let question = source.question();
+        let (question, attempt) = (source.question(), source.page_attempt());
         let input = match input.clone() {
             Input::HandOffAnswered { answer, .. } => Input::HandOffAnswered { question, answer },
             Input::HandOffUnreachable { reason, .. } => {
                 Input::HandOffUnreachable { question, reason }
             }
+            Input::SessionReopened { .. } => Input::SessionReopened { attempt },
+            Input::MigrationResumed { .. } => Input::MigrationResumed { attempt },
+            Input::LookedAgain { seen, .. } => Input::LookedAgain { attempt, seen },
+            Input::ReopenFailed { reason, .. } => Input::ReopenFailed { attempt, reason },
             other => other,
         };
         source.handle(Time::ZERO, input).unwrap();
@@ -213,16 +235,37 @@ fn phases() -> Vec<(&'static str, Source)> {
     let cut_early = on(has_left.clone(), std::slice::from_ref(&paused));
     let unsure = on(cut_early.clone(), std::slice::from_ref(&silent));
     let early = on(has_left.clone(), &[Input::DestinationArrived]);
-    let runs_there = Input::HandOffAnswered {
+    let fills = Input::HandOffAnswered {
         question,
-        answer: HandOffAnswer::Running,
+        answer: HandOffAnswer::Filling,
     };
-    let serving = on(early.clone(), &[runs_there]);
-    let reopening = on(serving.clone(), &[paused]);
-    let resuming = on(reopening.clone(), &[Input::SessionReopened]);
-    let resumed = on(resuming.clone(), &[Input::MigrationResumed]);
-    let waiting = on(resuming.clone(), &[Input::ReopenFailed { reason: why() }]);
-    let cut_off = on(serving.clone(), &left[..1]);
+    let serving = on(early.clone(), &[fills]);
+    let cut_in_hand_off = on(early.clone(), &[Input::SessionFailed { reason: why() }]);
+    let attempt = question;
+    let broke = Input::LookedAgain {
+        attempt,
+        seen: seen(MigrationSeen::PostcopyPaused, GuestSeen::FinishMigrate),
+    };
+    let reopening = on(serving.clone(), std::slice::from_ref(&broke));
+    let resuming = on(reopening.clone(), &[Input::SessionReopened { attempt }]);
+    let resumed = on(resuming.clone(), &[Input::MigrationResumed { attempt }]);
+    let failed = Input::ReopenFailed {
+        attempt,
+        reason: why(),
+    };
+    let waiting = on(resuming.clone(), &[failed]);
+    let asked = later(waiting.clone());
+    let unanswered = on(asked.clone(), std::slice::from_ref(&silent));
+    let sends_no_more = on(
+        serving.clone(),
+        &[look(MigrationSeen::Failed { reason: why() })],
+    );
+    let gone = on(serving.clone(), &left[..1]);
+    let cut_off = Input::HandOffAnswered {
+        question,
+        answer: HandOffAnswer::CutOff,
+    };
+    let cut_off = on(gone.clone(), &[cut_off]);
     vec![
         ("preparing", after(&[])),
         ("connecting", after(std::slice::from_ref(&ready))),
@@ -248,11 +291,19 @@ fn phases() -> Vec<(&'static str, Source)> {
         ("switching, has left, session failed", cut_early),
         ("switching, has left, nobody answers", unsure),
         ("handing-off, pages to follow", early),
+        (
+            "handing-off, pages to follow, session failed",
+            cut_in_hand_off,
+        ),
         ("serving", serving),
         ("serving, reopening", reopening),
         ("serving, resuming", resuming),
-        ("serving, resumed", resumed),
+        ("serving, over another session", resumed),
         ("serving, waiting", waiting),
+        ("serving, waiting, asking", asked),
+        ("serving, waiting, nobody answers", unanswered),
+        ("serving, hypervisor failed", sends_no_more),
+        ("serving, hypervisor gone", gone),
         ("serving, recovered", recovered(SourceStep::Serving, &[])),
         ("leaving, cut off", cut_off),
         ("handing-off", after(&handed_off)),
@@ -340,7 +391,7 @@ fn the_table_of_the_source_is_the_committed_one() {
     for (title, source) in phases() {
         let before = source.phase().name();
         let mut lines = Vec::new();
-        for (input, value) in inputs(source.question()) {
+        for (input, value) in inputs(source.question(), source.page_attempt()) {
             let mut source = source.clone();
             let refused = source.handle(LATER, value).err();
             let (done, _) = drain(&mut source, LATER);

@@ -76,7 +76,7 @@ impl Incoming {
         }
         let relays = Relays::of(&self.context.config.runtime);
         let (id, inbox) = (self.destination.migration().id, self.inbox.clone());
-        let report = prepare::reporter(inbox.clone());
+        let report = prepare::reporter(inbox.clone(), self.session);
         let context = Arc::clone(&self.context);
         tokio::spawn(async move {
             let found = tokio::task::spawn_blocking(move || {

@@ -65,6 +65,8 @@ pub enum Message {
     TakesPostcopy,
     /// The source opens another session for the pages that are still to follow.
     Reopen(Box<Asked>, oneshot::Sender<Result<IncomingOffer, Refusal>>),
+    /// QEMU listens again.
+    PagesFollow,
     /// Its lanes are up: QEMU is to listen again.
     Recover(Vec<Path>, oneshot::Sender<Result<(), Refusal>>),
     /// QEMU listens; the watch of it began.
@@ -77,8 +79,8 @@ pub enum Message {
     Resolve(Resolution, oneshot::Sender<Result<(), Refused>>),
     /// What became of the relay that an earlier agent started, and what is offered to the source.
     Found(Result<Carrier, String>, Vec<NicPlacement>),
-    /// What the relay reports.
-    Carried(Carried),
+    /// What the relay of this session reports.
+    Carried(u32, Carried),
     /// A look at QEMU.
     Look(Observation, Box<MigrationProgress>),
     /// The guest runs.
@@ -110,6 +112,8 @@ pub struct Incoming {
     carrier: Option<Carrier>,
     following: Option<Following>,
     expected: Option<Expected>,
+    /// The number of its session.
+    session: u32,
     watcher: Option<Watcher>,
     abandoned_for: Option<String>,
     discarding: Option<tokio::task::JoinHandle<()>>,
@@ -161,7 +165,7 @@ pub fn start(
             let socket = socket(reservation);
             let relays = Relays::of(&context.config.runtime);
             let inbox = inbox.clone();
-            let session = prepare::session(asked, &socket, listener, &relays, inbox);
+            let session = prepare::session(asked, &socket, listener, &relays, (inbox, 0));
             Some(session?)
         }
         _ => None,
@@ -199,6 +203,7 @@ pub fn start(
         carrier,
         following: None,
         expected,
+        session: 0,
         watcher: None,
         abandoned_for: None,
         discarding: None,
@@ -349,6 +354,7 @@ impl Incoming {
                 let _ = answer.send(self.reopen(&asked));
             }
             Message::Recover(paths, answer) => self.recover(paths, answer),
+            Message::PagesFollow => self.pages_go_on(),
             Message::Listening(watcher) => {
                 self.watcher = Some(watcher);
                 self.handle(Input::Listening);
@@ -373,8 +379,10 @@ impl Incoming {
                 self.abandoned_for = Some(cause);
                 self.handle(Input::AbandonRequested);
             }
-            Message::Carried(Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
-            Message::Carried(Carried::Failed(reason)) => {
+            Message::Carried(_, Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
+            // Of a session that was replaced.
+            Message::Carried(session, Carried::Failed(_)) if session != self.session => {}
+            Message::Carried(_, Carried::Failed(reason)) => {
                 if self.destination.may_reopen() {
                     self.record(EventKind::PagesStopped {
                         reason: reason.clone(),

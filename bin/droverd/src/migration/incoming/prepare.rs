@@ -50,7 +50,7 @@ pub struct Asked {
     pub nics: Vec<NicPlacement>,
 }
 
-/// Makes the relay for a request.
+/// Makes the relay for a request, which reports there by this number.
 ///
 /// # Errors
 /// The sizes or the certificate that the source sent cannot be used.
@@ -59,10 +59,10 @@ pub fn session(
     socket: &Path,
     lanes: &LaneListener,
     relays: &Relays,
-    inbox: mpsc::Sender<Message>,
+    (inbox, number): (mpsc::Sender<Message>, u32),
 ) -> Result<Session, Refusal> {
     let Asked { wanted, own, nics } = asked;
-    let report = reporter(inbox);
+    let report = reporter(inbox, number);
     let (token, told) = security::token()?;
     let (tls, decided) = own.decide(&wanted.lanes)?;
     let order = Order {
@@ -120,11 +120,11 @@ pub fn session(
     })
 }
 
-/// Hands what a relay's process tells to its migration's task.
-pub fn reporter(inbox: mpsc::Sender<Message>) -> impl Fn(Carried) + Send + 'static {
+/// Hands what the relay's process of this session tells to its migration's task.
+pub fn reporter(inbox: mpsc::Sender<Message>, session: u32) -> impl Fn(Carried) + Send + 'static {
     move |carried| {
         // Its thread may wait for the task; nobody waits for it.
-        let _ = inbox.blocking_send(Message::Carried(carried));
+        let _ = inbox.blocking_send(Message::Carried(session, carried));
     }
 }
 

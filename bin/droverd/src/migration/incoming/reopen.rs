@@ -38,15 +38,25 @@ impl Incoming {
             }
             relays.end(id, Side::Destination);
         });
-        let session = prepare::session(asked, &socket, &listener, &relays, self.inbox.clone())?;
+        self.session = self.session.wrapping_add(1);
+        let reports = (self.inbox.clone(), self.session);
+        let session = prepare::session(asked, &socket, &listener, &relays, reports)?;
         self.lanes.begin_anew();
         self.carrier = Some(session.carrier);
         self.expected = Some(session.expected);
         self.snapshot.send_modify(|snapshot| {
-            snapshot.view.postcopy.get_or_insert_default().reopened += 1;
             snapshot.view.paths.clear();
         });
         Ok(session.offer)
+    }
+
+    /// QEMU listens for what is still to follow.
+    pub(super) fn pages_go_on(&mut self) {
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.view.postcopy.get_or_insert_default().reopened += 1;
+        });
+        self.record(EventKind::PagesFollow);
+        self.handle(Input::SessionReopened);
     }
 
     /// Has QEMU listen for the source's again.
@@ -71,8 +81,8 @@ impl Incoming {
         tokio::spawn(async move {
             let listens = listen_again(&*machine, &address).await;
             if listens.is_ok() {
-                let _ = inbox.send(Message::Input(Input::SessionReopened)).await;
-                let _ = inbox.send(Message::Event(EventKind::PagesFollow)).await;
+                // The task ends only when the migration has: then nobody needs to know.
+                let _ = inbox.send(Message::PagesFollow).await;
             }
             let _ =
                 answer

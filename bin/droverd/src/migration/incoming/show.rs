@@ -74,7 +74,11 @@ impl Incoming {
 
     fn shown_ambiguity(&self, ambiguity: &Ambiguity) -> AmbiguityView {
         let Migration { vm, source, .. } = self.destination.migration();
-        let unknown = format!("whether {source} handed the guest off or kept it");
+        let unknown = if matches!(self.destination.phase(), Phase::Filling(_)) {
+            format!("whether {source} still has pages of the guest, which runs here")
+        } else {
+            format!("whether {source} handed the guest off or kept it")
+        };
         let discard = format!("drover resolve {vm} --discard --memory-is-lost");
         let commands = if self.destination.needs_its_source() {
             vec![discard]
@@ -154,7 +158,7 @@ fn phase(phase: &Phase) -> Option<MigrationPhase> {
         Phase::Starting | Phase::Prepared | Phase::Opening => MigrationPhase::Prepared,
         Phase::Receiving { .. } | Phase::Settling { .. } => MigrationPhase::Receiving,
         Phase::Arrived { .. } | Phase::Resuming { .. } | Phase::Adopting => MigrationPhase::Arrived,
-        Phase::Filling { .. } => MigrationPhase::Filling,
+        Phase::Filling(_) => MigrationPhase::Filling,
         // Shown as it was, until it is known.
         Phase::Recovering { .. } => return None,
         Phase::Abandoning { .. } => MigrationPhase::Cancelling,
@@ -180,6 +184,8 @@ pub fn incoming_view(snapshot: &Snapshot) -> IncomingView {
     let view = &snapshot.view;
     let (phase, cause) = match &snapshot.answer {
         Some(HandOffAnswer::Running) => (IncomingPhase::Running, None),
+        Some(HandOffAnswer::Filling) => (IncomingPhase::Filling, None),
+        Some(HandOffAnswer::CutOff) => (IncomingPhase::CutOff, view.cause.clone()),
         Some(HandOffAnswer::Discarded) => {
             let gone = view.phase.has_ended();
             let phase = if gone {
@@ -212,6 +218,8 @@ fn incoming_phase(phase: MigrationPhase) -> IncomingPhase {
         MigrationPhase::Receiving => IncomingPhase::Receiving,
         MigrationPhase::Arrived => IncomingPhase::Arrived,
         MigrationPhase::Running => IncomingPhase::Running,
+        MigrationPhase::Filling => IncomingPhase::Filling,
+        MigrationPhase::CutOff => IncomingPhase::CutOff,
         MigrationPhase::Abandoned | MigrationPhase::Failed => IncomingPhase::Abandoned,
         _ => IncomingPhase::Unknown,
     }

@@ -5,10 +5,11 @@ use std::time::Instant;
 
 use drover_api::{EventKind, MigrationView, PostcopyView};
 use drover_hypervisor::{
-    ExitStatus, Machine, MachineError, MigrationAddress, MigrationSettings, RunState,
+    ExitStatus, Machine, MachineError, MigrationAddress, MigrationSettings, MigrationStatus,
+    RunState,
 };
 use drover_migrate::source::{Action, Input, Phase};
-use drover_migrate::{Outcome, Reason};
+use drover_migrate::{Outcome, Question, Reason};
 use drover_types::with_sources;
 use jiff::Timestamp;
 
@@ -47,8 +48,8 @@ impl Outgoing {
                     link.tell(Message::PostcopyRefused(error)).await;
                 }
             }),
-            Action::ReopenSession => self.reopen_session(),
-            Action::ResumeMigration => self.resume_migration(),
+            Action::ReopenSession { attempt } => self.reopen_session(attempt),
+            Action::ResumeMigration { attempt } => self.resume_migration(attempt),
             Action::CancelMigration => self.with_machine(|link, machine| async move {
                 if let Err(error) = machine.cancel().await {
                     link.fallback(format!("cancelling: {error}")).await;
@@ -61,6 +62,7 @@ impl Outgoing {
                 }
             }),
             Action::Observe => self.observe(),
+            Action::LookAgain { attempt } => self.look_again(attempt),
             Action::TellDestinationToRun { question } => {
                 let told = hand_off::tell_to_run(link, migration, question);
                 tokio::spawn(told);
@@ -135,6 +137,7 @@ impl Outgoing {
                 offer,
                 keys,
                 sizes,
+                attempt: Question::default(),
             },
         ));
     }
@@ -276,6 +279,9 @@ impl Outgoing {
 
     pub(super) fn close_session(&mut self, finished: bool) {
         self.show();
+        if let Some(reopening) = self.reopening.take() {
+            reopening.abort();
+        }
         if let Some(carrier) = &self.carrier {
             carrier.close(finished);
         }
@@ -462,6 +468,16 @@ fn watch(link: &Link, machine: &Arc<dyn Machine>) -> Watcher {
     })
 }
 
+async fn has_failed(machine: &dyn Machine) -> bool {
+    let progress = machine.migration().await;
+    progress.is_ok_and(|progress| {
+        matches!(
+            progress.status,
+            MigrationStatus::Failed | MigrationStatus::Cancelled
+        )
+    })
+}
+
 /// Until QEMU has ended its migration it refuses.
 async fn lift_dirty_limit(link: &Link, machine: &dyn Machine) {
     let begun = Instant::now();
@@ -482,19 +498,23 @@ async fn lift_dirty_limit(link: &Link, machine: &dyn Machine) {
 async fn keep(link: Link, machine: Arc<dyn Machine>, reservation: Arc<Reservation>) {
     let begun = Instant::now();
     while begun.elapsed() < limits::KEEP_GUEST {
-        match machine.state().await {
+        let told = match machine.state().await {
             Ok(RunState::FinishMigrate) | Err(MachineError::NoAnswer { .. }) => {
                 tokio::time::sleep(limits::SOON).await;
+                continue;
             }
-            Ok(RunState::Paused) => match machine.resume().await {
-                Ok(()) => break,
-                Err(error) => {
-                    link.fallback(format!("letting the guest run: {error}"))
-                        .await;
-                    tokio::time::sleep(limits::OBSERVE).await;
-                }
-            },
+            Ok(RunState::Paused) => machine.resume().await,
+            // So says QEMU before 8.2 of a guest that was stopped before its migration failed.
+            Ok(RunState::PostMigrate) if has_failed(&*machine).await => machine.run_on().await,
             _ => break,
+        };
+        match told {
+            Ok(()) => break,
+            Err(error) => {
+                link.fallback(format!("letting the guest run: {error}"))
+                    .await;
+                tokio::time::sleep(limits::OBSERVE).await;
+            }
         }
     }
     lift_dirty_limit(&link, &*machine).await;

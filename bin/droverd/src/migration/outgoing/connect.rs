@@ -12,14 +12,14 @@ use drover_hypervisor::qmp::Version;
 use drover_migrate::limits::CHANNELS;
 use drover_migrate::paths::{self, Pairing, Selected, Selection, Side};
 use drover_migrate::source::Input;
-use drover_migrate::{ChannelLimit, Migration, Reason, channels};
+use drover_migrate::{ChannelLimit, Migration, Question, Reason, channels};
 use drover_relay::limits::CONNECT_TIMEOUT;
 use drover_types::{BitRate, HostName, Interface, MigrationId, Path, with_sources};
 
 use super::reach::{leads_there, probe};
 use super::{Agreed, Found, Link, Message, NotAgreed};
 use crate::facts;
-use crate::migration::carrier::{self, Carrier, Order};
+use crate::migration::carrier::{self, Carried, Carrier, Order};
 use crate::migration::relays::Relays;
 use crate::migration::security::{Own, parse_token};
 use crate::migration::{common_protocol, placing};
@@ -225,6 +225,8 @@ fn show_left_out(left: &paths::LeftOut) -> LeftOut {
 
 /// What is needed to open lanes.
 pub struct Opening {
+    /// Which of the migration's sessions.
+    pub attempt: Question,
     /// Which migration.
     pub migration: Migration,
     /// On these paths.
@@ -256,11 +258,7 @@ pub async fn open(link: Link, opening: Opening) {
 /// # Errors
 /// No lane could be, or the relay was not started.
 pub async fn open_session(link: &Link, opening: Opening) -> Result<Carrier, String> {
-    let inbox = link.inbox.clone();
-    let report = move |carried| {
-        // A relay's thread may wait for the task; it holds no lock while it reports.
-        let _ = inbox.blocking_send(Message::Carried(carried));
-    };
+    let report = reporter(link, opening.attempt);
     let (fewest, most) = link.options.lanes_per_path;
     let own_limit = link.context.config.migration.outage_limit;
     let outage_limit = Duration::from_secs(opening.offer.outage_limit_s).min(own_limit);
@@ -309,14 +307,20 @@ pub async fn open_session(link: &Link, opening: Opening) -> Result<Carrier, Stri
     Ok(carrier)
 }
 
+/// Hands what a session's relay tells to the migration's task.
+fn reporter(link: &Link, attempt: Question) -> impl Fn(Carried) + Send + 'static {
+    let inbox = link.inbox.clone();
+    move |carried| {
+        // A relay's thread may wait for the task; it holds no lock while it reports.
+        let _ = inbox.blocking_send(Message::Carried(attempt, carried));
+    }
+}
+
 /// Finds the relay that an earlier agent started, and what that left for this one; otherwise why it
 /// does not carry any more.
 pub async fn find(link: Link, migration: MigrationId) -> Result<Found, String> {
     let relays = Relays::of(&link.context.config.runtime);
-    let inbox = link.inbox.clone();
-    let report = move |carried| {
-        let _ = inbox.blocking_send(Message::Carried(carried));
-    };
+    let report = reporter(&link, Question::default());
     let found = tokio::task::spawn_blocking(move || {
         let hear = move |news| carrier::tell(news, &report);
         let (relay, state) = relays.find(migration, RelaySide::Source, hear)?;

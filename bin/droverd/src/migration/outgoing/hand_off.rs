@@ -39,7 +39,10 @@ pub async fn tell_to_run(link: Link, migration: Migration, question: Question) {
     let (told, asked) = (Timestamp::now(), Instant::now());
     let answered = link.client.incoming_run(migration.id).await;
     if let Ok(view) = &answered
-        && answer_of(view) == HandOffAnswer::Running
+        && matches!(
+            answer_of(view),
+            HandOffAnswer::Running | HandOffAnswer::Filling
+        )
     {
         let times = Times {
             told,
@@ -101,6 +104,8 @@ fn answer_of(view: &IncomingView) -> HandOffAnswer {
     };
     match view.phase {
         IncomingPhase::Running => HandOffAnswer::Running,
+        IncomingPhase::Filling => HandOffAnswer::Filling,
+        IncomingPhase::CutOff => HandOffAnswer::CutOff,
         IncomingPhase::Abandoned => HandOffAnswer::Gone {
             reason: cause().into(),
         },

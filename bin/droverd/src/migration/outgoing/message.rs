@@ -8,7 +8,7 @@ use drover_carrier::{Held, TlsKeys};
 use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{Machine, MachineError, MigrationProgress, UnixMicros};
 use drover_migrate::source::Input;
-use drover_migrate::{CancelledBy, Observation, Refused};
+use drover_migrate::{CancelledBy, Observation, Question, Refused};
 use drover_relay::Encryption;
 use drover_types::{AtDeadline, Bytes, Convergence, Path};
 use jiff::Timestamp;
@@ -93,8 +93,8 @@ pub enum Message {
     Carries(Carrier),
     /// What became of the relay that an earlier agent started, and what that left for this one.
     Found(Result<Found, String>),
-    /// What the relay reports.
-    Carried(Carried),
+    /// What the relay of this session reports.
+    Carried(Question, Carried),
     /// A look at QEMU.
     Look(Observation, Box<MigrationProgress>),
     /// So much of the guest's memory is more than zeros.
@@ -109,6 +109,8 @@ pub enum Message {
     PostcopyRefused(MachineError),
     /// A new session carries what is still to follow a guest.
     Reopened(Carrier, Option<u16>),
+    /// QEMU goes on over it.
+    PagesFollow,
     /// QEMU did not take this downtime limit.
     NotAimed(Duration, MachineError),
     /// QEMU was told to migrate; the watch of it began.

@@ -317,7 +317,7 @@ impl Outgoing {
                 self.carries(carrier, port);
             }
             Message::Found(found) => self.found(found),
-            Message::Carried(Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
+            Message::Carried(_, Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
             Message::Limits(limits) => self.hold(limits),
             Message::Joining(paths, known) => {
                 self.joining(&paths);
@@ -331,10 +331,13 @@ impl Outgoing {
                         .for_each(|path| carrier.relay.add_path(path));
                 }
             }
-            Message::Carried(Carried::Failed(reason)) if self.pages_follow() => {
+            // Of a session that was replaced.
+            Message::Carried(attempt, Carried::Failed(_))
+                if attempt != self.source.page_attempt() => {}
+            Message::Carried(_, Carried::Failed(reason)) if self.source.pages_follow() => {
                 self.pages_stopped(&reason);
             }
-            Message::Carried(Carried::Failed(reason)) => {
+            Message::Carried(_, Carried::Failed(reason)) => {
                 let reason = reason.into();
                 self.broke_off(Input::SessionFailed { reason });
             }
@@ -362,6 +365,7 @@ impl Outgoing {
             Message::HasPostcopy => self.has_postcopy = true,
             Message::PostcopyRefused(error) => self.postcopy_refused(&error),
             Message::Reopened(carrier, port) => self.reopened(carrier, port),
+            Message::PagesFollow => self.pages_go_on(),
             Message::Memory(whole) => self.estimator.memory_holds(whole),
             Message::Dirtied(within, bytes) => self.estimator.sampled(within, bytes),
             Message::Begun(at, watcher) => {

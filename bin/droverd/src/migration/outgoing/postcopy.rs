@@ -2,27 +2,19 @@
 
 use drover_api::{ErrorCode, EventKind, IncomingPaths, IncomingReopen, Refusal};
 use drover_hypervisor::{MachineError, MigrationAddress};
-use drover_migrate::source::{Input, Phase};
-use drover_migrate::{CancelledBy, Migration};
+use drover_migrate::source::Input;
+use drover_migrate::{Migration, Question};
 use drover_types::{AtDeadline, with_sources};
 
 use super::connect::{Networks, Opening, open_session};
 use super::{Link, Message, Outgoing};
 use crate::migration::carrier::{self, Carrier};
+use crate::migration::observe;
 use crate::migration::relays::Relays;
 use crate::migration::security::Own;
 use crate::peers;
 
 impl Outgoing {
-    /// Pages are here that only a session brings after their guest.
-    pub(super) fn pages_follow(&self) -> bool {
-        match self.source.phase() {
-            Phase::Serving(_) => true,
-            Phase::HandingOff(hand_off) => hand_off.pages.is_some(),
-            _ => false,
-        }
-    }
-
     /// Their session is over.
     pub(super) fn pages_stopped(&mut self, reason: &str) {
         self.record(EventKind::PagesStopped {
@@ -61,14 +53,19 @@ impl Outgoing {
         });
         let reason = why.into();
         self.handle(Input::PostcopyRefused { reason });
-        if matches!(self.source.phase(), Phase::Transferring { .. }) {
-            let by = CancelledBy::Deadline;
-            self.handle(Input::CancelRequested { by });
-        }
+    }
+
+    /// A look that begins now.
+    pub(super) fn look_again(&self, attempt: Question) {
+        self.with_machine(move |link, machine| async move {
+            if let Ok((seen, _)) = observe::look(&*machine).await {
+                link.input(Input::LookedAgain { attempt, seen }).await;
+            }
+        });
     }
 
     /// Ends what is left of the session, and opens another.
-    pub(super) fn reopen_session(&mut self) {
+    pub(super) fn reopen_session(&mut self, attempt: Question) {
         // One that takes too long is done with: two at once would end each other's relays.
         if let Some(before) = self.reopening.take() {
             before.abort();
@@ -77,17 +74,14 @@ impl Outgoing {
         let before = self.carrier.take();
         let (link, migration) = (self.link.clone(), self.source.migration().clone());
         let reopening = tokio::spawn(async move {
-            let input = match reopen(&link, &migration, before).await {
+            let input = match reopen(&link, &migration, before, attempt).await {
                 Ok((carrier, port)) => {
                     link.tell(Message::Reopened(carrier, Some(port))).await;
-                    Input::SessionReopened
-                }
-                Err(refusal) if refusal.code == ErrorCode::MigrationEnded => {
-                    Input::DestinationEnded
+                    Input::SessionReopened { attempt }
                 }
                 Err(refusal) => {
                     let reason = refusal.message.into();
-                    Input::ReopenFailed { reason }
+                    Input::ReopenFailed { attempt, reason }
                 }
             };
             link.input(input).await;
@@ -97,9 +91,6 @@ impl Outgoing {
 
     /// Another session carries.
     pub(super) fn reopened(&mut self, carrier: Carrier, port: Option<u16>) {
-        self.snapshot.send_modify(|snapshot| {
-            snapshot.view.postcopy.get_or_insert_default().reopened += 1;
-        });
         // Before QEMU is told to go on.
         for (path, rate) in self.lanes.begin_anew() {
             carrier.limit(path, Some(rate));
@@ -107,20 +98,32 @@ impl Outgoing {
         self.carries(carrier, port);
     }
 
+    /// QEMU goes on over it.
+    pub(super) fn pages_go_on(&mut self) {
+        self.snapshot.send_modify(|snapshot| {
+            snapshot.view.postcopy.get_or_insert_default().reopened += 1;
+        });
+        self.record(EventKind::PagesFollow);
+    }
+
     /// Has QEMU go on over it.
-    pub(super) fn resume_migration(&self) {
+    pub(super) fn resume_migration(&mut self, attempt: Question) {
+        if self.machine.is_none() {
+            let reason = "there is no connection to the guest's QEMU here".into();
+            return self.handle(Input::ReopenFailed { attempt, reason });
+        }
         let relays = Relays::of(&self.link.context.config.runtime);
         let socket = relays.qemu_socket(self.source.migration().id);
-        self.with_machine(|link, machine| async move {
+        self.with_machine(move |link, machine| async move {
             let resumed = machine.migrate_again(&MigrationAddress::Unix(socket)).await;
             let input = match resumed {
                 Err(error) if !super::actions::is_unanswered(&error) => {
                     let reason = with_sources(&error).into();
-                    Input::ReopenFailed { reason }
+                    Input::ResumeRefused { attempt, reason }
                 }
                 _ => {
-                    link.tell(Message::Event(EventKind::PagesFollow)).await;
-                    Input::MigrationResumed
+                    link.tell(Message::PagesFollow).await;
+                    Input::MigrationResumed { attempt }
                 }
             };
             link.input(input).await;
@@ -134,6 +137,7 @@ async fn reopen(
     link: &Link,
     migration: &Migration,
     before: Option<Carrier>,
+    attempt: Question,
 ) -> Result<(Carrier, u16), Refusal> {
     let config = &link.context.config;
     let (id, destination) = (migration.id, &migration.destination);
@@ -160,6 +164,7 @@ async fn reopen(
         offer,
         keys,
         sizes,
+        attempt,
     };
     let opened = open_session(link, opening).await;
     let carrier = opened.map_err(|reason| Refusal::new(ErrorCode::NoPath, reason))?;

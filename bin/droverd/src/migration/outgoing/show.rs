@@ -59,7 +59,11 @@ impl Outgoing {
         let Migration {
             vm, destination, ..
         } = self.source.migration();
-        let unknown = format!("whether {destination} runs the guest");
+        let unknown = if matches!(self.source.phase(), Phase::Serving { .. }) {
+            format!("whether the guest still runs on {destination}, and needs pages")
+        } else {
+            format!("whether {destination} runs the guest")
+        };
         let commands = vec![format!("drover resolve {vm} --give-up --other-host-is-off")];
         resolve::shown(ambiguity, self.now(), unknown, commands)
     }
@@ -69,7 +73,7 @@ impl Outgoing {
             self.begun_at = Timestamp::now().checked_sub(progress.total_time).ok();
         }
         let at = self.now();
-        let follows = self.pages_follow();
+        let follows = self.source.pages_follow();
         let copies = follows || matches!(self.source.phase(), Phase::Transferring { .. });
         if follows {
             self.estimator.follows();
