@@ -48,9 +48,8 @@ pub use views::limit::{
     InvalidLimit, Limit, LimitRequest, LimitScope, LimitView, LimitsView, PathLimit, PathLimits,
 };
 pub use views::migration::{
-    BytesView, ChannelView, GuestPlace, LaneState, LaneView, LeftOut, MigrateRequest,
-    MigrationPhase, MigrationRole, MigrationView, NicView, PathState, PathView, RelayView, TcpView,
-    TrafficView,
+    BytesView, GuestPlace, LeftOut, MigrateRequest, MigrationPhase, MigrationRole, MigrationView,
+    RelayView,
 };
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
 pub use views::plan::{InventoryView, PlanRequest, PlanView};
@@ -64,6 +63,9 @@ pub use views::run::{
     RunRequest, RunResult, RunView, RunningMoves,
 };
 pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
+pub use views::traffic::{
+    ChannelView, LaneState, LaneView, NicView, PathState, PathView, TcpView, TrafficView,
+};
 pub use views::vm::{ExitKind, ExitView, HeldView, StartRequest, StopRequest, VmState, VmView};
 
 /// The committed description of every route and type, generated from the agent's own router.

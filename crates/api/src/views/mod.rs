@@ -14,4 +14,5 @@ pub mod postcopy;
 pub mod resolve;
 pub mod run;
 pub mod security;
+pub mod traffic;
 pub mod vm;
