@@ -411,6 +411,27 @@ fn any_resolution() -> impl Strategy<Value = Resolution> {
     ])
 }
 
+fn strike(world: &mut World, faults: Vec<(u64, Fault)>) {
+    for (millis, fault) in faults {
+        world.at(Duration::from_millis(millis), Event::Fault(fault));
+    }
+}
+
+fn decide(world: &mut World, operators: Vec<(u64, Resolution)>) {
+    for (millis, wish) in operators {
+        world.at(Duration::from_millis(millis), Event::Operator(wish));
+    }
+}
+
+/// Runs to the end; from `healed` on nothing is wrong any more.
+fn heal(world: &mut World, healed: Duration) {
+    for fault in HEALING {
+        world.at(healed, Event::Fault(fault));
+    }
+    world.at(healed, Event::StartDeadAgents);
+    world.run(healed + LONG, check_always);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), ..ProptestConfig::default() })]
 
@@ -421,15 +442,9 @@ proptest! {
         healed_after in 1_u64..60_000,
     ) {
         let mut world = World::new(seed);
-        for (millis, fault) in faults {
-            world.at(Duration::from_millis(millis), Event::Fault(fault));
-        }
+        strike(&mut world, faults);
         let healed = Duration::from_millis(20_000 + healed_after);
-        for fault in HEALING {
-            world.at(healed, Event::Fault(fault));
-        }
-        world.at(healed, Event::StartDeadAgents);
-        world.run(healed + LONG, check_always);
+        heal(&mut world, healed);
         check_end(&world, true);
     }
 
@@ -441,18 +456,10 @@ proptest! {
         healed_after in 1_u64..120_000,
     ) {
         let mut world = World::new(seed);
-        for (millis, fault) in faults {
-            world.at(Duration::from_millis(millis), Event::Fault(fault));
-        }
-        for (millis, wish) in operators {
-            world.at(Duration::from_millis(millis), Event::Operator(wish));
-        }
+        strike(&mut world, faults);
+        decide(&mut world, operators);
         let healed = Duration::from_millis(20_000 + healed_after);
-        for fault in HEALING {
-            world.at(healed, Event::Fault(fault));
-        }
-        world.at(healed, Event::StartDeadAgents);
-        world.run(healed + LONG, check_always);
+        heal(&mut world, healed);
         check_end(&world, true);
     }
 
@@ -465,9 +472,7 @@ proptest! {
     ) {
         let mut world = World::new(seed);
         world.careless = true;
-        for (millis, fault) in faults {
-            world.at(Duration::from_millis(millis), Event::Fault(fault));
-        }
+        strike(&mut world, faults);
         for (millis, joined_after) in cuts {
             world.at(Duration::from_millis(millis), Event::Fault(Fault::CutPaths));
             let joined = Duration::from_millis(millis + joined_after);
@@ -475,11 +480,7 @@ proptest! {
         }
         world.at(Duration::from_millis(given_up), Event::Operator(Resolution::GiveUp));
         let healed = Duration::from_millis(160_000);
-        for fault in HEALING {
-            world.at(healed, Event::Fault(fault));
-        }
-        world.at(healed, Event::StartDeadAgents);
-        world.run(healed + LONG, check_always);
+        heal(&mut world, healed);
         if world.had_heard != Some(true) {
             check_end(&world, true);
         }

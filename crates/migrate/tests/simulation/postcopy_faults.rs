@@ -5,10 +5,10 @@ use std::time::Duration;
 use drover_migrate::{DestinationStep, Outcome, SourceStep};
 use proptest::prelude::*;
 
-use crate::world::{Event, Fault, World};
+use crate::world::{Fault, World};
 use crate::{
-    FAULTS, HEALING, LONG, Runs, any_fault, cases, check_always, check_end, kills_a_hypervisor,
-    runs, struck_in, undisturbed_in,
+    FAULTS, LONG, Runs, any_fault, cases, check_end, decide, heal, kills_a_hypervisor, runs,
+    strike, struck_in, undisturbed_in,
 };
 
 fn undisturbed(seed: u64) -> World {
@@ -151,15 +151,9 @@ proptest! {
         healed_after in 1_u64..60_000,
     ) {
         let mut world = World::with_postcopy(seed);
-        for (millis, fault) in faults {
-            world.at(Duration::from_millis(millis), Event::Fault(fault));
-        }
+        strike(&mut world, faults);
         let healed = Duration::from_millis(20_000 + healed_after);
-        for fault in HEALING {
-            world.at(healed, Event::Fault(fault));
-        }
-        world.at(healed, Event::StartDeadAgents);
-        world.run(healed + LONG, check_always);
+        heal(&mut world, healed);
         check_end(&world, true);
     }
 
@@ -171,18 +165,10 @@ proptest! {
         healed_after in 1_u64..120_000,
     ) {
         let mut world = World::with_postcopy(seed);
-        for (millis, fault) in faults {
-            world.at(Duration::from_millis(millis), Event::Fault(fault));
-        }
-        for (millis, wish) in operators {
-            world.at(Duration::from_millis(millis), Event::Operator(wish));
-        }
+        strike(&mut world, faults);
+        decide(&mut world, operators);
         let healed = Duration::from_millis(20_000 + healed_after);
-        for fault in HEALING {
-            world.at(healed, Event::Fault(fault));
-        }
-        world.at(healed, Event::StartDeadAgents);
-        world.run(healed + LONG, check_always);
+        heal(&mut world, healed);
         check_end(&world, true);
     }
 }
