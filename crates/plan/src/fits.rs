@@ -31,11 +31,13 @@ pub(crate) enum Obstacle {
 /// Why a unit is not moved to a host, whatever else is on it.
 pub(crate) fn always(model: &Model<'_>, unit: &Unit, host: HostIx) -> Option<Obstacle> {
     let failed = || unit.vms.iter().find(|vm| model.avoids(**vm, host));
-    unsuited(model, unit, host).or_else(|| failed().map(|vm| Obstacle::MoveFailed(*vm)))
+    let moves = |vm: &VmIx| unsuited_to_move(model, *vm, host);
+    unsuited(model, unit, host)
+        .or_else(|| unit.vms.iter().find_map(moves))
+        .or_else(|| failed().map(|vm| Obstacle::MoveFailed(*vm)))
 }
 
-/// Why a host has no place for a unit, however it comes there: a guest that could not be moved to a host
-/// can still be started there.
+/// Why a host has no place for a unit, however it comes there.
 fn unsuited(model: &Model<'_>, unit: &Unit, host: HostIx) -> Option<Obstacle> {
     if model.closed[host].is_some() {
         return Some(Obstacle::Closed);
@@ -52,6 +54,14 @@ fn unsuited_for(model: &Model<'_>, vm: VmIx, host: HostIx) -> Option<Obstacle> {
     if !model.pins_allow(vm, host) {
         return Some(Obstacle::Pinned(vm));
     }
+    let misfit = model.misfit(vm, host);
+    let misfit = misfit.filter(|_| matches!(model.vms[vm].cpu, GuestCpu::Named { .. }));
+    misfit.map(|misfit| Obstacle::Cpu(vm, misfit))
+}
+
+/// What speaks against a guest that runs: one that is started anew has the processor and the QEMU of its new
+/// host.
+fn unsuited_to_move(model: &Model<'_>, vm: VmIx, host: HostIx) -> Option<Obstacle> {
     let older = model.hosts[host].qemu < model.hosts[model.at[vm]].qemu;
     if older && !model.policy.allow_older_qemu {
         return Some(Obstacle::OlderQemu(vm));

@@ -1,10 +1,10 @@
 //! What a cluster can lose: whether the guests of any so many hosts, or failure domains, find places on
 //! those that are left.
 //!
-//! A guest's place counts as it would for a move: memory, vCPUs, processor, pins, groups that are hard;
-//! headroom may be used, for that is what it is there for. Places are looked for in two ways, largest
-//! guest first. That a loss can be borne is certain when it is said; that it cannot means that neither
-//! way found places for all.
+//! A guest's place counts as it would for a start: memory, vCPUs, pins, groups that are hard, and the processor
+//! where its definition names one; headroom may be used, for that is what it is there for. Places are looked
+//! for in three ways, largest guest first. That a loss can be borne is certain when it is said; that it cannot means
+//! that no way found places for all.
 
 use std::collections::BTreeSet;
 
@@ -23,6 +23,8 @@ use crate::units::{self, Unit};
 pub(crate) struct Moment<'m> {
     state: State<'m>,
     guests: Vec<Vec<VmIx>>,
+    /// Guests of each host that are lost with it, wherever there is room.
+    bound: Vec<Vec<VmIx>>,
     /// Guests with a place on two hosts: they need another where both are lost. Where one is, they are on
     /// the other, and their company is not on the lost one.
     between: Vec<(VmIx, [HostIx; 2])>,
@@ -64,15 +66,18 @@ impl<'m> Moment<'m> {
             }
         }
         between.retain(|(vm, ends)| !is_bound(model, *vm, ends));
+        let mut bound = vec![Vec::new(); guests.len()];
         for (host, there) in guests.iter_mut().enumerate() {
-            let is_on_its_way = |vm: VmIx| model.moving_to[vm].is_some();
-            there.retain(|vm| !is_bound(model, *vm, &[host]) && !is_on_its_way(*vm));
+            there.retain(|vm| model.moving_to[*vm].is_none());
+            let is_bound = |vm: &VmIx| is_bound(model, *vm, &[host]);
+            (bound[host], *there) = there.iter().copied().partition(is_bound);
         }
         let mut takers: Vec<HostIx> = model.open().collect();
         takers.sort_by_key(|host| (std::cmp::Reverse(state.free(*host).memory), *host));
         Self {
             state,
             guests,
+            bound,
             between,
             takers,
         }
@@ -137,6 +142,9 @@ impl<'m> Moment<'m> {
         if homeless.is_empty() {
             return None;
         }
+        for host in &lost {
+            gone.extend(self.bound[*host].iter().map(|vm| (*vm, *host)));
+        }
         for (vm, host) in &gone {
             self.state.lift(*vm, *host);
         }
@@ -146,9 +154,12 @@ impl<'m> Moment<'m> {
             let takers = self.takers.iter().copied();
             takers.filter(|host| !lost.contains(host)).collect()
         };
-        let mut missing = self.pack(&units, left.iter().copied());
+        let mut missing = self.pack(&units, &left, Self::first);
         if !missing.is_empty() {
-            missing = self.pack(&units, left.iter().rev().copied());
+            missing = self.pack(&units, &left, Self::last);
+        }
+        if !missing.is_empty() {
+            missing = self.pack(&units, &left, Self::emptiest);
         }
         for (vm, host) in gone {
             self.state.put(vm, host);
@@ -160,14 +171,38 @@ impl<'m> Moment<'m> {
         })
     }
 
-    /// Each unit to the first host with a place; gives back those without, and changes nothing.
-    fn pack(&mut self, units: &[Unit], hosts: impl Iterator<Item = HostIx> + Clone) -> Vec<VmIx> {
+    fn has_place(&self, unit: &Unit, host: HostIx) -> bool {
+        fits::obstacle(&self.state, unit, host).is_none()
+    }
+
+    fn first(&self, unit: &Unit, hosts: &[HostIx]) -> Option<HostIx> {
+        let mut hosts = hosts.iter().copied();
+        hosts.find(|host| self.has_place(unit, *host))
+    }
+
+    fn last(&self, unit: &Unit, hosts: &[HostIx]) -> Option<HostIx> {
+        let mut hosts = hosts.iter().rev().copied();
+        hosts.find(|host| self.has_place(unit, *host))
+    }
+
+    fn emptiest(&self, unit: &Unit, hosts: &[HostIx]) -> Option<HostIx> {
+        let hosts = hosts.iter().copied();
+        hosts
+            .filter(|host| self.has_place(unit, *host))
+            .max_by_key(|host| (self.state.free(*host).memory, std::cmp::Reverse(*host)))
+    }
+
+    /// Each unit to the host that is chosen for it; gives back those without a place, and changes nothing.
+    fn pack(
+        &mut self,
+        units: &[Unit],
+        hosts: &[HostIx],
+        choose: impl Fn(&Self, &Unit, &[HostIx]) -> Option<HostIx>,
+    ) -> Vec<VmIx> {
         let mut placed = Vec::with_capacity(units.len());
         let mut missing = Vec::new();
         for unit in units {
-            let mut hosts = hosts.clone();
-            let place = hosts.find(|host| fits::obstacle(&self.state, unit, *host).is_none());
-            let Some(host) = place else {
+            let Some(host) = choose(self, unit, hosts) else {
                 missing.extend(&unit.vms);
                 continue;
             };

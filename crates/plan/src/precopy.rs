@@ -71,6 +71,15 @@ pub enum Convergence {
     ByPostcopy,
 }
 
+impl Convergence {
+    fn is_at_the_deadline(self) -> bool {
+        matches!(
+            self,
+            Self::GivenUp | Self::StoppedForTheRest | Self::ByPostcopy
+        )
+    }
+}
+
 /// What is expected of one migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -175,14 +184,18 @@ fn run(case: &Case) -> End {
     let end = precopy.end();
     let stopped = end.stopped.saturating_add(HAND_OFF);
     let convergence = convergence(&end, case.deadline);
-    let (bytes, copied, downtime) = match (convergence, case.deadline) {
-        (Convergence::ByPostcopy, Some(deadline)) => {
+    let (bytes, copied, downtime) = match case.deadline {
+        Some(deadline) if convergence.is_at_the_deadline() => {
             let deadline = Duration::from_secs(deadline.seconds.get());
             let standing = precopy.standing(deadline);
             let rest = standing.left.min(case.bytes);
-            let follows = Duration::from_millis(millis(rest, case.rate.saturating_mul(8)));
+            let carried = Duration::from_millis(millis(rest, case.rate.saturating_mul(8)));
             let bytes = standing.bytes.saturating_add(rest);
-            (bytes, deadline.saturating_add(follows), HAND_OFF)
+            match convergence {
+                Convergence::ByPostcopy => (bytes, deadline.saturating_add(carried), HAND_OFF),
+                Convergence::GivenUp => (standing.bytes, deadline, Duration::ZERO),
+                _ => (bytes, deadline, carried.saturating_add(HAND_OFF)),
+            }
         }
         _ => (end.bytes, end.before, stopped),
     };

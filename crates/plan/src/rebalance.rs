@@ -132,7 +132,14 @@ impl<'m> Balance<'m> {
         let gain = before.checked_sub(square(from_after) + square(to_after))?;
         let unit = || Unit::new(self.model, vec![job.vm]);
         let fits = gain > 0 && fits::obstacle(&self.both, &unit(), job.to).is_none();
-        fits.then_some(gain)
+        (fits && self.breaks_no_more(job)).then_some(gain)
+    }
+
+    /// Evenness is no reason to part what wishes to be together, or to bring together what does not.
+    fn breaks_no_more(&self, job: &Job) -> bool {
+        let unit = Unit::new(self.model, vec![job.vm]);
+        let broken = |host| fits::wishes_broken(&self.target, &unit, host);
+        broken(job.to) <= broken(job.from)
     }
 
     /// What these moves gain, in hundredths of a percentage point of the standard deviation.

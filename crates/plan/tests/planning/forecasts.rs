@@ -70,14 +70,23 @@ fn a_guest_whose_deadline_passes_before_is_told_to_be_given_up_or_stopped() {
         let mut vm = guest(0);
         let seconds = seconds.try_into().unwrap();
         vm.deadline = Some(CopyDeadline { seconds, then });
-        expected(&vm).convergence
+        expected(&vm)
     };
-    assert_eq!(by(8, AtDeadline::GiveUp), Convergence::ByItself);
-    assert_eq!(by(7, AtDeadline::GiveUp), Convergence::GivenUp);
-    assert_eq!(
-        by(7, AtDeadline::StopAndCopy),
-        Convergence::StoppedForTheRest
+    let in_time = by(8, AtDeadline::GiveUp);
+    assert_eq!(in_time.convergence, Convergence::ByItself);
+    let given_up = by(3, AtDeadline::GiveUp);
+    assert_eq!(given_up.convergence, Convergence::GivenUp);
+    assert!(given_up.bytes.expected < 4 * GIB, "{given_up:?}");
+    assert!(given_up.ms.expected < 5_000, "{given_up:?}");
+    let stopped = by(3, AtDeadline::StopAndCopy);
+    assert_eq!(stopped.convergence, Convergence::StoppedForTheRest);
+    // What is left at the deadline is carried while it stands still.
+    let least = 7_230 - 3_000;
+    assert!(
+        (least..least + 100).contains(&stopped.downtime_ms.expected),
+        "{stopped:?}"
     );
+    assert!(stopped.ms.expected <= in_time.ms.expected + 100);
 }
 
 #[test]

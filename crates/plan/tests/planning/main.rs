@@ -9,6 +9,7 @@ mod checker;
 mod files;
 mod forecasts;
 mod golden;
+mod lost;
 mod models;
 mod moving;
 mod nonsense;

@@ -46,7 +46,7 @@ impl Packing<'_> {
             return homeless.all(|vm| rules::is_together(self.inventory, self.places, vm));
         };
         for taker in self.takers {
-            if !rules::may_ever(self.inventory, self.policy, vm, taker) {
+            if !rules::may_start(self.inventory, vm, taker) {
                 continue;
             }
             self.places.insert(vm.name.clone(), vec![(*taker).clone()]);

@@ -21,9 +21,9 @@ fn vm_of<'i>(inventory: &'i Inventory, name: &drover_types::VmName) -> &'i Vm {
     inventory.vms.iter().find(|vm| vm.name == *name).unwrap()
 }
 
-/// Pins, processor and QEMU: what no other guest changes.
-pub fn may_ever(inventory: &Inventory, policy: &ClusterPolicy, vm: &Vm, to: &HostName) -> bool {
-    let (from, to) = (host_of(inventory, &vm.host), host_of(inventory, to));
+/// Pins, and a processor that its definition names: what no other guest changes of one that is started anew.
+pub fn may_start(inventory: &Inventory, vm: &Vm, to: &HostName) -> bool {
+    let to = host_of(inventory, to);
     let pins = &vm.policy.pinned;
     let named = pins.hosts.is_empty() || pins.hosts.contains(&to.name);
     let labelled = pins
@@ -37,6 +37,17 @@ pub fn may_ever(inventory: &Inventory, policy: &ClusterPolicy, vm: &Vm, to: &Hos
                     .iter()
                     .all(|feature| to.cpu.features.contains(feature))
         }
+        GuestCpu::Passthrough => true,
+    };
+    named && labelled && processor
+}
+
+/// The same of one that runs, and its processor and QEMU.
+pub fn may_ever(inventory: &Inventory, policy: &ClusterPolicy, vm: &Vm, to: &HostName) -> bool {
+    let starts = may_start(inventory, vm, to);
+    let (from, to) = (host_of(inventory, &vm.host), host_of(inventory, to));
+    let processor = match &vm.cpu {
+        GuestCpu::Named { .. } => true,
         GuestCpu::Passthrough => {
             to.cpu.model == from.cpu.model
                 && from
@@ -46,7 +57,7 @@ pub fn may_ever(inventory: &Inventory, policy: &ClusterPolicy, vm: &Vm, to: &Hos
                     .all(|feature| to.cpu.features.contains(feature))
         }
     };
-    named && labelled && processor && (policy.allow_older_qemu || to.qemu >= from.qemu)
+    starts && processor && (policy.allow_older_qemu || to.qemu >= from.qemu)
 }
 
 /// Whether what is on or on its way to or from a host fits into it.
