@@ -30,9 +30,11 @@ pub mod exit {
 #[derive(Debug)]
 pub struct Failure {
     exit: u8,
-    code: String,
+    code: Box<str>,
     message: String,
     next: Option<String>,
+    /// What it was refused for, as values.
+    details: Option<Box<Value>>,
     /// The answer as far as there is one, for a person.
     said: Box<str>,
     /// What is known all the same, such as the migration that failed.
@@ -49,9 +51,10 @@ impl Failure {
     pub fn new(exit: u8, code: impl ToString, message: impl Into<String>) -> Self {
         Self {
             exit,
-            code: code.to_string(),
+            code: code.to_string().into(),
             message: message.into(),
             next: None,
+            details: None,
             said: Box::default(),
             more: Vec::new(),
         }
@@ -134,6 +137,7 @@ impl Failure {
         let failure = Self::new(exit, refusal.code, &refusal.message);
         Self {
             next: refusal.next.clone(),
+            details: refusal.details.clone(),
             ..failure
         }
     }
@@ -184,6 +188,9 @@ impl Failure {
         let mut error = json!({ "code": self.code, "message": self.message });
         if let Some(next) = &self.next {
             error["next"] = next.as_str().into();
+        }
+        if let Some(details) = &self.details {
+            error["details"] = Value::clone(details);
         }
         let mut document = json!({ "exit_code": self.exit, "error": error });
         for (key, value) in &self.more {

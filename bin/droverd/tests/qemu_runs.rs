@@ -10,8 +10,8 @@
 mod hosts;
 
 use drover_api::{
-    CancelRunRequest, CordonRequest, ErrorCode, MoveState, RunPhase, RunRequest, RunResult,
-    RunView, RunningMoves,
+    CancelRunRequest, ClientError, CordonRequest, ErrorCode, MoveState, RunPhase, RunRequest,
+    RunResult, RunView, RunningMoves,
 };
 use drover_types::RunId;
 use hosts::runs::{self, drain, ended, host, two_that_may_lose_one, when};
@@ -196,6 +196,19 @@ async fn without_a_plan_nothing_moves_and_the_cordon_is_taken_back() {
     assert_eq!(none.result, Some(RunResult::Refused), "{none:#?}");
     let cause = none.cause.as_deref().unwrap_or_default();
     assert!(cause.contains("is cordoned"), "{none:#?}");
+    // All that a dry run tells, and what to do next.
+    let asked = drover_api::PlanRequest {
+        request: drain(&hosts, A).request,
+    };
+    let planned = hosts.client(A).plan(&asked).await;
+    let Err(ClientError::Refused(refusal)) = planned else {
+        panic!("{planned:?}");
+    };
+    let all = refusal.message.lines().chain(refusal.next.as_deref());
+    for line in all {
+        assert!(cause.contains(line.trim_end()), "{line}\n{none:#?}");
+    }
+    assert_eq!(refusal.details.unwrap()["refusal"], "no-host-left");
     assert!(!is_cordoned(&hosts, A).await && is_cordoned(&hosts, B).await);
     assert_eq!(none.phase, RunPhase::Ended);
     hosts.guest_runs_only_on(A).await;

@@ -196,6 +196,10 @@ pub struct Refusal {
     /// What to do next, often a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+    /// The same as values, where there are some: of `no-plan` why, by its field `refusal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    pub details: Option<Box<serde_json::Value>>,
 }
 
 impl Refusal {
@@ -205,6 +209,7 @@ impl Refusal {
             code,
             message: message.into(),
             next: None,
+            details: None,
         }
     }
 

@@ -8,6 +8,10 @@ use drover_types::BitRate;
 /// 256 arguments of 4 KiB (1 MiB) and some 100 interfaces of 1 KiB; twice that leaves room.
 pub const REQUEST_BYTES: usize = 2 << 20;
 
+/// Largest request with a plan to be carried out: as large as an answer with one ([`ANSWER_BYTES`]). 10,000 moves have
+/// some 6 MB.
+pub const PLAN_BYTES: usize = ANSWER_BYTES;
+
 /// Largest answer that a client reads. A list of 1000 guests with 20 lines of stderr of up to
 /// 1 KiB each is 20 MiB.
 pub const ANSWER_BYTES: usize = 32 << 20;

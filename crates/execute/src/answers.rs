@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_plan::Text;
+use drover_plan::{Account, Text};
 use drover_types::{ByteRate, Bytes, HostName, VmName};
 
 use crate::Now;
@@ -30,7 +30,7 @@ pub enum Answer {
     /// There is no plan.
     NoPlan {
         /// Why.
-        why: Text,
+        why: Account,
     },
     /// A migration as its source sees it.
     Look(Look),
@@ -202,7 +202,10 @@ impl Run {
         }
         let seconds = SILENCE_AT_ENDS.as_secs();
         let why = Text::from(format!("{host} could not be told for {seconds} s: {why}"));
-        vec![Entry::NoPlan { round: 1, why }]
+        vec![Entry::NoPlan {
+            round: 1,
+            why: why.into(),
+        }]
     }
 
     fn is_silent_for(&mut self, host: &HostName, bound: Duration, now: Now) -> bool {
@@ -215,7 +218,10 @@ impl Run {
             Answer::Planned(mut planned) => {
                 self.without_given_up(&mut planned);
                 match park::problem(&planned) {
-                    Some(why) => vec![Entry::NoPlan { round, why }],
+                    Some(why) => vec![Entry::NoPlan {
+                        round,
+                        why: why.into(),
+                    }],
                     None => planned.entries(round),
                 }
             }
@@ -223,6 +229,7 @@ impl Run {
             Answer::Silence { why } => {
                 let since = *self.unplanned_since.get_or_insert(now.elapsed);
                 let waited = now.elapsed.saturating_sub(since) >= SILENCE_AT_ENDS;
+                let why = why.into();
                 waited
                     .then_some(Entry::NoPlan { round, why })
                     .into_iter()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use drover_plan::plan::{Expected, Then};
-use drover_plan::{Digest, Request, Text};
+use drover_plan::{Account, Digest, Request, Text};
 use drover_types::{BitRate, Bytes, HostName, MigrationId, ParkId, RunId, VmName};
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ pub enum Entry {
         /// From 1.
         round: u32,
         /// Why.
-        why: Text,
+        why: Account,
     },
     /// A move is about to be ordered.
     Ordered {
@@ -110,7 +110,7 @@ pub enum Entry {
         /// How.
         result: RunResult,
         /// Why not as wanted.
-        why: Option<Text>,
+        why: Option<Account>,
         /// When.
         at: UnixMillis,
     },

@@ -109,14 +109,6 @@ fn why(why: &Unmovable) -> String {
     let Unmovable::NoHost { hosts } = why else {
         return why.to_string();
     };
-    let reasons = hosts.iter().map(|refused| {
-        let names: Vec<&str> = refused.hosts.iter().map(HostName::as_str).collect();
-        let names = match names.len() {
-            0 => format!("{} hosts", refused.count),
-            _ => names.join(", "),
-        };
-        format!("{names}: {}", refused.reason)
-    });
-    let reasons: Vec<String> = reasons.collect();
+    let reasons: Vec<String> = hosts.iter().map(ToString::to_string).collect();
     format!("{why} ({})", reasons.join("; "))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_plan::plan::Expected;
-use drover_plan::{Request, Text};
+use drover_plan::{Account, Request, Text};
 use drover_types::{HostName, MigrationId, VmName};
 
 use crate::answers::Guest;
@@ -80,14 +80,14 @@ pub(crate) enum Cordon {
 #[derive(Debug, Clone)]
 pub(crate) struct NoPlan {
     pub round: u32,
-    pub why: Text,
+    pub why: Account,
 }
 
 /// How a run ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Finished {
     pub result: RunResult,
-    pub why: Option<Text>,
+    pub why: Option<Account>,
     pub at: UnixMillis,
 }
 
@@ -213,7 +213,7 @@ impl Run {
 
     /// How it ended, why not as wanted, and when; none while it is under way.
     #[must_use]
-    pub fn result(&self) -> Option<(RunResult, Option<&Text>, UnixMillis)> {
+    pub fn result(&self) -> Option<(RunResult, Option<&Account>, UnixMillis)> {
         let finished = self.finished.as_ref()?;
         Some((finished.result, finished.why.as_ref(), finished.at))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_plan::{Request, Text};
+use drover_plan::{Account, Request};
 use drover_types::{HostName, VmName};
 
 use crate::Now;
@@ -18,9 +18,11 @@ impl Run {
     /// The last entry.
     pub(crate) fn verdict(&self, now: Now) -> Entry {
         let (result, why) = self.result_and_why();
+        // What keeps a plan from being made is told in several lines.
+        let between = if self.no_plan.is_some() { "\n" } else { "; " };
         Entry::Finished {
             result,
-            why: (!why.is_empty()).then(|| Text::from(why.join("; "))),
+            why: (!why.is_empty()).then(|| Account::from(why.join(between))),
             at: now.wall,
         }
     }

@@ -5,6 +5,8 @@
 //! policy, the request. Left out are
 //! - the age of facts, the memory used, the dirty rate and the working set: they differ at every look, and
 //!   only the forecast rests on them, so that they would make every plan outdated at once;
+//! - the memory that others than guests use on a host, which is measured, too: whether there is room still is
+//!   looked at itself ([`Plan::verify`]);
 //! - the state of hosts that the request is about, as long as they answer: a drain cordons first, and its
 //!   plan is still the same.
 //!
@@ -60,6 +62,7 @@ impl Digest {
             .sort_unstable_by(|one, other| one.name.cmp(&other.name));
         for host in &mut facts.hosts {
             host.facts_age_seconds = 0;
+            host.memory_for_host = Bytes(0);
             if request.is_about(&host.name) && host.state != HostState::Unreachable {
                 host.state = HostState::Ready;
             }

@@ -131,29 +131,32 @@ pub(crate) fn shortage_during(
 }
 
 /// Cuts `moves` in waves, each as long as possible, so that the cluster can lose at every moment what
-/// the policy wants. Gives back how many moves found no wave, from the end.
-pub(crate) fn in_waves(
-    model: &Model<'_>,
-    moves: &[Job],
-) -> Result<(Vec<Vec<Job>>, usize), Refusal> {
+/// the policy wants. A move that finds no wave waits for what the others change, and is left out where that does
+/// not help.
+pub(crate) fn in_waves(model: &Model<'_>, moves: &[Job]) -> Result<Vec<Vec<Job>>, Refusal> {
     let mut at = places(model, std::iter::empty(), &[]);
-    let (mut waves, mut left) = (Vec::new(), moves);
+    let (mut waves, mut left, mut waiting) = (Vec::new(), moves.to_vec(), Vec::new());
+    let mut changed = false;
     while !left.is_empty() {
         let mut length = left.len();
         while length > 0 && shortage_during(model, &at, &left[..length])?.is_some() {
             length /= 2;
         }
         if length == 0 {
-            break;
+            waiting.push(left.remove(0));
+        } else {
+            let wave: Vec<Job> = left.drain(..length).collect();
+            for job in &wave {
+                at[job.vm] = Some(job.to);
+            }
+            waves.push(wave);
+            changed = true;
         }
-        let (wave, rest) = left.split_at(length);
-        for job in wave {
-            at[job.vm] = Some(job.to);
+        if left.is_empty() && std::mem::take(&mut changed) {
+            left.append(&mut waiting);
         }
-        waves.push(wave.to_vec());
-        left = rest;
     }
-    Ok((waves, left.len()))
+    Ok(waves)
 }
 
 fn too_much(model: &Model<'_>, shortage: &Shortage) -> TooMuch {

@@ -50,7 +50,7 @@ pub use policy::ClusterPolicy;
 pub use refusal::Refusal;
 pub use request::Request;
 pub use verify::NotThisPlan;
-pub use words::{InvalidWord, QemuVersion, Text, Word};
+pub use words::{Account, InvalidWord, QemuVersion, Text, Word};
 
 /// Plans what is asked for.
 ///

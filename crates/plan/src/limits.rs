@@ -18,6 +18,9 @@ pub const WORD_CHARS: usize = 63;
 /// Characters of a hypervisor's reason why a guest cannot be migrated: a few lines.
 pub const TEXT_CHARS: usize = 400;
 
+/// Lines of what is told in several: a refusal that names some guests, each with its hosts, and what to do next.
+pub const ACCOUNT_LINES: usize = 60;
+
 /// Labels of one host, labels and hosts that one VM is pinned to.
 pub const LABELS: usize = 64;
 

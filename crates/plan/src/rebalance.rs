@@ -36,7 +36,7 @@ pub(crate) fn rebalance<'m>(
     let mut waves = vec![jobs];
     if held {
         // Any of the moves is good by itself: those that the policy leaves are made.
-        waves = in_waves(model, &waves.concat())?.0;
+        waves = in_waves(model, &waves.concat())?;
     }
     if balance.gain(&waves.concat()) < u64::from(min_gain) {
         waves.clear();

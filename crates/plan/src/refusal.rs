@@ -20,7 +20,7 @@ pub enum Refusal {
         what: Invalid,
     },
     /// The request names a host that the cluster does not have.
-    #[error("no host {host} in the cluster: look at the names of its hosts")]
+    #[error("no host {host} in the cluster")]
     UnknownHost {
         /// The name.
         host: HostName,
@@ -33,8 +33,7 @@ pub enum Refusal {
     },
     /// What is known of a host that the request names is too old.
     #[error(
-        "what is known of host {host} is {age_seconds} s old, and at most {limit_seconds} s are allowed: ask \
-         it again"
+        "what is known of host {host} is {age_seconds} s old, and at most {limit_seconds} s are allowed"
     )]
     OldFacts {
         /// The host.
@@ -84,7 +83,8 @@ pub enum Refusal {
     /// The cluster could not lose any more what the policy wants it to be able to lose.
     #[error(
         "if {} were lost afterwards, {} with {memory} would find no place ({}), and the policy wants {} to \
-         be kept{}: bring other hosts back first, or set `policy.keep` in droverd.toml to fewer",
+         be kept{}: bring other hosts back first, or set `policy.keep` in the coordinator's \
+         droverd.toml to fewer",
         first_names(lost.iter()),
         count(guests.len(), "guest"),
         first_names(guests.iter()),
@@ -114,6 +114,30 @@ pub enum Refusal {
         /// Of how many hosts or domains each.
         losses: u32,
     },
+}
+
+impl Refusal {
+    /// What to do next; none where the refusal says it already.
+    #[must_use]
+    pub fn next(&self) -> Option<&'static str> {
+        match self {
+            Self::UnknownHost { .. } => Some("`drover cluster status` shows the hosts"),
+            Self::OldFacts { .. } => Some(
+                "plan again: every host is asked anew. If it stays so, look at that host's agent",
+            ),
+            Self::Blocked { .. } => Some(
+                "make room (bring hosts back, or move or stop other guests), or change what keeps these there:                  pins, groups and `cannot_move` in their definitions",
+            ),
+            Self::TooManyLosses { .. } => Some(
+                "set `policy.keep` in the coordinator's droverd.toml to fewer, or to failure domains",
+            ),
+            Self::Invalid { .. }
+            | Self::Unreachable { .. }
+            | Self::Arriving { .. }
+            | Self::NoHostLeft { .. }
+            | Self::LossesNotKept { .. } => None,
+        }
+    }
 }
 
 impl From<Invalid> for Refusal {

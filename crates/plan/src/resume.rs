@@ -157,7 +157,7 @@ impl Returning<'_> {
                 vec![jobs]
             });
         }
-        let (mut waves, _) = in_waves(self.model, &jobs)?;
+        let mut waves = in_waves(self.model, &jobs)?;
         let placed: BTreeSet<VmIx> = waves.iter().flatten().map(|job| job.vm).collect();
         let units = std::mem::take(&mut self.units).into_iter();
         let (home, left): (Vec<Unit>, Vec<Unit>) =

@@ -122,6 +122,12 @@ impl<'m> State<'m> {
         }
     }
 
+    /// By how much memory the guests on a host are more than it has for them.
+    pub(crate) fn lacks(&self, host: HostIx) -> u64 {
+        let (room, used) = (self.room(host), self.used[host]);
+        used.memory.saturating_sub(room.memory)
+    }
+
     /// Guests on `host` of a group to be kept apart.
     pub(crate) fn apart_on(&self, host: HostIx, group: GroupIx) -> &[VmIx] {
         self.apart[host].get(&group).map_or(&[], Vec::as_slice)

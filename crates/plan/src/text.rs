@@ -247,22 +247,26 @@ fn unmoved(out: &mut String, guest: &Unmoved) {
         guest.memory
     );
     match &guest.why {
-        Unmovable::NoHost { hosts } => hosts.iter().for_each(|hosts| refused_by(out, hosts)),
+        Unmovable::NoHost { hosts } => {
+            hosts.iter().for_each(|hosts| line!(out, "    {hosts}"));
+        }
         why => line!(out, "    {why}"),
     }
 }
 
-fn refused_by(out: &mut String, refused: &RefusedBy) {
-    let names = match refused.hosts.len() {
-        0 => count(refused.count, "host"),
-        _ => first_names(refused.hosts.iter()),
-    };
-    let nearest = if refused.count > 1 && has_numbers(refused) {
-        " (the nearest)"
-    } else {
-        ""
-    };
-    line!(out, "    {names}: {}{nearest}", refused.reason);
+impl std::fmt::Display for RefusedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names = match self.hosts.len() {
+            0 => count(self.count, "host"),
+            _ => first_names(self.hosts.iter()),
+        };
+        let nearest = if self.count > 1 && has_numbers(self) {
+            " (the nearest)"
+        } else {
+            ""
+        };
+        write!(f, "{names}: {}{nearest}", self.reason)
+    }
 }
 
 fn has_numbers(refused: &RefusedBy) -> bool {

@@ -1,12 +1,14 @@
 //! Whether a plan that comes back from a file is the one that was made, and still the one to apply.
 
-use drover_types::HostName;
+use drover_types::{Bytes, HostName};
 
 use crate::digest::Digest;
 use crate::inventory::Inventory;
+use crate::model::Model;
 use crate::plan::Plan;
 use crate::policy::ClusterPolicy;
 use crate::request::Request;
+use crate::state::State;
 
 /// Why a plan is not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +41,19 @@ pub enum NotThisPlan {
         /// What was asked for.
         request: Box<Request>,
     },
+    /// Others than guests use more of a host than when it was made.
+    #[error(
+        "host {host} has {lacking} less for guests than this plan needs there: others use more of it than when the          plan was made; plan again{}",
+        about(request)
+    )]
+    NoRoom {
+        /// The host.
+        host: HostName,
+        /// What is missing.
+        lacking: Bytes,
+        /// What was asked for.
+        request: Box<Request>,
+    },
 }
 
 fn about(request: &Request) -> String {
@@ -68,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// Whether this plan is as it was made and the cluster is still as it was then.
+    /// Whether this plan is as it was made, the cluster is still as it was then, and there is room still.
     ///
     /// # Errors
     /// What has changed: the plan or the cluster.
@@ -82,6 +97,39 @@ impl Plan {
                 request: Box::new(self.request.clone()),
             });
         }
-        Ok(())
+        match self.lacking(inventory, policy) {
+            None => Ok(()),
+            Some((host, lacking)) => Err(NotThisPlan::NoRoom {
+                host,
+                lacking,
+                request: Box::new(self.request.clone()),
+            }),
+        }
+    }
+
+    /// A host that is too full by now at some moment of this plan, made from the same facts.
+    fn lacking(&self, inventory: &Inventory, policy: &ClusterPolicy) -> Option<(HostName, Bytes)> {
+        let model = Model::new(inventory, policy, &self.request);
+        let mut state = State::now(&model);
+        let jobs = self.steps.iter().filter_map(|step| {
+            let ends = [model.host(&step.from)?, model.host(&step.to)?];
+            Some((step.wave, model.vm(&step.vm)?, ends))
+        });
+        let jobs: Vec<_> = jobs.collect();
+        for wave in jobs.chunk_by(|one, other| one.0 == other.0) {
+            for (_, vm, [_, to]) in wave {
+                state.put(*vm, *to);
+            }
+            for (_, _, [_, to]) in wave {
+                let lacking = state.lacks(*to);
+                if lacking > 0 {
+                    return Some((model.hosts[*to].name.clone(), Bytes(lacking)));
+                }
+            }
+            for (_, vm, [from, _]) in wave {
+                state.lift(*vm, *from);
+            }
+        }
+        None
     }
 }

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{TEXT_CHARS, WORD_CHARS};
+use crate::limits::{ACCOUNT_LINES, TEXT_CHARS, WORD_CHARS};
 
 /// Text that is none of the kind that was wanted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -101,7 +101,12 @@ impl Text {
 impl From<String> for Text {
     fn from(text: String) -> Self {
         let harmless = |c: char| if c.is_control() { '\u{fffd}' } else { c };
-        Self(text.chars().take(TEXT_CHARS).map(harmless).collect())
+        let mut shown: String = text.chars().take(TEXT_CHARS).map(harmless).collect();
+        if text.chars().nth(TEXT_CHARS).is_some() {
+            shown.pop();
+            shown.push('…');
+        }
+        Self(shown)
     }
 }
 
@@ -112,6 +117,56 @@ impl From<Text> for String {
 }
 
 impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What is told in several lines: at most [`ACCOUNT_LINES`] of them, each a [`Text`]. Of more than that those in
+/// the middle are counted, so that the first and the last stay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Account(String);
+
+impl Account {
+    /// Its lines, as one text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Account {
+    fn from(text: String) -> Self {
+        let lines: Vec<&str> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .collect();
+        let harmless = |line: &&str| Text::from((*line).to_owned()).0;
+        let mut shown: Vec<String> = lines.iter().map(harmless).collect();
+        let more = shown.len().saturating_sub(ACCOUNT_LINES);
+        if more > 0 {
+            let first = ACCOUNT_LINES - 2;
+            let counted = format!("  and {} lines more", more + 1);
+            shown.splice(first..=first + more, [counted]);
+        }
+        Self(shown.join("\n"))
+    }
+}
+
+impl From<Text> for Account {
+    fn from(text: Text) -> Self {
+        Self(text.0)
+    }
+}
+
+impl From<Account> for String {
+    fn from(account: Account) -> String {
+        account.0
+    }
+}
+
+impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -207,5 +262,24 @@ mod tests {
         let text = Text::from(format!("a\nb\u{1b}[31m{}", "x".repeat(9_000)));
         assert!(text.as_str().starts_with("a\u{fffd}b\u{fffd}[31m"));
         assert_eq!(text.as_str().chars().count(), TEXT_CHARS);
+        assert!(text.as_str().ends_with("x…"));
+        assert_eq!(Text::from(text.as_str().to_owned()), text);
+    }
+
+    #[test]
+    fn an_account_keeps_its_lines_and_of_very_many_the_first_and_the_last() {
+        let lines = |count: usize| {
+            let lines = (1..=count).map(|number| format!("  guest {number}: no place\u{7}"));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let short = Account::from(format!("No plan.\n\n{}", lines(3)));
+        assert_eq!(short.as_str().lines().count(), 4);
+        assert!(short.as_str().ends_with("  guest 3: no place\u{fffd}"));
+        let long = Account::from(lines(500));
+        let shown: Vec<&str> = long.as_str().lines().collect();
+        assert_eq!(shown.len(), ACCOUNT_LINES);
+        assert_eq!(shown[ACCOUNT_LINES - 2], "  and 441 lines more");
+        assert_eq!(shown[ACCOUNT_LINES - 1], "  guest 500: no place\u{fffd}");
+        assert_eq!(Account::from(long.as_str().to_owned()), long);
     }
 }

@@ -15,6 +15,9 @@ use crate::limits;
 /// A JSON body.
 pub struct JsonBody<T>(pub T);
 
+/// A JSON body that may have a plan in it.
+pub struct PlanBody<T>(pub T);
+
 /// A JSON body that may be left out, which means the default.
 pub struct OptionalBody<T>(pub T);
 
@@ -28,6 +31,14 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = Refused;
     async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
         let bytes = read(request.into_body(), api_limits::REQUEST_BYTES).await?;
+        Ok(Self(decode(&bytes)?))
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for PlanBody<T> {
+    type Rejection = Refused;
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
+        let bytes = read(request.into_body(), api_limits::PLAN_BYTES).await?;
         Ok(Self(decode(&bytes)?))
     }
 }

@@ -9,7 +9,7 @@ use drover_types::RunId;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::extract::{JsonBody, Named};
+use super::extract::{JsonBody, Named, PlanBody};
 use super::{App, Caller, Refused, orders, to_its_end};
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -37,7 +37,7 @@ pub fn routes_for(app: &App) -> OpenApiRouter<App> {
 async fn start_run(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
-    JsonBody(request): JsonBody<RunRequest>,
+    PlanBody(request): PlanBody<RunRequest>,
 ) -> Result<(StatusCode, Json<RunView>), Refused> {
     let started = to_its_end(async move {
         // Who is known by a certificate is not asked for a name.

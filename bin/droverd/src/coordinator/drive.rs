@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::{ErrorCode, Refusal};
 use drover_execute::journal::{Cancel, Entry, UnixMillis};
 use drover_execute::{Answer, Ask, Now, Run};
-use drover_plan::{Plan, Text};
+use drover_plan::{Account, Plan, Text};
 use drover_store::{Campaign, Leadership, StoreError};
 use drover_types::MigrationId;
 use jiff::Timestamp;
@@ -333,7 +333,7 @@ async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Arc<
             let why =
                 "the agent that was given the plan ended before that was begun: give it again";
             return Answer::NoPlan {
-                why: Text::from(why.to_owned()),
+                why: Account::from(why.to_owned()),
             };
         }
     };
@@ -353,25 +353,24 @@ async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Arc<
             }
             Answer::Planned(Box::new(planned))
         }
-        Err(refusal) => {
-            let why = on_one_line(&refusal);
-            match refusal.code {
-                ErrorCode::NoPlan | ErrorCode::PlanOutdated => Answer::NoPlan { why },
-                _ => Answer::Silence { why },
-            }
-        }
+        Err(refusal) => match refusal.code {
+            ErrorCode::NoPlan | ErrorCode::PlanOutdated => Answer::NoPlan {
+                why: in_lines(&refusal),
+            },
+            _ => Answer::Silence {
+                why: Text::from(refusal.to_string()),
+            },
+        },
     }
 }
 
-/// What is told in several lines elsewhere.
-fn on_one_line(refusal: &Refusal) -> Text {
-    let lines = refusal.message.lines().map(str::trim);
-    let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-    let message = lines.join("; ");
-    match &refusal.next {
-        Some(next) => Text::from(format!("{message}; {next}")),
-        None => Text::from(message),
-    }
+/// All that it says, what to do next included.
+fn in_lines(refusal: &Refusal) -> Account {
+    let next = refusal.next.iter().map(|next| format!("\nnext: {next}"));
+    let lines: String = std::iter::once(refusal.message.clone())
+        .chain(next)
+        .collect();
+    Account::from(lines)
 }
 
 fn now(started: Instant) -> Now {

@@ -106,7 +106,7 @@ impl Coordinator {
         }
         if let Some(plan) = &asked.plan {
             plan.check_seal()
-                .map_err(|error| refusals::outdated(&error.to_string()))?;
+                .map_err(|error| crate::planning::outdated(&error.to_string()))?;
         }
         let _beginning = self.beginning.lock().await;
         let keep = self.place.keep().await?;

@@ -18,11 +18,6 @@ pub fn is_unknown(error: &StoreError) -> bool {
     )
 }
 
-pub fn outdated(why: &str) -> Refusal {
-    Refusal::new(ErrorCode::PlanOutdated, why)
-        .next("make it anew with `drover drain --dry-run -o FILE`")
-}
-
 pub fn no_such_run(id: RunId) -> Refusal {
     let message = format!("no run {id} is remembered");
     Refusal::new(ErrorCode::NoSuchRun, message).next("`drover run` lists them")

@@ -69,17 +69,19 @@ fn shown(result: RunResult) -> ShownResult {
 /// What an operator does after it, where something is left to do.
 fn next(run: &Run) -> Option<String> {
     let (result, _, _) = run.result()?;
-    let cordoned: Vec<&str> = run.cordoned().map(HostName::as_str).collect();
-    let cordoned = cordoned.join(" ");
+    let resumes = run.cordoned().map(|host| format!("`drover resume {host}`"));
+    let resumes: Vec<String> = resumes.collect();
     match result {
         RunResult::Completed => None,
         RunResult::Partial => Some(
             "mend what keeps the guests there, then run the same again: what has moved stays moved"
                 .to_owned(),
         ),
-        RunResult::Cancelled | RunResult::Refused if cordoned.is_empty() => lifted(run),
+        RunResult::Cancelled | RunResult::Refused if resumes.is_empty() => lifted(run),
+        // `uncordon` would leave those off that the run has stopped or suspended.
         RunResult::Cancelled | RunResult::Refused => Some(format!(
-            "`drover uncordon` on {cordoned} has it take guests again"
+            "{}: the host takes guests again, and those that were stopped or suspended there run again",
+            resumes.join(", ")
         )),
     }
 }

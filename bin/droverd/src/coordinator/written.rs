@@ -2,7 +2,7 @@
 
 use drover_execute::Run;
 use drover_execute::journal::{Entry, Outcome, ParkedGuest, UnparkOutcome};
-use drover_plan::{Request, Text};
+use drover_plan::{Account, Request};
 use drover_types::RunId;
 
 use super::keep::Follows;
@@ -81,7 +81,7 @@ pub fn log(run: RunId, entry: &Entry) {
             tracing::info!(%run, number, ?outcome, "a guest that was parked runs again, or not");
         }
         Entry::Finished { result, why, .. } => {
-            let why = why.as_ref().map(Text::as_str);
+            let why = why.as_ref().map(Account::as_str);
             tracing::info!(%run, ?result, why, "the run has ended");
         }
         entry => tracing::debug!(%run, ?entry, "written down"),

@@ -56,7 +56,11 @@ pub async fn make(context: &Context, request: Request) -> Result<Made, Refusal> 
             inventory,
             notes,
         }),
-        Err(refusal) => Err(no_plan(&text::refusal(&refusal), &notes)),
+        Err(refusal) => Err(Refusal {
+            next: refusal.next().map(str::to_owned),
+            details: serde_json::to_value(&refusal).ok().map(Box::new),
+            ..no_plan(&text::refusal(&refusal), &notes)
+        }),
     }
 }
 
@@ -72,8 +76,14 @@ pub async fn verified(context: &Context, plan: Plan) -> Result<Made, Refusal> {
             inventory,
             notes,
         }),
-        Err(problem) => Err(Refusal::new(ErrorCode::PlanOutdated, problem.to_string())),
+        Err(problem) => Err(outdated(&problem.to_string())),
     }
+}
+
+/// A plan that is not applied.
+pub fn outdated(why: &str) -> Refusal {
+    Refusal::new(ErrorCode::PlanOutdated, why)
+        .next("make it anew with `drover drain --dry-run -o FILE`")
 }
 
 /// The whole cluster, if the hosts that a request is about are in it.

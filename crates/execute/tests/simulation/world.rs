@@ -308,7 +308,7 @@ impl World {
         };
         if self.dice.chance(self.weather.no_plan) {
             let why = Text::from("too full".to_owned());
-            return Answer::NoPlan { why };
+            return Answer::NoPlan { why: why.into() };
         }
         let (mut moves, mut left) = (Vec::new(), Vec::new());
         for guest in self.guests_on(hosts) {

@@ -122,7 +122,24 @@ fn a_plan_is_still_good_when_guests_went_on_running_and_its_host_was_cordoned() 
     facts.vms[0].dirty_rate = Some(ByteRate(1 << 30));
     facts.vms[0].working_set = Some(Bytes(5));
     facts.vms.reverse();
+    facts.hosts[1].memory_for_host = Bytes(1 << 30);
     assert_eq!(made().verify(&facts, &loose()), Ok(()));
+}
+
+#[test]
+fn a_plan_is_outdated_when_others_than_guests_have_taken_the_room_that_it_needs() {
+    let mut facts = facts();
+    let to = made().steps[0].to.clone();
+    let host = facts.hosts.iter_mut().find(|host| host.name == to).unwrap();
+    host.memory_for_host = host.memory;
+    let refused = made().verify(&facts, &loose()).unwrap_err();
+    assert!(matches!(refused, NotThisPlan::NoRoom { .. }), "{refused}");
+    let words = refused.to_string();
+    assert!(
+        words.contains("less for guests than this plan needs"),
+        "{words}"
+    );
+    assert!(words.contains("plan again to drain h1"), "{words}");
 }
 
 #[test]

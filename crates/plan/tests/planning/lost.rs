@@ -1,10 +1,12 @@
 //! What a cluster can still lose: guests that are started anew where their host is lost.
 
-use drover_plan::inventory::GuestCpu;
+use std::collections::BTreeSet;
+
+use drover_plan::inventory::{GuestCpu, HostState};
 use drover_plan::policy::{ClusterPolicy, KeepLosses, LossOf, Membership, Strength};
 use drover_plan::{Request, plan};
 
-use crate::build::{drain, host, inventory, loose, pinned, together, vm, word};
+use crate::build::{drain, host, inventory, loose, pinned, resume, together, vm, word};
 
 /// Any one host can be lost.
 fn one() -> ClusterPolicy {
@@ -89,4 +91,31 @@ fn evenness_is_no_reason_to_bring_together_what_wishes_to_be_apart() {
     let plan = plan(&facts, &loose(), &request).unwrap();
     let moved: Vec<_> = plan.steps.iter().map(|step| step.vm.as_str()).collect();
     assert_eq!(moved, ["big"]);
+}
+
+#[test]
+fn a_guest_that_cannot_come_home_without_a_loss_too_many_keeps_nobody_else_away() {
+    let mut facts = inventory(
+        [
+            host("h1", 96),
+            host("h2", 64),
+            host("h3", 64),
+            host("h4", 64),
+        ],
+        [
+            vm("stayed", "h1", 40),
+            vm("s1", "h2", 2),
+            vm("s2", "h2", 2),
+            vm("s3", "h2", 2),
+            vm("large", "h3", 40),
+            vm("other", "h4", 30),
+        ],
+    );
+    facts.hosts[2].state = HostState::Cordoned;
+    let homes = ["s1", "s2", "s3", "large"];
+    let plan = plan(&facts, &one(), &resume("h1", &homes)).unwrap();
+    let home: BTreeSet<_> = plan.steps.iter().map(|step| step.vm.as_str()).collect();
+    assert_eq!(home, ["s1", "s2", "s3"].into());
+    let left: Vec<_> = plan.unmoved.iter().map(|guest| guest.vm.as_str()).collect();
+    assert_eq!(left, ["large"]);
 }

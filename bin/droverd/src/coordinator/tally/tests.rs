@@ -204,7 +204,7 @@ fn guests_that_were_parked_count_by_whether_they_run_again() {
 fn a_refused_run_was_all_preparation() {
     let no_plan = Entry::NoPlan {
         round: 1,
-        why: text("no room"),
+        why: text("no room").into(),
     };
     let run = replayed(began(), [no_plan, finished(RunResult::Refused, 4)]);
     let end = ended(&run).unwrap();
