@@ -81,6 +81,12 @@ impl Digest {
         Self::of(&(facts, policy, request))
     }
 
+    /// Of a cluster's policy, to see where two are not the same.
+    #[must_use]
+    pub fn of_policy(policy: &ClusterPolicy) -> Self {
+        Self::of(policy)
+    }
+
     /// Of a plan without its seal.
     #[must_use]
     pub fn of_plan(plan: &Plan) -> Self {

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use drover_api::{ErrorCode, InventoryView, Refusal};
 use drover_hypervisor::Hypervisor;
+use drover_plan::Digest;
 use drover_types::{Bytes, VmName, with_sources};
 
 use self::offers::Offers;
@@ -68,5 +69,10 @@ pub async fn view(context: &Context) -> Result<InventoryView, Refusal> {
     let vms = guests::vms(context, &host.cpu, known).await;
     notes.extend(of_host);
     let notes = notes.into_iter().map(Into::into).collect();
-    Ok(InventoryView { host, vms, notes })
+    Ok(InventoryView {
+        host,
+        vms,
+        notes,
+        policy: Some(Digest::of_policy(&context.config.policy)),
+    })
 }

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_api::InventoryView;
-use drover_plan::Inventory;
 use drover_plan::inventory::Vm;
+use drover_plan::{Digest, Inventory};
 use drover_types::{HostName, VmName};
 
 use crate::limits::HOST_NOTES;
@@ -42,8 +42,8 @@ pub struct LeftOut {
 /// A guest, and who told of it.
 type Report = (HostName, Vm);
 
-/// Joins what the members said.
-pub fn merge(answers: Vec<Answer>) -> Gathered {
+/// Joins what the members said to a host with this policy.
+pub fn merge(answers: Vec<Answer>, policy: Digest) -> Gathered {
     let mut gathered = Gathered::default();
     let mut reports: BTreeMap<VmName, Vec<Report>> = BTreeMap::new();
     for Answer {
@@ -62,6 +62,12 @@ pub fn merge(answers: Vec<Answer>) -> Gathered {
                 continue;
             }
         };
+        if view.policy.is_some_and(|other| other != policy) {
+            let note = format!(
+                "{host} has another [policy] in its droverd.toml: plans and runs keep that of the host that makes them"
+            );
+            gathered.notes.push(note);
+        }
         let notes = view.notes.iter().take(HOST_NOTES);
         let notes = notes.map(|note| format!("{host}: {note}"));
         gathered.notes.extend(notes);
@@ -138,6 +144,7 @@ fn within(mut vm: Vm, known: &BTreeSet<HostName>) -> Vm {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_plan::ClusterPolicy;
     use serde_json::json;
 
     fn view(host: &str, vms: &[Vm]) -> InventoryView {
@@ -150,6 +157,7 @@ mod tests {
             host: serde_json::from_value(host).unwrap(),
             vms: vms.to_vec(),
             notes: Vec::new(),
+            policy: None,
         }
     }
 
@@ -167,7 +175,7 @@ mod tests {
             told: Ok(view),
             age_seconds: 0,
         };
-        merge(views.into_iter().map(answer).collect())
+        merge(views.into_iter().map(answer).collect(), Digest::default())
     }
 
     fn ways(gathered: &Gathered) -> Vec<(&str, Option<&str>)> {
@@ -229,7 +237,7 @@ mod tests {
             answer(view("b", &[arriving])),
             silent,
         ];
-        let gathered = merge(answers);
+        let gathered = merge(answers, Digest::default());
         assert_eq!(
             gathered.notes,
             ["c is left out, with its guests: no answer"]
@@ -250,6 +258,28 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_has_another_policy_is_named() {
+        let policy = ClusterPolicy {
+            inbound: 7,
+            ..ClusterPolicy::default()
+        };
+        let same = InventoryView {
+            policy: Some(Digest::default()),
+            ..view("a", &[])
+        };
+        let other = InventoryView {
+            policy: Some(Digest::of_policy(&policy)),
+            ..view("b", &[])
+        };
+        let gathered = merged(vec![same, other, view("c", &[])]);
+        let [note] = &gathered.notes[..] else {
+            panic!("{:?}", gathered.notes);
+        };
+        assert!(note.starts_with("b has another [policy]"), "{note}");
+        assert_eq!(gathered.inventory.hosts.len(), 3);
+    }
+
+    #[test]
     fn an_answer_that_is_not_about_the_host_itself_is_left_out() {
         let mut no_line = view("a", &[]);
         no_line.host.bandwidth = drover_types::BitRate(0);
@@ -265,7 +295,7 @@ mod tests {
                 told: Ok(view),
                 age_seconds: 0,
             };
-            let gathered = merge(vec![answer]);
+            let gathered = merge(vec![answer], Digest::default());
             assert_eq!(gathered.inventory, Inventory::default());
             let left_out = &gathered.left_out[&host];
             assert!(left_out.why.contains(words), "{gathered:?}");

@@ -10,7 +10,7 @@
 mod gather;
 
 use drover_api::{ErrorCode, PlanRequest, PlanView, Refusal};
-use drover_plan::{Inventory, Plan, Request, Text, text};
+use drover_plan::{Digest, Inventory, Plan, Request, Text, text};
 use tokio::time::Instant;
 
 use self::gather::{Answer, Gathered};
@@ -143,5 +143,6 @@ async fn gather(context: &Context) -> Result<Gathered, Refusal> {
         age_seconds: (now - at).as_secs(),
     };
     let answers = std::iter::once(own?).chain(others).map(aged);
-    Ok(gather::merge(answers.collect()))
+    let policy = Digest::of_policy(&context.config.policy);
+    Ok(gather::merge(answers.collect(), policy))
 }

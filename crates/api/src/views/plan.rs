@@ -1,7 +1,7 @@
 //! What plans are made from, and plans.
 
 use drover_plan::inventory::{Host, Vm};
-use drover_plan::{Plan, Request, Text};
+use drover_plan::{Digest, Plan, Request, Text};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -19,6 +19,10 @@ pub struct InventoryView {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub notes: Vec<Text>,
+    /// SHA-256 of its `[policy]`, in hexadecimal digits; that of the host that plans counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub policy: Option<Digest>,
 }
 
 /// Asks for a plan of the whole cluster.
