@@ -112,7 +112,9 @@ async fn a_host_is_emptied_and_its_guest_comes_home() {
     scrape_tells(&hosts, A, &counted_since_its_start).await;
     hosts.guest_runs_only_on(A).await;
     hosts.guest_is_whole().await;
+    let newest = hosts.client(A).newest_run().await.unwrap();
     let runs = hosts.client(A).runs().await.unwrap();
+    assert_eq!(newest.unwrap().id, runs[0].id);
     assert_eq!(
         runs.iter().map(|run| run.id).collect::<Vec<_>>(),
         [id, again.id]

@@ -129,8 +129,7 @@ async fn poll(client: Client, tell: mpsc::Sender<Answer>) {
 async fn ask(client: &Client) -> Answer {
     let status = client.status().await;
     let status = status.map_err(|error| with_sources(&error))?;
-    let run = client.runs().await;
-    let run = run.map(|runs| runs.into_iter().next());
+    let run = client.newest_run().await;
     let run = run.map_err(|error| with_sources(&error));
     Ok(Seen { status, run })
 }

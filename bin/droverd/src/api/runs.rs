@@ -1,11 +1,13 @@
 //! Routes for runs, on agents that may coordinate.
 
 use axum::Json;
-use axum::extract::{Extension, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use drover_api::{CancelRunRequest, ErrorBody, RunRequest, RunView};
+use drover_api::{CancelRunRequest, ErrorBody, ErrorCode, Refusal, RunRequest, RunView};
 use drover_types::RunId;
+use serde::Deserialize;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -50,11 +52,26 @@ async fn start_run(
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
 
-/// Runs that are remembered, newest first.
-#[utoipa::path(get, path = "/v1/runs", tag = "local", responses(
+/// How many of the runs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    newest: Option<usize>,
+}
+
+/// Runs that are remembered, newest first; with `newest` so many of them.
+#[utoipa::path(get, path = "/v1/runs", tag = "local", params(("newest" = Option<usize>, Query)), responses(
     (status = 200, body = Vec<RunView>), (status = "default", body = ErrorBody)))]
-async fn list_runs(State(app): State<App>) -> Result<Json<Vec<RunView>>, Refused> {
-    Ok(Json(app.0.coordinator.list().await?))
+async fn list_runs(
+    State(app): State<App>,
+    which: Result<Query<Which>, QueryRejection>,
+) -> Result<Json<Vec<RunView>>, Refused> {
+    let which = which.map_err(|problem| {
+        let message = format!("the query: {}", problem.body_text());
+        Refusal::new(ErrorCode::BadRequest, message)
+    })?;
+    let newest = which.newest.unwrap_or(usize::MAX);
+    Ok(Json(app.0.coordinator.list(newest).await?))
 }
 
 /// One run, with its plan while the agent that made it has it.

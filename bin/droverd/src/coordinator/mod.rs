@@ -179,16 +179,17 @@ impl Coordinator {
         Ok((request, known.parked))
     }
 
-    /// The runs that are remembered, newest first.
+    /// So many of the runs that are remembered, newest first.
     ///
     /// # Errors
     /// This is not the coordinator, or the store does not answer.
-    pub async fn list(&self) -> Result<Vec<RunView>, Refusal> {
+    pub async fn list(&self, newest: usize) -> Result<Vec<RunView>, Refusal> {
         self.place.check_is_here()?;
         let keep = self.place.keep().await?;
         let runs = keep.runs().await;
         let mut views = Vec::new();
-        for run in runs.map_err(|error| self.place.unavailable(&error))? {
+        let runs = runs.map_err(|error| self.place.unavailable(&error))?;
+        for run in runs.into_iter().take(newest) {
             match self.view(&keep, run, false).await {
                 Ok(view) => views.push(view),
                 // Forgotten meanwhile.

@@ -23,6 +23,15 @@ impl Client {
         self.get("/v1/runs").await
     }
 
+    /// `GET /v1/runs?newest=1`: none where there was none
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn newest_run(&self) -> Result<Option<RunView>, ClientError> {
+        let runs: Vec<RunView> = self.get("/v1/runs?newest=1").await?;
+        Ok(runs.into_iter().next())
+    }
+
     /// `GET /v1/runs/{id}`
     ///
     /// # Errors
