@@ -21,7 +21,7 @@ Examples:
 /// Below the help of `drover drain`.
 pub const DRAIN_AFTER: &str = "\
 The hosts are cordoned, all members are asked for what they have, and every guest moves to where the
-plan puts it. The agent of the authority's host carries it out, and goes on if this command ends:
+plan puts it. A coordinator's agent carries it out, and goes on if this command ends:
 Ctrl-C stops following and leaves the drain under way (exit code 6), `drover cancel --run` ends it.
 
 Exit codes: 0 all guests have left, 4 there is no plan, 5 cancelled, 6 some guests have not left or

@@ -12,7 +12,7 @@ use drover_types::{HostName, VmName};
 pub const STEP_MS: u64 = 50;
 
 /// From the order to the first byte, and from the guest's stop to its word from the destination: what
-/// the lab's drains took (`drover_plan::limits::PREPARING`, `SWITCHOVER`).
+/// the lab's drains took (`drover_plan::limits::PREPARING`, `drover_migrate::limits::HAND_OFF`).
 const PREPARE_MS: u64 = 500;
 const SWITCHOVER_MS: u64 = 60;
 
