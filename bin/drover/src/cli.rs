@@ -96,6 +96,11 @@ pub struct Agent {
     pub cluster: Option<HostName>,
 }
 
+const INVENTORY_AFTER: &str = "\
+Every member is asked, and what it told is as old as AGE says. MEMORY is what a host has, ITS OWN what it keeps and
+others than guests use, GUESTS' what its guests were given; WRITTEN is what of a guest's memory there is to move,
+DIRTY RATE how fast it writes, sampled now and then. Members that do not answer are named below.";
+
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Guests of this host: list, show, start, stop
@@ -110,6 +115,9 @@ pub enum Command {
     /// Guests, migrations and peers of this host
     #[command(before_help = examples::STATUS)]
     Status,
+    /// Every host and guest of the cluster, with what plans are made from
+    #[command(before_help = examples::INVENTORY, after_help = INVENTORY_AFTER)]
+    Inventory,
     /// Hosts, NICs, guests, migrations and the run as they are, on the whole terminal; only to look
     #[command(before_help = top::EXAMPLES, after_help = top::AFTER)]
     Top,

@@ -99,6 +99,20 @@ pub async fn host(agent: &Agent) -> Result<Outcome, Failure> {
     Outcome::new(show::host(&host), "host", &host)
 }
 
+/// `drover inventory`
+pub async fn inventory(agent: &Agent) -> Result<Outcome, Failure> {
+    let asked = client(agent)?.cluster_inventory().await;
+    let view = asked.map_err(Failure::of_reading)?;
+    Outcome::of_parts(
+        show::inventory(&view),
+        &[
+            ("inventory", encoded(&view.inventory)?),
+            ("left_out", encoded(&view.left_out)?),
+            ("notes", encoded(&view.notes)?),
+        ],
+    )
+}
+
 /// `drover cordon`
 pub async fn cordon(agent: &Agent, reason: Option<String>) -> Result<Outcome, Failure> {
     let asked = client(agent)?.cordon(&CordonRequest { reason }).await;

@@ -1,6 +1,7 @@
 //! Answers as text for a person.
 
 mod history;
+mod inventory;
 mod limits;
 pub mod migrations;
 pub mod runs;
@@ -16,6 +17,7 @@ use jiff::{Timestamp, Unit};
 use serde::Serialize;
 
 pub use history::{events, history};
+pub use inventory::inventory;
 pub use limits::limits;
 
 /// The word that an enum is in JSON.

@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 34] = [
+    let commands: [&[&str]; 35] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -35,6 +35,7 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["vm", "stop"],
         &["migrate"],
         &["status"],
+        &["inventory"],
         &["top"],
         &["history"],
         &["limit"],

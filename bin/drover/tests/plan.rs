@@ -35,7 +35,8 @@ impl Agent {
                 }
                 let mut body = vec![0; length];
                 stream.read_exact(&mut body).unwrap();
-                let _ = tell.send(serde_json::from_slice(&body).unwrap());
+                // Of a GET there is none.
+                let _ = tell.send(serde_json::from_slice(&body).unwrap_or_default());
                 let length = answer.len();
                 let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n");
                 let _ = stream.get_mut().write_all((head + &answer).as_bytes());
@@ -77,6 +78,43 @@ fn planned() -> Value {
         },
         "notes": ["c is left out, with its guests: no answer"]
     })
+}
+
+#[test]
+fn the_inventory_shows_what_each_host_has_and_who_is_not_in_it() {
+    let host = |name: &str| {
+        json!({
+            "name": name, "state": "ready", "facts_age_seconds": 3, "memory": 64_u64 << 30,
+            "memory_for_host": 4_u64 << 30, "cpus": 16, "cpu": {"model": "EPYC-Milan", "features": []},
+            "bandwidth": 20_000_000_000_u64, "qemu": "10.0.2"
+        })
+    };
+    let vm = |name: &str, host: &str, moving_to: Option<&str>, state: &str| {
+        json!({
+            "name": name, "host": host, "moving_to": moving_to, "state": state, "memory": 8_u64 << 30,
+            "memory_used": 2_u64 << 30, "vcpus": 4, "cpu": {"kind": "passthrough"}, "downtime_limit_ms": 300,
+            "dirty_rate": (name == "web").then_some(10 << 20), "blockers": []
+        })
+    };
+    let vms = [
+        vm("db", "a", Some("b"), "running"),
+        vm("off", "b", None, "stopped"),
+        vm("web", "a", None, "running"),
+    ];
+    let answer = json!({
+        "inventory": {"hosts": [host("a"), host("b")], "vms": vms},
+        "left_out": [{"host": "c", "why": "no answer"}], "notes": ["b: 1 Gbit/s is assumed"]
+    });
+    let agent = Agent::answering(200, &answer);
+    let (code, said, errors) = agent.run(&["inventory"]);
+    assert_eq!((code, errors.as_str()), (Some(0), ""));
+    insta::assert_snapshot!(said);
+    let (code, document, _) = agent.run(&["inventory", "--json"]);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    assert_eq!(code, Some(0));
+    let dirty = &document["inventory"]["vms"][2]["dirty_rate"];
+    assert_eq!(*dirty, answer["inventory"]["vms"][2]["dirty_rate"]);
+    assert_eq!(document["left_out"][0]["host"], "c");
 }
 
 #[test]

@@ -39,7 +39,7 @@ use crate::views::incoming::VerdictView;
 use crate::views::limit::{LimitRequest, LimitsView, PathLimits};
 use crate::views::migration::{MigrateRequest, MigrationView};
 use crate::views::park::{ParkRequest, ParkView, UnparkRequest};
-use crate::views::plan::{InventoryView, PlanRequest, PlanView};
+use crate::views::plan::{ClusterInventoryView, InventoryView, PlanRequest, PlanView};
 use crate::views::resolve::{ResolveRequest, ResolvedRequest, ResolvedView};
 use crate::views::vm::{HeldView, StartRequest, StopRequest, VmView};
 
@@ -363,6 +363,15 @@ impl Client {
     /// See [`ClientError`].
     pub async fn inventory(&self) -> Result<InventoryView, ClientError> {
         self.get("/v1/inventory").await
+    }
+
+    /// `GET /v1/cluster/inventory`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn cluster_inventory(&self) -> Result<ClusterInventoryView, ClientError> {
+        let path = "/v1/cluster/inventory";
+        self.call(Method::GET, path, None, limits::PLAN_CALL).await
     }
 
     /// `POST /v1/plan`

@@ -52,7 +52,7 @@ pub use views::migration::{
     RelayView,
 };
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
-pub use views::plan::{InventoryView, PlanRequest, PlanView};
+pub use views::plan::{ClusterInventoryView, InventoryView, MemberLeftOut, PlanRequest, PlanView};
 pub use views::postcopy::PostcopyView;
 pub use views::resolve::{
     AmbiguityView, Resolution, ResolutionView, ResolveRequest, ResolvedRequest, ResolvedState,

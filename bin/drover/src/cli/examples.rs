@@ -14,6 +14,12 @@ Examples:
   drover lab demo                 see it work, on this machine alone
 
 ";
+pub const INVENTORY: &str = "\
+Examples:
+  drover inventory
+  drover inventory --json | jq '.inventory.vms[] | {name, host, dirty_rate}'
+
+";
 pub const CORDON: &str = "\
 Examples:
   drover cordon

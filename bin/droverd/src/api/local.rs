@@ -5,8 +5,8 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use drover_api::{
-    ErrorBody, ErrorCode, EventView, LimitRequest, LimitsView, MigrationView, PlanRequest,
-    PlanView, Refusal, ResolveRequest, StartRequest, StatusView, StopRequest, VmView,
+    ClusterInventoryView, ErrorBody, ErrorCode, EventView, LimitRequest, LimitsView, MigrationView,
+    PlanRequest, PlanView, Refusal, ResolveRequest, StartRequest, StatusView, StopRequest, VmView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -31,6 +31,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(resolve_migration))
         .routes(routes!(limits, set_limit))
         .routes(routes!(plan))
+        .routes(routes!(cluster_inventory))
         .routes(routes!(metrics))
         .routes(routes!(openapi))
 }
@@ -190,6 +191,13 @@ async fn set_limit(
     set.await?;
     app.0.migrations.limit_changed(&request);
     Ok(Json(limits_view(&app).await))
+}
+
+/// Every host and every guest of the cluster, as each member tells of it now.
+#[utoipa::path(get, path = "/v1/cluster/inventory", tag = "local", responses(
+    (status = 200, body = ClusterInventoryView), (status = "default", body = ErrorBody)))]
+async fn cluster_inventory(State(app): State<App>) -> Result<Json<ClusterInventoryView>, Refused> {
+    Ok(Json(planning::inventory(&app.0.context).await?))
 }
 
 /// Makes a plan of the whole cluster. Nothing is changed.

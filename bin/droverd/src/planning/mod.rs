@@ -9,7 +9,7 @@
 
 mod gather;
 
-use drover_api::{ErrorCode, PlanRequest, PlanView, Refusal};
+use drover_api::{ClusterInventoryView, ErrorCode, MemberLeftOut, PlanRequest, PlanView, Refusal};
 use drover_plan::{Digest, Inventory, Plan, Request, Text, text};
 use tokio::time::Instant;
 
@@ -33,6 +33,33 @@ pub struct Made {
 pub async fn plan(context: &Context, request: PlanRequest) -> Result<PlanView, Refusal> {
     let Made { plan, notes, .. } = make(context, request.request).await?;
     Ok(PlanView { plan, notes })
+}
+
+/// The whole cluster, as its members tell of it.
+///
+/// # Errors
+/// The facts of this host cannot be read.
+pub async fn inventory(context: &Context) -> Result<ClusterInventoryView, Refusal> {
+    let Gathered {
+        mut inventory,
+        notes,
+        left_out,
+    } = gather(context).await?;
+    inventory
+        .hosts
+        .sort_by(|one, other| one.name.cmp(&other.name));
+    inventory
+        .vms
+        .sort_by(|one, other| one.name.cmp(&other.name));
+    let left_out = left_out.into_iter().map(|(host, left)| MemberLeftOut {
+        host,
+        why: left.why,
+    });
+    Ok(ClusterInventoryView {
+        inventory,
+        left_out: left_out.collect(),
+        notes,
+    })
 }
 
 /// Makes a plan.

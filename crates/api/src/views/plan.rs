@@ -1,7 +1,8 @@
 //! What plans are made from, and plans.
 
 use drover_plan::inventory::{Host, Vm};
-use drover_plan::{Digest, Plan, Request, Text};
+use drover_plan::{Digest, Inventory, Plan, Request, Text};
+use drover_types::HostName;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -23,6 +24,30 @@ pub struct InventoryView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub policy: Option<Digest>,
+}
+
+/// What plans of the whole cluster are made from: every host and every guest, as each member told it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterInventoryView {
+    /// Hosts and guests.
+    #[schema(value_type = Object)]
+    pub inventory: Inventory,
+    /// Members that are not in it, and why.
+    #[serde(default)]
+    pub left_out: Vec<MemberLeftOut>,
+    /// What was assumed.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// A member that is not in an inventory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct MemberLeftOut {
+    /// Its name.
+    #[schema(value_type = String)]
+    pub host: HostName,
+    /// Why.
+    pub why: String,
 }
 
 /// Asks for a plan of the whole cluster.
