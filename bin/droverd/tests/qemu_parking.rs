@@ -482,7 +482,12 @@ fn to(hosts: &Hosts, number: usize) -> MigrateRequest {
 async fn moved(hosts: &Hosts, from: usize, there: usize) {
     let vm = named("bound");
     let request = to(hosts, there);
-    hosts.client(from).migrate(&vm, &request).await.unwrap();
+    let asked = hosts.client(from).migrate(&vm, &request).await;
+    // Until both have ended their part neither lets it come back.
+    let id = asked.unwrap().id;
+    for host in [from, there] {
+        hosts.ended(host, id).await;
+    }
     until(PATIENCE, async || match hosts.client(there).vm(&vm).await {
         Ok(view) if view.state == VmState::Running && view.migration.is_none() => Ok(()),
         other => Err(format!("{other:#?}")),
