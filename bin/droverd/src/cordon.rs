@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use drover_api::{CordonRequest, CordonView, ErrorCode, Refusal};
-use drover_types::HostName;
+use drover_types::{HostName, RunId};
 use jiff::Timestamp;
 
 use crate::registry::files;
@@ -42,7 +42,8 @@ impl Cordon {
         now.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes no guests from now on. Asked again it keeps its beginning, and takes a new reason.
+    /// Takes no guests from now on. Asked again it keeps its beginning, and takes a new reason; without one that of
+    /// a run goes, for the run would lift what a person wants to stay.
     ///
     /// # Errors
     /// The reason cannot be used, or the word not be kept; then nothing has changed.
@@ -55,7 +56,9 @@ impl Cordon {
         let since = before
             .as_ref()
             .map_or_else(Timestamp::now, |view| view.since);
-        let reason = request.reason.or(before.and_then(|view| view.reason));
+        let reason = before.and_then(|view| view.reason);
+        let reason = reason.filter(|reason| !is_of_run(reason));
+        let reason = request.reason.or(reason);
         let view = CordonView { since, reason };
         let text = serde_json::to_vec_pretty(&view).map_err(io::Error::other);
         let kept = text.and_then(|text| files::write_whole(&self.file, &text));
@@ -100,6 +103,16 @@ impl Cordon {
     }
 }
 
+/// The reason that a run gives, by which it knows its own cordon again.
+pub fn reason_of(run: RunId) -> String {
+    format!("run {run}")
+}
+
+fn is_of_run(reason: &str) -> bool {
+    let run = reason.strip_prefix("run ");
+    run.is_some_and(|id| id.parse::<RunId>().is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,6 +143,20 @@ mod tests {
         assert!(refused.message.contains("new memory"), "{refused}");
         again.lift().unwrap();
         assert_eq!(open(state.path()).view(), None);
+    }
+
+    #[test]
+    fn a_persons_cordon_is_no_longer_a_runs_to_lift() {
+        let state = tempfile::tempdir().unwrap();
+        let cordon = open(state.path());
+        let run = "01a2089d-2a9a-704b-aa0d-ffdf218a0689".parse().unwrap();
+        cordon.set(because(&reason_of(run))).unwrap();
+        cordon.set(CordonRequest::default()).unwrap();
+        assert_eq!(cordon.view().unwrap().reason, None);
+        cordon.set(because("run the new cable")).unwrap();
+        cordon.set(CordonRequest::default()).unwrap();
+        let kept = cordon.view().unwrap().reason;
+        assert_eq!(kept.as_deref(), Some("run the new cable"));
     }
 
     #[test]

@@ -187,6 +187,19 @@ async fn without_a_plan_nothing_moves_and_the_cordon_is_taken_back() {
     assert_eq!(code, ErrorCode::NotTheCoordinator);
     assert!(words.contains(host(&hosts, A).as_str()), "{words}");
 
+    // Before any host is told anything.
+    let hosts_of_it = [host(&hosts, A), "nowhere".parse().unwrap()];
+    let nowhere = RunRequest {
+        request: drover_plan::Request::Drain {
+            hosts: hosts_of_it.into(),
+            avoid: Default::default(),
+        },
+        ..drain(&hosts, A)
+    };
+    let (code, words) = refused(hosts.client(A).start_run(&nowhere).await);
+    assert_eq!(code, ErrorCode::NoSuchHost, "{words}");
+    assert!(!is_cordoned(&hosts, A).await);
+
     let reason = Some("new memory".to_owned());
     hosts
         .client(B)

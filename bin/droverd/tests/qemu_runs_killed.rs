@@ -12,6 +12,8 @@
 
 mod hosts;
 
+use std::path::PathBuf;
+
 use drover_api::{MoveState, RunRequest, RunResult, RunView};
 use drover_plan::Request;
 use drover_store::{Embedded, Etcd, HostClock, Journal, Key, Kind, Members, Name, Store};
@@ -123,7 +125,13 @@ async fn a_coordinator_that_is_killed_after_any_entry_brings_its_run_to_its_end(
         hosts.start_agent(host).await;
     }
     hosts.boot().await;
-    let file = hosts.host(A).state().join("cluster.db");
+    let file = until(PATIENCE, async || {
+        let state = std::fs::read_dir(hosts.host(A).state()).unwrap();
+        let mut files = state.map(|entry| entry.unwrap().path());
+        let database = |file: &PathBuf| file.extension() == Some("db".as_ref());
+        files.find(database).ok_or("no database")
+    })
+    .await;
     let store = Embedded::open(&file, HostClock::new().unwrap()).await;
     let store = Store::from(store.unwrap());
     let mut before = None;

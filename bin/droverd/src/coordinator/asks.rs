@@ -19,6 +19,7 @@ use futures_util::future::join_all;
 use super::parking;
 use super::standing::Standing;
 use crate::agent::Context;
+use crate::cordon;
 use crate::migration::{CANCELLED_BY_OPERATOR, PAST_DEADLINE};
 
 /// Whoever can be asked.
@@ -93,7 +94,7 @@ impl Agents {
 
     /// Why, as the others see it; and how the run knows its own cordon again.
     fn reason(&self) -> String {
-        format!("run {}", self.run)
+        cordon::reason_of(self.run)
     }
 
     async fn cordon(&self, host: &HostName) -> Result<Answer, Text> {

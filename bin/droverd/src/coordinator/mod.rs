@@ -104,6 +104,7 @@ impl Coordinator {
         if let Some(problem) = asked.problem() {
             return Err(Refusal::new(ErrorCode::BadRequest, problem));
         }
+        self.check_hosts(&asked.request)?;
         if let Some(plan) = &asked.plan {
             plan.check_seal()
                 .map_err(|error| crate::planning::outdated(&error.to_string()))?;
@@ -143,6 +144,29 @@ impl Coordinator {
         tracing::info!(%run, by = %began.by, request = ?began.request, "a run begins");
         self.drive(keep, Run::new(began), 2, leadership, asked.plan, Vec::new());
         self.get(run).await
+    }
+
+    /// Whether the hosts that a run is about are members: before any of them is told anything.
+    fn check_hosts(&self, request: &Request) -> Result<(), Refusal> {
+        let cluster = &self.context.cluster;
+        let membership = cluster.membership().ok_or_else(|| cluster.no_cluster())?;
+        let is_none = |host: &&HostName| membership.member(host).is_none();
+        let unknown = match request {
+            Request::Drain { hosts, .. } => hosts.iter().find(is_none),
+            Request::Resume { host, .. } => Some(host).filter(is_none),
+            Request::Rebalance { .. } => None,
+        };
+        let Some(host) = unknown else {
+            return Ok(());
+        };
+        let message = format!("{host} is not a member of the cluster");
+        let names: Vec<&str> = membership
+            .members
+            .iter()
+            .map(|member| member.host.as_str())
+            .collect();
+        Err(Refusal::new(ErrorCode::NoSuchHost, message)
+            .next(format!("its members are {}", names.join(", "))))
     }
 
     /// Whether no run is under way that may need every host.

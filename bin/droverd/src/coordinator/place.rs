@@ -5,6 +5,7 @@
 //!   `store.etcd`:    etcd, on the authority's host and on those that it named; one leads at a time
 //! ```
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use drover_api::{ErrorCode, Refusal};
@@ -16,8 +17,8 @@ use super::keep::Keep;
 use crate::agent::Context;
 use crate::cluster::coordinators_in_words;
 
-/// The store's file below the agent's state directory.
-const FILE: &str = "cluster.db";
+/// Characters of the authority's fingerprint in the name of a store's file: nobody has two that share them.
+const AUTHORITY: usize = 16;
 
 /// Where runs are kept.
 #[derive(Debug)]
@@ -42,7 +43,9 @@ impl Place {
 
     /// Whether a run of an earlier agent may be found here: opening the file would make it.
     pub fn may_hold_a_run(&self) -> bool {
-        self.is_shared() || self.context.config.state.join(FILE).exists()
+        let armed = self.context.cluster.trust().armed();
+        let file = armed.map(|armed| self.file(armed.authority));
+        self.is_shared() || file.is_some_and(|file| file.exists())
     }
 
     /// The store, opened once.
@@ -75,12 +78,24 @@ impl Place {
                 let cluster = authority.to_string().parse()?;
                 Etcd::new(members, &cluster, clock).into()
             }
-            None => {
-                let file = config.state.join(FILE);
-                Embedded::open(&file, clock).await?.into()
-            }
+            None => Embedded::open(&self.file(authority), clock).await?.into(),
         };
         Keep::new(store, config.host.clone(), clock, self.is_shared())
+    }
+
+    /// Each cluster has its own: the runs of one that this host has left are not another's.
+    fn file(&self, authority: Fingerprint) -> PathBuf {
+        let authority: String = authority.to_string().chars().take(AUTHORITY).collect();
+        let name = format!("cluster-{authority}.db");
+        self.context.config.state.join(name)
+    }
+
+    fn file_in_words(&self) -> String {
+        let armed = self.context.cluster.trust().armed();
+        armed.map_or_else(
+            || "cluster-*.db below `state`".to_owned(),
+            |armed| self.file(armed.authority).display().to_string(),
+        )
     }
 
     /// Whether runs may be carried out on this host.
@@ -118,7 +133,8 @@ impl Place {
              (`etcdctl endpoint health`) and at `store` in droverd.toml"
                 .to_owned()
         } else {
-            format!("look at the file {FILE} below `state`, and at the disk it is on")
+            let file = self.file_in_words();
+            format!("look at the file {file}, and at the disk it is on")
         };
         Refusal::new(ErrorCode::StoreUnavailable, message).next(next)
     }
@@ -133,8 +149,8 @@ impl Place {
                 armed.authority
             ),
             None => format!(
-                "stop droverd, move {FILE} below `state` away and keep it, and start droverd: all runs are forgotten \
-                 then; {after}"
+                "stop droverd, move {} away and keep it, and start droverd: all runs are forgotten then; {after}",
+                self.file_in_words()
             ),
         }
     }
