@@ -33,7 +33,7 @@ impl Run {
 
     fn in_round(&self, now: Now, fresh: MigrationId) -> Option<Entry> {
         let round_ended = Entry::RoundEnded { round: self.round };
-        let nothing_begins = self.cancel.is_some() || self.is_broken() || self.wave().is_none();
+        let nothing_begins = self.cancel.is_some() || self.is_broken() || !self.may_begin_another();
         if nothing_begins {
             let rests = self.under_way().next().is_none();
             return (rests && !self.round_ended).then_some(round_ended);
@@ -43,6 +43,19 @@ impl Run {
             number: record.number,
             migration: fresh,
             at: now.wall,
+        })
+    }
+
+    /// A guest is still to move from a host that was not given up on.
+    fn may_begin_another(&self) -> bool {
+        let Some(wave) = self.wave() else {
+            return false;
+        };
+        let mut of_wave = self.of_round().filter(|r| r.planned.wave == wave);
+        of_wave.any(|record| match &record.state {
+            MoveState::Waiting => !self.is_given_up_on(&record.planned.from),
+            MoveState::UnderWay { .. } => true,
+            MoveState::Ended { .. } | MoveState::Dropped => false,
         })
     }
 

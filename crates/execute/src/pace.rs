@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use drover_types::{BitRate, HostName};
 
+use crate::journal::Outcome;
 use crate::limits::FULL_PERCENT;
 use crate::measured::{End, Seen};
 use crate::run::{MoveState, Record, Run};
@@ -42,7 +43,8 @@ impl Run {
         }
         let mut waiting = self
             .of_round()
-            .filter(|record| record.state == MoveState::Waiting && record.planned.wave == wave);
+            .filter(|record| record.state == MoveState::Waiting && record.planned.wave == wave)
+            .filter(|record| !self.is_silent(&record.planned.from));
         waiting.find(|record| {
             let ways = [
                 (&record.planned.from, End::Source),
@@ -53,6 +55,31 @@ impl Run {
                 here.len() < self.at_once_at(host, end) as usize
                     && self.is_worth_one_more(host, end, here, elapsed)
             })
+        })
+    }
+
+    /// Whether a guest's host does not answer at the moment, or did not in this round until that was given up.
+    fn is_silent(&self, host: &HostName) -> bool {
+        let mut under_way = self.under_way();
+        let now = under_way.any(|(record, _)| {
+            let seen = self.seen.get(&record.number);
+            record.planned.from == *host && seen.is_some_and(|seen| seen.silent_since.is_some())
+        });
+        now || self.is_given_up_on(host)
+    }
+
+    /// Whether nobody knows what became of a guest of that host in this round: before others are ordered from
+    /// it, it has to answer.
+    pub(crate) fn is_given_up_on(&self, host: &HostName) -> bool {
+        self.of_round().any(|record| {
+            let in_doubt = matches!(
+                record.state,
+                MoveState::Ended {
+                    outcome: Outcome::Unknown { .. },
+                    ..
+                }
+            );
+            in_doubt && record.planned.from == *host
         })
     }
 
