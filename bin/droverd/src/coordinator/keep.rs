@@ -53,8 +53,10 @@ pub enum Follows {
         vm: VmName,
         from: HostName,
         to: HostName,
-        /// It left a host that is being emptied, and belongs there.
+        /// It left a host that is being emptied, and belongs there, unless it belongs to one that it had left before.
         leaves: bool,
+        /// It belongs where it was moved to, and to no other host any more.
+        stays: bool,
     },
     /// A guest is about to be parked on its host.
     Parks { guest: ParkedGuest, on: HostName },
@@ -90,6 +92,10 @@ impl Homes {
 
     fn comes(&mut self, vm: &VmName) {
         self.settled(vm);
+        self.forgets(vm);
+    }
+
+    fn forgets(&mut self, vm: &VmName) {
         self.left.retain(|known| known != vm);
     }
 
@@ -230,10 +236,18 @@ impl Keep {
                 from,
                 to,
                 leaves,
+                stays,
             }) => {
-                let left = |homes: &mut Homes| homes.has_left(vm, *leaves);
+                let homes = self.homes_of(vm, [from, to]).await?;
+                let comes_home = *leaves && homes.is_empty();
+                let left = |homes: &mut Homes| homes.has_left(vm, comes_home);
                 write = self.change(write, from, left).await?;
                 write = self.change(write, to, |homes| homes.comes(vm)).await?;
+                for home in homes.iter().filter(|_| *stays) {
+                    write = self
+                        .change_at(write, home, |homes| homes.forgets(vm))
+                        .await?;
+                }
             }
             Some(Follows::Parks { guest, on }) => {
                 write = self.change(write, on, |homes| homes.parks(guest)).await?;
@@ -264,7 +278,16 @@ impl Keep {
         host: &HostName,
         change: impl FnOnce(&mut Homes),
     ) -> Result<Transaction, StoreError> {
-        let document = self.store.get(&homes(host)).await?;
+        self.change_at(write, &homes(host), change).await
+    }
+
+    async fn change_at(
+        &self,
+        write: Transaction,
+        key: &Key,
+        change: impl FnOnce(&mut Homes),
+    ) -> Result<Transaction, StoreError> {
+        let document = self.store.get(key).await?;
         let before = read_homes(document.as_ref())?;
         let mut after = before.clone();
         change(&mut after);
@@ -272,7 +295,28 @@ impl Keep {
             return Ok(write);
         }
         let expect = document.map_or(Expect::Absent, |document| Expect::At(document.revision));
-        Ok(write.put(homes(host), Value::of(&after)?, expect))
+        Ok(write.put(key.clone(), Value::of(&after)?, expect))
+    }
+
+    /// Hosts but these that a guest left and has not come home to: one at most, unless an earlier version wrote more.
+    async fn homes_of(&self, vm: &VmName, but: [&HostName; 2]) -> Result<Vec<Key>, StoreError> {
+        let but = but.map(homes);
+        let scope = Scope::kind(Kind::Host);
+        let (mut found, mut after) = (Vec::new(), None::<Key>);
+        loop {
+            let most = drover_store::limits::PAGE_DOCUMENTS;
+            let page = self.store.list(&scope, after.as_ref(), most).await?;
+            for document in &page.documents {
+                let left = document.read::<Homes>()?.left;
+                if left.contains(vm) && !but.contains(&document.key) {
+                    found.push(document.key.clone());
+                }
+            }
+            after = page.documents.last().map(|document| document.key.clone());
+            if !page.more {
+                return Ok(found);
+            }
+        }
     }
 
     /// What is remembered of a host.
@@ -367,4 +411,107 @@ fn key(run: RunId) -> Key {
 
 fn journal(run: RunId) -> Journal {
     Journal::new(Name::from(run))
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_execute::journal::{Began, UnixMillis};
+    use drover_plan::{Request, Text};
+    use drover_store::Embedded;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn name(text: &str) -> HostName {
+        text.parse().unwrap()
+    }
+
+    struct Kept {
+        keep: Keep,
+        leadership: Leadership,
+        run: RunId,
+        entries: u64,
+        _directory: tempfile::TempDir,
+    }
+
+    impl Kept {
+        async fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let clock = HostClock::new().unwrap();
+            let store = Embedded::open(&directory.path().join("db"), clock).await;
+            let keep = Keep::new(store.unwrap().into(), name("a"), clock, false).unwrap();
+            let Campaign::Won(leadership) = keep.lead().await.unwrap() else {
+                panic!("somebody else leads");
+            };
+            let run = RunId(Uuid::from_u128(1));
+            let began = Began {
+                run,
+                request: Request::Rebalance {
+                    min_gain: 1,
+                    most_moves: 1,
+                    avoid: Default::default(),
+                },
+                parked: Vec::new(),
+                exactly: None,
+                by: Text::from("a test".to_owned()),
+                at: UnixMillis(0),
+            };
+            keep.begin(&began, &leadership).await.unwrap();
+            Self {
+                keep,
+                leadership,
+                run,
+                entries: 1,
+                _directory: directory,
+            }
+        }
+
+        async fn moved(&mut self, from: &str, to: &str, leaves: bool, stays: bool) {
+            let follows = Follows::Moved {
+                vm: "web".parse().unwrap(),
+                from: name(from),
+                to: name(to),
+                leaves,
+                stays,
+            };
+            self.entries += 1;
+            let entry = Entry::RoundEnded { round: 1 };
+            let written = self.keep.write(
+                self.run,
+                self.entries,
+                &entry,
+                Some(&follows),
+                &self.leadership,
+            );
+            written.await.unwrap();
+        }
+
+        /// Hosts that it is to come home to.
+        async fn homes(&self) -> Vec<&'static str> {
+            let mut homes = Vec::new();
+            for host in ["a", "b", "c"] {
+                let left = self.keep.homes(&name(host)).await.unwrap().left;
+                homes.extend((!left.is_empty()).then_some(host));
+            }
+            homes
+        }
+    }
+
+    #[tokio::test]
+    async fn a_guest_whose_hosts_are_emptied_one_after_the_other_belongs_to_the_first() {
+        let mut kept = Kept::new().await;
+        kept.moved("a", "b", true, false).await;
+        kept.moved("b", "c", true, false).await;
+        assert_eq!(kept.homes().await, ["a"]);
+        kept.moved("c", "a", false, true).await;
+        assert_eq!(kept.homes().await, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn what_a_rebalance_moves_belongs_where_it_was_moved_to() {
+        let mut kept = Kept::new().await;
+        kept.moved("a", "b", true, false).await;
+        kept.moved("b", "c", false, true).await;
+        assert_eq!(kept.homes().await, [""; 0]);
+    }
 }

@@ -25,6 +25,10 @@ pub fn follows(run: &Run, entry: &Entry) -> Option<Follows> {
                     &run.began().request,
                     Request::Drain { hosts, .. } if hosts.contains(&planned.from)
                 ),
+                stays: matches!(
+                    &run.began().request,
+                    Request::Resume { .. } | Request::Rebalance { .. }
+                ),
             })
         }
         // Before it is ordered, and until its host is resumed, whatever becomes of the order: what is not heard
