@@ -4,7 +4,7 @@
 use super::phase::Filling;
 use super::{Action, Destination, Ending, Event, Input, Phase};
 use crate::Time;
-use crate::cause::{Reason, Refused};
+use crate::cause::Refused;
 use crate::journal::DestinationStep;
 use crate::limits;
 use crate::observation::{MigrationSeen, Verdict};
@@ -52,7 +52,10 @@ impl Destination {
         match event {
             Event::Input(Input::Hypervisor(seen)) => match seen.migration {
                 MigrationSeen::Completed => self.run(now, false),
-                MigrationSeen::Postcopy { .. } if filling.last_look => self.look_once_more(now),
+                // A session that has not ended yet may bring the rest.
+                MigrationSeen::Postcopy { .. } if filling.last_look => {
+                    self.deadline = Some(now + limits::LAST_LOOK);
+                }
                 MigrationSeen::Postcopy { .. } => self.session_over = false,
                 MigrationSeen::PostcopyPaused if !self.session_over => {
                     self.session_over = true;
@@ -71,6 +74,7 @@ impl Destination {
                 self.last = Some(reason);
             }
             Event::Deadline if filling.last_look => self.cut_off(now),
+            // A last question whose end nobody told is none.
             // The source may have nothing of it any more; only it can tell.
             Event::Deadline => self.ask_for_pages(now),
             Event::Input(
@@ -85,21 +89,26 @@ impl Destination {
                 verdict: Verdict::CutOff | Verdict::Kept,
                 ..
             }) => {
-                self.hear(now);
+                self.source_is_there(now);
                 self.look_once_more(now);
             }
             Event::Input(Input::VerdictAnswered { .. }) => {
-                self.hear(now);
+                self.source_is_there(now);
                 self.wait_for_pages(now, Filling::default());
             }
             Event::Input(Input::VerdictRefused { reason, .. }) => {
-                self.hear(now);
+                self.source_is_there(now);
                 self.wait_for_pages(now, Filling::default());
                 self.last = Some(reason);
             }
             Event::Input(Input::VerdictUnreachable { reason, .. }) => {
                 self.silent_since.get_or_insert(now);
-                self.wait_for_pages(now, Filling::default());
+                if self.resolving == Resolving::Asking {
+                    self.resolving = Resolving::Decided;
+                    self.look_once_more(now);
+                } else {
+                    self.wait_for_pages(now, Filling::default());
+                }
                 self.last = Some(reason);
             }
             Event::Input(Input::ResolveRequested(wish)) => self.give_pages_up(now, wish)?,
@@ -134,7 +143,15 @@ impl Destination {
         self.enter(now, Phase::Filling(filling), Some(limits::LAST_LOOK));
     }
 
-    /// An operator gives the pages up, of a source that does not come back.
+    /// Its word counts, and not an operator's.
+    fn source_is_there(&mut self, now: Time) {
+        self.hear(now);
+        if self.resolving == Resolving::Asking {
+            self.resolving = Resolving::Answered;
+        }
+    }
+
+    /// An operator gives the pages up, of a source that does not come back: it is asked once more.
     fn give_pages_up(&mut self, now: Time, wish: Resolution) -> Result<(), Refused> {
         if wish == Resolution::RunHere {
             return Err(Refused::PagesMissing);
@@ -142,9 +159,10 @@ impl Destination {
         if wish != Resolution::Discard || self.ambiguity().is_none() {
             return Err(self.unexpected("resolve-requested"));
         }
-        self.resolving = Resolving::Decided;
-        self.look_once_more(now);
-        self.last = Some(Reason::from("an operator gave the pages up"));
+        if self.resolving != Resolving::Asking {
+            self.resolving = Resolving::Asking;
+            self.ask_for_pages(now);
+        }
         Ok(())
     }
 

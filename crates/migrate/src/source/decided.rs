@@ -157,7 +157,7 @@ impl Source {
             // The destination runs it: that is final, whatever is being done here.
             Event::Input(
                 Input::HandOffAnswered {
-                    answer: HandOffAnswer::Running | HandOffAnswer::Filling | HandOffAnswer::CutOff,
+                    answer: HandOffAnswer::Running,
                     ..
                 }
                 | Input::DestinationRuns,
@@ -165,6 +165,11 @@ impl Source {
                 self.record(SourceStep::RunsThere);
                 self.leave(now, hypervisor_gone);
             }
+            // It does, and its pages are being ended here.
+            Event::Input(Input::HandOffAnswered {
+                answer: HandOffAnswer::Filling | HandOffAnswer::CutOff,
+                ..
+            }) => self.cut_off(now, hypervisor_gone),
             Event::Input(Input::HypervisorGone { .. }) => self.taken_back(now, on, true, returned),
             Event::Input(Input::GuestReturned) => self.taken_back(now, on, hypervisor_gone, true),
             Event::Deadline => {

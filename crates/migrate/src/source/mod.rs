@@ -114,7 +114,7 @@ impl Source {
                 source.serve(now);
             }
             SourceStep::CutOff { reason } => {
-                source.leave_as(now, true, Outcome::CutOff { reason });
+                source.leave_as(now, false, Outcome::CutOff { reason });
             }
             SourceStep::GivenUp { on } => source.take_back(now, on, false),
             SourceStep::Kept { outcome } => source.tell_to_abandon(now, outcome, true),

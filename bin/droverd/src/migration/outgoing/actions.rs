@@ -85,8 +85,8 @@ impl Outgoing {
                 self.close_session(finished);
             }
             Action::KeepGuest => {
-                if let (Some(machine), Some(reservation)) = (&self.machine, &self.reservation) {
-                    let keep = keep(link, machine.clone(), reservation.clone());
+                if let Some(reservation) = &self.reservation {
+                    let keep = keep(link, self.machine.clone(), reservation.clone());
                     self.keeping = Some(tokio::spawn(keep));
                 }
             }
@@ -298,6 +298,7 @@ impl Outgoing {
         let link = self.link.clone();
         let migration = self.source.migration().clone();
         let carrier = self.carrier.clone();
+        let attempt = self.source.page_attempt();
         tokio::spawn(async move {
             let input = match hand_off::ask_why(&link, &migration).await {
                 Some(Said::Gone(reason)) => Input::DestinationGone { reason },
@@ -312,7 +313,7 @@ impl Outgoing {
             if let Some(carrier) = carrier {
                 carrier.refresh().await;
             }
-            link.tell(Message::BrokeOff(input)).await;
+            link.tell(Message::BrokeOff(attempt, input)).await;
         });
     }
 
@@ -495,32 +496,61 @@ async fn lift_dirty_limit(link: &Link, machine: &dyn Machine) {
 }
 
 /// Sees to it that a guest that stays runs, as it did before.
-async fn keep(link: Link, machine: Arc<dyn Machine>, reservation: Arc<Reservation>) {
-    let begun = Instant::now();
-    while begun.elapsed() < limits::KEEP_GUEST {
-        let told = match machine.state().await {
-            Ok(RunState::FinishMigrate) | Err(MachineError::NoAnswer { .. }) => {
-                tokio::time::sleep(limits::SOON).await;
-                continue;
-            }
-            Ok(RunState::Paused) => machine.resume().await,
-            // So says QEMU before 8.2 of a guest that was stopped before its migration failed.
-            Ok(RunState::PostMigrate) if has_failed(&*machine).await => machine.run_on().await,
-            _ => break,
-        };
-        match told {
-            Ok(()) => break,
-            Err(error) => {
-                link.fallback(format!("letting the guest run: {error}"))
-                    .await;
-                tokio::time::sleep(limits::OBSERVE).await;
-            }
+async fn keep(link: Link, machine: Option<Arc<dyn Machine>>, reservation: Arc<Reservation>) {
+    let kept = go_on(&link, machine, &reservation);
+    match tokio::time::timeout(limits::KEEP_GUEST, kept).await {
+        Ok(Some(machine)) => lift_dirty_limit(&link, &*machine).await,
+        Ok(None) => {}
+        Err(_) => {
+            let seconds = limits::KEEP_GUEST.as_secs();
+            let vm = reservation.name();
+            link.fallback(format!(
+                "the guest may stand still: its QEMU did not let it run within {seconds} s, look at `drover vm show {vm}`"
+            ))
+            .await;
         }
     }
-    lift_dirty_limit(&link, &*machine).await;
     if matches!(reservation.role(), Some(Role::Outgoing { .. }))
         && let Err(refusal) = reservation.set_role(Role::Running)
     {
         link.fallback(refusal.message).await;
+    }
+}
+
+/// Has a guest that stays run on; none where its process has ended.
+async fn go_on(
+    link: &Link,
+    mut machine: Option<Arc<dyn Machine>>,
+    reservation: &Reservation,
+) -> Option<Arc<dyn Machine>> {
+    loop {
+        let qemu = match machine.take() {
+            Some(qemu) => qemu,
+            None => observe::reach(reservation).await?,
+        };
+        let told = match qemu.state().await {
+            Ok(RunState::FinishMigrate) | Err(MachineError::NoAnswer { .. }) => {
+                tokio::time::sleep(limits::SOON).await;
+                machine = Some(qemu);
+                continue;
+            }
+            Ok(RunState::Paused) => qemu.resume().await,
+            // So says QEMU before 8.2 of a guest that was stopped before its migration failed.
+            Ok(RunState::PostMigrate) if has_failed(&*qemu).await => qemu.run_on().await,
+            Err(MachineError::Lost { .. }) => {
+                tokio::time::sleep(limits::SOON).await;
+                continue;
+            }
+            _ => return Some(qemu),
+        };
+        match told {
+            Ok(()) => return Some(qemu),
+            Err(error) => {
+                link.fallback(format!("letting the guest run: {error}"))
+                    .await;
+                tokio::time::sleep(limits::OBSERVE).await;
+                machine = Some(qemu);
+            }
+        }
     }
 }

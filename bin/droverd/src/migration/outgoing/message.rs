@@ -115,8 +115,8 @@ pub enum Message {
     NotAimed(Duration, MachineError),
     /// QEMU was told to migrate; the watch of it began.
     Begun(Timestamp, Watcher),
-    /// What is known by now of something that broke off.
-    BrokeOff(Input),
+    /// What is known by now of something that broke off while this was its session.
+    BrokeOff(Question, Input),
     /// The guest stopped for the last round.
     Stopped(UnixMicros),
     /// The guest runs on the destination.

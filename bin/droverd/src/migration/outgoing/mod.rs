@@ -341,9 +341,13 @@ impl Outgoing {
                 let reason = reason.into();
                 self.broke_off(Input::SessionFailed { reason });
             }
-            Message::BrokeOff(input) => {
+            Message::BrokeOff(attempt, input) => {
                 self.asking_why = false;
                 let over = self.session_over.take();
+                // Another session may carry by now, which this is not about.
+                if attempt != self.source.page_attempt() {
+                    return;
+                }
                 self.handle(match (input, over) {
                     // By that QEMU lost its sockets.
                     (Input::Hypervisor(_), Some(reason)) => Input::SessionFailed { reason },
