@@ -123,7 +123,7 @@ pub struct Began {
     pub run: RunId,
     /// What is wanted.
     pub request: Request,
-    /// The seal of the one plan that may be carried out in the first round, where the operator gave one.
+    /// The seal of the one plan that may be carried out, in a single round, where the operator gave one.
     pub exactly: Option<Digest>,
     /// Guests that earlier runs parked on the host that is resumed, in the order in which they run again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

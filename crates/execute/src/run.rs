@@ -266,6 +266,10 @@ impl Run {
         if self.round == 0 {
             return true;
         }
+        // Who gave a plan wants nothing but that plan.
+        if self.began.exactly.is_some() {
+            return false;
+        }
         self.round < limits::ROUNDS && (self.wants_another() || self.newcomers().next().is_some())
     }
 

@@ -323,8 +323,7 @@ fn is_before(ask: &Ask, open: &BTreeMap<Ask, tokio::task::Id>) -> bool {
 async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Arc<Plan>>) -> Answer {
     let (request, wants_exactly) = {
         let shown = lock(shared);
-        let began = shown.run.began();
-        (shown.run.request(), began.exactly.is_some() && round == 1)
+        (shown.run.request(), shown.run.began().exactly.is_some())
     };
     let made = match (wants_exactly, exactly) {
         (false, _) => planning::make(&agents.context, request).await,

@@ -73,10 +73,15 @@ fn next(run: &Run) -> Option<String> {
     let resumes: Vec<String> = resumes.collect();
     match result {
         RunResult::Completed => None,
-        RunResult::Partial => Some(
-            "mend what keeps the guests there, then run the same again: what has moved stays moved"
-                .to_owned(),
-        ),
+        RunResult::Partial => {
+            let again = match run.began().exactly {
+                Some(_) => "make a plan anew, or drain without one",
+                None => "run the same again",
+            };
+            Some(format!(
+                "mend what keeps the guests there, then {again}: what has moved stays moved"
+            ))
+        }
         RunResult::Cancelled | RunResult::Refused if resumes.is_empty() => lifted(run),
         // `uncordon` would leave those off that the run has stopped or suspended.
         RunResult::Cancelled | RunResult::Refused => Some(format!(

@@ -7,7 +7,7 @@ mod dice;
 mod driver;
 mod parking;
 mod resumes;
-mod silent;
+mod rounds;
 mod world;
 
 use std::collections::BTreeSet;

@@ -1,10 +1,10 @@
-//! A host that does not answer any more while it is emptied.
+//! When a round of moves ends, and whether another one follows.
 
 use std::time::Duration;
 
-use drover_execute::journal::{Began, Entry, HostPace, Move, Outcome, Part, UnixMillis};
-use drover_execute::{Answer, Ask, Now, Run, limits};
-use drover_plan::Request;
+use drover_execute::journal::{Began, Blame, Entry, HostPace, Move, Outcome, Part, UnixMillis};
+use drover_execute::{Answer, Ask, Now, Run, Stage, limits};
+use drover_plan::{Digest, Request};
 use drover_types::{BitRate, Bytes, HostName, MigrationId, RunId};
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ fn name(text: &str) -> HostName {
 }
 
 /// A drain of `a` and `b`, of each three guests to move, one at a time.
-fn draining() -> Run {
+fn draining(exactly: Option<Digest>) -> Run {
     let moves = (1_u32..7).map(|number| Move {
         wave: 1,
         vm: format!("g{number}").parse().unwrap(),
@@ -42,7 +42,7 @@ fn draining() -> Run {
                 hosts: [name("a"), name("b")].into(),
                 avoid: [].into(),
             },
-            exactly: None,
+            exactly,
             parked: Vec::new(),
             by: text("an operator"),
             at: AT,
@@ -90,7 +90,7 @@ fn silence(run: &mut Run, elapsed: Duration) {
 
 #[test]
 fn a_host_that_does_not_answer_any_more_is_waited_for_once_and_not_for_each_of_its_guests() {
-    let mut run = draining();
+    let mut run = draining(None);
     let ordered = next(&mut run, Duration::ZERO);
     assert!(
         matches!(ordered, Some(Entry::Ordered { number: 1, .. })),
@@ -119,4 +119,35 @@ fn a_host_that_does_not_answer_any_more_is_waited_for_once_and_not_for_each_of_i
         Some(Entry::RoundEnded { round: 1 }),
         "the rest is planned anew"
     );
+}
+
+#[test]
+fn what_fails_of_a_run_is_planned_anew_and_of_a_plan_that_was_given_it_is_not() {
+    for (exactly, then) in [
+        (None, Stage::Planning),
+        (Some(Digest::default()), Stage::Verifying),
+    ] {
+        let mut run = draining(exactly);
+        for number in 1..7 {
+            let entry = next(&mut run, Duration::ZERO);
+            assert!(matches!(entry, Some(Entry::Ordered { .. })), "{entry:?}");
+            let outcome = if number == 1 {
+                Outcome::Failed {
+                    why: text("it is full"),
+                    blame: Blame::Destination,
+                }
+            } else {
+                Outcome::Moved { note: None }
+            };
+            run.apply(&Entry::Ended {
+                number,
+                outcome,
+                at: AT,
+            })
+            .unwrap();
+        }
+        let entry = next(&mut run, Duration::ZERO);
+        assert_eq!(entry, Some(Entry::RoundEnded { round: 1 }));
+        assert_eq!(run.stage(), then);
+    }
 }
