@@ -48,13 +48,16 @@ struct RunDocument {
 /// What follows from an entry for what is remembered of hosts.
 #[derive(Debug)]
 pub enum Follows {
+    /// A guest is about to leave a host that is being emptied. It belongs there, unless it belongs to one that it had
+    /// left before.
+    Leaves { vm: VmName, from: HostName },
+    /// It has not left.
+    Remains { vm: VmName, on: HostName },
     /// A guest has moved.
     Moved {
         vm: VmName,
         from: HostName,
         to: HostName,
-        /// It left a host that is being emptied, and belongs there, unless it belongs to one that it had left before.
-        leaves: bool,
         /// It belongs where it was moved to, and to no other host any more.
         stays: bool,
     },
@@ -75,19 +78,14 @@ pub struct Homes {
 }
 
 impl Homes {
-    fn leaves(&mut self, vm: &VmName) {
+    fn leaves(&mut self, vm: &VmName, has_other_home: bool) {
+        if has_other_home {
+            return;
+        }
         self.left.retain(|known| known != vm);
         self.left.push(vm.clone());
         let excess = self.left.len().saturating_sub(limits::HOMES);
         self.left.drain(..excess);
-    }
-
-    /// What was stopped here once is not started here any more.
-    fn has_left(&mut self, vm: &VmName, comes_home: bool) {
-        self.settled(vm);
-        if comes_home {
-            self.leaves(vm);
-        }
     }
 
     fn comes(&mut self, vm: &VmName) {
@@ -231,22 +229,35 @@ impl Keep {
             value.clone(),
         )?;
         match follows {
+            Some(Follows::Leaves { vm, from }) => {
+                let has_home = !self.homes_of(vm, &[from]).await?.is_empty();
+                let leaves = |homes: &mut Homes| homes.leaves(vm, has_home);
+                write = self.change(write, from, leaves).await?;
+            }
+            Some(Follows::Remains { vm, on }) => {
+                write = self.change(write, on, |homes| homes.forgets(vm)).await?;
+            }
             Some(Follows::Moved {
                 vm,
                 from,
                 to,
-                leaves,
                 stays,
             }) => {
-                let homes = self.homes_of(vm, [from, to]).await?;
-                let comes_home = *leaves && homes.is_empty();
-                let left = |homes: &mut Homes| homes.has_left(vm, comes_home);
+                // What was stopped there once is not started there any more.
+                let left = |homes: &mut Homes| {
+                    homes.settled(vm);
+                    if *stays {
+                        homes.forgets(vm);
+                    }
+                };
                 write = self.change(write, from, left).await?;
                 write = self.change(write, to, |homes| homes.comes(vm)).await?;
-                for home in homes.iter().filter(|_| *stays) {
-                    write = self
-                        .change_at(write, home, |homes| homes.forgets(vm))
-                        .await?;
+                if *stays {
+                    for home in self.homes_of(vm, &[from, to]).await? {
+                        write = self
+                            .change_at(write, &home, |homes| homes.forgets(vm))
+                            .await?;
+                    }
                 }
             }
             Some(Follows::Parks { guest, on }) => {
@@ -299,8 +310,8 @@ impl Keep {
     }
 
     /// Hosts but these that a guest left and has not come home to: one at most, unless an earlier version wrote more.
-    async fn homes_of(&self, vm: &VmName, but: [&HostName; 2]) -> Result<Vec<Key>, StoreError> {
-        let but = but.map(homes);
+    async fn homes_of(&self, vm: &VmName, but: &[&HostName]) -> Result<Vec<Key>, StoreError> {
+        let but: Vec<Key> = but.iter().map(|host| homes(host)).collect();
         let scope = Scope::kind(Kind::Host);
         let (mut found, mut after) = (Vec::new(), None::<Key>);
         loop {
@@ -466,14 +477,7 @@ mod tests {
             }
         }
 
-        async fn moved(&mut self, from: &str, to: &str, leaves: bool, stays: bool) {
-            let follows = Follows::Moved {
-                vm: "web".parse().unwrap(),
-                from: name(from),
-                to: name(to),
-                leaves,
-                stays,
-            };
+        async fn write(&mut self, follows: Follows) {
             self.entries += 1;
             let entry = Entry::RoundEnded { round: 1 };
             let written = self.keep.write(
@@ -484,6 +488,26 @@ mod tests {
                 &self.leadership,
             );
             written.await.unwrap();
+        }
+
+        async fn leaves(&mut self, from: &str) {
+            let (vm, from) = ("web".parse().unwrap(), name(from));
+            self.write(Follows::Leaves { vm, from }).await;
+        }
+
+        async fn moved(&mut self, from: &str, to: &str, stays: bool) {
+            let moved = Follows::Moved {
+                vm: "web".parse().unwrap(),
+                from: name(from),
+                to: name(to),
+                stays,
+            };
+            self.write(moved).await;
+        }
+
+        async fn drained(&mut self, from: &str, to: &str) {
+            self.leaves(from).await;
+            self.moved(from, to, false).await;
         }
 
         /// Hosts that it is to come home to.
@@ -500,18 +524,37 @@ mod tests {
     #[tokio::test]
     async fn a_guest_whose_hosts_are_emptied_one_after_the_other_belongs_to_the_first() {
         let mut kept = Kept::new().await;
-        kept.moved("a", "b", true, false).await;
-        kept.moved("b", "c", true, false).await;
+        kept.drained("a", "b").await;
+        kept.drained("b", "c").await;
         assert_eq!(kept.homes().await, ["a"]);
-        kept.moved("c", "a", false, true).await;
+        kept.moved("c", "a", true).await;
+        assert_eq!(kept.homes().await, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_is_drained_to_its_home_belongs_nowhere_else() {
+        let mut kept = Kept::new().await;
+        kept.drained("a", "b").await;
+        kept.drained("b", "a").await;
         assert_eq!(kept.homes().await, [""; 0]);
     }
 
     #[tokio::test]
     async fn what_a_rebalance_moves_belongs_where_it_was_moved_to() {
         let mut kept = Kept::new().await;
-        kept.moved("a", "b", true, false).await;
-        kept.moved("b", "c", false, true).await;
+        kept.drained("a", "b").await;
+        kept.moved("b", "c", true).await;
+        assert_eq!(kept.homes().await, [""; 0]);
+    }
+
+    #[tokio::test]
+    async fn a_guest_of_which_nobody_knows_whether_it_moved_is_remembered_and_one_that_did_not_is_not()
+     {
+        let mut kept = Kept::new().await;
+        kept.leaves("a").await;
+        assert_eq!(kept.homes().await, ["a"]);
+        let (vm, on) = ("web".parse().unwrap(), name("a"));
+        kept.write(Follows::Remains { vm, on }).await;
         assert_eq!(kept.homes().await, [""; 0]);
     }
 }

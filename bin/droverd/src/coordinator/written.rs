@@ -1,34 +1,48 @@
 //! What is written with an entry of a run's journal, and told of it.
 
 use drover_execute::Run;
-use drover_execute::journal::{Entry, Outcome, ParkedGuest, UnparkOutcome};
+use drover_execute::journal::{Entry, Move, Outcome, ParkedGuest, UnparkOutcome};
 use drover_plan::{Account, Request};
-use drover_types::RunId;
+use drover_types::{HostName, RunId};
 
 use super::keep::Follows;
 
 /// What an entry changes in what is remembered of hosts.
 pub fn follows(run: &Run, entry: &Entry) -> Option<Follows> {
     match entry {
+        // Before it is ordered: whether it has moved may never be known.
+        Entry::Ordered { number, .. } => {
+            let planned = planned(run, *number)?;
+            is_drained(run, &planned.from).then(|| Follows::Leaves {
+                vm: planned.vm.clone(),
+                from: planned.from.clone(),
+            })
+        }
         Entry::Ended {
             number,
             outcome: Outcome::Moved { .. },
             ..
         } => {
-            let mut moves = run.moves().iter();
-            let planned = &moves.find(|record| record.number == *number)?.planned;
+            let planned = planned(run, *number)?;
             Some(Follows::Moved {
                 vm: planned.vm.clone(),
                 to: planned.to.clone(),
                 from: planned.from.clone(),
-                leaves: matches!(
-                    &run.began().request,
-                    Request::Drain { hosts, .. } if hosts.contains(&planned.from)
-                ),
                 stays: matches!(
                     &run.began().request,
                     Request::Resume { .. } | Request::Rebalance { .. }
                 ),
+            })
+        }
+        Entry::Ended {
+            number,
+            outcome: Outcome::Failed { .. } | Outcome::Cancelled,
+            ..
+        } => {
+            let planned = planned(run, *number)?;
+            is_drained(run, &planned.from).then(|| Follows::Remains {
+                vm: planned.vm.clone(),
+                on: planned.from.clone(),
             })
         }
         // Before it is ordered, and until its host is resumed, whatever becomes of the order: what is not heard
@@ -55,6 +69,16 @@ pub fn follows(run: &Run, entry: &Entry) -> Option<Follows> {
         }
         _ => None,
     }
+}
+
+fn planned(run: &Run, number: u32) -> Option<&Move> {
+    let mut moves = run.moves().iter();
+    let record = moves.find(|record| record.number == number)?;
+    Some(&record.planned)
+}
+
+fn is_drained(run: &Run, host: &HostName) -> bool {
+    matches!(&run.began().request, Request::Drain { hosts, .. } if hosts.contains(host))
 }
 
 /// An entry that was written down, for who reads the agent's log.
