@@ -64,7 +64,8 @@ async fn token(
     Ok(Json(made.await?))
 }
 
-/// Has this host join the cluster of a token.
+/// Has this host join the cluster of a token. One that is in another cluster leaves that by it, and is refused while a
+/// guest is in memory here or on its way.
 #[utoipa::path(post, path = "/v1/cluster/join", tag = "local", request_body = JoinRequest,
     responses((status = 200, body = ClusterView), (status = "default", body = ErrorBody)))]
 async fn join(
@@ -73,9 +74,16 @@ async fn join(
 ) -> Result<Json<ClusterView>, Refused> {
     let joined = to_its_end(async move {
         let cluster = &app.0.context.cluster;
+        let leaves = cluster.is_of_another(&request.token)?;
+        if leaves {
+            check_empty(&app).await?;
+        }
         let addresses = advertised(&app.0.context.config).await?;
         let ports = app.open_ports().await?;
         cluster.join(&request.token, addresses).await?;
+        if leaves {
+            app.0.context.fence.forget().await?;
+        }
         app.serve_ports(ports).await;
         cluster.view().await
     });

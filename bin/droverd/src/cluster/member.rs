@@ -17,15 +17,23 @@ use crate::api::Caller;
 use crate::{limits, peers};
 
 impl Cluster {
+    /// Whether this host is in another cluster than the one that a token is for.
+    ///
+    /// # Errors
+    /// The token cannot be used.
+    pub fn is_of_another(&self, token: &str) -> Result<bool, Refusal> {
+        let token = parsed(token)?;
+        let armed = self.trust.armed();
+        Ok(armed.is_some_and(|armed| armed.authority != token.authority))
+    }
+
     /// Joins the cluster that a token is for. A host that is in one leaves it by that.
     ///
     /// # Errors
     /// The token cannot be used, or the authority cannot be asked, or it refused.
     pub async fn join(&self, token: &str, addresses: Vec<SocketAddr>) -> Result<(), Refusal> {
         self.may_join().await?;
-        let token: JoinToken = token
-            .parse()
-            .map_err(|error| token_refused(&format!("{error}")))?;
+        let token = parsed(token)?;
         let own = KeyAndRequest::generate().map_err(|error| failed(&error))?;
         let question = AdmissionRequest {
             secret: token.secret.to_text(),
@@ -208,6 +216,12 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+fn parsed(token: &str) -> Result<JoinToken, Refusal> {
+    token
+        .parse()
+        .map_err(|error| token_refused(&format!("{error}")))
 }
 
 fn token_refused(message: &str) -> Refusal {
