@@ -100,6 +100,10 @@ fn vm(guest: Known, said: Said, own: &HostName, cpu: &HostCpu) -> Option<Vm> {
         Some(Purpose::Suspend) => blockers.push("it is being suspended".to_owned()),
         _ => {}
     }
+    // What keeps it here, or beside or apart from others, may stand there.
+    if let Some(problem) = guest.unusable.filter(|_| guest.resident.is_some()) {
+        blockers.push(format!("its definition cannot be used: {problem}"));
+    }
     let (memory, vcpus, guest_cpu, policy) = match guest.definition {
         Some(definition) => {
             let cpu = guest_cpu(&definition, cpu);
@@ -177,6 +181,7 @@ mod tests {
             definition: Some(definition()),
             reserved: None,
             role,
+            unusable: None,
             resident: resident.map(Bytes),
             machine: None,
         }
@@ -259,6 +264,20 @@ mod tests {
         let vm = here(lost).unwrap();
         assert_eq!((vm.memory, vm.memory_used), (Bytes(GIB), Bytes(GIB)));
         assert!(vm.blockers[0].as_str().contains("record"), "{vm:?}");
+    }
+
+    #[test]
+    fn a_guest_whose_definition_cannot_be_read_stays_while_it_runs() {
+        let problem = || Some("/etc/drover/vms/web.toml: line 3".to_owned());
+        let runs = Known {
+            unusable: problem(),
+            ..known(Some(GIB), Some(Role::Running))
+        };
+        let vm = here(runs).unwrap();
+        let [blocker] = &vm.blockers[..] else {
+            panic!("{vm:?}");
+        };
+        assert!(blocker.as_str().contains("web.toml: line 3"), "{blocker}");
     }
 
     #[tokio::test]

@@ -25,6 +25,8 @@ pub struct Known {
     pub reserved: Option<Purpose>,
     /// What its process is here for; none where it has none, or its record was lost.
     pub role: Option<Role>,
+    /// Why its file cannot be used, where it has one that cannot: what is wished for it now is not known.
+    pub unusable: Option<String>,
     /// Memory that its process has touched; none where it has no process.
     pub resident: Option<Bytes>,
     /// The way to talk to its process.
@@ -104,7 +106,10 @@ impl Registry {
 
 /// None of a guest that has ended and is no longer defined.
 fn known(name: VmName, entry: Option<Entry>, slot: Snapshot) -> Option<Known> {
-    let file = entry.and_then(Result::ok);
+    let (file, unusable) = match entry.transpose() {
+        Ok(file) => (file, None),
+        Err(problem) => (None, Some(problem)),
+    };
     let Some(running) = slot.process else {
         let arrives = matches!(slot.reserved, Some(Purpose::Incoming { .. }));
         return file.filter(|_| !arrives).map(|definition| Known {
@@ -112,6 +117,7 @@ fn known(name: VmName, entry: Option<Entry>, slot: Snapshot) -> Option<Known> {
             definition: Some(definition),
             reserved: slot.reserved,
             role: None,
+            unusable: None,
             resident: None,
             machine: None,
         });
@@ -129,6 +135,7 @@ fn known(name: VmName, entry: Option<Entry>, slot: Snapshot) -> Option<Known> {
         definition,
         reserved: slot.reserved,
         role,
+        unusable,
         resident: Some(resident(running.process.pid).unwrap_or_default()),
         machine: running.machine,
     })
