@@ -268,7 +268,7 @@ fn expected(model: &Model<'_>, steps: &[Step], ms: Range) -> Expected {
         millis(most, model.hosts[host].bandwidth.0)
     };
     let stops = steps.iter().map(|step| step.forecast.downtime_ms);
-    let longest = stops.max_by_key(|stop| (stop.expected, stop.most, stop.least));
+    let longest = stops.reduce(Range::longer);
     Expected {
         bytes,
         ms,

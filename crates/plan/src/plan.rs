@@ -234,7 +234,7 @@ pub struct Expected {
     pub ms: Range,
     /// The least time in which the lines could carry the expected bytes, in milliseconds.
     pub bound_ms: u64,
-    /// Milliseconds that the guest with the longest stop stands still.
+    /// Milliseconds that the guest with the longest stop stands still, whichever that turns out to be.
     pub longest_downtime_ms: Range,
 }
 

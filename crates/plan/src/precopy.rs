@@ -34,6 +34,15 @@ pub struct Range {
 }
 
 impl Range {
+    /// The longer of two, at each end.
+    pub(crate) fn longer(self, other: Self) -> Self {
+        Self {
+            least: self.least.max(other.least),
+            expected: self.expected.max(other.expected),
+            most: self.most.max(other.most),
+        }
+    }
+
     fn of([expected, one, other]: [u64; 3]) -> Self {
         Self {
             least: expected.min(one).min(other),
