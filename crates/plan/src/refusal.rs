@@ -126,7 +126,7 @@ impl Refusal {
                 "plan again: every host is asked anew. If it stays so, look at that host's agent",
             ),
             Self::Blocked { .. } => Some(
-                "make room (bring hosts back, or move or stop other guests), or change what keeps these there:                  pins, groups and `cannot_move` in their definitions",
+                "make room (bring hosts back, or move or stop other guests), or change what keeps these there: pins, groups and `cannot_move` in their definitions",
             ),
             Self::TooManyLosses { .. } => Some(
                 "set `policy.keep` in the coordinator's droverd.toml to fewer, or to failure domains",

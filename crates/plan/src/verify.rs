@@ -43,7 +43,7 @@ pub enum NotThisPlan {
     },
     /// Others than guests use more of a host than when it was made.
     #[error(
-        "host {host} has {lacking} less for guests than this plan needs there: others use more of it than when the          plan was made; plan again{}",
+        "host {host} has {lacking} less for guests than this plan needs there: others use more of it than when the plan was made; plan again{}",
         about(request)
     )]
     NoRoom {
