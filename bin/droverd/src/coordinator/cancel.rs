@@ -76,7 +76,10 @@ impl Coordinator {
         let Ok(told) = tokio::time::timeout(limits::RUN_CANCEL, told).await else {
             let message = format!("the cancel of run {id} waits to be written down");
             return Err(Refusal::new(ErrorCode::Timeout, message)
-                .next("no move begins meanwhile; `drover run` shows when it counts"));
+                .next(
+                    "no move begins meanwhile; `drover run` shows when it counts. It is forgotten if the agent ends \
+                     before that: repeat the command then",
+                ));
         };
         match told {
             Ok(Ok(())) => self.get(id).await.map(Some),

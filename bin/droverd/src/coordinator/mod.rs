@@ -364,7 +364,7 @@ impl Coordinator {
     async fn busy(&self, run: RunId) -> Refusal {
         let what = match self.get(run).await {
             Ok(view) => format!(
-                "{} of {}, since {:.0}, carried out by {}",
+                "{}, asked for by {}, since {:.0}, carried out by {}",
                 text::request(&view.request),
                 view.by,
                 view.began_at,

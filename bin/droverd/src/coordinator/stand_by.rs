@@ -13,8 +13,8 @@ use super::keep::Keep;
 use crate::limits;
 
 impl Coordinator {
-    /// Takes up the run that was under way when the agent ended; where others may lead as well, whenever one is
-    /// under way that nobody leads.
+    /// Takes up whatever run is under way that nobody leads: the one that an earlier agent drove, one whose beginning
+    /// was written down though the store did not say so, and, where others may lead as well, theirs.
     pub async fn stand_by(&self) {
         let mut told = None;
         while !self.ends.load(Ordering::SeqCst) {
@@ -24,13 +24,6 @@ impl Coordinator {
                     self.take_up().await
                 };
                 self.tell(taken.as_ref().err(), &mut told);
-                let later =
-                    matches!(&taken, Err(refusal) if refusal.code == ErrorCode::StoreUnavailable);
-                if !self.place.is_shared() && !later {
-                    return;
-                }
-            } else if !self.place.is_shared() {
-                return;
             }
             tokio::time::sleep(limits::RUN_STAND_BY).await;
         }
