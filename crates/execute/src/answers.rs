@@ -137,6 +137,10 @@ impl Run {
         if !self.asks().contains(ask) {
             return Vec::new();
         }
+        if self.is_call_back(ask) {
+            self.called_back_or_not(ask, &answer, now);
+            return Vec::new();
+        }
         match ask {
             Ask::Cordon { host } => self.cordoned_or_not(host, answer, now),
             Ask::Uncordon { host } | Ask::Lift { host } => {
@@ -150,10 +154,6 @@ impl Run {
             Ask::Place {
                 number, from, to, ..
             } => self.placed(*number, from, to, answer, now),
-            Ask::Park { number, .. } | Ask::Unpark { number, .. } if self.is_call_back(ask) => {
-                self.called_back_or_not(*number, &answer, now);
-                Vec::new()
-            }
             Ask::Park { number, .. } => match answer {
                 Answer::Park(seen) => self.parked_or_not(*number, seen, now),
                 Answer::Silence { why } => self.park_not_heard(*number, &why, now),

@@ -1,24 +1,38 @@
-//! Orders to park a guest, or to run it again, that had ended in doubt when the run was cancelled.
+//! Orders that had ended in doubt when the run was cancelled: to move a guest, to park it, or to run it again.
 //!
 //! Each is called back once more, so that an agent that stood still does not begin it afterwards. What was said of its
-//! guest stays as it is. A run has orders of one of the two kinds, so that their numbers are their own.
+//! guest stays as it is.
 
 use crate::Now;
 use crate::answers::Answer;
 use crate::asks::Ask;
+use crate::journal::Outcome;
 use crate::limits::SILENCE_AT_ENDS;
-use crate::run::Run;
+use crate::run::{MoveState, Run};
 
 impl Run {
     /// What is to be called back, before a cancelled run ends.
     pub(crate) fn call_backs(&self) -> impl Iterator<Item = Ask> {
         let is_open = self.cancel.is_some() && self.finished.is_none();
         let in_doubt = self.parks_in_doubt().chain(self.unparks_in_doubt());
-        in_doubt.filter(move |ask| {
-            let (Ask::Park { number, .. } | Ask::Unpark { number, .. }) = ask else {
-                return false;
-            };
-            is_open && !self.called_back.contains(number)
+        let in_doubt = in_doubt.chain(self.moves_in_doubt());
+        in_doubt.filter(move |ask| is_open && !self.called_back.contains(ask))
+    }
+
+    /// One that goes on is cancelled by that, and so they are only where what is under way is to be.
+    fn moves_in_doubt(&self) -> impl Iterator<Item = Ask> {
+        let records = self.records.iter().filter(|_| self.calls_back());
+        records.filter_map(|record| match &record.state {
+            MoveState::Ended {
+                migration,
+                outcome: Outcome::Unknown { .. },
+                ..
+            } => Some(Ask::CallBack {
+                number: record.number,
+                migration: *migration,
+                from: record.planned.from.clone(),
+            }),
+            _ => None,
         })
     }
 
@@ -28,13 +42,16 @@ impl Run {
     }
 
     /// One that does not answer keeps no run from its end.
-    pub(crate) fn called_back_or_not(&mut self, number: u32, answer: &Answer, now: Now) {
+    pub(crate) fn called_back_or_not(&mut self, ask: &Ask, answer: &Answer, now: Now) {
         if matches!(answer, Answer::Silence { .. }) {
-            let since = *self.unheard.entry(number).or_insert(now.elapsed);
+            let since = *self
+                .call_back_unheard
+                .entry(ask.clone())
+                .or_insert(now.elapsed);
             if now.elapsed.saturating_sub(since) < SILENCE_AT_ENDS {
                 return;
             }
         }
-        self.called_back.insert(number);
+        self.called_back.insert(ask.clone());
     }
 }

@@ -106,6 +106,7 @@ impl Run {
             unheard: BTreeMap::new(),
             at_work: BTreeMap::new(),
             called_back: [].into(),
+            call_back_unheard: BTreeMap::new(),
         }
     }
 

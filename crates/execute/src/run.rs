@@ -8,6 +8,7 @@ use drover_plan::{Account, Request, Text};
 use drover_types::{HostName, MigrationId, VmName};
 
 use crate::answers::Guest;
+use crate::asks::Ask;
 use crate::journal::{
     Began, Blame, Cancel, HostPace, Left, Move, Outcome, Part, RunResult, Running, UnixMillis,
     drained,
@@ -59,7 +60,9 @@ pub struct Run {
     /// Since when its agent is seen to be at it.
     pub(crate) at_work: BTreeMap<u32, Duration>,
     /// Orders that had ended in doubt before a cancel, and that were called back or are given up.
-    pub(crate) called_back: BTreeSet<u32>,
+    pub(crate) called_back: BTreeSet<Ask>,
+    /// Since when nothing is heard of one of them.
+    pub(crate) call_back_unheard: BTreeMap<Ask, Duration>,
 }
 
 /// What a run does with a host that is to take no guests.

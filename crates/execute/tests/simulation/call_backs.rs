@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use drover_execute::journal::{
-    Began, Cancel, Entry, ParkHow, ParkOutcome, ParkedGuest, Parking, RunResult, Running,
-    UnixMillis, UnparkOutcome,
+    Began, Cancel, Entry, Move, Outcome, ParkHow, ParkOutcome, ParkedGuest, Parking, Part,
+    RunResult, Running, UnixMillis, UnparkOutcome,
 };
 use drover_execute::{Answer, Ask, Now, ParkSeen, Run, limits};
 use drover_plan::Request;
-use drover_types::{HostName, MigrationId, ParkId, RunId};
+use drover_types::{Bytes, HostName, MigrationId, ParkId, RunId};
 use uuid::Uuid;
 
 use crate::text;
@@ -43,12 +43,17 @@ fn began(request: Request) -> Entry {
     })
 }
 
-fn cancelled(entries: &[Entry]) -> Run {
+fn cancelled(entries: &[Entry], running: Running) -> Run {
     let mut run = Run::replay(entries).unwrap();
-    let is_of_order = |ask: &Ask| matches!(ask, Ask::Park { .. } | Ask::Unpark { .. });
+    let is_of_order = |ask: &Ask| {
+        matches!(
+            ask,
+            Ask::Park { .. } | Ask::Unpark { .. } | Ask::CallBack { .. }
+        )
+    };
     assert!(!run.asks().iter().any(is_of_order), "{:?}", run.asks());
     run.apply(&Entry::CancelAsked(Cancel {
-        running: Running::Cancel,
+        running,
         uncordon: false,
         by: text("an operator"),
         at: AT,
@@ -60,7 +65,7 @@ fn cancelled(entries: &[Entry]) -> Run {
 /// Of a guest that did not start as far as was heard, while another one waits for its turn.
 fn resumed() -> Run {
     let why = text("not heard of");
-    cancelled(&[
+    let entries = [
         began(Request::Resume {
             host: host(),
             homes: Vec::new(),
@@ -77,13 +82,14 @@ fn resumed() -> Run {
             outcome: UnparkOutcome::Failed { why },
             at: AT,
         },
-    ])
+    ];
+    cancelled(&entries, Running::Cancel)
 }
 
 /// Of a guest of which nobody knows whether it was told to shut down.
 fn drained() -> Run {
     let why = text("not heard of");
-    cancelled(&[
+    let entries = [
         began(Request::Drain {
             hosts: [host()].into(),
             avoid: [].into(),
@@ -113,7 +119,56 @@ fn drained() -> Run {
             outcome: ParkOutcome::Unknown { why },
             at: AT,
         },
-    ])
+    ];
+    cancelled(&entries, Running::Cancel)
+}
+
+/// Of a guest that may move still.
+fn moving(running: Running) -> Run {
+    let planned = Move {
+        wave: 1,
+        vm: "web".parse().unwrap(),
+        from: host(),
+        to: "h1".parse().unwrap(),
+        memory: Bytes(1 << 30),
+    };
+    let entries = [
+        began(Request::Drain {
+            hosts: [host()].into(),
+            avoid: [].into(),
+        }),
+        Entry::Cordoned {
+            host: host(),
+            before: true,
+        },
+        Entry::Part(Part {
+            round: 1,
+            part: 1,
+            moves: vec![planned],
+            left: Vec::new(),
+            hosts: Vec::new(),
+        }),
+        Entry::Round {
+            round: 1,
+            parts: 1,
+            at_once: 1,
+            expected: None,
+        },
+        Entry::Ordered {
+            number: 1,
+            migration: MigrationId(Uuid::from_u128(7)),
+            at: AT,
+        },
+        Entry::Ended {
+            number: 1,
+            outcome: Outcome::Unknown {
+                why: text("not heard of"),
+            },
+            at: AT,
+        },
+        Entry::RoundEnded { round: 1 },
+    ];
+    cancelled(&entries, running)
 }
 
 fn after(elapsed: Duration) -> Now {
@@ -162,4 +217,28 @@ fn an_agent_that_stays_silent_to_that_keeps_no_run_from_its_end_and_guests_that_
     assert_eq!(result, RunResult::Cancelled);
     let named = "not started again: p1 (not heard of), p2";
     assert_eq!(why.unwrap().as_str(), named);
+}
+
+#[test]
+fn a_move_that_ended_in_doubt_is_called_back_and_where_moves_are_finished_it_is_not() {
+    let mut run = moving(Running::Cancel);
+    let asks = run.asks();
+    let [Ask::CallBack { number: 1, .. }] = &asks[..] else {
+        panic!("{asks:?}");
+    };
+    assert_eq!(end(&run), None, "it waits for the answer");
+    let silent = Answer::Silence {
+        why: text("no answer"),
+    };
+    assert_eq!(run.handle(&asks[0], silent, after(Duration::ZERO)), []);
+    assert_eq!(run.asks(), asks, "once more");
+    assert_eq!(
+        run.handle(&asks[0], Answer::CalledBack, after(Duration::ZERO)),
+        []
+    );
+    assert_eq!(run.asks(), [], "once");
+    assert!(matches!(end(&run), Some(Entry::Finished { .. })));
+    let finishing = moving(Running::Finish);
+    assert_eq!(finishing.asks(), []);
+    assert!(matches!(end(&finishing), Some(Entry::Finished { .. })));
 }
