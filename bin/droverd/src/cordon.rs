@@ -42,8 +42,8 @@ impl Cordon {
         now.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes no guests from now on. Asked again it keeps its beginning, and takes a new reason; without one that of
-    /// a run goes, for the run would lift what a person wants to stay.
+    /// Takes no guests from now on. Asked again it keeps its beginning, and takes a person's reason; without one that of
+    /// a run goes, for the run would lift what a person wants to stay. A run changes nothing of a cordon that is there.
     ///
     /// # Errors
     /// The reason cannot be used, or the word not be kept; then nothing has changed.
@@ -53,6 +53,9 @@ impl Cordon {
         }
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let before = now.clone();
+        if before.is_some() && request.reason.as_deref().is_some_and(is_of_run) {
+            return Ok(());
+        }
         let since = before
             .as_ref()
             .map_or_else(Timestamp::now, |view| view.since);
@@ -157,6 +160,17 @@ mod tests {
         cordon.set(CordonRequest::default()).unwrap();
         let kept = cordon.view().unwrap().reason;
         assert_eq!(kept.as_deref(), Some("run the new cable"));
+    }
+
+    #[test]
+    fn a_run_takes_over_no_cordon_that_is_there() {
+        let state = tempfile::tempdir().unwrap();
+        let cordon = open(state.path());
+        cordon.set(CordonRequest::default()).unwrap();
+        let person = cordon.view().unwrap();
+        let run = "01a2089d-2a9a-704b-aa0d-ffdf218a0689".parse().unwrap();
+        cordon.set(because(&reason_of(run))).unwrap();
+        assert_eq!(cordon.view().unwrap(), person);
     }
 
     #[test]

@@ -239,7 +239,7 @@ async fn cordon(
     JsonBody(request): JsonBody<CordonRequest>,
 ) -> Result<Json<HostView>, Refused> {
     tracing::info!(by = %caller, "ordered: take no guests");
-    app.0.context.cordon.set(request)?;
+    tokio::task::block_in_place(|| app.0.context.cordon.set(request))?;
     Ok(Json(peer::host_view(&app).await?))
 }
 
@@ -251,6 +251,6 @@ async fn uncordon(
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<HostView>, Refused> {
     tracing::info!(by = %caller, "ordered: take guests again");
-    app.0.context.cordon.lift()?;
+    tokio::task::block_in_place(|| app.0.context.cordon.lift())?;
     Ok(Json(peer::host_view(&app).await?))
 }

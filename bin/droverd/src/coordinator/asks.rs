@@ -98,18 +98,16 @@ impl Agents {
     }
 
     async fn cordon(&self, host: &HostName) -> Result<Answer, Text> {
-        let client = self.client(host)?;
-        let view = client.host().await.map_err(|error| said(&error))?;
-        let reason = self.reason();
-        if let Some(cordon) = view.cordon {
-            let before = cordon.reason != Some(reason);
-            return Ok(Answer::Cordoned { before });
-        }
-        let reason = Some(reason);
+        let reason = Some(self.reason());
+        let request = CordonRequest {
+            reason: reason.clone(),
+        };
         self.standing.check()?;
-        let asked = client.cordon(&CordonRequest { reason }).await;
-        asked.map_err(|error| said(&error))?;
-        Ok(Answer::Cordoned { before: false })
+        let view = self.client(host)?.cordon(&request).await;
+        let cordon = view.map_err(|error| said(&error))?.cordon;
+        // One that was there before stays as it was.
+        let before = cordon.is_some_and(|cordon| cordon.reason != reason);
+        Ok(Answer::Cordoned { before })
     }
 
     async fn uncordon(&self, host: &HostName) -> Result<Answer, Text> {

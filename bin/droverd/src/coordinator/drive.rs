@@ -109,6 +109,7 @@ impl Driver {
     /// Leads again, and goes on from what is written down.
     async fn take_up_again(&mut self) -> Result<(), LetGo> {
         let run = self.agents.run;
+        let mut told = false;
         loop {
             tokio::time::sleep(limits::RUN_WRITE_AGAIN).await;
             let led = async {
@@ -128,6 +129,10 @@ impl Driver {
                     return Ok(());
                 }
                 Ok(None) => {}
+                Err(error) if !told => {
+                    told = true;
+                    tracing::warn!(%run, %error, "not taken up again yet, which is tried on and on");
+                }
                 Err(error) => tracing::debug!(%run, %error, "not taken up yet"),
             }
         }
