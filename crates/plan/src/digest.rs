@@ -54,12 +54,7 @@ impl Digest {
     #[must_use]
     pub fn of_inputs(inventory: &Inventory, policy: &ClusterPolicy, request: &Request) -> Self {
         let mut facts = inventory.clone();
-        facts
-            .hosts
-            .sort_unstable_by(|one, other| one.name.cmp(&other.name));
-        facts
-            .vms
-            .sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        facts.sort();
         for host in &mut facts.hosts {
             host.facts_age_seconds = 0;
             host.memory_for_host = Bytes(0);

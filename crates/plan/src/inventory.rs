@@ -23,6 +23,16 @@ pub struct Inventory {
     pub vms: Vec<Vm>,
 }
 
+impl Inventory {
+    /// Brings both into the order of their names.
+    pub fn sort(&mut self) {
+        self.hosts
+            .sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        self.vms
+            .sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    }
+}
+
 /// What may happen on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -45,12 +45,7 @@ pub async fn inventory(context: &Context) -> Result<ClusterInventoryView, Refusa
         notes,
         left_out,
     } = gather(context).await?;
-    inventory
-        .hosts
-        .sort_by(|one, other| one.name.cmp(&other.name));
-    inventory
-        .vms
-        .sort_by(|one, other| one.name.cmp(&other.name));
+    inventory.sort();
     let left_out = left_out.into_iter().map(|(host, left)| MemberLeftOut {
         host,
         why: left.why,
