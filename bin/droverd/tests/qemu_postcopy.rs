@@ -200,8 +200,11 @@ async fn a_guest_whose_source_ends_before_all_pages_have_followed_is_said_to_be_
     hosts.no_relay_is_left().await;
 }
 
-/// Whether the other host's word is missing, and what can be decided in its place.
-async fn in_doubt(hosts: &Hosts, host: usize, id: MigrationId, command: &str) {
+/// A host goes with its guest, and the other one misses its word: what can be decided in its place.
+async fn is_gone(hosts: &mut Hosts, gone: usize, id: MigrationId, command: &str) {
+    hosts.kill_agent(gone).await;
+    kill(hosts.qemus(gone).await[0]);
+    let host = if gone == A { B } else { A };
     hosts::until(PATIENCE, async || {
         let view = hosts.client(host).migration(id).await.unwrap();
         assert!(!view.phase.has_ended(), "{view:#?}");
@@ -219,15 +222,8 @@ async fn pages_of_a_source_that_does_not_come_back_can_be_given_up() {
         return;
     };
     let id = serving(&mut hosts, A).await;
-    hosts.kill_agent(A).await;
-    kill(hosts.qemus(A).await[0]);
-    in_doubt(
-        &hosts,
-        B,
-        id,
-        "drover resolve guest --discard --memory-is-lost",
-    )
-    .await;
+    let command = "drover resolve guest --discard --memory-is-lost";
+    is_gone(&mut hosts, A, id, command).await;
     let discard = ResolveRequest {
         resolution: Resolution::Discard,
         other_host_is_off: false,
@@ -265,15 +261,8 @@ async fn a_guest_whose_destination_does_not_come_back_can_be_given_up_at_the_sou
         return;
     };
     let id = serving(&mut hosts, A).await;
-    hosts.kill_agent(B).await;
-    kill(hosts.qemus(B).await[0]);
-    in_doubt(
-        &hosts,
-        A,
-        id,
-        "drover resolve guest --give-up --other-host-is-off",
-    )
-    .await;
+    let command = "drover resolve guest --give-up --other-host-is-off";
+    is_gone(&mut hosts, B, id, command).await;
     let give_up = ResolveRequest {
         resolution: Resolution::GiveUp,
         other_host_is_off: true,
