@@ -100,7 +100,7 @@ fn sent(view: &MigrationView) -> String {
 }
 
 fn path_line(view: &PathView) -> String {
-    let rate: ByteRate = view.lanes.iter().map(|lane| lane.rate).sum();
+    let rate: ByteRate = view.lanes.iter().map(|lane| lane.traffic.rate).sum();
     let (up, all) = (
         view.lanes
             .iter()

@@ -40,7 +40,10 @@ async fn path_when(hosts: &Hosts, id: MigrationId, nic: &str, up: bool) -> PathV
 }
 
 fn sent(path: &PathView) -> u64 {
-    path.lanes.iter().map(|lane| lane.sent_bytes.0).sum()
+    path.lanes
+        .iter()
+        .map(|lane| lane.traffic.sent_bytes.0)
+        .sum()
 }
 
 fn says(view: &MigrationView, what: &str) -> bool {
@@ -146,7 +149,11 @@ async fn a_nic_that_comes_up_in_the_middle_joins_and_carries_its_part() {
     assert_eq!(view.paths[1].path.id.0, 1);
     assert!(says(&view, "path 1 joins: nic1 > nic1"), "{view:#?}");
     let there = hosts.ended(B, id).await;
-    let received = |path: &PathView| path.lanes.iter().any(|lane| lane.received_bytes.0 > 0);
+    let received = |path: &PathView| {
+        path.lanes
+            .iter()
+            .any(|lane| lane.traffic.received_bytes.0 > 0)
+    };
     assert!(
         there.paths.len() == 2 && there.paths.iter().all(received),
         "{there:#?}"

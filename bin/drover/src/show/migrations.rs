@@ -295,17 +295,17 @@ fn path_row(view: &PathView, received: bool) -> Vec<String> {
 
 fn lane_row(lane: &LaneView, received: bool) -> Vec<String> {
     let carried = if received {
-        lane.received_bytes
+        lane.traffic.received_bytes
     } else {
-        lane.sent_bytes
+        lane.traffic.sent_bytes
     };
     vec![
         format!("  lane {}", lane.id),
         word(&lane.state),
-        lane.rate.to_string(),
+        lane.traffic.rate.to_string(),
         carried.to_string(),
-        lane.resent_bytes.to_string(),
-        lane.protocol_bytes.to_string(),
+        lane.traffic.resent_bytes.to_string(),
+        lane.traffic.protocol_bytes.to_string(),
         or_dash(lane.round_trip_us.map(micros)),
         lane.in_flight_bytes.to_string(),
         lane.credit_bytes.to_string(),

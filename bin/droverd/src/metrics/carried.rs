@@ -146,7 +146,7 @@ const LANES: [Read<LaneView, f64>; 5] = [
     (
         "lane_rate_bytes_per_second",
         "Payload over the lane, lately",
-        |lane| Some(number(lane.rate.0)),
+        |lane| Some(number(lane.traffic.rate.0)),
     ),
     (
         "lane_round_trip_seconds",
@@ -174,18 +174,18 @@ const LANE_COUNTS: [Read<LaneView, u64>; 6] = [
     (
         "lane_sent_bytes",
         "Payload sent for the first time",
-        |lane| Some(lane.sent_bytes.0),
+        |lane| Some(lane.traffic.sent_bytes.0),
     ),
     ("lane_resent_bytes", "Payload sent again", |lane| {
-        Some(lane.resent_bytes.0)
+        Some(lane.traffic.resent_bytes.0)
     }),
     ("lane_received_bytes", "Payload received", |lane| {
-        Some(lane.received_bytes.0)
+        Some(lane.traffic.received_bytes.0)
     }),
     (
         "lane_protocol_bytes",
         "Headers, checkpoints and receipts sent",
-        |lane| Some(lane.protocol_bytes.0),
+        |lane| Some(lane.traffic.protocol_bytes.0),
     ),
     (
         "lane_retransmitted_segments",

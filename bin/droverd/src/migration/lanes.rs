@@ -225,11 +225,13 @@ impl LaneWatch {
         LaneView {
             id: stats.lane,
             state,
-            sent_bytes: Bytes(stats.sent_bytes),
-            resent_bytes: Bytes(stats.resent_bytes),
-            protocol_bytes: Bytes(stats.protocol_bytes),
-            received_bytes: Bytes(stats.received_bytes),
-            rate: found(&self.rates, stats.lane).unwrap_or_default(),
+            traffic: TrafficView {
+                sent_bytes: Bytes(stats.sent_bytes),
+                resent_bytes: Bytes(stats.resent_bytes),
+                protocol_bytes: Bytes(stats.protocol_bytes),
+                received_bytes: Bytes(stats.received_bytes),
+                rate: found(&self.rates, stats.lane).unwrap_or_default(),
+            },
             round_trip_us: stats.round_trip.and_then(micros),
             busy_rate: stats.rate.map(ByteRate),
             in_flight_bytes: Bytes(stats.in_flight_bytes),
@@ -384,7 +386,7 @@ fn sum_up(view: &mut MigrationView) {
 pub fn end_lanes(view: &mut MigrationView) {
     for path in &mut view.paths {
         for lane in &mut path.lanes {
-            lane.rate = ByteRate(0);
+            lane.traffic.rate = ByteRate(0);
             lane.in_flight_bytes = Bytes(0);
             if matches!(lane.state, LaneState::Up | LaneState::Suspect) {
                 lane.state = LaneState::Ended;

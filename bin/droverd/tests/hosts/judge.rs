@@ -117,7 +117,7 @@ pub fn used(view: &MigrationView) -> Vec<&str> {
     let carried = view
         .paths
         .iter()
-        .filter(|path| path.lanes.iter().any(|lane| lane.sent_bytes.0 > 0));
+        .filter(|path| path.lanes.iter().any(|lane| lane.traffic.sent_bytes.0 > 0));
     carried
         .map(|path| path.path.source.interface.as_str())
         .collect()

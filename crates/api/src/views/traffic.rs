@@ -49,21 +49,9 @@ pub struct LaneView {
     pub id: u32,
     /// What it does.
     pub state: LaneState,
-    /// Payload sent for the first time.
-    #[schema(value_type = u64)]
-    pub sent_bytes: Bytes,
-    /// Payload sent again.
-    #[schema(value_type = u64)]
-    pub resent_bytes: Bytes,
-    /// Frames' headers, checkpoints and the like.
-    #[schema(value_type = u64)]
-    pub protocol_bytes: Bytes,
-    /// Payload received.
-    #[schema(value_type = u64)]
-    pub received_bytes: Bytes,
-    /// Payload sent or received per second, lately.
-    #[schema(value_type = u64)]
-    pub rate: ByteRate,
+    /// What it carried.
+    #[serde(flatten)]
+    pub traffic: TrafficView,
     /// Smoothed time from handing a frame to it to the peer's receipt, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_us: Option<u64>,
@@ -114,14 +102,7 @@ impl TrafficView {
     /// What these lanes carried together.
     #[must_use]
     pub fn of(lanes: &[LaneView]) -> Self {
-        let one = |lane: &LaneView| Self {
-            sent_bytes: lane.sent_bytes,
-            resent_bytes: lane.resent_bytes,
-            protocol_bytes: lane.protocol_bytes,
-            received_bytes: lane.received_bytes,
-            rate: lane.rate,
-        };
-        lanes.iter().map(one).sum()
+        lanes.iter().map(|lane| lane.traffic).sum()
     }
 
     /// What was carried since `before`; the rate stays.
