@@ -41,8 +41,6 @@ pub enum HostState {
     Ready,
     /// Keeps its guests and takes no more.
     Cordoned,
-    /// Is being worked on.
-    Maintenance,
     /// Does not answer; what is known of it is what it said last.
     Unreachable,
 }

@@ -202,7 +202,6 @@ fn closed(host: &Host, policy: &ClusterPolicy, request: &Request) -> Option<NoPl
         HostState::Unreachable => Some(NoPlace::Unreachable),
         _ if drained => Some(NoPlace::Draining),
         HostState::Cordoned if !resumed => Some(NoPlace::Cordoned),
-        HostState::Maintenance if !resumed => Some(NoPlace::Maintenance),
         _ if host.facts_age_seconds > limit_seconds => Some(NoPlace::OldFacts {
             age_seconds: host.facts_age_seconds,
             limit_seconds,

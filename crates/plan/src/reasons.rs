@@ -158,8 +158,7 @@ fn key(reason: &NoPlace) -> (u8, String) {
         NoPlace::OldFacts { .. } => (13, String::new()),
         NoPlace::Draining => (14, String::new()),
         NoPlace::Cordoned => (15, String::new()),
-        NoPlace::Maintenance => (16, String::new()),
-        NoPlace::Unreachable => (17, String::new()),
+        NoPlace::Unreachable => (16, String::new()),
     };
     (kind, detail)
 }

@@ -167,9 +167,6 @@ pub enum NoPlace {
     /// It takes no guests.
     #[error("is cordoned")]
     Cordoned,
-    /// It is being worked on.
-    #[error("is in maintenance")]
-    Maintenance,
     /// It does not answer.
     #[error("does not answer")]
     Unreachable,

@@ -148,7 +148,7 @@ fn a_guest_that_cannot_move_for_other_reasons_is_dealt_with_as_its_policy_wants(
 #[test]
 fn a_guest_does_not_come_home_where_that_failed() {
     let mut facts = three();
-    facts.hosts[0].state = HostState::Maintenance;
+    facts.hosts[0].state = HostState::Cordoned;
     facts.vms[0].host = facts.hosts[1].name.clone();
     facts.vms[1].host = facts.hosts[2].name.clone();
     let mut request = resume("h1", &["web", "db"]);

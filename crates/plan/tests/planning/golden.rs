@@ -154,7 +154,7 @@ fn a_guest_of_another_host_makes_room() {
 #[test]
 fn guests_come_home_in_reverse_order() {
     let mut facts = four();
-    facts.hosts[0].state = HostState::Maintenance;
+    facts.hosts[0].state = HostState::Cordoned;
     for (vm, host) in facts.vms.iter_mut().zip(["h4", "h3", "h4", "h3", "h4"]) {
         vm.host = host_name(host);
     }

@@ -24,8 +24,7 @@ pub struct Case {
 fn host(index: usize) -> impl Strategy<Value = Host> {
     let state = prop_oneof![
         8 => Just(HostState::Ready),
-        1 => Just(HostState::Cordoned),
-        1 => Just(HostState::Maintenance),
+        2 => Just(HostState::Cordoned),
         1 => Just(HostState::Unreachable),
     ];
     let lines = select(vec![1_u64, 10, 25]);

@@ -140,7 +140,7 @@ fn each_host_that_was_considered_says_why_it_has_no_place() {
             apart(vm("web-2", "h4", 1), "web"),
         ],
     );
-    facts.hosts[4].state = HostState::Maintenance;
+    facts.hosts[4].state = HostState::Cordoned;
     facts.hosts[5].facts_age_seconds = 3600;
     facts.hosts[6].state = HostState::Unreachable;
     let reasons = reasons(&facts, &loose());
@@ -160,7 +160,7 @@ fn each_host_that_was_considered_says_why_it_has_no_place() {
         (memory, vec!["h2", "h3"]),
         (apart, vec!["h4"]),
         (old, vec!["h6"]),
-        (NoPlace::Maintenance, vec!["h5"]),
+        (NoPlace::Cordoned, vec!["h5"]),
         (NoPlace::Unreachable, vec!["h7"]),
     ];
     assert_eq!(reasons.len(), expected.len(), "{reasons:?}");
