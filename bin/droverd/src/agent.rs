@@ -24,6 +24,7 @@ use crate::migration::Migrations;
 use crate::parking::Parking;
 use crate::peers::Peers;
 use crate::places;
+use crate::planning::LastSaid;
 use crate::registry::Registry;
 use crate::sharing::{self, Sharing};
 
@@ -50,6 +51,8 @@ pub struct Context {
     pub fence: Fence,
     /// What plans must know of this host.
     pub inventory: Inventory,
+    /// What the members said last.
+    pub last_said: LastSaid,
 }
 
 /// Runs the agent until it is told to end.
@@ -93,6 +96,7 @@ pub async fn run(config: Config) -> Result<()> {
         fence: Fence::open(config.host.clone(), &config.state)
             .with_context(|| format!("key `state`: orders.json in {}", config.state.display()))?,
         inventory: Inventory::new(hypervisor),
+        last_said: LastSaid::default(),
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await?;
@@ -129,6 +133,10 @@ pub async fn run(config: Config) -> Result<()> {
     beside.spawn({
         let coordinator = Arc::clone(&coordinator);
         async move { coordinator.stand_by().await }
+    });
+    beside.spawn({
+        let coordinator = Arc::clone(&coordinator);
+        async move { coordinator.remember().await }
     });
 
     let signal = ends.next().await;

@@ -187,3 +187,52 @@ async fn a_member_that_does_not_answer_is_named_and_left_out() {
         "{words}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_that_fell_silent_counts_as_it_was_also_for_a_coordinator_that_is_started_afterwards()
+ {
+    let Some(mut hosts) = two_hosts("plansilent").await else {
+        return;
+    };
+    let mut definition = hosts.definition().await;
+    definition.name = "db".parse().unwrap();
+    hosts.define(B, &definition);
+    hosts.start_agent(B).await;
+    hosts.start_agent(A).await;
+    let b = hosts.host(B).name;
+    let found = async |hosts: &Hosts, state: HostState| {
+        until(PATIENCE, async || {
+            let view = hosts.client(A).cluster_inventory().await;
+            let view = view.map_err(|error| error.to_string())?;
+            let inventory = &view.inventory;
+            let host = inventory.hosts.iter().find(|host| host.name.as_str() == b);
+            let has_guest = inventory.vms.iter().any(|vm| vm.host.as_str() == b);
+            match host {
+                Some(host) if host.state == state && has_guest => Ok(view),
+                _ => Err(format!("{view:#?}")),
+            }
+        })
+        .await
+    };
+    found(&hosts, HostState::Ready).await;
+    hosts.kill_agent(B).await;
+    // By what this agent has heard itself, and then by what is in the store.
+    found(&hosts, HostState::Unreachable).await;
+    assert_eq!(hosts.terminate_agent(A).await, Some(0));
+    hosts.start_agent(A).await;
+    let view = found(&hosts, HostState::Unreachable).await;
+    assert_eq!(view.left_out.len(), 1);
+    let [guest] = &view.inventory.vms[..] else {
+        panic!("{view:#?}");
+    };
+    let why = guest.blockers[0].as_str();
+    assert_eq!(why, format!("{b} does not answer"));
+    let planned = drain(&hosts, A, A).await.unwrap();
+    let [note] = &planned.notes[..] else {
+        panic!("{planned:#?}");
+    };
+    assert!(
+        note.starts_with(&format!("{b} counts with what it said ")),
+        "{note}"
+    );
+}

@@ -26,17 +26,15 @@ pub enum Kind {
     Host,
     /// A virtual machine: where it is, and its policy.
     Vm,
-    /// What may be used at most.
-    Limits,
-    /// What is to be done, and why.
-    Plan,
+    /// Who belongs to a host.
+    Home,
     /// A plan that is being carried out, or was.
     Run,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 5] = [Self::Host, Self::Vm, Self::Limits, Self::Plan, Self::Run];
+    pub const ALL: [Self; 4] = [Self::Host, Self::Vm, Self::Home, Self::Run];
 
     /// The word that keys begin with.
     #[must_use]
@@ -44,8 +42,7 @@ impl Kind {
         match self {
             Self::Host => "host",
             Self::Vm => "vm",
-            Self::Limits => "limits",
-            Self::Plan => "plan",
+            Self::Home => "home",
             Self::Run => "run",
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use drover_api::ClusterInventoryView;
 use drover_plan::inventory::{GuestCpu, Host, Inventory, Vm, VmState};
-use drover_types::Bytes;
+use drover_types::{Bytes, HostName};
 
 use super::{or_dash, row, table, word};
 
@@ -15,7 +15,8 @@ pub fn inventory(view: &ClusterInventoryView) -> String {
     if !inventory.vms.is_empty() {
         let _ = write!(said, "\n{}", vms(&inventory.vms));
     }
-    for left in &view.left_out {
+    let is_there = |host: &HostName| inventory.hosts.iter().any(|known| known.name == *host);
+    for left in view.left_out.iter().filter(|left| !is_there(&left.host)) {
         let _ = writeln!(said, "not in it: {}: {}", left.host, left.why);
     }
     for note in &view.notes {

@@ -4,7 +4,8 @@
 //!   run/under-way        the one run that is under way
 //!   run/ID               that there is a run, and who carries it out
 //!   journal/ID/...       what it wrote down
-//!   host/NAME            the guests that left a host in runs, and those that are parked there, in their order
+//!   home/NAME            the guests that left a host in runs, and those that are parked there, in their order
+//!   host/NAME, vm/NAME   what members said last (`remember.rs`)
 //! ```
 //!
 //! # Invariant
@@ -140,6 +141,10 @@ impl Keep {
             }
             campaign => Ok(campaign),
         }
+    }
+
+    pub(super) fn store(&self) -> &Store {
+        &self.store
     }
 
     /// Whether other hosts may lead as well.
@@ -312,20 +317,27 @@ impl Keep {
     /// Hosts but these that a guest left and has not come home to: one at most, unless an earlier version wrote more.
     async fn homes_of(&self, vm: &VmName, but: &[&HostName]) -> Result<Vec<Key>, StoreError> {
         let but: Vec<Key> = but.iter().map(|host| homes(host)).collect();
-        let scope = Scope::kind(Kind::Host);
-        let (mut found, mut after) = (Vec::new(), None::<Key>);
+        let mut found = Vec::new();
+        for document in self.all(Kind::Home).await? {
+            let left = document.read::<Homes>()?.left;
+            if left.contains(vm) && !but.contains(&document.key) {
+                found.push(document.key);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Every document of a kind, in the order of their names.
+    pub(super) async fn all(&self, kind: Kind) -> Result<Vec<Document>, StoreError> {
+        let scope = Scope::kind(kind);
+        let mut all: Vec<Document> = Vec::new();
         loop {
+            let after = all.last().map(|document| document.key.clone());
             let most = drover_store::limits::PAGE_DOCUMENTS;
             let page = self.store.list(&scope, after.as_ref(), most).await?;
-            for document in &page.documents {
-                let left = document.read::<Homes>()?.left;
-                if left.contains(vm) && !but.contains(&document.key) {
-                    found.push(document.key.clone());
-                }
-            }
-            after = page.documents.last().map(|document| document.key.clone());
+            all.extend(page.documents);
             if !page.more {
-                return Ok(found);
+                return Ok(all);
             }
         }
     }
@@ -364,24 +376,15 @@ impl Keep {
 
     /// The runs that are remembered, newest first.
     pub async fn runs(&self) -> Result<Vec<RunId>, StoreError> {
-        let scope = Scope::kind(Kind::Run);
         let mut runs = Vec::new();
-        let mut after: Option<Key> = None;
-        loop {
-            let most = drover_store::limits::PAGE_DOCUMENTS;
-            let page = self.store.list(&scope, after.as_ref(), most).await?;
-            for document in &page.documents {
-                if document.key != self.under_way {
-                    runs.push(document.read::<RunDocument>()?.run);
-                }
-            }
-            after = page.documents.last().map(|document| document.key.clone());
-            if !page.more {
-                // Ids are ordered by time.
-                runs.sort_by_key(|run| std::cmp::Reverse(*run));
-                return Ok(runs);
+        for document in self.all(Kind::Run).await? {
+            if document.key != self.under_way {
+                runs.push(document.read::<RunDocument>()?.run);
             }
         }
+        // Ids are ordered by time.
+        runs.sort_by_key(|run| std::cmp::Reverse(*run));
+        Ok(runs)
     }
 
     /// Forgets the oldest runs. What cannot be forgotten now is at the next one's beginning.
@@ -413,7 +416,7 @@ fn read_homes(document: Option<&Document>) -> Result<Homes, StoreError> {
 }
 
 fn homes(host: &HostName) -> Key {
-    Key::new(Kind::Host, Name::from(host))
+    Key::new(Kind::Home, Name::from(host))
 }
 
 fn key(run: RunId) -> Key {

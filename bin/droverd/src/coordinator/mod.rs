@@ -25,6 +25,7 @@ mod parked;
 mod parking;
 mod place;
 mod refusals;
+mod remember;
 mod stand_by;
 mod standing;
 mod tally;

@@ -1,7 +1,7 @@
 //! One inventory from the answers of all members, which were given at different moments.
 //!
 //! # Invariant
-//! Who is left out is named in a note. A guest that two hosts tell of because it is on its way is there once;
+//! Who is left out, or planned with as it was, is named in a note. A guest that two hosts tell of because it is on its way is there once;
 //! any other is there twice, and the plan is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,9 @@ use drover_api::InventoryView;
 use drover_plan::inventory::Vm;
 use drover_plan::{Digest, Inventory};
 use drover_types::{HostName, VmName};
+use jiff::Timestamp;
 
+use super::last_said::Said;
 use crate::limits::HOST_NOTES;
 
 /// What a member said of itself, or why it did not.
@@ -39,6 +41,34 @@ pub struct LeftOut {
     pub answered: bool,
 }
 
+impl Gathered {
+    /// Hosts that have not answered.
+    pub fn silent(&self) -> BTreeSet<HostName> {
+        let silent = self.left_out.iter().filter(|(_, left)| !left.answered);
+        silent.map(|(host, _)| host.clone()).collect()
+    }
+
+    /// Puts those that have not answered into the inventory as they were when they did.
+    pub fn complete(&mut self, said: &Said, now: Timestamp) {
+        for (host, left) in &self.left_out {
+            let why = &left.why;
+            let age = if left.answered {
+                None
+            } else {
+                said.add(host, &mut self.inventory, now)
+            };
+            self.notes.push(match age {
+                Some(age) => {
+                    format!(
+                        "{host} counts with what it said {age} s ago, and takes no guest: {why}"
+                    )
+                }
+                None => format!("{host} is left out, with its guests: {why}"),
+            });
+        }
+    }
+}
+
 /// A guest, and who told of it.
 type Report = (HostName, Vm);
 
@@ -56,8 +86,6 @@ pub fn merge(answers: Vec<Answer>, policy: Digest) -> Gathered {
         let mut view = match told.and_then(|view| usable(&host, view)) {
             Ok(view) => view,
             Err(why) => {
-                let note = format!("{host} is left out, with its guests: {why}");
-                gathered.notes.push(note);
                 gathered.left_out.insert(host, LeftOut { why, answered });
                 continue;
             }
@@ -142,12 +170,12 @@ fn within(mut vm: Vm, known: &BTreeSet<HostName>) -> Vm {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use drover_plan::ClusterPolicy;
     use serde_json::json;
 
-    fn view(host: &str, vms: &[Vm]) -> InventoryView {
+    pub fn view(host: &str, vms: &[Vm]) -> InventoryView {
         let host = json!({
             "name": host, "state": "ready", "facts_age_seconds": 0, "memory": 1_u64 << 36,
             "memory_for_host": 0, "cpus": 8, "cpu": {"model": "x", "features": []},
@@ -161,7 +189,7 @@ mod tests {
         }
     }
 
-    fn guest(host: &str, moving_to: Option<&str>) -> Vm {
+    pub fn guest(host: &str, moving_to: Option<&str>) -> Vm {
         let vm = json!({
             "name": "web", "host": host, "moving_to": moving_to, "state": "running", "memory": 1_u64 << 30,
             "memory_used": 1 << 20, "vcpus": 1, "cpu": {"kind": "passthrough"}, "downtime_limit_ms": 300
@@ -237,7 +265,8 @@ mod tests {
             answer(view("b", &[arriving])),
             silent,
         ];
-        let gathered = merge(answers, Digest::default());
+        let mut gathered = merge(answers, Digest::default());
+        gathered.complete(&Said::default(), Timestamp::UNIX_EPOCH);
         assert_eq!(
             gathered.notes,
             ["c is left out, with its guests: no answer"]

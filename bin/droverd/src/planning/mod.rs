@@ -4,16 +4,19 @@
 //!   members ─ GET /v1/inventory, side by side ─▶ gather ─▶ drover_plan::plan ─▶ plan, notes
 //! ```
 //!
-//! Owns nothing between two requests, and changes nothing. It decides neither what moves where, which is
+//! Between two requests it keeps what members said last, for when one does not answer. It changes nothing, and decides neither what moves where, which is
 //! `drover-plan`'s, nor what a host says of itself.
 
 mod gather;
+mod last_said;
 
 use drover_api::{ClusterInventoryView, ErrorCode, MemberLeftOut, PlanRequest, PlanView, Refusal};
 use drover_plan::{Digest, Inventory, Plan, Request, Text, text};
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use self::gather::{Answer, Gathered};
+pub use self::last_said::{HostThen, LastSaid, Said};
 use crate::agent::Context;
 use crate::inventory;
 use crate::limits::INVENTORY;
@@ -33,6 +36,14 @@ pub struct Made {
 pub async fn plan(context: &Context, request: PlanRequest) -> Result<PlanView, Refusal> {
     let Made { plan, notes, .. } = make(context, request.request).await?;
     Ok(PlanView { plan, notes })
+}
+
+/// Asks all members, so that what they say is remembered.
+///
+/// # Errors
+/// The facts of this host cannot be read.
+pub async fn look(context: &Context) -> Result<(), Refusal> {
+    gather(context).await.map(drop)
 }
 
 /// The whole cluster, as its members tell of it.
@@ -166,5 +177,11 @@ async fn gather(context: &Context) -> Result<Gathered, Refusal> {
     };
     let answers = std::iter::once(own?).chain(others).map(aged);
     let policy = Digest::of_policy(&context.config.policy);
-    Ok(gather::merge(answers.collect(), policy))
+    let mut gathered = gather::merge(answers.collect(), policy);
+    let at = Timestamp::now();
+    let mut said = context.last_said.lock();
+    said.learn(&gathered.inventory, &gathered.silent(), at);
+    gathered.complete(&said, at);
+    drop(said);
+    Ok(gathered)
 }

@@ -32,7 +32,7 @@ pub struct ClusterInventoryView {
     /// Hosts and guests.
     #[schema(value_type = Object)]
     pub inventory: Inventory,
-    /// Members that are not in it, and why.
+    /// Members that have not told what is so now, and why.
     #[serde(default)]
     pub left_out: Vec<MemberLeftOut>,
     /// What was assumed.
@@ -40,7 +40,7 @@ pub struct ClusterInventoryView {
     pub notes: Vec<String>,
 }
 
-/// A member that is not in an inventory.
+/// A member that has not told what is so now. One that was heard of before is in the inventory as it was then.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct MemberLeftOut {
     /// Its name.
