@@ -318,6 +318,12 @@ pub const RUN_ROUND: Duration = Duration::from_secs(5);
 /// A run looks at itself this often, whatever happens.
 pub const RUN_IDLE: Duration = Duration::from_secs(1);
 
+/// Between two looks at what all members say while a run moves guests: of 500 members 50 small requests a second.
+pub const RUN_FACTS: Duration = Duration::from_secs(10);
+
+/// How old that may be for a move to be kept back by it: a silent member delays the others' answers by [`INVENTORY`].
+pub const RUN_FACTS_USABLE: Duration = Duration::from_secs(60);
+
 /// Between two looks of a coordinator at what all members say, to be remembered: one small request to each.
 pub const REMEMBER: Duration = Duration::from_secs(120);
 

@@ -271,3 +271,51 @@ async fn a_plan_that_was_given_is_carried_out_as_it_is_or_not_at_all() {
     assert_eq!(drained.plan.map(|plan| plan.seal), Some(plan.seal));
     hosts.guest_runs_only_on(B).await;
 }
+
+/// Rates at which a guest takes some twenty seconds: longer than members are not asked anew.
+const SLOWEST: &str = "25mbit,25mbit";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_is_pinned_while_another_one_moves_stays() {
+    let Some(mut hosts) = Hosts::new("runpin", SLOWEST).await else {
+        return;
+    };
+    for number in [A, B] {
+        hosts.configure(number, |config| {
+            let changes = "policy.keep = { losses = 0, of = \"host\" }\npolicy.inbound = 1";
+            config.extend(toml::from_str::<toml::Table>(changes).unwrap());
+        });
+        hosts.start_agent(number).await;
+    }
+    hosts.boot().await;
+    let other = hosts.definition_of(&"other".parse().unwrap()).await;
+    let _console = hosts.boot_another(&other).await;
+    let request = drain(&hosts, A);
+    let id = hosts.client(A).start_run(&request).await.unwrap().id;
+    let moves = |view: &RunView| {
+        view.moves
+            .iter()
+            .any(|step| step.state == MoveState::Moving)
+    };
+    let view = when(&hosts, id, moves).await;
+    assert_eq!(states(&view).len(), 2, "{view:#?}");
+    let waiting = |step: &&drover_api::MoveView| step.state == MoveState::Waiting;
+    let second = view.moves.iter().find(waiting).unwrap().vm.clone();
+    let mut definition = hosts.definition_of(&second).await;
+    let at_home = host(&hosts, A);
+    definition.policy.pinned.hosts.insert(at_home.clone());
+    hosts.define(A, &definition);
+    let view = ended(&hosts, id).await;
+    // Without the look before it begins it would have moved; the next round's plan leaves it where it is.
+    assert_eq!(
+        states(&view),
+        [MoveState::Moved, MoveState::Failed],
+        "{view:#?}"
+    );
+    let cause = view.moves[1].cause.as_deref().unwrap();
+    assert!(cause.contains("is pinned"), "{cause}");
+    assert_eq!(view.result, Some(RunResult::Partial), "{view:#?}");
+    assert!(view.cause.unwrap().contains("is pinned"));
+    let there = hosts.client(A).vm(&second).await.unwrap();
+    assert!(there.pid.is_some(), "{there:#?}");
+}

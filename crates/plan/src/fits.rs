@@ -105,6 +105,12 @@ fn company(state: &State<'_>, unit: &Unit, vm: VmIx, host: HostIx) -> Option<Obs
             return Some(Obstacle::Together(member.group, *with));
         }
     }
+    too_near(state, vm, host)
+}
+
+/// Another guest from which this one is to be kept apart.
+pub(crate) fn too_near(state: &State<'_>, vm: VmIx, host: HostIx) -> Option<Obstacle> {
+    let model = state.model;
     for member in &model.apart.of[vm] {
         let forbids =
             |with: &&VmIx| **with != vm && (member.hard || is_hard(model, **with, member.group));

@@ -37,6 +37,7 @@ pub mod refusal;
 pub mod request;
 mod resume;
 mod state;
+mod still;
 pub mod text;
 mod units;
 mod unmoved;
@@ -49,6 +50,7 @@ pub use plan::Plan;
 pub use policy::ClusterPolicy;
 pub use refusal::Refusal;
 pub use request::Request;
+pub use still::check_move;
 pub use verify::NotThisPlan;
 pub use words::{Account, InvalidWord, QemuVersion, Text, Word};
 

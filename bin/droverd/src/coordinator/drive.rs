@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::{ErrorCode, Refusal};
-use drover_execute::journal::{Cancel, Entry, UnixMillis};
+use drover_execute::journal::{Blame, Cancel, Entry, Outcome, UnixMillis};
 use drover_execute::{Answer, Ask, Now, Run};
 use drover_plan::{Account, Plan, Text};
 use drover_store::{Campaign, Leadership, StoreError};
@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::asks::Agents;
 use super::keep::Keep;
+use super::recent::Recent;
 use super::{tally, written};
 use crate::agent::Context;
 use crate::limits;
@@ -54,6 +55,8 @@ pub struct Driver {
     /// The plan that is to be carried out, where the operator gave one.
     pub exactly: Option<Arc<Plan>>,
     pub orders: mpsc::Receiver<CancelOrder>,
+    /// What the members said seconds ago.
+    pub recent: Recent,
 }
 
 /// Why a driver lets go of a run that has not ended.
@@ -85,6 +88,9 @@ impl Driver {
     /// # Errors
     /// The run cannot be gone on with: its journal contradicts itself, or cannot be read.
     pub async fn drive(mut self) -> Result<(), LetGo> {
+        let mut beside = JoinSet::new();
+        let (context, shared) = (Arc::clone(&self.agents.context), Arc::clone(&self.shared));
+        beside.spawn(self.recent.clone().renew(context, shared));
         while let Err(error) = self.while_it_leads().await {
             match &error {
                 LetGo::Inconsistent(_) => return Err(error),
@@ -209,10 +215,32 @@ impl Driver {
             let fresh = MigrationId(Uuid::now_v7());
             let entry = lock(&self.shared).run.decide(now(started), fresh);
             match entry {
+                Some(entry @ Entry::Ordered { number, at, .. }) => {
+                    let kept_back = self.kept_back(number, at).await;
+                    self.write(entry).await?;
+                    // Nobody was asked for it yet.
+                    if let Some(ended) = kept_back {
+                        self.write(ended).await?;
+                    }
+                }
                 Some(entry) => self.write(entry).await?,
                 None => return Ok(()),
             }
         }
+    }
+
+    /// The end of a move that is not to begin, by what has changed since it was planned.
+    async fn kept_back(&self, number: u32, at: UnixMillis) -> Option<Entry> {
+        let context = &self.agents.context;
+        let kept_back = self.recent.keeps_back(context, &self.shared, number);
+        let why = kept_back.await?;
+        // The next round's plan knows what has changed.
+        let blame = Blame::Moment;
+        Some(Entry::Ended {
+            number,
+            outcome: Outcome::Failed { why, blame },
+            at,
+        })
     }
 
     async fn take(&mut self, ask: &Ask, answer: Answer, started: Instant) -> Result<(), LetGo> {
@@ -253,10 +281,11 @@ impl Driver {
         let agents = self.agents.clone();
         let shared = Arc::clone(&self.shared);
         let exactly = self.exactly.clone();
+        let recent = self.recent.clone();
         async move {
             let answered = async {
                 match &ask {
-                    Ask::Plan { round } => plan(&agents, &shared, *round, exactly).await,
+                    Ask::Plan { round } => plan(&agents, (&shared, &recent), *round, exactly).await,
                     ask => agents.put(ask).await,
                 }
             };
@@ -325,7 +354,12 @@ fn is_before(ask: &Ask, open: &BTreeMap<Ask, tokio::task::Id>) -> bool {
     matches!(ask, Ask::Lift { host } if open.contains_key(&Ask::Cordon { host: host.clone() }))
 }
 
-async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Arc<Plan>>) -> Answer {
+async fn plan(
+    agents: &Agents,
+    (shared, recent): (&Shared, &Recent),
+    round: u32,
+    exactly: Option<Arc<Plan>>,
+) -> Answer {
     let (request, wants_exactly) = {
         let shown = lock(shared);
         (shown.run.request(), shown.run.began().exactly.is_some())
@@ -345,6 +379,7 @@ async fn plan(agents: &Agents, shared: &Shared, round: u32, exactly: Option<Arc<
         Ok(made) => {
             let policy = &agents.context.config.policy;
             let planned = drover_execute::Planned::of(&made.plan, &made.inventory, policy);
+            recent.note(made.inventory);
             let mut shown = lock(shared);
             for note in made.notes {
                 if !shown.notes.contains(&note) {

@@ -24,6 +24,7 @@ mod keep;
 mod parked;
 mod parking;
 mod place;
+mod recent;
 mod refusals;
 mod remember;
 mod stand_by;
@@ -51,6 +52,7 @@ use self::asks::Agents;
 use self::drive::{CancelOrder, Driver, Shared, Shown, lock};
 use self::keep::Keep;
 use self::place::Place;
+use self::recent::Recent;
 use crate::agent::Context;
 use crate::limits;
 use crate::metrics::RunUnderWay;
@@ -311,6 +313,7 @@ impl Coordinator {
             next,
             exactly: exactly.map(Arc::new),
             orders: inbox,
+            recent: Recent::default(),
         };
         let way_out = self.place.way_out();
         let task = tokio::spawn(async move {

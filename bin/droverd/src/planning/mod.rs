@@ -38,12 +38,12 @@ pub async fn plan(context: &Context, request: PlanRequest) -> Result<PlanView, R
     Ok(PlanView { plan, notes })
 }
 
-/// Asks all members, so that what they say is remembered.
+/// What all members say now, which is remembered.
 ///
 /// # Errors
 /// The facts of this host cannot be read.
-pub async fn look(context: &Context) -> Result<(), Refusal> {
-    gather(context).await.map(drop)
+pub async fn look(context: &Context) -> Result<Inventory, Refusal> {
+    gather(context).await.map(|gathered| gathered.inventory)
 }
 
 /// The whole cluster, as its members tell of it.

@@ -18,4 +18,5 @@ mod packing;
 mod properties;
 mod refusals;
 mod rules;
+mod still;
 mod tight;
