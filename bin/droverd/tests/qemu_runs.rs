@@ -272,6 +272,29 @@ async fn a_plan_that_was_given_is_carried_out_as_it_is_or_not_at_all() {
     hosts.guest_runs_only_on(B).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_removed_while_a_guest_moves_there_leaves_it_where_it_was() {
+    let Some(hosts) = two_hosts("runremove", SLOWER).await else {
+        return;
+    };
+    let request = drain(&hosts, A);
+    let id = hosts.client(A).start_run(&request).await.unwrap().id;
+    let carries = |view: &RunView| {
+        let mut moves = view.moves.iter();
+        moves.any(|step| step.live.is_some_and(|live| live.transferred.0 > 0))
+    };
+    when(&hosts, id, carries).await;
+    let gone = host(&hosts, B);
+    hosts.client(A).cluster_remove(&gone).await.unwrap();
+    let view = ended(&hosts, id).await;
+    assert_eq!(view.result, Some(RunResult::Partial), "{view:#?}");
+    assert_eq!(states(&view), [MoveState::Failed]);
+    let cause = view.cause.unwrap();
+    assert!(cause.contains("guest ("), "{cause}");
+    // It has no place any more, and is not stopped for that.
+    hosts.guest_runs_only_on(A).await;
+}
+
 /// Rates at which a guest takes some twenty seconds: longer than members are not asked anew.
 const SLOWEST: &str = "25mbit,25mbit";
 
