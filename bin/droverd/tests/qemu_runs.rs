@@ -14,7 +14,7 @@ use drover_api::{
     RunResult, RunView, RunningMoves,
 };
 use drover_types::RunId;
-use hosts::runs::{self, drain, ended, host, two_that_may_lose_one, when};
+use hosts::runs::{self, drain, ended, host, two_that_may_lose_one, two_with_policy, when};
 use hosts::{A, B, FAST, Hosts, SLOWER, refused};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
@@ -300,16 +300,9 @@ const SLOWEST: &str = "25mbit,25mbit";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_is_pinned_while_another_one_moves_stays() {
-    let Some(mut hosts) = Hosts::new("runpin", SLOWEST).await else {
+    let Some(mut hosts) = two_with_policy("runpin", SLOWEST, "inbound = 1").await else {
         return;
     };
-    for number in [A, B] {
-        hosts.configure(number, |config| {
-            let changes = "policy.keep = { losses = 0, of = \"host\" }\npolicy.inbound = 1";
-            config.extend(toml::from_str::<toml::Table>(changes).unwrap());
-        });
-        hosts.start_agent(number).await;
-    }
     hosts.boot().await;
     let other = hosts.definition_of(&"other".parse().unwrap()).await;
     let _console = hosts.boot_another(&other).await;

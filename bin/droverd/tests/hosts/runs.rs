@@ -8,11 +8,16 @@ use super::{A, B, Hosts, PATIENCE, until};
 
 /// Two hosts of which one may be lost: of two, none is left when one is drained.
 pub async fn two_that_may_lose_one(test: &str, rates: &str) -> Option<Hosts> {
+    two_with_policy(test, rates, "").await
+}
+
+/// The same with more lines in their policy.
+pub async fn two_with_policy(test: &str, rates: &str, more: &str) -> Option<Hosts> {
     let mut hosts = Hosts::new(test, rates).await?;
+    let changes = format!("[policy]\nkeep = {{ losses = 0, of = \"host\" }}\n{more}");
     for number in [A, B] {
         hosts.configure(number, |config| {
-            let changes = "policy.keep = { losses = 0, of = \"host\" }";
-            config.extend(toml::from_str::<toml::Table>(changes).unwrap());
+            config.extend(toml::from_str::<toml::Table>(&changes).unwrap());
         });
         hosts.start_agent(number).await;
     }
