@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use drover_api::{ErrorCode, Refusal};
+use drover_plan::inventory::HostState;
 use drover_store::limits::TRANSACTION_WRITES;
 use drover_store::{Expect, Key, Kind, Name, StoreError, Transaction, Value};
-use drover_types::VmName;
+use drover_types::{Bytes, VmName};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
@@ -21,6 +22,9 @@ use super::Coordinator;
 use super::keep::Keep;
 use crate::limits;
 use crate::planning::{self, HostThen, Said};
+
+/// What a host needs for itself is kept in multiples of this.
+const GRAIN: Bytes = Bytes(1 << 28);
 
 impl Coordinator {
     /// Asks all members now and then, and keeps what they say.
@@ -100,6 +104,7 @@ impl Keep {
 type Change = (Key, Option<Value>);
 
 fn changes(kept: &Said, said: &Said) -> Result<Vec<Change>, StoreError> {
+    let said = &lasting(said);
     let newest = said.hosts.values().map(|then| then.at).max();
     let is_due = |then: &HostThen, before: &HostThen| {
         then.host != before.host || is_later(before.at, then.at, newest)
@@ -130,6 +135,28 @@ fn changes(kept: &Said, said: &Said) -> Result<Vec<Change>, StoreError> {
     Ok(changes)
 }
 
+/// Without what changes all the time: each change would be a write.
+fn lasting(said: &Said) -> Said {
+    let mut said = said.clone();
+    for then in said.hosts.values_mut() {
+        then.host.state = HostState::Ready;
+        then.host.facts_age_seconds = 0;
+        then.host.memory_for_host = in_grains(then.host.memory_for_host);
+    }
+    for vm in said.vms.values_mut() {
+        vm.moving_to = None;
+        vm.memory_used = vm.memory;
+        vm.dirty_rate = None;
+        vm.working_set = None;
+        vm.blockers = Vec::new();
+    }
+    said
+}
+
+fn in_grains(bytes: Bytes) -> Bytes {
+    Bytes(bytes.0.div_ceil(GRAIN.0).saturating_mul(GRAIN.0))
+}
+
 fn of_vm(name: &VmName) -> Key {
     Key::new(Kind::Vm, Name::from(name))
 }
@@ -155,7 +182,7 @@ mod tests {
         let host = |name: &str| -> Host {
             let host = json!({
                 "name": name, "state": "ready", "facts_age_seconds": 0, "memory": 1_u64 << 36,
-                "memory_for_host": 0, "cpus": 8, "cpu": {"model": "x", "features": []},
+                "memory_for_host": 1 << 28, "cpus": 8, "cpu": {"model": "x", "features": []},
                 "bandwidth": 10_000_000_000_u64, "qemu": "10.0.2"
             });
             serde_json::from_value(host).unwrap()
@@ -180,8 +207,9 @@ mod tests {
         said
     }
 
-    fn changed(kept: &Said, said: &Said) -> Vec<(String, bool)> {
-        let changes = changes(kept, said).unwrap();
+    /// What is written after what was `before`.
+    fn changed(before: &Said, said: &Said) -> Vec<(String, bool)> {
+        let changes = changes(&lasting(before), said).unwrap();
         let told = |(key, value): Change| (key.to_string(), value.is_some());
         changes.into_iter().map(told).collect()
     }
@@ -197,7 +225,7 @@ mod tests {
         assert_eq!(changed(&Said::default(), &first), all);
         let mut busy = inventory();
         busy.vms[0].memory_used.0 += 1;
-        busy.hosts[0].memory_for_host.0 += 1;
+        busy.hosts[0].memory_for_host.0 -= 1;
         assert_eq!(changed(&first, &said(&busy, 3599)), []);
         let hosts = put(&["host/a", "host/b"]);
         assert_eq!(changed(&first, &said(&busy, 3600)), hosts);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use drover_plan::inventory::{Host, HostState, Inventory, Vm};
-use drover_types::{Bytes, HostName, VmName};
+use drover_types::{HostName, VmName};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -43,12 +43,11 @@ impl Said {
     pub fn learn(&mut self, inventory: &Inventory, silent: &BTreeSet<HostName>, at: Timestamp) {
         self.hosts.retain(|name, _| silent.contains(name));
         self.vms.retain(|_, vm| silent.contains(&vm.host));
-        for host in &inventory.hosts {
-            let host = lasting_of_host(host);
+        for host in inventory.hosts.iter().cloned() {
             self.hosts.insert(host.name.clone(), HostThen { at, host });
         }
-        for vm in &inventory.vms {
-            self.vms.insert(vm.name.clone(), lasting_of_vm(vm));
+        for vm in inventory.vms.iter().cloned() {
+            self.vms.insert(vm.name.clone(), vm);
         }
     }
 
@@ -85,33 +84,13 @@ impl Said {
         let on_it = self.vms.values().filter(|vm| vm.host == *name);
         let missing = on_it.filter(|vm| !known.contains(&vm.name));
         let silent = |vm: &Vm| Vm {
+            moving_to: None,
             blockers: vec![format!("{name} does not answer").into()],
             ..vm.clone()
         };
         let missing: Vec<Vm> = missing.map(silent).collect();
         inventory.vms.extend(missing);
         Some(age)
-    }
-}
-
-/// Without what changes all the time.
-fn lasting_of_host(host: &Host) -> Host {
-    Host {
-        state: HostState::Ready,
-        facts_age_seconds: 0,
-        memory_for_host: Bytes(0),
-        ..host.clone()
-    }
-}
-
-fn lasting_of_vm(vm: &Vm) -> Vm {
-    Vm {
-        moving_to: None,
-        memory_used: vm.memory,
-        dirty_rate: None,
-        working_set: None,
-        blockers: Vec::new(),
-        ..vm.clone()
     }
 }
 
