@@ -174,8 +174,8 @@ pub struct Vm {
     /// What is done where its memory is not copied in time; none where it may take for ever.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<CopyDeadline>,
-    /// Why its hypervisor cannot migrate it (QMP `query-migrate`, `blocked-reasons`), such as a device
-    /// of the host that was given to it.
+    /// Why it cannot be moved: by its hypervisor's word (QMP `query-migrate`, `blocked-reasons`), such as for a device
+    /// of the host that was given to it, or by its agent's.
     #[serde(default)]
     pub blockers: Vec<Text>,
     /// What is wanted for it.

@@ -126,7 +126,7 @@ impl Refusal {
                 "plan again: every host is asked anew. If it stays so, look at that host's agent",
             ),
             Self::Blocked { .. } => Some(
-                "make room (bring hosts back, or move or stop other guests), or change what keeps these there: pins, groups and `cannot_move` in their definitions",
+                "see to what is told of each: make room (bring hosts back, or move or stop other guests), or change what keeps them there (pins, groups and `cannot_move` in their definitions)",
             ),
             Self::TooManyLosses { .. } => Some(
                 "set `policy.keep` in the coordinator's droverd.toml to fewer, or to failure domains",
@@ -275,8 +275,8 @@ pub enum NoPlace {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "why", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Unmovable {
-    /// Its hypervisor says so.
-    #[error("its hypervisor cannot migrate it: {}", reasons.iter().map(Text::as_str).collect::<Vec<_>>().join("; "))]
+    /// Its hypervisor, or its agent, says so.
+    #[error("it cannot be moved: {}", reasons.iter().map(Text::as_str).collect::<Vec<_>>().join("; "))]
     Blockers {
         /// In its words.
         reasons: Vec<Text>,
