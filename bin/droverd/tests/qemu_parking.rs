@@ -524,3 +524,28 @@ async fn a_cancel_finishes_the_stop_that_is_under_way_and_the_guest_is_remembere
     let resumed = carried_out(&hosts, resume(&hosts, A)).await;
     assert_eq!(resumed.result, Some(RunResult::Completed), "{resumed:#?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_could_not_be_started_again_is_not_stopped() {
+    let Some(hosts) = hosts_with("parkbroken", "bound", true, 60).await else {
+        return;
+    };
+    cordoned(&hosts).await;
+    let pid = hosts.client(A).vm(&named("bound")).await.unwrap().pid;
+    let file = hosts.host(A).definitions().join("bound.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}\ncpus = 2\n")).unwrap();
+    let broken = ordered(&hosts, "bound", fresh(), true).await;
+    std::fs::remove_file(&file).unwrap();
+    let gone = ordered(&hosts, "bound", fresh(), true).await;
+    for (view, words) in [(broken, "key `policy.pinned.labels.cpus`"), (gone, "there is no ")] {
+        assert_eq!(view.phase, ParkPhase::Kept, "{view:#?}");
+        let cause = view.cause.unwrap();
+        assert!(
+            cause.starts_with("it could not be started again: "),
+            "{cause}"
+        );
+        assert!(cause.contains(words), "{cause}");
+    }
+    assert_eq!(hosts.client(A).vm(&named("bound")).await.unwrap().pid, pid);
+}

@@ -80,6 +80,9 @@ impl Parking {
             ParkHow::Stop => CannotMove::StopAndStart,
             ParkHow::Suspend => CannotMove::Suspend,
         };
+        if let Err(problem) = registry.startable(vm) {
+            return Some(format!("it could not be started again: {problem}"));
+        }
         let policy = registry.policy(vm);
         let wants = policy.is_some_and(|policy| policy.cannot_move == wanted);
         (!wants).then(|| "its policy does not want that any more".to_owned())

@@ -81,6 +81,21 @@ impl Registry {
         }
     }
 
+    /// Whether a guest's definition is here and can be used.
+    ///
+    /// # Errors
+    /// Why it is not, or cannot be.
+    pub fn startable(&self, name: &VmName) -> Result<(), String> {
+        let directory = &self.0.config.definitions;
+        match definitions::get(directory, name) {
+            Some(entry) => entry.map(drop),
+            None => {
+                let path = definitions::path_of(directory, name);
+                Err(format!("there is no {}", path.display()))
+            }
+        }
+    }
+
     /// Whether somebody is about to change a guest.
     pub fn is_reserved(&self, name: &VmName) -> bool {
         let slots = self.0.slots();
