@@ -103,7 +103,7 @@ DIRTY RATE how fast it writes, sampled now and then. Members that do not answer 
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Guests of this host: list, show, start, stop
+    /// Guests of this host: list, show, start, suspend, stop
     #[command(before_help = examples::VM)]
     Vm {
         #[command(subcommand)]
@@ -285,8 +285,7 @@ pub enum ClusterCommand {
         #[arg(long)]
         operator: bool,
     },
-    /// Let a host coordinate beside the authority's, so that runs go on when one of them is gone; on the
-    /// authority's host
+    /// Let a host coordinate beside the authority's; on the authority's host
     Coordinator {
         /// The host
         host: HostName,

@@ -141,12 +141,10 @@ async fn operator(agent: &Agent, name: &OperatorName, output: &Path) -> Result<O
     let shown = output.display();
     let failed = |error: &dyn std::fmt::Display| Failure::error(error.to_string());
     let own = KeyAndRequest::generate().map_err(|error| failed(&error))?;
-    let cannot = |error: std::io::Error| {
-        let failure = Failure::error(format!("cannot write {shown}: {error}"));
-        match error.kind() {
-            ErrorKind::AlreadyExists => failure.next("choose another file, or remove that one"),
-            _ => failure,
-        }
+    let cannot = |error: std::io::Error| match error.kind() {
+        ErrorKind::AlreadyExists => Failure::error(format!("{shown} is there already"))
+            .next("choose another file, or remove that one"),
+        _ => Failure::error(format!("cannot write {shown}: {error}")),
     };
     let mut file = std::fs::OpenOptions::new()
         .write(true)

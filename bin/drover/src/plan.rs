@@ -117,10 +117,12 @@ fn write_whole(path: &Path, plan: &Plan, replace: bool) -> io::Result<()> {
 }
 
 fn not_written(path: &Path, error: &io::Error) -> Failure {
-    let failure = Failure::error(format!("cannot write {}: {error}", path.display()));
+    let path = path.display();
     match error.kind() {
-        ErrorKind::AlreadyExists => failure.next("choose another file, or replace it with --force"),
-        _ => failure.next("name a file in a directory that can be written"),
+        ErrorKind::AlreadyExists => Failure::error(format!("{path} is there already"))
+            .next("choose another file, or replace it with --force"),
+        _ => Failure::error(format!("cannot write {path}: {error}"))
+            .next("name a file in a directory that can be written"),
     }
 }
 

@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 35] = [
+    let commands: [&[&str]; 37] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -54,6 +54,8 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["cluster"],
         &["cluster", "token"],
         &["cluster", "join"],
+        &["cluster", "leave"],
+        &["cluster", "coordinator"],
         &["cluster", "remove"],
         &["cluster", "operator"],
         &["recent"],

@@ -538,7 +538,10 @@ async fn a_guest_that_could_not_be_started_again_is_not_stopped() {
     let broken = ordered(&hosts, "bound", fresh(), true).await;
     std::fs::remove_file(&file).unwrap();
     let gone = ordered(&hosts, "bound", fresh(), true).await;
-    for (view, words) in [(broken, "key `policy.pinned.labels.cpus`"), (gone, "there is no ")] {
+    for (view, words) in [
+        (broken, "key `policy.pinned.labels.cpus`"),
+        (gone, "there is no "),
+    ] {
         assert_eq!(view.phase, ParkPhase::Kept, "{view:#?}");
         let cause = view.cause.unwrap();
         assert!(

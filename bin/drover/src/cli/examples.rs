@@ -124,6 +124,8 @@ Examples:
   drover cluster remove b                    host b loses access at once
   drover cluster rotate                      a new certificate now, not in some weeks
   drover cluster operator eve -o eve.pem     for giving orders from another machine
+  drover cluster coordinator b               there: b goes on with runs where that host is gone
+  drover cluster leave                       on a host that is empty and shall be no member any more
 
 ";
 pub const COMPLETIONS: &str = "\

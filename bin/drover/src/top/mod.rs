@@ -38,8 +38,8 @@ Examples:
 ";
 
 pub const AFTER: &str = "\
-Press ? for the keys. Nothing can be changed from here. What is shown is what one agent knows: of other
-hosts no more than whether they answer, and runs where they are carried out.";
+Press ? for the keys. Nothing can be changed from here. What is shown is what one agent knows: of
+other hosts no more than whether they answer, and runs where they are carried out.";
 
 /// What comes from the terminal.
 enum Typed {
