@@ -61,7 +61,10 @@ fn each_fault_at_every_step_of_postcopy_ends_well_when_it_heals() {
                     resumed += world.resumed;
                     let lost = runs(&world) == Runs::Nowhere;
                     assert!(
-                        !lost || kills_a_hypervisor(fault) || world.devices_lost,
+                        !lost
+                            || kills_a_hypervisor(fault)
+                            || world.devices_lost
+                            || world.source_qemu.ended_in_vain(),
                         "{fault:?} at {step} of seed {seed} lost the guest\n{}",
                         world.story()
                     );

@@ -101,6 +101,12 @@ impl Qemu {
         self.migration = MigrationSeen::PostcopyPaused;
     }
 
+    /// The connection broke at postcopy's very end: what was on its way then is not sent again.
+    pub fn ended_in_vain(&self) -> bool {
+        let failed = matches!(self.migration, MigrationSeen::Failed { .. });
+        self.all_sent && (self.stuck || failed)
+    }
+
     /// The guest becomes what it was before its migration stopped it.
     fn fail(&mut self) {
         self.migration = MigrationSeen::Failed {
