@@ -1,6 +1,6 @@
 //! The guest's state on its way, and the session that carries it.
 
-use drover_migrate::{GuestSeen, MigrationSeen, destination, source};
+use drover_migrate::{GuestSeen, MigrationSeen, destination};
 
 use crate::world::{Event, World, gone};
 
@@ -99,14 +99,16 @@ impl World {
     pub(crate) fn source_relay_ends(&mut self) {
         if self.source_session {
             self.close_source_session();
-            self.source_hears(source::Input::SessionFailed { reason: gone() });
+            let (life, session) = (self.source_life, self.session);
+            self.later(Event::SourceSessionOver { life, session });
         }
     }
 
     pub(crate) fn destination_relay_ends(&mut self) {
         if self.destination_session {
             self.close_destination_session();
-            self.destination_hears(destination::Input::SessionFailed { reason: gone() });
+            let (life, session) = (self.destination_life, self.session);
+            self.later(Event::DestinationSessionOver { life, session });
         }
     }
 

@@ -38,6 +38,15 @@ pub enum Event {
         life: u32,
         input: destination::Input,
     },
+    /// A relay's agent hears that its session is over, unless it has another one by now.
+    SourceSessionOver {
+        life: u32,
+        session: u32,
+    },
+    DestinationSessionOver {
+        life: u32,
+        session: u32,
+    },
     /// An action takes effect.
     SourceDoes {
         life: u32,
@@ -476,6 +485,16 @@ impl World {
             Event::ToSource { life, input } if life == self.source_life => self.tell_source(input),
             Event::ToDestination { life, input } if life == self.destination_life => {
                 self.tell_destination(input);
+            }
+            Event::SourceSessionOver { life, session }
+                if life == self.source_life && session == self.session =>
+            {
+                self.tell_source(source::Input::SessionFailed { reason: gone() });
+            }
+            Event::DestinationSessionOver { life, session }
+                if life == self.destination_life && session == self.session =>
+            {
+                self.tell_destination(destination::Input::SessionFailed { reason: gone() });
             }
             Event::SourceDoes { life, action } if life == self.source_life => {
                 self.source_does(action);
