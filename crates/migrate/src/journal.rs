@@ -161,7 +161,11 @@ pub enum DestinationStep {
     /// An operator decided in the source's place that it is given up: its hypervisor is to end.
     Discarding,
     /// The guest runs here, and pages of it are still at the source.
-    Filling,
+    Filling {
+        /// It was told to run, and whether it does is not known: its hypervisor may hang on one of the pages.
+        #[serde(default)]
+        unanswered: bool,
+    },
     /// The guest runs here.
     Running {
         /// By an operator's word in the source's place.
@@ -200,7 +204,7 @@ impl DestinationRecord {
     pub fn runs(&self) -> Option<HandOffAnswer> {
         match &self.step {
             DestinationStep::Running { .. } => Some(HandOffAnswer::Running),
-            DestinationStep::Filling => Some(HandOffAnswer::Filling),
+            DestinationStep::Filling { .. } => Some(HandOffAnswer::Filling),
             DestinationStep::CutOff => Some(HandOffAnswer::CutOff),
             _ => None,
         }

@@ -151,7 +151,8 @@ pub enum Verdict {
 pub enum HandOffAnswer {
     /// It runs there, which is on the destination's disk, and needs nothing of the source.
     Running,
-    /// Postcopy: it runs there, which is on the destination's disk, and may need pages of the source.
+    /// Postcopy: it runs there, which is on the destination's disk, and may need pages of the source. Or it was
+    /// told to, and its hypervisor hangs on one of them.
     Filling,
     /// Postcopy: it ran there, and pages of it are lost.
     CutOff,

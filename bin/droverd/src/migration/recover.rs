@@ -72,7 +72,7 @@ impl Migrations {
             .then_some((record.migration.id, Side::Source)),
             AnyRecord::Destination(record) => matches!(
                 record.step,
-                DestinationStep::Incoming | DestinationStep::Filling
+                DestinationStep::Incoming | DestinationStep::Filling { .. }
             )
             .then_some((record.migration.id, Side::Destination)),
         };

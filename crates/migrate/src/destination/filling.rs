@@ -7,7 +7,7 @@ use crate::Time;
 use crate::cause::Refused;
 use crate::journal::DestinationStep;
 use crate::limits;
-use crate::observation::{MigrationSeen, Verdict};
+use crate::observation::{GuestSeen, MigrationSeen, Verdict};
 use crate::resolution::{Resolution, Resolving};
 
 impl Destination {
@@ -35,7 +35,7 @@ impl Destination {
     }
 
     fn wait_for_pages(&mut self, now: Time, filling: Filling) {
-        let asks = if self.session_over {
+        let asks = if self.session_over || self.unanswered {
             limits::VERDICT_RETRY
         } else {
             limits::PAGES_ASKED
@@ -51,6 +51,16 @@ impl Destination {
     ) -> Result<(), Refused> {
         match event {
             Event::Input(Input::Hypervisor(seen)) => match seen.migration {
+                _ if self.stands_still(seen.guest) && self.was_told(now) => {
+                    self.outbox.act(Action::ResumeGuest);
+                    // It lacks nothing else.
+                    if seen.migration == MigrationSeen::Completed && filling.last_look {
+                        self.wait_for_pages(now, Filling::default());
+                    }
+                }
+                // Nothing but the source's word has it run; one that gave it up has none.
+                MigrationSeen::Completed if self.stands_still(seen.guest) && !filling.last_look => {
+                }
                 MigrationSeen::Completed => self.run(now, false),
                 // A session that has not ended yet may bring the rest.
                 MigrationSeen::Postcopy { .. } if filling.last_look => {
@@ -84,17 +94,25 @@ impl Destination {
             ) if !filling.asking || self.is_late(now, question) => {
                 return Err(self.unexpected(input.name()));
             }
+            // As every answer to its order to run; the next look shows whether it does.
+            Event::Input(Input::GuestResumed) => self.outbox.act(Action::Observe),
+            Event::Input(Input::ResumeFailed { reason, .. }) => self.last = Some(reason),
             Event::Input(Input::VerdictAnswered {
                 // A source that gave the guest up has ended its copy, and the pages with it.
-                verdict: Verdict::CutOff | Verdict::Kept,
+                verdict: verdict @ (Verdict::CutOff | Verdict::Kept),
                 ..
             }) => {
                 self.source_is_there(now);
+                self.hear_verdict(verdict);
                 self.look_once_more(now);
             }
-            Event::Input(Input::VerdictAnswered { .. }) => {
+            Event::Input(Input::VerdictAnswered { verdict, .. }) => {
                 self.source_is_there(now);
+                self.hear_verdict(verdict);
                 self.wait_for_pages(now, Filling::default());
+                if self.unanswered {
+                    self.outbox.act(Action::Observe);
+                }
             }
             Event::Input(Input::VerdictRefused { reason, .. }) => {
                 self.source_is_there(now);
@@ -113,6 +131,9 @@ impl Destination {
             }
             Event::Input(Input::ResolveRequested(wish)) => self.give_pages_up(now, wish)?,
             // The answer is `hand_off_answer`.
+            Event::Input(Input::RunRequested { age }) if self.unanswered => {
+                self.hear_word(now, age);
+            }
             Event::Input(Input::RunRequested { .. }) => {}
             Event::Input(Input::AbandonRequested) => return Err(Refused::TooLate),
             Event::Input(input) => return Err(self.unexpected(input.name())),
@@ -120,7 +141,32 @@ impl Destination {
         Ok(())
     }
 
+    /// It certainly runs.
+    pub(super) fn has_answered(&mut self) {
+        let unanswered = std::mem::replace(&mut self.unanswered, false);
+        if unanswered && matches!(self.phase, Phase::Filling(_)) {
+            self.record(DestinationStep::Filling { unanswered: false });
+        }
+    }
+
+    /// Its hypervisor answers, and does not run it: the order to do so was lost.
+    fn stands_still(&self, guest: GuestSeen) -> bool {
+        self.unanswered && guest == GuestSeen::Paused
+    }
+
+    /// The source's word still counts. An operator has none here.
+    fn was_told(&self, now: Time) -> bool {
+        self.word_until.is_some_and(|until| now < until)
+    }
+
+    fn hear_verdict(&mut self, verdict: Verdict) {
+        if matches!(verdict, Verdict::HandedOff | Verdict::CutOff) {
+            self.word_until = self.word_until.max(Some(self.asked + limits::WORD_COUNTS));
+        }
+    }
+
     fn ask_for_pages(&mut self, now: Time) {
+        self.asked = now;
         self.question = self.question.next();
         let question = self.question;
         self.outbox.act(Action::AskVerdict { question });

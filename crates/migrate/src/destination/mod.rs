@@ -61,6 +61,8 @@ pub struct Destination {
     word_until: Option<Time>,
     /// The guest has run here, as its own record says.
     has_run: bool,
+    /// It was told to run, and that was not answered.
+    unanswered: bool,
     /// The last look that showed the guest here showed pages of it still at the source.
     pages_follow: bool,
     /// The hypervisor has ended.
@@ -69,8 +71,9 @@ pub struct Destination {
     session_over: bool,
     /// Its definition was among this host's when the agent was started again.
     has_definition: bool,
-    /// In [`Phase::Arrived`]: the last question to the source.
+    /// The last question to the source; in [`Phase::Filling`], when it was asked.
     question: Question,
+    asked: Time,
     /// It answered last; and has not answered since.
     heard: Option<Time>,
     silent_since: Option<Time>,
@@ -110,11 +113,13 @@ impl Destination {
             resolving: Resolving::No,
             word_until: None,
             has_run: false,
+            unanswered: false,
             pages_follow: false,
             hypervisor_gone: false,
             session_over: false,
             has_definition: false,
             question: Question::default(),
+            asked: Time::ZERO,
             heard: None,
             silent_since: None,
             outage_limit: Time::ZERO,
@@ -326,7 +331,9 @@ impl Destination {
 
     /// Only what the source says now lets a guest run that could not so far.
     fn resume_again(&mut self, now: Time, refused: bool) {
-        if self.word_counts(now) {
+        if self.pages_follow && !refused {
+            self.adopt_unanswered(now);
+        } else if self.word_counts(now) {
             self.resume(now);
         } else if refused {
             self.arrive(now);
@@ -343,11 +350,19 @@ impl Destination {
         self.enter(now, Phase::Adopting, Some(limits::ADOPT_RETRY));
     }
 
+    /// Its hypervisor may hang on a page that never comes, and answers nothing then: it is this host's from
+    /// here on as one that runs and stands still for a page.
+    fn adopt_unanswered(&mut self, now: Time) {
+        self.unanswered = true;
+        self.adopt(now);
+    }
+
     /// The definition is written: whose the guest is can be told.
     fn adopted(&mut self, now: Time) {
         let resolved = self.resolution == Some(Resolution::RunHere);
-        if self.pages_follow && !self.hypervisor_gone {
-            self.record(DestinationStep::Filling);
+        let unanswered = self.unanswered;
+        if (self.pages_follow || unanswered) && !self.hypervisor_gone {
+            self.record(DestinationStep::Filling { unanswered });
             return self.fill(now);
         }
         self.run(now, resolved);

@@ -43,8 +43,11 @@ impl Destination {
                 return destination;
             }
             // A hypervisor that waits for a page may answer nothing until the source's has sent it.
-            DestinationStep::Filling => {
+            DestinationStep::Filling { unanswered } => {
                 destination.pages_follow = true;
+                destination.unanswered = unanswered;
+                // None was heard by this agent.
+                destination.word_until = Some(Time::ZERO);
                 destination.outbox.act(Action::FindSession);
                 destination.fill(now);
                 return destination;

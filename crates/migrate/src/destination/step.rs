@@ -189,6 +189,11 @@ impl Destination {
                 }
             }
             (Phase::Resuming { .. }, On(Input::ResumeFailed { refused, reason })) => {
+                if self.pages_follow && !refused {
+                    self.adopt_unanswered(now);
+                    self.last = Some(reason);
+                    return Ok(());
+                }
                 self.last = Some(reason);
                 self.phase = Phase::Resuming { refused };
                 self.deadline = Some(now + limits::RESUME_RETRY);
@@ -218,7 +223,10 @@ impl Destination {
                 Phase::Resuming { .. } | Phase::Adopting,
                 On(Input::SessionFailed { .. } | Input::SessionReopened),
             )
-            | (Phase::Adopting, On(Input::Hypervisor(_)))
+            | (
+                Phase::Adopting,
+                On(Input::Hypervisor(_) | Input::GuestResumed | Input::ResumeFailed { .. }),
+            )
             | (Phase::Adopting, On(Input::HypervisorGone { .. })) => {
                 // A session that has done its work may end; a guest that runs may be shut down.
             }
@@ -342,6 +350,13 @@ impl Destination {
 
     /// What counts in every phase.
     fn note(&mut self, event: &Event) {
+        match event {
+            Event::Input(Input::GuestResumed) => self.has_answered(),
+            Event::Input(Input::Hypervisor(seen)) if seen.guest == GuestSeen::Running => {
+                self.has_answered();
+            }
+            _ => {}
+        }
         match event {
             Event::Input(Input::Hypervisor(seen) | Input::Settled(seen)) if seen.has_arrived() => {
                 self.pages_follow = seen.pages_follow();

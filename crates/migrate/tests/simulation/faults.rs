@@ -34,9 +34,7 @@ impl World {
             Fault::ReleaseQemus => {
                 self.source_hangs = false;
                 self.destination_hangs = false;
-                for event in std::mem::take(&mut self.held) {
-                    self.happen(event);
-                }
+                self.release();
             }
             Fault::LoseSourceHost => {
                 self.source_qemu.kill();
@@ -74,6 +72,13 @@ impl World {
         }
     }
 
+    /// What was held happens, unless it still has to wait.
+    pub(crate) fn release(&mut self) {
+        for event in std::mem::take(&mut self.held) {
+            self.happen(event);
+        }
+    }
+
     fn on_destination_qemu(&mut self, act: impl Fn(&mut Qemu)) {
         if let Some(qemu) = &mut self.destination_qemu {
             act(qemu);
@@ -94,6 +99,7 @@ impl World {
         self.destination = None;
         self.destination_life = 0;
         self.observing_destination = false;
+        self.open_resume = None;
         self.destination_deaths += 1;
         let deaths = self.destination_deaths;
         self.at(

@@ -18,6 +18,7 @@ mod postcopy_faults;
 mod qemu;
 mod questions;
 mod requests;
+mod resuming;
 mod shells;
 mod transfer;
 mod world;
@@ -32,6 +33,9 @@ use world::{Event, Fault, World};
 /// Longer than every deadline and every retry that ends by itself: five times 15 s for an
 /// abandon, 90 s for a prepared destination, and what led there.
 const LONG: Duration = Duration::from_secs(300);
+
+/// When a person ends what nothing else brought to an end, and no sooner.
+const BY_HAND: Duration = Duration::from_secs(250);
 
 /// Faults that something heals, and those that nothing needs to.
 const FAULTS: [Fault; 16] = [
@@ -237,6 +241,9 @@ fn struck(seed: u64, step: usize, fault: Fault, heals: Option<Duration>) -> Worl
 
 fn struck_in(mut world: World, step: usize, fault: Fault, heals: Option<Duration>) -> World {
     world.fault_at = Some((step, fault, heals));
+    if heals.is_some() {
+        world.at(BY_HAND, Event::EndWhatHangs);
+    }
     world.run(LONG, check_always);
     world
 }
@@ -436,6 +443,7 @@ fn heal(world: &mut World, healed: Duration) {
         world.at(healed, Event::Fault(fault));
     }
     world.at(healed, Event::StartDeadAgents);
+    world.at(healed + BY_HAND, Event::EndWhatHangs);
     world.run(healed + LONG, check_always);
 }
 

@@ -52,7 +52,7 @@ impl World {
             matches!(
                 record.step,
                 DestinationStep::Running { .. }
-                    | DestinationStep::Filling
+                    | DestinationStep::Filling { .. }
                     | DestinationStep::RunHere
                     | DestinationStep::CutOff
             )

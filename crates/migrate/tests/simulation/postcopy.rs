@@ -91,6 +91,9 @@ impl World {
         if !carries || incoming.migration != follows {
             return;
         }
+        if self.chance(30) {
+            self.page_comes();
+        }
         if part < PARTS {
             let part = part + 1;
             return self.later(Event::PagesFollow { session, part });
@@ -106,6 +109,7 @@ impl World {
         let incoming = self.destination_qemu.as_mut().filter(|qemu| qemu.alive);
         if let Some(incoming) = incoming.filter(|qemu| carries && qemu.migration == follows) {
             incoming.migration = MigrationSeen::Completed;
+            self.page_comes();
             self.later(Event::Told);
             self.look_at_both();
         }
@@ -182,10 +186,8 @@ impl World {
     pub(crate) fn check_needs_no_page(&self) {
         let waits = self.destination_qemu.as_ref();
         let waits = waits.is_some_and(|qemu| qemu.is_in_postcopy() && qemu.has_run);
-        let given_up = self
-            .source_disk
-            .as_ref()
-            .is_some_and(|record| record.resolution().is_some());
+        // It may have heard since that the guest had gone on there.
+        let given_up = self.had_heard.is_some();
         let cut_off = self
             .destination_disk
             .as_ref()

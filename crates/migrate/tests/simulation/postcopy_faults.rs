@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use drover_migrate::{DestinationStep, Outcome, SourceStep};
+use drover_migrate::{DestinationStep, Outcome, Resolution, SourceStep};
 use proptest::prelude::*;
 
-use crate::world::{Fault, World};
+use crate::world::{Event, Fault, World};
 use crate::{
-    FAULTS, LONG, Runs, any_fault, cases, check_end, decide, heal, kills_a_hypervisor, runs,
-    strike, struck_in, undisturbed_in,
+    FAULTS, LONG, Runs, any_fault, cases, check_always, check_end, decide, heal,
+    kills_a_hypervisor, runs, strike, struck_in, undisturbed_in,
 };
 
 fn undisturbed(seed: u64) -> World {
@@ -64,7 +64,8 @@ fn each_fault_at_every_step_of_postcopy_ends_well_when_it_heals() {
                         !lost
                             || kills_a_hypervisor(fault)
                             || world.devices_lost
-                            || world.source_qemu.ended_in_vain(),
+                            || world.source_qemu.ended_in_vain()
+                            || world.ended_by_hand,
                         "{fault:?} at {step} of seed {seed} lost the guest\n{}",
                         world.story()
                     );
@@ -134,6 +135,34 @@ fn a_source_that_ends_before_every_page_has_followed_tells_the_destination() {
 }
 
 #[test]
+fn a_guest_that_never_ran_for_want_of_a_page_is_cut_off_or_given_up_by_an_operator() {
+    let mut ends = [0, 0];
+    for (fault, heals, end) in [
+        (Fault::KillSourceQemu, Some(20), 0),
+        (Fault::LoseSourceHost, None, 1),
+    ] {
+        for seed in 0..60 {
+            for step in 1..=undisturbed(seed).steps {
+                let mut world = World::with_postcopy(seed);
+                world.fault_at = Some((step, fault, heals.map(Duration::from_secs)));
+                world.at(
+                    Duration::from_secs(10),
+                    Event::Operator(Resolution::Discard),
+                );
+                world.run(LONG, check_always);
+                let there = world.destination_qemu.as_ref();
+                if there.is_some_and(|qemu| qemu.hangs() && !qemu.has_run) {
+                    ends[end] += 1;
+                    let record = world.destination_disk.as_ref().map(|record| &record.step);
+                    assert_eq!(record, Some(&DestinationStep::CutOff), "{}", world.story());
+                }
+            }
+        }
+    }
+    assert!(ends.iter().all(|times| *times > 20), "{ends:?} times");
+}
+
+#[test]
 fn postcopy_is_not_cancelled_once_it_was_begun() {
     for seed in 0..12 {
         for step in 1..=undisturbed(seed).steps {
@@ -158,6 +187,28 @@ proptest! {
         let healed = Duration::from_millis(20_000 + healed_after);
         heal(&mut world, healed);
         check_end(&world, true);
+    }
+
+    #[test]
+    fn a_destination_that_had_not_heard_when_postcopy_was_given_up_never_runs_it(
+        seed: u64,
+        faults in prop::collection::vec((0_u64..20_000, any_fault()), 0..3),
+        cuts in prop::collection::vec((0_u64..60_000, 1_u64..90_000), 1..4),
+        given_up in 1_u64..30_000,
+    ) {
+        let mut world = World::with_postcopy(seed);
+        world.careless = true;
+        strike(&mut world, faults);
+        for (millis, joined_after) in cuts {
+            world.at(Duration::from_millis(millis), Event::Fault(Fault::CutPaths));
+            let joined = Duration::from_millis(millis + joined_after);
+            world.at(joined, Event::Fault(Fault::JoinPaths));
+        }
+        world.at(Duration::from_millis(given_up), Event::Operator(Resolution::GiveUp));
+        heal(&mut world, Duration::from_millis(160_000));
+        if world.had_heard != Some(true) {
+            check_end(&world, true);
+        }
     }
 
     #[test]

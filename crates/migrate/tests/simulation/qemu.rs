@@ -23,6 +23,9 @@ pub struct Qemu {
     pub stuck: bool,
     /// Every page of a postcopy was sent; what it waits for is the other one's last word.
     pub all_sent: bool,
+    /// Its main loop hangs on a page of its guest, and answers nothing: it was told to run it, and the devices
+    /// read its memory before it does.
+    pub waits: bool,
     /// It was told to run its guest, and did: the agent marks that in the guest's own record.
     pub has_run: bool,
 }
@@ -41,6 +44,7 @@ impl Qemu {
             old: false,
             stuck: false,
             all_sent: false,
+            waits: false,
             has_run: false,
         }
     }
@@ -58,6 +62,7 @@ impl Qemu {
             old: false,
             stuck: false,
             all_sent: false,
+            waits: false,
             has_run: false,
         }
     }
@@ -152,6 +157,11 @@ impl Qemu {
         if self.migration == MigrationSeen::Completed && self.guest == GuestSeen::FinishMigrate {
             self.guest = GuestSeen::PostMigrate;
         }
+    }
+
+    /// Its main loop hangs on a page.
+    pub fn hangs(&self) -> bool {
+        self.alive && self.waits
     }
 
     /// `cont`, as unguarded as QEMU's own.

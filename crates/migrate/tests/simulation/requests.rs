@@ -133,8 +133,17 @@ impl World {
                     }
             )
         );
+        // Its pages may be missing: it may have been told, and has not run.
+        let record = self.destination_disk.as_ref();
+        let on_disk = record.is_some_and(|record| {
+            let step = &record.step;
+            matches!(
+                step,
+                DestinationStep::Filling { .. } | DestinationStep::CutOff
+            )
+        });
         let qemu = self.destination_qemu.as_ref();
-        heard || qemu.is_some_and(|qemu| qemu.alive && qemu.has_run)
+        heard || on_disk || qemu.is_some_and(|qemu| qemu.alive && qemu.has_run)
     }
 }
 

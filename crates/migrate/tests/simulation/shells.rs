@@ -280,6 +280,9 @@ impl World {
     }
 
     pub(crate) fn look_at_destination(&mut self, settled: bool) {
+        if self.destination_waits() {
+            return;
+        }
         let input = match &self.destination_qemu {
             Some(qemu) if qemu.alive && settled => destination::Input::Settled(qemu.observe()),
             Some(qemu) if qemu.alive => destination::Input::Hypervisor(qemu.observe()),
@@ -319,13 +322,7 @@ impl World {
                 self.look_at_destination(true);
             }
             Action::AskVerdict { question } => self.call_source(question),
-            Action::ResumeGuest => {
-                let qemu = self.destination_qemu.as_mut().filter(|qemu| qemu.alive);
-                if let Some(qemu) = qemu {
-                    qemu.cont();
-                    self.destination_hears(Input::GuestResumed);
-                }
-            }
+            Action::ResumeGuest => self.resume_guest(),
             Action::AdoptGuest => {
                 self.destination_definition = true;
                 self.destination_hears(Input::GuestAdopted);

@@ -158,6 +158,12 @@ pub enum Event {
     },
     /// Whichever agent is not there is started.
     StartDeadAgents,
+    /// The order to run the guest is not answered in time.
+    ResumeUnanswered {
+        resume: u32,
+    },
+    /// An operator ends a hypervisor that hangs, where nothing else is left to do.
+    EndWhatHangs,
 }
 
 /// What goes wrong.
@@ -236,6 +242,13 @@ pub struct World {
     pub devices_lost: bool,
     /// How often a broken postcopy went on.
     pub resumed: u32,
+    /// Counts the orders to run the guest; which of them is waited for.
+    pub(crate) resumes: u32,
+    pub(crate) open_resume: Option<u32>,
+    /// How often a hypervisor hung on a page as it was told to run its guest.
+    pub hung: u32,
+    /// An operator ended a hypervisor that hung.
+    pub ended_by_hand: bool,
     pub(crate) observing_source: bool,
     pub(crate) observing_destination: bool,
     pub(crate) source_wake: Option<(u32, Time)>,
@@ -324,6 +337,10 @@ impl World {
             postcopy: false,
             devices_lost: false,
             resumed: 0,
+            resumes: 0,
+            open_resume: None,
+            hung: 0,
+            ended_by_hand: false,
             observing_source: false,
             observing_destination: false,
             source_wake: None,
@@ -462,7 +479,7 @@ impl World {
                     action,
                     Action::Listen | Action::Observe | Action::Settle | Action::ResumeGuest
                 );
-                self.destination_hangs && needs
+                (self.destination_hangs || self.destination_waits()) && needs
             }
             Event::PagesFollow { .. } => self.source_hangs || self.destination_hangs,
             Event::Loaded
@@ -475,6 +492,7 @@ impl World {
 
     pub(crate) fn happen(&mut self, event: Event) {
         if self.hangs(&event) {
+            self.wait_for_resume(&event);
             return self.held.push(event);
         }
         match event {
@@ -551,6 +569,8 @@ impl World {
             Event::DestinationClaims { life } if life == self.destination_life => {
                 self.destination_claims();
             }
+            Event::ResumeUnanswered { resume } => self.resume_unanswered(resume),
+            Event::EndWhatHangs => self.end_what_hangs(),
             Event::StartDeadAgents => {
                 if self.source_life == 0 {
                     self.start_source_agent();

@@ -210,6 +210,12 @@ fn phases() -> Vec<(&'static str, Destination)> {
         vec![RUN, Input::GuestResumed, Input::GuestAdopted],
     ]
     .concat();
+    let told_early = [arrived_early.clone(), vec![RUN]].concat();
+    let unanswered = Input::ResumeFailed {
+        refused: false,
+        reason: why(),
+    };
+    let hangs = [told_early.clone(), vec![unanswered, Input::GuestAdopted]].concat();
     let broken = after(&[filling.clone(), vec![cut.clone()]].concat());
     let lost = Input::VerdictAnswered {
         question: Question::default(),
@@ -245,6 +251,12 @@ fn phases() -> Vec<(&'static str, Destination)> {
         ("arrived, pages to follow", after(&arrived_early)),
         ("adopting", after(&adopting)),
         ("filling", after(&filling)),
+        ("resuming, pages to follow", after(&told_early)),
+        ("filling, not known to run", after(&hangs)),
+        (
+            "recovering, filling, not known to run",
+            recovered(DestinationStep::Filling { unanswered: true }, &[]),
+        ),
         ("filling, session failed", broken.clone()),
         ("filling, session failed, asking", later(broken.clone())),
         (
@@ -254,7 +266,10 @@ fn phases() -> Vec<(&'static str, Destination)> {
         ("filling, last look", last_look),
         (
             "recovering, filling",
-            recovered(DestinationStep::Filling, &[Input::SessionLives]),
+            recovered(
+                DestinationStep::Filling { unanswered: false },
+                &[Input::SessionLives],
+            ),
         ),
         ("abandoning", after(&abandoning)),
         (

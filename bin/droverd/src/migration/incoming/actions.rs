@@ -351,7 +351,7 @@ pub(super) fn ending_of(step: &DestinationStep) -> Option<Ending> {
         DestinationStep::Incoming
         | DestinationStep::RunHere
         | DestinationStep::Discarding
-        | DestinationStep::Filling => None,
+        | DestinationStep::Filling { .. } => None,
         DestinationStep::Running { .. } => Some(Ending::Running),
         DestinationStep::Abandoned { cause } => Some(Ending::Abandoned(cause)),
         DestinationStep::Lost { reason } => Some(Ending::Lost(reason)),

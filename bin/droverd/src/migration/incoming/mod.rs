@@ -264,7 +264,7 @@ impl Incoming {
         self.show();
         let runs = matches!(
             record.step,
-            DestinationStep::Running { .. } | DestinationStep::Filling
+            DestinationStep::Running { .. } | DestinationStep::Filling { unanswered: false }
         );
         if runs && self.machine.is_some() {
             // QEMU's own word for it may come after the end.

@@ -75,7 +75,7 @@ impl Incoming {
     fn shown_ambiguity(&self, ambiguity: &Ambiguity) -> AmbiguityView {
         let Migration { vm, source, .. } = self.destination.migration();
         let unknown = if matches!(self.destination.phase(), Phase::Filling(_)) {
-            format!("whether {source} still has pages of the guest, which runs here")
+            format!("whether {source} still has pages of the guest, which goes on here only")
         } else {
             format!("whether {source} handed the guest off or kept it")
         };
