@@ -96,6 +96,11 @@ pub const REOPEN: Duration =
 /// Pause before such a session is reopened again: the guest may stand still meanwhile.
 pub const REOPEN_RETRY: Duration = Duration::from_secs(1);
 
+/// How long a hypervisor that was told to go on over another session may still show that it waits for one:
+/// it connects to a socket of its own host, which takes milliseconds, and a look at it is as old as
+/// [`LOOK_AGE`]. That the session itself fails counts at once.
+pub const GOES_ON: Duration = LOOK_AGE;
+
 /// How often in a row a hypervisor may refuse to go on over a session that was opened anew: it sees within
 /// milliseconds that the one before is gone, and a second or more passes between two.
 pub const RESUMES_REFUSED: u32 = 10;

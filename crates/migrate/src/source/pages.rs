@@ -25,6 +25,7 @@ pub struct Pages {
     attempt: Question,
     /// How often in a row the hypervisor refused to go on.
     refused: u32,
+    /// What is expected comes until then; where they are carried, that it is so is believed until then.
     until: Option<Time>,
 }
 
@@ -175,7 +176,13 @@ impl Source {
     /// Such an input, in the hand-off or after it.
     pub(super) fn heard_of_pages(&mut self, now: Time, input: Input) -> Result<(), Refused> {
         use PageLink::{Carries, Over, Reopening, Resuming, Unknown, Waits};
-        let Some(Pages { link, attempt, .. }) = self.pages.clone() else {
+        let Some(Pages {
+            link,
+            attempt,
+            until,
+            ..
+        }) = self.pages.clone()
+        else {
             return Err(self.unexpected(input.name()));
         };
         match (link, input) {
@@ -183,14 +190,14 @@ impl Source {
             (_, Input::HypervisorGone { reason }) => self.send_no_more(reason, true),
             (Over { .. }, Input::Hypervisor(_) | Input::SessionFailed { .. }) => {}
             (Carries, Input::LookedAgain { attempt: of, seen }) if of == attempt => {
-                if seen.outgoing() == (OutgoingSeen::Left { connected: false }) {
+                if until.is_none() && seen.outgoing() == (OutgoingSeen::Left { connected: false }) {
                     self.reopen(now);
                 }
             }
             (link, Input::Hypervisor(seen)) => match seen.outgoing() {
                 OutgoingSeen::Completed => self.pages = None,
                 // It may be from before; and a session that carries is ended where it is opened anew.
-                OutgoingSeen::Left { connected: false } if link == Carries => {
+                OutgoingSeen::Left { connected: false } if link == Carries && until.is_none() => {
                     self.outbox.act(Action::LookAgain { attempt });
                 }
                 OutgoingSeen::Left { .. } | OutgoingSeen::UnderWay => {}
@@ -229,8 +236,9 @@ impl Source {
                     reason,
                 },
             ) if of == attempt => self.refused(now, reason),
+            // It takes a moment to connect, and shows what it was until then (QEMU before 9.1).
             (Resuming, Input::MigrationResumed { attempt: of }) if of == attempt => {
-                self.link(Carries, None);
+                self.link(Carries, Some(now + limits::GOES_ON));
                 self.pages.iter_mut().for_each(|pages| pages.refused = 0);
             }
             (_, input) => return Err(self.unexpected(input.name())),
@@ -253,7 +261,11 @@ impl Source {
                 self.link(PageLink::Unknown, Some(now + limits::OBSERVE_RETRY));
             }
             PageLink::Reopening | PageLink::Resuming | PageLink::Waits => self.reopen(now),
-            PageLink::Carries | PageLink::Over { .. } => {}
+            PageLink::Carries => {
+                let attempt = pages.attempt;
+                self.outbox.act(Action::LookAgain { attempt });
+            }
+            PageLink::Over { .. } => {}
         }
     }
 }

@@ -3,9 +3,14 @@
 //! guest then runs again if it ran until its migration stopped it. Between the two both wait to be connected
 //! again. A destination that has not got the devices ends.
 
+use std::time::Duration;
+
 use drover_migrate::{GuestSeen, MigrationSeen, Question, Reason, destination, limits, source};
 
 use crate::world::{Event, World, gone};
+
+/// Before a hypervisor is connected to its relay, in milliseconds.
+const CONNECTING: u64 = 300;
 
 /// Parts that the pages of the guest follow in.
 const PARTS: u8 = 40;
@@ -120,12 +125,15 @@ impl World {
         let incoming = self.destination_qemu.as_mut().filter(|qemu| qemu.alive);
         let resumes = self.source_session && self.source_qemu.alive && paused;
         match incoming.filter(|qemu| qemu.migration == MigrationSeen::PostcopyPaused) {
-            Some(incoming) if resumes => {
-                incoming.migration = MigrationSeen::Postcopy { pages: true };
-                self.source_qemu.migration = MigrationSeen::Postcopy { pages: true };
-                self.resumed += 1;
+            Some(_) if resumes => {
+                // It is answered before it is connected; an old one shows that it waits until then.
+                if !self.source_qemu.old {
+                    self.source_qemu.migration = MigrationSeen::Postcopy { pages: true };
+                }
                 let session = self.session;
-                self.later(Event::PagesFollow { session, part: 0 });
+                self.connecting = Some(session);
+                let connected = Duration::from_millis(1 + self.random() % CONNECTING);
+                self.at(self.now + connected, Event::GoesOn { session });
                 self.source_hears(source::Input::MigrationResumed { attempt });
                 self.look_at_both();
             }
@@ -138,6 +146,26 @@ impl World {
                 self.source_hears(source::Input::ReopenFailed { attempt, reason });
             }
         }
+    }
+
+    pub(crate) fn goes_on(&mut self, session: u32) {
+        if self.connecting != Some(session) || self.session != session {
+            return;
+        }
+        self.connecting = None;
+        let paused = MigrationSeen::PostcopyPaused;
+        let incoming = self.destination_qemu.as_mut().filter(|qemu| qemu.alive);
+        let incoming = incoming.filter(|qemu| qemu.migration == paused);
+        let connected = self.source_session && self.destination_session && self.control;
+        let Some(incoming) = incoming.filter(|_| connected && self.source_qemu.alive) else {
+            self.source_qemu.pause_postcopy();
+            return self.look_at_both();
+        };
+        incoming.migration = MigrationSeen::Postcopy { pages: true };
+        self.source_qemu.migration = MigrationSeen::Postcopy { pages: true };
+        self.resumed += 1;
+        self.later(Event::PagesFollow { session, part: 0 });
+        self.look_at_both();
     }
 
     /// What is left of the session before goes at once: whoever opens a new one waits for that.

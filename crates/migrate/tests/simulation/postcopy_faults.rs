@@ -99,6 +99,7 @@ fn a_session_that_breaks_after_the_guest_has_left_is_opened_anew_and_every_page_
         for seed in 0..60 {
             for step in 1..=undisturbed(seed).steps {
                 let world = struck(seed, step, fault, Some(Duration::from_secs(20)));
+                assert_eq!(world.replaced_in_vain, 0, "{}", world.story());
                 if world.resumed > 0 {
                     broken += 1;
                     assert_eq!(runs(&world), Runs::Destination, "{}", world.story());

@@ -206,6 +206,9 @@ impl World {
             Action::StartMigration { .. } => self.start_migration(),
             Action::StartPostcopy => self.start_postcopy(),
             Action::ReopenSession { attempt } => {
+                if self.connected() && self.connecting == Some(self.session) {
+                    self.replaced_in_vain += 1;
+                }
                 self.close_source_session();
                 self.later(Event::Reopen { life, attempt });
             }

@@ -123,6 +123,10 @@ pub enum Event {
         session: u32,
     },
     /// The destination's agent is asked to take a new session.
+    /// The hypervisors are connected over another session.
+    GoesOn {
+        session: u32,
+    },
     Reopen {
         life: u32,
         attempt: Question,
@@ -242,6 +246,10 @@ pub struct World {
     pub devices_lost: bool,
     /// How often a broken postcopy went on.
     pub resumed: u32,
+    /// The session over which they are about to go on.
+    pub(crate) connecting: Option<u32>,
+    /// How often such a session was replaced, with nothing wrong with it.
+    pub replaced_in_vain: u32,
     /// Counts the orders to run the guest; which of them is waited for.
     pub(crate) resumes: u32,
     pub(crate) open_resume: Option<u32>,
@@ -337,6 +345,8 @@ impl World {
             postcopy: false,
             devices_lost: false,
             resumed: 0,
+            connecting: None,
+            replaced_in_vain: 0,
             resumes: 0,
             open_resume: None,
             hung: 0,
@@ -544,6 +554,7 @@ impl World {
             Event::DevicesArrive { session } => self.devices_arrive(session),
             Event::PagesFollow { session, part } => self.pages_follow(session, part),
             Event::AllArrive { session } => self.all_arrive(session),
+            Event::GoesOn { session } => self.goes_on(session),
             Event::Reopen { life, attempt } => self.reopen(life, attempt),
             Event::Loaded => self.loaded(),
             Event::Told => self.told(),
