@@ -163,9 +163,22 @@ impl World {
         };
         incoming.migration = MigrationSeen::Postcopy { pages: true };
         self.source_qemu.migration = MigrationSeen::Postcopy { pages: true };
+        if self.handshakes_break && self.chance(40) {
+            self.handshake_breaks();
+            return self.look_at_both();
+        }
         self.resumed += 1;
         self.later(Event::PagesFollow { session, part: 0 });
         self.look_at_both();
+    }
+
+    /// An old source does not see that, and goes on over no other session.
+    fn handshake_breaks(&mut self) {
+        self.handshakes_broken += 1;
+        if self.source_qemu.old {
+            self.source_qemu.stuck = true;
+        }
+        self.source_relay_ends();
     }
 
     /// What is left of the session before goes at once: whoever opens a new one waits for that.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_migrate::{DestinationStep, Outcome, Resolution, SourceStep};
+use drover_migrate::{DestinationStep, Outcome, Resolution, SourceStep, Verdict};
 use proptest::prelude::*;
 
 use crate::world::{Event, Fault, World};
@@ -117,6 +117,35 @@ fn a_session_that_breaks_after_the_guest_has_left_is_opened_anew_and_every_page_
 }
 
 #[test]
+fn pages_follow_when_the_hypervisors_handshake_breaks_unless_the_sources_does_not_see_that() {
+    let mut ends = [0, 0];
+    for seed in 0..120 {
+        for step in 1..=undisturbed(seed).steps {
+            let mut world = World::with_postcopy(seed);
+            world.handshakes_break = true;
+            let heals = Some(Duration::from_secs(1));
+            let world = struck_in(world, step, Fault::KillSourceRelay, heals);
+            check_end(&world, true);
+            let left = world.source_disk.as_ref().map(|record| record.verdict());
+            let expected = match left {
+                Some(Verdict::HandedOff) => Runs::Destination,
+                Some(Verdict::CutOff) => Runs::Nowhere,
+                _ => continue,
+            };
+            assert_eq!(runs(&world), expected, "{}", world.story());
+            let in_vain = world.source_qemu.ended_in_vain();
+            assert!(
+                expected == Runs::Destination || in_vain,
+                "{}",
+                world.story()
+            );
+            ends[usize::from(in_vain)] += u32::from(world.handshakes_broken > 0);
+        }
+    }
+    assert!(ends.iter().all(|times| *times > 50), "{ends:?} times");
+}
+
+#[test]
 fn a_source_that_ends_before_every_page_has_followed_tells_the_destination() {
     let mut cut_off = 0;
     for fault in [Fault::KillSourceQemu, Fault::LoseSourceHost] {
@@ -184,6 +213,7 @@ proptest! {
         healed_after in 1_u64..60_000,
     ) {
         let mut world = World::with_postcopy(seed);
+        world.handshakes_break = seed.is_multiple_of(3);
         strike(&mut world, faults);
         let healed = Duration::from_millis(20_000 + healed_after);
         heal(&mut world, healed);
@@ -220,6 +250,7 @@ proptest! {
         healed_after in 1_u64..120_000,
     ) {
         let mut world = World::with_postcopy(seed);
+        world.handshakes_break = seed.is_multiple_of(3);
         strike(&mut world, faults);
         decide(&mut world, operators);
         let healed = Duration::from_millis(20_000 + healed_after);

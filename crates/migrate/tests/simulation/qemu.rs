@@ -19,7 +19,7 @@ pub struct Qemu {
     /// Before 8.2: of a guest that was stopped so it says after a failure that it has left, and it does not
     /// see that a connection broke at postcopy's very end.
     pub old: bool,
-    /// It waits for ever for that word.
+    /// It waits for ever: for that word, or for what is missing over a connection that is no more.
     pub stuck: bool,
     /// Every page of a postcopy was sent; what it waits for is the other one's last word.
     pub all_sent: bool,
@@ -96,6 +96,9 @@ impl Qemu {
         if !self.alive || self.migration != (MigrationSeen::Postcopy { pages: true }) {
             return;
         }
+        if self.stuck {
+            return;
+        }
         if self.all_sent && self.old {
             self.stuck = true;
             return;
@@ -106,10 +109,11 @@ impl Qemu {
         self.migration = MigrationSeen::PostcopyPaused;
     }
 
-    /// The connection broke at postcopy's very end: what was on its way then is not sent again.
+    /// The connection broke where it sees that never, or at postcopy's very end: what was on its way then is
+    /// not sent again.
     pub fn ended_in_vain(&self) -> bool {
         let failed = matches!(self.migration, MigrationSeen::Failed { .. });
-        self.all_sent && (self.stuck || failed)
+        self.stuck || self.all_sent && failed
     }
 
     /// The guest becomes what it was before its migration stopped it.

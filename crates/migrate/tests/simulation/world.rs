@@ -246,6 +246,9 @@ pub struct World {
     pub devices_lost: bool,
     /// How often a broken postcopy went on.
     pub resumed: u32,
+    /// Hypervisors that go on over another session may lose it before both have agreed on what is missing.
+    pub handshakes_break: bool,
+    pub handshakes_broken: u32,
     /// The session over which they are about to go on.
     pub(crate) connecting: Option<u32>,
     /// How often such a session was replaced, with nothing wrong with it.
@@ -345,6 +348,8 @@ impl World {
             postcopy: false,
             devices_lost: false,
             resumed: 0,
+            handshakes_break: false,
+            handshakes_broken: 0,
             connecting: None,
             replaced_in_vain: 0,
             resumes: 0,
