@@ -169,10 +169,10 @@ pub enum Outcome {
         /// What the destination gave as a reason.
         reason: Reason,
     },
-    /// Handed off by postcopy, and the source's hypervisor ended before every page had followed: the guest
-    /// cannot go on at the destination. Its disks are as after a crash of its host.
+    /// Handed off by postcopy, and pages of the guest that had not followed are lost: it cannot go on at the
+    /// destination. Its disks are as after a crash of its host.
     CutOff {
-        /// How it ended.
+        /// How they were lost.
         reason: Reason,
     },
     /// Handed off, and then given up by an operator. The source's copy has ended, its definition is

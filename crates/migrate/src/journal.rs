@@ -76,9 +76,9 @@ pub enum SourceStep {
     /// Postcopy: the destination has said that the guest runs there. The source's hypervisor has to go on
     /// until every page has followed.
     Serving,
-    /// Postcopy: the source's hypervisor ended before every page had followed.
+    /// Postcopy: pages that had not followed are lost.
     CutOff {
-        /// How it ended.
+        /// How.
         reason: Reason,
     },
     /// An operator gave the guest up after the hand-off: the source's copy is to be ended, its

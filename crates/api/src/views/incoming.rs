@@ -207,7 +207,7 @@ pub enum Verdict {
     HandedOff,
     /// The source's: the destination must give up its copy.
     Kept,
-    /// The destination's, where it ran; but pages of it were lost with the source's QEMU.
+    /// The destination's, where it ran; but pages of it that had not followed are lost.
     CutOff,
 }
 

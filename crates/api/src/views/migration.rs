@@ -91,8 +91,8 @@ pub enum MigrationPhase {
     Running,
     /// Destination: given up; nothing of it is left here.
     Abandoned,
-    /// The guest ran on the destination when the source's QEMU ended with pages of it (postcopy): as after a
-    /// crash of its host.
+    /// The guest had gone on at the destination when pages of it were lost that had not followed (postcopy): as after
+    /// a crash of its host.
     CutOff,
     /// Ended by a fault: `cause` tells which, `guest` where that left the guest.
     Failed,

@@ -11,7 +11,7 @@
 
 use super::{Action, Input, Source};
 use crate::Time;
-use crate::cause::{Reason, Refused};
+use crate::cause::{Cause, Reason, Refused};
 use crate::limits;
 use crate::observation::OutgoingSeen;
 use crate::question::Question;
@@ -144,11 +144,15 @@ impl Source {
         if pages.refused < limits::RESUMES_REFUSED {
             return self.reopen_later(now, reason);
         }
-        let reason = format!("it does not go on over a new session: {reason}");
-        self.send_no_more(Reason::from(reason), false);
+        let reason = format!("the hypervisor does not go on over a new session: {reason}");
+        self.over(Reason::from(reason), false);
     }
 
-    fn send_no_more(&mut self, reason: Reason, hypervisor_gone: bool) {
+    fn send_no_more(&mut self, cause: Cause, hypervisor_gone: bool) {
+        self.over(Reason::from(cause.to_string()), hypervisor_gone);
+    }
+
+    fn over(&mut self, reason: Reason, hypervisor_gone: bool) {
         // The session stays: what it has of them may be enough.
         let over = PageLink::Over {
             reason,
@@ -186,8 +190,10 @@ impl Source {
             return Err(self.unexpected(input.name()));
         };
         match (link, input) {
-            (Over { reason, .. }, Input::HypervisorGone { .. }) => self.send_no_more(reason, true),
-            (_, Input::HypervisorGone { reason }) => self.send_no_more(reason, true),
+            (Over { reason, .. }, Input::HypervisorGone { .. }) => self.over(reason, true),
+            (_, Input::HypervisorGone { reason }) => {
+                self.send_no_more(Cause::HypervisorGone { reason }, true);
+            }
             (Over { .. }, Input::Hypervisor(_) | Input::SessionFailed { .. }) => {}
             (Carries, Input::LookedAgain { attempt: of, seen }) if of == attempt => {
                 if until.is_none() && seen.outgoing() == (OutgoingSeen::Left { connected: false }) {
@@ -201,10 +207,13 @@ impl Source {
                     self.outbox.act(Action::LookAgain { attempt });
                 }
                 OutgoingSeen::Left { .. } | OutgoingSeen::UnderWay => {}
-                OutgoingSeen::Failed { reason } => self.send_no_more(reason, false),
-                OutgoingSeen::Cancelled | OutgoingSeen::NotThere => {
+                OutgoingSeen::Failed { reason } => {
+                    self.send_no_more(Cause::HypervisorFailed { reason }, false);
+                }
+                OutgoingSeen::Cancelled => self.send_no_more(Cause::CancelledElsewhere, false),
+                OutgoingSeen::NotThere => {
                     let reason = Reason::from("it shows no migration any more");
-                    self.send_no_more(reason, false);
+                    self.send_no_more(Cause::HypervisorFailed { reason }, false);
                 }
             },
             (Unknown, Input::SessionLives) => {

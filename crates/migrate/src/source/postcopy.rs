@@ -330,7 +330,7 @@ impl Source {
     pub(super) fn cut_off(&mut self, now: Time, hypervisor_gone: bool) {
         let reason = match self.page_link() {
             Some(PageLink::Over { reason, .. }) => reason.clone(),
-            _ => Reason::from("an operator gave the pages up that had not followed"),
+            _ => Reason::from("an operator gave them up"),
         };
         self.record(SourceStep::CutOff {
             reason: reason.clone(),

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use drover_migrate::{
     CancelledBy, DestinationRecord, DestinationStep, GivenUpOn, GuestSeen, HandOffAnswer,
-    JournalVersion, Migration, MigrationSeen, Observation, Output, Question, Reason, Refused,
-    Resolution, SourceRecord, SourceStep, Time, Verdict, destination, source,
+    JournalVersion, Migration, MigrationSeen, Observation, Outcome, Output, Question, Reason,
+    Refused, Resolution, SourceRecord, SourceStep, Time, Verdict, destination, source,
 };
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 

@@ -499,3 +499,29 @@ fn a_migration_that_was_not_begun_in_time_because_the_disk_was_full_is_never_beg
         ]
     );
 }
+
+#[test]
+fn what_cut_a_guest_off_is_said_as_it_was() {
+    let mut phases = phases().into_iter();
+    for (title, said) in [
+        ("serving", "an operator gave them up"),
+        (
+            "serving, hypervisor failed",
+            "the hypervisor failed the migration: because",
+        ),
+        ("serving, hypervisor gone", "the hypervisor ended: because"),
+    ] {
+        let (_, source) = phases.find(|(name, _)| *name == title).unwrap();
+        let question = source.question();
+        let answer = HandOffAnswer::CutOff;
+        let source = on(source, &[Input::HandOffAnswered { question, answer }]);
+        let Phase::Leaving {
+            outcome: Outcome::CutOff { reason },
+            ..
+        } = source.phase()
+        else {
+            panic!("{title}: {:?}", source.phase());
+        };
+        assert_eq!(reason.as_str(), said, "{title}");
+    }
+}

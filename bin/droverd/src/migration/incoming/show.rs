@@ -5,7 +5,7 @@ use drover_api::{
     MigrationView,
 };
 use drover_migrate::destination::{Ending, Phase};
-use drover_migrate::{Ambiguity, Cause, HandOffAnswer, Migration};
+use drover_migrate::{Ambiguity, Cause, HandOffAnswer, Migration, Resolving};
 use drover_types::Bytes;
 use jiff::Timestamp;
 
@@ -118,7 +118,7 @@ impl Incoming {
                 (MigrationPhase::Abandoned, Some(cause), GuestPlace::Unknown)
             }
             Ending::CutOff => {
-                let cause = "the source's QEMU ended before every page had followed the guest";
+                let cause = cut_off(self.destination.resolving());
                 (
                     MigrationPhase::CutOff,
                     Some(cause.to_owned()),
@@ -164,6 +164,15 @@ fn phase(phase: &Phase) -> Option<MigrationPhase> {
         Phase::Abandoning { .. } => MigrationPhase::Cancelling,
         Phase::Ended(_) => return None,
     })
+}
+
+/// How pages were lost, as far as this host knows.
+fn cut_off(resolving: &Resolving) -> &'static str {
+    if *resolving == Resolving::Decided {
+        "pages of the guest that had not followed it are lost: the operator gave them up here"
+    } else {
+        "pages of the guest that had not followed it are lost: the source sends none any more"
+    }
 }
 
 fn kept(why: &str) -> String {

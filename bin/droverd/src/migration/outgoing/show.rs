@@ -233,7 +233,7 @@ pub fn outcome_in_words(outcome: &Outcome) -> (MigrationPhase, String) {
         }
         Outcome::CutOff { reason } => (
             MigrationPhase::CutOff,
-            format!("the source's QEMU ended before every page had followed the guest: {reason}"),
+            format!("pages of the guest that had not followed it are lost: {reason}"),
         ),
         Outcome::Lost { reason } => (
             MigrationPhase::Failed,
@@ -344,6 +344,16 @@ mod tests {
             let found = is_refusal(outcome, refusal.as_ref());
             assert_eq!(found, expected, "{outcome:?}, {refusal:?}");
         }
+    }
+
+    #[test]
+    fn what_cut_a_guest_off_is_told_as_it_was() {
+        let reason = Reason::from("an operator gave them up");
+        let (_, cause) = outcome_in_words(&Outcome::CutOff { reason });
+        assert_eq!(
+            cause,
+            "pages of the guest that had not followed it are lost: an operator gave them up"
+        );
     }
 
     #[test]
