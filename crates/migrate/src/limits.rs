@@ -93,6 +93,10 @@ pub const FIRST_BYTES: Duration = Duration::from_secs(60);
 pub const REOPEN: Duration =
     Duration::from_secs(2 * PREPARE.as_secs() + LANES.as_secs() + LISTEN.as_secs());
 
+/// How long a session that was opened anew may bring no page before it is closed: the source's hypervisor is told
+/// to go on over it within [`MIGRATE_ANSWER`], and does within [`GOES_ON`]. The session's outage limit comes on top.
+pub const REOPENED: Duration = Duration::from_secs(MIGRATE_ANSWER.as_secs() + GOES_ON.as_secs());
+
 /// Pause before such a session is reopened again: the guest may stand still meanwhile.
 pub const REOPEN_RETRY: Duration = Duration::from_secs(1);
 

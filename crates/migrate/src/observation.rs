@@ -122,6 +122,11 @@ impl Observation {
         }
     }
 
+    /// Pages of the guest follow over a session.
+    pub(crate) fn goes_on(&self) -> bool {
+        matches!(self.migration, MigrationSeen::Postcopy { .. })
+    }
+
     /// Pages of the guest are on the other host.
     pub(crate) fn pages_follow(&self) -> bool {
         matches!(

@@ -165,7 +165,18 @@ impl Destination {
         }
     }
 
+    /// A source whose agent was started again before its hypervisor was told to go on over this session takes it for
+    /// one that carries, where that hypervisor has not seen that the one before broke. The session's end tells it.
+    fn close_in_vain(&mut self, now: Time) {
+        let bound = limits::REOPENED + self.outage_limit;
+        if self.reopened.is_some_and(|at| at + bound <= now) {
+            self.reopened = None;
+            self.outbox.act(Action::CloseSession);
+        }
+    }
+
     fn ask_for_pages(&mut self, now: Time) {
+        self.close_in_vain(now);
         self.asked = now;
         self.question = self.question.next();
         let question = self.question;

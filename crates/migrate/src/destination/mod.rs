@@ -69,6 +69,8 @@ pub struct Destination {
     hypervisor_gone: bool,
     /// The session has failed, and no other was opened since.
     session_over: bool,
+    /// There is a session that was opened anew, or found again: when pages were seen to follow last, or when that was.
+    reopened: Option<Time>,
     /// Its definition was among this host's when the agent was started again.
     has_definition: bool,
     /// The last question to the source; in [`Phase::Filling`], when it was asked.
@@ -117,6 +119,7 @@ impl Destination {
             pages_follow: false,
             hypervisor_gone: false,
             session_over: false,
+            reopened: None,
             has_definition: false,
             question: Question::default(),
             asked: Time::ZERO,

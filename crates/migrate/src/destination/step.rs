@@ -16,7 +16,7 @@ impl Destination {
     pub(super) fn step(&mut self, now: Time, event: Event) -> Result<(), Refused> {
         use Event::Deadline;
         use Event::Input as On;
-        self.note(&event);
+        self.note(now, &event);
         match (self.phase.clone(), event) {
             (_, On(Input::RunRequested { age })) if age > limits::WORD_COUNTS => {
                 return Err(Refused::TooOld { age });
@@ -349,11 +349,19 @@ impl Destination {
     }
 
     /// What counts in every phase.
-    fn note(&mut self, event: &Event) {
+    fn note(&mut self, now: Time, event: &Event) {
         match event {
             Event::Input(Input::GuestResumed) => self.has_answered(),
             Event::Input(Input::Hypervisor(seen)) if seen.guest == GuestSeen::Running => {
                 self.has_answered();
+            }
+            _ => {}
+        }
+        match event {
+            Event::Input(Input::SessionLives | Input::SessionReopened) => self.reopened = Some(now),
+            Event::Input(Input::SessionFailed { .. }) => self.reopened = None,
+            Event::Input(Input::Hypervisor(seen)) if seen.goes_on() => {
+                self.reopened = self.reopened.and(Some(now));
             }
             _ => {}
         }

@@ -146,6 +146,22 @@ fn pages_follow_when_the_hypervisors_handshake_breaks_unless_the_sources_does_no
 }
 
 #[test]
+fn a_session_that_was_opened_anew_by_an_agent_that_died_is_not_waited_for_for_ever() {
+    for seed in 0..100 {
+        for (broken, dies_after) in (0..40).flat_map(|broken| [(broken, 50), (broken, 400)]) {
+            let mut world = World::with_postcopy(seed);
+            world.handshakes_break = true;
+            let breaks = Duration::from_millis(6000 + 150 * broken);
+            world.at(breaks, Event::Fault(Fault::KillSourceRelay));
+            let dies = breaks + Duration::from_millis(dies_after);
+            world.at(dies, Event::Fault(Fault::KillSourceAgent));
+            heal(&mut world, dies + Duration::from_secs(2));
+            check_end(&world, true);
+        }
+    }
+}
+
+#[test]
 fn a_source_that_ends_before_every_page_has_followed_tells_the_destination() {
     let mut cut_off = 0;
     for fault in [Fault::KillSourceQemu, Fault::LoseSourceHost] {
