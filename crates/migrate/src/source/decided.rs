@@ -136,6 +136,10 @@ impl Source {
 
     /// The guest may need pages there.
     fn runs_there(&mut self, now: Time, hypervisor_gone: bool) {
+        // Where the journal was lost only the guest's own record is left, which does not tell of pages.
+        if !self.pages_follow() && !self.completed {
+            self.pages_are_unknown(now, hypervisor_gone);
+        }
         if self.pages_follow() {
             self.record(SourceStep::Serving);
             return self.serve(now);

@@ -69,6 +69,8 @@ pub struct Source {
     resolving: Resolving,
     /// The guest is to go on by postcopy.
     postcopy_asked: bool,
+    /// The hypervisor was seen to have completed in this life of the agent: nothing of the guest is needed of it.
+    completed: bool,
     /// What of it is still here once it was handed off by postcopy.
     pages: Option<Pages>,
     journal_trouble: Option<Reason>,
@@ -146,6 +148,7 @@ impl Source {
             silent_since: None,
             resolving: Resolving::No,
             postcopy_asked: false,
+            completed: false,
             pages: None,
             journal_trouble: None,
         }
@@ -310,6 +313,7 @@ impl Source {
 
     /// The hypervisor has completed: from here the guest belongs to the destination.
     fn hand_off(&mut self, now: Time) {
+        self.completed = true;
         self.record(SourceStep::HandedOff);
         self.tell_to_run(now, false);
     }

@@ -110,6 +110,16 @@ impl Source {
         }
     }
 
+    /// The destination says that the guest needs some, and this life of the agent knows of none.
+    pub(super) fn pages_are_unknown(&mut self, now: Time, hypervisor_gone: bool) {
+        self.pages_follow_over(now, Session::Unknown);
+        if hypervisor_gone {
+            let reason = Reason::from("it had ended before");
+            self.send_no_more(Cause::HypervisorGone { reason }, true);
+        }
+        self.outbox.act(Action::Observe);
+    }
+
     fn link(&mut self, link: PageLink, until: Option<Time>) {
         let known = self.pages.as_ref();
         self.pages = Some(Pages {
@@ -201,7 +211,10 @@ impl Source {
                 }
             }
             (link, Input::Hypervisor(seen)) => match seen.outgoing() {
-                OutgoingSeen::Completed => self.pages = None,
+                OutgoingSeen::Completed => {
+                    self.completed = true;
+                    self.pages = None;
+                }
                 // It may be from before; and a session that carries is ended where it is opened anew.
                 OutgoingSeen::Left { connected: false } if link == Carries && until.is_none() => {
                     self.outbox.act(Action::LookAgain { attempt });

@@ -87,6 +87,15 @@ impl World {
     }
 
     pub(crate) fn kill_source_agent(&mut self) {
+        if let Some(record) = self.source_disk.as_mut().filter(|_| self.loses_journal)
+            && matches!(
+                record.step,
+                SourceStep::PostcopyHandedOff | SourceStep::Serving
+            )
+        {
+            record.step = SourceStep::HandedOff;
+            self.journals_lost += 1;
+        }
         self.source = None;
         self.source_life = 0;
         self.observing_source = false;

@@ -162,6 +162,30 @@ fn a_session_that_was_opened_anew_by_an_agent_that_died_is_not_waited_for_for_ev
 }
 
 #[test]
+fn a_source_that_lost_its_journal_does_not_end_what_pages_are_waited_for() {
+    let mut served = 0;
+    for seed in 0..60 {
+        for step in 1..=undisturbed(seed).steps {
+            let mut world = World::with_postcopy(seed);
+            world.loses_journal = true;
+            let heals = Some(Duration::from_secs(1));
+            let world = struck_in(world, step, Fault::KillSourceAgent, heals);
+            check_end(&world, true);
+            if world.journals_lost > 0 {
+                served += 1;
+                let lost = runs(&world) == Runs::Nowhere;
+                assert!(
+                    !lost || world.source_qemu.ended_in_vain(),
+                    "{}",
+                    world.story()
+                );
+            }
+        }
+    }
+    assert!(served > 100, "{served} times");
+}
+
+#[test]
 fn a_source_that_ends_before_every_page_has_followed_tells_the_destination() {
     let mut cut_off = 0;
     for fault in [Fault::KillSourceQemu, Fault::LoseSourceHost] {

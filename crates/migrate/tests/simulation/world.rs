@@ -249,6 +249,9 @@ pub struct World {
     /// Hypervisors that go on over another session may lose it before both have agreed on what is missing.
     pub handshakes_break: bool,
     pub handshakes_broken: u32,
+    /// With its agent the source's journal goes; what the guest's own record says is left.
+    pub loses_journal: bool,
+    pub journals_lost: u32,
     /// The session over which they are about to go on.
     pub(crate) connecting: Option<u32>,
     /// How often such a session was replaced, with nothing wrong with it.
@@ -350,6 +353,8 @@ impl World {
             resumed: 0,
             handshakes_break: false,
             handshakes_broken: 0,
+            loses_journal: false,
+            journals_lost: 0,
             connecting: None,
             replaced_in_vain: 0,
             resumes: 0,
