@@ -147,6 +147,9 @@ impl World {
                         }
                     } else {
                         decided = record.resolution().is_some() && !self.decided_there;
+                        // Pages that wait before a hypervisor that hangs may be all that it lacks.
+                        self.cut_off_unseen |= self.destination_hangs
+                            && record.step == drover_migrate::DestinationStep::CutOff;
                         self.destination_disk = Some(record);
                         destination::Input::Journaled
                     };

@@ -244,6 +244,8 @@ pub struct World {
     pub postcopy: bool,
     /// A session broke with the guest's devices in it, after its hypervisor let go of it.
     pub devices_lost: bool,
+    /// Its guest was said to be cut off while the destination's hypervisor hung, and not for want of a page.
+    pub cut_off_unseen: bool,
     /// How often a broken postcopy went on.
     pub resumed: u32,
     /// Hypervisors that go on over another session may lose it before both have agreed on what is missing.
@@ -350,6 +352,7 @@ impl World {
             session: 0,
             postcopy: false,
             devices_lost: false,
+            cut_off_unseen: false,
             resumed: 0,
             handshakes_break: false,
             handshakes_broken: 0,
