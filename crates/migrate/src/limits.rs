@@ -117,9 +117,8 @@ pub const VERDICT_RETRY: Duration = Duration::from_secs(1);
 pub const PAGES_ASKED: Duration = Duration::from_secs(15);
 
 /// How long a hypervisor has to show that it lacks nothing, once no page comes any more: one look takes
-/// milliseconds, and one that waits for a page answers nothing. One that hangs for another reason is given time to
-/// come back, for which nobody but a guest that stands still waits.
-pub const LAST_LOOK: Duration = Duration::from_secs(30);
+/// milliseconds, and one that waits for a page answers nothing. An operator who gives the pages up waits for it.
+pub const LAST_LOOK: Duration = Duration::from_secs(5);
 
 /// How long one answer to a question for the verdict may take: later it no longer counts.
 pub const VERDICT_ANSWER: Duration = WORD_COUNTS;
