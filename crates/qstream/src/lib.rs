@@ -1,0 +1,25 @@
+//! Recognises QEMU's migration streams, version by version, without owning them.
+//!
+//! ```text
+//!   bytes of one channel, in pieces ──▶ Channel::feed ──▶ Packet: which bytes that follow are which guest pages
+//!                                          └─ anything it does not know: opaque from there on, and why
+//! ```
+//!
+//! Pure: nothing is copied but headers, nothing is altered, and what is carried does not depend on what is found. The
+//! layouts are those of QEMU's `migration/multifd.h`: 7.2 to 8.2 send zero pages on the main channel, 9.0 and later in
+//! the packets.
+//!
+//! # Invariant
+//! It never guesses: a channel that has one byte that is not exactly as known is [`Opaque`] from there on. How the
+//! bytes are divided among calls makes no difference. What is kept of a channel is one header,
+//! [`limits::HEADER_BYTES_MOST`] at most.
+
+mod channel;
+pub mod limits;
+mod multifd;
+mod opaque;
+mod reader;
+
+pub use channel::{Channel, Kind};
+pub use multifd::{BlockName, Packet};
+pub use opaque::{Compression, Opaque};
