@@ -13,9 +13,10 @@ use drover_api::{
     CancelRunRequest, ClientError, CordonRequest, ErrorCode, MoveState, RunPhase, RunRequest,
     RunResult, RunView, RunningMoves,
 };
+use drover_lab::settings::GuestSettings;
 use drover_types::RunId;
-use hosts::runs::{self, drain, ended, host, two_that_may_lose_one, two_with_policy, when};
-use hosts::{A, B, FAST, Hosts, SLOWER, refused};
+use hosts::runs::{self, drain, ended, host, two_that_may_lose_one, when, with_policy};
+use hosts::{A, B, FAST, Hosts, SLOWER, qemu, refused, small_guest};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
@@ -295,14 +296,19 @@ async fn a_host_that_is_removed_while_a_guest_moves_there_leaves_it_where_it_was
     hosts.guest_runs_only_on(A).await;
 }
 
-/// Rates at which a guest takes some twenty seconds: longer than members are not asked anew.
+/// Rates at which a guest takes some twenty seconds: longer than members are not asked anew. One that writes would not
+/// come to its end at them before it was slowed down by nine tenths.
 const SLOWEST: &str = "25mbit,25mbit";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_is_pinned_while_another_one_moves_stays() {
-    let Some(mut hosts) = two_with_policy("runpin", SLOWEST, "inbound = 1").await else {
-        return;
+    let Some(qemu) = qemu().await else { return };
+    let quiet = GuestSettings {
+        dirty: "none".parse().unwrap(),
+        ..small_guest(qemu, 7)
     };
+    let hosts = Hosts::with_guests_like("runpin", SLOWEST, quiet).await;
+    let mut hosts = with_policy(hosts, "inbound = 1").await;
     hosts.boot().await;
     let other = hosts.definition_of(&"other".parse().unwrap()).await;
     let _console = hosts.boot_another(&other).await;

@@ -137,9 +137,13 @@ impl Hosts {
 
     /// Two hosts with these NICs and no agents yet; `None`, and said so, where that is not possible.
     pub async fn new(test: &str, rates: &str) -> Option<Self> {
-        let qemu = qemu().await?;
+        let guest = small_guest(qemu().await?, 7);
+        Some(Self::with_guests_like(test, rates, guest).await)
+    }
+
+    /// The same, for guests of the test's own.
+    pub async fn with_guests_like(test: &str, rates: &str, guest: GuestSettings) -> Self {
         let name: LabName = format!("{test}{}", std::process::id()).parse().unwrap();
-        let guest = small_guest(qemu, 7);
         let state = State {
             lab: LabSettings {
                 name: name.clone(),
@@ -160,7 +164,7 @@ impl Hosts {
         hosts.configure(A, |_| {});
         hosts.configure(B, |_| {});
         hosts.found_cluster();
-        Some(hosts)
+        hosts
     }
 
     /// The same with an agent on each.

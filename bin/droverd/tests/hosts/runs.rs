@@ -8,12 +8,11 @@ use super::{A, B, Hosts, PATIENCE, until};
 
 /// Two hosts of which one may be lost: of two, none is left when one is drained.
 pub async fn two_that_may_lose_one(test: &str, rates: &str) -> Option<Hosts> {
-    two_with_policy(test, rates, "").await
+    Some(with_policy(Hosts::new(test, rates).await?, "").await)
 }
 
-/// The same with more lines in their policy.
-pub async fn two_with_policy(test: &str, rates: &str, more: &str) -> Option<Hosts> {
-    let mut hosts = Hosts::new(test, rates).await?;
+/// These two hosts, of which one may be lost, with more lines in their policy.
+pub async fn with_policy(mut hosts: Hosts, more: &str) -> Hosts {
     let changes = format!("[policy]\nkeep = {{ losses = 0, of = \"host\" }}\n{more}");
     for number in [A, B] {
         hosts.configure(number, |config| {
@@ -21,7 +20,7 @@ pub async fn two_with_policy(test: &str, rates: &str, more: &str) -> Option<Host
         });
         hosts.start_agent(number).await;
     }
-    Some(hosts)
+    hosts
 }
 
 pub fn host(hosts: &Hosts, number: usize) -> HostName {
