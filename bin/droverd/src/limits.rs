@@ -321,6 +321,10 @@ pub const RUN_IDLE: Duration = Duration::from_secs(1);
 /// Between two looks at what all members say while a run moves guests: of 500 members 50 small requests a second.
 pub const RUN_FACTS: Duration = Duration::from_secs(10);
 
+/// How long a move waits for that where nothing is known, as when a run was just taken over: less than a third of
+/// [`LEASE`], in which nothing is renewed.
+pub const RUN_FACTS_WAIT: Duration = Duration::from_secs(3);
+
 /// How old that may be for a move to be kept back by it: a silent member delays the others' answers by [`INVENTORY`].
 pub const RUN_FACTS_USABLE: Duration = Duration::from_secs(60);
 

@@ -24,7 +24,7 @@ impl Run {
         let records = self.records.iter().filter(|_| self.calls_back());
         records.filter_map(|record| match &record.state {
             MoveState::Ended {
-                migration,
+                migration: Some(migration),
                 outcome: Outcome::Unknown { .. },
                 ..
             } => Some(Ask::CallBack {

@@ -60,6 +60,15 @@ pub enum Entry {
         /// When.
         at: UnixMillis,
     },
+    /// A move that was not ordered is not to begin, by what has changed since it was planned.
+    KeptBack {
+        /// The move.
+        number: u32,
+        /// Why.
+        why: Text,
+        /// When.
+        at: UnixMillis,
+    },
     /// A move has ended.
     Ended {
         /// The move.

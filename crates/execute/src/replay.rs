@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use drover_plan::Request;
 use drover_types::HostName;
 
-use crate::journal::{Began, Entry, Outcome, ParkedGuest, Part, drained};
+use crate::journal::{Began, Blame, Entry, Outcome, ParkedGuest, Part, drained};
 use crate::measured::{Measured, Seen};
 use crate::run::{Cordon, Finished, MoveState, NoPlan, Record, Run};
 use crate::unpark::{Unpark, UnparkState};
@@ -162,6 +162,20 @@ impl Run {
                 };
                 self.seen.insert(*number, Seen::default());
             }
+            Entry::KeptBack { number, why, at } => {
+                let record = self.record_mut(*number, "was kept back")?;
+                if record.state != MoveState::Waiting {
+                    return Err(wrong(*number, "was kept back"));
+                }
+                // The next round's plan knows what has changed.
+                let (why, blame) = (why.clone(), Blame::Moment);
+                record.state = MoveState::Ended {
+                    migration: None,
+                    since: *at,
+                    outcome: Outcome::Failed { why, blame },
+                    at: *at,
+                };
+            }
             Entry::Ended {
                 number,
                 outcome,
@@ -172,7 +186,7 @@ impl Run {
                     return Err(wrong(*number, "ended"));
                 };
                 record.state = MoveState::Ended {
-                    migration,
+                    migration: Some(migration),
                     since,
                     outcome: outcome.clone(),
                     at: *at,

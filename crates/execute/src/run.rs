@@ -136,9 +136,9 @@ pub enum MoveState {
     },
     /// It has ended.
     Ended {
-        /// Its migration.
-        migration: MigrationId,
-        /// When it was ordered.
+        /// Its migration; none of a move that was kept back.
+        migration: Option<MigrationId>,
+        /// When it was ordered, or kept back.
         since: UnixMillis,
         /// How it ended.
         outcome: Outcome,

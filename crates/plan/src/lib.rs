@@ -50,7 +50,7 @@ pub use plan::Plan;
 pub use policy::ClusterPolicy;
 pub use refusal::Refusal;
 pub use request::Request;
-pub use still::check_move;
+pub use still::{Progress, Round, check_move};
 pub use verify::NotThisPlan;
 pub use words::{Account, InvalidWord, QemuVersion, Text, Word};
 

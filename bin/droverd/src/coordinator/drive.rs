@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use drover_api::{ErrorCode, Refusal};
-use drover_execute::journal::{Blame, Cancel, Entry, Outcome, UnixMillis};
+use drover_execute::journal::{Cancel, Entry, UnixMillis};
 use drover_execute::{Answer, Ask, Now, Run};
 use drover_plan::{Account, Plan, Text};
 use drover_store::{Campaign, Leadership, StoreError};
@@ -217,11 +217,7 @@ impl Driver {
             match entry {
                 Some(entry @ Entry::Ordered { number, at, .. }) => {
                     let kept_back = self.kept_back(number, at).await;
-                    self.write(entry).await?;
-                    // Nobody was asked for it yet.
-                    if let Some(ended) = kept_back {
-                        self.write(ended).await?;
-                    }
+                    self.write(kept_back.unwrap_or(entry)).await?;
                 }
                 Some(entry) => self.write(entry).await?,
                 None => return Ok(()),
@@ -229,18 +225,12 @@ impl Driver {
         }
     }
 
-    /// The end of a move that is not to begin, by what has changed since it was planned.
+    /// What is written of a move that is not to begin, by what has changed since it was planned.
     async fn kept_back(&self, number: u32, at: UnixMillis) -> Option<Entry> {
         let context = &self.agents.context;
         let kept_back = self.recent.keeps_back(context, &self.shared, number);
         let why = kept_back.await?;
-        // The next round's plan knows what has changed.
-        let blame = Blame::Moment;
-        Some(Entry::Ended {
-            number,
-            outcome: Outcome::Failed { why, blame },
-            at,
-        })
+        Some(Entry::KeptBack { number, why, at })
     }
 
     async fn take(&mut self, ask: &Ask, answer: Answer, started: Instant) -> Result<(), LetGo> {
@@ -368,8 +358,7 @@ async fn plan(
         (false, _) => planning::make(&agents.context, request).await,
         (true, Some(plan)) => planning::verified(&agents.context, (*plan).clone()).await,
         (true, None) => {
-            let why =
-                "the agent that was given the plan ended before that was begun: give it again";
+            let why = "the plan that was given is not at hand any more, as this agent took the run up: give it again";
             return Answer::NoPlan {
                 why: Account::from(why.to_owned()),
             };

@@ -7,12 +7,11 @@
 //! A plan of many guests is carried out for hours. A host that was cordoned meanwhile, a pin that was written, a guest that
 //! was started where one of its group is to go would otherwise be seen when everything is over.
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use drover_execute::{MoveState, Run, Stage};
-use drover_plan::{Inventory, Text, check_move};
-use drover_types::VmName;
+use drover_execute::journal::{Move, Outcome};
+use drover_execute::{MoveState, Record, Run, Stage};
+use drover_plan::{Inventory, Progress, Round, Text, check_move};
 use tokio::time::Instant;
 
 use super::drive::{Shared, lock};
@@ -50,50 +49,66 @@ impl Recent {
     pub async fn renew(self, context: Arc<Context>, shared: Shared) {
         loop {
             tokio::time::sleep(limits::RUN_FACTS).await;
-            let moves = lock(&shared).run.stage() == Stage::Moving;
-            if !moves {
-                continue;
-            }
-            match planning::look(&context).await {
-                Ok(inventory) => self.note(inventory),
-                Err(refusal) => {
-                    tracing::warn!(%refusal, "moves begin by what was known when they were planned");
-                }
+            if lock(&shared).run.stage() == Stage::Moving {
+                self.look(&context).await;
             }
         }
     }
 
-    /// Why a move is not to begin, by what has changed since it was planned. Nothing is said without facts.
+    async fn look(&self, context: &Context) {
+        match planning::look(context).await {
+            Ok(inventory) => self.note(inventory),
+            Err(refusal) => {
+                tracing::warn!(%refusal, "moves begin by what was known when they were planned");
+            }
+        }
+    }
+
+    /// Why a move is not to begin, by what has changed since it was planned. Where nothing is known, as when a run was
+    /// just taken over, the members are asked first; nothing is said of what cannot be found out.
     pub async fn keeps_back(
         &self,
         context: &Context,
         shared: &Shared,
         number: u32,
     ) -> Option<Text> {
+        if self.get().is_none() {
+            // The lease is to be renewed meanwhile.
+            let _ = tokio::time::timeout(limits::RUN_FACTS_WAIT, self.look(context)).await;
+        }
         let inventory = self.get()?;
-        let (planned, others, request) = {
+        let (planned, round, request) = {
             let run = &lock(shared).run;
             let record = run.moves().iter().find(|record| record.number == number)?;
-            let others = yet_to_move(run, record.round);
-            (record.planned.clone(), others, run.began().request.clone())
+            let round = round_of(run, record);
+            (record.planned.clone(), round, run.began().request.clone())
         };
         let policy = context.config.policy.clone();
         let looked = tokio::task::spawn_blocking(move || {
             let way = (&planned.vm, &planned.from, &planned.to);
-            let may = check_move(&inventory, &policy, &request, way, &others);
+            let may = check_move(&inventory, &policy, &request, way, &round);
             may.map_err(|why| format!("not begun, for things have changed: {}: {why}", planned.to))
         });
         looked.await.ok()?.err().map(Text::from)
     }
 }
 
-fn yet_to_move(run: &Run, round: u32) -> BTreeSet<VmName> {
-    let moves = run.moves().iter().filter(|record| record.round == round);
-    let open = moves.filter(|record| {
-        matches!(
-            record.state,
-            MoveState::Waiting | MoveState::UnderWay { .. }
-        )
-    });
-    open.map(|record| record.planned.vm.clone()).collect()
+/// The other moves of its round.
+fn round_of(run: &Run, of: &Record) -> Round {
+    let moves = run.moves().iter();
+    let others = moves.filter(|other| other.round == of.round && other.number != of.number);
+    let how_far = |record: &Record| {
+        let progress = match &record.state {
+            MoveState::Waiting => Progress::Waits,
+            MoveState::UnderWay { .. }
+            | MoveState::Ended {
+                outcome: Outcome::Moved { .. } | Outcome::Unknown { .. },
+                ..
+            } => Progress::Begun,
+            MoveState::Ended { .. } | MoveState::Dropped => Progress::Failed,
+        };
+        let Move { vm, to, .. } = &record.planned;
+        (vm.clone(), (to.clone(), progress))
+    };
+    others.map(how_far).collect()
 }

@@ -117,7 +117,7 @@ fn of_move(run: &Run, record: &Record) -> MoveView {
             at,
         } => {
             let (state, cause) = ended(outcome);
-            (state, Some(*migration), Some(*since), Some(*at), cause)
+            (state, *migration, Some(*since), Some(*at), cause)
         }
     };
     MoveView {

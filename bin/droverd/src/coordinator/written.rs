@@ -89,6 +89,9 @@ pub fn log(run: RunId, entry: &Entry) {
         } => {
             tracing::info!(%run, number, %migration, "a move begins");
         }
+        Entry::KeptBack { number, why, .. } => {
+            tracing::info!(%run, number, %why, "a move does not begin");
+        }
         Entry::Ended {
             number, outcome, ..
         } => {

@@ -140,10 +140,24 @@ impl Driver {
             let Some(entry) = self.run.decide(self.now(), fresh) else {
                 break;
             };
+            let entry = self.kept_back(entry);
             self.write(entry)?;
         }
         self.send();
         Ok(())
+    }
+
+    /// The entry, or that the move which it orders does not begin.
+    fn kept_back(&mut self, entry: Entry) -> Entry {
+        match entry {
+            Entry::Ordered { number, at, .. }
+                if self.world.dice.chance(self.weather.keeps_back) =>
+            {
+                let why = "it was pinned".to_owned().into();
+                Entry::KeptBack { number, why, at }
+            }
+            entry => entry,
+        }
     }
 
     fn write(&mut self, entry: Entry) -> Result<(), Died> {

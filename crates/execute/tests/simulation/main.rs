@@ -27,6 +27,7 @@ const LONG: u64 = 200_000;
 
 const CALM: Weather = Weather {
     fails: 0,
+    keeps_back: 0,
     refuses: 0,
     loses: 0,
     dies: 0,
@@ -40,6 +41,7 @@ const CALM: Weather = Weather {
 
 const STORM: Weather = Weather {
     fails: 100,
+    keeps_back: 60,
     refuses: 80,
     loses: 150,
     dies: 15,

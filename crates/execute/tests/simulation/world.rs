@@ -21,6 +21,8 @@ pub const AT_ONCE: u32 = 3;
 pub struct Weather {
     /// A move fails.
     pub fails: u64,
+    /// A move is kept back before it begins.
+    pub keeps_back: u64,
     /// An order is refused.
     pub refuses: u64,
     /// A message, or its answer, is lost.

@@ -1,22 +1,30 @@
 //! Moves that are looked at once more before they begin.
 
-use std::collections::BTreeSet;
-
 use drover_plan::inventory::{HostState, Inventory, Vm};
 use drover_plan::refusal::NoPlace;
-use drover_plan::{Request, check_move};
-use drover_types::VmName;
+use drover_plan::{ClusterPolicy, Progress, Request, check_move};
 
 use crate::build::{
     apart, drain, host, host_name, inventory, loose, pinned, together, vm, vm_name, word,
 };
 
 /// Whether `web` may be moved from the first to the second of three hosts.
-fn may(facts: &Inventory, others: &[&str]) -> Result<(), NoPlace> {
+fn may(facts: &Inventory, others: &[(&str, &str, Progress)]) -> Result<(), NoPlace> {
+    may_with(&loose(), facts, others)
+}
+
+fn may_with(
+    policy: &ClusterPolicy,
+    facts: &Inventory,
+    others: &[(&str, &str, Progress)],
+) -> Result<(), NoPlace> {
     let request: Request = drain(&["h1"]);
-    let others: BTreeSet<VmName> = others.iter().map(|name| vm_name(name)).collect();
+    let others = others.iter();
+    let round = others
+        .map(|(name, to, how)| (vm_name(name), (host_name(to), *how)))
+        .collect();
     let way = (&vm_name("web"), &host_name("h1"), &host_name("h2"));
-    check_move(facts, &loose(), &request, way, &others)
+    check_move(facts, policy, &request, way, &round)
 }
 
 fn three<const V: usize>(vms: [Vm; V]) -> Inventory {
@@ -48,16 +56,43 @@ fn a_guest_that_came_since_keeps_others_of_its_group_away_and_one_that_leaves_do
         group: word("web"),
         with: vm_name("web-2"),
     };
-    assert_eq!(may(&facts, &[]), Err(apart_from));
-    assert_eq!(may(&facts, &["web-2"]), Ok(()));
+    assert_eq!(may(&facts, &[]), Err(apart_from.clone()));
+    for how in [Progress::Waits, Progress::Begun] {
+        assert_eq!(may(&facts, &[("web-2", "h3", how)]), Ok(()));
+    }
+    let failed = [("web-2", "h3", Progress::Failed)];
+    assert_eq!(may(&facts, &failed), Err(apart_from));
 }
 
 #[test]
 fn guests_that_belong_together_arrive_one_after_the_other() {
     let both = [vm("web", "h1", 8), vm("db", "h1", 8)];
     let facts = three(both.map(|vm| together(vm, "shop")));
-    assert_eq!(may(&facts, &["db"]), Ok(()));
     assert_eq!(may(&facts, &[]), Ok(()));
+    for how in [Progress::Waits, Progress::Begun, Progress::Failed] {
+        assert_eq!(may(&facts, &[("db", "h2", how)]), Ok(()));
+    }
+}
+
+#[test]
+fn none_of_those_that_belong_together_begins_where_one_that_is_to_follow_may_not() {
+    let db = pinned(vm("db", "h1", 8), &["h1"]);
+    let all = [vm("web", "h1", 8), vm("cache", "h1", 8), db];
+    let [web, cache, db] = all;
+    let facts = three([
+        together(web, "shop"),
+        together(together(cache, "shop"), "store"),
+        together(db, "store"),
+    ]);
+    let waits = ("cache", "h2", Progress::Waits);
+    let kept = Err(NoPlace::Pinned { vm: vm_name("db") });
+    assert_eq!(may(&facts, &[waits, ("db", "h2", Progress::Waits)]), kept);
+    // It was kept back before.
+    assert_eq!(may(&facts, &[waits, ("db", "h2", Progress::Failed)]), kept);
+    // What has gone cannot be called back.
+    assert_eq!(may(&facts, &[waits, ("db", "h2", Progress::Begun)]), Ok(()));
+    // Of those that go elsewhere the plan has not made a company.
+    assert_eq!(may(&facts, &[waits, ("db", "h3", Progress::Waits)]), Ok(()));
 }
 
 #[test]
