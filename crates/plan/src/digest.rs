@@ -7,15 +7,17 @@
 //!   only the forecast rests on them, so that they would make every plan outdated at once;
 //! - the memory that others than guests use on a host, which is measured, too: whether there is room still is
 //!   looked at itself ([`Plan::verify`]);
-//! - the state of hosts that the request is about, as long as they answer: a drain cordons first, and its
-//!   plan is still the same.
+//! - the state of hosts that the request is about: a drain cordons first, and its plan is still the same;
+//! - hosts that do not answer, with their guests: nothing moves from or to them, and what they said last is not the same
+//!   to all who heard it.
 //!
 //! This is no signature. Who may apply a plan may also make one.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use drover_types::Bytes;
+use drover_types::{Bytes, HostName};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
@@ -53,12 +55,12 @@ impl Digest {
     /// Of what a plan is made from.
     #[must_use]
     pub fn of_inputs(inventory: &Inventory, policy: &ClusterPolicy, request: &Request) -> Self {
-        let mut facts = inventory.clone();
+        let mut facts = without_what_is_old(inventory);
         facts.sort();
         for host in &mut facts.hosts {
             host.facts_age_seconds = 0;
             host.memory_for_host = Bytes(0);
-            if request.is_about(&host.name) && host.state != HostState::Unreachable {
+            if request.is_about(&host.name) {
                 host.state = HostState::Ready;
             }
         }
@@ -89,6 +91,18 @@ impl Digest {
         plan.seal = Self::default();
         Self::of(&plan)
     }
+}
+
+/// Without hosts that do not answer, and their guests: no step is from or to them, and what they said last is known
+/// differently by each who heard it.
+fn without_what_is_old(inventory: &Inventory) -> Inventory {
+    let hosts = inventory.hosts.iter();
+    let silent = hosts.filter(|host| host.state == HostState::Unreachable);
+    let silent: BTreeSet<HostName> = silent.map(|host| host.name.clone()).collect();
+    let mut facts = inventory.clone();
+    facts.hosts.retain(|host| !silent.contains(&host.name));
+    facts.vms.retain(|vm| !silent.contains(&vm.host));
+    facts
 }
 
 impl fmt::Display for Digest {
