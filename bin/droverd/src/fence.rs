@@ -9,7 +9,7 @@
 //! would be refused by the store; what it orders is refused here.
 //!
 //! # Invariant
-//! No order is taken once one of a newer leadership was, also after the agent was started again. What an
+//! No order is taken once one of a newer leadership of the same cluster was, also after the agent was started again. What an
 //! older one has begun, and whose asker is gone, goes on: the newer leadership knows it by its id.
 
 use std::cmp::Ordering;
@@ -30,6 +30,10 @@ struct Newest {
     generation: u64,
     coordinator: HostName,
     since: Timestamp,
+    /// The authority of the cluster in which it led: another cluster's leaderships count from the beginning. Missing
+    /// where an earlier version wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    authority: Option<String>,
 }
 
 /// What keeps orders out that come too late.
@@ -62,26 +66,34 @@ impl Fence {
         })
     }
 
-    /// Takes an order of a leadership, unless a newer one has given orders since.
+    /// Takes an order of a leadership of that authority's cluster, unless a newer one has given orders since.
     ///
     /// # Errors
     /// [`ErrorCode::Superseded`], or it cannot be written down; nothing was done then.
     pub async fn admit(
         &self,
+        authority: &str,
         generation: u64,
         coordinator: &HostName,
     ) -> Result<Admitted<'_>, Refusal> {
+        let of_this = |newest: &&Newest| {
+            let known = newest.authority.as_deref();
+            known.is_none_or(|known| known == authority)
+        };
         let known = self.newest.read().await;
-        if self.is_known(known.as_ref(), generation, coordinator)? {
+        let here = known.as_ref().filter(of_this);
+        if self.is_known(here, generation, coordinator)? {
             return Ok(Admitted { _newest: known });
         }
         drop(known);
         let mut newest = self.newest.write().await;
-        if !self.is_known(newest.as_ref(), generation, coordinator)? {
+        let here = newest.as_ref().filter(of_this);
+        if !self.is_known(here, generation, coordinator)? {
             let next = Newest {
                 generation,
                 coordinator: coordinator.clone(),
                 since: Timestamp::now(),
+                authority: Some(authority.to_owned()),
             };
             self.keep(&next).map_err(|error| self.not_kept(&error))?;
             tracing::info!(%coordinator, generation, "orders of this leadership are taken from now on");
@@ -90,17 +102,6 @@ impl Fence {
         Ok(Admitted {
             _newest: RwLockWriteGuard::downgrade(newest),
         })
-    }
-
-    /// Of another cluster nothing is known.
-    ///
-    /// # Errors
-    /// The file cannot be removed.
-    pub async fn forget(&self) -> Result<(), Refusal> {
-        let mut newest = self.newest.write().await;
-        files::remove(&self.file).map_err(|error| self.not_kept(&error))?;
-        *newest = None;
-        Ok(())
     }
 
     /// Whether that leadership is the newest; an error if it is an older one.
@@ -127,6 +128,7 @@ impl Fence {
             generation: known,
             coordinator: by,
             since,
+            ..
         } = newest;
         let message = format!(
             "{} has taken orders of {by} with generation {known}, since {since:.0}: one of {coordinator} with \
@@ -158,6 +160,8 @@ mod tests {
 
     use super::*;
 
+    const HERE: &str = "the authority's fingerprint";
+
     fn open(state: &Path) -> Fence {
         Fence::open("a".parse().unwrap(), state).unwrap()
     }
@@ -170,23 +174,36 @@ mod tests {
     async fn orders_of_an_older_leadership_are_refused_also_after_a_restart() {
         let state = tempfile::tempdir().unwrap();
         let fence = open(state.path());
-        drop(fence.admit(7, &host("b")).await.unwrap());
-        drop(fence.admit(7, &host("b")).await.unwrap());
-        drop(fence.admit(9, &host("c")).await.unwrap());
+        drop(fence.admit(HERE, 7, &host("b")).await.unwrap());
+        drop(fence.admit(HERE, 7, &host("b")).await.unwrap());
+        drop(fence.admit(HERE, 9, &host("c")).await.unwrap());
         for fence in [fence, open(state.path())] {
-            let late = fence.admit(7, &host("b")).await.unwrap_err();
+            let late = fence.admit(HERE, 7, &host("b")).await.unwrap_err();
             assert_eq!(late.code, ErrorCode::Superseded);
             assert!(late.message.contains("c with generation 9"), "{late}");
-            drop(fence.admit(9, &host("c")).await.unwrap());
+            drop(fence.admit(HERE, 9, &host("c")).await.unwrap());
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_host_that_went_to_another_cluster_takes_orders_of_its_first_leadership() {
+        let state = tempfile::tempdir().unwrap();
+        let fence = open(state.path());
+        drop(fence.admit(HERE, 70, &host("b")).await.unwrap());
+        for fence in [open(state.path()), open(state.path())] {
+            drop(fence.admit("another", 1, &host("c")).await.unwrap());
+        }
+        let fence = open(state.path());
+        let late = fence.admit("another", 0, &host("b")).await.unwrap_err();
+        assert_eq!(late.code, ErrorCode::Superseded);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn two_hosts_with_the_same_generation_do_not_use_the_same_etcd() {
         let state = tempfile::tempdir().unwrap();
         let fence = open(state.path());
-        drop(fence.admit(7, &host("b")).await.unwrap());
-        let other = fence.admit(7, &host("c")).await.unwrap_err();
+        drop(fence.admit(HERE, 7, &host("b")).await.unwrap());
+        let other = fence.admit(HERE, 7, &host("c")).await.unwrap_err();
         assert!(other.next.unwrap().contains("the same etcd"));
     }
 
@@ -195,11 +212,11 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let fence = open(state.path());
         let (old, new) = (host("b"), host("c"));
-        let being_done = fence.admit(7, &old).await.unwrap();
-        let newer = tokio::time::timeout(Duration::from_millis(50), fence.admit(9, &new));
+        let being_done = fence.admit(HERE, 7, &old).await.unwrap();
+        let newer = tokio::time::timeout(Duration::from_millis(50), fence.admit(HERE, 9, &new));
         assert!(newer.await.is_err(), "it does not wait");
         drop(being_done);
-        drop(fence.admit(9, &new).await.unwrap());
+        drop(fence.admit(HERE, 9, &new).await.unwrap());
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -207,9 +224,9 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let fence = open(state.path());
         std::fs::create_dir(state.path().join("orders.json.new")).unwrap();
-        let refused = fence.admit(7, &host("b")).await.unwrap_err();
+        let refused = fence.admit(HERE, 7, &host("b")).await.unwrap_err();
         assert!(refused.message.contains("orders.json"), "{refused}");
         std::fs::remove_dir(state.path().join("orders.json.new")).unwrap();
-        drop(fence.admit(5, &host("b")).await.unwrap());
+        drop(fence.admit(HERE, 5, &host("b")).await.unwrap());
     }
 }

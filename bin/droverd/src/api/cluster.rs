@@ -64,8 +64,9 @@ async fn token(
     Ok(Json(made.await?))
 }
 
-/// Has this host join the cluster of a token. One that is in another cluster leaves that by it, and is refused while a
-/// guest is in memory here or on its way.
+/// Has this host join the cluster of a token. One that is in another cluster is not in that any more by it, and is refused
+/// while a guest is in memory here or on its way. The other cluster is told nothing: there the host
+/// is to be removed by its authority.
 #[utoipa::path(post, path = "/v1/cluster/join", tag = "local", request_body = JoinRequest,
     responses((status = 200, body = ClusterView), (status = "default", body = ErrorBody)))]
 async fn join(
@@ -74,16 +75,12 @@ async fn join(
 ) -> Result<Json<ClusterView>, Refused> {
     let joined = to_its_end(async move {
         let cluster = &app.0.context.cluster;
-        let leaves = cluster.is_of_another(&request.token)?;
-        if leaves {
+        if cluster.is_of_another(&request.token)? {
             check_empty(&app).await?;
         }
         let addresses = advertised(&app.0.context.config).await?;
         let ports = app.open_ports().await?;
         cluster.join(&request.token, addresses).await?;
-        if leaves {
-            app.0.context.fence.forget().await?;
-        }
         app.serve_ports(ports).await;
         cluster.view().await
     });
@@ -100,7 +97,6 @@ async fn leave(State(app): State<App>) -> Result<Json<ClusterView>, Refused> {
         let view = cluster.view().await?;
         check_empty(&app).await?;
         cluster.leave().await?;
-        app.0.context.fence.forget().await?;
         Ok(view)
     });
     Ok(Json(left.await?))

@@ -67,7 +67,11 @@ async fn only_of_who_leads(
         Ok(body) => body,
         Err(unread) => return unread.into_response(),
     };
-    match context.fence.admit(generation, coordinator).await {
+    let authority = context.cluster.trust().armed();
+    let authority = authority.map(|armed| armed.authority.to_string());
+    let authority = authority.unwrap_or_default();
+    let admitted = context.fence.admit(&authority, generation, coordinator);
+    match admitted.await {
         Ok(_admitted) => next.run(Request::from_parts(parts, body.into())).await,
         Err(refusal) => {
             tracing::warn!(by = %caller, %refusal, "an order that is not taken");
