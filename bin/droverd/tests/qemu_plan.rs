@@ -226,7 +226,7 @@ async fn a_member_that_fell_silent_counts_as_it_was_also_for_a_coordinator_that_
         panic!("{view:#?}");
     };
     let why = guest.blockers[0].as_str();
-    assert_eq!(why, format!("{b} does not answer"));
+    assert_eq!(why, format!("{b} does not tell what is so now"));
     let planned = drain(&hosts, A, A).await.unwrap();
     let [note] = &planned.notes[..] else {
         panic!("{planned:#?}");

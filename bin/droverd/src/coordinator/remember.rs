@@ -12,10 +12,11 @@ use std::sync::atomic::Ordering;
 
 use drover_api::{ErrorCode, Refusal};
 use drover_plan::inventory::HostState;
-use drover_store::limits::TRANSACTION_WRITES;
+use drover_store::limits::{TRANSACTION_BYTES, TRANSACTION_WRITES};
 use drover_store::{Expect, Key, Kind, Name, StoreError, Transaction, Value};
 use drover_types::{Bytes, VmName};
 use jiff::Timestamp;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::Coordinator;
@@ -84,13 +85,17 @@ impl Keep {
     }
 
     async fn keep_said(&self, kept: &Said, said: &Said) -> Result<(), StoreError> {
-        let writes = changes(kept, said)?;
-        for writes in writes.chunks(TRANSACTION_WRITES) {
+        let mut writes = changes(kept, said).into_iter().peekable();
+        while writes.peek().is_some() {
             let mut transaction = Transaction::new();
-            for (key, value) in writes {
-                let key = key.clone();
+            let (mut count, mut bytes) = (0, 0);
+            while let Some((key, value)) = writes.next_if(|(_, value)| {
+                count += 1;
+                bytes += value.as_ref().map_or(0, |value| value.as_str().len());
+                count == 1 || count <= TRANSACTION_WRITES && bytes <= TRANSACTION_BYTES / 2
+            }) {
                 transaction = match value {
-                    Some(value) => transaction.put(key, value.clone(), Expect::Anything),
+                    Some(value) => transaction.put(key, value, Expect::Anything),
                     None => transaction.delete(key, Expect::Anything),
                 };
             }
@@ -103,7 +108,7 @@ impl Keep {
 /// A document, and what it says from now on; nothing of one that is to go.
 type Change = (Key, Option<Value>);
 
-fn changes(kept: &Said, said: &Said) -> Result<Vec<Change>, StoreError> {
+fn changes(kept: &Said, said: &Said) -> Vec<Change> {
     let said = &lasting(said);
     let newest = said.hosts.values().map(|then| then.at).max();
     let is_due = |then: &HostThen, before: &HostThen| {
@@ -117,12 +122,12 @@ fn changes(kept: &Said, said: &Said) -> Result<Vec<Change>, StoreError> {
             .is_none_or(|before| is_due(then, before))
         {
             let key = Key::new(Kind::Host, Name::from(name));
-            changes.push((key, Some(Value::of(then)?)));
+            changes.extend(put(key, then));
         }
     }
     for (name, vm) in &said.vms {
         if kept.vms.get(name) != Some(vm) {
-            changes.push((of_vm(name), Some(Value::of(vm)?)));
+            changes.extend(put(of_vm(name), vm));
         }
     }
     let gone = kept
@@ -132,7 +137,18 @@ fn changes(kept: &Said, said: &Said) -> Result<Vec<Change>, StoreError> {
     changes.extend(gone.map(|name| (Key::new(Kind::Host, Name::from(name)), None)));
     let gone = kept.vms.keys().filter(|name| !said.vms.contains_key(*name));
     changes.extend(gone.map(|name| (of_vm(name), None)));
-    Ok(changes)
+    changes
+}
+
+/// A document that is too long is not kept; the others are.
+fn put(key: Key, document: &impl Serialize) -> Option<Change> {
+    match Value::of(document) {
+        Ok(value) => Some((key, Some(value))),
+        Err(error) => {
+            tracing::warn!(%key, %error, "what a member says is not kept");
+            None
+        }
+    }
 }
 
 /// Without what changes all the time: each change would be a write.
@@ -209,7 +225,7 @@ mod tests {
 
     /// What is written after what was `before`.
     fn changed(before: &Said, said: &Said) -> Vec<(String, bool)> {
-        let changes = changes(&lasting(before), said).unwrap();
+        let changes = changes(&lasting(before), said);
         let told = |(key, value): Change| (key.to_string(), value.is_some());
         changes.into_iter().map(told).collect()
     }
@@ -244,6 +260,15 @@ mod tests {
         let kept = then.clone();
         then.learn(&rest, &silent, at(180));
         assert_eq!(changed(&kept, &then), []);
+    }
+
+    #[test]
+    fn what_is_too_long_to_be_kept_keeps_nothing_else_from_it() {
+        let mut endless = inventory();
+        let features = (0..20_000).map(|n| format!("feature-{n}").parse().unwrap());
+        endless.hosts[0].cpu.features = features.collect();
+        let kept = put(&["host/b", "vm/web"]);
+        assert_eq!(changed(&Said::default(), &said(&endless, 0)), kept);
     }
 
     #[test]

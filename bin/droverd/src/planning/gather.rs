@@ -1,8 +1,8 @@
 //! One inventory from the answers of all members, which were given at different moments.
 //!
 //! # Invariant
-//! Who is left out, or planned with as it was, is named in a note. A guest that two hosts tell of because it is on its way is there once;
-//! any other is there twice, and the plan is refused.
+//! Who is left out, or planned with as it was, is named in a note. A guest that two hosts tell of because it is on its way
+//! is there once; any other is there twice, and the plan is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,11 +29,11 @@ pub struct Gathered {
     pub inventory: Inventory,
     /// What was assumed, and what is missing.
     pub notes: Vec<String>,
-    /// Hosts that are not planned with, and why.
+    /// Hosts that are planned with as they were at the most, and why.
     pub left_out: BTreeMap<HostName, LeftOut>,
 }
 
-/// Why a host is not planned with.
+/// Why nothing new is known of a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeftOut {
     pub why: String,
@@ -42,10 +42,9 @@ pub struct LeftOut {
 }
 
 impl Gathered {
-    /// Hosts that have not answered.
-    pub fn silent(&self) -> BTreeSet<HostName> {
-        let silent = self.left_out.iter().filter(|(_, left)| !left.answered);
-        silent.map(|(host, _)| host.clone()).collect()
+    /// Members of which nothing new is known: that have not answered, or not so that it can be used.
+    pub fn not_heard(&self) -> BTreeSet<HostName> {
+        self.left_out.keys().cloned().collect()
     }
 
     /// Puts those that have not answered into the inventory as they were when they did.
@@ -150,19 +149,19 @@ fn settle(reports: Vec<Report>) -> Vec<Vm> {
     vms
 }
 
-/// A guest on its way from or to a host that is not planned with stays where it is known to take room.
+/// A guest on its way from or to a host of which nothing new is known stays where it is known to take room.
 fn within(mut vm: Vm, known: &BTreeSet<HostName>) -> Vm {
     let Some(to) = vm.moving_to.take() else {
         return vm;
     };
     let problem = if !known.contains(&vm.host) {
         let from = std::mem::replace(&mut vm.host, to);
-        format!("it is on its way from {from}, which is left out")
+        format!("it is on its way from {from}, which did not tell of it")
     } else if known.contains(&to) {
         vm.moving_to = Some(to);
         return vm;
     } else {
-        format!("it is on its way to {to}, which is left out")
+        format!("it is on its way to {to}, which did not tell of it")
     };
     vm.blockers.insert(0, problem.into());
     vm.blockers.truncate(drover_plan::limits::BLOCKERS);
@@ -172,6 +171,21 @@ fn within(mut vm: Vm, known: &BTreeSet<HostName>) -> Vm {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+
+    #[test]
+    fn a_member_whose_answer_is_of_no_use_is_not_forgotten() {
+        let mut lineless = view("b", &[]);
+        lineless.host.bandwidth.0 = 0;
+        let answers = [("a", view("a", &[])), ("b", lineless)];
+        let answers = answers.map(|(host, view)| Answer {
+            host: host.parse().unwrap(),
+            told: Ok(view),
+            age_seconds: 0,
+        });
+        let gathered = merge(answers.into(), Digest::default());
+        assert_eq!(gathered.not_heard(), ["b".parse().unwrap()].into());
+    }
+
     use drover_plan::ClusterPolicy;
     use serde_json::json;
 
@@ -274,7 +288,9 @@ pub mod tests {
         assert_eq!(ways(&gathered), [("b", None), ("a", None)]);
         for vm in &gathered.inventory.vms {
             assert!(
-                vm.blockers[0].as_str().contains("c, which is left out"),
+                vm.blockers[0]
+                    .as_str()
+                    .contains("c, which did not tell of it"),
                 "{vm:?}"
             );
         }

@@ -38,11 +38,11 @@ impl LastSaid {
 }
 
 impl Said {
-    /// Takes what the members in this inventory have said just now. Of the others those stay that are `silent`: all
-    /// else is no member any more.
-    pub fn learn(&mut self, inventory: &Inventory, silent: &BTreeSet<HostName>, at: Timestamp) {
-        self.hosts.retain(|name, _| silent.contains(name));
-        self.vms.retain(|_, vm| silent.contains(&vm.host));
+    /// Takes what the members in this inventory have said just now. Of the others those stay that were `not_heard`:
+    /// all else is no member any more.
+    pub fn learn(&mut self, inventory: &Inventory, not_heard: &BTreeSet<HostName>, at: Timestamp) {
+        self.hosts.retain(|name, _| not_heard.contains(name));
+        self.vms.retain(|_, vm| not_heard.contains(&vm.host));
         for host in inventory.hosts.iter().cloned() {
             self.hosts.insert(host.name.clone(), HostThen { at, host });
         }
@@ -85,7 +85,7 @@ impl Said {
         let missing = on_it.filter(|vm| !known.contains(&vm.name));
         let silent = |vm: &Vm| Vm {
             moving_to: None,
-            blockers: vec![format!("{name} does not answer").into()],
+            blockers: vec![format!("{name} does not tell what is so now").into()],
             ..vm.clone()
         };
         let missing: Vec<Vm> = missing.map(silent).collect();
@@ -142,7 +142,10 @@ mod tests {
         assert_eq!(b.state, HostState::Unreachable);
         assert_eq!(b.facts_age_seconds, 60);
         assert_eq!(places(&now), [("web", "a"), ("db", "b")]);
-        assert_eq!(now.vms[1].blockers[0].as_str(), "b does not answer");
+        assert_eq!(
+            now.vms[1].blockers[0].as_str(),
+            "b does not tell what is so now"
+        );
         assert_eq!(said.add(&name("c"), &mut now, at(160)), None);
     }
 

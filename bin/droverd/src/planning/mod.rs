@@ -180,7 +180,7 @@ async fn gather(context: &Context) -> Result<Gathered, Refusal> {
     let mut gathered = gather::merge(answers.collect(), policy);
     let at = Timestamp::now();
     let mut said = context.last_said.lock();
-    said.learn(&gathered.inventory, &gathered.silent(), at);
+    said.learn(&gathered.inventory, &gathered.not_heard(), at);
     gathered.complete(&said, at);
     drop(said);
     Ok(gathered)
