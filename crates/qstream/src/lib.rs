@@ -10,7 +10,8 @@
 //! the packets.
 //!
 //! # Invariant
-//! It never guesses: a channel that has one byte that is not exactly as known is [`Opaque`] from there on. How the
+//! It never guesses: a channel in which anything that says how it goes on is not exactly as known is [`Opaque`] from there
+//! on. How the
 //! bytes are divided among calls makes no difference. What is kept of a channel is one header,
 //! [`limits::HEADER_BYTES_MOST`] at most.
 

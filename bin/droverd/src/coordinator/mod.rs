@@ -65,6 +65,8 @@ pub struct Coordinator {
     under_way: Mutex<Option<UnderWay>>,
     /// Held while a run begins, so that two requests do not come between each other's steps.
     beginning: tokio::sync::Mutex<()>,
+    /// The run whose journal cannot be read, and what is said of that: it is not led again and again.
+    unreadable: Mutex<Option<(RunId, Refusal)>>,
     /// The agent ends: whatever is under way is the next one's.
     ends: AtomicBool,
 }
@@ -85,6 +87,7 @@ impl Coordinator {
             place: Place::new(Arc::clone(&context)),
             context,
             under_way: Mutex::new(None),
+            unreadable: Mutex::new(None),
             beginning: tokio::sync::Mutex::new(()),
             ends: AtomicBool::new(false),
         }

@@ -1,6 +1,7 @@
 //! Runs that nobody drives, taken up: of an earlier agent of this host, or of another host that no longer leads.
 
 use std::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
 
 use drover_api::{ErrorCode, Refusal};
 use drover_execute::Run;
@@ -55,6 +56,7 @@ impl Coordinator {
         if self.drives(run) {
             return Ok(());
         }
+        self.check_readable(run)?;
         let leadership = self.lead(&keep).await?;
         match self.take_over(&keep, &leadership).await {
             Ok(Some((run, next, from))) => {
@@ -96,9 +98,25 @@ impl Coordinator {
         let entries = entries.map_err(|e| self.place.unavailable(&e))?;
         let replayed = Run::replay(&entries).map_err(|error| {
             let message = format!("run {run} cannot be taken up: {error}");
-            Refusal::new(ErrorCode::Internal, message).next(self.place.way_out())
+            let refusal = Refusal::new(ErrorCode::Internal, message).next(self.place.way_out());
+            *self.unreadable() = Some((run, refusal.clone()));
+            refusal
         })?;
         Ok(Some((replayed, entries.len() as u64 + 1, from)))
+    }
+
+    fn unreadable(&self) -> MutexGuard<'_, Option<(RunId, Refusal)>> {
+        self.unreadable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was found of a run stays so until another version of this program reads it.
+    fn check_readable(&self, run: RunId) -> Result<(), Refusal> {
+        match &*self.unreadable() {
+            Some((unreadable, refusal)) if *unreadable == run => Err(refusal.clone()),
+            _ => Ok(()),
+        }
     }
 
     pub(super) async fn open_run(&self, keep: &Keep) -> Result<Option<RunId>, Refusal> {
