@@ -23,6 +23,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("types", Kind::Pure, &[]),
     ("wire", Kind::Pure, &["types"]),
     ("qstream", Kind::Pure, &[]),
+    ("reduce", Kind::Pure, &[]),
     ("session", Kind::Pure, &["types", "wire"]),
     ("migrate", Kind::Pure, &["types"]),
     ("plan", Kind::Pure, &["types", "migrate"]),
@@ -35,7 +36,11 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("trust", Kind::Io, &["types"]),
     ("store", Kind::Io, &["types"]),
     ("api", Kind::Io, &["types", "trust", "plan"]),
-    ("relay", Kind::Io, &["types", "wire", "session", "lanes"]),
+    (
+        "relay",
+        Kind::Io,
+        &["types", "wire", "qstream", "reduce", "session", "lanes"],
+    ),
     ("carrier", Kind::Io, &["types", "wire", "relay"]),
     (
         "lab",
@@ -71,7 +76,16 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
 ];
 
 /// Values only: none of these reads a clock, opens a file or starts a thread by itself.
-pub const PURE_MAY_USE: &[&str] = &["serde", "sha2", "thiserror", "uuid"];
+pub const PURE_MAY_USE: &[&str] = &[
+    "crc-fast",
+    "lz4_flex",
+    "serde",
+    "sha2",
+    "thiserror",
+    "twox-hash",
+    "uuid",
+    "zstd-safe",
+];
 
 /// Crates made for tests: any crate's tests may use them, whatever the table says.
 const FOR_TESTS: &[&str] = &["sim", "lab", "corpus"];

@@ -1,0 +1,176 @@
+//! What each stage does in a second on one core, beside `memcpy` and codecs alone.
+//!
+//! `cargo bench -p drover-reduce`. The pages are those of the programs that are installed here, as a guest has them in
+//! its page cache.
+
+#![allow(clippy::unwrap_used)] // a bench stops where it cannot go on
+
+use std::hint::black_box;
+use std::path::Path;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use drover_reduce::kept::{destination, source};
+use drover_reduce::{Choice, Class, Codec, Decoder, Encoder, Level, Measures, PageId, Span};
+
+const PAGE: usize = 4096;
+/// Of a chunk as sessions have them.
+const CHUNK: usize = 30 * PAGE;
+const WINDOW_LOG: u32 = 22;
+const PAGES_ONLY: Measures = Measures {
+    same: true,
+    deltas: true,
+};
+const NOTHING: Measures = Measures {
+    same: false,
+    deltas: false,
+};
+
+/// The first bytes of the programs in `/usr/bin`, largest first.
+fn programs(bytes: usize) -> Vec<u8> {
+    let files = std::fs::read_dir("/usr/bin").unwrap().flatten();
+    let mut files: Vec<_> = files
+        .filter_map(|file| Some((file.metadata().ok()?.len(), file.path())))
+        .collect();
+    files.sort();
+    let read = |path: &Path| std::fs::read(path).unwrap_or_default();
+    let mut content = Vec::new();
+    for (_, path) in files.iter().rev() {
+        content.extend(read(path));
+        if content.len() >= bytes {
+            content.truncate(bytes);
+            return content;
+        }
+    }
+    content
+}
+
+fn level(level: i8) -> Codec {
+    Codec::Zstd(Level::new(level).unwrap())
+}
+
+fn choice(codec: Codec) -> Choice {
+    Choice {
+        ordinary: codec,
+        dense: Codec::None,
+    }
+}
+
+fn spans(chunk: &[u8], first: u64) -> Vec<Span> {
+    let pages = (chunk.len() / PAGE) as u64;
+    (first..first + pages)
+        .map(|n| Span::Page(PageId(n)))
+        .collect()
+}
+
+fn stages(criterion: &mut Criterion) {
+    let content = programs(24 * CHUNK);
+    let chunks: Vec<&[u8]> = content.chunks_exact(CHUNK).collect();
+    let all = (chunks.len() * CHUNK) as u64;
+    let mut group = criterion.benchmark_group("stages");
+    group.throughput(Throughput::Bytes(all)).sample_size(20);
+
+    let mut to = vec![0; CHUNK];
+    group.bench_function("memcpy", |bench| {
+        bench.iter(|| {
+            for chunk in &chunks {
+                to.copy_from_slice(black_box(chunk));
+                black_box(&mut to);
+            }
+        });
+    });
+    group.bench_function("class", |bench| {
+        bench.iter(|| {
+            let dense = |chunk: &&[u8]| {
+                chunk
+                    .chunks(PAGE)
+                    .filter(|page| Class::of(page) == Class::Dense)
+                    .count()
+            };
+            chunks.iter().map(dense).sum::<usize>()
+        });
+    });
+    for (name, measures) in [
+        ("describe, nothing kept", NOTHING),
+        ("describe", PAGES_ONLY),
+    ] {
+        group.bench_function(name, |bench| {
+            bench.iter_batched_ref(
+                || {
+                    (
+                        Encoder::new(0, PAGE, WINDOW_LOG),
+                        source::Kept::new(PAGE, 1 << 16),
+                    )
+                },
+                |(encoder, kept)| {
+                    for (number, chunk) in (0..).zip(&chunks) {
+                        let spans = spans(chunk, number * 30);
+                        encoder.describe(number, chunk, &spans, kept, measures);
+                    }
+                },
+                criterion::BatchSize::LargeInput,
+            );
+        });
+    }
+    group.bench_function("describe again", |bench| {
+        let mut encoder = Encoder::new(0, PAGE, WINDOW_LOG);
+        let mut kept = source::Kept::new(PAGE, 1 << 16);
+        bench.iter(|| {
+            for (number, chunk) in (0..).zip(&chunks) {
+                let spans = spans(chunk, number * 30);
+                encoder.describe(number, chunk, &spans, &mut kept, PAGES_ONLY);
+            }
+        });
+    });
+    group.finish();
+}
+
+fn codecs(criterion: &mut Criterion) {
+    let content = programs(24 * CHUNK);
+    let chunks: Vec<&[u8]> = content.chunks_exact(CHUNK).collect();
+    let all = (chunks.len() * CHUNK) as u64;
+    let mut group = criterion.benchmark_group("codecs");
+    group.throughput(Throughput::Bytes(all)).sample_size(10);
+    for (name, codec) in [
+        ("none", Codec::None),
+        ("lz4", Codec::Lz4),
+        ("zstd:-5", level(-5)),
+        ("zstd:-1", level(-1)),
+        ("zstd:1", level(1)),
+        ("zstd:3", level(3)),
+    ] {
+        let encode = |encoder: &mut Encoder| {
+            let mut kept = source::Kept::new(PAGE, 0);
+            let pack = |(number, chunk): (u64, &&[u8])| {
+                let mut packed = Vec::new();
+                encoder.describe(number, chunk, &spans(chunk, 0), &mut kept, NOTHING);
+                encoder.pack(chunk, choice(codec), &mut packed).unwrap();
+                packed
+            };
+            (0..).zip(&chunks).map(pack).collect::<Vec<_>>()
+        };
+        let new = || Encoder::new(0, PAGE, WINDOW_LOG);
+        let packed = encode(&mut new());
+        let wire: usize = packed.iter().map(Vec::len).sum();
+        println!("{name}: {} of 1000 bytes", wire as u64 * 1000 / all);
+        group.bench_function(BenchmarkId::new("pack", name), |bench| {
+            bench.iter_batched_ref(new, encode, criterion::BatchSize::LargeInput);
+        });
+        group.bench_function(BenchmarkId::new("read", name), |bench| {
+            let new = || Decoder::new(CHUNK, WINDOW_LOG);
+            let mut raw = Vec::new();
+            let mut kept = destination::Kept::new(PAGE, 0);
+            let mut decode = |decoder: &mut Decoder| {
+                for chunk in &packed {
+                    let unpacked = decoder.unpack(chunk).unwrap();
+                    let expanded = unpacked.expand(&mut kept, &mut raw).unwrap();
+                    black_box(expanded.check().unwrap());
+                }
+            };
+            bench.iter_batched_ref(new, &mut decode, criterion::BatchSize::LargeInput);
+        });
+    }
+    group.finish();
+}
+
+criterion_group!(benches, stages, codecs);
+criterion_main!(benches);

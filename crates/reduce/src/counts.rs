@@ -1,0 +1,67 @@
+//! What became of the bytes.
+
+use std::ops::AddAssign;
+
+use serde::{Deserialize, Serialize};
+
+/// What one section of chunks took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Section {
+    /// Bytes that it stands for.
+    pub bytes: u64,
+    /// Bytes that its codec made of them.
+    pub packed: u64,
+}
+
+/// What became of the bytes of some chunks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Chunks.
+    pub chunks: u64,
+    /// Bytes of QEMU.
+    pub raw: u64,
+    /// Bytes on the wire, headers of frames not counted.
+    pub wire: u64,
+    /// Bytes that are not pages.
+    pub plain: u64,
+    /// Pages filled with one word.
+    pub filled: u64,
+    /// Pages that the destination had.
+    pub same: u64,
+    /// Pages of which it had another version.
+    pub changed: u64,
+    /// What the changes took, in bytes before the codec.
+    pub change_bytes: u64,
+    /// Ordinary pages that crossed.
+    pub ordinary: u64,
+    /// Dense pages that crossed.
+    pub dense: u64,
+    /// Everything but dense pages.
+    pub ordinary_section: Section,
+    /// Dense pages.
+    pub dense_section: Section,
+}
+
+impl AddAssign for Section {
+    fn add_assign(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.packed += other.packed;
+    }
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.chunks += other.chunks;
+        self.raw += other.raw;
+        self.wire += other.wire;
+        self.plain += other.plain;
+        self.filled += other.filled;
+        self.same += other.same;
+        self.changed += other.changed;
+        self.change_bytes += other.change_bytes;
+        self.ordinary += other.ordinary;
+        self.dense += other.dense;
+        self.ordinary_section += other.ordinary_section;
+        self.dense_section += other.dense_section;
+    }
+}

@@ -1,0 +1,205 @@
+//! The source's end of one channel.
+
+use serde::{Deserialize, Serialize};
+
+use crate::class::{Class, filled_with};
+use crate::codec::{Codec, Packer, ZstdFailed};
+use crate::counts::{Counts, Section};
+use crate::kept::source::{Found, Kept, Turn};
+use crate::layout::{HEADER_BYTES, Header, checksum};
+use crate::ops::{Op, Writer};
+use crate::{PageId, limits};
+
+/// What the next bytes of a channel are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Span {
+    /// So many bytes that are no pages.
+    Plain(usize),
+    /// A page.
+    Page(PageId),
+}
+
+/// What is looked for in pages beside that they are filled with one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measures {
+    /// Pages that the destination has, which takes that pages are kept.
+    pub same: bool,
+    /// What changed of one that it has.
+    pub deltas: bool,
+}
+
+/// What the sections go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Choice {
+    /// Everything but dense pages.
+    pub ordinary: Codec,
+    /// Dense pages.
+    pub dense: Codec,
+}
+
+/// Describes and packs the chunks of one channel.
+#[derive(Debug)]
+pub struct Encoder {
+    page_bytes: usize,
+    channel: u16,
+    packer: Packer,
+    ops: Writer,
+    /// The ordinary section, and behind it the operations once they are all known.
+    ordinary: Vec<u8>,
+    dense: Vec<u8>,
+    change: Vec<u8>,
+    counts: Counts,
+}
+
+impl Encoder {
+    /// Of a channel whose pages have that size and of which a codec remembers 2^`window_log` bytes.
+    #[must_use]
+    pub fn new(channel: u16, page_bytes: usize, window_log: u32) -> Self {
+        Self {
+            page_bytes: page_bytes.clamp(limits::PAGE_BYTES_LEAST, limits::PAGE_BYTES_MOST),
+            channel,
+            packer: Packer::new(window_log),
+            ops: Writer::default(),
+            ordinary: Vec::new(),
+            dense: Vec::new(),
+            change: Vec::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Describes the channel's chunk of that number: `raw`, which is what the spans say. A span that goes beyond its end
+    /// counts as plain.
+    pub fn describe(
+        &mut self,
+        chunk: u64,
+        raw: &[u8],
+        spans: &[Span],
+        kept: &mut Kept,
+        measures: Measures,
+    ) {
+        self.ops.clear();
+        self.ordinary.clear();
+        self.dense.clear();
+        self.counts = Counts {
+            chunks: 1,
+            raw: raw.len() as u64,
+            ..Counts::default()
+        };
+        let turn = kept.begin(self.channel, chunk);
+        let mut rest = raw;
+        for span in spans {
+            match *span {
+                Span::Plain(bytes) => {
+                    let (plain, left) = rest.split_at(bytes.min(rest.len()));
+                    self.plain(plain);
+                    rest = left;
+                }
+                Span::Page(id) => {
+                    let Some((page, left)) = rest.split_at_checked(self.page_bytes) else {
+                        break;
+                    };
+                    self.page(turn, id, page, kept, measures);
+                    rest = left;
+                }
+            }
+        }
+        self.plain(rest);
+    }
+
+    fn plain(&mut self, bytes: &[u8]) {
+        if bytes.is_empty() {
+            return;
+        }
+        self.ordinary.extend_from_slice(bytes);
+        self.counts.plain += bytes.len() as u64;
+        self.ops.put(Op::Plain {
+            bytes: bytes.len() as u32,
+        });
+    }
+
+    fn page(&mut self, turn: Turn, id: PageId, page: &[u8], kept: &mut Kept, measures: Measures) {
+        if let Some(word) = filled_with(page) {
+            self.counts.filled += 1;
+            return self.ops.put(Op::Fill { pages: 1, word });
+        }
+        let found = if measures.same {
+            self.change.clear();
+            kept.put(turn, id, page, measures.deltas, &mut self.change)
+        } else {
+            Found::New { keep: None }
+        };
+        match found {
+            Found::Same(slot) => {
+                self.counts.same += 1;
+                self.ops.put(Op::Same { pages: 1, slot });
+            }
+            Found::Changed { slot, keep } => {
+                self.counts.changed += 1;
+                self.counts.change_bytes += self.change.len() as u64;
+                self.ops.put_changed(slot, keep, &self.change);
+            }
+            Found::New { keep } => {
+                let class = self.literal(page);
+                let pages = 1;
+                self.ops.put(Op::Literal { class, pages, keep });
+            }
+        }
+    }
+
+    fn literal(&mut self, page: &[u8]) -> Class {
+        let class = Class::of(page);
+        match class {
+            Class::Ordinary => {
+                self.counts.ordinary += 1;
+                self.ordinary.extend_from_slice(page);
+            }
+            Class::Dense => {
+                self.counts.dense += 1;
+                self.dense.extend_from_slice(page);
+            }
+        }
+        class
+    }
+
+    /// Replaces what is in `to` with the chunk that was described, and says what became of its bytes.
+    ///
+    /// # Errors
+    /// The codec has no memory. The chunk is lost, and with it the session.
+    pub fn pack(
+        &mut self,
+        raw: &[u8],
+        choice: Choice,
+        to: &mut Vec<u8>,
+    ) -> Result<Counts, ZstdFailed> {
+        to.clear();
+        to.resize(HEADER_BYTES, 0);
+        let pages = self.ordinary.len();
+        self.ordinary.extend_from_slice(self.ops.finish());
+        let ordinary_packing = self.packer.pack(choice.ordinary, &self.ordinary, to)?;
+        let packed = to.len() - HEADER_BYTES;
+        let dense_packing = self.packer.pack(choice.dense, &self.dense, to)?;
+        let header = Header {
+            raw: raw.len() as u32,
+            checksum: checksum(raw),
+            ordinary: pages as u32,
+            operations: (self.ordinary.len() - pages) as u32,
+            dense: self.dense.len() as u32,
+            packed: packed as u32,
+            ordinary_packing,
+            dense_packing,
+        };
+        if let Some(place) = to.first_chunk_mut() {
+            header.write(place);
+        }
+        self.counts.wire = to.len() as u64;
+        self.counts.ordinary_section = Section {
+            bytes: self.ordinary.len() as u64,
+            packed: packed as u64,
+        };
+        self.counts.dense_section = Section {
+            bytes: self.dense.len() as u64,
+            packed: (to.len() - HEADER_BYTES - packed) as u64,
+        };
+        Ok(self.counts)
+    }
+}
