@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 use drover_api::Limit;
-use drover_types::{HostName, OperatorName, VmName};
+use drover_types::{HostName, OperatorName, ReductionMode, VmName};
 
 use crate::convergence::ConvergenceArgs;
 use crate::lab::LabCommand;
@@ -343,6 +343,9 @@ pub struct Migrate {
     /// Connections on each pair of NICs [default: the agent's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub lanes: Option<u8>,
+    /// What is done so that fewer bytes cross: off, pages, lz4, or zstd: with a level from -7 to 3 [default: the agent's]
+    #[arg(long, value_name = "HOW")]
+    pub reduction: Option<ReductionMode>,
     /// Do not wait for the end
     #[arg(long)]
     pub detach: bool,

@@ -23,6 +23,7 @@ pub async fn migrate(agent: &Agent, what: &Migrate, json: bool) -> Result<Outcom
         convergence: (&what.convergence).into(),
         channels: what.channels,
         lanes_per_path: what.lanes,
+        reduction: what.reduction,
         id: None,
     };
     let mut interrupts = Interrupts::new()?;

@@ -7,8 +7,23 @@ use drover_api::limits as api;
 use drover_migrate::limits::{GIVING_UP, HAND_OFF_ANSWER, VERDICT_ANSWER};
 use drover_types::Bytes;
 
+/// The least memory for reduction that can be configured: enough for 18 channels' smallest windows, and as much again.
+pub const REDUCTION_MEMORY_LEAST: Bytes = Bytes(16 << 20);
+
+/// The most: all the pages that can be kept (`drover_reduce::limits::SLOTS_MOST`).
+pub const REDUCTION_MEMORY_MOST: Bytes = Bytes(16 << 30);
+
 /// Largest configuration or definition file: 256 arguments of 4 KiB and their quotes.
 pub const FILE_BYTES: u64 = 2 << 20;
+
+/// What a codec remembers of each channel, as a power of two of bytes: 4 MiB, of which all channels have one.
+pub const WINDOW_LOG: u32 = 22;
+
+/// The least that is worth having: a chunk.
+pub const WINDOW_LOG_LEAST: u32 = 17;
+
+/// At least this part of the memory for reduction is for kept pages.
+pub const KEPT_PART_LEAST: u64 = 2;
 
 /// Definition files read: each guest costs a process, and no host runs more than some hundreds.
 pub const DEFINITIONS: usize = 4096;

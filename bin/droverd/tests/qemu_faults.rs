@@ -177,6 +177,7 @@ async fn an_agent_that_is_told_to_end_cancels_what_is_only_prepared() {
         convergence: Default::default(),
         channels: None,
         lanes_per_path: None,
+        reduction: None,
         id: None,
     };
     let asked = tokio::spawn(async move { client.migrate(&hosts::name(), &request).await });

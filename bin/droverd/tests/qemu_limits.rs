@@ -244,6 +244,7 @@ async fn two_guests_that_move_at_once_share_a_limit_and_one_may_be_given_less() 
         convergence: Default::default(),
         channels: None,
         lanes_per_path: None,
+        reduction: None,
         id: None,
     };
     let other = hosts.client(A).migrate(&second, &request).await;

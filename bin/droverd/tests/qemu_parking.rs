@@ -475,6 +475,7 @@ fn to(hosts: &Hosts, number: usize) -> MigrateRequest {
         convergence: Default::default(),
         channels: None,
         lanes_per_path: None,
+        reduction: None,
         id: None,
     }
 }

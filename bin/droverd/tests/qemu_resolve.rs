@@ -302,6 +302,7 @@ async fn a_newer_attempt_that_came_to_nothing_does_not_keep_a_host_from_letting_
         to: hosts.host(B).name.parse().unwrap(),
         channels: None,
         lanes_per_path: None,
+        reduction: None,
         id: None,
         convergence: Default::default(),
     };

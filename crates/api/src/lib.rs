@@ -42,7 +42,8 @@ pub use views::event::{EventKind, EventView, NicPair};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{
     AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase, IncomingReopen,
-    IncomingRequest, IncomingStart, IncomingView, SessionSizes, Verdict, VerdictView,
+    IncomingRequest, IncomingStart, IncomingView, ReductionTerms, SessionSizes, Verdict,
+    VerdictView,
 };
 pub use views::limit::{
     InvalidLimit, Limit, LimitRequest, LimitScope, LimitView, LimitsView, PathLimit, PathLimits,
@@ -54,6 +55,7 @@ pub use views::migration::{
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
 pub use views::plan::{ClusterInventoryView, InventoryView, MemberLeftOut, PlanRequest, PlanView};
 pub use views::postcopy::PostcopyView;
+pub use views::reduction::{OpaqueChannel, ReducedPages, ReducedSection, ReductionView};
 pub use views::resolve::{
     AmbiguityView, Resolution, ResolutionView, ResolveRequest, ResolvedRequest, ResolvedState,
     ResolvedView, Told,

@@ -12,7 +12,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use drover_relay::{Encryption, Event, LaneFailure, LaneId, Report, TurnedAway};
+use drover_relay::{Encryption, Event, LaneFailure, LaneId, Reduction, Report, TurnedAway};
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
@@ -125,6 +125,9 @@ pub struct Start {
     pub pass_through: bool,
     /// Whether every chunk goes through memory and has a checksum, encrypted or not.
     pub verify: bool,
+    /// How the bytes of the source's QEMU are reduced, if they are.
+    #[serde(default)]
+    pub reduction: Option<Reduction>,
     /// How long to go on without an agent.
     pub patience: Duration,
     /// Where the threads of lanes over this host's interfaces are to run.

@@ -119,6 +119,7 @@ impl Served {
             outage_limit: start.outage_limit,
             pass_through: start.pass_through,
             verify: start.verify,
+            reduction: start.reduction,
         };
         let watch = Watch(self.inbox.clone());
         let tell = move |event| watch.0.push(News::Event(event));

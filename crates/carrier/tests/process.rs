@@ -80,6 +80,7 @@ impl Process {
             outage_limit: PATIENCE,
             pass_through: false,
             verify: false,
+            reduction: None,
             patience,
             nics: vec![nic("127.0.0.1")],
             memo: "for the next agent".into(),

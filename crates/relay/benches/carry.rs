@@ -113,6 +113,7 @@ fn run(way: Way, bytes: u64, channels: u16, lanes_per_path: u16) -> (f64, f64) {
         outage_limit: Duration::ZERO,
         pass_through: matches!(way, Way::Splice),
         verify: false,
+        reduction: None,
     };
     let (tell, events) = channel();
     let source = Relay::source(settings, &near, |_| {}).unwrap();

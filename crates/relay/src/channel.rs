@@ -16,6 +16,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::chunk::Chunk;
 use crate::errands::Errands;
 use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE, HELP_JOBS, QEMU_SOCKET_BYTES};
+use crate::reduction::{Expander, Reducer, Taken};
 use crate::report::Event;
 use crate::shared::{ChannelPort, Reading, Shared, spawn};
 use crate::turns::{Bringer, Turns};
@@ -117,10 +118,13 @@ fn start_threads(
 ) -> Arc<Writes> {
     let (reader, writer) = (shared.clone(), shared.clone());
     let from = stream.clone();
+    let chunk_bytes = shared.chunk_bytes;
+    let expander = shared.reduction.as_ref();
     let tool = Tool {
         channel,
         stream,
         never_waits: never_waits(shared),
+        expander: expander.map(|reduction| Expander::new(reduction, chunk_bytes)),
     };
     let writes = Turns::new(tool);
     let own = writes.clone();
@@ -140,20 +144,22 @@ fn read(
     stream: Option<Arc<UnixStream>>,
     reads: &Receiver<Reading>,
 ) {
-    while let Ok(Reading { buffer, most }) = reads.recv() {
-        let most = most as usize;
+    let mut reducer = reducer(shared, channel);
+    while let Ok(reading) = reads.recv() {
+        let buffer = reading.buffer;
         let result = match &stream {
-            Some(stream) => shared
-                .pool
-                .fill(buffer, |chunk| chunk.take_from(stream, most)),
-            None => Ok(0),
+            Some(stream) => shared.pool.fill(buffer, |chunk| {
+                take(shared, reducer.as_mut(), stream, &reading, chunk)
+            }),
+            None => Ok(Taken::NOTHING),
         };
         let input = match result {
-            Ok(0) => Input::ReadEnded { channel, buffer },
-            Ok(length) => Input::Read {
+            Ok(Taken { length: 0, .. }) => Input::ReadEnded { channel, buffer },
+            Ok(Taken { length, reduced }) => Input::Read {
                 channel,
                 buffer,
                 length: length as u32,
+                reduced,
             },
             Err(error) => {
                 broke(
@@ -171,6 +177,30 @@ fn read(
     {
         drain(stream);
     }
+}
+
+/// What makes fewer bytes of what the source's QEMU sends on that channel, if that was agreed on.
+fn reducer(shared: &Shared, channel: ChannelId) -> Option<Reducer> {
+    let reduction = shared.reduction.as_ref().filter(|_| shared.is_source())?;
+    Some(Reducer::new(reduction, channel))
+}
+
+/// Fills a chunk with what QEMU has sent.
+fn take(
+    shared: &Shared,
+    reducer: Option<&mut Reducer>,
+    stream: &UnixStream,
+    reading: &Reading,
+    chunk: &mut Chunk,
+) -> io::Result<Taken> {
+    if let (Some(reducer), Some(reduction)) = (reducer, &shared.reduction) {
+        return reducer.take(reduction, stream, reading, chunk);
+    }
+    let length = chunk.take_from(stream, reading.most as usize)?;
+    Ok(Taken {
+        length,
+        reduced: false,
+    })
 }
 
 /// Reads what QEMU still sends, and throws it away, until QEMU closes.
@@ -206,6 +236,7 @@ pub(crate) struct Tool {
     stream: Option<Arc<UnixStream>>,
     /// The socket never waits by itself, so that even a chunk in a pipe can be tried.
     never_waits: bool,
+    expander: Option<Expander>,
 }
 
 pub(crate) type Writes = Turns<Tool, Piece>;
@@ -213,10 +244,10 @@ pub(crate) type Writes = Turns<Tool, Piece>;
 impl Tool {
     /// Writes a piece, or what is left of it: whether it is done with. It always is with patience.
     fn write(&mut self, shared: &Arc<Shared>, piece: Piece, patience: Patience) -> bool {
-        let Some(open) = &self.stream else {
+        let Some(open) = self.stream.clone() else {
             return true;
         };
-        let error = match write_piece(shared, open, self, piece, patience) {
+        let error = match self.write_to(shared, &open, piece, patience) {
             Ok(()) => return true,
             Err(error) => error,
         };
@@ -231,6 +262,54 @@ impl Tool {
             format!("writing to QEMU failed: {error}"),
         );
         true
+    }
+
+    fn write_to(
+        &mut self,
+        shared: &Shared,
+        stream: &UnixStream,
+        piece: Piece,
+        patience: Patience,
+    ) -> io::Result<()> {
+        match piece {
+            Piece::Begin => Ok(()),
+            Piece::Bytes {
+                buffer, reduced, ..
+            } => {
+                // Anything but the peer's bytes would be written into the guest's memory.
+                let lost = || io::Error::other("the bytes of a chunk are not in their buffer");
+                let give = |chunk: &mut Chunk| {
+                    if patience == Patience::Hurry && self.would_wait(chunk, reduced) {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                    if reduced {
+                        self.expand(shared, chunk)?;
+                    }
+                    chunk.give_to(stream, patience)
+                };
+                shared.pool.empty(buffer, give).ok_or_else(lost)?
+            }
+            Piece::End => close(stream, Shutdown::Write),
+            Piece::Reset => close(stream, closing(self.channel)),
+        }
+    }
+
+    /// Whether to write it is not for a thread that only helps.
+    fn would_wait(&self, chunk: &Chunk, reduced: bool) -> bool {
+        reduced || chunk.is_in_pipe() && !self.never_waits
+    }
+
+    /// Replaces what the chunk has with what that stands for.
+    fn expand(&mut self, shared: &Shared, chunk: &mut Chunk) -> io::Result<()> {
+        let not_agreed = || io::Error::other("the peer reduces, which was not agreed on");
+        let agreed = shared.reduction.as_ref().zip(self.expander.as_mut());
+        let (reduction, expander) = agreed.ok_or_else(not_agreed)?;
+        let unusable = |wrong| io::Error::other(format!("a chunk cannot be used: {wrong}"));
+        let bytes = chunk.all_in_memory().unwrap_or_default();
+        expander.expand(reduction, bytes).map_err(unusable)?;
+        expander.give(chunk.memory_to_fill());
+        chunk.filled();
+        Ok(())
     }
 }
 
@@ -260,31 +339,6 @@ fn write(shared: &Arc<Shared>, writes: &Writes) {
         let channel = tool.channel;
         shared.step_and_help(Input::Written { channel });
         work = writes.next(tool).or_else(|| writes.wait());
-    }
-}
-
-fn write_piece(
-    shared: &Shared,
-    stream: &UnixStream,
-    tool: &Tool,
-    piece: Piece,
-    patience: Patience,
-) -> io::Result<()> {
-    match piece {
-        Piece::Begin => Ok(()),
-        Piece::Bytes { buffer, .. } => {
-            // Anything but the peer's bytes would be written into the guest's memory.
-            let lost = || io::Error::other("the bytes of a chunk are not in their buffer");
-            let give = |chunk: &mut Chunk| {
-                if patience == Patience::Hurry && chunk.is_in_pipe() && !tool.never_waits {
-                    return Err(io::ErrorKind::WouldBlock.into());
-                }
-                chunk.give_to(stream, patience)
-            };
-            shared.pool.empty(buffer, give).ok_or_else(lost)?
-        }
-        Piece::End => close(stream, Shutdown::Write),
-        Piece::Reset => close(stream, closing(tool.channel)),
     }
 }
 

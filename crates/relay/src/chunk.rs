@@ -69,6 +69,16 @@ impl Chunk {
         &mut self.memory[..count]
     }
 
+    /// Memory for its bytes, which may be as many as needed; [`Chunk::filled`] is said afterwards.
+    pub(crate) fn memory_to_fill(&mut self) -> &mut Vec<u8> {
+        &mut self.memory
+    }
+
+    /// Its bytes are those in its memory.
+    pub(crate) fn filled(&mut self) {
+        (self.from, self.to) = (0, self.memory.len());
+    }
+
     /// Takes what QEMU has sent, at most `most` bytes, and waits for the first: how many; zero
     /// when QEMU sends nothing more.
     pub(crate) fn take_from(&mut self, stream: &UnixStream, most: usize) -> io::Result<usize> {

@@ -204,6 +204,11 @@ fn receive_all(on: &Side<'_>, receives: &Receiver<BufferId>) -> LaneEnd {
         match receive(on, buffer) {
             Ok(frame) => {
                 let lane = on.id;
+                if let (Frame::Checkpoint { channel, sequence }, Some(reduction)) =
+                    (frame, &on.shared.reduction)
+                {
+                    reduction.worked_off(channel, sequence);
+                }
                 on.shared.step_and_help(Input::Received { lane, frame });
                 if matches!(frame, Frame::Bye { .. }) {
                     return LaneEnd::Closed;
@@ -294,6 +299,7 @@ mod tests {
             outage_limit: Duration::ZERO,
             pass_through: false,
             verify: false,
+            reduction: None,
         };
         let session = Session::new(Config {
             role: Role::Opener,

@@ -17,7 +17,7 @@
 //!
 //! # Invariant
 //! What QEMU reads from the relay's socket is what the other QEMU wrote: bytes are carried, never
-//! altered.
+//! altered, however few of them cross.
 
 mod acceptor;
 mod channel;
@@ -34,6 +34,7 @@ mod opening;
 mod pipes;
 mod places;
 mod pool;
+mod reduction;
 mod relay;
 mod report;
 mod security;
@@ -48,14 +49,18 @@ pub use drover_lanes::{
     Encryption, Fingerprint, Identity, NoFingerprint, NoIdentity, NotListening, Target, TcpFacts,
     Tls,
 };
+pub use drover_reduce::{Choice, Codec, Counts, Level, Measures, Section};
 pub use drover_session::{ChannelStats, End, ForgottenStats, LaneHealth, LaneId, LaneStats, Stats};
 pub use drover_wire::{ByeCode, PREAMBLE_BYTES, Token};
 pub use goodput::Goodput;
 pub use handshake::{LaneFailure, LanePlan, NotOpened, Opened, Order, open_lanes, probe};
 pub use listener::{Expected, LaneListener};
 pub use opening::open_lane;
+pub use reduction::{Method, Reduction};
 pub use relay::Relay;
-pub use report::{DataPath, Event, LaneEnd, LaneEnds, LaneReport, NotStarted, Report, Settings};
+pub use report::{
+    DataPath, Event, LaneEnd, LaneEnds, LaneReport, NotStarted, Reduced, Report, Settings,
+};
 pub use security::{Security, new_token};
 pub use sizing::{Sizes, sizes};
 pub use turned_away::{Cause, TurnedAway};

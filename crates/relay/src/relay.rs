@@ -112,10 +112,14 @@ impl Relay {
         let session = Session::new(config)?;
         let per_channel = 2 * usize::from(window) + 1;
         let buffers = usize::from(channels_max) * per_channel + usize::from(LANES_MAX);
-        let in_pipes = match (settings.verify, settings.pass_through) {
-            (true, _) => Err("verify is on"),
-            (false, false) => Err("lanes are encrypted"),
-            (false, true) => Ok(chunk_bytes),
+        let in_pipes = if settings.verify {
+            Err("verify is on")
+        } else if !settings.pass_through {
+            Err("lanes are encrypted")
+        } else if settings.reduction.is_some() {
+            Err("reduction is on")
+        } else {
+            Ok(chunk_bytes)
         };
         let pool = Pool::new(buffers, in_pipes);
         let shared = Shared::new(session, pool, &settings, local, listener);

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_lanes::TcpFacts;
+use drover_reduce::Counts;
 use drover_session::{ChannelId, LaneId};
 use drover_types::{ByteRate, NicPlacement, PathId};
 use drover_wire::limits::LANES_MAX;
 use serde::{Deserialize, Serialize};
 
+use crate::Reduction;
 use crate::dialer::PathReport;
 use crate::limits::{BUFFER_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::{End, Sizes, Stats};
@@ -31,6 +33,18 @@ pub struct Settings {
     /// Every chunk goes through memory and carries a checksum, encrypted or not. Both ends have to
     /// agree.
     pub verify: bool,
+    /// How what the source's QEMU sends becomes fewer bytes, which takes that they pass through memory. Both ends have to
+    /// agree.
+    pub reduction: Option<Reduction>,
+}
+
+/// What became of the bytes of the source's QEMU, at the end that reads them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reduced {
+    /// In numbers.
+    pub counts: Counts,
+    /// Channels in which pages are no longer found, and why; the main channel is not counted among them.
+    pub opaque: Vec<(ChannelId, String)>,
 }
 
 /// How bytes get through this end.
@@ -220,6 +234,8 @@ pub struct Report {
     pub session: Stats,
     /// How the bytes got through.
     pub data_path: DataPath,
+    /// What became of QEMU's bytes, where they are reduced; at the source.
+    pub reduced: Option<Reduced>,
     /// Rate of QEMU's bytes in the bulk phase, if there was one.
     pub bulk: Option<ByteRate>,
 }

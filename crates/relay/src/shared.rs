@@ -26,7 +26,8 @@ use crate::goodput::Goodput;
 use crate::lane::{self, Sending};
 use crate::places::{self, Places};
 use crate::pool::{Pool, lock};
-use crate::report::{Event, LaneEnd, LaneEnds, LaneReport, Report, Settings};
+use crate::reduction;
+use crate::report::{Event, LaneEnd, LaneEnds, LaneReport, Reduced, Report, Settings};
 use crate::turns::Bringer;
 
 /// Where a relay's QEMU is.
@@ -48,6 +49,8 @@ pub(crate) struct Reading {
     pub(crate) buffer: BufferId,
     /// The most, in bytes.
     pub(crate) most: u32,
+    /// The number that the chunk will have.
+    pub(crate) sequence: u64,
 }
 
 pub(crate) struct ChannelPort {
@@ -95,6 +98,7 @@ pub(crate) struct Shared {
     pub(crate) chunk_bytes: u32,
     outage_limit: Duration,
     pub(crate) verify: bool,
+    pub(crate) reduction: Option<reduction::Shared>,
     pub(crate) places: Places,
     local: Local,
     started: Instant,
@@ -135,6 +139,7 @@ impl Shared {
             goodput: Goodput::default(),
             errands: Errands::default(),
         };
+        let is_source = matches!(local, Local::Listening(..));
         Arc::new(Self {
             core: Mutex::new(core),
             timer: Condvar::new(),
@@ -142,6 +147,9 @@ impl Shared {
             chunk_bytes: settings.sizes.chunk_bytes,
             outage_limit: settings.outage_limit,
             verify: settings.verify,
+            reduction: settings
+                .reduction
+                .map(|agreed| reduction::Shared::new(agreed, is_source)),
             places: Places::default(),
             local,
             started: Instant::now(),
@@ -174,9 +182,15 @@ impl Shared {
             paths,
             nics: self.places.report(),
             data_path: self.pool.data_path(),
+            reduced: self.reduced(),
             bulk: core.goodput.bulk(),
             session,
         }
+    }
+
+    fn reduced(&self) -> Option<Reduced> {
+        let reduction = self.reduction.as_ref().filter(|_| self.is_source())?;
+        Some(reduction.report())
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {
@@ -269,9 +283,14 @@ impl Shared {
                 channel,
                 buffer,
                 most,
+                sequence,
             } => {
                 if let Some(port) = core.channels.get(usize::from(channel)) {
-                    let _ = port.read.send(Reading { buffer, most });
+                    let _ = port.read.send(Reading {
+                        buffer,
+                        most,
+                        sequence,
+                    });
                 }
             }
             Output::Write { channel, piece } => {

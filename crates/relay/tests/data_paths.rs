@@ -41,6 +41,7 @@ fn settings(pass_through: bool) -> Settings {
         outage_limit: Duration::ZERO,
         pass_through,
         verify: false,
+        reduction: None,
     }
 }
 

@@ -30,6 +30,7 @@ const SETTINGS: Settings = Settings {
     outage_limit: Duration::ZERO,
     pass_through: true,
     verify: false,
+    reduction: None,
 };
 
 fn descriptors() -> usize {

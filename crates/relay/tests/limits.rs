@@ -24,6 +24,7 @@ const SETTINGS: Settings = Settings {
     outage_limit: Duration::ZERO,
     pass_through: true,
     verify: false,
+    reduction: None,
 };
 const SECOND: Duration = Duration::from_secs(1);
 /// Between two looks at what has arrived.

@@ -76,6 +76,7 @@ fn settings(sizes: Sizes, channels_max: u16) -> Settings {
         outage_limit: Duration::ZERO,
         pass_through: true,
         verify: false,
+        reduction: None,
     }
 }
 

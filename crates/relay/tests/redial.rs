@@ -149,6 +149,7 @@ fn pair_with(outage_limit: Duration, lanes: RangeInclusive<u16>, verify: bool) -
         outage_limit,
         pass_through: false,
         verify,
+        reduction: None,
     };
     let directory = tempfile::tempdir().unwrap();
     let (near_path, far_path) = (directory.path().join("near"), directory.path().join("far"));

@@ -54,6 +54,8 @@ pub enum Input {
         buffer: BufferId,
         /// Bytes in it.
         length: u32,
+        /// They stand for what was read.
+        reduced: bool,
     },
     /// The answer to [`Output::Read`]: QEMU will send nothing more on this channel.
     ReadEnded {
@@ -129,6 +131,8 @@ pub enum Piece {
         buffer: BufferId,
         /// How many.
         length: u32,
+        /// They stand for what is to be written.
+        reduced: bool,
     },
     /// Write nothing more: half-close.
     End,
@@ -154,6 +158,8 @@ pub enum Output {
         buffer: BufferId,
         /// The most to read, in bytes.
         most: u32,
+        /// The number that the chunk will have.
+        sequence: u64,
     },
     /// Write to the channel's local socket, in the order of these outputs; each is answered with
     /// [`Input::Written`].

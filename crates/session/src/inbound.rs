@@ -23,9 +23,10 @@ impl Arrived {
         match (self.flags, self.buffer) {
             (ChunkFlags::END, _) => Piece::End,
             (ChunkFlags::RESET, _) => Piece::Reset,
-            (_, Some(buffer)) => Piece::Bytes {
+            (flags, Some(buffer)) => Piece::Bytes {
                 buffer,
                 length: self.length,
+                reduced: flags == ChunkFlags::REDUCED,
             },
             (_, None) => Piece::Begin,
         }

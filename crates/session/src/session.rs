@@ -127,7 +127,8 @@ impl Session {
                 channel,
                 buffer,
                 length,
-            } => self.read(channel, buffer, length)?,
+                reduced,
+            } => self.read(channel, buffer, length, reduced)?,
             Input::ReadEnded { channel, buffer } => self.read_ended(channel, buffer)?,
             Input::LocalBroke { channel } => self.local_broke(channel)?,
             Input::Written { channel } => self.written(now, channel)?,
@@ -224,7 +225,13 @@ impl Session {
         channel
     }
 
-    fn read(&mut self, channel: ChannelId, buffer: BufferId, length: u32) -> Result<(), Refused> {
+    fn read(
+        &mut self,
+        channel: ChannelId,
+        buffer: BufferId,
+        length: u32,
+        reduced: bool,
+    ) -> Result<(), Refused> {
         let within = (1..=self.config.chunk_bytes).contains(&length);
         if !within || !self.channel(channel)?.outbound.read_answered() {
             return Err(Refused::Channel { channel });
@@ -232,7 +239,12 @@ impl Session {
         if self.channel(channel)?.outbound.ended() {
             self.buffers.give(buffer);
         } else {
-            self.enqueue(channel, ChunkFlags::NONE, Some(buffer), length);
+            let flags = if reduced {
+                ChunkFlags::REDUCED
+            } else {
+                ChunkFlags::NONE
+            };
+            self.enqueue(channel, flags, Some(buffer), length);
         }
         Ok(())
     }
@@ -521,6 +533,7 @@ impl Session {
             let outbound = &mut self.channels[channel].outbound;
             if outbound.wants_read() {
                 outbound.read_asked();
+                let sequence = outbound.next_sequence();
                 let buffer = self.buffers.take();
                 let channel = channel as ChannelId;
                 let most = self.chunk_for(now, channel);
@@ -528,6 +541,7 @@ impl Session {
                     channel,
                     buffer,
                     most,
+                    sequence,
                 });
             }
         }

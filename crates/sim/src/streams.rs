@@ -358,6 +358,7 @@ impl World {
                 channel,
                 buffer,
                 most,
+                sequence: _,
             } => {
                 self.read_later(side, channel, buffer, most);
             }
@@ -490,6 +491,7 @@ impl World {
         }
         let bytes: Vec<u8> = script.drain(..count).collect();
         self.read.entry((side, channel)).or_default().extend(&bytes);
+        let reduced = is_reduced(&bytes);
         self.end(side).memory.insert(buffer, bytes);
         if (side, channel) == (Side::Source, 0) {
             self.main_reads.insert(self.main_chunks, self.now);
@@ -501,6 +503,7 @@ impl World {
                 channel,
                 buffer,
                 length: count as u32,
+                reduced,
             },
         );
     }
@@ -520,8 +523,13 @@ impl World {
         let piece = queue.pop_front().expect("a write was under way");
         let more = !queue.is_empty();
         match piece {
-            Piece::Bytes { buffer, length } if !broken => {
+            Piece::Bytes {
+                buffer,
+                length,
+                reduced,
+            } if !broken => {
                 let bytes = end.memory[&buffer][..length as usize].to_vec();
+                assert_eq!(reduced, is_reduced(&bytes), "what was said of the chunk");
                 self.written
                     .entry((side, channel))
                     .or_default()
@@ -544,4 +552,9 @@ impl World {
             self.input(side, Input::LocalBroke { channel });
         }
     }
+}
+
+/// Whether a chunk of these bytes is said to stand for others: some do, and both ends can tell which.
+fn is_reduced(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|byte| byte % 2 == 1)
 }

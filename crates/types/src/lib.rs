@@ -8,6 +8,7 @@ mod cpus;
 mod ids;
 pub mod limits;
 mod net;
+mod reduction;
 mod units;
 mod words;
 
@@ -17,5 +18,6 @@ pub use convergence::{
 pub use cpus::{CpuSet, InvalidCpus, NicPlacement, Placement};
 pub use ids::{HostName, InvalidName, MigrationId, OperatorName, ParkId, RunId, VmName};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId, network_of};
+pub use reduction::{InvalidReduction, ReductionMode};
 pub use units::{BitRate, ByteRate, Bytes, InvalidQuantity};
 pub use words::{in_short, with_sources};

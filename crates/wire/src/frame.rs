@@ -30,9 +30,15 @@ impl ChunkFlags {
     pub const END: Self = Self(2);
     /// The sender's local socket broke: both directions are to be closed; carries no bytes.
     pub const RESET: Self = Self(4);
+    /// Bytes that stand for others (`drover-reduce`), where both agents agreed on that.
+    pub const REDUCED: Self = Self(8);
 
     fn from_bits(bits: u8) -> Option<Self> {
-        matches!(bits, 0 | 1 | 2 | 4).then_some(Self(bits))
+        matches!(bits, 0 | 1 | 2 | 4 | 8).then_some(Self(bits))
+    }
+
+    fn has_bytes(self) -> bool {
+        self == Self::NONE || self == Self::REDUCED
     }
 }
 
@@ -216,7 +222,7 @@ impl Frame {
         match kind {
             KIND_CHUNK => {
                 let flags = ChunkFlags::from_bits(flags).ok_or(Malformed::Flags(flags))?;
-                let limit = if flags == ChunkFlags::NONE {
+                let limit = if flags.has_bytes() {
                     CHUNK_BYTES_MAX
                 } else {
                     0
@@ -282,6 +288,7 @@ mod tests {
         let channel = 0..CHANNELS_MAX;
         let flags = prop_oneof![
             Just(ChunkFlags::NONE),
+            Just(ChunkFlags::REDUCED),
             Just(ChunkFlags::OPEN),
             Just(ChunkFlags::END),
             Just(ChunkFlags::RESET)
@@ -289,7 +296,7 @@ mod tests {
         prop_oneof![
             (channel.clone(), any::<u64>(), flags, 0..=CHUNK_BYTES_MAX).prop_map(
                 |(channel, sequence, flags, length)| {
-                    let length = if flags == ChunkFlags::NONE { length } else { 0 };
+                    let length = if flags.has_bytes() { length } else { 0 };
                     Frame::Chunk {
                         channel,
                         sequence,

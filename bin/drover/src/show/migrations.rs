@@ -185,6 +185,9 @@ pub fn detail(view: &MigrationView) -> String {
         let verify = if view.verify { "; verify: on" } else { "" };
         let _ = writeln!(text, "  data path: {data_path}{verify}");
     }
+    if let Some(reduction) = &view.reduction {
+        let _ = writeln!(text, "  reduction: {reduction}");
+    }
     let channels = channels(view);
     if !channels.is_empty() {
         let _ = writeln!(text, "  channels: {channels}");

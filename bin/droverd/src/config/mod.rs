@@ -15,7 +15,7 @@ use std::time::Duration;
 use drover_api::{Encryption, Limit};
 use drover_migrate::paths::Selection;
 use drover_plan::{ClusterPolicy, Word, invalid};
-use drover_types::{Bytes, Convergence, HostName};
+use drover_types::{Bytes, Convergence, HostName, ReductionMode};
 use serde::Deserialize;
 
 pub use error::{ConfigError, locate};
@@ -23,7 +23,7 @@ pub use store::EtcdConfig;
 use store::StoreSection;
 use values::{
     AbsolutePath, DataPort, Lanes, LanesMost, ListenAddress, MaybeLimit, MetricsListen,
-    OnByDefault, OutageLimit, PeerAddresses,
+    OnByDefault, OutageLimit, PeerAddresses, ReductionMemory,
 };
 pub use values::{Channels, PlaceBy};
 
@@ -89,6 +89,10 @@ pub struct MigrationConfig {
     pub placement: PlaceBy,
     /// What protects the lanes, unless the other host demands more.
     pub protection: Protection,
+    /// What is done so that fewer bytes cross.
+    pub reduction: ReductionMode,
+    /// The memory that one migration may take for that at this end.
+    pub reduction_memory: Bytes,
     /// Whether it is measured how fast guests write to their memory.
     pub sample_dirty_rate: bool,
 }
@@ -160,6 +164,8 @@ struct MigrationSection {
     placement: PlaceBy,
     encryption: Encryption,
     verify: bool,
+    reduction: ReductionMode,
+    reduction_memory: ReductionMemory,
     sample_dirty_rate: OnByDefault,
 }
 
@@ -340,6 +346,8 @@ impl Config {
                     encryption: file.migration.encryption,
                     verify: file.migration.verify,
                 },
+                reduction: file.migration.reduction,
+                reduction_memory: file.migration.reduction_memory.0,
                 sample_dirty_rate: file.migration.sample_dirty_rate.0,
             },
             networks: file.networks,

@@ -179,6 +179,14 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
             "line 2, key `migration.verify`: invalid type: string \"on\", expected a boolean",
         ),
         (
+            "[migration]\nreduction = \"zstd\"",
+            "line 2, key `migration.reduction`: \"zstd\" is no way to reduce",
+        ),
+        (
+            "[migration]\nreduction_memory = \"1 MiB\"",
+            "1 MiB is no memory for reduction: give 16 MiB to 16 GiB",
+        ),
+        (
             "[migration]\nplacement = \"cpu\"",
             "line 2, key `migration.placement`: unknown variant `cpu`, expected `nic` or `none`",
         ),

@@ -5,7 +5,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use drover_api::{InvalidLimit, Limit};
+use drover_types::Bytes;
 use serde::{Deserialize, Serialize};
+
+use crate::limits::{REDUCTION_MEMORY_LEAST, REDUCTION_MEMORY_MOST};
 
 /// Port of the API when an address has none.
 const API_PORT: u16 = 7470;
@@ -188,6 +191,30 @@ bounded! {
 bounded! {
     /// Seconds. An hour is longer than any repair is waited for with a guest half moved.
     OutageLimit(u64) = 30 in 0..=3600, "outage limit in seconds"
+}
+
+/// Memory that one migration may take to reduce its bytes, at one end.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "Bytes")]
+pub struct ReductionMemory(pub Bytes);
+
+impl Default for ReductionMemory {
+    fn default() -> Self {
+        Self(Bytes(256 << 20))
+    }
+}
+
+impl TryFrom<Bytes> for ReductionMemory {
+    type Error = String;
+
+    fn try_from(bytes: Bytes) -> Result<Self, String> {
+        if (REDUCTION_MEMORY_LEAST..=REDUCTION_MEMORY_MOST).contains(&bytes) {
+            return Ok(Self(bytes));
+        }
+        Err(format!(
+            "{bytes} is no memory for reduction: give {REDUCTION_MEMORY_LEAST} to {REDUCTION_MEMORY_MOST}"
+        ))
+    }
 }
 
 /// What is done unless it is switched off.

@@ -146,6 +146,7 @@ impl Agents {
             convergence: Convergence::default(),
             channels: None,
             lanes_per_path: None,
+            reduction: None,
             id: Some(id),
         };
         self.standing.check()?;

@@ -8,7 +8,7 @@ use drover_api::{
     LimitScope, LimitView, MemoryView, MigrationRole, MigrationView, VmState, VmView,
 };
 use drover_relay::Cause;
-use drover_types::HostName;
+use drover_types::{Bytes, HostName};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -75,6 +75,13 @@ struct Protected {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reduced {
+    vm: String,
+    peer: String,
+    pages: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
     reason: &'static str,
 }
@@ -129,6 +136,7 @@ impl Moment {
         phases(&mut registry, &under_way);
         of_migrations(&mut registry, &under_way);
         protections(&mut registry, &under_way);
+        reductions(&mut registry, &under_way);
         relays(&mut registry, &under_way);
         carried::register(&mut registry, &under_way);
         registry
@@ -357,6 +365,43 @@ fn protections(registry: &mut Registry, views: &[&MigrationView]) {
         "What protects lanes, and the bytes' way through the relay: 1",
         family,
     );
+}
+
+fn reductions(registry: &mut Registry, views: &[&MigrationView]) {
+    let (raw, wire) = (Family::default(), Family::default());
+    let pages: Family<Reduced, Counter> = Family::default();
+    for view in views {
+        let Some(reduction) = &view.reduction else {
+            continue;
+        };
+        let count = |family: &Family<Moving, Counter>, bytes: Bytes| {
+            family.get_or_create(&labels(view)).inc_by(bytes.0);
+        };
+        count(&raw, reduction.raw_bytes);
+        count(&wire, reduction.wire_bytes);
+        let of = reduction.pages;
+        for (what, number) in [
+            ("filled", of.filled),
+            ("same", of.same),
+            ("changed", of.changed),
+            ("ordinary", of.ordinary),
+            ("dense", of.dense),
+        ] {
+            let Moving { vm, peer, .. } = labels(view);
+            let labels = Reduced {
+                vm,
+                peer,
+                pages: what,
+            };
+            pages.get_or_create(&labels).inc_by(number);
+        }
+    }
+    let help = "Bytes of QEMU that were to be reduced";
+    registry.register("migration_reduction_raw_bytes", help, raw);
+    let help = "Bytes that crossed for them";
+    registry.register("migration_reduction_wire_bytes", help, wire);
+    let help = "Pages by what became of them";
+    registry.register("migration_reduction_pages", help, pages);
 }
 
 fn relays(registry: &mut Registry, views: &[&MigrationView]) {

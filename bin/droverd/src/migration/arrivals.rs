@@ -20,7 +20,7 @@ use super::incoming::{self, Asked, Wanted, incoming_view};
 use super::offered::Offered;
 use super::security::{self, Own};
 use super::snapshot::Snapshot;
-use super::{Known, Migrations, common_protocol, ended, once_prepared};
+use super::{Known, Migrations, common_protocol, ended, once_prepared, reduction};
 use crate::api::{Accepted, Caller};
 use crate::clock::Moment;
 use crate::registry::Purpose;
@@ -83,6 +83,11 @@ impl Migrations {
                     migration: request.id,
                     session: request.session,
                     lanes: request.lanes.clone(),
+                    reduction: reduction::decide(
+                        request.reduction.as_ref(),
+                        config.migration.reduction_memory,
+                        request.session,
+                    ),
                     outage_limit_s: request.outage_limit_s,
                 },
                 own: Own::new(ours)?,
@@ -230,6 +235,8 @@ impl Migrations {
                 migration: id,
                 session: request.session,
                 lanes: request.lanes,
+                // What is still to follow is urgent: a page at a time.
+                reduction: None,
                 outage_limit_s: request.outage_limit_s.min(own_limit),
             },
             own: Own::new(config.migration.protection)?,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use drover_api::{EventKind, SessionSizes};
 use drover_carrier::{Side, Start};
-use drover_relay::{ByeCode, End, Event, Sizes, sizes};
+use drover_relay::{ByeCode, End, Event, Reduction, Sizes, sizes};
 use drover_types::{BitRate, ByteRate, MigrationId, NicPlacement, Path, PathId};
 
 use super::outgoing::millis;
@@ -108,6 +108,8 @@ pub struct Order {
     pub pass_through: bool,
     /// Whether every chunk has a checksum, as both agents agreed on.
     pub verify: bool,
+    /// How the source's bytes are reduced, as both agents agreed on.
+    pub reduction: Option<Reduction>,
     /// Where lanes' threads are to run.
     pub nics: Vec<NicPlacement>,
     /// For the next agent.
@@ -131,6 +133,7 @@ impl From<Order> for Start {
             outage_limit: order.outage_limit,
             pass_through: order.pass_through,
             verify: order.verify,
+            reduction: order.reduction,
             patience: order.outage_limit,
             nics: order.nics,
             memo: order.memo,

@@ -14,6 +14,7 @@ use drover_types::{ByteRate, Bytes, Path, PathEnd, PathId, Placement};
 
 use super::noticed::Noticed;
 use super::outgoing::millis;
+use super::reduction;
 use super::snapshot::Snapshot;
 use crate::limits;
 use crate::metrics::{Metrics, Trouble};
@@ -256,6 +257,9 @@ fn show_way(snapshot: &mut Snapshot, report: &Report) {
         snapshot.view.data_path = Some(data_path.clone());
         snapshot.record(EventKind::DataPathChosen { data_path });
     }
+    if let (Some(view), Some(reduced)) = (&mut snapshot.view.reduction, &report.reduced) {
+        reduction::show(view, reduced);
+    }
     let MigrationView {
         encryption, verify, ..
     } = snapshot.view;
@@ -441,6 +445,7 @@ mod tests {
                     ..Stats::default()
                 },
                 data_path: DataPath::Splice { except: None },
+                reduced: None,
                 bulk: None,
             },
             encryption: None,

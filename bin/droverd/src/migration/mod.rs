@@ -23,6 +23,7 @@ mod orders;
 mod outgoing;
 mod placing;
 mod recover;
+mod reduction;
 pub mod relays;
 mod resolve;
 mod security;

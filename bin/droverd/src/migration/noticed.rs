@@ -227,6 +227,7 @@ mod tests {
                 ..Stats::default()
             },
             data_path: DataPath::Splice { except: None },
+            reduced: None,
             bulk: None,
         }
     }

@@ -145,6 +145,7 @@ impl Migrations {
                         convergence: self.context.config.migration.convergence,
                         channels: None,
                         lanes_per_path: self.context.config.migration.lanes_per_path,
+                        reduction: self.context.config.migration.reduction,
                     },
                     client,
                     origin,

@@ -88,6 +88,7 @@ impl Snapshot {
             encryption: None,
             verify: false,
             data_path: None,
+            reduction: None,
             paths: Vec::new(),
             limit: None,
             traffic: TrafficView::default(),

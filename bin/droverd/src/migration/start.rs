@@ -132,6 +132,7 @@ impl Migrations {
             lanes_per_path: request
                 .lanes_per_path
                 .map_or(config.lanes_per_path, |lanes| (lanes, lanes)),
+            reduction: request.reduction.unwrap_or(config.reduction),
         }
     }
 }

@@ -131,6 +131,7 @@ impl Hosts {
             convergence: Default::default(),
             channels: None,
             lanes_per_path: None,
+            reduction: None,
             id,
         }
     }

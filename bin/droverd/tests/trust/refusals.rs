@@ -186,6 +186,7 @@ async fn every_order(by: &Client) -> [Result<(), ClientError>; 5] {
         convergence: Default::default(),
         channels: None,
         lanes_per_path: None,
+        reduction: None,
         id: None,
     };
     [

@@ -57,6 +57,9 @@ pub struct IncomingRequest {
     pub session: SessionSizes,
     /// How the source wants its lanes protected.
     pub lanes: LaneSecurity,
+    /// How the source would have its bytes reduced; missing when not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduction: Option<ReductionTerms>,
     /// The source's interfaces.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
@@ -82,6 +85,19 @@ pub struct IncomingReopen {
     pub outage_limit_s: u64,
 }
 
+/// How bytes are reduced, which both ends have to keep memory for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReductionTerms {
+    /// The layout of reduced chunks.
+    pub layout: u32,
+    /// The size of the guest's pages, in bytes.
+    pub page_bytes: u32,
+    /// Pages that both ends keep at most.
+    pub kept_pages: u32,
+    /// What a codec remembers of each channel: 2 to the power of this, in bytes.
+    pub window_log: u32,
+}
+
 /// The destination is prepared.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct IncomingOffer {
@@ -99,6 +115,9 @@ pub struct IncomingOffer {
     pub token: String,
     /// How the lanes are protected: at least as the source asked for.
     pub lanes: LaneSecurity,
+    /// How the source's bytes may be reduced: at most as it asked for; missing when not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduction: Option<ReductionTerms>,
     /// The TCP port for lanes, on every address of those interfaces.
     pub data_port: u16,
     /// How long both ends wait for a path when they have none left, in seconds: the shorter of

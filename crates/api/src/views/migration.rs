@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use drover_types::{ByteRate, Bytes, Convergence, HostName, MigrationId, VmName};
+use drover_types::{ByteRate, Bytes, Convergence, HostName, MigrationId, ReductionMode, VmName};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::data_path::DataPathView;
 use super::event::EventKind;
 use super::postcopy::PostcopyView;
+use super::reduction::ReductionView;
 use super::resolve::{AmbiguityView, ResolutionView};
 use super::security::LaneEncryption;
 use super::traffic::{ChannelView, NicView, PathView, TrafficView};
@@ -35,6 +36,10 @@ pub struct MigrateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 16)]
     pub lanes_per_path: Option<u8>,
+    /// What is done so that fewer bytes cross: `off`, `pages`, `lz4`, or `zstd:` with a level from -7 to 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub reduction: Option<ReductionMode>,
     /// The migration's id, chosen by whoever asks. Asked again with the same one the agent answers with
     /// that migration as it is, or with the refusal that it ended with, and begins no second one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -288,6 +293,9 @@ pub struct MigrationView {
     /// How the bytes get through this host's relay, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_path: Option<DataPathView>,
+    /// How the bytes of this host's QEMU are reduced, where both ends agreed on that; at the source.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduction: Option<ReductionView>,
     /// The paths in use.
     pub paths: Vec<PathView>,
     /// The most payload that the source sends on all paths together, in bytes per second.

@@ -11,6 +11,7 @@ pub mod migration;
 pub mod park;
 pub mod plan;
 pub mod postcopy;
+pub mod reduction;
 pub mod resolve;
 pub mod run;
 pub mod security;

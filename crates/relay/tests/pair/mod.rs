@@ -28,6 +28,7 @@ pub const SETTINGS: Settings = Settings {
     outage_limit: Duration::ZERO,
     pass_through: false,
     verify: false,
+    reduction: None,
 };
 pub const TOKEN: Token = Token([7; 32]);
 
@@ -101,10 +102,17 @@ pub fn pair(protected: Protected) -> Pair {
 
 /// As [`pair`]; bytes may stay in the kernel or not.
 pub fn pair_with(protected: Protected, pass_through: bool) -> Pair {
-    let settings = Settings {
-        pass_through,
-        ..SETTINGS
-    };
+    pair_of(
+        protected,
+        Settings {
+            pass_through,
+            ..SETTINGS
+        },
+    )
+}
+
+/// As [`pair`], with these settings.
+pub fn pair_of(protected: Protected, settings: Settings) -> Pair {
     let directory = tempfile::tempdir().unwrap();
     let (near, far_path) = (directory.path().join("near"), directory.path().join("far"));
     let (tell_source, source_events) = channel();
@@ -133,6 +141,20 @@ pub fn pair_with(protected: Protected, pass_through: bool) -> Pair {
 }
 
 impl Pair {
+    /// Has lanes come to another destination.
+    pub fn replace_destination(&mut self, destination: Relay) {
+        self.destination = Arc::new(destination);
+        let (security, theirs) = securities(Protected::ByTls);
+        self.security = security;
+        self.listener = LaneListener::hold(0).unwrap();
+        self.expected = self.listener.expect(id(), TOKEN, theirs, &self.destination);
+        assert!(
+            self.expected
+                .offer(&[Ipv4Addr::LOCALHOST.into()])
+                .is_empty()
+        );
+    }
+
     pub fn port(&self) -> u16 {
         self.listener.port()
     }

@@ -5,14 +5,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::{ErrorCode, IncomingOffer, LaneSecurity, Refusal, SessionSizes};
+use drover_api::{ErrorCode, IncomingOffer, LaneSecurity, ReductionTerms, Refusal, SessionSizes};
 use drover_carrier::{Keys, Side};
 use drover_relay::{Cause, Expected, LaneListener, TurnedAway};
-use drover_types::{MigrationId, NicPlacement, with_sources};
+use drover_types::{MigrationId, NicPlacement, ReductionMode, with_sources};
 use tokio::sync::mpsc;
 
 use super::Message;
 use crate::migration::carrier::{self, Carried, Carrier, Order};
+use crate::migration::reduction;
 use crate::migration::relays::{RelayProcess, Relays};
 use crate::migration::security::{self, Own};
 
@@ -35,6 +36,8 @@ pub struct Wanted {
     pub session: SessionSizes,
     /// What is to protect its lanes.
     pub lanes: LaneSecurity,
+    /// How its bytes are to be reduced.
+    pub reduction: Option<ReductionTerms>,
     /// How long both ends wait for a path when they have none left.
     pub outage_limit_s: u64,
 }
@@ -73,6 +76,7 @@ pub fn session(
         socket: socket.to_owned(),
         pass_through: tls.is_none(),
         verify: decided.verify,
+        reduction: reduction::for_relay(wanted.reduction, ReductionMode::Off),
         nics: nics.clone(),
         memo: String::new(),
     };
@@ -107,6 +111,7 @@ pub fn session(
         session: wanted.session,
         token: told,
         lanes: decided,
+        reduction: wanted.reduction,
         data_port,
         outage_limit_s: wanted.outage_limit_s,
         cpus: 0,

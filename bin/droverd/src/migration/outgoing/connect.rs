@@ -22,7 +22,7 @@ use crate::facts;
 use crate::migration::carrier::{self, Carried, Carrier, Order};
 use crate::migration::relays::Relays;
 use crate::migration::security::{Own, parse_token};
-use crate::migration::{common_protocol, placing};
+use crate::migration::{common_protocol, placing, reduction};
 use crate::peers;
 use crate::registry::Reservation;
 
@@ -54,13 +54,17 @@ async fn ask(
     let networks = Networks::of_this_host(link).await?;
     let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
     let lanes = Own::new(config.migration.protection)?;
+    let session = sizes(link, &networks, cpus);
+    let memory = config.migration.reduction_memory;
+    let reduction = reduction::wanted(link.options.reduction, memory, session);
     let request = IncomingRequest {
         id: migration.id,
         source: migration.source.clone(),
         definition: reservation.travelling_definition().await?,
         protocol: facts::protocol(),
-        session: sizes(link, &networks, cpus),
+        session,
         lanes: lanes.told(),
+        reduction,
         interfaces: networks.own.clone(),
         cpus,
         channels: link.options.channels,
@@ -82,6 +86,7 @@ async fn ask(
     };
     common_protocol(&config.host, destination, offered).map_err(refused)?;
     let keys = lanes.accept(destination, &offer.lanes).map_err(refused)?;
+    reduction::check(destination, reduction.as_ref(), offer.reduction.as_ref()).map_err(refused)?;
     Ok(agree(link, &networks, cpus, (offer, keys)).await)
 }
 
@@ -260,6 +265,7 @@ pub async fn open(link: Link, opening: Opening) {
 pub async fn open_session(link: &Link, opening: Opening) -> Result<Carrier, String> {
     let report = reporter(link, opening.attempt);
     let (fewest, most) = link.options.lanes_per_path;
+    let mode = link.options.reduction;
     let own_limit = link.context.config.migration.outage_limit;
     let outage_limit = Duration::from_secs(opening.offer.outage_limit_s).min(own_limit);
     let relays = Relays::of(&link.context.config.runtime);
@@ -280,6 +286,7 @@ pub async fn open_session(link: &Link, opening: Opening) -> Result<Carrier, Stri
             socket: relays.qemu_socket(opening.migration.id),
             pass_through: opening.keys.is_none(),
             verify: opening.offer.lanes.verify,
+            reduction: reduction::for_relay(opening.offer.reduction, mode),
             nics,
             memo,
         };

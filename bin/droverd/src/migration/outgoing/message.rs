@@ -10,7 +10,7 @@ use drover_hypervisor::{Machine, MachineError, MigrationProgress, UnixMicros};
 use drover_migrate::source::Input;
 use drover_migrate::{CancelledBy, Observation, Question, Refused};
 use drover_relay::Encryption;
-use drover_types::{AtDeadline, Bytes, Convergence, Path};
+use drover_types::{AtDeadline, Bytes, Convergence, Path, ReductionMode};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
@@ -30,6 +30,8 @@ pub struct Options {
     pub channels: Option<u8>,
     /// Connections on each path to begin with, and the most that it may get.
     pub lanes_per_path: (u8, u8),
+    /// What is done so that fewer bytes cross.
+    pub reduction: ReductionMode,
 }
 
 /// What the next agent should know.

@@ -39,6 +39,7 @@ use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
 use super::links::{self, Following};
 use super::observe::Watcher;
+use super::reduction;
 use super::resolve;
 use super::security;
 use super::snapshot::{Snapshot, round_seen};
@@ -527,6 +528,16 @@ impl Outgoing {
             snapshot.view.left_out = left_out;
             snapshot.view.verify = offer.lanes.verify;
         });
+        let (mode, host) = (
+            self.link.options.reduction,
+            &self.source.migration().destination,
+        );
+        match reduction::view(mode, host, offer.reduction.as_ref()) {
+            Ok(view) => self
+                .snapshot
+                .send_modify(|snapshot| snapshot.view.reduction = view),
+            Err(what) => self.record(EventKind::Fallback { what }),
+        }
         for what in offer.notes.clone() {
             self.record(EventKind::Fallback { what });
         }

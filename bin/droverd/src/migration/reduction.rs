@@ -1,0 +1,234 @@
+//! Agreeing with the other agent on whether bytes are reduced, and how much memory that takes.
+
+use drover_api::{
+    ErrorCode, OpaqueChannel, ReducedPages, ReducedSection, ReductionTerms, ReductionView, Refusal,
+    SessionSizes,
+};
+use drover_relay::{Choice, Codec, Level, Measures, Method, Reduced, Reduction, Section};
+use drover_types::{Bytes, HostName, ReductionMode};
+
+use crate::limits::{KEPT_PART_LEAST, WINDOW_LOG, WINDOW_LOG_LEAST};
+
+/// The layout of reduced chunks that this agent reads and writes (`drover-reduce`).
+const LAYOUT: u32 = 1;
+
+/// Of every guest: QEMU's pages on x86-64. One of another architecture is carried as it is, and that is told.
+const PAGE_BYTES: u32 = 4096;
+
+/// As the source: what is asked for; nothing when it is off.
+#[must_use]
+pub fn wanted(mode: ReductionMode, memory: Bytes, sizes: SessionSizes) -> Option<ReductionTerms> {
+    if mode == ReductionMode::Off {
+        return None;
+    }
+    terms(memory, sizes)
+}
+
+/// As the destination: what both can do, with this much memory.
+#[must_use]
+pub fn decide(
+    wanted: Option<&ReductionTerms>,
+    memory: Bytes,
+    sizes: SessionSizes,
+) -> Option<ReductionTerms> {
+    let (wanted, own) = (wanted?, terms(memory, sizes)?);
+    (wanted.layout == LAYOUT && wanted.page_bytes == PAGE_BYTES).then(|| ReductionTerms {
+        kept_pages: wanted.kept_pages.min(own.kept_pages),
+        window_log: wanted.window_log.min(own.window_log),
+        ..own
+    })
+}
+
+/// As the source: whether what the destination decided is no more than was asked for.
+///
+/// # Errors
+/// It is more.
+pub fn check(
+    host: &HostName,
+    wanted: Option<&ReductionTerms>,
+    decided: Option<&ReductionTerms>,
+) -> Result<(), Refusal> {
+    let Some(decided) = decided else {
+        return Ok(());
+    };
+    let within = |wanted: &ReductionTerms| {
+        (decided.layout, decided.page_bytes) == (wanted.layout, wanted.page_bytes)
+            && decided.kept_pages <= wanted.kept_pages
+            && decided.window_log <= wanted.window_log
+    };
+    if wanted.is_some_and(within) {
+        return Ok(());
+    }
+    let asked = wanted.map_or_else(|| "nothing".to_owned(), |wanted| format!("{wanted:?}"));
+    let message = format!("{host} wants to reduce by {decided:?}, and was asked for {asked}");
+    let refusal = Refusal::new(ErrorCode::VersionMismatch, message);
+    Err(refusal.next(format!(
+        "look what runs on {host}: an agent does not answer so"
+    )))
+}
+
+/// As the source: how it is shown before anything has crossed; why it is not done though it was to be.
+///
+/// # Errors
+/// The words for that.
+pub fn view(
+    mode: ReductionMode,
+    host: &HostName,
+    decided: Option<&ReductionTerms>,
+) -> Result<Option<ReductionView>, String> {
+    let Some(decided) = decided else {
+        return match mode {
+            ReductionMode::Off => Ok(None),
+            _ => Err(format!(
+                "no bytes are reduced ({mode} was wanted): the agent of {host} is too old for it, or \
+                 `migration.reduction_memory` is too little on one of both hosts"
+            )),
+        };
+    };
+    Ok(Some(ReductionView {
+        mode,
+        kept_most: Bytes(u64::from(decided.kept_pages) * u64::from(decided.page_bytes)),
+        raw_bytes: Bytes(0),
+        wire_bytes: Bytes(0),
+        pages: ReducedPages::default(),
+        change_bytes: Bytes(0),
+        ordinary: ReducedSection::default(),
+        dense: ReducedSection::default(),
+        opaque: Vec::new(),
+    }))
+}
+
+/// What became of the bytes so far.
+pub fn show(view: &mut ReductionView, reduced: &Reduced) {
+    let counts = reduced.counts;
+    let section = |section: Section| ReducedSection {
+        bytes: Bytes(section.bytes),
+        packed: Bytes(section.packed),
+    };
+    view.raw_bytes = Bytes(counts.raw);
+    view.wire_bytes = Bytes(counts.wire);
+    view.change_bytes = Bytes(counts.change_bytes);
+    view.pages = ReducedPages {
+        filled: counts.filled,
+        same: counts.same,
+        changed: counts.changed,
+        ordinary: counts.ordinary,
+        dense: counts.dense,
+    };
+    view.ordinary = section(counts.ordinary_section);
+    view.dense = section(counts.dense_section);
+    let opaque = reduced.opaque.iter().cloned();
+    view.opaque = opaque
+        .map(|(channel, why)| OpaqueChannel { channel, why })
+        .collect();
+}
+
+/// For a relay.
+#[must_use]
+pub fn for_relay(terms: Option<ReductionTerms>, mode: ReductionMode) -> Option<Reduction> {
+    let ReductionTerms {
+        page_bytes,
+        kept_pages,
+        window_log,
+        ..
+    } = terms?;
+    Some(Reduction {
+        page_bytes,
+        kept_pages,
+        window_log,
+        method: method(mode),
+    })
+}
+
+fn method(mode: ReductionMode) -> Method {
+    let on = mode != ReductionMode::Off;
+    let codec = match mode {
+        ReductionMode::Off | ReductionMode::Pages => Codec::None,
+        ReductionMode::Lz4 => Codec::Lz4,
+        ReductionMode::Zstd(level) => Level::new(level).map_or(Codec::None, Codec::Zstd),
+    };
+    Method {
+        measures: Measures {
+            same: on,
+            deltas: on,
+        },
+        choice: Choice {
+            ordinary: codec,
+            dense: Codec::None,
+        },
+    }
+}
+
+/// What so much memory is good for: a window for each channel, and pages for the rest. None where that is too little
+/// for anything.
+fn terms(memory: Bytes, sizes: SessionSizes) -> Option<ReductionTerms> {
+    let channels = u64::from(sizes.channels_max);
+    let taken = |log: u32| channels * (2 << log);
+    let fits = |log: &u32| taken(*log) + memory.0 / KEPT_PART_LEAST <= memory.0;
+    let window_log = (WINDOW_LOG_LEAST..=WINDOW_LOG).rev().find(fits)?;
+    let kept = (memory.0 - taken(window_log)) / u64::from(PAGE_BYTES);
+    Some(ReductionTerms {
+        layout: LAYOUT,
+        page_bytes: PAGE_BYTES,
+        kept_pages: u32::try_from(kept).unwrap_or(u32::MAX),
+        window_log,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: SessionSizes = SessionSizes {
+        chunk_bytes: 128 << 10,
+        window: 16,
+        channels_max: 6,
+    };
+    const ZSTD: ReductionMode = ReductionMode::Zstd(1);
+
+    fn asked(memory: u64) -> ReductionTerms {
+        wanted(ZSTD, Bytes(memory), SIZES).unwrap()
+    }
+
+    #[test]
+    fn memory_is_shared_between_windows_and_pages_and_no_more_is_taken() {
+        for mebibytes in [8, 64, 256, 4096] {
+            let memory = mebibytes << 20;
+            let terms = asked(memory);
+            let kept = u64::from(terms.kept_pages) * 4096;
+            let windows = 6 * (2 << terms.window_log);
+            assert!(kept + windows <= memory && kept >= memory / 2, "{terms:?}");
+        }
+        assert_eq!(asked(256 << 20).window_log, WINDOW_LOG);
+        assert_eq!(wanted(ZSTD, Bytes(1 << 20), SIZES), None);
+        assert_eq!(wanted(ReductionMode::Off, Bytes(1 << 30), SIZES), None);
+    }
+
+    #[test]
+    fn the_end_with_less_memory_decides_and_the_other_takes_no_more_than_it_asked_for() {
+        let (much, little) = (asked(1 << 30), asked(64 << 20));
+        let decided = decide(Some(&much), Bytes(64 << 20), SIZES);
+        assert_eq!(decided, Some(little));
+        let host = "b".parse().unwrap();
+        assert!(check(&host, Some(&much), decided.as_ref()).is_ok());
+        assert!(check(&host, Some(&much), None).is_ok());
+        for wanted in [Some(&little), None] {
+            let refusal = check(&host, wanted, Some(&much)).unwrap_err();
+            assert!(refusal.message.contains("b wants to reduce"), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_agent_does_not_know_is_not_agreed_on() {
+        let newer = ReductionTerms {
+            layout: 2,
+            ..asked(1 << 30)
+        };
+        assert_eq!(decide(Some(&newer), Bytes(1 << 30), SIZES), None);
+        assert_eq!(decide(None, Bytes(1 << 30), SIZES), None);
+        let host = "b".parse().unwrap();
+        let told = view(ZSTD, &host, None).unwrap_err();
+        assert!(told.contains("the agent of b"), "{told}");
+        assert_eq!(view(ReductionMode::Off, &host, None), Ok(None));
+    }
+}

@@ -1,0 +1,95 @@
+//! A guest whose bytes are reduced on their way, between real QEMUs.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests"
+)]
+
+mod hosts;
+
+use drover_api::{MigrateRequest, MigrationPhase, MigrationView};
+use drover_types::ReductionMode;
+use hosts::{A, B, Hosts, SLOW, set_word};
+
+/// Moves the guest to the other host; what both tell of it.
+async fn moved(hosts: &mut Hosts, from: usize, how: &str) -> [MigrationView; 2] {
+    hosts.listen_on(1 - from);
+    let request = MigrateRequest {
+        reduction: Some(how.parse().unwrap()),
+        ..hosts.request(from, None)
+    };
+    let name = "guest".parse().unwrap();
+    let id = hosts
+        .client(from)
+        .migrate(&name, &request)
+        .await
+        .unwrap()
+        .id;
+    let views = [hosts.ended(from, id).await, hosts.ended(1 - from, id).await];
+    assert_eq!(views[0].phase, MigrationPhase::Completed, "{views:#?}");
+    hosts.guest_runs_only_on(1 - from).await;
+    views
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_arrives_whole_by_every_way_to_reduce_and_the_source_tells_what_became_of_its_pages()
+ {
+    let Some(mut hosts) = Hosts::with_guest("reduction", SLOW).await else {
+        return;
+    };
+    for (number, how) in ["zstd:1", "lz4", "pages", "zstd:-5"]
+        .into_iter()
+        .enumerate()
+    {
+        let from = [A, B][number % 2];
+        let [left, arrived] = moved(&mut hosts, from, how).await;
+        let reduction = left.reduction.clone().unwrap();
+        assert_eq!(reduction.mode, how.parse::<ReductionMode>().unwrap());
+        assert!(arrived.reduction.is_none(), "{arrived:#?}");
+        assert!(reduction.opaque.is_empty(), "{reduction:#?}");
+        let pages = reduction.pages;
+        // The content, of which 30 % is noise and 10 % nothing, and what the guest wrote meanwhile.
+        assert!(
+            pages.dense > 3000 && pages.ordinary > 5000,
+            "{reduction:#?}"
+        );
+        assert!(pages.same + pages.changed > 0, "{reduction:#?}");
+        assert_eq!(reduction.dense.bytes, reduction.dense.packed);
+        let crossed = left.traffic.sent_bytes.0;
+        assert!(reduction.wire_bytes.0 <= crossed, "{left:#?}");
+        assert!(crossed < reduction.wire_bytes.0 + (4 << 20), "{left:#?}");
+        if how != "pages" {
+            assert!(crossed * 5 < reduction.raw_bytes.0 * 4, "{reduction:#?}");
+        }
+        let way = left.data_path.unwrap();
+        assert_eq!(way.why.as_deref(), Some("lanes are encrypted"));
+    }
+    let [left, _] = moved(&mut hosts, A, "off").await;
+    assert_eq!(left.reduction, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lanes_that_are_not_encrypted_pass_through_memory_and_the_end_with_less_memory_counts() {
+    let Some(mut hosts) = Hosts::new("reduceplain", SLOW).await else {
+        return;
+    };
+    for host in [A, B] {
+        hosts.configure(host, |config| {
+            set_word(config, "migration", "encryption", "off");
+            let memory = if host == A { "64 MiB" } else { "32 MiB" };
+            set_word(config, "migration", "reduction_memory", memory);
+            set_word(config, "migration", "reduction", "zstd:1");
+        });
+        hosts.start_agent(host).await;
+    }
+    hosts.boot().await;
+    let left = hosts.move_from(A).await;
+    let reduction = left.reduction.unwrap();
+    assert_eq!(reduction.mode, ReductionMode::Zstd(1));
+    assert!(reduction.kept_most.0 < 32 << 20, "{reduction:#?}");
+    let way = left.data_path.unwrap();
+    assert_eq!(way.why.as_deref(), Some("reduction is on"));
+    hosts.guest_runs_only_on(B).await;
+}

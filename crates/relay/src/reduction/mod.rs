@@ -1,0 +1,129 @@
+//! Fewer bytes for what QEMU sends: joins `qstream`, which finds the pages, and `reduce`, which describes them.
+//!
+//! ```text
+//!  source: QEMU ─▶ Reducer: read, find pages, describe, pack ─▶ chunk       one for each channel, in its reading thread
+//!                     └── kept pages, of the session ──┐
+//!                                                      ├── the same, by the order of chunks
+//!                     ┌── kept pages, of the session ──┘
+//!  destination: chunk ─▶ Expander: unpack, expand, check ─▶ QEMU            one for each channel, in its writing thread
+//! ```
+//! Only what the source's QEMU sends is reduced; what comes back is little.
+//!
+//! # Invariant
+//! What QEMU gets is what the other QEMU sent, or nothing: a chunk that cannot be read, or whose content is another one,
+//! breaks its channel before a byte of it is written.
+
+mod expander;
+mod pages;
+mod reducer;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use drover_reduce::kept::{destination, source};
+use drover_reduce::{Choice, Codec, Counts, Level, Measures};
+use drover_session::ChannelId;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use expander::Expander;
+pub(crate) use reducer::{Reducer, Taken};
+
+use crate::pool::lock;
+use crate::report::Reduced;
+
+/// What both ends agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reduction {
+    /// The size of the guest's pages in bytes.
+    pub page_bytes: u32,
+    /// Pages that both ends keep at most, to refer to them.
+    pub kept_pages: u32,
+    /// What a codec remembers of each channel: 2^`window_log` bytes.
+    pub window_log: u32,
+    /// What is done at the source.
+    pub method: Method,
+}
+
+/// What is done to a session's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Method {
+    /// What pages are compared with.
+    pub measures: Measures,
+    /// What the rest goes through.
+    pub choice: Choice,
+}
+
+impl Method {
+    /// Everything, with this level of zstd.
+    #[must_use]
+    pub const fn all(level: Level) -> Self {
+        let codec = Codec::Zstd(level);
+        Self {
+            measures: Measures {
+                same: true,
+                deltas: true,
+            },
+            choice: Choice {
+                ordinary: codec,
+                dense: Codec::None,
+            },
+        }
+    }
+}
+
+/// What the channels of one end share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    agreed: Reduction,
+    end: End,
+    counts: Mutex<Counts>,
+    /// Channels in which pages are no longer found, and why.
+    opaque: Mutex<BTreeMap<ChannelId, String>>,
+}
+
+#[derive(Debug)]
+enum End {
+    Source(Mutex<source::Kept>),
+    Destination(Mutex<destination::Kept>),
+}
+
+impl Shared {
+    pub(crate) fn new(agreed: Reduction, is_source: bool) -> Self {
+        let (page_bytes, most) = (agreed.page_bytes as usize, agreed.kept_pages);
+        let end = if is_source {
+            End::Source(Mutex::new(source::Kept::new(page_bytes, most)))
+        } else {
+            End::Destination(Mutex::new(destination::Kept::new(page_bytes, most)))
+        };
+        Self {
+            agreed,
+            end,
+            counts: Mutex::default(),
+            opaque: Mutex::default(),
+        }
+    }
+
+    /// The other end has worked off all chunks of a channel before this one.
+    pub(crate) fn worked_off(&self, channel: ChannelId, before: u64) {
+        if let End::Source(kept) = &self.end {
+            lock(kept).worked_off(channel, before);
+        }
+    }
+
+    fn count(&self, counts: Counts) {
+        *lock(&self.counts) += counts;
+    }
+
+    fn opaque(&self, channel: ChannelId, why: String) {
+        lock(&self.opaque).insert(channel, why);
+    }
+
+    /// What became of the bytes so far.
+    pub(crate) fn report(&self) -> Reduced {
+        let opaque = lock(&self.opaque).clone();
+        Reduced {
+            counts: *lock(&self.counts),
+            opaque: opaque.into_iter().collect(),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! Two relays that agreed to reduce, with channels such as QEMU's.
+
+#![allow(clippy::unwrap_used)] // a panic is how a test fails
+
+mod pair;
+
+use std::io::{Read, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use drover_relay::{
+    Choice, Codec, End, Event, Level, Measures, Method, Reduction, Relay, Settings, Sizes,
+};
+use pair::{BOTH, PATIENCE, Pair, Protected, SETTINGS, content, ended, exchange, pair_of};
+
+const PAGE: usize = 4096;
+
+/// Such settings as agents agree on, with zstd.
+fn settings() -> Settings {
+    with_method(Method::all(Level::new(1).unwrap()))
+}
+
+fn with_method(method: Method) -> Settings {
+    Settings {
+        sizes: Sizes {
+            chunk_bytes: 64 << 10,
+            window: 6,
+        },
+        reduction: Some(Reduction {
+            page_bytes: PAGE as u32,
+            kept_pages: 512,
+            window_log: 20,
+            method,
+        }),
+        ..SETTINGS
+    }
+}
+
+/// A page of a guest: text, one word, numbers or noise.
+fn page(at: u32) -> Vec<u8> {
+    let text = match at % 4 {
+        0 => format!("page {at}: the same words, again and again. ").repeat(200),
+        1 => format!("{:08}", at / 8).repeat(512),
+        2 => (0..PAGE as u32).map(|n| format!("{},", n * at)).collect(),
+        _ => return content(at as u8, PAGE),
+    };
+    text.into_bytes()[..PAGE].to_vec()
+}
+
+/// What a channel of multifd sends: these pages, in packets of so many.
+fn multifd(packets: &[Vec<(u64, Vec<u8>)>]) -> Vec<u8> {
+    let mut bytes = [0x1122_3344_u32, 1].map(u32::to_be_bytes).concat();
+    bytes.resize(64, 0);
+    for pages in packets {
+        let count = pages.len() as u32;
+        let words = [0x1122_3344, 1, 0, 128, count, count * PAGE as u32, 0, 1, 0];
+        let mut header: Vec<u8> = words
+            .iter()
+            .flat_map(|word: &u32| word.to_be_bytes())
+            .collect();
+        header.resize(64, 0);
+        header.extend(b"pc.ram");
+        header.resize(320, 0);
+        header.extend(
+            pages
+                .iter()
+                .flat_map(|(at, _)| (at * PAGE as u64).to_be_bytes()),
+        );
+        header.resize(1344, 0);
+        bytes.extend(header);
+        bytes.extend(pages.iter().flat_map(|(_, page)| page));
+    }
+    bytes
+}
+
+/// Three rounds over the channel's share of a guest's pages, in each of which a part of each page was changed.
+fn rounds(channel: u32) -> Vec<u8> {
+    let round = |round: u8| {
+        let pages = (0..200).map(|at| {
+            let number = at * 2 + channel;
+            let mut page = page(number);
+            page[100..150].fill(round);
+            (u64::from(number), page)
+        });
+        pages.collect::<Vec<_>>()
+    };
+    let packets: Vec<_> = (0..3)
+        .flat_map(|n| round(n).chunks(37).map(<[_]>::to_vec).collect::<Vec<_>>())
+        .collect();
+    multifd(&packets)
+}
+
+/// Carries what two channels of multifd and a main channel send, and holds what arrives against it.
+fn carries(pair: &Pair) {
+    let main = [&b"QEVM"[..], &b"a device and its state, ".repeat(20_000)].concat();
+    let sent = [main, rounds(0), rounds(1)];
+    let streams = sent.map(|bytes| {
+        let near = UnixStream::connect(&pair.near).unwrap();
+        (bytes, near, pair.far.accept().unwrap().0)
+    });
+    thread::scope(|scope| {
+        for (bytes, near, far) in &streams {
+            scope.spawn(move || {
+                let (at_far, at_near) = exchange(near, far, bytes, b"the way back");
+                assert!(at_far == *bytes, "what arrived differs");
+                assert_eq!(at_near, b"the way back");
+            });
+        }
+    });
+    assert_eq!(ended(&pair.source_events).0, End::Finished);
+    assert_eq!(ended(&pair.destination_events).0, End::Finished);
+}
+
+#[test]
+fn channels_of_qemu_arrive_as_they_were_sent_and_take_a_fraction() {
+    for protected in BOTH {
+        let pair = pair_of(protected, settings());
+        pair.connect();
+        carries(&pair);
+        let report = pair.source.report();
+        let counts = report.reduced.unwrap().counts;
+        assert_eq!(
+            counts.filled + counts.same + counts.changed + counts.ordinary + counts.dense,
+            1200
+        );
+        assert!(counts.same + counts.changed > 600, "{counts:?}");
+        assert!(counts.wire * 4 < counts.raw, "{counts:?}");
+        let carried: u64 = report.lanes.iter().map(|lane| lane.stats.sent_bytes).sum();
+        assert!(carried < counts.wire + 100_000, "{carried}, {counts:?}");
+        assert!(pair.destination.report().reduced.is_none());
+    }
+}
+
+#[test]
+fn every_codec_and_measure_gives_what_was_sent() {
+    let measures = |same, deltas| Measures { same, deltas };
+    for (codec, measures) in [
+        (Codec::None, measures(false, false)),
+        (Codec::Lz4, measures(true, false)),
+        (Codec::Zstd(Level::new(-3).unwrap()), measures(true, true)),
+    ] {
+        let choice = Choice {
+            ordinary: codec,
+            dense: codec,
+        };
+        let pair = pair_of(Protected::ByTls, with_method(Method { measures, choice }));
+        pair.connect();
+        carries(&pair);
+    }
+}
+
+#[test]
+fn bytes_of_no_known_channel_arrive_and_are_told_of() {
+    let pair = pair_of(Protected::ByTls, settings());
+    pair.connect();
+    let near = UnixStream::connect(&pair.near).unwrap();
+    let far = pair.far.accept().unwrap().0;
+    let up = content(3, 3_000_000);
+    let (at_far, _) = exchange(&near, &far, &up, b"");
+    assert!(at_far == up, "what arrived differs");
+    let opaque = pair.source.report().reduced.unwrap().opaque;
+    assert_eq!(opaque.len(), 1, "{opaque:?}");
+    assert!(
+        opaque[0].1.contains("like no channel of QEMU"),
+        "{opaque:?}"
+    );
+}
+
+#[test]
+fn a_page_that_comes_in_pieces_waits_for_its_end_and_a_channel_that_ends_within_one_loses_nothing()
+{
+    let pair = pair_of(Protected::Plain, settings());
+    pair.connect();
+    let mut near = UnixStream::connect(&pair.near).unwrap();
+    let mut far = pair.far.accept().unwrap().0;
+    far.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sent = multifd(&[vec![(1, page(1)), (2, page(2)), (3, page(3))]]);
+    // A packet's header, and its first page without its end.
+    let (first, rest) = sent.split_at(64 + 1344 + PAGE - 1);
+    near.write_all(first).unwrap();
+    let mut arrived = vec![0; 64 + 1344];
+    far.read_exact(&mut arrived).unwrap();
+    near.write_all(&rest[..PAGE / 2]).unwrap();
+    near.shutdown(Shutdown::Write).unwrap();
+    far.read_to_end(&mut arrived).unwrap();
+    assert!(
+        arrived == sent[..first.len() + PAGE / 2],
+        "what arrived differs"
+    );
+}
+
+#[test]
+fn a_peer_that_reduces_without_leave_breaks_its_channel_and_qemu_gets_nothing_of_it() {
+    let near = settings();
+    let far = Settings {
+        reduction: None,
+        ..near
+    };
+    broken(near, far, "which was not agreed on");
+}
+
+#[test]
+fn a_peer_whose_kept_pages_are_others_breaks_its_channel_and_qemu_gets_nothing_of_it() {
+    let near = settings();
+    let reduction = near.reduction.map(|agreed| Reduction {
+        kept_pages: 2,
+        ..agreed
+    });
+    broken(near, Settings { reduction, ..near }, "there are 2 places");
+}
+
+/// Two ends that do not agree: the destination's channel breaks for that reason.
+fn broken(near: Settings, far: Settings, reason: &str) {
+    let mut pair = pair_of(Protected::ByTls, near);
+    let (tell, events) = std::sync::mpsc::channel();
+    let socket = pair.far.local_addr().unwrap();
+    let far = Relay::destination(far, socket.as_pathname().unwrap(), move |e| {
+        drop(tell.send(e))
+    });
+    pair.replace_destination(far.unwrap());
+    pair.connect();
+    let near = UnixStream::connect(&pair.near).unwrap();
+    let mut at_qemu = pair.far.accept().unwrap().0;
+    at_qemu.set_read_timeout(Some(PATIENCE)).unwrap();
+    let writes = thread::spawn(move || (&near).write_all(&rounds(0)));
+    let mut arrived = Vec::new();
+    let _ = at_qemu.read_to_end(&mut arrived);
+    assert_eq!(arrived, b"");
+    let told = loop {
+        if let Event::ChannelBroke { reason, .. } = events.recv_timeout(PATIENCE).unwrap() {
+            break reason;
+        }
+    };
+    assert!(told.contains(reason), "{told}");
+    // QEMU sees its connection fail.
+    assert!(writes.join().unwrap().is_err());
+}
