@@ -6,7 +6,7 @@ use drover_types::{BitRate, VmName};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
-use crate::compare::{DroverFacts, Say, move_by_drover};
+use crate::compare::{DroverFacts, Method, Say, move_by_drover};
 use crate::guest::Image;
 use crate::guest::console::Console;
 use crate::guest::definition::serial_socket;
@@ -150,7 +150,7 @@ pub async fn migrate(
     }
     let mut guest = find_guest(name, &agents).await?;
     let from = guest.host;
-    let (measured, view) = move_by_drover(&lab, &mut guest, &agents, None, watch).await?;
+    let (measured, view) = move_by_drover(&lab, &mut guest, &agents, Method::Drover, watch).await?;
     let verified = guest
         .console
         .verify()

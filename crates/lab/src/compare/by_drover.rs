@@ -4,9 +4,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use drover_api::{MigrateRequest, MigrationPhase, MigrationView};
-use drover_types::{AtDeadline, Convergence, Deadline, DowntimeLimit, HostName};
+use drover_types::{Convergence, Deadline, DowntimeLimit, HostName};
 
 use super::by_qemu::DOWNTIME_LIMIT_MS;
+use super::method::Method;
 use crate::agent::Agent;
 use crate::lab::Lab;
 use crate::limits;
@@ -20,7 +21,7 @@ const ASK: std::time::Duration = std::time::Duration::from_millis(100);
 /// Where a method has a deadline: past the first round of the lab's usual guest and lines.
 const DEADLINE_S: i64 = 6;
 
-/// Moves a guest that an agent runs to the other host, with a deadline where something is to be done at it;
+/// Moves a guest that an agent runs to the other host, with a deadline where the method does something at it;
 /// `watch` is shown every state.
 ///
 /// # Errors
@@ -29,7 +30,7 @@ pub async fn move_guest(
     lab: &Lab,
     guest: &mut Resident,
     agents: &[Agent],
-    at_deadline: Option<AtDeadline>,
+    method: Method,
     watch: &mut (dyn FnMut(&MigrationView) + Send),
 ) -> Result<(Measured, MigrationView)> {
     let at = |number: usize| {
@@ -37,6 +38,7 @@ pub async fn move_guest(
         found.with_context(|| format!("no agent runs on host {number}"))
     };
     let (source, destination) = (at(guest.host)?, at(1 - guest.host)?);
+    let at_deadline = method.at_deadline();
     let meter = Meter::begin(lab.settings(), guest, Some([source.pid, destination.pid])).await?;
     let [serial, socket] = guest.sockets_on(&destination.host);
     let to: HostName = destination.host.name.parse().context("a host's name")?;
@@ -50,6 +52,7 @@ pub async fn move_guest(
         },
         channels: None,
         lanes_per_path: None,
+        reduction: method.reduction(),
         id: None,
     };
     let begun = source

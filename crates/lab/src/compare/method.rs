@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use anyhow::bail;
 use drover_api::Encryption;
-use drover_types::AtDeadline;
+use drover_types::{AtDeadline, ReductionMode};
 use serde::{Deserialize, Serialize};
 
 /// A way to move a guest.
@@ -26,6 +26,12 @@ pub enum Method {
     Drover,
     /// The same with `encryption = "off"`.
     DroverPlain,
+    /// Drover, with what the destination has left out.
+    DroverPages,
+    /// The same, and the rest through lz4.
+    DroverLz4,
+    /// The same, and the rest through zstd, level 1.
+    DroverZstd,
     /// Drover with a guest that stands still for the rest at a deadline.
     DroverStop,
     /// Drover with a guest that goes on by postcopy at the same deadline.
@@ -34,7 +40,7 @@ pub enum Method {
 
 impl Method {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 12] = [
         Self::Tcp,
         Self::Multifd,
         Self::MultifdZstd,
@@ -42,6 +48,9 @@ impl Method {
         Self::Mptcp,
         Self::Drover,
         Self::DroverPlain,
+        Self::DroverPages,
+        Self::DroverLz4,
+        Self::DroverZstd,
         Self::DroverStop,
         Self::DroverPostcopy,
     ];
@@ -57,6 +66,9 @@ impl Method {
             Self::Mptcp => "mptcp",
             Self::Drover => "drover",
             Self::DroverPlain => "drover-plain",
+            Self::DroverPages => "drover-pages",
+            Self::DroverLz4 => "drover-lz4",
+            Self::DroverZstd => "drover-zstd",
             Self::DroverStop => "drover-stop",
             Self::DroverPostcopy => "drover-postcopy",
         }
@@ -72,8 +84,24 @@ impl Method {
     #[must_use]
     pub fn encryption(self) -> Option<Encryption> {
         match self {
-            Self::Drover | Self::DroverStop | Self::DroverPostcopy => Some(Encryption::On),
+            Self::Drover
+            | Self::DroverPages
+            | Self::DroverLz4
+            | Self::DroverZstd
+            | Self::DroverStop
+            | Self::DroverPostcopy => Some(Encryption::On),
             Self::DroverPlain => Some(Encryption::Off),
+            _ => None,
+        }
+    }
+
+    /// What drover does so that fewer bytes cross; as its agents are configured where nothing is said.
+    #[must_use]
+    pub fn reduction(self) -> Option<ReductionMode> {
+        match self {
+            Self::DroverPages => Some(ReductionMode::Pages),
+            Self::DroverLz4 => Some(ReductionMode::Lz4),
+            Self::DroverZstd => Some(ReductionMode::Zstd(1)),
             _ => None,
         }
     }
@@ -100,6 +128,9 @@ impl Method {
             Self::Tcp
             | Self::Drover
             | Self::DroverPlain
+            | Self::DroverPages
+            | Self::DroverLz4
+            | Self::DroverZstd
             | Self::DroverStop
             | Self::DroverPostcopy => &[ONE],
             Self::Multifd | Self::MultifdZstd | Self::MultifdTls => &[TWO, THREE, FOUR],

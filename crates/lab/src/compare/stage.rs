@@ -202,9 +202,8 @@ impl<'a> Stage<'a> {
         if task.method.encryption().is_some() {
             let mut looks = Looks::default();
             let mut watch = |view: &_| looks.look(view);
-            let at_deadline = task.method.at_deadline();
             let agents = &self.agents;
-            let moved = by_drover::move_guest(self.lab, guest, agents, at_deadline, &mut watch);
+            let moved = by_drover::move_guest(self.lab, guest, agents, task.method, &mut watch);
             let (measured, view) = moved.await?;
             let facts = DroverFacts {
                 foretold: looks.foretold(&view),
