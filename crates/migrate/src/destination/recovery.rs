@@ -134,6 +134,10 @@ impl Destination {
         match (&seen.migration, seen.guest) {
             // Only an agent that knew of the hand-off has it run.
             (_, GuestSeen::Running) => self.adopt(now),
+            // The order to run it may have been lost: that was not written down before whose it is.
+            (_, GuestSeen::Paused) if self.has_run => {
+                self.adopt_unanswered(now);
+            }
             // It may stand still for any reason of its own.
             _ if self.has_run => self.adopt(now),
             _ if seen.has_arrived() => self.arrive(now),

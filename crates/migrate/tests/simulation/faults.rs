@@ -174,7 +174,9 @@ impl World {
             )
         {
             let qemu = self.destination_qemu.as_ref();
-            let has_run = qemu.is_some_and(|qemu| qemu.alive && qemu.has_run);
+            // Its record says so as soon as it was adopted, whether it was heard to run or not.
+            let said = self.destination_definition;
+            let has_run = qemu.is_some_and(|qemu| qemu.alive && (qemu.has_run || said));
             let machine = Destination::recover(record, self.now);
             let machine = machine.with_guest_that_has_run(has_run);
             self.destination = Some(machine.with_definition(self.destination_definition));
