@@ -167,9 +167,12 @@ impl Destination {
 
     /// A source whose agent was started again before its hypervisor was told to go on over this session takes it for
     /// one that carries, where that hypervisor has not seen that the one before broke. The session's end tells it.
+    ///
+    /// A hypervisor that answers nothing hangs on a page, which a session that was found again may bring: no other one
+    /// can be opened then.
     fn close_in_vain(&mut self, now: Time) {
         let bound = limits::REOPENED + self.outage_limit;
-        if self.reopened.is_some_and(|at| at + bound <= now) {
+        if self.waits_for_session && self.reopened.is_some_and(|at| at + bound <= now) {
             self.reopened = None;
             self.outbox.act(Action::CloseSession);
         }

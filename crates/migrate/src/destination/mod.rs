@@ -71,6 +71,8 @@ pub struct Destination {
     session_over: bool,
     /// There is a session that was opened anew, or found again: when pages were seen to follow last, or when that was.
     reopened: Option<Time>,
+    /// The hypervisor has not gone on over it, as far as is known.
+    waits_for_session: bool,
     /// Its definition was among this host's when the agent was started again.
     has_definition: bool,
     /// The last question to the source; in [`Phase::Filling`], when it was asked.
@@ -120,6 +122,7 @@ impl Destination {
             hypervisor_gone: false,
             session_over: false,
             reopened: None,
+            waits_for_session: false,
             has_definition: false,
             question: Question::default(),
             asked: Time::ZERO,

@@ -358,10 +358,20 @@ impl Destination {
             _ => {}
         }
         match event {
-            Event::Input(Input::SessionLives | Input::SessionReopened) => self.reopened = Some(now),
+            Event::Input(input @ (Input::SessionLives | Input::SessionReopened)) => {
+                self.reopened = Some(now);
+                // One that was found again may have brought pages all the time.
+                self.waits_for_session = matches!(input, Input::SessionReopened);
+            }
             Event::Input(Input::SessionFailed { .. }) => self.reopened = None,
             Event::Input(Input::Hypervisor(seen)) if seen.goes_on() => {
                 self.reopened = self.reopened.and(Some(now));
+                self.waits_for_session = false;
+            }
+            Event::Input(Input::Hypervisor(seen))
+                if seen.migration == MigrationSeen::PostcopyPaused =>
+            {
+                self.waits_for_session = true;
             }
             _ => {}
         }

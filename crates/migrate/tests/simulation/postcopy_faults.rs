@@ -186,6 +186,25 @@ fn a_source_that_lost_its_journal_does_not_end_what_pages_are_waited_for() {
 }
 
 #[test]
+fn a_session_that_lives_is_kept_however_long_the_sources_hypervisor_hangs() {
+    for seed in 0..100 {
+        for hangs in 0..40 {
+            let mut world = World::with_postcopy(seed);
+            let at = Duration::from_millis(6000 + 200 * hangs);
+            world.at(at, Event::Fault(Fault::HangSourceQemu));
+            let dies = at + Duration::from_millis(100);
+            world.at(dies, Event::Fault(Fault::KillDestinationAgent));
+            let starts = at + Duration::from_secs(2);
+            world.at(starts, Event::Fault(Fault::StartDestinationAgent));
+            heal(&mut world, at + Duration::from_secs(180));
+            check_end(&world, true);
+            let lost = runs(&world) == Runs::Nowhere;
+            assert!(!lost, "seed {seed}\n{}", world.story());
+        }
+    }
+}
+
+#[test]
 fn a_source_that_ends_before_every_page_has_followed_tells_the_destination() {
     let mut cut_off = 0;
     for fault in [Fault::KillSourceQemu, Fault::LoseSourceHost] {
