@@ -18,6 +18,15 @@ use crate::wrong::Wrong;
 pub struct Level(i8);
 
 impl Level {
+    /// As quick as lz4, and about as good.
+    pub const QUICKEST: Self = Self(-5);
+    /// Between that and the usual one.
+    pub const QUICK: Self = Self(-1);
+    /// zstd's quickest that is not negative.
+    pub const USUAL: Self = Self(1);
+    /// The slowest that is worth its time.
+    pub const SLOWEST: Self = Self(3);
+
     /// `-7` to `3`: quicker ones make hardly fewer bytes than none at all, slower ones are not worth their time on any line
     /// that guests are moved over.
     #[must_use]

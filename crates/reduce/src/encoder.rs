@@ -161,6 +161,16 @@ impl Encoder {
         class
     }
 
+    /// The pages of the class in the chunk that was described, which cross as they are but for their codec. Not after
+    /// [`Encoder::pack`].
+    #[must_use]
+    pub fn section(&self, class: Class) -> &[u8] {
+        match class {
+            Class::Ordinary => &self.ordinary,
+            Class::Dense => &self.dense,
+        }
+    }
+
     /// Replaces what is in `to` with the chunk that was described, and says what became of its bytes.
     ///
     /// # Errors

@@ -13,12 +13,15 @@
 //! a codec, which remembers what went before it on the same channel. What is described and how it is packed is
 //! separate, as the first needs the kept pages that all channels of a session share, and the second does not.
 //!
+//! What of it pays is [decided](decide) by what is measured.
+//!
 //! Pure: no clock, no I/O. Whoever uses it says what is on, and measures what it takes.
 //!
 //! # Invariant
 //! What [`Decoder`] gives is byte for byte what [`Encoder`] took, or an error: each chunk has a checksum of what it
 //! stands for. No chunk, whatever is in it, makes the decoder panic, or take more memory than [`limits`] say.
 
+pub mod decide;
 pub mod kept;
 pub mod limits;
 pub mod ops;
@@ -30,14 +33,16 @@ mod decoder;
 mod delta;
 mod encoder;
 mod layout;
+mod sample;
 mod varint;
 mod wrong;
 
 pub use class::Class;
-pub use codec::{Codec, Level, NoLevel};
+pub use codec::{Codec, Level, NoLevel, ZstdFailed};
 pub use counts::{Counts, Section};
 pub use decoder::{Decoder, Expanded, Unpacked};
 pub use encoder::{Choice, Encoder, Measures, Span};
+pub use sample::Sampler;
 pub use wrong::Wrong;
 
 /// A page of a guest, by a number that is the same whenever it is sent in one migration.

@@ -1,5 +1,7 @@
 //! The bound of every size, each with its reason.
 
+use std::time::Duration;
+
 use crate::layout::HEADER_BYTES;
 
 /// The smallest page of any architecture that QEMU migrates.
@@ -38,3 +40,58 @@ pub const fn raw_bytes_most(chunk_bytes: usize, page_bytes: usize) -> usize {
     let codec = 2 * (20 + 3 * (chunk_bytes / (128 << 10) + 1));
     chunk_bytes.saturating_sub(HEADER_BYTES + operations + codec)
 }
+
+/// How much the newest of measured values counts among them: what changed is half believed after two.
+pub(crate) const NEWEST_COUNTS: f64 = 0.35;
+
+/// Of what carrying takes of a thread, the part that goes with the bytes on the lines (they are encrypted and sent); the
+/// rest goes with QEMU's (they are read). About as much, and a trial follows.
+pub(crate) const CARRYING_BY_WIRE: f64 = 0.5;
+
+/// Another way has to promise so much more than the one in use, or take so much less: below it is noise.
+pub(crate) const WORTH_A_CHANGE: f64 = 1.05;
+
+/// What a way that promised more has to reach in its trial, of what crossed before: more than what [`AS_FAST`] gives away, so
+/// that two ways do not follow each other for ever.
+pub(crate) const FASTER: f64 = 1.04;
+
+/// What a way that promised to take less has to reach.
+pub(crate) const AS_FAST: f64 = 0.97;
+
+/// A trial counts from here on: as much as sessions have on their way (25 ms), and some.
+pub(crate) const TRIAL_SETTLES: Duration = Duration::from_millis(40);
+
+/// A trial counts for so long: with what it takes to notice that something changed, there is another way within 500 ms.
+pub(crate) const TRIAL_LASTS: Duration = Duration::from_millis(100);
+
+/// A way that did not keep its promise is not tried again for so long, at first: it cost [`TRIAL_LASTS`] to learn that.
+pub(crate) const BARRED_FOR: Duration = Duration::from_secs(2);
+
+/// The same at most: then it costs a thousandth.
+pub(crate) const BARRED_FOR_MOST: Duration = Duration::from_mins(1);
+
+/// Lines that were waited for, and are no longer, are believed to carry more after so long, at first.
+pub(crate) const LINE_GROWS_AFTER: Duration = Duration::from_millis(500);
+
+/// The same at most: a trial for nothing costs some 20 ms of time, and lines that carry more while a processor holds
+/// everything up are not seen in any other way.
+pub(crate) const LINE_GROWS_AFTER_MOST: Duration = Duration::from_secs(4);
+
+/// How much more with each look: the next quicker way is tried after one or two, and from the slowest to the quickest it
+/// takes three trials.
+pub(crate) const LINE_GROWTH: f64 = 1.6;
+
+/// Lines that carry so much more or less from one moment to the next are others: what was found before is of no use.
+pub(crate) const ANOTHER_LINE: f64 = 1.25;
+
+/// How often one looks at what happened, and decides.
+pub const DECIDED_EVERY: Duration = Duration::from_millis(50);
+
+/// How often samples are tried out: they take some 0.6 ms of one thread.
+pub const SAMPLED_EVERY: Duration = Duration::from_millis(100);
+
+/// Bytes of a sample of each class: eight pages, of which codecs make nearly what they make of more.
+pub const SAMPLE_BYTES: usize = 32 << 10;
+
+/// What codecs remember of samples, as a power of two of bytes.
+pub(crate) const SAMPLE_WINDOW_LOG: u32 = 18;

@@ -1,0 +1,358 @@
+//! Which way pays: the one with which the slowest stage is as fast as it can be.
+//!
+//! ```text
+//!   QEMU ──▶ carry, describe ──▶ pack ──▶ lines        what crosses in a second, in QEMU's bytes, is the least of
+//!    as fast        cost of a byte         rate         QEMU's, threads ÷ cost, rate ÷ ratio
+//!    as it is   └── of each of the threads ──┘
+//! ```
+//! Ratios and costs are tried out on samples of what really crosses ([`Tried`]), and corrected by what the way in use
+//! really makes and takes. Times are as a clock sees them, so a processor that others need is a slow one. What the lines
+//! carry is known where they are what everybody waits for, and believed to be more some time after ([`line`]). So a way that
+//! promises more is a guess, and is tried: where less crosses than before, it is taken back, and not tried again for a
+//! while ([`trial`]).
+//!
+//! Of ways that are as fast the one that takes the least of processors is used: guests have a use for them.
+
+mod line;
+mod model;
+mod trial;
+
+use std::ops::{AddAssign, Sub};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::class::Class;
+use crate::codec::{Codec, Level};
+use crate::counts::Counts;
+use crate::limits::WORTH_A_CHANGE;
+
+use line::Line;
+use model::Model;
+use trial::{Broken, Outcome, Promise, Trials};
+
+/// What is done to the bytes of a channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Way {
+    /// They are carried as they are.
+    Off,
+    /// They are described, and what is left goes through a codec.
+    On {
+        /// The codec.
+        codec: Codec,
+        /// Dense pages go through it, too.
+        dense: bool,
+    },
+}
+
+impl Way {
+    /// Described, with ordinary pages through this codec.
+    #[must_use]
+    pub const fn with(codec: Codec) -> Self {
+        Self::On {
+            codec,
+            dense: false,
+        }
+    }
+}
+
+/// A sample that went through one codec.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tried {
+    /// What the sample is.
+    pub class: Class,
+    /// The codec.
+    pub codec: Codec,
+    /// Bytes of it.
+    pub bytes: u64,
+    /// What the codec made of them.
+    pub packed: u64,
+    /// The time that took.
+    pub took: Duration,
+}
+
+/// Where the time of the threads went that read channels, all together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Times {
+    /// Waited for the lines, or for who is behind them.
+    pub for_lines: Duration,
+    /// Waited for QEMU, and took its bytes.
+    pub for_qemu: Duration,
+    /// Described.
+    pub describing: Duration,
+    /// Packed.
+    pub packing: Duration,
+    /// Tried out what other ways make of samples.
+    pub trying: Duration,
+    /// Handed on, and all else.
+    pub carrying: Duration,
+}
+
+impl AddAssign for Times {
+    fn add_assign(&mut self, other: Self) {
+        self.for_lines += other.for_lines;
+        self.for_qemu += other.for_qemu;
+        self.describing += other.describing;
+        self.packing += other.packing;
+        self.trying += other.trying;
+        self.carrying += other.carrying;
+    }
+}
+
+impl Sub for Times {
+    type Output = Self;
+
+    /// What was added since `other`.
+    fn sub(self, other: Self) -> Self {
+        Self {
+            for_lines: self.for_lines.saturating_sub(other.for_lines),
+            for_qemu: self.for_qemu.saturating_sub(other.for_qemu),
+            describing: self.describing.saturating_sub(other.describing),
+            packing: self.packing.saturating_sub(other.packing),
+            trying: self.trying.saturating_sub(other.trying),
+            carrying: self.carrying.saturating_sub(other.carrying),
+        }
+    }
+}
+
+impl Times {
+    /// All of it.
+    #[must_use]
+    pub fn all(&self) -> Duration {
+        let waiting = self.for_lines + self.for_qemu;
+        waiting + self.describing + self.packing + self.trying + self.carrying
+    }
+}
+
+/// What happened in some time, over all channels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// In this time.
+    pub lasted: Duration,
+    /// What became of the bytes.
+    pub counts: Counts,
+    /// Where the time went of the threads that had any.
+    pub times: Times,
+}
+
+/// What holds everything up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Slowest {
+    /// The lines, or the destination.
+    Lines,
+    /// The source's QEMU.
+    Qemu,
+    /// Processors.
+    Processors,
+}
+
+/// What is thought of one way.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// The way.
+    pub way: Way,
+    /// It is in use.
+    pub used: bool,
+    /// Bytes on the lines for one of QEMU.
+    pub ratio: f64,
+    /// QEMU's bytes that the threads would get done in a second.
+    pub processed: f64,
+    /// QEMU's bytes that would cross in a second.
+    pub goodput: f64,
+    /// It was tried, fewer crossed, and it is not tried again for now.
+    pub slower: bool,
+}
+
+/// The codecs that are chosen from, the quickest first.
+pub const CODECS: [Codec; 6] = [
+    Codec::None,
+    Codec::Lz4,
+    Codec::Zstd(Level::QUICKEST),
+    Codec::Zstd(Level::QUICK),
+    Codec::Zstd(Level::USUAL),
+    Codec::Zstd(Level::SLOWEST),
+];
+
+/// All ways, those that take less of processors first.
+fn ways() -> impl Iterator<Item = Way> {
+    let on = CODECS.into_iter().flat_map(|codec| {
+        let through: &[bool] = match codec {
+            Codec::None => &[false],
+            _ => &[false, true],
+        };
+        through.iter().map(move |dense| Way::On {
+            codec,
+            dense: *dense,
+        })
+    });
+    std::iter::once(Way::Off).chain(on)
+}
+
+/// Decides for one session.
+#[derive(Debug)]
+pub struct Controller {
+    model: Model,
+    line: Line,
+    trials: Trials,
+    way: Way,
+    now: Duration,
+    slowest: Option<Slowest>,
+    changes: u64,
+}
+
+impl Default for Controller {
+    fn default() -> Self {
+        Self {
+            model: Model::default(),
+            line: Line::default(),
+            trials: Trials::default(),
+            // Describing costs little, and nothing is known without it.
+            way: Way::with(Codec::None),
+            now: Duration::ZERO,
+            slowest: None,
+            changes: 0,
+        }
+    }
+}
+
+impl Controller {
+    /// What is to be done.
+    #[must_use]
+    pub const fn way(&self) -> Way {
+        self.way
+    }
+
+    /// What holds everything up, as it was last seen.
+    #[must_use]
+    pub const fn slowest(&self) -> Option<Slowest> {
+        self.slowest
+    }
+
+    /// How often the way was changed.
+    #[must_use]
+    pub const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Takes in what codecs made of a sample.
+    pub fn tried(&mut self, tried: &Tried) {
+        self.model.tried(tried);
+    }
+
+    /// Takes in what happened, and decides anew.
+    pub fn seen(&mut self, seen: &Seen) {
+        if seen.lasted.is_zero() || seen.counts.raw == 0 {
+            return;
+        }
+        self.now += seen.lasted;
+        let slowest = slowest(&seen.times);
+        self.slowest = Some(slowest);
+        self.model.seen(seen, slowest, self.way);
+        let in_a_second = |bytes: u64| bytes as f64 / seen.lasted.as_secs_f64();
+        let carried = in_a_second(seen.counts.wire);
+        if self.line.seen(self.now, carried, slowest, self.way) {
+            self.trials.forget();
+        }
+        let goodput = in_a_second(seen.counts.raw);
+        match self.trials.seen(self.now, seen.lasted, goodput) {
+            Outcome::GoesOn => {}
+            Outcome::Broken(broken) => self.take_back(broken, slowest),
+            Outcome::None => self.decide(),
+        }
+    }
+
+    fn decide(&mut self) {
+        let best = self.best();
+        let (now, then) = (self.goodput(self.way), self.goodput(best));
+        let faster = then > now * WORTH_A_CHANGE;
+        let cheaper = self.model.cost(best) * WORTH_A_CHANGE < self.model.cost(self.way);
+        if best != self.way && (faster || cheaper) {
+            let promise = if cheaper {
+                Promise::Cheaper
+            } else {
+                Promise::Faster
+            };
+            self.trials.begin(self.now, self.way, best, promise);
+            self.change(best);
+        }
+    }
+
+    /// Bars what would not keep its promise either.
+    fn take_back(&mut self, broken: Broken, slowest: Slowest) {
+        let Broken {
+            before,
+            tried,
+            promise,
+        } = broken;
+        let least = match (promise, slowest) {
+            // Fewer bytes are no use: who is behind the lines holds everything up.
+            (Promise::Faster, Slowest::Lines) => self.model.cost(before) * WORTH_A_CHANGE,
+            (Promise::Faster, _) => self.model.cost(tried),
+            (Promise::Cheaper, _) => f64::INFINITY,
+        };
+        self.trials.bar(self.now, tried);
+        let others = ways().filter(|way| ![before, tried].contains(way));
+        for way in others.filter(|way| self.model.cost(*way) >= least) {
+            self.trials.bar(self.now, way);
+        }
+        self.change(before);
+    }
+
+    fn change(&mut self, way: Way) {
+        self.way = way;
+        self.changes += 1;
+    }
+
+    fn goodput(&self, way: Way) -> f64 {
+        self.model.goodput(way, self.line.rate())
+    }
+
+    /// Of the ways that are about as fast as the fastest, the one that takes least of processors.
+    fn best(&self) -> Way {
+        let usable = |way: &Way| {
+            *way == self.way || self.model.knows(*way) && !self.trials.is_barred(self.now, *way)
+        };
+        let known: Vec<(Way, f64)> = ways()
+            .filter(usable)
+            .map(|way| (way, self.goodput(way)))
+            .collect();
+        let most = known
+            .iter()
+            .map(|(_, goodput)| *goodput)
+            .fold(0.0, f64::max);
+        let as_fast = known
+            .iter()
+            .filter(|(_, goodput)| goodput * WORTH_A_CHANGE >= most);
+        let least =
+            as_fast.min_by(|(a, _), (b, _)| self.model.cost(*a).total_cmp(&self.model.cost(*b)));
+        least.map_or(self.way, |(way, _)| *way)
+    }
+
+    /// What is thought of each way of which anything is known.
+    pub fn verdicts(&self) -> impl Iterator<Item = Verdict> {
+        ways()
+            .filter(|way| self.model.knows(*way))
+            .map(|way| Verdict {
+                way,
+                used: way == self.way,
+                ratio: self.model.ratio(way),
+                processed: self.model.processed(way),
+                goodput: self.goodput(way),
+                slower: self.trials.is_barred(self.now, way),
+            })
+    }
+}
+
+/// Where threads wait for the lines a quarter of their time, the lines are never out of work.
+fn slowest(times: &Times) -> Slowest {
+    let all = times.all();
+    if times.for_lines * 4 > all {
+        Slowest::Lines
+    } else if times.for_qemu * 2 > all {
+        Slowest::Qemu
+    } else {
+        Slowest::Processors
+    }
+}

@@ -1,0 +1,200 @@
+//! What each way makes of the bytes, and what it takes.
+
+use crate::class::Class;
+use crate::codec::Codec;
+use crate::counts::Section;
+use crate::decide::{CODECS, Seen, Slowest, Tried, Way};
+use crate::limits::{CARRYING_BY_WIRE, NEWEST_COUNTS};
+
+/// A value that follows what is measured.
+#[derive(Debug, Clone, Copy, Default)]
+struct Average(Option<f64>);
+
+impl Average {
+    fn add(&mut self, value: f64) {
+        self.0 = Some(match self.0 {
+            Some(old) => old + (value - old) * NEWEST_COUNTS,
+            None => value,
+        });
+    }
+
+    fn or(self, otherwise: f64) -> f64 {
+        self.0.unwrap_or(otherwise)
+    }
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct OfCodec {
+    ratio: Average,
+    /// Seconds for a byte.
+    cost: Average,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct OfClass {
+    codecs: [OfCodec; CODECS.len()],
+    /// How much less zstd made of what crossed than of samples, as it remembers more of it.
+    better: Average,
+    /// Bytes of the class, of one of QEMU that was described.
+    part: Average,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    classes: [OfClass; 2],
+    /// Seconds of a thread to describe a byte of QEMU.
+    describing: Average,
+    /// The same to carry it in a way that makes nothing fewer.
+    carrying: Average,
+    /// How much more packing took than samples promised.
+    dearer: Average,
+    /// Bytes that QEMU gives in a second, where it is what is waited for.
+    qemu: Option<f64>,
+    threads: f64,
+}
+
+const fn class_at(class: Class) -> usize {
+    match class {
+        Class::Ordinary => 0,
+        Class::Dense => 1,
+    }
+}
+
+fn codec_at(codec: Codec) -> Option<usize> {
+    CODECS.iter().position(|known| *known == codec)
+}
+
+/// The part of carrying that does not depend on how many bytes the lines get, and that which does.
+fn carrying_of(ratio: f64) -> f64 {
+    1.0 - CARRYING_BY_WIRE + CARRYING_BY_WIRE * ratio
+}
+
+impl Model {
+    pub(super) fn tried(&mut self, tried: &Tried) {
+        if tried.bytes == 0 {
+            return;
+        }
+        let bytes = tried.bytes as f64;
+        let class = &mut self.classes[class_at(tried.class)];
+        if let Some(codec) = codec_at(tried.codec).and_then(|at| class.codecs.get_mut(at)) {
+            codec.ratio.add(tried.packed as f64 / bytes);
+            codec.cost.add(tried.took.as_secs_f64() / bytes);
+        }
+    }
+
+    pub(super) fn seen(&mut self, seen: &Seen, slowest: Slowest, way: Way) {
+        let (counts, times) = (&seen.counts, &seen.times);
+        self.threads = times.all().as_secs_f64() / seen.lasted.as_secs_f64();
+        let raw = counts.raw as f64;
+        let described = counts.raw.saturating_sub(counts.passed) as f64;
+        if described > 0.0 {
+            self.describing
+                .add(times.describing.as_secs_f64() / described);
+            let sections = [counts.ordinary_section, counts.dense_section];
+            for (class, section) in self.classes.iter_mut().zip(sections) {
+                class.part.add(section.bytes as f64 / described);
+            }
+            self.correct(sections, way, times.packing.as_secs_f64());
+        }
+        let carrying = times.carrying.as_secs_f64() / raw;
+        self.carrying
+            .add(carrying / carrying_of(counts.wire as f64 / raw));
+        let given = raw / seen.lasted.as_secs_f64();
+        self.qemu = (slowest == Slowest::Qemu).then_some(given);
+    }
+
+    /// Learns from what the codec in use made, and took.
+    fn correct(&mut self, sections: [Section; 2], way: Way, packing: f64) {
+        let Way::On { codec, dense } = way else {
+            return;
+        };
+        let Some(at) = codec_at(codec).filter(|_| codec != Codec::None) else {
+            return;
+        };
+        let mut promised = 0.0;
+        let through = [true, dense];
+        for ((class, section), _) in self
+            .classes
+            .iter_mut()
+            .zip(sections)
+            .zip(through)
+            .filter(|(_, on)| *on)
+        {
+            let bytes = section.bytes as f64;
+            let OfCodec { ratio, cost } = class.codecs[at];
+            promised += cost.or(0.0) * bytes;
+            let sampled = ratio.0.filter(|sampled| *sampled > 0.0 && bytes > 0.0);
+            if let (Some(sampled), Codec::Zstd(_)) = (sampled, codec) {
+                class.better.add(section.packed as f64 / bytes / sampled);
+            }
+        }
+        if promised > 0.0 {
+            self.dearer.add(packing / promised);
+        }
+    }
+
+    /// What a codec makes of a byte of that class, and what that costs in seconds.
+    fn codec(&self, class: Class, codec: Codec) -> Option<(f64, f64)> {
+        let class = &self.classes[class_at(class)];
+        let of = class.codecs.get(codec_at(codec)?)?;
+        match codec {
+            Codec::None => Some((1.0, 0.0)),
+            Codec::Lz4 => Some((of.ratio.0?, of.cost.0?)),
+            Codec::Zstd(_) => Some((of.ratio.0? * class.better.or(1.0), of.cost.0?)),
+        }
+    }
+
+    /// Whether anything is known of what it makes of the bytes that there are.
+    pub(super) fn knows(&self, way: Way) -> bool {
+        match way {
+            Way::Off => true,
+            Way::On { codec, dense } => {
+                let of = |class| self.codec(class, codec).is_some();
+                of(Class::Ordinary) && (!dense || of(Class::Dense))
+            }
+        }
+    }
+
+    /// Bytes on the lines for one of QEMU, and seconds of a thread for its codecs.
+    fn packed(&self, way: Way) -> (f64, f64) {
+        let Way::On { codec, dense } = way else {
+            return (1.0, 0.0);
+        };
+        let (mut ratio, mut cost) = (0.0, 0.0);
+        for (class, through) in [(Class::Ordinary, true), (Class::Dense, dense)] {
+            let part = self.classes[class_at(class)].part.or(0.5);
+            let used = if through { codec } else { Codec::None };
+            let (less, takes) = self.codec(class, used).unwrap_or((1.0, 0.0));
+            ratio += part * less;
+            cost += part * takes;
+        }
+        (ratio, cost * self.dearer.or(1.0))
+    }
+
+    /// Bytes on the lines for one of QEMU.
+    pub(super) fn ratio(&self, way: Way) -> f64 {
+        self.packed(way).0.max(f64::MIN_POSITIVE)
+    }
+
+    /// Seconds of a thread for a byte of QEMU.
+    pub(super) fn cost(&self, way: Way) -> f64 {
+        let (ratio, packing) = self.packed(way);
+        let describing = match way {
+            Way::Off => 0.0,
+            Way::On { .. } => self.describing.or(0.0),
+        };
+        let carrying = self.carrying.or(0.0) * carrying_of(ratio);
+        (packing + describing + carrying).max(f64::MIN_POSITIVE)
+    }
+
+    /// QEMU's bytes that all threads get done in a second.
+    pub(super) fn processed(&self, way: Way) -> f64 {
+        self.threads.max(1.0) / self.cost(way)
+    }
+
+    /// QEMU's bytes that cross in a second over lines that carry so many.
+    pub(super) fn goodput(&self, way: Way, line: f64) -> f64 {
+        let crosses = (line / self.ratio(way)).min(self.processed(way));
+        crosses.min(self.qemu.unwrap_or(f64::INFINITY))
+    }
+}
