@@ -11,7 +11,7 @@ mod hosts;
 
 use drover_api::{MigrateRequest, MigrationPhase, MigrationView};
 use drover_types::ReductionMode;
-use hosts::{A, B, Hosts, SLOW, set_word};
+use hosts::{A, B, Hosts, SLOW, SLOWER, set_word};
 
 /// Moves the guest to the other host; what both tell of it.
 async fn moved(hosts: &mut Hosts, from: usize, how: &str) -> [MigrationView; 2] {
@@ -68,6 +68,37 @@ async fn a_guest_arrives_whole_by_every_way_to_reduce_and_the_source_tells_what_
     }
     let [left, _] = moved(&mut hosts, A, "off").await;
     assert_eq!(left.reduction, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_fastest_is_decided_while_a_guest_moves() {
+    let Some(mut hosts) = Hosts::with_guest("reduceauto", SLOWER).await else {
+        return;
+    };
+    let [left, _] = moved(&mut hosts, A, "auto").await;
+    let reduction = left.reduction.clone().unwrap();
+    let decided = reduction.decided.clone().unwrap();
+    // The lines are slow, whatever else wants the processors here.
+    assert!(decided.changes > 0, "{reduction:#?}");
+    assert!(
+        reduction.wire_bytes.0 * 10 < reduction.raw_bytes.0 * 9,
+        "{reduction:#?}"
+    );
+    assert_eq!(
+        decided
+            .verdicts
+            .iter()
+            .filter(|verdict| verdict.used)
+            .count(),
+        1
+    );
+    assert!(decided.beside().count() > 4, "{decided:#?}");
+    assert!(
+        reduction.times.lines_ms > 0 && reduction.times.trying_ms > 0,
+        "{reduction:#?}"
+    );
+    let told = left.reduction.unwrap().to_string();
+    assert!(told.starts_with("auto ("), "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

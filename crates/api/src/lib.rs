@@ -55,7 +55,10 @@ pub use views::migration::{
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
 pub use views::plan::{ClusterInventoryView, InventoryView, MemberLeftOut, PlanRequest, PlanView};
 pub use views::postcopy::PostcopyView;
-pub use views::reduction::{OpaqueChannel, ReducedPages, ReducedSection, ReductionView};
+pub use views::reduction::{
+    OpaqueChannel, ReducedPages, ReducedSection, ReductionDecided, ReductionTimes,
+    ReductionVerdict, ReductionView, SlowestStage,
+};
 pub use views::resolve::{
     AmbiguityView, Resolution, ResolutionView, ResolveRequest, ResolvedRequest, ResolvedState,
     ResolvedView, Told,

@@ -145,7 +145,7 @@ fn read(
     reads: &Receiver<Reading>,
 ) {
     let mut reducer = reducer(shared, channel);
-    while let Ok(reading) = reads.recv() {
+    while let Some(reading) = next(reads, reducer.as_mut()) {
         let buffer = reading.buffer;
         let result = match &stream {
             Some(stream) => shared.pool.fill(buffer, |chunk| {
@@ -176,6 +176,14 @@ fn read(
         && channel > 0
     {
         drain(stream);
+    }
+}
+
+/// What is to be read next, once there is room for it.
+fn next(reads: &Receiver<Reading>, reducer: Option<&mut Reducer>) -> Option<Reading> {
+    match reducer {
+        Some(reducer) => reducer.wait(|| reads.recv().ok()),
+        None => reads.recv().ok(),
     }
 }
 
@@ -307,8 +315,10 @@ impl Tool {
         let unusable = |wrong| io::Error::other(format!("a chunk cannot be used: {wrong}"));
         let bytes = chunk.all_in_memory().unwrap_or_default();
         expander.expand(reduction, bytes).map_err(unusable)?;
-        expander.give(chunk.memory_to_fill());
-        chunk.filled();
+        let memory = chunk.memory_to_fill();
+        expander.give(memory);
+        let count = memory.len();
+        chunk.filled(count);
         Ok(())
     }
 }

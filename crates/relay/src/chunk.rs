@@ -56,7 +56,8 @@ impl Chunk {
         &self.memory[self.from..self.to]
     }
 
-    fn len(&self) -> usize {
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> usize {
         self.in_pipe + self.in_memory().len()
     }
 
@@ -74,9 +75,9 @@ impl Chunk {
         &mut self.memory
     }
 
-    /// Its bytes are those in its memory.
-    pub(crate) fn filled(&mut self) {
-        (self.from, self.to) = (0, self.memory.len());
+    /// Its bytes are the first ones in its memory.
+    pub(crate) fn filled(&mut self, count: usize) {
+        (self.from, self.to) = (0, count.min(self.memory.len()));
     }
 
     /// Takes what QEMU has sent, at most `most` bytes, and waits for the first: how many; zero

@@ -162,3 +162,7 @@ pub const GREETING_PATIENCE: Duration = Duration::from_secs(2);
 /// From the first open lane to the beginning of the session, for the others to open: less than what
 /// the destination takes silence for, which is a second.
 pub const OPENING_GRACE: Duration = Duration::from_millis(700);
+
+/// By how much packing is nicer than all else (`nice(2)`): a guest's processor that wants the same CPU gets three quarters of
+/// it.
+pub const PACKING_NICE: i32 = 5;

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use drover_lanes::TcpFacts;
 use drover_reduce::Counts;
+use drover_reduce::decide::Times;
 use drover_session::{ChannelId, LaneId};
 use drover_types::{ByteRate, NicPlacement, PathId};
 use drover_wire::limits::LANES_MAX;
 use serde::{Deserialize, Serialize};
 
-use crate::Reduction;
 use crate::dialer::PathReport;
 use crate::limits::{BUFFER_BYTES_MAX, SPARE_BYTES_MAX};
+use crate::{Decided, Reduction};
 use crate::{End, Sizes, Stats};
 
 /// What both ends agreed on for one migration.
@@ -39,10 +40,14 @@ pub struct Settings {
 }
 
 /// What became of the bytes of the source's QEMU, at the end that reads them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reduced {
     /// In numbers.
     pub counts: Counts,
+    /// Where the time went of the threads that did it.
+    pub times: Times,
+    /// What was decided, where it is decided by what is fastest.
+    pub decided: Option<Decided>,
     /// Channels in which pages are no longer found, and why; the main channel is not counted among them.
     pub opaque: Vec<(ChannelId, String)>,
 }

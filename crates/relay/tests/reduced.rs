@@ -9,19 +9,17 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use drover_relay::{
-    Choice, Codec, End, Event, Level, Measures, Method, Reduction, Relay, Settings, Sizes,
-};
+use drover_relay::{Codec, End, Event, Level, Policy, Reduction, Relay, Settings, Sizes, Way};
 use pair::{BOTH, PATIENCE, Pair, Protected, SETTINGS, content, ended, exchange, pair_of};
 
 const PAGE: usize = 4096;
 
 /// Such settings as agents agree on, with zstd.
 fn settings() -> Settings {
-    with_method(Method::all(Level::new(1).unwrap()))
+    by(Policy::Always(Way::with(Codec::Zstd(Level::USUAL))))
 }
 
-fn with_method(method: Method) -> Settings {
+fn by(policy: Policy) -> Settings {
     Settings {
         sizes: Sizes {
             chunk_bytes: 64 << 10,
@@ -31,7 +29,7 @@ fn with_method(method: Method) -> Settings {
             page_bytes: PAGE as u32,
             kept_pages: 512,
             window_log: 20,
-            method,
+            policy,
         }),
         ..SETTINGS
     }
@@ -133,20 +131,26 @@ fn channels_of_qemu_arrive_as_they_were_sent_and_take_a_fraction() {
 }
 
 #[test]
-fn every_codec_and_measure_gives_what_was_sent() {
-    let measures = |same, deltas| Measures { same, deltas };
-    for (codec, measures) in [
-        (Codec::None, measures(false, false)),
-        (Codec::Lz4, measures(true, false)),
-        (Codec::Zstd(Level::new(-3).unwrap()), measures(true, true)),
-    ] {
-        let choice = Choice {
-            ordinary: codec,
-            dense: codec,
-        };
-        let pair = pair_of(Protected::ByTls, with_method(Method { measures, choice }));
+fn every_way_gives_what_was_sent() {
+    let on = |codec, dense| Way::On { codec, dense };
+    let quick = Codec::Zstd(Level::new(-3).unwrap());
+    let ways = [
+        Way::Off,
+        on(Codec::None, false),
+        on(Codec::Lz4, true),
+        on(quick, true),
+    ];
+    for policy in ways
+        .map(Policy::Always)
+        .into_iter()
+        .chain([Policy::Fastest])
+    {
+        let pair = pair_of(Protected::ByTls, by(policy));
         pair.connect();
         carries(&pair);
+        let reduced = pair.source.report().reduced.unwrap();
+        assert_eq!(reduced.decided.is_some(), policy == Policy::Fastest);
+        assert!(reduced.times.all() > std::time::Duration::ZERO);
     }
 }
 

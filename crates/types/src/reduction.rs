@@ -5,12 +5,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What is done to what a guest's hypervisor sends. In text one word: `off`, `pages`, `lz4`, `zstd:1`.
+/// What is done to what a guest's hypervisor sends. In text one word: `auto`, `off`, `pages`, `lz4`,
+/// `zstd:1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum ReductionMode {
-    /// Nothing.
+    /// What is fastest, by what is measured while the guest moves.
     #[default]
+    Auto,
+    /// Nothing.
     Off,
     /// Pages that the destination has, and what changed of them.
     Pages,
@@ -23,7 +26,7 @@ pub enum ReductionMode {
 /// No word of [`ReductionMode`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no way to reduce: write off, pages, lz4, or zstd: with a level from -7 to 3, such as zstd:1"
+    "{0:?} is no way to reduce: write auto, off, pages, lz4, or zstd: with a level from -7 to 3, such as zstd:1"
 )]
 pub struct InvalidReduction(String);
 
@@ -36,6 +39,7 @@ impl FromStr for ReductionMode {
             ((-7..=3).contains(&level) && level != 0).then_some(Self::Zstd(level))
         };
         match text {
+            "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
             "pages" => Ok(Self::Pages),
             "lz4" => Ok(Self::Lz4),
@@ -61,6 +65,7 @@ impl From<ReductionMode> for String {
 impl fmt::Display for ReductionMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Auto => f.pad("auto"),
             Self::Off => f.pad("off"),
             Self::Pages => f.pad("pages"),
             Self::Lz4 => f.pad("lz4"),
@@ -75,7 +80,7 @@ mod tests {
 
     #[test]
     fn words_are_read_as_they_are_shown_and_others_are_refused_with_what_there_is() {
-        for word in ["off", "pages", "lz4", "zstd:1", "zstd:-7", "zstd:3"] {
+        for word in ["auto", "off", "pages", "lz4", "zstd:1", "zstd:-7", "zstd:3"] {
             let mode: ReductionMode = word.parse().unwrap();
             assert_eq!(mode.to_string(), word);
             let json = serde_json::to_string(&mode).unwrap();

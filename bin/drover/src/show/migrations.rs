@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use drover_api::{
     ChannelView, LaneState, LaneView, MigrationPhase, MigrationRole, MigrationView, PathState,
-    PathView, PlacementView, StatusView, Told,
+    PathView, PlacementView, ReductionDecided, StatusView, Told,
 };
 use drover_types::{ByteRate, Bytes, Interface};
 use jiff::Timestamp;
@@ -187,6 +187,10 @@ pub fn detail(view: &MigrationView) -> String {
     }
     if let Some(reduction) = &view.reduction {
         let _ = writeln!(text, "  reduction: {reduction}");
+        let _ = writeln!(text, "    {}", reduction.times);
+        for verdict in reduction.decided.iter().flat_map(ReductionDecided::beside) {
+            let _ = writeln!(text, "    {verdict}");
+        }
     }
     let channels = channels(view);
     if !channels.is_empty() {

@@ -10,6 +10,7 @@
 
 mod carried;
 mod moment;
+mod reduction;
 mod runs;
 mod server;
 

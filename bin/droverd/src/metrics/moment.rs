@@ -8,7 +8,7 @@ use drover_api::{
     LimitScope, LimitView, MemoryView, MigrationRole, MigrationView, VmState, VmView,
 };
 use drover_relay::Cause;
-use drover_types::{Bytes, HostName};
+use drover_types::HostName;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -19,7 +19,7 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 
 use super::runs::{self, RunUnderWay};
-use super::{carried, role};
+use super::{carried, reduction, role};
 
 pub(super) type Number = Gauge<f64, AtomicU64>;
 
@@ -50,10 +50,10 @@ struct Guests {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Moving {
-    vm: String,
-    role: &'static str,
-    peer: String,
+pub(super) struct Moving {
+    pub(super) vm: String,
+    pub(super) role: &'static str,
+    pub(super) peer: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -72,13 +72,6 @@ struct Protected {
     encryption: &'static str,
     verify: &'static str,
     data_path: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reduced {
-    vm: String,
-    peer: String,
-    pages: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -136,7 +129,7 @@ impl Moment {
         phases(&mut registry, &under_way);
         of_migrations(&mut registry, &under_way);
         protections(&mut registry, &under_way);
-        reductions(&mut registry, &under_way);
+        reduction::register(&mut registry, &under_way);
         relays(&mut registry, &under_way);
         carried::register(&mut registry, &under_way);
         registry
@@ -219,7 +212,7 @@ pub(super) fn number(value: u64) -> f64 {
     value as f64
 }
 
-fn labels(view: &MigrationView) -> Moving {
+pub(super) fn labels(view: &MigrationView) -> Moving {
     let peer = match view.role {
         MigrationRole::Source => &view.destination,
         MigrationRole::Destination => &view.source,
@@ -365,43 +358,6 @@ fn protections(registry: &mut Registry, views: &[&MigrationView]) {
         "What protects lanes, and the bytes' way through the relay: 1",
         family,
     );
-}
-
-fn reductions(registry: &mut Registry, views: &[&MigrationView]) {
-    let (raw, wire) = (Family::default(), Family::default());
-    let pages: Family<Reduced, Counter> = Family::default();
-    for view in views {
-        let Some(reduction) = &view.reduction else {
-            continue;
-        };
-        let count = |family: &Family<Moving, Counter>, bytes: Bytes| {
-            family.get_or_create(&labels(view)).inc_by(bytes.0);
-        };
-        count(&raw, reduction.raw_bytes);
-        count(&wire, reduction.wire_bytes);
-        let of = reduction.pages;
-        for (what, number) in [
-            ("filled", of.filled),
-            ("same", of.same),
-            ("changed", of.changed),
-            ("ordinary", of.ordinary),
-            ("dense", of.dense),
-        ] {
-            let Moving { vm, peer, .. } = labels(view);
-            let labels = Reduced {
-                vm,
-                peer,
-                pages: what,
-            };
-            pages.get_or_create(&labels).inc_by(number);
-        }
-    }
-    let help = "Bytes of QEMU that were to be reduced";
-    registry.register("migration_reduction_raw_bytes", help, raw);
-    let help = "Bytes that crossed for them";
-    registry.register("migration_reduction_wire_bytes", help, wire);
-    let help = "Pages by what became of them";
-    registry.register("migration_reduction_pages", help, pages);
 }
 
 fn relays(registry: &mut Registry, views: &[&MigrationView]) {

@@ -1,11 +1,15 @@
 //! Agreeing with the other agent on whether bytes are reduced, and how much memory that takes.
 
+use std::time::Duration;
+
 use drover_api::{
-    ErrorCode, OpaqueChannel, ReducedPages, ReducedSection, ReductionTerms, ReductionView, Refusal,
-    SessionSizes,
+    ErrorCode, OpaqueChannel, ReducedPages, ReducedSection, ReductionDecided, ReductionTerms,
+    ReductionTimes, ReductionVerdict, ReductionView, Refusal, SessionSizes, SlowestStage,
 };
-use drover_relay::{Choice, Codec, Level, Measures, Method, Reduced, Reduction, Section};
-use drover_types::{Bytes, HostName, ReductionMode};
+use drover_relay::{
+    Codec, Decided, Level, Policy, Reduced, Reduction, Section, Slowest, Times, Verdict, Way,
+};
+use drover_types::{ByteRate, Bytes, HostName, ReductionMode};
 
 use crate::limits::{KEPT_PART_LEAST, WINDOW_LOG, WINDOW_LOG_LEAST};
 
@@ -90,10 +94,13 @@ pub fn view(
         kept_most: Bytes(u64::from(decided.kept_pages) * u64::from(decided.page_bytes)),
         raw_bytes: Bytes(0),
         wire_bytes: Bytes(0),
+        passed_bytes: Bytes(0),
         pages: ReducedPages::default(),
         change_bytes: Bytes(0),
         ordinary: ReducedSection::default(),
         dense: ReducedSection::default(),
+        times: ReductionTimes::default(),
+        decided: None,
         opaque: Vec::new(),
     }))
 }
@@ -107,6 +114,7 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
     };
     view.raw_bytes = Bytes(counts.raw);
     view.wire_bytes = Bytes(counts.wire);
+    view.passed_bytes = Bytes(counts.passed);
     view.change_bytes = Bytes(counts.change_bytes);
     view.pages = ReducedPages {
         filled: counts.filled,
@@ -117,10 +125,24 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
     };
     view.ordinary = section(counts.ordinary_section);
     view.dense = section(counts.dense_section);
+    view.times = times(&reduced.times);
+    view.decided = reduced.decided.as_ref().map(decided);
     let opaque = reduced.opaque.iter().cloned();
     view.opaque = opaque
         .map(|(channel, why)| OpaqueChannel { channel, why })
         .collect();
+}
+
+fn times(times: &Times) -> ReductionTimes {
+    let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    ReductionTimes {
+        lines_ms: milliseconds(times.for_lines),
+        hypervisor_ms: milliseconds(times.for_qemu),
+        describing_ms: milliseconds(times.describing),
+        packing_ms: milliseconds(times.packing),
+        trying_ms: milliseconds(times.trying),
+        carrying_ms: milliseconds(times.carrying),
+    }
 }
 
 /// For a relay.
@@ -136,26 +158,56 @@ pub fn for_relay(terms: Option<ReductionTerms>, mode: ReductionMode) -> Option<R
         page_bytes,
         kept_pages,
         window_log,
-        method: method(mode),
+        policy: policy(mode),
     })
 }
 
-fn method(mode: ReductionMode) -> Method {
-    let on = mode != ReductionMode::Off;
-    let codec = match mode {
-        ReductionMode::Off | ReductionMode::Pages => Codec::None,
-        ReductionMode::Lz4 => Codec::Lz4,
-        ReductionMode::Zstd(level) => Level::new(level).map_or(Codec::None, Codec::Zstd),
+fn policy(mode: ReductionMode) -> Policy {
+    Policy::Always(match mode {
+        ReductionMode::Auto => return Policy::Fastest,
+        ReductionMode::Off => Way::Off,
+        ReductionMode::Pages => Way::with(Codec::None),
+        ReductionMode::Lz4 => Way::with(Codec::Lz4),
+        ReductionMode::Zstd(level) => match Level::new(level) {
+            Some(level) => Way::with(Codec::Zstd(level)),
+            None => Way::Off,
+        },
+    })
+}
+
+/// In the words that are used to order it.
+fn mode(way: Way) -> ReductionMode {
+    match way {
+        Way::Off => ReductionMode::Off,
+        Way::On { codec, .. } => match codec {
+            Codec::None => ReductionMode::Pages,
+            Codec::Lz4 => ReductionMode::Lz4,
+            Codec::Zstd(level) => ReductionMode::Zstd(level.into()),
+        },
+    }
+}
+
+fn decided(decided: &Decided) -> ReductionDecided {
+    let dense = |way: Way| matches!(way, Way::On { dense: true, .. });
+    let verdict = |verdict: &Verdict| ReductionVerdict {
+        mode: mode(verdict.way),
+        dense: dense(verdict.way),
+        used: verdict.used,
+        permille: (verdict.ratio * 1000.0).round() as u64,
+        processed: ByteRate(verdict.processed as u64),
+        crosses: ByteRate(verdict.goodput as u64),
+        slower: verdict.slower,
     };
-    Method {
-        measures: Measures {
-            same: on,
-            deltas: on,
-        },
-        choice: Choice {
-            ordinary: codec,
-            dense: Codec::None,
-        },
+    ReductionDecided {
+        mode: mode(decided.way),
+        dense: dense(decided.way),
+        slowest: decided.slowest.map(|slowest| match slowest {
+            Slowest::Lines => SlowestStage::Lines,
+            Slowest::Qemu => SlowestStage::Hypervisor,
+            Slowest::Processors => SlowestStage::Processors,
+        }),
+        changes: decided.changes,
+        verdicts: decided.verdicts.iter().map(verdict).collect(),
     }
 }
 

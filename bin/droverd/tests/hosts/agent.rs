@@ -99,6 +99,8 @@ impl Hosts {
         table(&mut config, "api").insert("listen".into(), addresses(number));
         // Tests of what happens when every path is lost for good do not wait for long.
         table(&mut config, "migration").insert("outage_limit_s".into(), OUTAGE_LIMIT_S.into());
+        // They are of times and bytes over lines that they know.
+        set_word(&mut config, "migration", "reduction", "off");
         // A guest that writes faster than is carried gives tests time to step in.
         let mut convergence = Table::new();
         convergence.insert("throttle".into(), "off".into());

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use drover_types::{Bytes, ReductionMode};
+use drover_types::{ByteRate, Bytes, ReductionMode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 /// How a migration's bytes are reduced, and what came of it so far; at the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReductionView {
-    /// What is done: `pages`, `lz4`, or `zstd:` with its level.
+    /// What was ordered: `auto`, `pages`, `lz4`, or `zstd:` with its level.
     #[schema(value_type = String)]
     pub mode: ReductionMode,
     /// The most memory that pages take which both ends keep, in bytes.
@@ -21,6 +21,10 @@ pub struct ReductionView {
     /// Bytes that crossed for them, without the protocol's and without those that were sent again.
     #[schema(value_type = u64)]
     pub wire_bytes: Bytes,
+    /// Of them, bytes that were carried as they are, as that was faster.
+    #[serde(default)]
+    #[schema(value_type = u64)]
+    pub passed_bytes: Bytes,
     /// Pages, by what became of them.
     pub pages: ReducedPages,
     /// What the changes of pages took before they were compressed, in bytes.
@@ -30,6 +34,12 @@ pub struct ReductionView {
     pub ordinary: ReducedSection,
     /// Pages that look compressed or encrypted already.
     pub dense: ReducedSection,
+    /// Where the time went of the threads that read channels.
+    #[serde(default)]
+    pub times: ReductionTimes,
+    /// What was decided, with `auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided: Option<ReductionDecided>,
     /// Channels in which pages are not found, and why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub opaque: Vec<OpaqueChannel>,
@@ -61,6 +71,140 @@ pub struct ReducedSection {
     pub packed: Bytes,
 }
 
+/// Where the time of the threads went that read channels of the source's hypervisor, in milliseconds, all together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReductionTimes {
+    /// Waited for the lines, or for who is behind them.
+    pub lines_ms: u64,
+    /// Waited for the hypervisor, and took its bytes.
+    pub hypervisor_ms: u64,
+    /// Compared pages with those that the destination has.
+    pub describing_ms: u64,
+    /// Compressed.
+    pub packing_ms: u64,
+    /// Tried out other ways on samples.
+    pub trying_ms: u64,
+    /// Handed on, and all else.
+    pub carrying_ms: u64,
+}
+
+impl fmt::Display for ReductionTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [lines, hypervisor, describing, packing, trying, carrying] = [
+            self.lines_ms,
+            self.hypervisor_ms,
+            self.describing_ms,
+            self.packing_ms,
+            self.trying_ms,
+            self.carrying_ms,
+        ]
+        .map(|milliseconds| milliseconds as f64 / 1000.0);
+        write!(
+            f,
+            "threads waited {lines:.1} s for the lines and {hypervisor:.1} s for the hypervisor, described \
+             {describing:.1} s, compressed {packing:.1} s, tried out {trying:.1} s, carried {carrying:.1} s"
+        )
+    }
+}
+
+/// What holds everything up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SlowestStage {
+    /// The lines, or the destination.
+    Lines,
+    /// The source's hypervisor.
+    Hypervisor,
+    /// The source's processors.
+    Processors,
+}
+
+impl fmt::Display for SlowestStage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lines => "lines",
+            Self::Hypervisor => "hypervisor",
+            Self::Processors => "processors",
+        })
+    }
+}
+
+/// What was decided, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReductionDecided {
+    /// What is done now.
+    #[schema(value_type = String)]
+    pub mode: ReductionMode,
+    /// Dense pages are compressed, too.
+    pub dense: bool,
+    /// What holds everything up, once something was seen.
+    pub slowest: Option<SlowestStage>,
+    /// How often it was changed.
+    pub changes: u64,
+    /// What is thought of each way of which something is known.
+    pub verdicts: Vec<ReductionVerdict>,
+}
+
+/// What is thought of one way to reduce, by samples of the guest and what was measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ReductionVerdict {
+    /// The way.
+    #[schema(value_type = String)]
+    pub mode: ReductionMode,
+    /// With dense pages compressed, too.
+    pub dense: bool,
+    /// It is in use.
+    pub used: bool,
+    /// Bytes on the lines for 1000 of the hypervisor.
+    pub permille: u64,
+    /// The hypervisor's bytes that the processors get done in a second.
+    #[schema(value_type = u64)]
+    pub processed: ByteRate,
+    /// The hypervisor's bytes that would cross in a second.
+    #[schema(value_type = u64)]
+    pub crosses: ByteRate,
+    /// It was tried and was slower than this says, and it is not tried again for now.
+    pub slower: bool,
+}
+
+impl ReductionDecided {
+    /// Each way but that in use, beside it: `lz4: 37 % more bytes, 1.3 x slower`.
+    pub fn beside(&self) -> impl Iterator<Item = String> {
+        let used = self.verdicts.iter().find(|verdict| verdict.used);
+        let others = self
+            .verdicts
+            .iter()
+            .filter(|verdict| !verdict.used && !verdict.dense);
+        used.into_iter()
+            .flat_map(move |used| others.clone().map(|verdict| verdict.beside(used)))
+    }
+}
+
+impl ReductionVerdict {
+    fn beside(&self, used: &Self) -> String {
+        let Self { mode, permille, .. } = self;
+        let bytes = match (*permille * 100 / used.permille.max(1)).checked_sub(100) {
+            Some(0) => "as many bytes".to_owned(),
+            Some(more) => format!("{more} % more bytes"),
+            None => format!(
+                "{} % fewer bytes",
+                100 - permille * 100 / used.permille.max(1)
+            ),
+        };
+        let [own, now] = [self.crosses, used.crosses].map(|rate| rate.0.max(1) as f64);
+        let time = if self.slower {
+            "slower when it was tried".to_owned()
+        } else if own * 1.05 < now {
+            format!("{:.1} x slower", now / own)
+        } else if now * 1.05 < own {
+            format!("{:.1} x faster", own / now)
+        } else {
+            "as fast".to_owned()
+        };
+        format!("{mode}: {bytes}, {time}")
+    }
+}
+
 /// A channel that is carried as it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct OpaqueChannel {
@@ -80,7 +224,15 @@ impl fmt::Display for ReductionView {
             pages,
             ..
         } = self;
-        write!(f, "{mode}: {raw_bytes} became {wire_bytes}")?;
+        write!(f, "{mode}")?;
+        if let Some(decided) = &self.decided {
+            write!(f, " ({}", decided.mode)?;
+            if let Some(slowest) = decided.slowest {
+                write!(f, ", held up by the {slowest}")?;
+            }
+            f.write_str(")")?;
+        }
+        write!(f, ": {raw_bytes} became {wire_bytes}")?;
         if raw_bytes.0 > 0 {
             let percent = wire_bytes.0.saturating_mul(100).div_ceil(raw_bytes.0);
             write!(f, " ({percent} %)")?;
@@ -108,10 +260,13 @@ mod tests {
             kept_most: Bytes(1 << 28),
             raw_bytes: Bytes(0),
             wire_bytes: Bytes(0),
+            passed_bytes: Bytes(0),
             pages: ReducedPages::default(),
             change_bytes: Bytes(0),
             ordinary: ReducedSection::default(),
             dense: ReducedSection::default(),
+            times: ReductionTimes::default(),
+            decided: None,
             opaque: Vec::new(),
         };
         assert!(!view.to_string().contains('%'), "{view}");
@@ -126,6 +281,45 @@ mod tests {
             view.to_string(),
             "zstd:1: 1 GiB became 256 MiB (25 %); pages: 0 filled, 7 there already, 0 changed, 0 compressed, 0 \
              dense; channel 3 is not looked into from byte 9: x"
+        );
+    }
+
+    #[test]
+    fn other_ways_are_told_beside_that_in_use() {
+        let verdict = |mode: &str, permille, crosses| ReductionVerdict {
+            mode: mode.parse().unwrap(),
+            dense: false,
+            used: mode == "zstd:1",
+            permille,
+            processed: ByteRate(crosses),
+            crosses: ByteRate(crosses),
+            slower: false,
+        };
+        let mut verdicts = vec![
+            verdict("off", 1000, 500),
+            verdict("lz4", 640, 780),
+            verdict("zstd:1", 500, 1000),
+            verdict("zstd:3", 490, 1010),
+        ];
+        verdicts.extend([ReductionVerdict {
+            slower: true,
+            ..verdict("zstd:-1", 500, 1200)
+        }]);
+        let decided = ReductionDecided {
+            mode: ReductionMode::Zstd(1),
+            dense: false,
+            slowest: Some(SlowestStage::Lines),
+            changes: 3,
+            verdicts,
+        };
+        assert_eq!(
+            decided.beside().collect::<Vec<_>>(),
+            [
+                "off: 100 % more bytes, 2.0 x slower",
+                "lz4: 28 % more bytes, 1.3 x slower",
+                "zstd:3: 2 % fewer bytes, as fast",
+                "zstd:-1: as many bytes, slower when it was tried",
+            ]
         );
     }
 }

@@ -26,6 +26,10 @@ pub enum Method {
     Drover,
     /// The same with `encryption = "off"`.
     DroverPlain,
+    /// The same with `reduction = "off"`: bytes stay in the kernel.
+    DroverSplice,
+    /// As drover, with `reduction = "off"`.
+    DroverOff,
     /// Drover, with what the destination has left out.
     DroverPages,
     /// The same, and the rest through lz4.
@@ -40,7 +44,7 @@ pub enum Method {
 
 impl Method {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Tcp,
         Self::Multifd,
         Self::MultifdZstd,
@@ -48,6 +52,8 @@ impl Method {
         Self::Mptcp,
         Self::Drover,
         Self::DroverPlain,
+        Self::DroverSplice,
+        Self::DroverOff,
         Self::DroverPages,
         Self::DroverLz4,
         Self::DroverZstd,
@@ -66,6 +72,8 @@ impl Method {
             Self::Mptcp => "mptcp",
             Self::Drover => "drover",
             Self::DroverPlain => "drover-plain",
+            Self::DroverSplice => "drover-splice",
+            Self::DroverOff => "drover-off",
             Self::DroverPages => "drover-pages",
             Self::DroverLz4 => "drover-lz4",
             Self::DroverZstd => "drover-zstd",
@@ -85,12 +93,13 @@ impl Method {
     pub fn encryption(self) -> Option<Encryption> {
         match self {
             Self::Drover
+            | Self::DroverOff
             | Self::DroverPages
             | Self::DroverLz4
             | Self::DroverZstd
             | Self::DroverStop
             | Self::DroverPostcopy => Some(Encryption::On),
-            Self::DroverPlain => Some(Encryption::Off),
+            Self::DroverPlain | Self::DroverSplice => Some(Encryption::Off),
             _ => None,
         }
     }
@@ -99,6 +108,7 @@ impl Method {
     #[must_use]
     pub fn reduction(self) -> Option<ReductionMode> {
         match self {
+            Self::DroverOff | Self::DroverSplice => Some(ReductionMode::Off),
             Self::DroverPages => Some(ReductionMode::Pages),
             Self::DroverLz4 => Some(ReductionMode::Lz4),
             Self::DroverZstd => Some(ReductionMode::Zstd(1)),
@@ -128,6 +138,8 @@ impl Method {
             Self::Tcp
             | Self::Drover
             | Self::DroverPlain
+            | Self::DroverSplice
+            | Self::DroverOff
             | Self::DroverPages
             | Self::DroverLz4
             | Self::DroverZstd

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use drover_api::ReductionView;
+
 use super::method::Method;
 use super::ordeal::{Faulted, Outcome};
 use super::summary::{Comparison, Run, Spread, Summary};
@@ -98,6 +100,7 @@ pub fn table(comparison: &Comparison) -> String {
         "of multifd",
         "downtime ms",
         "guest gap ms",
+        "MiB",
         "lines %",
         "CPU s",
         "verified",
@@ -109,7 +112,7 @@ pub fn table(comparison: &Comparison) -> String {
     text += &aligned(&rows);
     let _ = writeln!(
         text,
-        "Medians (smallest-largest). lines %: of all NICs' rates together, 5 % to 95 %"
+        "Medians (smallest-largest). MiB: on all NICs. lines %: of their rates together, 5 % to 95 %"
     );
     let _ = writeln!(
         text,
@@ -121,6 +124,9 @@ pub fn table(comparison: &Comparison) -> String {
             "Agents of {method}: {cpu:.2} CPU s for each GiB of payload, both hosts together; at \
              most {memory:.0} MiB of\ntheir own on either host."
         );
+    }
+    for (method, reduction) in reductions(comparison) {
+        let _ = writeln!(text, "Last of {method}: {reduction}\n  {}", reduction.times);
     }
     for skipped in &comparison.skipped {
         let _ = writeln!(
@@ -205,6 +211,15 @@ fn faulted_table(comparison: &Comparison) -> String {
     )
 }
 
+/// What became of the bytes of each method's last guest, where they were reduced.
+fn reductions(comparison: &Comparison) -> impl Iterator<Item = (Method, &ReductionView)> {
+    comparison.summary.keys().filter_map(|method| {
+        let mut runs = comparison.runs.iter().rev();
+        let last = runs.find(|run| run.method == *method && run.verified)?;
+        Some((*method, last.drover.as_ref()?.reduction.as_ref()?))
+    })
+}
+
 fn agents_costs(comparison: &Comparison) -> impl Iterator<Item = (Method, f64, f64)> {
     comparison.summary.iter().filter_map(|(method, summary)| {
         let mebibytes = summary.agent_memory?.max / f64::from(1 << 20);
@@ -240,7 +255,7 @@ fn heading(comparison: &Comparison) -> String {
     )
 }
 
-fn row(method: Method, summary: &Summary) -> [String; 8] {
+fn row(method: Method, summary: &Summary) -> [String; 9] {
     let cpu = summary
         .qemu_cpu
         .zip(summary.agent_cpu)
@@ -257,6 +272,7 @@ fn row(method: Method, summary: &Summary) -> [String; 8] {
             .map_or(NOTHING.to_owned(), |ratio| format!("{ratio:.2}")),
         spread(summary.downtime_ms, 1.0, 0),
         spread(summary.guest_gap_ms, 1.0, 0),
+        spread(summary.wire_bytes, 1.0 / f64::from(1 << 20), 0),
         spread(summary.line_share, 100.0, 1),
         cpu.unwrap_or_else(|| NOTHING.to_owned()),
         format!("{}/{}", summary.verified, summary.runs),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::{LaneEncryption, MigrationView};
+use drover_api::{LaneEncryption, MigrationView, ReductionView};
 use drover_types::ByteRate;
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +93,9 @@ pub struct DroverFacts {
     /// What was said of the time left at a quarter of the work, where it was watched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foretold: Option<Foretold>,
+    /// How bytes were reduced, and what came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduction: Option<ReductionView>,
     /// What was used instead of something else, and why.
     pub notes: Vec<String>,
     /// NICs and addresses that were not used, and why.
@@ -115,6 +118,7 @@ impl DroverFacts {
             protocol_bytes: lanes().map(|lane| lane.traffic.protocol_bytes.0).sum(),
             encryption: view.encryption,
             foretold: None,
+            reduction: view.reduction.clone(),
             notes: view.notes.clone(),
             left_out: view
                 .left_out
@@ -177,6 +181,9 @@ pub struct Summary {
     pub downtime_ms: Option<Spread>,
     /// The guest's longest silence.
     pub guest_gap_ms: Option<Spread>,
+    /// Bytes on all NICs, headers included.
+    #[serde(default)]
+    pub wire_bytes: Option<Spread>,
     /// Part of all NICs' rates together that was used in the bulk of the transfer, headers
     /// included.
     pub line_share: Option<Spread>,
@@ -302,6 +309,7 @@ fn of_runs(variant: Variant, runs: &[&Run]) -> Summary {
         total_ms: spread(|m| Some(m.total_ms)),
         downtime_ms: spread(|m| Some(m.downtime_ms)),
         guest_gap_ms: spread(|m| Some(m.guest_gap_ms)),
+        wire_bytes: spread(|m| Some(m.wire_bytes.values().sum::<u64>() as f64)),
         line_share: spread(|m| m.line_share),
         goodput_share: spread(|m| m.goodput_share),
         bulk_wire_rate: spread(|m| m.bulk_wire_rate),

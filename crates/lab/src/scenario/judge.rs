@@ -277,8 +277,8 @@ mod tests {
 
     fn run(extra: f64, gap: f64) -> Run {
         Run {
-            method: Method::Drover,
-            variant: Method::Drover.variants()[0],
+            method: Method::DroverOff,
+            variant: Method::DroverOff.variants()[0],
             repeat: 0,
             from: "a".to_owned(),
             to: "b".to_owned(),
@@ -363,6 +363,7 @@ mod tests {
             protocol_bytes: 0,
             encryption: None,
             foretold: None,
+            reduction: None,
             notes: Vec::new(),
             left_out: Vec::new(),
         };

@@ -188,7 +188,7 @@ async fn on(
             for time in 0..scenario.times {
                 let number = repeat * scenario.times + time;
                 let faults = scenario.faults(number);
-                let known = clean(&runs.clean, Method::Drover);
+                let known = clean(&runs.clean, Method::DroverOff);
                 let run = stage.run(task(number, &faults, known)).await?;
                 let name = scenario.name;
                 say(&format!(
@@ -207,8 +207,8 @@ async fn on(
 
 fn task(repeat: usize, faults: &[crate::fault::Fault], clean: Option<Clean>) -> Task<'_> {
     Task {
-        method: Method::Drover,
-        variant: Method::Drover.variants()[0],
+        method: Method::DroverOff,
+        variant: Method::DroverOff.variants()[0],
         repeat,
         faults,
         clean,

@@ -13,18 +13,22 @@
 //! What QEMU gets is what the other QEMU sent, or nothing: a chunk that cannot be read, or whose content is another one,
 //! breaks its channel before a byte of it is written.
 
+mod courtesy;
+mod deciding;
 mod expander;
 mod pages;
 mod reducer;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::time::Instant;
 
 use drover_reduce::kept::{destination, source};
-use drover_reduce::{Choice, Codec, Counts, Level, Measures};
 use drover_session::ChannelId;
 use serde::{Deserialize, Serialize};
 
+pub use deciding::{Decided, Policy};
+use deciding::{Deciding, Done, Order};
 pub(crate) use expander::Expander;
 pub(crate) use reducer::{Reducer, Taken};
 
@@ -40,35 +44,8 @@ pub struct Reduction {
     pub kept_pages: u32,
     /// What a codec remembers of each channel: 2^`window_log` bytes.
     pub window_log: u32,
-    /// What is done at the source.
-    pub method: Method,
-}
-
-/// What is done to a session's bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Method {
-    /// What pages are compared with.
-    pub measures: Measures,
-    /// What the rest goes through.
-    pub choice: Choice,
-}
-
-impl Method {
-    /// Everything, with this level of zstd.
-    #[must_use]
-    pub const fn all(level: Level) -> Self {
-        let codec = Codec::Zstd(level);
-        Self {
-            measures: Measures {
-                same: true,
-                deltas: true,
-            },
-            choice: Choice {
-                ordinary: codec,
-                dense: Codec::None,
-            },
-        }
-    }
+    /// Who decides what is done, at the source.
+    pub policy: Policy,
 }
 
 /// What the channels of one end share.
@@ -76,7 +53,7 @@ impl Method {
 pub(crate) struct Shared {
     agreed: Reduction,
     end: End,
-    counts: Mutex<Counts>,
+    deciding: Mutex<Deciding>,
     /// Channels in which pages are no longer found, and why.
     opaque: Mutex<BTreeMap<ChannelId, String>>,
 }
@@ -98,7 +75,7 @@ impl Shared {
         Self {
             agreed,
             end,
-            counts: Mutex::default(),
+            deciding: Mutex::new(Deciding::new(agreed.policy, Instant::now())),
             opaque: Mutex::default(),
         }
     }
@@ -110,8 +87,12 @@ impl Shared {
         }
     }
 
-    fn count(&self, counts: Counts) {
-        *lock(&self.counts) += counts;
+    fn next(&self) -> Order {
+        lock(&self.deciding).next(Instant::now())
+    }
+
+    fn done(&self, done: &Done) {
+        lock(&self.deciding).done(Instant::now(), done);
     }
 
     fn opaque(&self, channel: ChannelId, why: String) {
@@ -121,8 +102,11 @@ impl Shared {
     /// What became of the bytes so far.
     pub(crate) fn report(&self) -> Reduced {
         let opaque = lock(&self.opaque).clone();
+        let deciding = lock(&self.deciding);
         Reduced {
-            counts: *lock(&self.counts),
+            counts: deciding.counts(),
+            times: deciding.times(),
+            decided: deciding.decided(),
             opaque: opaque.into_iter().collect(),
         }
     }

@@ -37,6 +37,15 @@ impl Pages {
         self.packets.back().and_then(cut).unwrap_or(end)
     }
 
+    /// Forgets the pages that end before that.
+    pub(super) fn forget(&mut self, before: u64) {
+        while let Some(packet) = self.packets.front()
+            && packet.begins + packet.follows() <= before
+        {
+            self.packets.pop_front();
+        }
+    }
+
     /// What those bytes are, of which a page may only be cut at the beginning; what comes before them is forgotten.
     pub(super) fn spans(&mut self, bytes: Range<u64>) -> Vec<Span> {
         let mut spans = Vec::new();

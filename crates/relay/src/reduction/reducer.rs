@@ -2,13 +2,19 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
+use std::time::Instant;
 
 use drover_lanes::read_some;
 use drover_qstream::{Channel, Kind, Opaque};
-use drover_reduce::Encoder;
+use drover_reduce::decide::{Times, Tried, Way};
+use drover_reduce::kept::source::Kept;
 use drover_reduce::limits::raw_bytes_most;
+use drover_reduce::{Choice, Class, Codec, Counts, Encoder, Measures, Sampler};
 use drover_session::ChannelId;
 
+use super::courtesy::with_less_priority;
+use super::deciding::{Done, Stopwatch};
 use super::pages::Pages;
 use super::{End, Shared};
 use crate::chunk::Chunk;
@@ -34,6 +40,12 @@ impl Taken {
     };
 }
 
+/// Everything that pages are compared with.
+const MEASURES: Measures = Measures {
+    same: true,
+    deltas: true,
+};
+
 /// Reads one channel.
 #[derive(Debug)]
 pub(crate) struct Reducer {
@@ -41,13 +53,18 @@ pub(crate) struct Reducer {
     channel: Channel,
     pages: Pages,
     encoder: Encoder,
+    sampler: Sampler,
     /// That pages are no longer found was told.
     told: bool,
-    /// Read, and not yet in a chunk: the beginning of a page at the most, between two chunks.
+    /// Read into.
     staged: Vec<u8>,
+    /// What of it was read, and is not yet in a chunk: the beginning of a page at the most, between two chunks.
+    held: usize,
     /// Where in the channel that begins.
     begins: u64,
     page_bytes: usize,
+    watch: Stopwatch,
+    times: Times,
 }
 
 impl Reducer {
@@ -59,11 +76,23 @@ impl Reducer {
             channel: Channel::new(agreed.page_bytes),
             pages: Pages::default(),
             encoder: Encoder::new(channel, page_bytes, agreed.window_log),
+            sampler: Sampler::default(),
             told: false,
             staged: Vec::new(),
+            held: 0,
             begins: 0,
             page_bytes,
+            watch: Stopwatch::started(),
+            times: Times::default(),
         }
+    }
+
+    /// Waits until the session wants more.
+    pub(crate) fn wait<T>(&mut self, wait: impl FnOnce() -> T) -> T {
+        self.times.carrying += self.watch.lap();
+        let result = wait();
+        self.times.for_lines += self.watch.lap();
+        result
     }
 
     /// Fills the chunk with what QEMU has sent, and waits for the first of it.
@@ -74,52 +103,127 @@ impl Reducer {
         reading: &Reading,
         chunk: &mut Chunk,
     ) -> io::Result<Taken> {
+        let order = shared.next();
         let most = raw_bytes_most(reading.most as usize, self.page_bytes).max(self.page_bytes);
-        let whole = self.read(from, most)?;
+        self.times.carrying += self.watch.lap();
+        let whole = self.read(from, most, order.way)?;
+        self.times.for_qemu += self.watch.lap();
         self.tell_when_opaque(shared);
-        let raw_end = self.begins + whole as u64;
-        let spans = self.pages.spans(self.begins..raw_end);
-        let raw = &self.staged[..whole];
-        let reduced = whole >= WORTHWHILE_BYTES && self.is_worthwhile();
-        let bytes = chunk.memory_to_fill();
-        if reduced && let End::Source(kept) = &shared.end {
-            let method = &shared.agreed.method;
-            self.encoder.describe(
-                reading.sequence,
-                raw,
-                &spans,
-                &mut lock(kept),
-                method.measures,
-            );
-            let packed = self.encoder.pack(raw, method.choice, bytes);
-            shared.count(packed.map_err(io::Error::other)?);
-        } else {
-            bytes.clear();
-            bytes.extend_from_slice(raw);
+        let worthwhile = whole >= WORTHWHILE_BYTES && self.is_worthwhile();
+        let mut done = Done::default();
+        let taken = match (choice(order.way), &shared.end) {
+            (Some(choice), End::Source(kept)) if worthwhile => {
+                done = with_less_priority(|| {
+                    self.describe(reading.sequence, whole, kept);
+                    let tried = if order.sample {
+                        self.sampled()?
+                    } else {
+                        Vec::new()
+                    };
+                    let counts = self.pack(whole, choice, chunk)?;
+                    io::Result::Ok(Done {
+                        counts,
+                        tried,
+                        ..Done::default()
+                    })
+                })?;
+                Taken {
+                    length: chunk.len(),
+                    reduced: true,
+                }
+            }
+            _ => {
+                self.pass(whole, chunk);
+                done.counts = Counts::passed(whole);
+                Taken {
+                    length: whole,
+                    reduced: false,
+                }
+            }
+        };
+        // What is not looked into says nothing of what would be gained.
+        if worthwhile {
+            self.times.carrying += self.watch.lap();
+            done.times = std::mem::take(&mut self.times);
+            shared.done(&done);
         }
-        let length = bytes.len();
-        chunk.filled();
-        self.staged.drain(..whole);
-        self.begins = raw_end;
-        Ok(Taken { length, reduced })
+        Ok(taken)
     }
 
-    /// Reads until there is something that does not end in the middle of a page; how much of it, none where QEMU sends
-    /// nothing more.
-    fn read(&mut self, from: &UnixStream, most: usize) -> io::Result<usize> {
+    fn describe(&mut self, sequence: u64, whole: usize, kept: &Mutex<Kept>) {
+        let spans = self.pages.spans(self.begins..self.begins + whole as u64);
+        let raw = &self.staged[..whole];
+        self.encoder
+            .describe(sequence, raw, &spans, &mut lock(kept), MEASURES);
+        self.times.describing += self.watch.lap();
+    }
+
+    /// What codecs make of the pages that were just described.
+    fn sampled(&mut self) -> io::Result<Vec<Tried>> {
+        let began = Instant::now();
+        let mut all = Vec::new();
+        for class in [Class::Ordinary, Class::Dense] {
+            let pages = self.encoder.section(class);
+            let told = |tried| all.push(tried);
+            let result = self.sampler.sample(class, pages, || began.elapsed(), told);
+            result.map_err(io::Error::other)?;
+        }
+        self.times.trying += self.watch.lap();
+        Ok(all)
+    }
+
+    fn pack(&mut self, whole: usize, choice: Choice, chunk: &mut Chunk) -> io::Result<Counts> {
+        let bytes = chunk.memory_to_fill();
+        let packed = self.encoder.pack(&self.staged[..whole], choice, bytes);
+        let counts = packed.map_err(io::Error::other)?;
+        let count = bytes.len();
+        chunk.filled(count);
+        self.times.packing += self.watch.lap();
+        self.staged.copy_within(whole..self.held, 0);
+        self.took(whole);
+        Ok(counts)
+    }
+
+    /// What was read is the chunk, in exchange for its memory.
+    fn pass(&mut self, whole: usize, chunk: &mut Chunk) {
+        let rest = self.held - whole;
+        let memory = chunk.memory_to_fill();
+        memory.resize(memory.len().max(rest), 0);
+        memory[..rest].copy_from_slice(&self.staged[whole..self.held]);
+        std::mem::swap(memory, &mut self.staged);
+        chunk.filled(whole);
+        self.pages.forget(self.begins + whole as u64);
+        self.took(whole);
+    }
+
+    /// So many bytes are in a chunk, and others at the beginning of what is staged.
+    fn took(&mut self, whole: usize) {
+        self.held -= whole;
+        self.begins += whole as u64;
+    }
+
+    /// Reads until there is something, which does not end in the middle of a page if it is to be described; how much of it,
+    /// none where QEMU sends nothing more.
+    fn read(&mut self, from: &UnixStream, most: usize, way: Way) -> io::Result<usize> {
         loop {
-            let held = self.staged.len();
-            self.staged.resize(most.max(held + 1), 0);
-            let read = read_some(from, &mut self.staged[held..]);
-            let count = *read.as_ref().unwrap_or(&0);
-            self.staged.truncate(held + count);
-            read?;
+            let held = self.held;
+            let place = most.max(held + 1);
+            if self.staged.len() < place {
+                self.staged.resize(place, 0);
+            }
+            let count = read_some(from, &mut self.staged[held..place])?;
             if count == 0 {
                 return Ok(held);
             }
+            self.held += count;
             let pages = &mut self.pages;
             self.channel
-                .feed(&self.staged[held..], &mut |packet| pages.add(packet));
+                .feed(&self.staged[held..self.held], &mut |packet| {
+                    pages.add(packet);
+                });
+            if way == Way::Off {
+                return Ok(self.held);
+            }
             let whole = self.pages.whole(self.channel.passed()) - self.begins;
             if whole > 0 {
                 return Ok(whole as usize);
@@ -145,5 +249,16 @@ impl Reducer {
                 ..
             }
         )
+    }
+}
+
+/// What sections go through, if anything is described.
+const fn choice(way: Way) -> Option<Choice> {
+    match way {
+        Way::Off => None,
+        Way::On { codec, dense } => Some(Choice {
+            ordinary: codec,
+            dense: if dense { codec } else { Codec::None },
+        }),
     }
 }

@@ -1,0 +1,144 @@
+//! What is done next, and what came of it: the clock around the controller.
+
+use std::time::{Duration, Instant};
+
+use drover_reduce::decide::{Controller, Seen, Slowest, Times, Tried, Verdict, Way};
+use drover_reduce::limits::{DECIDED_EVERY, SAMPLED_EVERY};
+use drover_reduce::{Codec, Counts};
+use serde::{Deserialize, Serialize};
+
+/// Who decides what is done to a channel's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Always this.
+    Always(Way),
+    /// What is found to be fastest.
+    Fastest,
+}
+
+/// What was decided so far, and why.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// What is done now.
+    pub way: Way,
+    /// What holds everything up.
+    pub slowest: Option<Slowest>,
+    /// How often that was changed.
+    pub changes: u64,
+    /// What is thought of each way.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// What is to be done to a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Order {
+    pub(super) way: Way,
+    /// Codecs are to be tried out on it.
+    pub(super) sample: bool,
+}
+
+/// What was done to a chunk.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) counts: Counts,
+    pub(super) times: Times,
+    pub(super) tried: Vec<Tried>,
+}
+
+/// Of one session.
+#[derive(Debug)]
+pub(super) struct Deciding {
+    policy: Policy,
+    controller: Controller,
+    counts: Counts,
+    times: Times,
+    /// When it was last decided, and what had come of everything by then.
+    decided: (Instant, Counts, Times),
+    sampled: Option<Instant>,
+}
+
+impl Deciding {
+    pub(super) fn new(policy: Policy, now: Instant) -> Self {
+        Self {
+            policy,
+            controller: Controller::default(),
+            counts: Counts::default(),
+            times: Times::default(),
+            decided: (now, Counts::default(), Times::default()),
+            sampled: None,
+        }
+    }
+
+    pub(super) fn next(&mut self, now: Instant) -> Order {
+        if let Policy::Always(way) = self.policy {
+            return Order { way, sample: false };
+        }
+        let due = |at: Instant| now.saturating_duration_since(at) >= SAMPLED_EVERY;
+        let sample = self.sampled.is_none_or(due);
+        let way = match self.controller.way() {
+            // What codecs would get is known only of a chunk that is described.
+            Way::Off if sample => Way::with(Codec::None),
+            way => way,
+        };
+        if sample {
+            self.sampled = Some(now);
+        }
+        Order { way, sample }
+    }
+
+    pub(super) fn done(&mut self, now: Instant, done: &Done) {
+        self.counts += done.counts;
+        self.times += done.times;
+        if matches!(self.policy, Policy::Always(_)) {
+            return;
+        }
+        for tried in &done.tried {
+            self.controller.tried(tried);
+        }
+        let (at, counts, times) = self.decided;
+        let lasted = now.saturating_duration_since(at);
+        if lasted >= DECIDED_EVERY {
+            self.controller.seen(&Seen {
+                lasted,
+                counts: self.counts - counts,
+                times: self.times - times,
+            });
+            self.decided = (now, self.counts, self.times);
+        }
+    }
+
+    pub(super) const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    pub(super) const fn times(&self) -> Times {
+        self.times
+    }
+
+    /// Nothing where it was decided by somebody else.
+    pub(super) fn decided(&self) -> Option<Decided> {
+        matches!(self.policy, Policy::Fastest).then(|| Decided {
+            way: self.controller.way(),
+            slowest: self.controller.slowest(),
+            changes: self.controller.changes(),
+            verdicts: self.controller.verdicts().collect(),
+        })
+    }
+}
+
+/// Tells how long it was from one word to the next.
+#[derive(Debug)]
+pub(super) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    pub(super) fn started() -> Self {
+        Self(Instant::now())
+    }
+
+    /// Since it was last asked.
+    pub(super) fn lap(&mut self) -> Duration {
+        let now = Instant::now();
+        now.saturating_duration_since(std::mem::replace(&mut self.0, now))
+    }
+}
