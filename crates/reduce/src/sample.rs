@@ -27,7 +27,7 @@ impl Default for Sampler {
 }
 
 impl Sampler {
-    /// What each codec makes of the first bytes of these pages; `clock` says how late it is.
+    /// What each codec makes of the first bytes of these pages; `clock` says what the thread took of processors so far.
     ///
     /// # Errors
     /// A codec has no memory.

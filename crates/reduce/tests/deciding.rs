@@ -124,14 +124,19 @@ impl World {
         let goodput = self.goodput(way);
         let raw = goodput * seconds;
         let idle = (self.threads * seconds - raw * (describing + packing + carrying)).max(0.0);
-        let by_qemu = goodput >= self.qemu;
         let time = |seconds: f64| Duration::from_secs_f64(seconds);
+        let waiting = |limit: f64| time(if goodput >= limit { idle } else { 0.0 });
+        let [for_qemu, for_destination] = [self.qemu, self.destination].map(waiting);
+        let work = |seconds: f64| time(raw * seconds / self.slowed);
+        let working = raw * (describing + packing + carrying);
         let times = Times {
-            for_lines: time(if by_qemu { 0.0 } else { idle }),
-            for_qemu: time(if by_qemu { idle } else { 0.0 }),
-            describing: time(raw * describing),
-            packing: time(raw * packing),
-            carrying: time(raw * carrying),
+            for_lines: time(idle).saturating_sub(for_qemu + for_destination),
+            for_destination,
+            for_qemu,
+            for_processors: time(working * (self.slowed - 1.0) / self.slowed),
+            describing: work(describing),
+            packing: work(packing),
+            carrying: work(carrying),
             trying: Duration::ZERO,
         };
         let mut counts = Counts {
@@ -175,7 +180,7 @@ impl World {
                     codec,
                     bytes: bytes as u64,
                     packed: (bytes * made.ratio) as u64,
-                    took: Duration::from_secs_f64(bytes * made.seconds * self.slowed),
+                    took: Duration::from_secs_f64(bytes * made.seconds),
                 });
             }
         }
@@ -265,7 +270,7 @@ fn who_holds_everything_up_behind_the_lines_is_not_packed_for() {
     let mut controller = Controller::default();
     let reached = world.run(&mut controller, seconds(10));
     assert!(reached > 0.95, "{reached}");
-    assert_eq!(controller.slowest(), Some(Slowest::Lines));
+    assert_eq!(controller.slowest(), Some(Slowest::Destination));
     let (_, [_, packing, _]) = world.of(controller.way());
     assert!(packing <= 0.0, "{controller:#?}");
 }
@@ -310,7 +315,7 @@ fn any_world() -> impl Strategy<Value = World> {
         let power = |exponent: f64| GIGABIT * 10f64.powf(exponent);
         (power(line), power(qemu), power(destination))
     });
-    let content = (0.05..0.95, 0.2..1.0, 0.5..8.0, 1u32..5);
+    let content = (0.05..0.95, 0.2..1.0, 1.0..8.0, 1u32..5);
     (rates, content).prop_map(
         |((line, qemu, destination), (part, better, slowed, threads))| {
             let usual = world();
@@ -348,7 +353,7 @@ proptest! {
     #[test]
     fn nothing_that_is_seen_makes_it_fail(
         bytes: [u64; 6],
-        nanoseconds: [u64; 6],
+        nanoseconds: [u64; 8],
         lasted in 0u64..1 << 40,
     ) {
         let mut controller = Controller::default();
@@ -375,7 +380,9 @@ proptest! {
             },
             times: Times {
                 for_lines: time(0),
+                for_destination: time(7),
                 for_qemu: time(1),
+                for_processors: time(6),
                 describing: time(2),
                 packing: time(3),
                 trying: time(4),

@@ -182,7 +182,7 @@ fn read(
 /// What is to be read next, once there is room for it.
 fn next(reads: &Receiver<Reading>, reducer: Option<&mut Reducer>) -> Option<Reading> {
     match reducer {
-        Some(reducer) => reducer.wait(|| reads.recv().ok()),
+        Some(reducer) => reducer.wait(reads),
         None => reads.recv().ok(),
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Reading {
     pub(crate) most: u32,
     /// The number that the chunk will have.
     pub(crate) sequence: u64,
+    /// Most of what is on its way waits for the peer's QEMU.
+    pub(crate) arrived: bool,
 }
 
 pub(crate) struct ChannelPort {
@@ -284,12 +286,14 @@ impl Shared {
                 buffer,
                 most,
                 sequence,
+                arrived,
             } => {
                 if let Some(port) = core.channels.get(usize::from(channel)) {
                     let _ = port.read.send(Reading {
                         buffer,
                         most,
                         sequence,
+                        arrived,
                     });
                 }
             }

@@ -160,6 +160,9 @@ pub enum Output {
         most: u32,
         /// The number that the chunk will have.
         sequence: u64,
+        /// Most of what the channel has on its way is at the peer and not yet with its QEMU: if there was no room before, it
+        /// was not for want of lines.
+        arrived: bool,
     },
     /// Write to the channel's local socket, in the order of these outputs; each is answered with
     /// [`Input::Written`].

@@ -534,6 +534,7 @@ impl Session {
             if outbound.wants_read() {
                 outbound.read_asked();
                 let sequence = outbound.next_sequence();
+                let arrived = outbound.most_arrived();
                 let buffer = self.buffers.take();
                 let channel = channel as ChannelId;
                 let most = self.chunk_for(now, channel);
@@ -542,6 +543,7 @@ impl Session {
                     buffer,
                     most,
                     sequence,
+                    arrived,
                 });
             }
         }

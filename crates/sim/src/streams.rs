@@ -358,7 +358,7 @@ impl World {
                 channel,
                 buffer,
                 most,
-                sequence: _,
+                ..
             } => {
                 self.read_later(side, channel, buffer, most);
             }

@@ -107,7 +107,9 @@ impl Families {
         let times = view.times;
         for (stage, milliseconds) in [
             ("lines", times.lines_ms),
+            ("destination", times.destination_ms),
             ("hypervisor", times.hypervisor_ms),
+            ("processors", times.processors_ms),
             ("describing", times.describing_ms),
             ("packing", times.packing_ms),
             ("trying", times.trying_ms),

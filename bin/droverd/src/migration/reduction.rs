@@ -137,7 +137,9 @@ fn times(times: &Times) -> ReductionTimes {
     let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     ReductionTimes {
         lines_ms: milliseconds(times.for_lines),
+        destination_ms: milliseconds(times.for_destination),
         hypervisor_ms: milliseconds(times.for_qemu),
+        processors_ms: milliseconds(times.for_processors),
         describing_ms: milliseconds(times.describing),
         packing_ms: milliseconds(times.packing),
         trying_ms: milliseconds(times.trying),
@@ -203,6 +205,7 @@ fn decided(decided: &Decided) -> ReductionDecided {
         dense: dense(decided.way),
         slowest: decided.slowest.map(|slowest| match slowest {
             Slowest::Lines => SlowestStage::Lines,
+            Slowest::Destination => SlowestStage::Destination,
             Slowest::Qemu => SlowestStage::Hypervisor,
             Slowest::Processors => SlowestStage::Processors,
         }),

@@ -74,11 +74,17 @@ pub struct ReducedSection {
 /// Where the time of the threads went that read channels of the source's hypervisor, in milliseconds, all together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReductionTimes {
-    /// Waited for the lines, or for who is behind them.
+    /// Waited for the lines.
     pub lines_ms: u64,
+    /// Waited for the destination, which had most of what was on its way.
+    #[serde(default)]
+    pub destination_ms: u64,
     /// Waited for the hypervisor, and took its bytes.
     pub hypervisor_ms: u64,
-    /// Compared pages with those that the destination has.
+    /// Waited for a processor, or for each other, with work to do.
+    #[serde(default)]
+    pub processors_ms: u64,
+    /// Compared pages with those that the destination has; of processors' time, as all that follows.
     pub describing_ms: u64,
     /// Compressed.
     pub packing_ms: u64,
@@ -90,9 +96,20 @@ pub struct ReductionTimes {
 
 impl fmt::Display for ReductionTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [lines, hypervisor, describing, packing, trying, carrying] = [
+        let [
+            lines,
+            destination,
+            hypervisor,
+            processors,
+            describing,
+            packing,
+            trying,
+            carrying,
+        ] = [
             self.lines_ms,
+            self.destination_ms,
             self.hypervisor_ms,
+            self.processors_ms,
             self.describing_ms,
             self.packing_ms,
             self.trying_ms,
@@ -101,8 +118,8 @@ impl fmt::Display for ReductionTimes {
         .map(|milliseconds| milliseconds as f64 / 1000.0);
         write!(
             f,
-            "threads waited {lines:.1} s for the lines and {hypervisor:.1} s for the hypervisor, described \
-             {describing:.1} s, compressed {packing:.1} s, tried out {trying:.1} s, carried {carrying:.1} s"
+            "threads waited {lines:.1} s for the lines, {destination:.1} s for the destination, {hypervisor:.1} s for the \
+             hypervisor and {processors:.1} s for processors, described {describing:.1} s, compressed {packing:.1} s, tried out {trying:.1} s, carried {carrying:.1} s"
         )
     }
 }
@@ -111,8 +128,10 @@ impl fmt::Display for ReductionTimes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlowestStage {
-    /// The lines, or the destination.
+    /// The lines.
     Lines,
+    /// The destination.
+    Destination,
     /// The source's hypervisor.
     Hypervisor,
     /// The source's processors.
@@ -123,6 +142,7 @@ impl fmt::Display for SlowestStage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Lines => "lines",
+            Self::Destination => "destination",
             Self::Hypervisor => "hypervisor",
             Self::Processors => "processors",
         })

@@ -6,7 +6,7 @@
 //!    as it is   └── of each of the threads ──┘
 //! ```
 //! Ratios and costs are tried out on samples of what really crosses ([`Tried`]), and corrected by what the way in use
-//! really makes and takes. Times are as a clock sees them, so a processor that others need is a slow one. What the lines
+//! really makes and takes. All work takes longer by what it waits for processors, so those that others need are slow ones. What the lines
 //! carry is known where they are what everybody waits for, and believed to be more some time after ([`line`]). So a way that
 //! promises more is a guess, and is tried: where less crosses than before, it is taken back, and not tried again for a
 //! while ([`trial`]).
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::class::Class;
 use crate::codec::{Codec, Level};
 use crate::counts::Counts;
-use crate::limits::WORTH_A_CHANGE;
+use crate::limits::{ABOUT_AS_FAST, WORTH_A_CHANGE};
 
 use line::Line;
 use model::Model;
@@ -68,18 +68,22 @@ pub struct Tried {
     pub bytes: u64,
     /// What the codec made of them.
     pub packed: u64,
-    /// The time that took.
+    /// What that took of a processor's time.
     pub took: Duration,
 }
 
 /// Where the time of the threads went that read channels, all together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Times {
-    /// Waited for the lines, or for who is behind them.
+    /// Waited for the lines.
     pub for_lines: Duration,
+    /// Waited for the destination, which had most of what was on its way.
+    pub for_destination: Duration,
     /// Waited for QEMU, and took its bytes.
     pub for_qemu: Duration,
-    /// Described.
+    /// Waited for a processor, or for each other, with work to do.
+    pub for_processors: Duration,
+    /// Described, of a processor's time, as all that follows.
     pub describing: Duration,
     /// Packed.
     pub packing: Duration,
@@ -92,7 +96,9 @@ pub struct Times {
 impl AddAssign for Times {
     fn add_assign(&mut self, other: Self) {
         self.for_lines += other.for_lines;
+        self.for_destination += other.for_destination;
         self.for_qemu += other.for_qemu;
+        self.for_processors += other.for_processors;
         self.describing += other.describing;
         self.packing += other.packing;
         self.trying += other.trying;
@@ -107,7 +113,9 @@ impl Sub for Times {
     fn sub(self, other: Self) -> Self {
         Self {
             for_lines: self.for_lines.saturating_sub(other.for_lines),
+            for_destination: self.for_destination.saturating_sub(other.for_destination),
             for_qemu: self.for_qemu.saturating_sub(other.for_qemu),
+            for_processors: self.for_processors.saturating_sub(other.for_processors),
             describing: self.describing.saturating_sub(other.describing),
             packing: self.packing.saturating_sub(other.packing),
             trying: self.trying.saturating_sub(other.trying),
@@ -120,8 +128,13 @@ impl Times {
     /// All of it.
     #[must_use]
     pub fn all(&self) -> Duration {
-        let waiting = self.for_lines + self.for_qemu;
-        waiting + self.describing + self.packing + self.trying + self.carrying
+        let others = self.for_lines + self.for_destination + self.for_qemu;
+        others + self.for_processors + self.working()
+    }
+
+    /// What it took of processors.
+    fn working(&self) -> Duration {
+        self.describing + self.packing + self.trying + self.carrying
     }
 }
 
@@ -140,8 +153,10 @@ pub struct Seen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Slowest {
-    /// The lines, or the destination.
+    /// The lines.
     Lines,
+    /// The destination.
+    Destination,
     /// The source's QEMU.
     Qemu,
     /// Processors.
@@ -324,7 +339,7 @@ impl Controller {
             .fold(0.0, f64::max);
         let as_fast = known
             .iter()
-            .filter(|(_, goodput)| goodput * WORTH_A_CHANGE >= most);
+            .filter(|(_, goodput)| goodput * ABOUT_AS_FAST >= most);
         let least =
             as_fast.min_by(|(a, _), (b, _)| self.model.cost(*a).total_cmp(&self.model.cost(*b)));
         least.map_or(self.way, |(way, _)| *way)
@@ -345,11 +360,16 @@ impl Controller {
     }
 }
 
-/// Where threads wait for the lines a quarter of their time, the lines are never out of work.
+/// Where threads wait a quarter of their time for the lines, those are never out of work; and so the destination.
 fn slowest(times: &Times) -> Slowest {
     let all = times.all();
-    if times.for_lines * 4 > all {
-        Slowest::Lines
+    let behind = times.for_lines + times.for_destination;
+    if behind * 4 > all {
+        if times.for_lines >= times.for_destination {
+            Slowest::Lines
+        } else {
+            Slowest::Destination
+        }
     } else if times.for_qemu * 2 > all {
         Slowest::Qemu
     } else {

@@ -42,14 +42,16 @@ struct OfClass {
 #[derive(Debug, Default)]
 pub(super) struct Model {
     classes: [OfClass; 2],
-    /// Seconds of a thread to describe a byte of QEMU.
+    /// Seconds of a processor to describe a byte of QEMU.
     describing: Average,
     /// The same to carry it in a way that makes nothing fewer.
     carrying: Average,
     /// How much more packing took than samples promised.
     dearer: Average,
-    /// Bytes that QEMU gives in a second, where it is what is waited for.
-    qemu: Option<f64>,
+    /// How much longer everything takes than a processor needs for it.
+    stretched: Average,
+    /// Bytes that QEMU gives in a second, or the destination takes, where that is what is waited for.
+    others: Option<f64>,
     threads: f64,
 }
 
@@ -96,11 +98,16 @@ impl Model {
             }
             self.correct(sections, way, times.packing.as_secs_f64());
         }
+        let working = times.working().as_secs_f64();
+        if working > 0.0 {
+            self.stretched
+                .add(1.0 + times.for_processors.as_secs_f64() / working);
+        }
         let carrying = times.carrying.as_secs_f64() / raw;
         self.carrying
             .add(carrying / carrying_of(counts.wire as f64 / raw));
         let given = raw / seen.lasted.as_secs_f64();
-        self.qemu = (slowest == Slowest::Qemu).then_some(given);
+        self.others = matches!(slowest, Slowest::Qemu | Slowest::Destination).then_some(given);
     }
 
     /// Learns from what the codec in use made, and took.
@@ -176,7 +183,7 @@ impl Model {
         self.packed(way).0.max(f64::MIN_POSITIVE)
     }
 
-    /// Seconds of a thread for a byte of QEMU.
+    /// Seconds of a processor for a byte of QEMU.
     pub(super) fn cost(&self, way: Way) -> f64 {
         let (ratio, packing) = self.packed(way);
         let describing = match way {
@@ -187,14 +194,19 @@ impl Model {
         (packing + describing + carrying).max(f64::MIN_POSITIVE)
     }
 
+    /// The same as a clock sees it.
+    fn lasts(&self, way: Way) -> f64 {
+        self.cost(way) * self.stretched.or(1.0)
+    }
+
     /// QEMU's bytes that all threads get done in a second.
     pub(super) fn processed(&self, way: Way) -> f64 {
-        self.threads.max(1.0) / self.cost(way)
+        self.threads.max(1.0) / self.lasts(way)
     }
 
     /// QEMU's bytes that cross in a second over lines that carry so many.
     pub(super) fn goodput(&self, way: Way, line: f64) -> f64 {
         let crosses = (line / self.ratio(way)).min(self.processed(way));
-        crosses.min(self.qemu.unwrap_or(f64::INFINITY))
+        crosses.min(self.others.unwrap_or(f64::INFINITY))
     }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use drover_reduce::decide::{Controller, Seen, Slowest, Times, Tried, Verdict, Way};
 use drover_reduce::limits::{DECIDED_EVERY, SAMPLED_EVERY};
 use drover_reduce::{Codec, Counts};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 /// Who decides what is done to a channel's bytes.
@@ -127,18 +128,44 @@ impl Deciding {
     }
 }
 
-/// Tells how long it was from one word to the next.
+/// Tells how long it was from one word to the next, and what a thread took of processors meanwhile.
 #[derive(Debug)]
-pub(super) struct Stopwatch(Instant);
+pub(super) struct Stopwatch {
+    at: Instant,
+    worked: Duration,
+}
+
+/// From one word to the next.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lap {
+    /// As a clock sees it.
+    pub(super) lasted: Duration,
+    /// Of processors.
+    pub(super) worked: Duration,
+}
 
 impl Stopwatch {
     pub(super) fn started() -> Self {
-        Self(Instant::now())
+        Self {
+            at: Instant::now(),
+            worked: worked(),
+        }
     }
 
-    /// Since it was last asked.
-    pub(super) fn lap(&mut self) -> Duration {
-        let now = Instant::now();
-        now.saturating_duration_since(std::mem::replace(&mut self.0, now))
+    /// Since it was last asked, of the thread that asks.
+    pub(super) fn lap(&mut self) -> Lap {
+        let (at, all) = (Instant::now(), worked());
+        let lasted = at.saturating_duration_since(std::mem::replace(&mut self.at, at));
+        let worked = all.saturating_sub(std::mem::replace(&mut self.worked, all));
+        Lap {
+            lasted,
+            worked: worked.min(lasted),
+        }
     }
+}
+
+/// What this thread took of processors so far.
+pub(super) fn worked() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
 }

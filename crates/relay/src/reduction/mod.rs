@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use drover_reduce::Sampler;
 use drover_reduce::kept::{destination, source};
 use drover_session::ChannelId;
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,7 @@ pub(crate) struct Shared {
     agreed: Reduction,
     end: End,
     deciding: Mutex<Deciding>,
+    sampler: Mutex<Sampler>,
     /// Channels in which pages are no longer found, and why.
     opaque: Mutex<BTreeMap<ChannelId, String>>,
 }
@@ -75,6 +77,7 @@ impl Shared {
         Self {
             agreed,
             end,
+            sampler: Mutex::default(),
             deciding: Mutex::new(Deciding::new(agreed.policy, Instant::now())),
             opaque: Mutex::default(),
         }

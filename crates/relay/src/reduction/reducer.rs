@@ -3,7 +3,8 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
-use std::time::Instant;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use drover_lanes::read_some;
 use drover_qstream::{Channel, Kind, Opaque};
@@ -14,7 +15,7 @@ use drover_reduce::{Choice, Class, Codec, Counts, Encoder, Measures, Sampler};
 use drover_session::ChannelId;
 
 use super::courtesy::with_less_priority;
-use super::deciding::{Done, Stopwatch};
+use super::deciding::{Done, Stopwatch, worked};
 use super::pages::Pages;
 use super::{End, Shared};
 use crate::chunk::Chunk;
@@ -53,7 +54,6 @@ pub(crate) struct Reducer {
     channel: Channel,
     pages: Pages,
     encoder: Encoder,
-    sampler: Sampler,
     /// That pages are no longer found was told.
     told: bool,
     /// Read into.
@@ -76,7 +76,6 @@ impl Reducer {
             channel: Channel::new(agreed.page_bytes),
             pages: Pages::default(),
             encoder: Encoder::new(channel, page_bytes, agreed.window_log),
-            sampler: Sampler::default(),
             told: false,
             staged: Vec::new(),
             held: 0,
@@ -87,12 +86,24 @@ impl Reducer {
         }
     }
 
-    /// Waits until the session wants more.
-    pub(crate) fn wait<T>(&mut self, wait: impl FnOnce() -> T) -> T {
-        self.times.carrying += self.watch.lap();
-        let result = wait();
-        self.times.for_lines += self.watch.lap();
-        result
+    /// What was done since the last word is this.
+    fn worked(&mut self, what: impl FnOnce(&mut Times) -> &mut Duration) {
+        let lap = self.watch.lap();
+        *what(&mut self.times) += lap.worked;
+        self.times.for_processors += lap.lasted - lap.worked;
+    }
+
+    /// Waits until the session wants more; nothing when it never will.
+    pub(crate) fn wait(&mut self, reads: &Receiver<Reading>) -> Option<Reading> {
+        self.worked(|times| &mut times.carrying);
+        let reading = reads.recv().ok()?;
+        let waited = self.watch.lap().lasted;
+        if reading.arrived {
+            self.times.for_destination += waited;
+        } else {
+            self.times.for_lines += waited;
+        }
+        Some(reading)
     }
 
     /// Fills the chunk with what QEMU has sent, and waits for the first of it.
@@ -105,9 +116,9 @@ impl Reducer {
     ) -> io::Result<Taken> {
         let order = shared.next();
         let most = raw_bytes_most(reading.most as usize, self.page_bytes).max(self.page_bytes);
-        self.times.carrying += self.watch.lap();
+        self.worked(|times| &mut times.carrying);
         let whole = self.read(from, most, order.way)?;
-        self.times.for_qemu += self.watch.lap();
+        self.times.for_qemu += self.watch.lap().lasted;
         self.tell_when_opaque(shared);
         let worthwhile = whole >= WORTHWHILE_BYTES && self.is_worthwhile();
         let mut done = Done::default();
@@ -116,7 +127,7 @@ impl Reducer {
                 done = with_less_priority(|| {
                     self.describe(reading.sequence, whole, kept);
                     let tried = if order.sample {
-                        self.sampled()?
+                        self.sampled(&shared.sampler)?
                     } else {
                         Vec::new()
                     };
@@ -143,7 +154,7 @@ impl Reducer {
         };
         // What is not looked into says nothing of what would be gained.
         if worthwhile {
-            self.times.carrying += self.watch.lap();
+            self.worked(|times| &mut times.carrying);
             done.times = std::mem::take(&mut self.times);
             shared.done(&done);
         }
@@ -155,20 +166,20 @@ impl Reducer {
         let raw = &self.staged[..whole];
         self.encoder
             .describe(sequence, raw, &spans, &mut lock(kept), MEASURES);
-        self.times.describing += self.watch.lap();
+        self.worked(|times| &mut times.describing);
     }
 
     /// What codecs make of the pages that were just described.
-    fn sampled(&mut self) -> io::Result<Vec<Tried>> {
-        let began = Instant::now();
+    fn sampled(&mut self, sampler: &Mutex<Sampler>) -> io::Result<Vec<Tried>> {
+        let mut sampler = lock(sampler);
         let mut all = Vec::new();
         for class in [Class::Ordinary, Class::Dense] {
             let pages = self.encoder.section(class);
             let told = |tried| all.push(tried);
-            let result = self.sampler.sample(class, pages, || began.elapsed(), told);
+            let result = sampler.sample(class, pages, worked, told);
             result.map_err(io::Error::other)?;
         }
-        self.times.trying += self.watch.lap();
+        self.worked(|times| &mut times.trying);
         Ok(all)
     }
 
@@ -178,7 +189,7 @@ impl Reducer {
         let counts = packed.map_err(io::Error::other)?;
         let count = bytes.len();
         chunk.filled(count);
-        self.times.packing += self.watch.lap();
+        self.worked(|times| &mut times.packing);
         self.staged.copy_within(whole..self.held, 0);
         self.took(whole);
         Ok(counts)
