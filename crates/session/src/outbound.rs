@@ -206,3 +206,36 @@ impl Outbound {
         .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_has_arrived_when_the_peer_has_more_than_half_of_what_it_has_not_confirmed() {
+        let mut outbound = Outbound::new(1000, 1000, 8);
+        for order in 0..4 {
+            outbound.retain(Retained {
+                order,
+                flags: ChunkFlags::NONE,
+                length: 1000,
+                buffer: None,
+                lane: None,
+                given_at: Duration::ZERO,
+                resent: false,
+                hedged: false,
+                received: false,
+            });
+        }
+        assert!(!outbound.most_arrived());
+        for sequence in 0..3 {
+            outbound.mark_received(sequence);
+        }
+        assert!(outbound.most_arrived());
+        assert_eq!(
+            outbound.confirm(Duration::ZERO, 3).map(|done| done.len()),
+            Some(3)
+        );
+        assert!(!outbound.most_arrived());
+    }
+}

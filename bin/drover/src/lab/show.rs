@@ -180,6 +180,14 @@ pub(super) fn moved(moved: &Moved) -> String {
             m.rounds
         ),
     ];
+    if let Some(reduction) = &moved.drover.reduction {
+        lines.push(format!(
+            "  reduced     {:>8}      of {}: {}",
+            reduction.wire_bytes.to_string(),
+            reduction.raw_bytes,
+            reduction.how()
+        ));
+    }
     for (nic, bytes) in &m.wire_bytes {
         lines.push(format!(
             "  {nic:<11} {:>8}      sent",

@@ -234,25 +234,35 @@ pub struct OpaqueChannel {
     pub why: String,
 }
 
+impl ReductionView {
+    /// `zstd:1`, or what was decided: `auto (lz4, held up by the lines)`.
+    #[must_use]
+    pub fn how(&self) -> String {
+        let Some(decided) = &self.decided else {
+            return self.mode.to_string();
+        };
+        let held_up = decided
+            .slowest
+            .map(|slowest| format!(", held up by the {slowest}"));
+        format!(
+            "{} ({}{})",
+            self.mode,
+            decided.mode,
+            held_up.unwrap_or_default()
+        )
+    }
+}
+
 impl fmt::Display for ReductionView {
     /// `zstd:1: 2.1 GiB became 512 MiB (24 %); pages 5 % filled, ...`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            mode,
             raw_bytes,
             wire_bytes,
             pages,
             ..
         } = self;
-        write!(f, "{mode}")?;
-        if let Some(decided) = &self.decided {
-            write!(f, " ({}", decided.mode)?;
-            if let Some(slowest) = decided.slowest {
-                write!(f, ", held up by the {slowest}")?;
-            }
-            f.write_str(")")?;
-        }
-        write!(f, ": {raw_bytes} became {wire_bytes}")?;
+        write!(f, "{}: {raw_bytes} became {wire_bytes}", self.how())?;
         if raw_bytes.0 > 0 {
             let percent = wire_bytes.0.saturating_mul(100).div_ceil(raw_bytes.0);
             write!(f, " ({percent} %)")?;
