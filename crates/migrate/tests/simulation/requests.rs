@@ -143,7 +143,10 @@ impl World {
             )
         });
         let qemu = self.destination_qemu.as_ref();
-        heard || on_disk || qemu.is_some_and(|qemu| qemu.alive && qemu.has_run)
+        let has_run = qemu.is_some_and(|qemu| qemu.alive && qemu.has_run);
+        // An agent that is started again takes a definition for a guest that has run: also where the
+        // order to run was lost, and no record of the hand-off could be written.
+        heard || on_disk || has_run || self.destination_definition
     }
 }
 
