@@ -99,6 +99,14 @@ impl Pipe {
         }
     }
 
+    /// Copies the pipe's first bytes out of it: how many.
+    ///
+    /// # Errors
+    /// `WouldBlock` when it is empty.
+    pub fn read(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        retry(|| rustix::io::read(&self.output, &mut *bytes))
+    }
+
     /// Puts the first `count` bytes of this pipe into `copy` as well, which is empty and has as
     /// many slots. Nobody copies a byte: both pipes hold references to them.
     ///

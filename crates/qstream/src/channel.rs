@@ -85,18 +85,51 @@ impl Channel {
         }
     }
 
+    /// How many of the next bytes say nothing of how it goes on, and need not be shown: pages, or all that is not looked into.
+    #[must_use]
+    pub const fn ahead(&self) -> u64 {
+        match self.state {
+            State::Pages { left } => left,
+            State::Opaque { .. } => u64::MAX,
+            State::Magic | State::Beginning | State::Head | State::Header { .. } => 0,
+        }
+    }
+
+    /// How many of the next bytes it takes to read on, where none are [ahead](Self::ahead).
+    #[must_use]
+    pub fn wants(&self) -> usize {
+        let wanted = match self.state {
+            State::Magic => MAGIC_BYTES,
+            State::Beginning => multifd::BEGINNING_BYTES,
+            State::Head => multifd::HEAD_BYTES,
+            State::Header { bytes } => bytes,
+            State::Pages { .. } | State::Opaque { .. } => return 0,
+        };
+        wanted.saturating_sub(self.begun.len())
+    }
+
+    /// So many of them pass that are [ahead](Self::ahead), if there are as many, without being shown.
+    pub fn skip(&mut self, count: u64) {
+        let count = count.min(self.ahead());
+        self.passed += count;
+        if let State::Pages { left } = self.state {
+            self.state = match left - count {
+                0 => State::Head,
+                left => State::Pages { left },
+            };
+        }
+    }
+
     /// Looks at the next bytes; `found` hears of each packet as soon as its header has passed, and so before its pages.
     pub fn feed(&mut self, mut bytes: &[u8], found: &mut impl FnMut(Packet)) {
         while !bytes.is_empty() {
             match self.state {
                 State::Opaque { .. } => bytes = self.pass(bytes, u64::MAX),
                 State::Pages { left } => {
-                    let before = self.passed;
-                    bytes = self.pass(bytes, left);
-                    self.state = match left.saturating_sub(self.passed - before) {
-                        0 => State::Head,
-                        left => State::Pages { left },
-                    };
+                    let count =
+                        usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                    self.skip(count as u64);
+                    bytes = bytes.split_at(count).1;
                 }
                 State::Magic => bytes = self.read(bytes, MAGIC_BYTES, found),
                 State::Beginning => bytes = self.read(bytes, multifd::BEGINNING_BYTES, found),

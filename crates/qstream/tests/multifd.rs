@@ -116,6 +116,25 @@ fn fed_with<'b>(
     (channel, found)
 }
 
+/// As [`fed`], with no more shown than is asked for.
+fn glanced<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> (Channel, Vec<Packet>) {
+    let (mut channel, mut found) = (Channel::new(PAGE), Vec::new());
+    for mut piece in pieces {
+        while !piece.is_empty() {
+            let ahead = usize::try_from(channel.ahead()).unwrap_or(usize::MAX);
+            let count = piece.len().min(ahead.max(channel.wants()));
+            assert!(count > 0);
+            let (next, rest) = piece.split_at(count);
+            match ahead {
+                0 => channel.feed(next, &mut |packet| found.push(packet)),
+                _ => channel.skip(count as u64),
+            }
+            piece = rest;
+        }
+    }
+    (channel, found)
+}
+
 fn opaque(bytes: &[u8]) -> (u64, Opaque) {
     let (channel, _) = fed([bytes]);
     match channel.kind() {
@@ -376,6 +395,10 @@ proptest! {
         let (by_bytes, found_by_bytes) = fed(bytes.chunks(1));
         prop_assert_eq!(whole.kind(), by_bytes.kind());
         prop_assert_eq!(&found, &found_by_bytes);
+        let (glanced, found_at_a_glance) = glanced(pieces(&bytes, &cuts));
+        prop_assert_eq!(whole.kind(), glanced.kind());
+        prop_assert_eq!(whole.passed(), glanced.passed());
+        prop_assert_eq!(&found, &found_at_a_glance);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::chunk::Chunk;
 use crate::errands::Errands;
 use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE, HELP_JOBS, QEMU_SOCKET_BYTES};
-use crate::reduction::{Expander, Reducer, Taken};
+use crate::reduction::{Expander, Glance, Reducer, Taken};
 use crate::report::Event;
 use crate::shared::{ChannelPort, Reading, Shared, spawn};
 use crate::turns::{Bringer, Turns};
@@ -190,7 +190,12 @@ fn next(reads: &Receiver<Reading>, reducer: Option<&mut Reducer>) -> Option<Read
 /// What makes fewer bytes of what the source's QEMU sends on that channel, if that was agreed on.
 fn reducer(shared: &Shared, channel: ChannelId) -> Option<Reducer> {
     let reduction = shared.reduction.as_ref().filter(|_| shared.is_source())?;
-    Some(Reducer::new(reduction, channel))
+    let glance = shared.pool.pipes().map(Glance::new).transpose();
+    let glance = glance.unwrap_or_else(|error| {
+        tracing::warn!(%error, channel, "bytes are copied through memory");
+        None
+    });
+    Some(Reducer::new(reduction, channel, glance))
 }
 
 /// Fills a chunk with what QEMU has sent.

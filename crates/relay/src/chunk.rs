@@ -48,6 +48,19 @@ impl Chunk {
         self.pipe.as_ref().filter(|_| self.in_pipe > 0)
     }
 
+    /// Whether what it takes stays in the kernel.
+    pub(crate) fn has_pipe(&self) -> bool {
+        self.pipe.is_some()
+    }
+
+    /// Puts its bytes into `copy` as well; they are all in the pipe.
+    pub(crate) fn tee(&self, copy: &Pipe) -> io::Result<()> {
+        match self.filled_pipe() {
+            Some(pipe) => pipe.tee(copy, self.in_pipe),
+            None => Ok(()),
+        }
+    }
+
     pub(crate) fn is_in_pipe(&self) -> bool {
         self.in_pipe > 0
     }

@@ -73,9 +73,11 @@ impl Pipes {
         &self.nowhere
     }
 
-    pub(crate) fn data_path(&self) -> DataPath {
+    /// `reduced`: some bytes are.
+    pub(crate) fn data_path(&self, reduced: bool) -> DataPath {
         DataPath::Splice {
             except: self.refused.get().cloned(),
+            reduced,
         }
     }
 }
@@ -135,12 +137,17 @@ mod tests {
             most: 1,
             ..Pipes::new(4096).unwrap()
         };
-        assert_eq!(pipes.data_path(), DataPath::Splice { except: None });
+        assert_eq!(pipes.data_path(false).to_string(), "splice");
+        assert_eq!(
+            pipes.data_path(true).to_string(),
+            "splice of what is not reduced"
+        );
         assert!(pipes.make().is_some());
         assert!(pipes.make().is_none() && pipes.make().is_none());
         let DataPath::Splice {
             except: Some(reason),
-        } = pipes.data_path()
+            ..
+        } = pipes.data_path(false)
         else {
             panic!("no reason");
         };

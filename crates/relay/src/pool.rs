@@ -37,9 +37,10 @@ impl Pool {
         self.pipes.as_ref().ok()
     }
 
-    pub(crate) fn data_path(&self) -> DataPath {
+    /// `reduced`: some bytes are.
+    pub(crate) fn data_path(&self, reduced: bool) -> DataPath {
         match &self.pipes {
-            Ok(pipes) => pipes.data_path(),
+            Ok(pipes) => pipes.data_path(reduced),
             Err(copy) => copy.clone(),
         }
     }

@@ -116,8 +116,6 @@ impl Relay {
             Err("verify is on")
         } else if !settings.pass_through {
             Err("lanes are encrypted")
-        } else if settings.reduction.is_some() {
-            Err("reduction is on")
         } else {
             Ok(chunk_bytes)
         };

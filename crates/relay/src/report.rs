@@ -59,6 +59,8 @@ pub enum DataPath {
     Splice {
         /// Why some of them did not.
         except: Option<String>,
+        /// What is reduced does not either.
+        reduced: bool,
     },
     /// They are copied through memory.
     Copy {
@@ -72,8 +74,16 @@ pub enum DataPath {
 impl std::fmt::Display for DataPath {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Splice { except: None } => f.write_str("splice"),
-            Self::Splice { except: Some(why) } => write!(f, "splice, partly copy: {why}"),
+            Self::Splice { except, reduced } => {
+                f.write_str("splice")?;
+                if *reduced {
+                    f.write_str(" of what is not reduced")?;
+                }
+                match except {
+                    Some(why) => write!(f, ", partly copy: {why}"),
+                    None => Ok(()),
+                }
+            }
             Self::Copy { why, .. } => write!(f, "copy, because {why}"),
         }
     }

@@ -183,7 +183,7 @@ impl Shared {
             lanes: lanes.collect(),
             paths,
             nics: self.places.report(),
-            data_path: self.pool.data_path(),
+            data_path: self.pool.data_path(self.reduction.is_some()),
             reduced: self.reduced(),
             bulk: core.goodput.bulk(),
             session,

@@ -54,7 +54,10 @@ fn carry_all(source: &Relay, near: &std::path::Path, far: &UnixListener) {
         }
         // Nobody reads until there are no more pipes to be had.
         let until = Instant::now() + PATIENCE;
-        while source.report().data_path == (DataPath::Splice { except: None }) {
+        while matches!(
+            source.report().data_path,
+            DataPath::Splice { except: None, .. }
+        ) {
             assert!(Instant::now() < until, "every chunk found a pipe");
             thread::yield_now();
         }

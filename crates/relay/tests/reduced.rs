@@ -9,7 +9,9 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use drover_relay::{Codec, End, Event, Level, Policy, Reduction, Relay, Settings, Sizes, Way};
+use drover_relay::{
+    Codec, DataPath, End, Event, Level, Policy, Reduction, Relay, Settings, Sizes, Way,
+};
 use pair::{BOTH, PATIENCE, Pair, Protected, SETTINGS, content, ended, exchange, pair_of};
 
 const PAGE: usize = 4096;
@@ -140,17 +142,25 @@ fn every_way_gives_what_was_sent() {
         on(Codec::Lz4, true),
         on(quick, true),
     ];
-    for policy in ways
-        .map(Policy::Always)
-        .into_iter()
-        .chain([Policy::Fastest])
-    {
-        let pair = pair_of(Protected::ByTls, by(policy));
-        pair.connect();
-        carries(&pair);
-        let reduced = pair.source.report().reduced.unwrap();
-        assert_eq!(reduced.decided.is_some(), policy == Policy::Fastest);
-        assert!(reduced.times.all() > std::time::Duration::ZERO);
+    let policies = ways.map(Policy::Always);
+    for policy in policies.into_iter().chain([Policy::Fastest]) {
+        for protected in BOTH {
+            let settings = Settings {
+                pass_through: protected == Protected::Plain,
+                ..by(policy)
+            };
+            let pair = pair_of(protected, settings);
+            pair.connect();
+            carries(&pair);
+            let report = pair.source.report();
+            let reduced = report.reduced.unwrap();
+            assert_eq!(reduced.decided.is_some(), policy == Policy::Fastest);
+            assert!(reduced.times.all() > std::time::Duration::ZERO);
+            // What stays in the kernel is looked at all the same.
+            assert_eq!(reduced.opaque, []);
+            let spliced = matches!(report.data_path, DataPath::Splice { .. });
+            assert_eq!(spliced, settings.pass_through, "{}", report.data_path);
+        }
     }
 }
 

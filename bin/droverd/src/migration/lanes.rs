@@ -275,10 +275,10 @@ fn show_way(snapshot: &mut Snapshot, report: &Report) {
 
 fn data_path(report: &DataPath) -> DataPathView {
     match report.clone() {
-        DataPath::Splice { except } => DataPathView {
+        DataPath::Splice { except, reduced } => DataPathView {
             kind: DataPathKind::Splice,
             fallback: except.is_some(),
-            why: except,
+            why: except.or_else(|| reduced.then(|| "but for what is reduced".to_owned())),
         },
         DataPath::Copy { why, fallback } => DataPathView {
             kind: DataPathKind::Copy,
@@ -444,7 +444,10 @@ mod tests {
                     forgotten,
                     ..Stats::default()
                 },
-                data_path: DataPath::Splice { except: None },
+                data_path: DataPath::Splice {
+                    except: None,
+                    reduced: false,
+                },
                 reduced: None,
                 bulk: None,
             },

@@ -226,7 +226,10 @@ mod tests {
                 hedged_chunks,
                 ..Stats::default()
             },
-            data_path: DataPath::Splice { except: None },
+            data_path: DataPath::Splice {
+                except: None,
+                reduced: false,
+            },
             reduced: None,
             bulk: None,
         }

@@ -16,6 +16,7 @@
 mod courtesy;
 mod deciding;
 mod expander;
+mod glance;
 mod pages;
 mod reducer;
 
@@ -31,6 +32,7 @@ use serde::{Deserialize, Serialize};
 pub use deciding::{Decided, Policy};
 use deciding::{Deciding, Done, Order};
 pub(crate) use expander::Expander;
+pub(crate) use glance::Glance;
 pub(crate) use reducer::{Reducer, Taken};
 
 use crate::pool::lock;

@@ -16,6 +16,7 @@ use drover_session::ChannelId;
 
 use super::courtesy::with_less_priority;
 use super::deciding::{Done, Stopwatch, worked};
+use super::glance::Glance;
 use super::pages::Pages;
 use super::{End, Shared};
 use crate::chunk::Chunk;
@@ -63,12 +64,15 @@ pub(crate) struct Reducer {
     /// Where in the channel that begins.
     begins: u64,
     page_bytes: usize,
+    /// Where bytes may stay in the kernel.
+    glance: Option<Glance>,
     watch: Stopwatch,
     times: Times,
 }
 
 impl Reducer {
-    pub(crate) fn new(shared: &Shared, channel: ChannelId) -> Self {
+    /// `glance` where its bytes may stay in the kernel.
+    pub(crate) fn new(shared: &Shared, channel: ChannelId, glance: Option<Glance>) -> Self {
         let agreed = &shared.agreed;
         let page_bytes = agreed.page_bytes as usize;
         Self {
@@ -81,6 +85,7 @@ impl Reducer {
             held: 0,
             begins: 0,
             page_bytes,
+            glance,
             watch: Stopwatch::started(),
             times: Times::default(),
         }
@@ -117,6 +122,15 @@ impl Reducer {
         let order = shared.next();
         let most = raw_bytes_most(reading.most as usize, self.page_bytes).max(self.page_bytes);
         self.worked(|times| &mut times.carrying);
+        if order.way == Way::Off
+            && let Some(length) = self.splice(from, most, chunk)?
+        {
+            self.passed(shared, length);
+            return Ok(Taken {
+                length,
+                reduced: false,
+            });
+        }
         let whole = self.read(from, most, order.way)?;
         self.times.for_qemu += self.watch.lap().lasted;
         self.tell_when_opaque(shared);
@@ -152,13 +166,56 @@ impl Reducer {
                 }
             }
         };
-        // What is not looked into says nothing of what would be gained.
         if worthwhile {
-            self.worked(|times| &mut times.carrying);
-            done.times = std::mem::take(&mut self.times);
-            shared.done(&done);
+            self.done(shared, done);
         }
         Ok(taken)
+    }
+
+    /// A chunk was carried as it is.
+    fn passed(&mut self, shared: &Shared, length: usize) {
+        self.times.for_qemu += self.watch.lap().lasted;
+        self.tell_when_opaque(shared);
+        if length >= WORTHWHILE_BYTES && self.is_worthwhile() {
+            let counts = Counts::passed(length);
+            self.done(
+                shared,
+                Done {
+                    counts,
+                    ..Done::default()
+                },
+            );
+        }
+    }
+
+    /// What is not looked into says nothing of what would be gained: of that, nothing is told.
+    fn done(&mut self, shared: &Shared, mut done: Done) {
+        self.worked(|times| &mut times.carrying);
+        done.times = std::mem::take(&mut self.times);
+        shared.done(&done);
+    }
+
+    /// Fills the chunk with bytes that stay in the kernel: how many, if that is possible here and now.
+    fn splice(
+        &mut self,
+        from: &UnixStream,
+        most: usize,
+        chunk: &mut Chunk,
+    ) -> io::Result<Option<usize>> {
+        let Some(glance) = self
+            .glance
+            .as_mut()
+            .filter(|_| self.held == 0 && chunk.has_pipe())
+        else {
+            return Ok(None);
+        };
+        let length = chunk.take_from(from, most)?;
+        chunk.tee(&glance.copy)?;
+        let pages = &mut self.pages;
+        glance.look(&mut self.channel, length, &mut |packet| pages.add(packet))?;
+        self.begins += length as u64;
+        self.pages.forget(self.begins);
+        Ok(Some(length))
     }
 
     fn describe(&mut self, sequence: u64, whole: usize, kept: &Mutex<Kept>) {
