@@ -104,7 +104,7 @@ fn stages(criterion: &mut Criterion) {
                 |(encoder, kept)| {
                     for (number, chunk) in (0..).zip(&chunks) {
                         let spans = spans(chunk, number * 30);
-                        encoder.describe(number, chunk, &spans, kept, measures);
+                        encoder.describe(number, chunk, &spans, kept, &mut (), measures);
                     }
                 },
                 criterion::BatchSize::LargeInput,
@@ -117,7 +117,7 @@ fn stages(criterion: &mut Criterion) {
         bench.iter(|| {
             for (number, chunk) in (0..).zip(&chunks) {
                 let spans = spans(chunk, number * 30);
-                encoder.describe(number, chunk, &spans, &mut kept, PAGES_ONLY);
+                encoder.describe(number, chunk, &spans, &mut kept, &mut (), PAGES_ONLY);
             }
         });
     });
@@ -142,7 +142,7 @@ fn codecs(criterion: &mut Criterion) {
             let mut kept = source::Kept::new(PAGE, 0);
             let pack = |(number, chunk): (u64, &&[u8])| {
                 let mut packed = Vec::new();
-                encoder.describe(number, chunk, &spans(chunk, 0), &mut kept, NOTHING);
+                encoder.describe(number, chunk, &spans(chunk, 0), &mut kept, &mut (), NOTHING);
                 encoder.pack(chunk, choice(codec), &mut packed).unwrap();
                 packed
             };
@@ -162,7 +162,7 @@ fn codecs(criterion: &mut Criterion) {
             let mut decode = |decoder: &mut Decoder| {
                 for chunk in &packed {
                     let unpacked = decoder.unpack(chunk).unwrap();
-                    let expanded = unpacked.expand(&mut kept, &mut raw).unwrap();
+                    let expanded = unpacked.expand(&mut kept, &mut (), &mut raw).unwrap();
                     black_box(expanded.check().unwrap());
                 }
             };

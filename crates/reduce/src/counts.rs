@@ -30,6 +30,9 @@ pub struct Counts {
     pub filled: u64,
     /// Pages that the destination had.
     pub same: u64,
+    /// Pages that its host had stored.
+    #[serde(default)]
+    pub stored: u64,
     /// Pages of which it had another version.
     pub changed: u64,
     /// What the changes took, in bytes before the codec.
@@ -74,6 +77,7 @@ impl AddAssign for Counts {
         self.plain += other.plain;
         self.filled += other.filled;
         self.same += other.same;
+        self.stored += other.stored;
         self.changed += other.changed;
         self.change_bytes += other.change_bytes;
         self.ordinary += other.ordinary;
@@ -108,6 +112,7 @@ impl Sub for Counts {
             plain: self.plain.saturating_sub(other.plain),
             filled: self.filled.saturating_sub(other.filled),
             same: self.same.saturating_sub(other.same),
+            stored: self.stored.saturating_sub(other.stored),
             changed: self.changed.saturating_sub(other.changed),
             change_bytes: self.change_bytes.saturating_sub(other.change_bytes),
             ordinary: self.ordinary.saturating_sub(other.ordinary),

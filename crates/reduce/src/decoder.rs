@@ -1,13 +1,16 @@
 //! The destination's end of one channel.
 
-use crate::SlotId;
+use std::ops::Range;
+
 use crate::class::Class;
 use crate::codec::Unpacker;
 use crate::delta;
 use crate::kept::destination::Kept;
 use crate::layout::{HEADER_BYTES, Header, checksum};
 use crate::ops::{Op, Reader};
+use crate::stored::Stored;
 use crate::wrong::Wrong;
+use crate::{SlotId, StoredId};
 
 /// Reads the chunks of one channel, in the order in which they were packed.
 #[derive(Debug)]
@@ -34,6 +37,16 @@ pub struct Unpacked<'d> {
 pub struct Expanded<'r> {
     raw: &'r [u8],
     said: u64,
+    crossed: Vec<Range<usize>>,
+}
+
+/// The bytes that were there at the source.
+#[derive(Debug)]
+pub struct Checked<'r> {
+    /// All of them.
+    pub raw: &'r [u8],
+    /// Where in them pages are that crossed as they are: what the destination did not have.
+    pub crossed: Vec<Range<usize>>,
 }
 
 impl Decoder {
@@ -101,26 +114,35 @@ impl Unpacked<'_> {
     ///
     /// # Errors
     /// [`Wrong`].
-    pub fn expand<'r>(self, kept: &mut Kept, raw: &'r mut Vec<u8>) -> Result<Expanded<'r>, Wrong> {
+    pub fn expand<'r>(
+        self,
+        kept: &mut Kept,
+        stored: &mut impl Stored,
+        raw: &'r mut Vec<u8>,
+    ) -> Result<Expanded<'r>, Wrong> {
         raw.clear();
         let wanted = self.header.raw as usize;
         raw.reserve(wanted);
         let mut expansion = Expansion {
             kept,
+            stored,
             ordinary: self.ordinary,
             dense: self.dense,
             wanted,
             raw,
+            crossed: Vec::new(),
         };
         for op in Reader::new(self.operations) {
             expansion.perform(op?)?;
         }
+        let crossed = expansion.crossed;
         if raw.len() != wanted {
             return Err(Wrong::Layout("fewer bytes than it says"));
         }
         Ok(Expanded {
             raw,
             said: self.header.checksum,
+            crossed,
         })
     }
 }
@@ -130,10 +152,13 @@ impl<'r> Expanded<'r> {
     ///
     /// # Errors
     /// [`Wrong::Content`].
-    pub fn check(self) -> Result<&'r [u8], Wrong> {
+    pub fn check(self) -> Result<Checked<'r>, Wrong> {
         let (found, said) = (checksum(self.raw), self.said);
         if found == said {
-            Ok(self.raw)
+            Ok(Checked {
+                raw: self.raw,
+                crossed: self.crossed,
+            })
         } else {
             Err(Wrong::Content { found, said })
         }
@@ -141,16 +166,18 @@ impl<'r> Expanded<'r> {
 }
 
 /// A chunk being expanded: what is left of its sections, and what it gave so far.
-struct Expansion<'e> {
+struct Expansion<'e, S> {
     kept: &'e mut Kept,
+    stored: &'e mut S,
     ordinary: &'e [u8],
     dense: &'e [u8],
     /// Bytes that it is to give.
     wanted: usize,
     raw: &'e mut Vec<u8>,
+    crossed: Vec<Range<usize>>,
 }
 
-impl Expansion<'_> {
+impl<S: Stored> Expansion<'_, S> {
     fn perform(&mut self, op: Op<'_>) -> Result<(), Wrong> {
         match op {
             Op::Plain { bytes } => {
@@ -176,6 +203,7 @@ impl Expansion<'_> {
                 }
                 Ok(())
             }
+            Op::Stored { pages, id, keep } => self.stored(pages, id, keep),
             Op::Changed { slot, keep, change } => self.changed(slot, keep, change),
         }
     }
@@ -187,10 +215,32 @@ impl Expansion<'_> {
             Class::Dense => &mut self.dense,
         };
         let bytes = take(section, count)?;
+        let begin = self.raw.len();
         self.raw.extend_from_slice(bytes);
+        match self.crossed.last_mut() {
+            Some(last) if last.end == begin => last.end += count,
+            _ => self.crossed.push(begin..begin + count),
+        }
         if let Some(first) = keep {
             let each = bytes.chunks_exact(self.kept.page_bytes());
             for (page, at) in each.zip(0..) {
+                self.kept.put(behind(first, at)?, page)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn stored(&mut self, pages: u32, id: StoredId, keep: Option<SlotId>) -> Result<(), Wrong> {
+        self.room_for(pages)?;
+        for at in 0..pages {
+            let number = id.0.checked_add(at);
+            let id = number.map(StoredId);
+            let id = id.ok_or(Wrong::Layout("a stored page beyond all"))?;
+            let begin = self.raw.len();
+            self.raw.resize(begin + self.kept.page_bytes(), 0);
+            let page = &mut self.raw[begin..];
+            self.stored.read(id, page)?;
+            if let Some(first) = keep {
                 self.kept.put(behind(first, at)?, page)?;
             }
         }

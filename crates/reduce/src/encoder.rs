@@ -8,6 +8,7 @@ use crate::counts::{Counts, Section};
 use crate::kept::source::{Found, Kept, Turn};
 use crate::layout::{HEADER_BYTES, Header, checksum};
 use crate::ops::{Op, Writer};
+use crate::stored::Told;
 use crate::{PageId, limits};
 
 /// What the next bytes of a channel are.
@@ -68,13 +69,14 @@ impl Encoder {
     }
 
     /// Describes the channel's chunk of that number: `raw`, which is what the spans say. A span that goes beyond its end
-    /// counts as plain.
+    /// counts as plain. `told` is what the destination has told of pages that its host has stored.
     pub fn describe(
         &mut self,
         chunk: u64,
         raw: &[u8],
         spans: &[Span],
         kept: &mut Kept,
+        told: &mut impl Told,
         measures: Measures,
     ) {
         self.ops.clear();
@@ -98,7 +100,7 @@ impl Encoder {
                     let Some((page, left)) = rest.split_at_checked(self.page_bytes) else {
                         break;
                     };
-                    self.page(turn, id, page, kept, measures);
+                    self.page((turn, id), page, kept, told, measures);
                     rest = left;
                 }
             }
@@ -117,7 +119,14 @@ impl Encoder {
         });
     }
 
-    fn page(&mut self, turn: Turn, id: PageId, page: &[u8], kept: &mut Kept, measures: Measures) {
+    fn page(
+        &mut self,
+        (turn, id): (Turn, PageId),
+        page: &[u8],
+        kept: &mut Kept,
+        told: &mut impl Told,
+        measures: Measures,
+    ) {
         if let Some(word) = filled_with(page) {
             self.counts.filled += 1;
             return self.ops.put(Op::Fill { pages: 1, word });
@@ -139,9 +148,15 @@ impl Encoder {
                 self.ops.put_changed(slot, keep, &self.change);
             }
             Found::New { keep } => {
-                let class = self.literal(page);
                 let pages = 1;
-                self.ops.put(Op::Literal { class, pages, keep });
+                let op = if let Some(id) = told.find(page) {
+                    self.counts.stored += 1;
+                    Op::Stored { pages, id, keep }
+                } else {
+                    let class = self.literal(page);
+                    Op::Literal { class, pages, keep }
+                };
+                self.ops.put(op);
             }
         }
     }

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A chunk is described by [operations](ops): bytes and pages as they are, pages filled with one word, pages that the
-//! destination has already ([kept pages](kept)), and what changed of them since. What has to cross as it is goes through
+//! destination has already ([kept pages](kept), and [those that its host has stored](Stored)), and what changed of them
+//! since. What has to cross as it is goes through
 //! a codec, which remembers what went before it on the same channel. What is described and how it is packed is
 //! separate, as the first needs the kept pages that all channels of a session share, and the second does not.
 //!
@@ -34,6 +35,7 @@ mod delta;
 mod encoder;
 mod layout;
 mod sample;
+mod stored;
 mod varint;
 mod wrong;
 
@@ -43,6 +45,7 @@ pub use counts::{Counts, Section};
 pub use decoder::{Decoder, Expanded, Unpacked};
 pub use encoder::{Choice, Encoder, Measures, Span};
 pub use sample::Sampler;
+pub use stored::{Stored, StoredId, Told};
 pub use wrong::Wrong;
 
 /// A page of a guest, by a number that is the same whenever it is sent in one migration.

@@ -10,13 +10,15 @@
 //!   6 SAME      pages, slot              pages that are kept at that slot, the next one, ...
 //!   7 CHANGED   slot, bytes, the change  the page kept there, changed
 //!   8 CHANGED, KEPT    slot, bytes, ...  as before, and the new page is kept instead
+//!   9 STORED    pages, id                stored pages: of that number, the next one, ...
+//!  10 STORED, KEPT     pages, id, slot   as before, and each is kept: at that slot, the next one, ...
 //! ```
 //! Each begins with one byte; numbers are as short as they can be.
 
 use crate::class::Class;
 use crate::varint;
 use crate::wrong::Wrong;
-use crate::{SlotId, limits};
+use crate::{SlotId, StoredId, limits};
 
 const PLAIN: u8 = 0;
 const FILL: u8 = 1;
@@ -27,6 +29,8 @@ const DENSE_KEPT: u8 = 5;
 const SAME: u8 = 6;
 const CHANGED: u8 = 7;
 const CHANGED_KEPT: u8 = 8;
+const STORED: u8 = 9;
+const STORED_KEPT: u8 = 10;
 
 /// What the next bytes of a chunk are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +62,15 @@ pub enum Op<'b> {
         pages: u32,
         /// Where the first one is kept, and the others behind it.
         slot: SlotId,
+    },
+    /// Pages that the destination has stored.
+    Stored {
+        /// How many.
+        pages: u32,
+        /// The first one's number; the others follow it.
+        id: StoredId,
+        /// Where the first one is kept, and the others behind it.
+        keep: Option<SlotId>,
     },
     /// A page that is kept, changed.
     Changed {
@@ -127,6 +140,15 @@ impl Writer {
                 self.numbers(name, pages, keep);
             }
             Some(Op::Same { pages, slot }) => self.numbers(SAME, pages, Some(slot)),
+            Some(Op::Stored { pages, id, keep }) => {
+                let name = if keep.is_some() { STORED_KEPT } else { STORED };
+                self.bytes.push(name);
+                varint::put(pages, &mut self.bytes);
+                varint::put(id.0, &mut self.bytes);
+                if let Some(slot) = keep {
+                    varint::put(slot.0, &mut self.bytes);
+                }
+            }
         }
     }
 
@@ -177,6 +199,20 @@ fn joined(first: Op<'static>, second: Op<'static>) -> Option<Op<'static>> {
             pages: pages + more,
             slot,
         }),
+        (
+            Op::Stored { pages, id, keep },
+            Op::Stored {
+                pages: more,
+                id: next,
+                keep: then,
+            },
+        ) if id.0.checked_add(pages) == Some(next.0) && follows(keep, pages, then) => {
+            Some(Op::Stored {
+                pages: pages + more,
+                id,
+                keep,
+            })
+        }
         _ => None,
     }
 }
@@ -243,6 +279,15 @@ impl<'b> Reader<'b> {
             SAME => Ok(Op::Same {
                 pages: self.number()?,
                 slot: self.slot()?,
+            }),
+            STORED | STORED_KEPT => Ok(Op::Stored {
+                pages: self.number()?,
+                id: StoredId(self.number()?),
+                keep: if name == STORED_KEPT {
+                    Some(self.slot()?)
+                } else {
+                    None
+                },
             }),
             CHANGED | CHANGED_KEPT => {
                 let slot = self.slot()?;
@@ -316,6 +361,21 @@ mod tests {
             let slot = SlotId(slot);
             ops.put(Op::Same { pages: 1, slot });
         }
+        let stored = |pages, id, keep: Option<u32>| Op::Stored {
+            pages,
+            id: StoredId(id),
+            keep: keep.map(SlotId),
+        };
+        for op in [
+            stored(1, 70, None),
+            stored(1, 71, None),
+            stored(1, 72, Some(3)),
+            stored(1, 73, Some(4)),
+            stored(1, 74, Some(6)),
+            stored(1, 90, Some(7)),
+        ] {
+            ops.put(op);
+        }
         assert_eq!(
             read(ops.finish()),
             [
@@ -341,6 +401,10 @@ mod tests {
                     pages: 1,
                     slot: SlotId(5)
                 },
+                stored(2, 70, None),
+                stored(2, 72, Some(3)),
+                stored(1, 74, Some(6)),
+                stored(1, 90, Some(7)),
             ]
         );
         ops.clear();

@@ -1,6 +1,6 @@
 //! What can be wrong with a reduced chunk.
 
-use crate::SlotId;
+use crate::{SlotId, StoredId};
 
 /// Why a chunk does not stand for any bytes. Nothing of it may be given to QEMU, and no later one of its session is
 /// understood either.
@@ -30,6 +30,9 @@ pub enum Wrong {
     /// It refers to a page that was never kept.
     #[error("it refers to kept page {}, which is not there", .0.0)]
     Unknown(SlotId),
+    /// It refers to a page that is not stored, or cannot be read.
+    #[error("it refers to stored page {}, which cannot be had", .0.0)]
+    NotStored(StoredId),
     /// It wants a page to be kept where there is no place.
     #[error("it wants a page to be kept at {}, and there are {most} places", .slot.0)]
     NoPlace {

@@ -12,7 +12,9 @@ use std::collections::VecDeque;
 
 use drover_reduce::kept::{destination, source};
 use drover_reduce::limits::raw_bytes_most;
-use drover_reduce::{Choice, Codec, Decoder, Encoder, Level, Measures, PageId, Span, Wrong};
+use drover_reduce::{
+    Choice, Codec, Decoder, Encoder, Level, Measures, PageId, Span, Stored, StoredId, Told, Wrong,
+};
 use proptest::prelude::*;
 
 const PAGE: usize = 1024;
@@ -82,6 +84,29 @@ enum Step {
     Work { channel: u16 },
     /// The source hears how far it is.
     Hear { channel: u16 },
+    /// The destination's host stores a page of that content.
+    Store(Content),
+    /// The source hears which pages are stored.
+    Tell,
+}
+
+/// Stored pages by their numbers.
+#[derive(Debug, Clone, Default)]
+struct Library(Vec<Vec<u8>>);
+
+impl Told for Library {
+    fn find(&mut self, page: &[u8]) -> Option<StoredId> {
+        let at = self.0.iter().position(|stored| stored == page)?;
+        Some(StoredId(at as u32))
+    }
+}
+
+impl Stored for Library {
+    fn read(&mut self, id: StoredId, page: &mut [u8]) -> Result<(), Wrong> {
+        let stored = self.0.get(id.0 as usize).ok_or(Wrong::NotStored(id))?;
+        page.copy_from_slice(stored);
+        Ok(())
+    }
 }
 
 const CHANNELS: u16 = 3;
@@ -116,6 +141,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(channel, codec, parts)| Step::Send { channel, codec, parts }),
         2 => (0..CHANNELS).prop_map(|channel| Step::Work { channel }),
         1 => (0..CHANNELS).prop_map(|channel| Step::Hear { channel }),
+        1 => content().prop_map(Step::Store),
+        1 => Just(Step::Tell),
     ]
 }
 
@@ -123,6 +150,8 @@ fn step() -> impl Strategy<Value = Step> {
 struct Ends {
     source: source::Kept,
     destination: destination::Kept,
+    told: Library,
+    stored: Library,
     channels: Vec<Ways>,
 }
 
@@ -150,6 +179,8 @@ impl Ends {
         Self {
             source: source::Kept::new(PAGE, most),
             destination: destination::Kept::new(PAGE, most),
+            told: Library::default(),
+            stored: Library::default(),
             channels: (0..CHANNELS).map(ways).collect(),
         }
     }
@@ -162,8 +193,14 @@ impl Ends {
             raw.extend(content.bytes());
         }
         let ways = &mut self.channels[usize::from(channel)];
-        ways.encoder
-            .describe(ways.sent, &raw, &spans, &mut self.source, ON);
+        ways.encoder.describe(
+            ways.sent,
+            &raw,
+            &spans,
+            &mut self.source,
+            &mut self.told,
+            ON,
+        );
         ways.sent += 1;
         let mut chunk = Vec::new();
         let counts = ways.encoder.pack(&raw, choice(codec), &mut chunk).unwrap();
@@ -177,8 +214,10 @@ impl Ends {
         if let Some((raw, chunk)) = ways.under_way.pop_front() {
             let mut read = Vec::new();
             let unpacked = ways.decoder.unpack(&chunk).unwrap();
-            let expanded = unpacked.expand(&mut self.destination, &mut read).unwrap();
-            assert_eq!(expanded.check().unwrap(), raw);
+            let expanded = unpacked
+                .expand(&mut self.destination, &mut self.stored, &mut read)
+                .unwrap();
+            assert_eq!(expanded.check().unwrap().raw, raw);
             ways.worked_off += 1;
         }
     }
@@ -194,6 +233,8 @@ impl Ends {
                 } => self.send(*channel, *codec, parts),
                 Step::Work { channel } => self.work(*channel),
                 Step::Hear { channel } => self.hear(*channel),
+                Step::Store(content) => self.stored.0.push(content.bytes()),
+                Step::Tell => self.told = self.stored.clone(),
             }
         }
         for channel in 0..CHANNELS {
@@ -246,7 +287,7 @@ proptest! {
             let mut encoder = Encoder::new(0, PAGE, WINDOW_LOG);
             let mut kept = source::Kept::new(PAGE, SLOTS);
             let mut chunk = Vec::new();
-            encoder.describe(0, raw, &spans, &mut kept, ON);
+            encoder.describe(0, raw, &spans, &mut kept, &mut (), ON);
             encoder.pack(raw, choice(codec), &mut chunk).unwrap();
             prop_assert!(chunk.len() <= CHUNK, "{} with {codec:?}", chunk.len());
         }
@@ -285,8 +326,8 @@ fn read(chunk: &[u8]) -> Option<Vec<u8>> {
     let mut decoder = Decoder::new(CHUNK, WINDOW_LOG);
     let unpacked = decoder.unpack(chunk).ok()?;
     let mut kept = destination::Kept::new(PAGE, SLOTS);
-    let expanded = unpacked.expand(&mut kept, &mut raw).ok()?;
-    let given = expanded.check().ok()?.to_vec();
+    let expanded = unpacked.expand(&mut kept, &mut (), &mut raw).ok()?;
+    let given = expanded.check().ok()?.raw.to_vec();
     assert!(raw.capacity() <= 2 * CHUNK);
     Some(given)
 }
@@ -310,7 +351,7 @@ fn refused(chunk: &[u8]) -> Wrong {
     let mut raw = Vec::new();
     let checked = decoder
         .unpack(chunk)
-        .and_then(|unpacked| unpacked.expand(&mut kept, &mut raw))
+        .and_then(|unpacked| unpacked.expand(&mut kept, &mut (), &mut raw))
         .and_then(|expanded| expanded.check().map(drop));
     checked.unwrap_err()
 }
@@ -325,6 +366,13 @@ fn what_a_lying_peer_says_is_refused_by_name() {
     );
     let beyond = refused(&forged(page, &[6, 1, 0xff, 0xff, 0xff, 0xff, 0x0f], 0));
     assert!(matches!(beyond, Wrong::Layout(_)), "{beyond}");
+    let stored = refused(&forged(page, &[9, 1, 5], 0));
+    assert_eq!(
+        stored.to_string(),
+        "it refers to stored page 5, which cannot be had"
+    );
+    let bomb = refused(&forged(page, &[9, 0xff, 0xff, 0xff, 0x7f, 0], 0));
+    assert!(matches!(bomb, Wrong::Layout(_)), "{bomb}");
     let content = refused(&forged(page, &[1, 1, 0, 0, 0, 0, 0, 0, 0, 0], 77));
     assert!(
         matches!(content, Wrong::Content { said: 77, .. }),
@@ -359,9 +407,44 @@ fn what_was_evicted_at_the_destination_is_refused_and_not_guessed() {
     let (_, chunk) = ends.channels[0].under_way.pop_front().unwrap();
     let unpacked = ends.channels[0].decoder.unpack(&chunk).unwrap();
     let lost = unpacked
-        .expand(&mut ends.destination, &mut Vec::new())
+        .expand(&mut ends.destination, &mut ends.stored, &mut Vec::new())
         .map(drop);
     assert!(matches!(lost, Err(Wrong::Unknown(_))), "{lost:?}");
+}
+
+#[test]
+fn a_stored_page_crosses_as_its_number_and_only_what_crossed_is_told_as_such() {
+    let mut ends = Ends::new();
+    let content = |kind| Content {
+        kind,
+        changed_at: 0,
+        change: 1,
+    };
+    ends.stored.0 = vec![content(2).bytes(), content(6).bytes()];
+    ends.told = ends.stored.clone();
+    let parts = [2, 6, 10, 14].map(|kind| (0, u64::from(kind), content(kind)));
+    ends.send(1, Codec::None, &parts);
+    let ways = &mut ends.channels[1];
+    let (raw, chunk) = ways.under_way.pop_front().unwrap();
+    assert!(chunk.len() < 2 * PAGE + 64, "{}", chunk.len());
+    let mut given = Vec::new();
+    let expanded = ways
+        .decoder
+        .unpack(&chunk)
+        .and_then(|unpacked| unpacked.expand(&mut ends.destination, &mut ends.stored, &mut given))
+        .unwrap();
+    let checked = expanded.check().unwrap();
+    assert_eq!(checked.raw, raw);
+    let crossed = 2 * PAGE..4 * PAGE;
+    assert_eq!(checked.crossed, std::slice::from_ref(&crossed));
+    // Kept as well: what changes of it is sent as a change.
+    let changed = Content {
+        change: 9,
+        ..content(2)
+    };
+    ends.send(1, Codec::None, &[(0, 2, changed)]);
+    assert!(ends.channels[1].under_way[0].1.len() < 200);
+    ends.work(1);
 }
 
 #[test]
@@ -369,7 +452,7 @@ fn a_zstd_bomb_takes_no_more_memory_than_agreed_on() {
     let zeros = vec![0; 4 << 20];
     let mut encoder = Encoder::new(0, PAGE, 22);
     let mut kept = source::Kept::new(PAGE, 0);
-    encoder.describe(0, &zeros, &[], &mut kept, ON);
+    encoder.describe(0, &zeros, &[], &mut kept, &mut (), ON);
     let mut chunk = Vec::new();
     encoder.pack(&zeros, choice(zstd(1)), &mut chunk).unwrap();
     assert!(chunk.len() < 4096, "{}", chunk.len());

@@ -27,7 +27,7 @@ impl Expander {
             return Err(Wrong::Layout("it comes from the destination"));
         };
         let unpacked = self.decoder.unpack(chunk)?;
-        let expanded = unpacked.expand(&mut lock(kept), &mut self.raw)?;
+        let expanded = unpacked.expand(&mut lock(kept), &mut (), &mut self.raw)?;
         expanded.check().map(drop)
     }
 

@@ -222,7 +222,7 @@ impl Reducer {
         let spans = self.pages.spans(self.begins..self.begins + whole as u64);
         let raw = &self.staged[..whole];
         self.encoder
-            .describe(sequence, raw, &spans, &mut lock(kept), MEASURES);
+            .describe(sequence, raw, &spans, &mut lock(kept), &mut (), MEASURES);
         self.worked(|times| &mut times.describing);
     }
 

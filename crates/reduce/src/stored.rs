@@ -1,0 +1,37 @@
+//! Pages that the destination's host has stored, of whatever guest: it tells the source which, and numbers them in the
+//! order in which it tells.
+
+use crate::Wrong;
+
+/// The number of a stored page, which stands for the same content as long as the session lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StoredId(pub u32);
+
+/// What the source was told.
+pub trait Told {
+    /// The stored page of that content.
+    fn find(&mut self, page: &[u8]) -> Option<StoredId>;
+}
+
+/// What the destination has stored.
+pub trait Stored {
+    /// Fills `page` with the content of that number.
+    ///
+    /// # Errors
+    /// [`Wrong::NotStored`].
+    fn read(&mut self, id: StoredId, page: &mut [u8]) -> Result<(), Wrong>;
+}
+
+/// Nothing.
+impl Told for () {
+    fn find(&mut self, _: &[u8]) -> Option<StoredId> {
+        None
+    }
+}
+
+/// Nothing.
+impl Stored for () {
+    fn read(&mut self, id: StoredId, _: &mut [u8]) -> Result<(), Wrong> {
+        Err(Wrong::NotStored(id))
+    }
+}
