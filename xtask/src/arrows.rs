@@ -24,6 +24,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("wire", Kind::Pure, &["types"]),
     ("qstream", Kind::Pure, &[]),
     ("reduce", Kind::Pure, &[]),
+    ("pagestore", Kind::Io, &[]),
     ("session", Kind::Pure, &["types", "wire"]),
     ("migrate", Kind::Pure, &["types"]),
     ("plan", Kind::Pure, &["types", "migrate"]),
@@ -39,7 +40,15 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     (
         "relay",
         Kind::Io,
-        &["types", "wire", "qstream", "reduce", "session", "lanes"],
+        &[
+            "types",
+            "wire",
+            "qstream",
+            "reduce",
+            "pagestore",
+            "session",
+            "lanes",
+        ],
     ),
     ("carrier", Kind::Io, &["types", "wire", "relay"]),
     (

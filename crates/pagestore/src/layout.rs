@@ -1,0 +1,155 @@
+//! How a file of pages is laid out.
+//!
+//! ```text
+//!   at 0       "DROVERPG", version u32, bytes of a page u32, places u32    never changed
+//!   at 64      pages that are there u32                                    the last thing that is written
+//!   at 4096    the digest of each page                                     written before that
+//!   behind     each page, from a multiple of 4096 on                       written first
+//! ```
+//! All numbers are big-endian.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::digest::DIGEST_BYTES;
+
+const MAGIC: &[u8; 8] = b"DROVERPG";
+const VERSION: u32 = 1;
+const HEADER_BYTES: usize = 20;
+const COUNT_AT: u64 = 64;
+const DIGESTS_AT: u64 = 4096;
+const ALIGN: u64 = 4096;
+
+/// The smallest and the largest page.
+const PAGE_BYTES: std::ops::RangeInclusive<u32> = 1 << 10..=1 << 20;
+
+/// Places of a file at most: with pages of 4 KiB 1 TiB.
+const PLACES_MOST: u32 = 1 << 28;
+
+/// How large a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Bytes of a page.
+    pub page_bytes: u32,
+    /// Room for so many pages.
+    pub places: u32,
+}
+
+/// A file that is none of pages, or cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum NoSegment {
+    /// It was not made as one.
+    #[error("it is no file of pages, or one of another version")]
+    Other,
+    /// It says something that makes no sense.
+    #[error("it says that it has {places} places for pages of {page_bytes} bytes")]
+    Shape {
+        /// Bytes of a page.
+        page_bytes: u32,
+        /// Places.
+        places: u32,
+    },
+    /// The kernel says no.
+    #[error("it cannot be read or written")]
+    Io(#[from] io::Error),
+}
+
+/// What fits into so many bytes; `None` where that is not one page.
+#[must_use]
+pub fn shape_within(bytes: u64, page_bytes: u32) -> Option<Shape> {
+    let each = u64::from(page_bytes) + DIGEST_BYTES as u64;
+    let places = bytes.saturating_sub(DIGESTS_AT + ALIGN) / each;
+    let places = u32::try_from(places).unwrap_or(u32::MAX).min(PLACES_MOST);
+    (places > 0).then_some(Shape { page_bytes, places })
+}
+
+impl Shape {
+    fn checked(self) -> Result<Self, NoSegment> {
+        let Self { page_bytes, places } = self;
+        if PAGE_BYTES.contains(&page_bytes) && (1..=PLACES_MOST).contains(&places) {
+            Ok(self)
+        } else {
+            Err(NoSegment::Shape { page_bytes, places })
+        }
+    }
+
+    /// Makes an empty file of it.
+    pub(crate) fn write(self, file: &File) -> Result<Self, NoSegment> {
+        let shape = self.checked()?;
+        let mut header = [0; HEADER_BYTES];
+        header[..8].copy_from_slice(MAGIC);
+        for (place, number) in
+            header[8..]
+                .chunks_exact_mut(4)
+                .zip([VERSION, shape.page_bytes, shape.places])
+        {
+            place.copy_from_slice(&number.to_be_bytes());
+        }
+        file.set_len(shape.page_at(shape.places))?;
+        file.write_all_at(&header, 0)?;
+        Ok(shape)
+    }
+
+    pub(crate) fn read(file: &File) -> Result<Self, NoSegment> {
+        let mut header = [0; HEADER_BYTES];
+        match file.read_exact_at(&mut header, 0) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                return Err(NoSegment::Other);
+            }
+            other => other?,
+        }
+        let number = |at: usize| {
+            let field = [header[at], header[at + 1], header[at + 2], header[at + 3]];
+            u32::from_be_bytes(field)
+        };
+        if header[..8] != *MAGIC || number(8) != VERSION {
+            return Err(NoSegment::Other);
+        }
+        let shape = Self {
+            page_bytes: number(12),
+            places: number(16),
+        };
+        shape.checked()
+    }
+
+    /// Pages that are there.
+    pub(crate) fn count(self, file: &File) -> io::Result<u32> {
+        let mut count = [0; 4];
+        file.read_exact_at(&mut count, COUNT_AT)?;
+        Ok(u32::from_be_bytes(count).min(self.places))
+    }
+
+    pub(crate) fn set_count(file: &File, count: u32) -> io::Result<()> {
+        file.write_all_at(&count.to_be_bytes(), COUNT_AT)
+    }
+
+    /// Where the digest of a page is.
+    pub(crate) fn digest_at(number: u32) -> u64 {
+        DIGESTS_AT + u64::from(number) * DIGEST_BYTES as u64
+    }
+
+    /// Where a page is; of the one behind the last, where the file ends.
+    pub(crate) fn page_at(self, number: u32) -> u64 {
+        let begin = Self::digest_at(self.places).next_multiple_of(ALIGN);
+        begin + u64::from(number) * u64::from(self.page_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_made_within_so_many_bytes_takes_no_more() {
+        assert_eq!(shape_within(8192, 4096), None);
+        for bytes in [12304, 1 << 20, (1 << 20) + 1, 512 << 20] {
+            let shape = shape_within(bytes, 4096).unwrap();
+            let taken = shape.page_at(shape.places);
+            assert!(
+                taken <= bytes && bytes - taken < 3 * 4112,
+                "{taken} {bytes}"
+            );
+        }
+    }
+}
