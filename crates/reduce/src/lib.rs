@@ -42,7 +42,7 @@ mod wrong;
 pub use class::Class;
 pub use codec::{Codec, Level, NoLevel, ZstdFailed};
 pub use counts::{Counts, Section};
-pub use decoder::{Decoder, Expanded, Unpacked};
+pub use decoder::{Checked, Decoder, Expanded, Unpacked};
 pub use encoder::{Choice, Encoder, Measures, Span};
 pub use sample::Sampler;
 pub use stored::{Stored, StoredId, Told};

@@ -27,7 +27,7 @@ pub(crate) fn accept(shared: &Arc<Shared>) {
         match accepted.map(|stream| shared.channel_accepted(stream)) {
             Ok(Ok(())) => {}
             // The socket is closed by now, so that QEMU sees its connection fail.
-            Ok(Err(refused)) => tracing::warn!(%refused, "turned a connection of QEMU away"),
+            Ok(Err(error)) => tracing::warn!(%error, "turned a connection of QEMU away"),
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection of QEMU");
                 std::thread::sleep(ACCEPT_PAUSE);
@@ -74,6 +74,42 @@ pub(crate) fn start_connecting(
         write: Bringer::new(writes),
         stream: connected,
     }
+}
+
+/// Starts the threads of the channel on which stored pages are told, between the session and this end's part in it.
+pub(crate) fn start_telling(
+    shared: &Arc<Shared>,
+    channel_id: ChannelId,
+    stream: io::Result<UnixStream>,
+) -> ChannelPort {
+    let stream = stream.map(Arc::new);
+    let made = stream.as_ref().ok().cloned();
+    if let Err(error) = stream {
+        let reason = format!("stored pages cannot be told: {error}");
+        break_later(shared, channel_id, reason);
+    }
+    let (read, reads) = channel();
+    let writes = start_threads(shared, channel_id, made.clone(), reads);
+    ChannelPort {
+        read,
+        write: Bringer::new(writes),
+        stream: made,
+    }
+}
+
+/// The session's end of that channel, at whose other end somebody tells or listens.
+pub(crate) fn make_telling(shared: &Shared) -> io::Result<UnixStream> {
+    let reduction = shared.reduction.as_ref();
+    let take_part = reduction.map(|reduction| reduction.take_part_in_telling());
+    let take_part = take_part.ok_or(io::ErrorKind::Unsupported)?;
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_nonblocking(never_waits(shared))?;
+    if shared.is_source() {
+        // It only listens.
+        theirs.shutdown(Shutdown::Write)?;
+    }
+    spawn("telling", move || take_part(theirs))?;
+    Ok(ours)
 }
 
 /// Whether QEMU's sockets wait only where somebody asks for it. That is so at the end that writes
@@ -190,6 +226,9 @@ fn next(reads: &Receiver<Reading>, reducer: Option<&mut Reducer>) -> Option<Read
 /// What makes fewer bytes of what the source's QEMU sends on that channel, if that was agreed on.
 fn reducer(shared: &Shared, channel: ChannelId) -> Option<Reducer> {
     let reduction = shared.reduction.as_ref().filter(|_| shared.is_source())?;
+    if reduction.is_telling(channel) {
+        return None;
+    }
     let glance = shared.pool.pipes().map(Glance::new).transpose();
     let glance = glance.unwrap_or_else(|error| {
         tracing::warn!(%error, channel, "bytes are copied through memory");
@@ -257,6 +296,9 @@ pub(crate) type Writes = Turns<Tool, Piece>;
 impl Tool {
     /// Writes a piece, or what is left of it: whether it is done with. It always is with patience.
     fn write(&mut self, shared: &Arc<Shared>, piece: Piece, patience: Patience) -> bool {
+        if matches!(piece, Piece::End | Piece::Reset) {
+            self.main_channel_ended(shared);
+        }
         let Some(open) = self.stream.clone() else {
             return true;
         };
@@ -304,6 +346,15 @@ impl Tool {
             }
             Piece::End => close(stream, Shutdown::Write),
             Piece::Reset => close(stream, closing(self.channel)),
+        }
+    }
+
+    /// The source's QEMU says nothing more, if this was its main channel.
+    fn main_channel_ended(&self, shared: &Shared) {
+        if let Some(reduction) = &shared.reduction
+            && self.channel == 0
+        {
+            reduction.stop_telling();
         }
     }
 

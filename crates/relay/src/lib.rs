@@ -49,6 +49,7 @@ pub use drover_lanes::{
     Encryption, Fingerprint, Identity, NoFingerprint, NoIdentity, NotListening, Target, TcpFacts,
     Tls,
 };
+pub use drover_pagestore::DigestKey;
 pub use drover_reduce::decide::{Slowest, Times, Verdict, Way};
 pub use drover_reduce::{Codec, Level, Section};
 pub use drover_session::{ChannelStats, End, ForgottenStats, LaneHealth, LaneId, LaneStats, Stats};
@@ -57,7 +58,7 @@ pub use goodput::Goodput;
 pub use handshake::{LaneFailure, LanePlan, NotOpened, Opened, Order, open_lanes, probe};
 pub use listener::{Expected, LaneListener};
 pub use opening::open_lane;
-pub use reduction::{Decided, Policy, Reduction};
+pub use reduction::{Decided, NotAdded, Policy, Reduction, StoredFile, StoredPages};
 pub use relay::Relay;
 pub use report::{
     DataPath, Event, LaneEnd, LaneEnds, LaneReport, NotStarted, Reduced, Report, Settings,

@@ -163,6 +163,15 @@ pub const GREETING_PATIENCE: Duration = Duration::from_secs(2);
 /// the destination takes silence for, which is a second.
 pub const OPENING_GRACE: Duration = Duration::from_millis(700);
 
+/// How often the destination looks for pages that were stored since: a thousandth of what a drain of small guests takes.
+pub(crate) const STORED_LOOK: Duration = Duration::from_millis(20);
+
+/// Stored pages that are told at once: 64 KiB.
+pub(crate) const STORED_TOLD_AT_ONCE: u32 = 4096;
+
+/// Chunks whose pages wait to be stored, beyond which they are left out: at most 64 MiB with the largest chunks.
+pub(crate) const STORED_WAITING: usize = 64;
+
 /// By how much packing is nicer than all else (`nice(2)`): a guest's processor that wants the same CPU gets three quarters of
 /// it.
 pub const PACKING_NICE: i32 = 5;

@@ -17,6 +17,7 @@ use crate::dialer::{Dialer, Use};
 use crate::handshake::{Opened, Order};
 use crate::limits::{BUFFER_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::pool::Pool;
+use crate::reduction::{NotAdded, StoredFile};
 use crate::report::{Event, NotStarted, Report, Settings};
 use crate::shared::{Listener, Local, Shared, spawn};
 
@@ -82,7 +83,10 @@ impl Relay {
             chunk_bytes,
             window,
         } = settings.sizes;
-        let channels_max = settings.channels_max;
+        let telling = settings
+            .reduction
+            .is_some_and(|agreed| agreed.stored_pages > 0);
+        let channels_max = settings.channels_max.saturating_add(telling.into());
         let bytes = u64::from(chunk_bytes) * u64::from(window) * u64::from(channels_max);
         if bytes > BUFFER_BYTES_MAX {
             let channels = channels_max;
@@ -185,6 +189,15 @@ impl Relay {
         if let Some(dialer) = self.shared.dialer.get() {
             dialer.link_back(path, source);
         }
+    }
+
+    /// Pages that this host, the destination, has stored: the source is told of them.
+    ///
+    /// # Errors
+    /// [`NotAdded`]; the session goes on without.
+    pub fn add_stored(&self, file: StoredFile) -> Result<(), NotAdded> {
+        let reduction = self.shared.reduction.as_ref();
+        reduction.ok_or(NotAdded::NotAgreed)?.add_stored(file)
     }
 
     /// Limits the payload that is sent on a path, or on all together; `None` lifts the limit.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dialer::PathReport;
 use crate::limits::{BUFFER_BYTES_MAX, SPARE_BYTES_MAX};
-use crate::{Decided, Reduction};
+use crate::{Decided, Reduction, StoredPages};
 use crate::{End, Sizes, Stats};
 
 /// What both ends agreed on for one migration.
@@ -251,6 +251,9 @@ pub struct Report {
     pub data_path: DataPath,
     /// What became of QEMU's bytes, where they are reduced; at the source.
     pub reduced: Option<Reduced>,
+    /// What became of pages that the destination's host has stored, where that was agreed on.
+    #[serde(default)]
+    pub stored: Option<StoredPages>,
     /// Rate of QEMU's bytes in the bulk phase, if there was one.
     pub bulk: Option<ByteRate>,
 }

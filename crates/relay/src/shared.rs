@@ -83,6 +83,21 @@ struct Core {
     errands: Errands,
 }
 
+impl Core {
+    /// The next channel, as the session numbers it.
+    fn open(
+        &mut self,
+        now: Duration,
+        start: impl FnOnce(ChannelId) -> ChannelPort,
+    ) -> io::Result<()> {
+        let opened = self.session.handle(now, Input::ChannelOpened);
+        opened.map_err(io::Error::other)?;
+        let port = start(self.channels.len() as ChannelId);
+        self.channels.push(port);
+        Ok(())
+    }
+}
+
 /// What is told once the lock is released.
 #[derive(Default)]
 struct News {
@@ -185,6 +200,10 @@ impl Shared {
             nics: self.places.report(),
             data_path: self.pool.data_path(self.reduction.is_some()),
             reduced: self.reduced(),
+            stored: self
+                .reduction
+                .as_ref()
+                .and_then(reduction::Shared::report_stored),
             bulk: core.goodput.bulk(),
             session,
         }
@@ -345,27 +364,39 @@ impl Shared {
     fn open_channel(self: &Arc<Self>, core: &mut Core) {
         if let Local::Connects(path) = &self.local {
             let channel = core.channels.len() as ChannelId;
-            let port = channel::start_connecting(self, channel, path.clone());
+            let port = if self.is_telling(channel) {
+                channel::start_telling(self, channel, channel::make_telling(self))
+            } else {
+                channel::start_connecting(self, channel, path.clone())
+            };
             core.channels.push(port);
         }
     }
 
     /// A channel that QEMU opened. The session is told under the same lock that numbers it.
-    pub(crate) fn channel_accepted(
-        self: &Arc<Self>,
-        stream: UnixStream,
-    ) -> Result<(), drover_session::Refused> {
+    pub(crate) fn channel_accepted(self: &Arc<Self>, stream: UnixStream) -> io::Result<()> {
         let now = self.now();
         let mut core = self.lock();
         if core.terminated {
             return Ok(()); // the stream closes here
         }
-        core.session.handle(now, Input::ChannelOpened)?;
-        let channel = core.channels.len() as ChannelId;
-        let port = channel::start_accepted(self, channel, Arc::new(stream));
-        core.channels.push(port);
+        core.open(now, |channel| {
+            channel::start_accepted(self, channel, Arc::new(stream))
+        })?;
+        if self.is_telling(core.channels.len() as ChannelId) {
+            // Before QEMU's next one, whatever comes of it: both ends go by its number.
+            let telling = channel::make_telling(self);
+            core.open(now, |channel| {
+                channel::start_telling(self, channel, telling)
+            })?;
+        }
         self.route_and_release(core, now).call();
         Ok(())
+    }
+
+    fn is_telling(&self, channel: ChannelId) -> bool {
+        let reduction = self.reduction.as_ref();
+        reduction.is_some_and(|reduction| reduction.is_telling(channel))
     }
 
     /// QEMU's next connection; `None` once the relay has ended.

@@ -8,9 +8,12 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::thread;
+use std::time::{Duration, Instant};
 
+use drover_pagestore::{Segment, Shape, shape_within};
 use drover_relay::{
-    Codec, DataPath, End, Event, Level, Policy, Reduction, Relay, Settings, Sizes, Way,
+    Codec, DataPath, DigestKey, End, Event, Level, NotAdded, Policy, Reduction, Relay, Settings,
+    Sizes, StoredFile, StoredPages, Way,
 };
 use pair::{BOTH, PATIENCE, Pair, Protected, SETTINGS, content, ended, exchange, pair_of};
 
@@ -30,6 +33,7 @@ fn by(policy: Policy) -> Settings {
         reduction: Some(Reduction {
             page_bytes: PAGE as u32,
             kept_pages: 512,
+            stored_pages: 0,
             window_log: 20,
             policy,
         }),
@@ -93,12 +97,18 @@ fn rounds(channel: u32) -> Vec<u8> {
 
 /// Carries what two channels of multifd and a main channel send, and holds what arrives against it.
 fn carries(pair: &Pair) {
+    carries_once(pair, || {});
+}
+
+/// The same, once all channels are there and that has returned.
+fn carries_once(pair: &Pair, ready: impl FnOnce()) {
     let main = [&b"QEVM"[..], &b"a device and its state, ".repeat(20_000)].concat();
     let sent = [main, rounds(0), rounds(1)];
     let streams = sent.map(|bytes| {
         let near = UnixStream::connect(&pair.near).unwrap();
         (bytes, near, pair.far.accept().unwrap().0)
     });
+    ready();
     thread::scope(|scope| {
         for (bytes, near, far) in &streams {
             scope.spawn(move || {
@@ -162,6 +172,146 @@ fn every_way_gives_what_was_sent() {
             assert_eq!(spliced, settings.pass_through, "{}", report.data_path);
         }
     }
+}
+
+/// The same, where the destination tells of stored pages.
+fn telling(settings: Settings) -> Settings {
+    let reduction = settings.reduction.map(|agreed| Reduction {
+        stored_pages: 2000,
+        ..agreed
+    });
+    Settings {
+        reduction,
+        ..settings
+    }
+}
+
+fn stored(segment: &Segment, fill: bool) -> StoredFile {
+    StoredFile {
+        file: segment.file().try_clone().unwrap(),
+        key: DigestKey::new([7; 32]),
+        fill,
+    }
+}
+
+/// Waits until something is so.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it is not so");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn of_stored(relay: &Relay) -> StoredPages {
+    relay.report().stored.unwrap()
+}
+
+#[test]
+fn pages_that_one_guest_sent_are_referred_to_by_the_next() {
+    for protected in BOTH {
+        let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32).unwrap()).unwrap();
+        let first = pair_of(protected, telling(settings()));
+        first
+            .destination
+            .add_stored(stored(&segment, true))
+            .unwrap();
+        first.connect();
+        carries(&first);
+        until(|| of_stored(&first.destination).added >= 250);
+        let before = first.source.report().reduced.unwrap().counts;
+
+        let second = pair_of(protected, telling(settings()));
+        let there = segment.count().unwrap();
+        second.connect();
+        // Added late, and told all the same.
+        carries_once(&second, || {
+            second
+                .destination
+                .add_stored(stored(&segment, false))
+                .unwrap();
+            until(|| of_stored(&second.source).told == u64::from(there));
+        });
+        let counts = second.source.report().reduced.unwrap().counts;
+        assert!(counts.stored >= 250, "{counts:?}");
+        assert!(counts.wire < before.wire / 3, "{counts:?}, {before:?}");
+    }
+}
+
+#[test]
+fn what_stays_in_the_kernel_arrives_beside_stored_pages_that_are_told() {
+    let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32).unwrap()).unwrap();
+    for policy in [Policy::Always(Way::Off), Policy::Fastest] {
+        let settings = Settings {
+            pass_through: true,
+            ..telling(by(policy))
+        };
+        let pair = pair_of(Protected::Plain, settings);
+        pair.destination.add_stored(stored(&segment, true)).unwrap();
+        pair.connect();
+        carries(&pair);
+    }
+}
+
+#[test]
+fn a_stored_page_that_cannot_be_read_breaks_its_channel_and_qemu_gets_nothing_of_it() {
+    let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32).unwrap()).unwrap();
+    let first = pair_of(Protected::ByTls, telling(settings()));
+    first
+        .destination
+        .add_stored(stored(&segment, true))
+        .unwrap();
+    first.connect();
+    carries(&first);
+    until(|| of_stored(&first.destination).added >= 250);
+
+    let pair = pair_of(Protected::ByTls, telling(settings()));
+    pair.destination
+        .add_stored(stored(&segment, false))
+        .unwrap();
+    pair.connect();
+    let mut main = UnixStream::connect(&pair.near).unwrap();
+    main.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _at_far = pair.far.accept().unwrap().0;
+    let near = UnixStream::connect(&pair.near).unwrap();
+    let mut at_qemu = pair.far.accept().unwrap().0;
+    at_qemu.set_read_timeout(Some(PATIENCE)).unwrap();
+    let there = u64::from(segment.count().unwrap());
+    until(|| of_stored(&pair.source).told == there);
+    let Shape { places, .. } = segment.shape();
+    segment
+        .file()
+        .set_len(4096 + 16 * u64::from(places))
+        .unwrap();
+    let writes = thread::spawn(move || (&near).write_all(&rounds(0)));
+    let mut arrived = Vec::new();
+    let _ = at_qemu.read_to_end(&mut arrived);
+    assert_eq!(arrived, b"");
+    let told = loop {
+        let event = pair.destination_events.recv_timeout(PATIENCE).unwrap();
+        if let Event::ChannelBroke { reason, .. } = event {
+            break reason;
+        }
+    };
+    assert!(told.contains("which cannot be had"), "{told}");
+    drop((pair, at_qemu));
+    // QEMU sees its main channel fail.
+    assert!(matches!(main.read(&mut [0]), Ok(0) | Err(_)));
+    drop(writes.join().unwrap());
+}
+
+#[test]
+fn stored_pages_are_refused_where_nobody_agreed_on_them() {
+    let segment = Segment::in_memory(shape_within(1 << 20, PAGE as u32).unwrap()).unwrap();
+    let pair = pair_of(Protected::Plain, settings());
+    let refused = pair.destination.add_stored(stored(&segment, true));
+    assert!(matches!(refused, Err(NotAdded::NotAgreed)));
+    let pair = pair_of(Protected::Plain, telling(settings()));
+    let refused = pair.source.add_stored(stored(&segment, true));
+    assert!(matches!(refused, Err(NotAdded::NotAgreed)));
+    pair.destination.add_stored(stored(&segment, true)).unwrap();
+    let refused = pair.destination.add_stored(stored(&segment, true));
+    assert!(matches!(refused, Err(NotAdded::FilledAlready)));
 }
 
 #[test]

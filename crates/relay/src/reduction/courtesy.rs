@@ -28,6 +28,13 @@ pub(super) fn with_less_priority<T>(work: impl FnOnce() -> T) -> T {
     result
 }
 
+/// Lowers the priority of the thread that calls it, for good.
+pub(super) fn lower_priority() {
+    if let Err(error) = lowered() {
+        tracing::info!(%error, "a thread of the relay has no lower priority");
+    }
+}
+
 /// The thread's priority before.
 fn lowered() -> io::Result<(Pid, i32)> {
     let thread = gettid();

@@ -23,12 +23,15 @@ impl Expander {
 
     /// Finds the bytes that a chunk stands for.
     pub(crate) fn expand(&mut self, shared: &Shared, chunk: &[u8]) -> Result<(), Wrong> {
-        let End::Destination(kept) = &shared.end else {
+        let End::Destination(kept, store) = &shared.end else {
             return Err(Wrong::Layout("it comes from the destination"));
         };
         let unpacked = self.decoder.unpack(chunk)?;
-        let expanded = unpacked.expand(&mut lock(kept), &mut (), &mut self.raw)?;
-        expanded.check().map(drop)
+        let mut stored = store.reading();
+        let expanded = unpacked.expand(&mut lock(kept), &mut stored, &mut self.raw)?;
+        drop(stored);
+        store.offer(&expanded.check()?);
+        Ok(())
     }
 
     /// Puts the bytes of the last chunk there, in exchange for memory.

@@ -19,9 +19,11 @@ mod expander;
 mod glance;
 mod pages;
 mod reducer;
+mod stored;
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use drover_reduce::Sampler;
@@ -34,6 +36,9 @@ use deciding::{Deciding, Done, Order};
 pub(crate) use expander::Expander;
 pub(crate) use glance::Glance;
 pub(crate) use reducer::{Reducer, Taken};
+pub(crate) use stored::TELLING;
+use stored::{Known, Store};
+pub use stored::{NotAdded, StoredFile, StoredPages};
 
 use crate::pool::lock;
 use crate::report::Reduced;
@@ -47,6 +52,9 @@ pub struct Reduction {
     pub kept_pages: u32,
     /// What a codec remembers of each channel: 2^`window_log` bytes.
     pub window_log: u32,
+    /// Pages of which the destination tells at most that its host has stored them; none: it tells nothing.
+    #[serde(default)]
+    pub stored_pages: u32,
     /// Who decides what is done, at the source.
     pub policy: Policy,
 }
@@ -64,17 +72,25 @@ pub(crate) struct Shared {
 
 #[derive(Debug)]
 enum End {
-    Source(Mutex<source::Kept>),
-    Destination(Mutex<destination::Kept>),
+    Source(Mutex<source::Kept>, Arc<Known>),
+    Destination(Mutex<destination::Kept>, Arc<Store>),
 }
 
 impl Shared {
     pub(crate) fn new(agreed: Reduction, is_source: bool) -> Self {
         let (page_bytes, most) = (agreed.page_bytes as usize, agreed.kept_pages);
         let end = if is_source {
-            End::Source(Mutex::new(source::Kept::new(page_bytes, most)))
+            let known = Known::new(agreed.stored_pages);
+            End::Source(
+                Mutex::new(source::Kept::new(page_bytes, most)),
+                Arc::new(known),
+            )
         } else {
-            End::Destination(Mutex::new(destination::Kept::new(page_bytes, most)))
+            let store = Store::new(agreed.page_bytes, agreed.stored_pages);
+            End::Destination(
+                Mutex::new(destination::Kept::new(page_bytes, most)),
+                Arc::new(store),
+            )
         };
         Self {
             agreed,
@@ -87,9 +103,52 @@ impl Shared {
 
     /// The other end has worked off all chunks of a channel before this one.
     pub(crate) fn worked_off(&self, channel: ChannelId, before: u64) {
-        if let End::Source(kept) = &self.end {
+        if let End::Source(kept, _) = &self.end {
             lock(kept).worked_off(channel, before);
         }
+    }
+
+    /// Whether a channel is the one on which the destination tells of stored pages.
+    pub(crate) const fn is_telling(&self, channel: ChannelId) -> bool {
+        self.agreed.stored_pages > 0 && channel == TELLING
+    }
+
+    /// Takes this end's part in the telling, until it is over. Blocks.
+    pub(crate) fn take_part_in_telling(&self) -> impl FnOnce(UnixStream) + Send + 'static {
+        let (known, store) = match &self.end {
+            End::Source(_, known) => (Some(known.clone()), None),
+            End::Destination(_, store) => (None, Some(store.clone())),
+        };
+        move |stream| {
+            if let Some(known) = known {
+                known.listen(stream);
+            } else if let Some(store) = store {
+                store.tell(stream);
+            }
+        }
+    }
+
+    /// As the destination: pages that its host has stored.
+    pub(crate) fn add_stored(&self, file: StoredFile) -> Result<(), NotAdded> {
+        match &self.end {
+            End::Destination(_, store) if self.agreed.stored_pages > 0 => store.add(file),
+            _ => Err(NotAdded::NotAgreed),
+        }
+    }
+
+    /// Nothing more is told of stored pages, as nothing more is sent.
+    pub(crate) fn stop_telling(&self) {
+        if let End::Destination(_, store) = &self.end {
+            store.stop();
+        }
+    }
+
+    /// What became of stored pages so far, where they were agreed on.
+    pub(crate) fn report_stored(&self) -> Option<StoredPages> {
+        (self.agreed.stored_pages > 0).then(|| match &self.end {
+            End::Source(_, known) => known.report(),
+            End::Destination(_, store) => store.report(),
+        })
     }
 
     fn next(&self) -> Order {

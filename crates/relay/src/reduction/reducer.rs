@@ -18,6 +18,7 @@ use super::courtesy::with_less_priority;
 use super::deciding::{Done, Stopwatch, worked};
 use super::glance::Glance;
 use super::pages::Pages;
+use super::stored::Known;
 use super::{End, Shared};
 use crate::chunk::Chunk;
 use crate::pool::lock;
@@ -137,9 +138,9 @@ impl Reducer {
         let worthwhile = whole >= WORTHWHILE_BYTES && self.is_worthwhile();
         let mut done = Done::default();
         let taken = match (choice(order.way), &shared.end) {
-            (Some(choice), End::Source(kept)) if worthwhile => {
+            (Some(choice), End::Source(kept, known)) if worthwhile => {
                 done = with_less_priority(|| {
-                    self.describe(reading.sequence, whole, kept);
+                    self.describe(reading.sequence, whole, kept, known);
                     let tried = if order.sample {
                         self.sampled(&shared.sampler)?
                     } else {
@@ -218,11 +219,13 @@ impl Reducer {
         Ok(Some(length))
     }
 
-    fn describe(&mut self, sequence: u64, whole: usize, kept: &Mutex<Kept>) {
+    fn describe(&mut self, sequence: u64, whole: usize, kept: &Mutex<Kept>, known: &Known) {
         let spans = self.pages.spans(self.begins..self.begins + whole as u64);
         let raw = &self.staged[..whole];
+        let mut told = known.asking();
         self.encoder
-            .describe(sequence, raw, &spans, &mut lock(kept), &mut (), MEASURES);
+            .describe(sequence, raw, &spans, &mut lock(kept), &mut told, MEASURES);
+        drop(told);
         self.worked(|times| &mut times.describing);
     }
 

@@ -90,6 +90,9 @@ impl Shared {
             return;
         }
         self.stop_dialling();
+        if let Some(reduction) = &self.reduction {
+            reduction.stop_telling();
+        }
         for (id, port) in std::mem::take(&mut core.lanes) {
             port.lane.shut_down();
             if let Some(note) = core.notes.get_mut(&id) {

@@ -1,0 +1,83 @@
+//! Pages that the destination's host has stored, of whatever guest: the destination tells which, and the source refers to
+//! them.
+//!
+//! ```text
+//!  destination: files of pages ─▶ teller ══ channel 1 ═▶ source: Known ─▶ Reducer: "stored page 7"
+//!                  ▲                                                          ║ chunk
+//!                  └── Filling ◀── pages that crossed as they are ── Expander ◀
+//! ```
+//! The destination tells first a key, then the digest of each page, the first of which has number 0. That goes over a channel
+//! of the relays' own, which no QEMU sees: the second of the session, opened by the source right behind the main channel.
+//! The source never says anything there; the destination tells until the main channel has ended.
+//!
+//! # Invariant
+//! A number stands for the same page as long as the session lasts: it is given before it is told, and the files neither
+//! change nor forget a page. What is told late, lost or left out costs bytes, and nothing else.
+
+mod filling;
+mod known;
+mod store;
+
+use std::fs::File;
+
+use drover_pagestore::DigestKey;
+use drover_session::ChannelId;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use known::Known;
+pub(crate) use store::Store;
+
+/// The channel on which stored pages are told, where that was agreed on.
+pub(crate) const TELLING: ChannelId = 1;
+
+/// A file of pages that the destination's host has stored.
+#[derive(Debug)]
+pub struct StoredFile {
+    /// The file, as [`drover_pagestore::Segment`] reads it.
+    pub file: File,
+    /// The key of its digests.
+    pub key: DigestKey,
+    /// Whether pages that cross are added to it.
+    pub fill: bool,
+}
+
+/// A file of pages that is of no use to a session.
+#[derive(Debug, thiserror::Error)]
+pub enum NotAdded {
+    /// Nobody wants it.
+    #[error("stored pages were not agreed on, or this is not the destination")]
+    NotAgreed,
+    /// It is none.
+    #[error("the file of stored pages cannot be used")]
+    Segment(#[from] drover_pagestore::NoSegment),
+    /// It is one for others.
+    #[error("it has pages of {found} bytes, and this guest of {wanted}")]
+    PageBytes {
+        /// Of the file.
+        found: u32,
+        /// Of the guest.
+        wanted: u32,
+    },
+    /// The source computes one digest of a page.
+    #[error("its digests have another key than those of the files that are there")]
+    Key,
+    /// Pages go into one file.
+    #[error("pages are added to another file already")]
+    FilledAlready,
+    /// No thread could be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// What became of stored pages, at one end.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredPages {
+    /// Pages that the destination has told.
+    pub told: u64,
+    /// Pages that this guest has added, at the destination.
+    pub added: u64,
+    /// Pages that it could have added, but for want of room or time.
+    pub left_out: u64,
+    /// Why fewer are told or added than there could be.
+    pub trouble: Option<String>,
+}

@@ -1,0 +1,373 @@
+//! The pages that the destination's host has stored, numbered as they are told.
+
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+
+use drover_pagestore::{Digest, DigestKey, Segment};
+use drover_reduce::{Checked, Stored, StoredId, Wrong};
+
+use super::filling::Filling;
+use super::{NotAdded, StoredFile, StoredPages};
+use crate::limits::{STORED_LOOK, STORED_TOLD_AT_ONCE};
+use crate::pool::lock;
+
+/// What the destination's end of a session knows of them.
+#[derive(Debug)]
+pub(crate) struct Store {
+    page_bytes: u32,
+    most: u32,
+    files: RwLock<Files>,
+    filling: OnceLock<Filling>,
+    /// Nothing more is to be told.
+    stopped: Mutex<bool>,
+    wake: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Files {
+    key: Option<DigestKey>,
+    all: Vec<Looked>,
+    /// By their first numbers, which begin with 0.
+    runs: Vec<Run>,
+    told: u32,
+    trouble: Option<String>,
+}
+
+#[derive(Debug)]
+struct Looked {
+    segment: Segment,
+    /// Of so many pages it is known that they are there; all that there are where it cannot be read.
+    seen: u32,
+}
+
+/// Pages that were told one after the other, and are so in their file.
+#[derive(Debug, Clone, Copy)]
+struct Run {
+    first: u32,
+    file: usize,
+    place: u32,
+}
+
+/// What is told next.
+enum Next {
+    Tell(Vec<Digest>),
+    Nothing,
+    Never,
+}
+
+impl Store {
+    /// Without files, and to tell of at most so many pages.
+    pub(crate) fn new(page_bytes: u32, most: u32) -> Self {
+        Self {
+            page_bytes,
+            most,
+            files: RwLock::default(),
+            filling: OnceLock::new(),
+            stopped: Mutex::new(false),
+            wake: Condvar::new(),
+        }
+    }
+
+    pub(crate) fn add(&self, stored: StoredFile) -> Result<(), NotAdded> {
+        let StoredFile { file, key, fill } = stored;
+        let segment = Segment::open(file)?;
+        let (found, wanted) = (segment.shape().page_bytes, self.page_bytes);
+        if found != wanted {
+            return Err(NotAdded::PageBytes { found, wanted });
+        }
+        let mut files = self.write();
+        if files.key.as_ref().is_some_and(|known| *known != key) {
+            return Err(NotAdded::Key);
+        }
+        if fill {
+            let filling = Filling::start(segment.file(), key.clone())?;
+            let started = self.filling.set(filling);
+            started.map_err(|_| NotAdded::FilledAlready)?;
+        }
+        files.key = Some(key);
+        files.all.push(Looked { segment, seen: 0 });
+        drop(files);
+        self.wake.notify_all();
+        Ok(())
+    }
+
+    /// Offers the pages that crossed to be stored.
+    pub(crate) fn offer(&self, checked: &Checked<'_>) {
+        if let Some(filling) = self.filling.get()
+            && !checked.crossed.is_empty()
+        {
+            filling.offer(checked, self.page_bytes);
+        }
+    }
+
+    /// Nothing more is told from now on.
+    pub(crate) fn stop(&self) {
+        *lock(&self.stopped) = true;
+        self.wake.notify_all();
+    }
+
+    /// Tells of pages as they come, until [`Store::stop`].
+    pub(crate) fn tell(self: &Arc<Self>, mut to: UnixStream) {
+        if let Err(error) = self.tell_all(&mut to) {
+            // A session that is over does not listen.
+            tracing::debug!(%error, "stored pages are no longer told");
+        }
+        let _ = to.shutdown(Shutdown::Both);
+    }
+
+    fn tell_all(&self, to: &mut impl Write) -> io::Result<()> {
+        let mut key_is_told = false;
+        loop {
+            match self.next() {
+                Next::Tell(digests) => {
+                    let mut bytes = Vec::new();
+                    if let Some(key) = &self.files().key
+                        && !std::mem::replace(&mut key_is_told, true)
+                    {
+                        bytes.extend(key.bytes());
+                    }
+                    bytes.extend(digests.iter().flat_map(|digest| digest.0));
+                    to.write_all(&bytes)?;
+                    if *lock(&self.stopped) {
+                        return Ok(());
+                    }
+                }
+                Next::Nothing => {
+                    let stopped = lock(&self.stopped);
+                    let waited = self
+                        .wake
+                        .wait_timeout_while(stopped, STORED_LOOK, |stopped| !*stopped);
+                    if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                        return Ok(());
+                    }
+                }
+                Next::Never => {
+                    let stopped = lock(&self.stopped);
+                    let waited = self.wake.wait_while(stopped, |stopped| !*stopped);
+                    drop(waited.unwrap_or_else(PoisonError::into_inner));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// Numbers pages that were not told.
+    fn next(&self) -> Next {
+        let mut files = self.write();
+        let Files {
+            all,
+            runs,
+            told,
+            trouble,
+            ..
+        } = &mut *files;
+        let room = (self.most - *told).min(STORED_TOLD_AT_ONCE);
+        if room == 0 {
+            return Next::Never;
+        }
+        for (file, looked) in all.iter_mut().enumerate() {
+            match looked.news(room) {
+                Ok(digests) if digests.is_empty() => {}
+                Ok(digests) => {
+                    let count = digests.len() as u32;
+                    runs.push(Run {
+                        first: *told,
+                        file,
+                        place: looked.seen,
+                    });
+                    looked.seen += count;
+                    *told += count;
+                    return Next::Tell(digests);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a file of stored pages cannot be read");
+                    looked.seen = looked.segment.shape().places;
+                    trouble
+                        .get_or_insert(format!("a file of stored pages cannot be read: {error}"));
+                }
+            }
+        }
+        Next::Nothing
+    }
+
+    fn files(&self) -> RwLockReadGuard<'_, Files> {
+        self.files.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> std::sync::RwLockWriteGuard<'_, Files> {
+        self.files.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// To read pages for a while.
+    pub(crate) fn reading(&self) -> Reading<'_> {
+        Reading(self.files())
+    }
+
+    pub(crate) fn report(&self) -> StoredPages {
+        let filling = self.filling.get().map(Filling::report).unwrap_or_default();
+        let files = self.files();
+        StoredPages {
+            told: files.told.into(),
+            trouble: files.trouble.clone().or(filling.trouble),
+            ..filling
+        }
+    }
+}
+
+impl Looked {
+    /// The digests of pages that were not told, of so many at most.
+    fn news(&self, most: u32) -> io::Result<Vec<Digest>> {
+        if self.seen == self.segment.shape().places {
+            return Ok(Vec::new());
+        }
+        let count = self.segment.count()?;
+        let end = count.min(self.seen.saturating_add(most));
+        if end <= self.seen {
+            return Ok(Vec::new());
+        }
+        self.segment.digests(self.seen..end)
+    }
+}
+
+/// Reads pages by their numbers.
+#[derive(Debug)]
+pub(crate) struct Reading<'s>(RwLockReadGuard<'s, Files>);
+
+impl Stored for Reading<'_> {
+    fn read(&mut self, id: StoredId, page: &mut [u8]) -> Result<(), Wrong> {
+        let files = &*self.0;
+        let behind = files.runs.partition_point(|run| run.first <= id.0);
+        let run = behind.checked_sub(1).and_then(|at| files.runs.get(at));
+        let Some(run) = run.filter(|_| id.0 < files.told) else {
+            return Err(Wrong::NotStored(id));
+        };
+        let place = run.place + (id.0 - run.first);
+        let read = files.all[run.file].segment.read(place, page);
+        read.map_err(|error| {
+            tracing::error!(%error, place, "a stored page cannot be read");
+            Wrong::NotStored(id)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_pagestore::{DIGEST_BYTES, Filler, KEY_BYTES, Shape};
+    use drover_reduce::Told;
+
+    use super::super::Known;
+    use super::*;
+
+    const PAGE: usize = 1024;
+
+    fn key() -> DigestKey {
+        DigestKey::new([9; KEY_BYTES])
+    }
+
+    /// A file with pages filled with these bytes.
+    fn stored(bytes: &[u8]) -> (Segment, Filler) {
+        let segment = Segment::in_memory(Shape {
+            page_bytes: PAGE as u32,
+            places: 64,
+        })
+        .unwrap();
+        let mut filler = Filler::new(segment.file(), key()).unwrap();
+        for byte in bytes {
+            filler.add(&[*byte; PAGE]).unwrap();
+        }
+        (segment, filler)
+    }
+
+    fn file(segment: &Segment) -> StoredFile {
+        StoredFile {
+            file: segment.file().try_clone().unwrap(),
+            key: key(),
+            fill: false,
+        }
+    }
+
+    /// What the page is whose number the source would give for one filled with that byte.
+    fn found(known: &Known, store: &Store, byte: u8) -> Option<Vec<u8>> {
+        let id = known.asking().find(&[byte; PAGE])?;
+        let mut page = vec![0; PAGE];
+        store.reading().read(id, &mut page).unwrap();
+        Some(page)
+    }
+
+    #[test]
+    fn pages_of_several_files_are_told_as_they_come_and_read_by_their_numbers() {
+        let (first, mut more) = stored(&[1, 2, 3]);
+        let (second, _) = stored(&[4, 2]);
+        let store = Arc::new(Store::new(PAGE as u32, 100));
+        store.add(file(&first)).unwrap();
+        store.add(file(&second)).unwrap();
+        let known = Arc::new(Known::new(100));
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (telling, hearing) = (store.clone(), known.clone());
+        let teller = std::thread::spawn(move || telling.tell(ours));
+        let listener = std::thread::spawn(move || hearing.listen(theirs));
+        more.add(&[5; PAGE]).unwrap();
+        while known.report().told < 6 {
+            std::thread::yield_now();
+        }
+        for byte in [1, 2, 3, 4, 5] {
+            assert_eq!(found(&known, &store, byte), Some(vec![byte; PAGE]));
+        }
+        assert_eq!(found(&known, &store, 6), None);
+        let beyond = store.reading().read(StoredId(6), &mut [0; PAGE]);
+        assert_eq!(beyond, Err(Wrong::NotStored(StoredId(6))));
+        store.stop();
+        teller.join().unwrap();
+        listener.join().unwrap();
+    }
+
+    #[test]
+    fn no_more_pages_are_told_than_agreed_on_and_a_file_for_others_is_refused() {
+        let (segment, _) = stored(&[1, 2, 3, 4]);
+        let store = Store::new(PAGE as u32, 3);
+        store.add(file(&segment)).unwrap();
+        store.stop();
+        let mut told = Vec::new();
+        store.tell_all(&mut told).unwrap();
+        assert_eq!(told.len(), KEY_BYTES + 3 * DIGEST_BYTES);
+
+        let other = StoredFile {
+            key: DigestKey::new([1; KEY_BYTES]),
+            ..file(&segment)
+        };
+        assert!(matches!(store.add(other), Err(NotAdded::Key)));
+        let larger = Store::new(4096, 3).add(file(&segment));
+        assert!(matches!(
+            larger,
+            Err(NotAdded::PageBytes {
+                found: 1024,
+                wanted: 4096
+            })
+        ));
+        let none = StoredFile {
+            file: tempfile::tempfile().unwrap(),
+            key: key(),
+            fill: true,
+        };
+        assert!(matches!(store.add(none), Err(NotAdded::Segment(_))));
+    }
+
+    #[test]
+    fn a_file_that_was_cut_short_is_told_of_as_trouble_and_its_pages_are_not_guessed() {
+        let (segment, _) = stored(&[1, 2]);
+        let store = Store::new(PAGE as u32, 100);
+        store.add(file(&segment)).unwrap();
+        store.stop();
+        store.tell_all(&mut Vec::new()).unwrap();
+        segment.file().set_len(100).unwrap();
+        let lost = store.reading().read(StoredId(1), &mut [0; PAGE]);
+        assert_eq!(lost, Err(Wrong::NotStored(StoredId(1))));
+        let (cut, _) = stored(&[7]);
+        cut.file().set_len(66).unwrap();
+        store.add(file(&cut)).unwrap();
+        store.tell_all(&mut Vec::new()).unwrap();
+        assert!(store.report().trouble.unwrap().contains("cannot be read"));
+    }
+}
