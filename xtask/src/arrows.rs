@@ -71,6 +71,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
             "plan",
             "execute",
             "store",
+            "pagestore",
             "relay",
             "carrier",
             "hypervisor",

@@ -26,6 +26,7 @@ use crate::peers::Peers;
 use crate::places;
 use crate::planning::LastSaid;
 use crate::registry::Registry;
+use crate::shared_pages::SharedPages;
 use crate::sharing::{self, Sharing};
 
 /// What every part of the agent works with.
@@ -51,6 +52,8 @@ pub struct Context {
     pub fence: Fence,
     /// What plans must know of this host.
     pub inventory: Inventory,
+    /// Pages that guests which arrive share.
+    pub shared_pages: SharedPages,
     /// What the members said last.
     pub last_said: LastSaid,
 }
@@ -96,6 +99,7 @@ pub async fn run(config: Config) -> Result<()> {
         fence: Fence::open(config.host.clone(), &config.state)
             .with_context(|| format!("key `state`: orders.json in {}", config.state.display()))?,
         inventory: Inventory::new(hypervisor),
+        shared_pages: SharedPages::new(config.migration.shared_pages_memory)?,
         last_said: LastSaid::default(),
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
@@ -121,6 +125,10 @@ pub async fn run(config: Config) -> Result<()> {
     beside.spawn(Arc::clone(&cluster).keep_up());
     beside.spawn(Arc::clone(&migrations).keep_telling());
     beside.spawn(inventory::run(Arc::clone(&context)));
+    beside.spawn({
+        let context = Arc::clone(&context);
+        async move { context.shared_pages.keep_tidy().await }
+    });
     beside.spawn(context.registry.clone().keep_settled());
     beside.spawn(part_with_removed(
         Arc::clone(&cluster),

@@ -22,6 +22,27 @@ pub const WINDOW_LOG: u32 = 22;
 /// The least that is worth having: a chunk.
 pub const WINDOW_LOG_LEAST: u32 = 17;
 
+/// This part of the memory for reduction is for knowing the pages that the destination has stored, at the source.
+pub const STORED_PART: u64 = 8;
+
+/// What it takes to know one: its digest and its number in a table that has just grown.
+pub const STORED_PAGE_BYTES: u64 = 64;
+
+/// Shared pages are given back when no guest has arrived for so long: a drain with one guest after the other has pauses.
+pub const SHARED_PAGES_KEPT: Duration = Duration::from_mins(5);
+
+/// How often that is looked at.
+pub const SHARED_PAGES_LOOK: Duration = Duration::from_secs(30);
+
+/// With less than this part of its room left, the memory that is filled is nearly full: the next guest gets another half.
+pub const SHARED_PAGES_ROOM_PART: u32 = 8;
+
+/// The most memory for shared pages that can be configured.
+pub const SHARED_PAGES_MOST: Bytes = Bytes(64 << 30);
+
+/// The least, but for none.
+pub const SHARED_PAGES_LEAST: Bytes = Bytes(16 << 20);
+
 /// At least this part of the memory for reduction is for kept pages.
 pub const KEPT_PART_LEAST: u64 = 2;
 

@@ -35,6 +35,7 @@ mod planning;
 mod registry;
 mod relay;
 mod saved;
+mod shared_pages;
 mod sharing;
 
 use std::ffi::OsString;

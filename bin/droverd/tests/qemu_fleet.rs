@@ -5,7 +5,7 @@
 mod hosts;
 
 use drover_lab::fleet::{Emptying, Plan, RoundsPlan, drains, rounds, variety};
-use drover_lab::settings::{GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{AgentSettings, GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Lab, network, require};
 use drover_types::Bytes;
 
@@ -23,6 +23,7 @@ async fn fleet(test: &str, guests: usize) -> Option<(LabSettings, Vec<GuestSetti
         nics: nic_rates("500mbit,500mbit", None).unwrap(),
         addressing: Vec::new(),
         mtu: 9000,
+        agents: AgentSettings::default(),
     };
     let first = GuestSettings {
         content: Bytes(8 << 20),

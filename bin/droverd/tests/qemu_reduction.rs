@@ -51,10 +51,20 @@ async fn a_guest_arrives_whole_by_every_way_to_reduce_and_the_source_tells_what_
         assert!(reduction.opaque.is_empty(), "{reduction:#?}");
         let pages = reduction.pages;
         // The content, of which 30 % is noise and 10 % nothing, and what the guest wrote meanwhile.
-        assert!(
-            pages.dense > 3000 && pages.ordinary > 5000,
-            "{reduction:#?}"
-        );
+        let shared = left.shared_pages.clone().unwrap();
+        if number < 2 {
+            assert!(
+                pages.dense > 3000 && pages.ordinary > 5000,
+                "{reduction:#?}"
+            );
+            assert_eq!((pages.stored, shared.told), (0, 0), "{reduction:#?}");
+            let added = arrived.shared_pages.clone().unwrap().added;
+            assert!(added > 6000, "{arrived:#?}");
+        } else {
+            // The host has what the guest brought when it came the first time.
+            assert!(pages.stored > 6000, "{reduction:#?}");
+            assert!(shared.told >= pages.stored, "{shared:#?}");
+        }
         assert!(pages.same + pages.changed > 0, "{reduction:#?}");
         assert_eq!(reduction.dense.bytes, reduction.dense.packed);
         let crossed = left.traffic.sent_bytes.0;
@@ -67,7 +77,27 @@ async fn a_guest_arrives_whole_by_every_way_to_reduce_and_the_source_tells_what_
         assert_eq!(way.why.as_deref(), Some("lanes are encrypted"));
     }
     let [left, _] = moved(&mut hosts, A, "off").await;
-    assert_eq!(left.reduction, None);
+    assert_eq!((left.reduction, left.shared_pages), (None, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_one_host_shares_no_pages_a_guest_brings_all_of_them_again() {
+    let Some(mut hosts) = Hosts::new("reduceunshared", SLOW).await else {
+        return;
+    };
+    hosts.configure(B, |config| {
+        set_word(config, "migration", "shared_pages_memory", "0");
+    });
+    for host in [A, B] {
+        hosts.start_agent(host).await;
+    }
+    hosts.boot().await;
+    for (from, shares) in [(A, false), (B, true), (A, false)] {
+        let [left, arrived] = moved(&mut hosts, from, "pages").await;
+        assert_eq!(left.shared_pages.is_some(), shares, "{left:#?}");
+        assert_eq!(arrived.shared_pages.is_some(), shares, "{arrived:#?}");
+        assert_eq!(left.reduction.unwrap().pages.stored, 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@
 
 mod hosts;
 
-use drover_lab::settings::{LabName, LabSettings, nic_rates};
+use drover_lab::settings::{AgentSettings, LabName, LabSettings, nic_rates};
 use drover_lab::soak::{Plan, soak};
 use drover_lab::{Lab, network, require};
 
@@ -25,6 +25,7 @@ async fn moves_to_and_fro_with_a_fault_leave_nothing_behind() {
             nics: nic_rates("500mbit,500mbit", None).unwrap(),
             addressing: Vec::new(),
             mtu: 9000,
+            agents: AgentSettings::default(),
         },
         guest: hosts::small_guest(qemu, 5),
         migrations: 3,

@@ -166,7 +166,7 @@ mod tests {
     use crate::content::Mix;
 
     fn filled(pages: usize, working_set: usize) -> Arena {
-        let source = Source::new(5, Mix::default(), working_set, Vec::new());
+        let source = Source::new(5, (Mix::default(), 0), working_set, Vec::new());
         let mut arena = Arena::new(source, pages, working_set, 512);
         (0..pages).for_each(|page| arena.fill(page));
         arena

@@ -132,31 +132,49 @@ impl fmt::Display for Mix {
     }
 }
 
+/// What all guests of one image have follows from this.
+const IMAGE_SEED: u64 = 0x6472_6f76_6572;
+
 /// Makes content.
 #[derive(Debug)]
 pub struct Source {
     seed: u64,
     mix: Mix,
+    /// Of 100 pages, those of the image.
+    common: u8,
     working_set: usize,
     files: Vec<u8>,
     text: Vec<u8>,
+    image_text: Vec<u8>,
 }
 
 impl Source {
-    /// `files` are the real file contents to cut from; without any, such pages hold text.
-    pub fn new(seed: u64, mix: Mix, working_set: usize, files: Vec<u8>) -> Self {
+    /// `files` are the real file contents to cut from; without any, such pages hold text. Of 100 pages `common` are what
+    /// other guests of the same image have, too.
+    pub fn new(seed: u64, (mix, common): (Mix, u8), working_set: usize, files: Vec<u8>) -> Self {
         Self {
             seed,
             mix,
+            common,
             working_set,
             files,
             text: text_pool(seed),
+            image_text: text_pool(IMAGE_SEED),
         }
+    }
+
+    fn is_of_image(&self, page: usize) -> bool {
+        mix(IMAGE_SEED ^ (page / RUN) as u64) % 100 < u64::from(self.common)
     }
 
     /// What page `page` holds. A rewritten page is never of zeros.
     pub fn class(&self, page: usize) -> Class {
-        match self.mix.pick(mix(self.seed ^ mix((page / RUN) as u64))) {
+        let seed = if self.is_of_image(page) {
+            IMAGE_SEED
+        } else {
+            self.seed
+        };
+        match self.mix.pick(mix(seed ^ mix((page / RUN) as u64))) {
             Class::Zero if page < self.working_set => Class::Structures,
             class => class,
         }
@@ -164,10 +182,15 @@ impl Source {
 
     /// Writes generation `generation` of `page`'s content over `bytes`, a part of that page.
     pub fn write(&self, page: usize, generation: u64, bytes: &mut [u8]) {
-        let mut random = Random::new(self.seed, [page as u64, generation]);
+        let (seed, text) = if generation == 0 && self.is_of_image(page) {
+            (IMAGE_SEED, &self.image_text)
+        } else {
+            (self.seed, &self.text)
+        };
+        let mut random = Random::new(seed, [page as u64, generation]);
         match self.class(page) {
-            Class::Files => cut(&self.files, &self.text, &mut random, bytes),
-            Class::Text => cut(&self.text, &self.text, &mut random, bytes),
+            Class::Files => cut(&self.files, text, &mut random, bytes),
+            Class::Text => cut(text, text, &mut random, bytes),
             Class::Structures => structures(&mut random, page, bytes),
             Class::Zero => bytes.fill(0),
             Class::Random => noise(&mut random, bytes),
@@ -292,7 +315,7 @@ mod tests {
     use super::*;
 
     fn source(shares: [u32; 5]) -> Source {
-        Source::new(3, Mix::new(shares).unwrap(), 0, vec![b'f'; 2 * PAGE])
+        Source::new(3, (Mix::new(shares).unwrap(), 0), 0, vec![b'f'; 2 * PAGE])
     }
 
     #[test]
@@ -318,7 +341,7 @@ mod tests {
 
     #[test]
     fn pages_that_are_rewritten_are_never_zero() {
-        let source = Source::new(3, Mix::new([0, 0, 0, 1, 0]).unwrap(), 10, Vec::new());
+        let source = Source::new(3, (Mix::new([0, 0, 0, 1, 0]).unwrap(), 0), 10, Vec::new());
         assert_eq!(source.class(9), Class::Structures);
         assert_eq!(source.class(10), Class::Zero);
     }
@@ -331,5 +354,25 @@ mod tests {
                 source.write(page, 1, &mut vec![1; length]);
             }
         }
+    }
+
+    #[test]
+    fn guests_of_one_image_have_as_many_pages_in_common_as_was_said_until_they_write_to_them() {
+        let guest = |seed| Source::new(seed, (Mix::default(), 60), 0, vec![b'f'; 9 * PAGE]);
+        let (one, other) = (guest(1), guest(2));
+        let page = |of: &Source, at, generation| {
+            let mut bytes = vec![0; PAGE];
+            of.write(at, generation, &mut bytes);
+            bytes
+        };
+        let pages = 200 * RUN;
+        let is_noise = |at: &usize| one.class(*at) == Class::Random;
+        let noise: Vec<_> = (0..pages).filter(is_noise).collect();
+        let same = |generation| {
+            let same = |at: &&usize| page(&one, **at, generation) == page(&other, **at, generation);
+            noise.iter().filter(same).count() * 100 / noise.len()
+        };
+        assert!((40..80).contains(&same(0)), "{}", same(0));
+        assert_eq!(same(1), 0);
     }
 }

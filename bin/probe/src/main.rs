@@ -158,7 +158,7 @@ fn fill(settings: &Settings, shared: &Shared) -> Arena {
     let _ = fs::remove_file(CORPUS);
     let source = Source::new(
         settings.seed,
-        settings.mix.clone(),
+        (settings.mix.clone(), settings.common),
         settings.working_set,
         files,
     );

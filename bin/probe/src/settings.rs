@@ -35,6 +35,8 @@ pub struct Settings {
     pub pages: usize,
     /// What they hold.
     pub mix: Mix,
+    /// Of 100 pages, those that every guest of the same image has, as long as they are not rewritten.
+    pub common: u8,
     /// The first so many pages are rewritten in turn.
     pub working_set: usize,
     /// How fast.
@@ -51,6 +53,7 @@ impl Default for Settings {
             seed: 1,
             pages: (64 << 20) / PAGE,
             mix: Mix::default(),
+            common: 0,
             working_set: (4 << 20) / PAGE,
             rewrite: Rate::Bytes(16 << 20),
             touch: 512,
@@ -83,6 +86,7 @@ impl Settings {
             "seed" => self.seed = value.parse().ok()?,
             "content" => self.pages = value.parse::<usize>().ok()? / PAGE,
             "mix" => self.mix = value.parse().ok()?,
+            "common" => self.common = value.parse().ok().filter(|percent| *percent <= 100)?,
             "working_set" => self.working_set = value.parse::<usize>().ok()? / PAGE,
             "rate" if value == "max" => self.rewrite = Rate::Max,
             "rate" => self.rewrite = Rate::Bytes(value.parse().ok()?),
@@ -106,8 +110,9 @@ impl fmt::Display for Settings {
         )?;
         write!(
             f,
-            " drover.mix={} drover.working_set={}",
+            " drover.mix={} drover.common={} drover.working_set={}",
             self.mix,
+            self.common,
             bytes(self.working_set)
         )?;
         match self.rewrite {

@@ -181,7 +181,12 @@ mod tests {
     use crate::content::Source;
 
     fn work(settings: &Settings, start: Instant) -> Work {
-        let source = Source::new(1, settings.mix.clone(), settings.working_set, Vec::new());
+        let source = Source::new(
+            1,
+            (settings.mix.clone(), 0),
+            settings.working_set,
+            Vec::new(),
+        );
         let mut arena = Arena::new(source, settings.pages, settings.working_set, settings.touch);
         (0..settings.pages).for_each(|page| arena.fill(page));
         Work::new(arena, settings, start)

@@ -57,7 +57,7 @@ pub use views::plan::{ClusterInventoryView, InventoryView, MemberLeftOut, PlanRe
 pub use views::postcopy::PostcopyView;
 pub use views::reduction::{
     OpaqueChannel, ReducedPages, ReducedSection, ReductionDecided, ReductionTimes,
-    ReductionVerdict, ReductionView, SlowestStage,
+    ReductionVerdict, ReductionView, SharedPagesView, SlowestStage,
 };
 pub use views::resolve::{
     AmbiguityView, Resolution, ResolutionView, ResolveRequest, ResolvedRequest, ResolvedState,

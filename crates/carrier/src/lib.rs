@@ -29,6 +29,6 @@ pub use control::{Control, ControlError, Heard};
 pub use process::run;
 pub use protocol::{
     Answer, Counters, Failure, Greeting, Held, Keys, Open, Opened, PROTOCOL, Request, Side, Start,
-    State, TlsKeys, Told, Usage,
+    State, StoredFile, TlsKeys, Told, Usage,
 };
 pub use record::{Place, Record};

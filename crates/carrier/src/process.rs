@@ -223,6 +223,10 @@ impl<'a> Process<'a> {
             Request::AddPath { path } => self.served.add_path(path),
             Request::LinkLost { path, reason } => self.served.link_lost(path, &reason),
             Request::LinkBack { path, source } => self.served.link_back(path, source),
+            Request::Stored(stored) => {
+                let file = agent.descriptor();
+                self.served.add_stored(&stored, file)
+            }
             Request::Place { nics } => self.served.place(nics),
             Request::Limit { path, rate } => self.served.limit(path, rate),
             Request::Report => {

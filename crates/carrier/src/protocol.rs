@@ -17,7 +17,7 @@ use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything below. A process and an agent that differ in it do not speak.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// A request, and the number that its answer has.
 #[derive(Debug, Serialize, Deserialize)]
@@ -77,6 +77,8 @@ pub enum Request {
         /// The most per second; as much as goes when there is none.
         rate: Option<ByteRate>,
     },
+    /// The file that came with this line has pages that this host has stored (destination only). Answer: `done`.
+    Stored(StoredFile),
     /// Have the threads of lanes over these interfaces, which joined, run there. Answer: `done`.
     Place {
         /// The interfaces.
@@ -102,6 +104,24 @@ pub enum Side {
     Source,
     /// The relay connects to QEMU.
     Destination,
+}
+
+/// A file of stored pages.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredFile {
+    /// The key of its digests. It is never shown.
+    pub key: [u8; 32],
+    /// Whether pages that cross are added to it.
+    pub fill: bool,
+}
+
+impl std::fmt::Debug for StoredFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let fill = self.fill;
+        f.debug_struct("StoredFile")
+            .field("fill", &fill)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What is to be carried.

@@ -8,14 +8,14 @@ use std::time::Instant;
 
 use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{
-    Acceptor, ByeCode, Encryption, End, Event, Identity, NoFingerprint, Order, Relay, Report,
-    Security, Settings, Sizes, Tls, Token, open_lanes,
+    Acceptor, ByeCode, DigestKey, Encryption, End, Event, Identity, NoFingerprint, Order, Relay,
+    Report, Security, Settings, Sizes, Tls, Token, open_lanes,
 };
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 
 use crate::inbox::{Inbox, News};
 use crate::limits::{LANES_OPENING, LIMITS_HELD};
-use crate::protocol::{Answer, Failure, Held, Keys, Open, Opened, Side, Start, State};
+use crate::protocol::{Answer, Failure, Held, Keys, Open, Opened, Side, Start, State, StoredFile};
 
 /// Tells when the last thread of the relay has let go of it.
 struct Watch(Arc<Inbox>);
@@ -217,6 +217,22 @@ impl Served {
 
     pub(crate) fn place(&self, nics: Vec<NicPlacement>) -> Result<Answer, String> {
         self.running()?.0.place(nics);
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn add_stored(
+        &self,
+        stored: &StoredFile,
+        file: Option<OwnedFd>,
+    ) -> Result<Answer, String> {
+        let file = file.ok_or("no file came with it")?;
+        let (relay, _) = self.running()?;
+        let added = relay.add_stored(drover_relay::StoredFile {
+            file: file.into(),
+            key: DigestKey::new(stored.key),
+            fill: stored.fill,
+        });
+        added.map_err(|error| with_sources(&error))?;
         Ok(Answer::Done)
     }
 

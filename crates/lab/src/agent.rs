@@ -16,6 +16,7 @@ use crate::command::log_end;
 use crate::host::Host;
 use crate::lab::Lab;
 use crate::resident::wait_gone;
+use crate::settings::AgentSettings;
 use crate::{limits, network};
 
 /// The agents' port for each other.
@@ -177,8 +178,19 @@ fn configuration(lab: &Lab, host: &Host, encryption: Encryption) -> String {
     }
     let _ = writeln!(text, "\n[api]\nsocket = {:?}", host.api_socket());
     let _ = writeln!(text, "listen = [{}]", addresses(host));
+    let _ = writeln!(text, "\n[migration]");
     if encryption == Encryption::Off {
-        let _ = writeln!(text, "\n[migration]\nencryption = \"off\"");
+        let _ = writeln!(text, "encryption = \"off\"");
+    }
+    let AgentSettings {
+        reduction,
+        shared_pages,
+    } = &lab.settings().agents;
+    if let Some(mode) = reduction {
+        let _ = writeln!(text, "reduction = \"{mode}\"");
+    }
+    if let Some(memory) = shared_pages {
+        let _ = writeln!(text, "shared_pages_memory = {}", memory.0);
     }
     // A guest that is slowed down would do less than beside other methods, which do not slow it down.
     let _ = writeln!(text, "\n[migration.convergence]\nthrottle = \"off\"");

@@ -195,6 +195,7 @@ mod tests {
             nics: vec![None],
             addressing: Vec::new(),
             mtu: 9000,
+            agents: crate::settings::AgentSettings::default(),
         }
     }
 
@@ -206,6 +207,7 @@ mod tests {
             vcpus: 1,
             content: Bytes(0),
             mix: "files=1".into(),
+            common: 0,
             dirty: "none".parse().unwrap(),
             touch: 512,
             verify: Bytes(0),

@@ -9,7 +9,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use drover_lab::fault::{Fault, harm, harm_now, heal, heal_all};
-use drover_lab::settings::{Addressing, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{Addressing, AgentSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Lab, State, command::run, network, require};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -34,6 +34,7 @@ impl Hosts {
             nics: nic_rates(rates, None).unwrap(),
             addressing: addressing.to_vec(),
             mtu: 9000,
+            agents: AgentSettings::default(),
         };
         let guests = Vec::new();
         let made = Lab::create(State { lab, guests }).await.unwrap();

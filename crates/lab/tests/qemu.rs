@@ -6,7 +6,7 @@ mod support;
 
 use drover_lab::compare::{Method, Variant, move_by_qemu};
 use drover_lab::fault::{Driver, Fault, Stage};
-use drover_lab::settings::{GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{AgentSettings, GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Boot, Image, Lab, Resident, State, network, require};
 use drover_types::Bytes;
 use support::{QEMU, build_probe, lacks_something};
@@ -23,6 +23,7 @@ fn state(name: &LabName) -> State {
         vcpus: 1,
         content: Bytes(96 << 20),
         mix: "files=50,text=15,structures=15,zero=10,random=10".into(),
+        common: 0,
         dirty: "8MiB@32MiB".parse().unwrap(),
         touch: 512,
         verify: Bytes(32 << 20),
@@ -36,6 +37,7 @@ fn state(name: &LabName) -> State {
             nics,
             addressing: Vec::new(),
             mtu: 9000,
+            agents: AgentSettings::default(),
         },
         guests: vec![guest],
     }

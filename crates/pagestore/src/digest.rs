@@ -1,5 +1,9 @@
 //! What a page is known by.
 
+use std::io;
+
+use rustix::rand::{GetRandomFlags, getrandom};
+
 /// Bytes of a digest.
 pub const DIGEST_BYTES: usize = 16;
 
@@ -26,6 +30,19 @@ impl DigestKey {
     #[must_use]
     pub const fn new(bytes: [u8; KEY_BYTES]) -> Self {
         Self(bytes)
+    }
+
+    /// A new one.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub fn random() -> io::Result<Self> {
+        let mut bytes = [0; KEY_BYTES];
+        // So few come at once, or not at all.
+        match getrandom(&mut bytes, GetRandomFlags::empty())? {
+            KEY_BYTES => Ok(Self(bytes)),
+            _ => Err(io::Error::other("too few random numbers")),
+        }
     }
 
     /// Its bytes, for those who are to compute the same digests.

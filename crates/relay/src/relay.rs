@@ -83,10 +83,7 @@ impl Relay {
             chunk_bytes,
             window,
         } = settings.sizes;
-        let telling = settings
-            .reduction
-            .is_some_and(|agreed| agreed.stored_pages > 0);
-        let channels_max = settings.channels_max.saturating_add(telling.into());
+        let channels_max = settings.channels_max;
         let bytes = u64::from(chunk_bytes) * u64::from(window) * u64::from(channels_max);
         if bytes > BUFFER_BYTES_MAX {
             let channels = channels_max;

@@ -23,7 +23,7 @@ use crate::{End, Sizes, Stats};
 pub struct Settings {
     /// Sizes of chunks and windows.
     pub sizes: Sizes,
-    /// Most channels that QEMU may open.
+    /// Most channels that QEMU may open, and the one on which stored pages are told.
     pub channels_max: u16,
     /// How long a session waits for a lane when it has none left; both ends keep what they have
     /// meanwhile. Zero: not at all.

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use drover_lab::fleet::{self, Emptying, Plan, RoundsPlan};
-use drover_lab::settings::{Dirty, GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{AgentSettings, Dirty, GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{operate, require};
-use drover_types::Bytes;
+use drover_types::{Bytes, ReductionMode};
 
 use super::{FAILED, INTERRUPTED, OK, check_folder, print, say, uninterrupted, write_json};
 
@@ -45,6 +45,9 @@ pub struct FleetArgs {
         default_value = "files=50,text=15,structures=15,zero=10,random=10"
     )]
     mix: String,
+    /// Of 100 pages of content, those that all guests have, as guests of one image do
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=100))]
+    common: u8,
     /// What guests rewrite all the time: size@rate, of which they have 0 to 4 times as much, or none
     #[arg(long, default_value = DIRTY)]
     dirty: Dirty,
@@ -54,6 +57,12 @@ pub struct FleetArgs {
     /// Everything random follows from it
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// How the agents reduce bytes: auto, off, pages, lz4, or zstd: with a level [default: as agents have it]
+    #[arg(long)]
+    reduction: Option<ReductionMode>,
+    /// The memory of each host in which arriving guests share pages, or 0 [default: as agents have it]
+    #[arg(long)]
+    shared_pages: Option<Bytes>,
     /// The QEMU that runs the guests
     #[arg(long, default_value = "/usr/bin/qemu-system-x86_64")]
     qemu: PathBuf,
@@ -109,6 +118,10 @@ impl FleetArgs {
             nics: nic_rates(&self.rate, self.nics)?,
             addressing: Vec::new(),
             mtu: self.mtu,
+            agents: AgentSettings {
+                reduction: self.reduction,
+                shared_pages: self.shared_pages,
+            },
         };
         lab.check()?;
         Ok(lab)
@@ -122,6 +135,7 @@ impl FleetArgs {
             vcpus: 1,
             content: self.content,
             mix: self.mix.clone(),
+            common: self.common,
             dirty: self.dirty,
             touch: 512,
             verify: self.verify,

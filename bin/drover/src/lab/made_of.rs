@@ -6,7 +6,9 @@ use std::str::FromStr;
 use anyhow::{Result, bail};
 use clap::Args;
 use drover_lab::fleet::variety;
-use drover_lab::settings::{Addressing, Dirty, GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{
+    Addressing, AgentSettings, Dirty, GuestSettings, LabName, LabSettings, nic_rates,
+};
 use drover_types::Bytes;
 
 use super::fleet;
@@ -80,6 +82,7 @@ impl MadeOf {
             nics: nic_rates(&self.rate, self.nics)?,
             addressing: self.addressing.clone(),
             mtu: self.mtu,
+            agents: AgentSettings::default(),
         };
         lab.check()?;
         Ok(lab)
@@ -132,6 +135,7 @@ impl GuestArgs {
             vcpus: self.vcpus,
             content,
             mix: self.mix.clone(),
+            common: 0,
             dirty: given(self.dirty, fleet::DIRTY)?,
             touch: self.touch,
             verify: given(self.verify, fleet::VERIFY)?,

@@ -192,6 +192,9 @@ pub fn detail(view: &MigrationView) -> String {
             let _ = writeln!(text, "    {verdict}");
         }
     }
+    if let Some(shared) = &view.shared_pages {
+        let _ = writeln!(text, "  shared pages: {shared}");
+    }
     let channels = channels(view);
     if !channels.is_empty() {
         let _ = writeln!(text, "  channels: {channels}");

@@ -221,6 +221,7 @@ pub async fn metrics(State(app): State<App>) -> Result<impl IntoResponse, Refuse
     let moment = Moment {
         limits: limits.await,
         lanes_refused: app.0.migrations.lanes_refused(),
+        shared_pages: context.shared_pages.taken(),
         run: app.0.coordinator.carries_out(),
         host: context.config.host.clone(),
         memory: facts::memory().ok(),

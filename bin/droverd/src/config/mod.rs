@@ -23,7 +23,7 @@ pub use store::EtcdConfig;
 use store::StoreSection;
 use values::{
     AbsolutePath, DataPort, Lanes, LanesMost, ListenAddress, MaybeLimit, MetricsListen,
-    OnByDefault, OutageLimit, PeerAddresses, ReductionMemory,
+    OnByDefault, OutageLimit, PeerAddresses, ReductionMemory, SharedPagesMemory,
 };
 pub use values::{Channels, PlaceBy};
 
@@ -93,6 +93,8 @@ pub struct MigrationConfig {
     pub reduction: ReductionMode,
     /// The memory that one migration may take for that at this end.
     pub reduction_memory: Bytes,
+    /// The memory in which guests that arrive share pages; none: they do not.
+    pub shared_pages_memory: Bytes,
     /// Whether it is measured how fast guests write to their memory.
     pub sample_dirty_rate: bool,
 }
@@ -166,6 +168,7 @@ struct MigrationSection {
     verify: bool,
     reduction: ReductionMode,
     reduction_memory: ReductionMemory,
+    shared_pages_memory: SharedPagesMemory,
     sample_dirty_rate: OnByDefault,
 }
 
@@ -348,6 +351,7 @@ impl Config {
                 },
                 reduction: file.migration.reduction,
                 reduction_memory: file.migration.reduction_memory.0,
+                shared_pages_memory: file.migration.shared_pages_memory.0,
                 sample_dirty_rate: file.migration.sample_dirty_rate.0,
             },
             networks: file.networks,

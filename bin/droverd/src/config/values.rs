@@ -8,7 +8,9 @@ use drover_api::{InvalidLimit, Limit};
 use drover_types::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{REDUCTION_MEMORY_LEAST, REDUCTION_MEMORY_MOST};
+use crate::limits::{
+    REDUCTION_MEMORY_LEAST, REDUCTION_MEMORY_MOST, SHARED_PAGES_LEAST, SHARED_PAGES_MOST,
+};
 
 /// Port of the API when an address has none.
 const API_PORT: u16 = 7470;
@@ -213,6 +215,30 @@ impl TryFrom<Bytes> for ReductionMemory {
         }
         Err(format!(
             "{bytes} is no memory for reduction: give {REDUCTION_MEMORY_LEAST} to {REDUCTION_MEMORY_MOST}"
+        ))
+    }
+}
+
+/// Memory in which guests that arrive share pages; none: they do not.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "Bytes")]
+pub struct SharedPagesMemory(pub Bytes);
+
+impl Default for SharedPagesMemory {
+    fn default() -> Self {
+        Self(Bytes(512 << 20))
+    }
+}
+
+impl TryFrom<Bytes> for SharedPagesMemory {
+    type Error = String;
+
+    fn try_from(bytes: Bytes) -> Result<Self, String> {
+        if bytes.0 == 0 || (SHARED_PAGES_LEAST..=SHARED_PAGES_MOST).contains(&bytes) {
+            return Ok(Self(bytes));
+        }
+        Err(format!(
+            "{bytes} is no memory for shared pages: give {SHARED_PAGES_LEAST} to {SHARED_PAGES_MOST}, or 0"
         ))
     }
 }

@@ -8,7 +8,7 @@ use drover_api::{
     LimitScope, LimitView, MemoryView, MigrationRole, MigrationView, VmState, VmView,
 };
 use drover_relay::Cause;
-use drover_types::HostName;
+use drover_types::{Bytes, HostName};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -40,6 +40,8 @@ pub struct Moment {
     pub limits: Vec<LimitView>,
     /// Connections to the port for lanes that became none.
     pub lanes_refused: BTreeMap<Cause, u64>,
+    /// Memory that pages take which arriving guests share.
+    pub shared_pages: Bytes,
     /// The run that this host carries out.
     pub run: Option<RunUnderWay>,
 }
@@ -117,6 +119,13 @@ impl Moment {
                 until,
             );
         }
+        let shared: Number = Gauge::default();
+        shared.set(number(self.shared_pages.0));
+        registry.register(
+            "shared_pages_bytes",
+            "Memory of pages that arriving guests share",
+            shared,
+        );
         self.guests(&mut registry);
         self.limits(&mut registry);
         self.lanes_refused(&mut registry);

@@ -93,6 +93,7 @@ impl Families {
         for (pages, number) in [
             ("filled", of.filled),
             ("same", of.same),
+            ("stored", of.stored),
             ("changed", of.changed),
             ("ordinary", of.ordinary),
             ("dense", of.dense),

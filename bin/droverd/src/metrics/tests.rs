@@ -31,7 +31,7 @@ fn view(phase: &str) -> MigrationView {
         "limit": 80, "encryption": "off", "data_path": {"kind": "splice"},
         "channel_traffic": [{"id": 0, "read_bytes": 1, "confirmed_bytes": 2, "written_bytes": 3}],
         "reduction": {"mode": "zstd:1", "kept_most": 900, "raw_bytes": 640, "wire_bytes": 160, "change_bytes": 4,
-                      "pages": {"filled": 1, "same": 2, "changed": 3, "ordinary": 4, "dense": 5},
+                      "pages": {"filled": 1, "same": 2, "stored": 6, "changed": 3, "ordinary": 4, "dense": 5},
                       "ordinary": {"bytes": 500, "packed": 100}, "dense": {"bytes": 50, "packed": 50}},
         "relay": {"pid": 4, "resident_bytes": 5000, "cpu_ms": 1500},
         "left_out": [], "notes": [],
@@ -55,6 +55,7 @@ fn moment(migrations: Vec<MigrationView>) -> Moment {
         ]))
         .unwrap(),
         lanes_refused: [(Cause::Proof, 3)].into(),
+        shared_pages: drover_types::Bytes(4096),
         run: Some(RunUnderWay {
             kind: "drain",
             began: Duration::from_secs(1_800_000_000),

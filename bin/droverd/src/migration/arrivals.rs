@@ -87,6 +87,7 @@ impl Migrations {
                         request.reduction.as_ref(),
                         config.migration.reduction_memory,
                         request.session,
+                        self.context.shared_pages.is_on(),
                     ),
                     outage_limit_s: request.outage_limit_s,
                 },

@@ -79,8 +79,9 @@ impl Carrier {
 
 /// Sizes for links of these rates and at most `channels` multifd channels.
 pub fn session_sizes(rates: &[Option<BitRate>], channels: u8) -> SessionSizes {
-    // Beside the multifd channels: the main channel, and one for postcopy's urgent pages.
-    let channels_max = u16::from(channels) + 2;
+    // Beside the multifd channels: the main channel, one for postcopy's urgent pages, and the one on which relays tell of
+    // stored pages.
+    let channels_max = u16::from(channels) + 3;
     let Sizes {
         chunk_bytes,
         window,

@@ -260,6 +260,9 @@ fn show_way(snapshot: &mut Snapshot, report: &Report) {
     if let (Some(view), Some(reduced)) = (&mut snapshot.view.reduction, &report.reduced) {
         reduction::show(view, reduced);
     }
+    if let Some(stored) = &report.stored {
+        snapshot.view.shared_pages = Some(reduction::shared(stored));
+    }
     let MigrationView {
         encryption, verify, ..
     } = snapshot.view;
@@ -449,6 +452,7 @@ mod tests {
                     reduced: false,
                 },
                 reduced: None,
+                stored: None,
                 bulk: None,
             },
             encryption: None,

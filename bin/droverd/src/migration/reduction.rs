@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use drover_api::{
     ErrorCode, OpaqueChannel, ReducedPages, ReducedSection, ReductionDecided, ReductionTerms,
-    ReductionTimes, ReductionVerdict, ReductionView, Refusal, SessionSizes, SlowestStage,
+    ReductionTimes, ReductionVerdict, ReductionView, Refusal, SessionSizes, SharedPagesView,
+    SlowestStage,
 };
 use drover_relay::{
-    Codec, Decided, Level, Policy, Reduced, Reduction, Section, Slowest, Times, Verdict, Way,
+    Codec, Decided, Level, Policy, Reduced, Reduction, Section, Slowest, StoredPages, Times,
+    Verdict, Way,
 };
 use drover_types::{ByteRate, Bytes, HostName, ReductionMode};
 
-use crate::limits::{KEPT_PART_LEAST, WINDOW_LOG, WINDOW_LOG_LEAST};
+use crate::limits::{
+    KEPT_PART_LEAST, STORED_PAGE_BYTES, STORED_PART, WINDOW_LOG, WINDOW_LOG_LEAST,
+};
 
 /// The layout of reduced chunks that this agent reads and writes (`drover-reduce`).
 const LAYOUT: u32 = 1;
@@ -28,17 +32,19 @@ pub fn wanted(mode: ReductionMode, memory: Bytes, sizes: SessionSizes) -> Option
     terms(memory, sizes)
 }
 
-/// As the destination: what both can do, with this much memory.
+/// As the destination: what both can do, with this much memory, and whether guests share pages here.
 #[must_use]
 pub fn decide(
     wanted: Option<&ReductionTerms>,
     memory: Bytes,
     sizes: SessionSizes,
+    shares: bool,
 ) -> Option<ReductionTerms> {
     let (wanted, own) = (wanted?, terms(memory, sizes)?);
     (wanted.layout == LAYOUT && wanted.page_bytes == PAGE_BYTES).then(|| ReductionTerms {
         kept_pages: wanted.kept_pages.min(own.kept_pages),
         window_log: wanted.window_log.min(own.window_log),
+        stored_pages: if shares { wanted.stored_pages } else { 0 },
         ..own
     })
 }
@@ -59,6 +65,7 @@ pub fn check(
         (decided.layout, decided.page_bytes) == (wanted.layout, wanted.page_bytes)
             && decided.kept_pages <= wanted.kept_pages
             && decided.window_log <= wanted.window_log
+            && decided.stored_pages <= wanted.stored_pages
     };
     if wanted.is_some_and(within) {
         return Ok(());
@@ -119,6 +126,7 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
     view.pages = ReducedPages {
         filled: counts.filled,
         same: counts.same,
+        stored: counts.stored,
         changed: counts.changed,
         ordinary: counts.ordinary,
         dense: counts.dense,
@@ -131,6 +139,16 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
     view.opaque = opaque
         .map(|(channel, why)| OpaqueChannel { channel, why })
         .collect();
+}
+
+/// What became of pages that guests share.
+pub fn shared(stored: &StoredPages) -> SharedPagesView {
+    SharedPagesView {
+        told: stored.told,
+        added: stored.added,
+        left_out: stored.left_out,
+        trouble: stored.trouble.clone(),
+    }
 }
 
 fn times(times: &Times) -> ReductionTimes {
@@ -154,11 +172,13 @@ pub fn for_relay(terms: Option<ReductionTerms>, mode: ReductionMode) -> Option<R
         page_bytes,
         kept_pages,
         window_log,
+        stored_pages,
         ..
     } = terms?;
     Some(Reduction {
         page_bytes,
         kept_pages,
+        stored_pages,
         window_log,
         policy: policy(mode),
     })
@@ -214,19 +234,21 @@ fn decided(decided: &Decided) -> ReductionDecided {
     }
 }
 
-/// What so much memory is good for: a window for each channel, and pages for the rest. None where that is too little
+/// What so much memory is good for: a window for each channel, a part to know stored pages by, and pages for the rest. None where that is too little
 /// for anything.
 fn terms(memory: Bytes, sizes: SessionSizes) -> Option<ReductionTerms> {
     let channels = u64::from(sizes.channels_max);
     let taken = |log: u32| channels * (2 << log);
-    let fits = |log: &u32| taken(*log) + memory.0 / KEPT_PART_LEAST <= memory.0;
+    let stored = memory.0 / STORED_PART;
+    let fits = |log: &u32| taken(*log) + stored + memory.0 / KEPT_PART_LEAST <= memory.0;
     let window_log = (WINDOW_LOG_LEAST..=WINDOW_LOG).rev().find(fits)?;
-    let kept = (memory.0 - taken(window_log)) / u64::from(PAGE_BYTES);
+    let kept = (memory.0 - stored - taken(window_log)) / u64::from(PAGE_BYTES);
     Some(ReductionTerms {
         layout: LAYOUT,
         page_bytes: PAGE_BYTES,
         kept_pages: u32::try_from(kept).unwrap_or(u32::MAX),
         window_log,
+        stored_pages: u32::try_from(stored / STORED_PAGE_BYTES).unwrap_or(u32::MAX),
     })
 }
 
@@ -252,7 +274,9 @@ mod tests {
             let terms = asked(memory);
             let kept = u64::from(terms.kept_pages) * 4096;
             let windows = 6 * (2 << terms.window_log);
-            assert!(kept + windows <= memory && kept >= memory / 2, "{terms:?}");
+            let stored = u64::from(terms.stored_pages) * STORED_PAGE_BYTES;
+            assert!(kept + windows + stored <= memory, "{terms:?}");
+            assert!(kept >= memory / 2, "{terms:?}");
         }
         assert_eq!(asked(256 << 20).window_log, WINDOW_LOG);
         assert_eq!(wanted(ZSTD, Bytes(1 << 20), SIZES), None);
@@ -262,8 +286,14 @@ mod tests {
     #[test]
     fn the_end_with_less_memory_decides_and_the_other_takes_no_more_than_it_asked_for() {
         let (much, little) = (asked(1 << 30), asked(64 << 20));
-        let decided = decide(Some(&much), Bytes(64 << 20), SIZES);
-        assert_eq!(decided, Some(little));
+        let decided = decide(Some(&much), Bytes(64 << 20), SIZES, true);
+        let all = ReductionTerms {
+            stored_pages: much.stored_pages,
+            ..little
+        };
+        assert_eq!(decided, Some(all));
+        let unshared = decide(Some(&much), Bytes(64 << 20), SIZES, false);
+        assert_eq!(unshared.unwrap().stored_pages, 0);
         let host = "b".parse().unwrap();
         assert!(check(&host, Some(&much), decided.as_ref()).is_ok());
         assert!(check(&host, Some(&much), None).is_ok());
@@ -279,8 +309,8 @@ mod tests {
             layout: 2,
             ..asked(1 << 30)
         };
-        assert_eq!(decide(Some(&newer), Bytes(1 << 30), SIZES), None);
-        assert_eq!(decide(None, Bytes(1 << 30), SIZES), None);
+        assert_eq!(decide(Some(&newer), Bytes(1 << 30), SIZES, true), None);
+        assert_eq!(decide(None, Bytes(1 << 30), SIZES, true), None);
         let host = "b".parse().unwrap();
         let told = view(ZSTD, &host, None).unwrap_err();
         assert!(told.contains("the agent of b"), "{told}");

@@ -2,8 +2,8 @@
 //!
 //! Everything here blocks, for bounded times.
 
-use std::fs;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::fs::{self, File};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use drover_carrier::{
-    Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State, Told,
+    Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State, StoredFile,
+    Told,
 };
 use drover_relay::{Event, TurnedAway};
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
@@ -249,6 +250,16 @@ impl RelayProcess {
     pub fn expect(&self, keys: Keys) -> Result<(), String> {
         let expected = self.control.request(&Request::Expect(keys), None);
         expected.map_err(|error| with_sources(&error))
+    }
+
+    /// Gives it a file of pages that this host has stored.
+    ///
+    /// # Errors
+    /// Why it cannot use it.
+    pub fn add_stored(&self, file: &File, stored: StoredFile) -> Result<(), String> {
+        let request = Request::Stored(stored);
+        let added = self.control.request(&request, Some(file.as_fd()));
+        added.map_err(|error| with_sources(&error))
     }
 
     /// Gives it a connection that begins like a lane of its migration, and has to be one by `until`.

@@ -35,7 +35,7 @@ use std::time::{Duration, Instant};
 
 use drover_api::Client;
 use drover_lab::command::run;
-use drover_lab::settings::{GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{AgentSettings, GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Host, Lab, State, find_probe, network, require};
 use drover_types::Bytes;
 
@@ -104,6 +104,7 @@ pub fn small_guest(qemu: PathBuf, seed: u64) -> GuestSettings {
         vcpus: 1,
         content: Bytes(64 << 20),
         mix: "files=40,text=10,structures=10,zero=10,random=30".into(),
+        common: 0,
         dirty: "4MiB@8MiB".parse().unwrap(),
         touch: 512,
         verify: Bytes(32 << 20),
@@ -151,6 +152,7 @@ impl Hosts {
                 nics: nic_rates(rates, None).unwrap(),
                 addressing: Vec::new(),
                 mtu: 9000,
+                agents: AgentSettings::default(),
             },
             guests: vec![guest],
         };

@@ -96,6 +96,9 @@ pub struct ReductionTerms {
     pub kept_pages: u32,
     /// What a codec remembers of each channel: 2 to the power of this, in bytes.
     pub window_log: u32,
+    /// Pages of which the destination tells at most that its host has them of other guests.
+    #[serde(default)]
+    pub stored_pages: u32,
 }
 
 /// The destination is prepared.

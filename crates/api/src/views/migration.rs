@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::data_path::DataPathView;
 use super::event::EventKind;
 use super::postcopy::PostcopyView;
-use super::reduction::ReductionView;
+use super::reduction::{ReductionView, SharedPagesView};
 use super::resolve::{AmbiguityView, ResolutionView};
 use super::security::LaneEncryption;
 use super::traffic::{ChannelView, NicView, PathView, TrafficView};
@@ -296,6 +296,9 @@ pub struct MigrationView {
     /// How the bytes of this host's QEMU are reduced, where both ends agreed on that; at the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduction: Option<ReductionView>,
+    /// Pages that guests arriving at the destination's host share, where that was agreed on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_pages: Option<SharedPagesView>,
     /// The paths in use.
     pub paths: Vec<PathView>,
     /// The most payload that the source sends on all paths together, in bytes per second.

@@ -52,12 +52,48 @@ pub struct ReducedPages {
     pub filled: u64,
     /// The destination had them.
     pub same: u64,
+    /// Its host had them of another guest.
+    #[serde(default)]
+    pub stored: u64,
     /// It had another version, and what changed was sent.
     pub changed: u64,
     /// Sent, compressed with the others.
     pub ordinary: u64,
     /// Sent, and dense.
     pub dense: u64,
+}
+
+/// Pages that guests arriving at the destination's host share, as one end of a migration sees them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct SharedPagesView {
+    /// Pages of which the destination has told that it has them.
+    pub told: u64,
+    /// Pages that this guest has added to them; at the destination.
+    pub added: u64,
+    /// Pages that it could have added, but for want of room or time.
+    pub left_out: u64,
+    /// Why fewer are told or added than there could be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+impl fmt::Display for SharedPagesView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            told,
+            added,
+            left_out,
+            trouble,
+        } = self;
+        write!(f, "{told} known to the source")?;
+        if *added > 0 || *left_out > 0 {
+            write!(f, ", {added} added, {left_out} left out")?;
+        }
+        match trouble {
+            Some(why) => write!(f, " ({why})"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// What a codec made of some bytes.
@@ -269,8 +305,8 @@ impl fmt::Display for ReductionView {
         }
         write!(
             f,
-            "; pages: {} filled, {} there already, {} changed, {} compressed, {} dense",
-            pages.filled, pages.same, pages.changed, pages.ordinary, pages.dense
+            "; pages: {} filled, {} there already, {} shared, {} changed, {} compressed, {} dense",
+            pages.filled, pages.same, pages.stored, pages.changed, pages.ordinary, pages.dense
         )?;
         for OpaqueChannel { channel, why } in &self.opaque {
             write!(f, "; channel {channel} is not looked into {why}")?;
@@ -309,8 +345,8 @@ mod tests {
         });
         assert_eq!(
             view.to_string(),
-            "zstd:1: 1 GiB became 256 MiB (25 %); pages: 0 filled, 7 there already, 0 changed, 0 compressed, 0 \
-             dense; channel 3 is not looked into from byte 9: x"
+            "zstd:1: 1 GiB became 256 MiB (25 %); pages: 0 filled, 7 there already, 0 shared, 0 changed, 0 \
+             compressed, 0 dense; channel 3 is not looked into from byte 9: x"
         );
     }
 

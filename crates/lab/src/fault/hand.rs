@@ -363,6 +363,7 @@ mod tests {
             nics: nic_rates(rates, None).unwrap(),
             addressing: Vec::new(),
             mtu: 9000,
+            agents: crate::settings::AgentSettings::default(),
         };
         let fault = |text: &str| [text.parse::<Fault>().unwrap()];
         let refused = |rates, text| check(&lab(rates), &fault(text)).unwrap_err().to_string();

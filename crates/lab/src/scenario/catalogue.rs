@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
-use crate::settings::{Addressing, LabName, LabSettings, nic_rates};
+use crate::settings::{Addressing, AgentSettings, LabName, LabSettings, nic_rates};
 
 /// Something that happens, and what must hold then.
 #[derive(Debug)]
@@ -307,6 +307,7 @@ impl Shape {
             nics,
             addressing,
             mtu: 9000,
+            agents: AgentSettings::default(),
         })
     }
 }

@@ -85,6 +85,9 @@ pub struct GuestSettings {
     pub content: Bytes,
     /// With what: shares as [`drover_probe::content::Mix`] reads them.
     pub mix: String,
+    /// Of 100 pages of it, those that every guest of the lab has, as guests of one image do.
+    #[serde(default)]
+    pub common: u8,
     /// What of it is rewritten.
     pub dirty: Dirty,
     /// Bytes changed each time a page is rewritten.
@@ -141,6 +144,7 @@ impl GuestSettings {
             seed: self.seed,
             pages: pages(self.content)?.max(1),
             mix: self.mix.parse()?,
+            common: self.common,
             working_set: pages(self.dirty.working_set)?,
             rewrite: self
                 .dirty
@@ -185,6 +189,7 @@ mod tests {
             vcpus: 1,
             content,
             mix: "files=1".into(),
+            common: 0,
             dirty: "none".parse().unwrap(),
             touch: 512,
             verify: Bytes(32 << 20),

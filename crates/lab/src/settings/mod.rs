@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
-use drover_types::BitRate;
+use drover_types::{BitRate, Bytes, ReductionMode};
 pub use guest::{Dirty, GUEST, GuestSettings};
 pub(crate) use guest::{Named, named};
 use serde::{Deserialize, Serialize};
@@ -164,6 +164,18 @@ pub struct LabSettings {
     pub addressing: Vec<Addressing>,
     /// Largest packet on them, in bytes.
     pub mtu: u32,
+    /// How the agents are configured.
+    #[serde(default)]
+    pub agents: AgentSettings,
+}
+
+/// What agents of a lab are told beside what they are always told; of what is missing, as they have it by default.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentSettings {
+    /// How bytes are reduced.
+    pub reduction: Option<ReductionMode>,
+    /// The memory in which guests that arrive share pages.
+    pub shared_pages: Option<Bytes>,
 }
 
 /// The hosts of a lab that was not told how many.
@@ -267,6 +279,7 @@ mod tests {
             nics: nic_rates(text, None).unwrap(),
             addressing: Vec::new(),
             mtu: 9000,
+            agents: AgentSettings::default(),
         };
         assert_eq!(lab("200mbit,1gbit,1gbit").fastest(), 1);
         assert_eq!(lab("200mbit,none").fastest(), 1);

@@ -94,7 +94,7 @@ fn millis(dice: &mut Dice, least: usize, most: usize) -> Duration {
 mod tests {
     use super::*;
     use crate::fault::check;
-    use crate::settings::{LabSettings, nic_rates};
+    use crate::settings::{AgentSettings, LabSettings, nic_rates};
 
     #[test]
     fn the_same_seed_brings_the_same_faults_and_every_kind_comes() {
@@ -128,6 +128,7 @@ mod tests {
             nics: nic_rates("1gbit,1gbit", None).unwrap(),
             addressing: Vec::new(),
             mtu: 9000,
+            agents: AgentSettings::default(),
         };
         let mut dice = Dice::new(3);
         for _ in 0..1000 {

@@ -40,6 +40,7 @@ use crate::api::Accepted;
 use crate::clock::{Moment, until};
 use crate::limits;
 use crate::registry::Reservation;
+use crate::shared_pages::Lease;
 
 /// What reaches the task.
 #[derive(Debug)]
@@ -112,6 +113,7 @@ pub struct Incoming {
     carrier: Option<Carrier>,
     following: Option<Following>,
     expected: Option<Expected>,
+    _lease: Lease,
     /// The number of its session.
     session: u32,
     watcher: Option<Watcher>,
@@ -165,7 +167,8 @@ pub fn start(
             let socket = socket(reservation);
             let relays = Relays::of(&context.config.runtime);
             let inbox = inbox.clone();
-            let session = prepare::session(asked, &socket, listener, &relays, (inbox, 0));
+            let shared = &context.shared_pages;
+            let session = prepare::session(asked, &socket, listener, (&relays, shared), (inbox, 0));
             Some(session?)
         }
         _ => None,
@@ -174,13 +177,14 @@ pub fn start(
         beginning.snapshot.view.verify = session.offer.lanes.verify;
     }
     let (snapshot, shown) = watch::channel(beginning.snapshot);
-    let (carrier, expected, offer) = match session {
+    let (carrier, lease, expected, offer) = match session {
         Some(session) => (
             Some(session.carrier),
+            session.lease,
             Some(session.expected),
             Some(session.offer),
         ),
-        None => (None, None, None),
+        None => (None, Lease::default(), None, None),
     };
     let task = Incoming {
         context,
@@ -203,6 +207,7 @@ pub fn start(
         carrier,
         following: None,
         expected,
+        _lease: lease,
         session: 0,
         watcher: None,
         abandoned_for: None,

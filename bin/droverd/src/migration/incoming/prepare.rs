@@ -16,11 +16,14 @@ use crate::migration::carrier::{self, Carried, Carrier, Order};
 use crate::migration::reduction;
 use crate::migration::relays::{RelayProcess, Relays};
 use crate::migration::security::{self, Own};
+use crate::shared_pages::{Lease, SharedPages};
 
 /// A relay that waits for its lanes.
 pub struct Session {
     /// It.
     pub carrier: Carrier,
+    /// While this lives, its shared pages are not taken from it.
+    pub lease: Lease,
     /// While this lives, lanes with the token are let in.
     pub expected: Expected,
     /// What the source is told; what is not known yet is filled in later.
@@ -61,7 +64,7 @@ pub fn session(
     asked: &Asked,
     socket: &Path,
     lanes: &LaneListener,
-    relays: &Relays,
+    (relays, shared): (&Relays, &SharedPages),
     (inbox, number): (mpsc::Sender<Message>, u32),
 ) -> Result<Session, Refusal> {
     let Asked { wanted, own, nics } = asked;
@@ -93,6 +96,16 @@ pub fn session(
     });
     let relay: Result<RelayProcess, String> = relay;
     let relay = relay.map_err(|error| Refusal::new(ErrorCode::Internal, error))?;
+    let mut notes = Vec::new();
+    let stored = wanted.reduction.filter(|terms| terms.stored_pages > 0);
+    let lease = stored.map(|terms| share(&relay, shared, terms.page_bytes));
+    let lease = lease.unwrap_or(Ok(Lease::default()));
+    let lease = lease.unwrap_or_else(|why| {
+        notes.push(format!(
+            "pages that other guests brought cross again: {why}"
+        ));
+        Lease::default()
+    });
     let carrier = Carrier::new(relay, Vec::new());
     let expected = expect(lanes, wanted.migration, &carrier.relay);
     let closed = offer(&expected, nics);
@@ -116,13 +129,25 @@ pub fn session(
         outage_limit_s: wanted.outage_limit_s,
         cpus: 0,
         qemu_version: String::new(),
-        notes: closed,
+        notes: [closed, notes].concat(),
     };
     Ok(Session {
         carrier,
+        lease,
         expected,
         offer,
     })
+}
+
+/// Gives the relay the pages that guests share here.
+fn share(relay: &RelayProcess, shared: &SharedPages, page_bytes: u32) -> Result<Lease, String> {
+    let leased = shared.lease(page_bytes);
+    let (lease, files) = leased.map_err(|error| with_sources(&error))?;
+    for (file, stored) in files {
+        // Answered at once, as it is the process that was just started.
+        tokio::task::block_in_place(|| relay.add_stored(&file, stored))?;
+    }
+    Ok(lease)
 }
 
 /// Hands what the relay's process of this session tells to its migration's task.

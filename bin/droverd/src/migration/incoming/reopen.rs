@@ -40,7 +40,8 @@ impl Incoming {
         });
         self.session = self.session.wrapping_add(1);
         let reports = (self.inbox.clone(), self.session);
-        let session = prepare::session(asked, &socket, &listener, &relays, reports)?;
+        let shared = &self.context.shared_pages;
+        let session = prepare::session(asked, &socket, &listener, (&relays, shared), reports)?;
         self.lanes.begin_anew();
         self.carrier = Some(session.carrier);
         self.expected = Some(session.expected);
