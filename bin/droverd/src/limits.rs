@@ -34,9 +34,6 @@ pub const SHARED_PAGES_KEPT: Duration = Duration::from_mins(5);
 /// How often that is looked at.
 pub const SHARED_PAGES_LOOK: Duration = Duration::from_secs(30);
 
-/// With less than this part of its room left, the memory that is filled is nearly full: the next guest gets another half.
-pub const SHARED_PAGES_ROOM_PART: u32 = 8;
-
 /// The most memory for shared pages that can be configured.
 pub const SHARED_PAGES_MOST: Bytes = Bytes(64 << 30);
 

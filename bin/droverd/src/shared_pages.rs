@@ -1,8 +1,8 @@
 //! The memory in which guests that arrive at this host share pages: what one of them brought does not cross again for the
 //! next (`migration.shared_pages_memory`).
 //!
-//! Half of it is filled while the other half is only read: once the newer half has little room left and no migration uses the
-//! older one, that is given back and another begins. All of it is given back when no guest has arrived for a while.
+//! It is filled by those that arrive first, and given back when no guest has arrived for a while: so what hosts are drained
+//! of for hours finds what came at first, which is what guests of one image have in common.
 
 use std::fs::File;
 use std::io;
@@ -13,27 +13,26 @@ use drover_carrier::StoredFile;
 use drover_pagestore::{DigestKey, NoSegment, Segment, shape_within};
 use drover_types::Bytes;
 
-use crate::limits::{SHARED_PAGES_KEPT, SHARED_PAGES_LOOK, SHARED_PAGES_ROOM_PART};
+use crate::limits::{SHARED_PAGES_KEPT, SHARED_PAGES_LOOK};
 
 /// It.
 #[derive(Debug)]
 pub struct SharedPages {
     memory: Bytes,
     key: DigestKey,
-    halves: Mutex<Halves>,
+    pages: Mutex<Pages>,
 }
 
-/// Older ones first, two at most.
 #[derive(Debug)]
-struct Halves {
-    all: Vec<Arc<Segment>>,
+struct Pages {
+    segment: Option<Arc<Segment>>,
     used: Instant,
 }
 
-/// What an arriving guest is given. While it lives, the memory is not given to others.
+/// What an arriving guest is given. While it lives, the memory is not given back.
 #[derive(Debug, Default)]
 pub struct Lease {
-    _halves: Vec<Arc<Segment>>,
+    _segment: Option<Arc<Segment>>,
 }
 
 /// There is none for an arriving guest.
@@ -56,8 +55,8 @@ impl SharedPages {
         Ok(Self {
             memory,
             key: DigestKey::random()?,
-            halves: Mutex::new(Halves {
-                all: Vec::new(),
+            pages: Mutex::new(Pages {
+                segment: None,
                 used: Instant::now(),
             }),
         })
@@ -68,44 +67,40 @@ impl SharedPages {
         self.memory.0 > 0
     }
 
-    /// For a guest with pages of so many bytes that arrives now: files for its relay, and what holds them.
+    /// For a guest with pages of so many bytes that arrives now: a file for its relay, if there is one, and what holds it.
     ///
     /// # Errors
     /// [`NoMemory`].
-    pub fn lease(&self, page_bytes: u32) -> Result<(Lease, Vec<(File, StoredFile)>), NoMemory> {
-        let mut halves = self.lock();
-        halves.used = Instant::now();
-        if halves.wants_another(page_bytes)
-            && let Some(shape) = shape_within(self.memory.0 / 2, page_bytes)
+    pub fn lease(&self, page_bytes: u32) -> Result<(Lease, Option<(File, StoredFile)>), NoMemory> {
+        let mut pages = self.lock();
+        pages.used = Instant::now();
+        if pages.segment.is_none()
+            && let Some(shape) = shape_within(self.memory.0, page_bytes)
         {
-            if halves.all.len() == 2 {
-                halves.all.remove(0);
-            }
-            halves.all.push(Arc::new(Segment::in_memory(shape)?));
+            pages.segment = Some(Arc::new(Segment::in_memory(shape)?));
         }
-        let newest = halves.all.len().saturating_sub(1);
-        let given = halves.all.iter().enumerate().map(|(at, segment)| {
-            let stored = StoredFile {
-                key: *self.key.bytes(),
-                fill: at == newest,
-            };
-            Ok((segment.file().try_clone()?, stored))
-        });
-        let files = given.collect::<io::Result<_>>()?;
-        let lease = Lease {
-            _halves: halves.all.clone(),
+        let Some(segment) = &pages.segment else {
+            return Ok((Lease::default(), None));
         };
-        Ok((lease, files))
+        let stored = StoredFile {
+            key: *self.key.bytes(),
+            fill: true,
+        };
+        let file = segment.file().try_clone()?;
+        let lease = Lease {
+            _segment: Some(segment.clone()),
+        };
+        Ok((lease, Some((file, stored))))
     }
 
     /// Memory that they take now.
     pub fn taken(&self) -> Bytes {
-        let halves = self.lock();
-        let bytes = halves.all.iter().map(|segment| {
+        let pages = self.lock();
+        let bytes = pages.segment.as_ref().map(|segment| {
             let pages = segment.count().unwrap_or(0);
             u64::from(pages) * u64::from(segment.shape().page_bytes)
         });
-        Bytes(bytes.sum())
+        Bytes(bytes.unwrap_or(0))
     }
 
     /// Gives memory back that nobody has used for a while, for ever.
@@ -117,35 +112,18 @@ impl SharedPages {
     }
 
     fn give_back(&self, after: Duration) {
-        let mut halves = self.lock();
-        if halves.all.iter().any(is_used) {
-            halves.used = Instant::now();
-        } else if halves.used.elapsed() >= after {
-            halves.all.clear();
+        let mut pages = self.lock();
+        let is_used = |segment: &Arc<Segment>| Arc::strong_count(segment) > 1;
+        if pages.segment.as_ref().is_some_and(is_used) {
+            pages.used = Instant::now();
+        } else if pages.used.elapsed() >= after {
+            pages.segment = None;
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Halves> {
-        self.halves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Pages> {
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Halves {
-    /// Whether another half can begin, and should.
-    fn wants_another(&self, page_bytes: u32) -> bool {
-        let Some(newest) = self.all.last() else {
-            return true;
-        };
-        let shape = newest.shape();
-        let room = shape.places - newest.count().unwrap_or(shape.places);
-        let is_full = room < shape.places / SHARED_PAGES_ROOM_PART;
-        let may = self.all.len() < 2 || !self.all.first().is_some_and(is_used);
-        may && (is_full || shape.page_bytes != page_bytes)
-    }
-}
-
-fn is_used(segment: &Arc<Segment>) -> bool {
-    Arc::strong_count(segment) > 1
 }
 
 #[cfg(test)]
@@ -154,43 +132,25 @@ mod tests {
 
     use super::*;
 
-    fn fill(files: &[(File, StoredFile)], pages: std::ops::Range<u32>) {
-        let (file, stored) = files.iter().find(|(_, stored)| stored.fill).unwrap();
-        let mut filler = Filler::new(file, DigestKey::new(stored.key)).unwrap();
-        for page in pages {
-            filler.add(&page.to_be_bytes().repeat(1024)).unwrap();
-        }
-    }
-
     #[test]
-    fn a_full_half_is_read_while_the_other_is_filled_and_the_older_goes_when_nobody_uses_it() {
+    fn all_guests_have_the_same_pages_until_none_has_arrived_for_a_while() {
         let shared = SharedPages::new(Bytes(1 << 20)).unwrap();
-        let (first, files) = shared.lease(4096).unwrap();
-        assert_eq!(files.len(), 1);
-        let (_, again) = shared.lease(4096).unwrap();
-        assert_eq!(again.len(), 1);
-        fill(&files, 0..200);
-        let (second, files) = shared.lease(4096).unwrap();
-        assert_eq!(files.len(), 2);
-        assert!(!files[0].1.fill && files[1].1.fill);
-        fill(&files, 200..400);
-        assert!(shared.taken().0 <= 1 << 20);
-        // The older one is in use.
-        let (third, files) = shared.lease(4096).unwrap();
-        assert_eq!(
-            shared.taken().0,
-            u64::from(third._halves[0].count().unwrap()) * 2 * 4096
-        );
-        assert!(files[1].1.fill);
-        drop((first, second, third));
-        let (fourth, _) = shared.lease(4096).unwrap();
-        assert_eq!(fourth._halves[1].count().unwrap(), 0);
+        let (first, given) = shared.lease(4096).unwrap();
+        let (file, stored) = given.unwrap();
+        let mut filler = Filler::new(&file, DigestKey::new(stored.key)).unwrap();
+        filler.add(&[7; 4096]).unwrap();
+        let (second, given) = shared.lease(4096).unwrap();
+        let (file, stored) = given.unwrap();
+        assert!(stored.fill);
+        assert_eq!(Segment::open(file).unwrap().count().unwrap(), 1);
+        assert_eq!(shared.taken(), Bytes(4096));
 
+        drop(first);
         shared.give_back(Duration::ZERO);
-        assert_eq!(shared.lock().all.len(), 2);
-        drop(fourth);
+        assert_eq!(shared.taken(), Bytes(4096));
+        drop(second);
         shared.give_back(Duration::from_secs(3600));
-        assert_eq!(shared.lock().all.len(), 2);
+        assert_eq!(shared.taken(), Bytes(4096));
         shared.give_back(Duration::ZERO);
         assert_eq!(shared.taken(), Bytes(0));
     }
@@ -199,6 +159,6 @@ mod tests {
     fn nothing_is_shared_where_there_is_no_memory_for_it() {
         let shared = SharedPages::new(Bytes(0)).unwrap();
         assert!(!shared.is_on());
-        assert_eq!(shared.lease(4096).unwrap().1.len(), 0);
+        assert!(shared.lease(4096).unwrap().1.is_none());
     }
 }

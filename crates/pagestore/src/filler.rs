@@ -79,7 +79,8 @@ impl Filler {
         batch.truncate(room);
         let new = batch.len() as u32;
         if new > 0 {
-            let pages: Vec<u8> = batch.iter().flat_map(|(_, page)| *page).copied().collect();
+            let pages: Vec<&[u8]> = batch.iter().map(|(_, page)| *page).collect();
+            let pages = pages.concat();
             let digests = batch.iter().flat_map(|(digest, _)| digest.0);
             let digests: Vec<u8> = digests.collect();
             let file = self.segment.file();

@@ -142,8 +142,8 @@ pub fn session(
 /// Gives the relay the pages that guests share here.
 fn share(relay: &RelayProcess, shared: &SharedPages, page_bytes: u32) -> Result<Lease, String> {
     let leased = shared.lease(page_bytes);
-    let (lease, files) = leased.map_err(|error| with_sources(&error))?;
-    for (file, stored) in files {
+    let (lease, given) = leased.map_err(|error| with_sources(&error))?;
+    if let Some((file, stored)) = given {
         // Answered at once, as it is the process that was just started.
         tokio::task::block_in_place(|| relay.add_stored(&file, stored))?;
     }
