@@ -34,8 +34,8 @@ pub const SHARED_PAGES_KEPT: Duration = Duration::from_mins(5);
 /// How often that is looked at.
 pub const SHARED_PAGES_LOOK: Duration = Duration::from_secs(30);
 
-/// The most memory for shared pages that can be configured.
-pub const SHARED_PAGES_MOST: Bytes = Bytes(64 << 30);
+/// The most memory for shared pages that can be configured: each relay knows what is in it by 34 bytes a page, 70 MiB.
+pub const SHARED_PAGES_MOST: Bytes = Bytes(8 << 30);
 
 /// The least, but for none.
 pub const SHARED_PAGES_LEAST: Bytes = Bytes(16 << 20);

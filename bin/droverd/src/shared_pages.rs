@@ -26,13 +26,15 @@ pub struct SharedPages {
 #[derive(Debug)]
 struct Pages {
     segment: Option<Arc<Segment>>,
+    /// A migration that referred to it failed: nobody else does.
+    spoiled: bool,
     used: Instant,
 }
 
 /// What an arriving guest is given. While it lives, the memory is not given back.
 #[derive(Debug, Default)]
 pub struct Lease {
-    _segment: Option<Arc<Segment>>,
+    segment: Option<Arc<Segment>>,
 }
 
 /// There is none for an arriving guest.
@@ -41,6 +43,9 @@ pub enum NoMemory {
     /// It cannot be had.
     #[error("no memory for shared pages can be had")]
     Segment(#[from] NoSegment),
+    /// It may be damaged, and is still in use.
+    #[error("a migration that used shared pages failed, and others still use them")]
+    Spoiled,
     /// No descriptor is left.
     #[error("no descriptor is left for shared pages")]
     Descriptor(#[from] io::Error),
@@ -57,6 +62,7 @@ impl SharedPages {
             key: DigestKey::random()?,
             pages: Mutex::new(Pages {
                 segment: None,
+                spoiled: false,
                 used: Instant::now(),
             }),
         })
@@ -74,6 +80,13 @@ impl SharedPages {
     pub fn lease(&self, page_bytes: u32) -> Result<(Lease, Option<(File, StoredFile)>), NoMemory> {
         let mut pages = self.lock();
         pages.used = Instant::now();
+        if pages.spoiled {
+            if pages.is_used() {
+                return Err(NoMemory::Spoiled);
+            }
+            pages.segment = None;
+            pages.spoiled = false;
+        }
         if pages.segment.is_none()
             && let Some(shape) = shape_within(self.memory.0, page_bytes)
         {
@@ -88,7 +101,7 @@ impl SharedPages {
         };
         let file = segment.file().try_clone()?;
         let lease = Lease {
-            _segment: Some(segment.clone()),
+            segment: Some(segment.clone()),
         };
         Ok((lease, Some((file, stored))))
     }
@@ -113,16 +126,33 @@ impl SharedPages {
 
     fn give_back(&self, after: Duration) {
         let mut pages = self.lock();
-        let is_used = |segment: &Arc<Segment>| Arc::strong_count(segment) > 1;
-        if pages.segment.as_ref().is_some_and(is_used) {
+        if pages.is_used() {
             pages.used = Instant::now();
         } else if pages.used.elapsed() >= after {
-            pages.segment = None;
+            let segment = pages.segment.take();
+            drop(pages);
+            // The kernel takes its time for much memory.
+            drop(segment);
         }
+    }
+
+    /// A migration that had this lease did not end well, perhaps for a page of it: it is the last one's.
+    pub fn spoil(&self, lease: &Lease) {
+        let mut pages = self.lock();
+        let same = |segment: &Arc<Segment>, own: &Arc<Segment>| Arc::ptr_eq(segment, own);
+        let is_own = pages.segment.as_ref().zip(lease.segment.as_ref());
+        pages.spoiled |= is_own.is_some_and(|(segment, own)| same(segment, own));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Pages> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Pages {
+    fn is_used(&self) -> bool {
+        let segment = self.segment.as_ref();
+        segment.is_some_and(|segment| Arc::strong_count(segment) > 1)
     }
 }
 
@@ -153,6 +183,22 @@ mod tests {
         assert_eq!(shared.taken(), Bytes(4096));
         shared.give_back(Duration::ZERO);
         assert_eq!(shared.taken(), Bytes(0));
+    }
+
+    #[test]
+    fn pages_of_which_a_migration_may_have_failed_are_given_to_nobody_else() {
+        let shared = SharedPages::new(Bytes(1 << 20)).unwrap();
+        let (first, _) = shared.lease(4096).unwrap();
+        let (second, _) = shared.lease(4096).unwrap();
+        shared.spoil(&Lease::default());
+        assert!(shared.lease(4096).is_ok());
+        shared.spoil(&first);
+        drop(first);
+        assert!(matches!(shared.lease(4096), Err(NoMemory::Spoiled)));
+        drop(second);
+        let (third, given) = shared.lease(4096).unwrap();
+        assert!(given.is_some() && shared.lease(4096).is_ok());
+        drop(third);
     }
 
     #[test]

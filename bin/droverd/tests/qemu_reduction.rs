@@ -149,6 +149,7 @@ async fn lanes_that_are_not_encrypted_pass_through_memory_and_the_end_with_less_
     }
     hosts.boot().await;
     let left = hosts.move_from(A).await;
+    assert_eq!(left.shared_pages, None);
     let reduction = left.reduction.unwrap();
     assert_eq!(reduction.mode, ReductionMode::Zstd(1));
     assert!(reduction.kept_most.0 < 32 << 20, "{reduction:#?}");

@@ -17,7 +17,7 @@ use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything below. A process and an agent that differ in it do not speak.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 5;
 
 /// A request, and the number that its answer has.
 #[derive(Debug, Serialize, Deserialize)]
@@ -77,7 +77,8 @@ pub enum Request {
         /// The most per second; as much as goes when there is none.
         rate: Option<ByteRate>,
     },
-    /// The file that came with this line has pages that this host has stored (destination only). Answer: `done`.
+    /// The file that came with this line has pages that this host has stored (destination only). Answer: `done`. Only asked of a
+    /// process that was just started, which is of this version.
     Stored(StoredFile),
     /// Have the threads of lanes over these interfaces, which joined, run there. Answer: `done`.
     Place {

@@ -10,6 +10,9 @@ use crate::digest::{Digest, DigestKey};
 use crate::layout::{NoSegment, Shape};
 use crate::segment::Segment;
 
+/// Digests of others' pages that are read at once: 64 KiB.
+const DIGESTS_AT_ONCE: u32 = 4096;
+
 /// Adds pages to a file, beside others that do.
 #[derive(Debug)]
 pub struct Filler {
@@ -98,9 +101,10 @@ impl Filler {
     /// Learns what others have added.
     fn look(&mut self) -> io::Result<()> {
         let count = self.segment.count()?;
-        if count > self.seen {
-            self.known.extend(self.segment.digests(self.seen..count)?);
-            self.seen = count;
+        while self.seen < count {
+            let end = count.min(self.seen.saturating_add(DIGESTS_AT_ONCE));
+            self.known.extend(self.segment.digests(self.seen..end)?);
+            self.seen = end;
         }
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_lanes::Lane;
-use drover_session::{BufferId, ChannelId, Input, LaneId, Output, Piece, Session};
+use drover_session::{BufferId, ChannelId, ChannelStats, Input, LaneId, Output, Piece, Session};
 use drover_types::PathId;
 use drover_wire::ByeCode;
 
@@ -182,8 +182,15 @@ impl Shared {
             .map_or_else(Vec::new, |dialer| dialer.report());
         let now = self.now();
         let tcp = self.tcp_facts();
+        // Before the session is locked: whoever describes pages with less priority may hold what these wait for.
+        let reduced = self.reduced();
+        let reduction = self.reduction.as_ref();
+        let stored = reduction.and_then(reduction::Shared::report_stored);
         let core = self.lock();
-        let session = core.session.stats(now);
+        let mut session = core.session.stats(now);
+        // QEMU's alone.
+        let is_qemus = |stats: &ChannelStats| !self.is_telling(stats.channel);
+        session.channels.retain(is_qemus);
         let lanes = session.lanes.iter().filter_map(|stats| {
             let note = core.notes.get(&stats.lane)?;
             Some(LaneReport {
@@ -199,11 +206,8 @@ impl Shared {
             paths,
             nics: self.places.report(),
             data_path: self.pool.data_path(self.reduction.is_some()),
-            reduced: self.reduced(),
-            stored: self
-                .reduction
-                .as_ref()
-                .and_then(reduction::Shared::report_stored),
+            reduced,
+            stored,
             bulk: core.goodput.bulk(),
             session,
         }

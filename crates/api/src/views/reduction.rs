@@ -70,7 +70,7 @@ pub struct SharedPagesView {
     pub told: u64,
     /// Pages that this guest has added to them; at the destination.
     pub added: u64,
-    /// Pages that it could have added, but for want of room or time.
+    /// Pages of it that crossed and were not looked at, for want of room or time.
     pub left_out: u64,
     /// Why fewer are told or added than there could be.
     #[serde(default, skip_serializing_if = "Option::is_none")]

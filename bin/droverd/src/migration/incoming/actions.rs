@@ -334,6 +334,9 @@ impl Incoming {
     pub(super) fn finish(&mut self, ending: &Ending) {
         let view = self.last_view.take();
         let view = view.unwrap_or_else(|| self.final_view(ending));
+        if *ending != Ending::Running {
+            self.context.shared_pages.spoil(&self.lease);
+        }
         self.carrier = None;
         self.reservation = None;
         tracing::info!(id = %view.id, ?ending, "migration ended");

@@ -113,7 +113,7 @@ pub struct Incoming {
     carrier: Option<Carrier>,
     following: Option<Following>,
     expected: Option<Expected>,
-    _lease: Lease,
+    lease: Lease,
     /// The number of its session.
     session: u32,
     watcher: Option<Watcher>,
@@ -207,7 +207,7 @@ pub fn start(
         carrier,
         following: None,
         expected,
-        _lease: lease,
+        lease,
         session: 0,
         watcher: None,
         abandoned_for: None,

@@ -71,6 +71,14 @@ pub fn session(
     let report = reporter(inbox, number);
     let (token, told) = security::token()?;
     let (tls, decided) = own.decide(&wanted.lanes)?;
+    let reduction = wanted.reduction.map(|terms| match tls {
+        Some(_) => terms,
+        // Whoever reads the network would learn of pages that came encrypted.
+        None => ReductionTerms {
+            stored_pages: 0,
+            ..terms
+        },
+    });
     let order = Order {
         migration: wanted.migration,
         side: Side::Destination,
@@ -79,7 +87,7 @@ pub fn session(
         socket: socket.to_owned(),
         pass_through: tls.is_none(),
         verify: decided.verify,
-        reduction: reduction::for_relay(wanted.reduction, ReductionMode::Off),
+        reduction: reduction::for_relay(reduction, ReductionMode::Off),
         nics: nics.clone(),
         memo: String::new(),
     };
@@ -97,7 +105,7 @@ pub fn session(
     let relay: Result<RelayProcess, String> = relay;
     let relay = relay.map_err(|error| Refusal::new(ErrorCode::Internal, error))?;
     let mut notes = Vec::new();
-    let stored = wanted.reduction.filter(|terms| terms.stored_pages > 0);
+    let stored = reduction.filter(|terms| terms.stored_pages > 0);
     let lease = stored.map(|terms| share(&relay, shared, terms.page_bytes));
     let lease = lease.unwrap_or(Ok(Lease::default()));
     let lease = lease.unwrap_or_else(|why| {
@@ -124,7 +132,7 @@ pub fn session(
         session: wanted.session,
         token: told,
         lanes: decided,
-        reduction: wanted.reduction,
+        reduction,
         data_port,
         outage_limit_s: wanted.outage_limit_s,
         cpus: 0,

@@ -2,7 +2,7 @@
 //! waits for it. What it cannot keep up with is left out.
 
 use std::fs::File;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
@@ -26,6 +26,8 @@ struct Counts {
     added: AtomicU64,
     left_out: AtomicU64,
     trouble: Mutex<Option<String>>,
+    /// Nobody takes pages any more.
+    over: AtomicBool,
 }
 
 impl Filling {
@@ -41,6 +43,12 @@ impl Filling {
     }
 
     pub(super) fn offer(&self, checked: &Checked<'_>, page_bytes: u32) {
+        if self.counts.over.load(Ordering::Relaxed) {
+            let bytes: usize = checked.crossed.iter().map(ExactSizeIterator::len).sum();
+            let count = bytes as u64 / u64::from(page_bytes);
+            self.counts.left_out.fetch_add(count, Ordering::Relaxed);
+            return;
+        }
         let crossed = checked
             .crossed
             .iter()
@@ -81,6 +89,7 @@ fn fill(mut filler: Filler, offered: &Receiver<Vec<u8>>, counts: &Counts) {
     };
     tracing::info!(why);
     *lock(&counts.trouble) = Some(why);
+    counts.over.store(true, Ordering::Relaxed);
 }
 
 #[cfg(test)]

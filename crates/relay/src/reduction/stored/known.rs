@@ -26,6 +26,8 @@ struct Heard {
     key: Option<DigestKey>,
     ids: HashMap<Digest, StoredId>,
     told: u32,
+    /// Why no more is heard.
+    trouble: Option<String>,
 }
 
 impl Known {
@@ -41,6 +43,8 @@ impl Known {
     pub(crate) fn listen(&self, mut from: UnixStream) {
         if let Err(error) = self.hear(&mut from) {
             tracing::warn!(%error, "the destination's stored pages are no longer heard of");
+            let why = format!("no more of them are heard of: {error}");
+            self.write(|heard| heard.trouble = Some(why));
         }
     }
 
@@ -55,7 +59,10 @@ impl Known {
         let mut bytes = vec![0; BATCH * DIGEST_BYTES];
         let mut held = 0;
         loop {
-            let count = from.read(&mut bytes[held..])?;
+            let count = match from.read(&mut bytes[held..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
             if count == 0 {
                 return Ok(());
             }
@@ -78,8 +85,10 @@ impl Known {
     }
 
     pub(crate) fn report(&self) -> StoredPages {
+        let heard = self.asking().0;
         StoredPages {
-            told: self.asking().0.told.into(),
+            told: heard.told.into(),
+            trouble: heard.trouble.clone(),
             ..StoredPages::default()
         }
     }

@@ -76,7 +76,7 @@ pub struct StoredPages {
     pub told: u64,
     /// Pages that this guest has added, at the destination.
     pub added: u64,
-    /// Pages that it could have added, but for want of room or time.
+    /// Pages that crossed and were not looked at, for want of room or time.
     pub left_out: u64,
     /// Why fewer are told or added than there could be.
     pub trouble: Option<String>,

@@ -155,6 +155,9 @@ impl Store {
 
     /// Numbers pages that were not told.
     fn next(&self) -> Next {
+        if !self.files().has_news(self.most) {
+            return Next::Nothing;
+        }
         let mut files = self.write();
         let Files {
             all,
@@ -165,6 +168,10 @@ impl Store {
         } = &mut *files;
         let room = (self.most - *told).min(STORED_TOLD_AT_ONCE);
         if room == 0 {
+            trouble.get_or_insert_with(|| {
+                let most = self.most;
+                format!("the source has room for {most} of them (its `migration.reduction_memory`)")
+            });
             return Next::Never;
         }
         for (file, looked) in all.iter_mut().enumerate() {
@@ -213,6 +220,15 @@ impl Store {
             trouble: files.trouble.clone().or(filling.trouble),
             ..filling
         }
+    }
+}
+
+impl Files {
+    /// Whether there is anything to tell, or to say.
+    fn has_news(&self, most: u32) -> bool {
+        let is_news =
+            |looked: &Looked| !matches!(looked.news(1), Ok(digests) if digests.is_empty());
+        self.told >= most || self.all.iter().any(is_news)
     }
 }
 
