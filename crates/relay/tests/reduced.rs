@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_pagestore::{Segment, Shape, shape_within};
+use drover_reduce::Counts;
 use drover_relay::{
     Codec, DataPath, DigestKey, End, Event, Level, NotAdded, Policy, Reduction, Relay, Settings,
     Sizes, StoredFile, StoredPages, Way,
@@ -207,20 +208,21 @@ fn of_stored(relay: &Relay) -> StoredPages {
     relay.report().stored.unwrap()
 }
 
+/// A file of the pages that a guest has just brought, and what became of its bytes.
+fn brought(protected: Protected) -> (Segment, Counts) {
+    let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32).unwrap()).unwrap();
+    let pair = pair_of(protected, telling(settings()));
+    pair.destination.add_stored(stored(&segment, true)).unwrap();
+    pair.connect();
+    carries(&pair);
+    until(|| of_stored(&pair.destination).added >= 250);
+    (segment, pair.source.report().reduced.unwrap().counts)
+}
+
 #[test]
 fn pages_that_one_guest_sent_are_referred_to_by_the_next() {
     for protected in BOTH {
-        let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32).unwrap()).unwrap();
-        let first = pair_of(protected, telling(settings()));
-        first
-            .destination
-            .add_stored(stored(&segment, true))
-            .unwrap();
-        first.connect();
-        carries(&first);
-        until(|| of_stored(&first.destination).added >= 250);
-        let before = first.source.report().reduced.unwrap().counts;
-
+        let (segment, before) = brought(protected);
         let second = pair_of(protected, telling(settings()));
         let there = segment.count().unwrap();
         second.connect();
@@ -230,7 +232,7 @@ fn pages_that_one_guest_sent_are_referred_to_by_the_next() {
                 .destination
                 .add_stored(stored(&segment, false))
                 .unwrap();
-            until(|| of_stored(&second.source).told == u64::from(there));
+            until(|| of_stored(&second.source).told >= u64::from(there));
         });
         let counts = second.source.report().reduced.unwrap().counts;
         assert!(counts.stored >= 250, "{counts:?}");
@@ -255,29 +257,19 @@ fn what_stays_in_the_kernel_arrives_beside_stored_pages_that_are_told() {
 
 #[test]
 fn a_stored_page_that_cannot_be_read_breaks_its_channel_and_qemu_gets_nothing_of_it() {
-    let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32).unwrap()).unwrap();
-    let first = pair_of(Protected::ByTls, telling(settings()));
-    first
-        .destination
-        .add_stored(stored(&segment, true))
-        .unwrap();
-    first.connect();
-    carries(&first);
-    until(|| of_stored(&first.destination).added >= 250);
-
+    let (segment, _) = brought(Protected::ByTls);
     let pair = pair_of(Protected::ByTls, telling(settings()));
     pair.destination
         .add_stored(stored(&segment, false))
         .unwrap();
     pair.connect();
-    let mut main = UnixStream::connect(&pair.near).unwrap();
-    main.set_read_timeout(Some(PATIENCE)).unwrap();
-    let _at_far = pair.far.accept().unwrap().0;
+    let main = UnixStream::connect(&pair.near).unwrap();
+    let _main = (main, pair.far.accept().unwrap().0);
     let near = UnixStream::connect(&pair.near).unwrap();
     let mut at_qemu = pair.far.accept().unwrap().0;
     at_qemu.set_read_timeout(Some(PATIENCE)).unwrap();
     let there = u64::from(segment.count().unwrap());
-    until(|| of_stored(&pair.source).told == there);
+    until(|| of_stored(&pair.source).told >= there);
     let Shape { places, .. } = segment.shape();
     segment
         .file()
@@ -294,9 +286,8 @@ fn a_stored_page_that_cannot_be_read_breaks_its_channel_and_qemu_gets_nothing_of
         }
     };
     assert!(told.contains("which cannot be had"), "{told}");
-    drop((pair, at_qemu));
-    // QEMU sees its main channel fail.
-    assert!(matches!(main.read(&mut [0]), Ok(0) | Err(_)));
+    // The source reads on what its QEMU still sends, until the session is closed.
+    drop(pair);
     drop(writes.join().unwrap());
 }
 

@@ -95,7 +95,7 @@ impl Known {
 }
 
 impl Heard {
-    /// More than agreed on are numbered, too, and forgotten.
+    /// Those beyond what was agreed on have no number.
     fn add(&mut self, digests: &[[u8; DIGEST_BYTES]], most: u32) {
         for digest in digests {
             if self.told >= most {
