@@ -88,7 +88,7 @@ impl SharedPages {
             pages.spoiled = false;
         }
         if pages.segment.is_none()
-            && let Some(shape) = shape_within(self.memory.0, page_bytes)
+            && let Some(shape) = shape_within(self.memory.0, page_bytes, false)
         {
             pages.segment = Some(Arc::new(Segment::in_memory(shape)?));
         }
@@ -97,6 +97,7 @@ impl SharedPages {
         };
         let stored = StoredFile {
             key: *self.key.bytes(),
+            seal: None,
             fill: true,
         };
         let file = segment.file().try_clone()?;
@@ -167,12 +168,12 @@ mod tests {
         let shared = SharedPages::new(Bytes(1 << 20)).unwrap();
         let (first, given) = shared.lease(4096).unwrap();
         let (file, stored) = given.unwrap();
-        let mut filler = Filler::new(&file, DigestKey::new(stored.key)).unwrap();
+        let mut filler = Filler::new(&file, DigestKey::new(stored.key), None).unwrap();
         filler.add(&[7; 4096]).unwrap();
         let (second, given) = shared.lease(4096).unwrap();
         let (file, stored) = given.unwrap();
         assert!(stored.fill);
-        assert_eq!(Segment::open(file).unwrap().count().unwrap(), 1);
+        assert_eq!(Segment::open(file, None).unwrap().count().unwrap(), 1);
         assert_eq!(shared.taken(), Bytes(4096));
 
         drop(first);

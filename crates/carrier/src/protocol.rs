@@ -77,7 +77,7 @@ pub enum Request {
         /// The most per second; as much as goes when there is none.
         rate: Option<ByteRate>,
     },
-    /// The file that came with this line has pages that this host has stored (destination only). Answer: `done`. Only asked of a
+    /// The file that came with this line has pages that this host has stored (as the source, only to add some). Answer: `done`. Only asked of a
     /// process that was just started, which is of this version.
     Stored(StoredFile),
     /// Have the threads of lanes over these interfaces, which joined, run there. Answer: `done`.
@@ -112,6 +112,9 @@ pub enum Side {
 pub struct StoredFile {
     /// The key of its digests. It is never shown.
     pub key: [u8; 32],
+    /// The key of its pages, where they are sealed. It is never shown.
+    #[serde(default)]
+    pub seal: Option<[u8; 32]>,
     /// Whether pages that cross are added to it.
     pub fill: bool,
 }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{
     Acceptor, ByeCode, DigestKey, Encryption, End, Event, Identity, NoFingerprint, Order, Relay,
-    Report, Security, Settings, Sizes, Tls, Token, open_lanes,
+    Report, SealKey, Security, Settings, Sizes, Tls, Token, open_lanes,
 };
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 
@@ -230,6 +230,7 @@ impl Served {
         let added = relay.add_stored(drover_relay::StoredFile {
             file: file.into(),
             key: DigestKey::new(stored.key),
+            seal: stored.seal.map(SealKey::new),
             fill: stored.fill,
         });
         added.map_err(|error| with_sources(&error))?;

@@ -37,12 +37,7 @@ impl DigestKey {
     /// # Errors
     /// The system gives no random numbers.
     pub fn random() -> io::Result<Self> {
-        let mut bytes = [0; KEY_BYTES];
-        // So few come at once, or not at all.
-        match getrandom(&mut bytes, GetRandomFlags::empty())? {
-            KEY_BYTES => Ok(Self(bytes)),
-            _ => Err(io::Error::other("too few random numbers")),
-        }
+        random().map(Self)
     }
 
     /// Its bytes, for those who are to compute the same digests.
@@ -58,6 +53,16 @@ impl DigestKey {
         let mut digest = [0; DIGEST_BYTES];
         digest.copy_from_slice(&hash.as_bytes()[..DIGEST_BYTES]);
         Digest(digest)
+    }
+}
+
+/// Bytes that nobody guesses.
+pub(crate) fn random<const COUNT: usize>() -> io::Result<[u8; COUNT]> {
+    let mut bytes = [0; COUNT];
+    // So few come at once, or not at all.
+    match getrandom(&mut bytes, GetRandomFlags::empty())? {
+        count if count == COUNT => Ok(bytes),
+        _ => Err(io::Error::other("too few random numbers")),
     }
 }
 

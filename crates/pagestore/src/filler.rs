@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::digest::{Digest, DigestKey};
 use crate::layout::{NoSegment, Shape};
+use crate::seal::SealKey;
 use crate::segment::Segment;
 
 /// Digests of others' pages that are read at once: 64 KiB.
@@ -33,16 +34,17 @@ pub struct Added {
 }
 
 impl Filler {
-    /// Of a file, however it was opened for writing, whose digests have that key.
+    /// Of a file, however it was opened for writing, whose digests have that key, and whose pages are sealed with the other
+    /// one where they are sealed.
     ///
     /// # Errors
     /// [`NoSegment`].
-    pub fn new(file: &File, key: DigestKey) -> Result<Self, NoSegment> {
+    pub fn new(file: &File, key: DigestKey, seal: Option<&SealKey>) -> Result<Self, NoSegment> {
         // Locks are those of an open file, and whoever was given a descriptor shares it with who gave it.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let own = File::options().read(true).write(true).open(path)?;
         Ok(Self {
-            segment: Segment::open(own)?,
+            segment: Segment::open(own, seal)?,
             key,
             known: HashSet::new(),
             seen: 0,
@@ -82,13 +84,15 @@ impl Filler {
         batch.truncate(room);
         let new = batch.len() as u32;
         if new > 0 {
-            let pages: Vec<&[u8]> = batch.iter().map(|(_, page)| *page).collect();
-            let pages = pages.concat();
+            let mut pages = Vec::new();
+            for (number, (_, page)) in (self.seen..).zip(&batch) {
+                self.segment.append(number, page, &mut pages)?;
+            }
             let digests = batch.iter().flat_map(|(digest, _)| digest.0);
             let digests: Vec<u8> = digests.collect();
             let file = self.segment.file();
             // In this order, so that what is counted is there, for others and whenever this process dies.
-            file.write_all_at(&pages, shape.page_at(self.seen))?;
+            file.write_all_at(&pages, self.segment.page_at(self.seen))?;
             file.write_all_at(&digests, Shape::digest_at(self.seen))?;
             Shape::set_count(file, self.seen + new)?;
             self.seen += new;

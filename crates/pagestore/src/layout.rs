@@ -1,22 +1,24 @@
 //! How a file of pages is laid out.
 //!
 //! ```text
-//!   at 0       "DROVERPG", version u32, bytes of a page u32, places u32    never changed
-//!   at 64      pages that are there u32                                    the last thing that is written
-//!   at 4096    the digest of each page                                     written before that
-//!   behind     each page, from a multiple of 4096 on                       written first
+//!   at 0       "DROVERPG", version u32, bytes of a page u32, places u32, whether pages are sealed u32    never changed
+//!   at 64      pages that are there u32                     the last thing that is written
+//!   at 4096    the digest of each page                      written before that
+//!   behind     each page, from a multiple of 4096 on        written first
 //! ```
-//! All numbers are big-endian.
+//! All numbers are big-endian. A sealed page is a nonce of 12 bytes, the page encrypted, and a tag of 16 bytes, by AES-256-GCM
+//! with the page's number, a u32, as what is authenticated beside it.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 use crate::digest::DIGEST_BYTES;
+use crate::seal::SEAL_BYTES;
 
 const MAGIC: &[u8; 8] = b"DROVERPG";
-const VERSION: u32 = 1;
-const HEADER_BYTES: usize = 20;
+const VERSION: u32 = 2;
+const HEADER_BYTES: usize = 24;
 const COUNT_AT: u64 = 64;
 const DIGESTS_AT: u64 = 4096;
 const ALIGN: u64 = 4096;
@@ -50,18 +52,30 @@ pub enum NoSegment {
         /// Places.
         places: u32,
     },
+    /// It was made with a key, or without one.
+    #[error("its pages are {}sealed, which they should {}be", if *sealed { "" } else { "not " }, if *sealed { "not " } else { "" })]
+    Sealed {
+        /// They are.
+        sealed: bool,
+    },
     /// The kernel says no.
     #[error("it cannot be read or written")]
     Io(#[from] io::Error),
 }
 
-/// What fits into so many bytes; `None` where that is not one page.
+/// What fits into so many bytes, with pages that are sealed or not; `None` where that is not one page.
 #[must_use]
-pub fn shape_within(bytes: u64, page_bytes: u32) -> Option<Shape> {
-    let each = u64::from(page_bytes) + DIGEST_BYTES as u64;
+pub fn shape_within(bytes: u64, page_bytes: u32, sealed: bool) -> Option<Shape> {
+    let each = record_bytes(page_bytes, sealed) + DIGEST_BYTES as u64;
     let places = bytes.saturating_sub(DIGESTS_AT + ALIGN) / each;
     let places = u32::try_from(places).unwrap_or(u32::MAX).min(PLACES_MOST);
     (places > 0).then_some(Shape { page_bytes, places })
+}
+
+/// What a page takes.
+fn record_bytes(page_bytes: u32, sealed: bool) -> u64 {
+    let seal = if sealed { SEAL_BYTES } else { 0 };
+    u64::from(page_bytes) + seal as u64
 }
 
 impl Shape {
@@ -75,23 +89,24 @@ impl Shape {
     }
 
     /// Makes an empty file of it.
-    pub(crate) fn write(self, file: &File) -> Result<Self, NoSegment> {
+    pub(crate) fn write(self, file: &File, sealed: bool) -> Result<Self, NoSegment> {
         let shape = self.checked()?;
         let mut header = [0; HEADER_BYTES];
         header[..8].copy_from_slice(MAGIC);
-        for (place, number) in
-            header[8..]
-                .chunks_exact_mut(4)
-                .zip([VERSION, shape.page_bytes, shape.places])
-        {
+        for (place, number) in header[8..].chunks_exact_mut(4).zip([
+            VERSION,
+            shape.page_bytes,
+            shape.places,
+            sealed.into(),
+        ]) {
             place.copy_from_slice(&number.to_be_bytes());
         }
-        file.set_len(shape.page_at(shape.places))?;
+        file.set_len(shape.page_at(shape.places, sealed))?;
         file.write_all_at(&header, 0)?;
         Ok(shape)
     }
 
-    pub(crate) fn read(file: &File) -> Result<Self, NoSegment> {
+    pub(crate) fn read(file: &File, sealed: bool) -> Result<Self, NoSegment> {
         let mut header = [0; HEADER_BYTES];
         match file.read_exact_at(&mut header, 0) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -110,6 +125,10 @@ impl Shape {
             page_bytes: number(12),
             places: number(16),
         };
+        let is_sealed = number(20) != 0;
+        if is_sealed != sealed {
+            return Err(NoSegment::Sealed { sealed: is_sealed });
+        }
         shape.checked()
     }
 
@@ -130,9 +149,9 @@ impl Shape {
     }
 
     /// Where a page is; of the one behind the last, where the file ends.
-    pub(crate) fn page_at(self, number: u32) -> u64 {
+    pub(crate) fn page_at(self, number: u32, sealed: bool) -> u64 {
         let begin = Self::digest_at(self.places).next_multiple_of(ALIGN);
-        begin + u64::from(number) * u64::from(self.page_bytes)
+        begin + u64::from(number) * record_bytes(self.page_bytes, sealed)
     }
 }
 
@@ -142,14 +161,16 @@ mod tests {
 
     #[test]
     fn what_is_made_within_so_many_bytes_takes_no_more() {
-        assert_eq!(shape_within(8192, 4096), None);
-        for bytes in [12304, 1 << 20, (1 << 20) + 1, 512 << 20] {
-            let shape = shape_within(bytes, 4096).unwrap();
-            let taken = shape.page_at(shape.places);
-            assert!(
-                taken <= bytes && bytes - taken < 3 * 4112,
-                "{taken} {bytes}"
-            );
+        for sealed in [false, true] {
+            assert_eq!(shape_within(8192, 4096, sealed), None);
+            for bytes in [12332, 1 << 20, (1 << 20) + 1, 512 << 20] {
+                let shape = shape_within(bytes, 4096, sealed).unwrap();
+                let taken = shape.page_at(shape.places, sealed);
+                assert!(
+                    taken <= bytes && bytes - taken < 3 * 4140,
+                    "{taken} {bytes}"
+                );
+            }
         }
     }
 }

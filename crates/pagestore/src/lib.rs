@@ -8,15 +8,19 @@
 //! and never change or remove one that is there: so the number of a page stands for the same content as long as there is
 //! a descriptor of the file, and a reader needs no lock. Where the file has no name, it is gone with its last descriptor.
 //!
+//! On a disk pages are sealed with a [key](SealKey) of their file, so that nobody reads them who does not have it.
+//!
 //! A page is known by its [`Digest`], which depends on a [secret key](DigestKey): who does not have the key cannot make two
 //! pages of one digest, nor tell from a digest whether a page is there.
 
 mod digest;
 mod filler;
 mod layout;
+mod seal;
 mod segment;
 
 pub use digest::{DIGEST_BYTES, Digest, DigestKey, KEY_BYTES};
 pub use filler::{Added, Filler};
 pub use layout::{NoSegment, Shape, shape_within};
+pub use seal::{SEAL_KEY_BYTES, SealKey};
 pub use segment::Segment;

@@ -9,12 +9,14 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::digest::{DIGEST_BYTES, Digest};
 use crate::layout::{NoSegment, Shape};
+use crate::seal::{SEAL_BYTES, Seal, SealKey};
 
 /// A file of pages.
 #[derive(Debug)]
 pub struct Segment {
     file: File,
     shape: Shape,
+    seal: Option<Seal>,
 }
 
 impl Segment {
@@ -25,17 +27,32 @@ impl Segment {
     pub fn in_memory(shape: Shape) -> Result<Self, NoSegment> {
         let memory = memfd_create("drover-pages", MemfdFlags::CLOEXEC);
         let file = File::from(memory.map_err(io::Error::from)?);
-        let shape = shape.write(&file)?;
-        Ok(Self { file, shape })
+        Self::make(file, shape, None)
     }
 
-    /// Opens one that was made, by whomever.
+    /// Makes this file, of which nothing is kept, an empty one whose pages are sealed.
     ///
     /// # Errors
     /// [`NoSegment`].
-    pub fn open(file: File) -> Result<Self, NoSegment> {
-        let shape = Shape::read(&file)?;
-        Ok(Self { file, shape })
+    pub fn sealed(file: File, shape: Shape, key: &SealKey) -> Result<Self, NoSegment> {
+        file.set_len(0)?;
+        Self::make(file, shape, Some(key))
+    }
+
+    fn make(file: File, shape: Shape, key: Option<&SealKey>) -> Result<Self, NoSegment> {
+        let shape = shape.write(&file, key.is_some())?;
+        let seal = key.map(Seal::new).transpose()?;
+        Ok(Self { file, shape, seal })
+    }
+
+    /// Opens one that was made, by whomever; with the key where its pages are sealed.
+    ///
+    /// # Errors
+    /// [`NoSegment`].
+    pub fn open(file: File, key: Option<&SealKey>) -> Result<Self, NoSegment> {
+        let shape = Shape::read(&file, key.is_some())?;
+        let seal = key.map(Seal::new).transpose()?;
+        Ok(Self { file, shape, seal })
     }
 
     /// The file, to be given to another process.
@@ -58,6 +75,11 @@ impl Segment {
         self.shape.count(&self.file)
     }
 
+    /// Where a page is.
+    pub(crate) fn page_at(&self, number: u32) -> u64 {
+        self.shape.page_at(number, self.seal.is_some())
+    }
+
     /// The digests of these pages, of which there are so many.
     ///
     /// # Errors
@@ -71,14 +93,29 @@ impl Segment {
         Ok(digests.iter().copied().map(Digest).collect())
     }
 
+    /// Appends what stands in the file for the page of that number.
+    pub(crate) fn append(&self, number: u32, page: &[u8], to: &mut Vec<u8>) -> io::Result<()> {
+        if let Some(seal) = &self.seal {
+            return seal.seal(number, page, to);
+        }
+        to.extend(page);
+        Ok(())
+    }
+
     /// Fills `page`, of the right size, with the page of that number.
     ///
     /// # Errors
-    /// The kernel's.
+    /// The kernel's, or it is not what was sealed.
     pub fn read(&self, number: u32, page: &mut [u8]) -> io::Result<()> {
         if number >= self.shape.places || page.len() != self.shape.page_bytes as usize {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.file.read_exact_at(page, self.shape.page_at(number))
+        let at = self.page_at(number);
+        let Some(seal) = &self.seal else {
+            return self.file.read_exact_at(page, at);
+        };
+        let mut sealed = vec![0; page.len() + SEAL_BYTES];
+        self.file.read_exact_at(&mut sealed, at)?;
+        seal.open(number, &mut sealed, page)
     }
 }

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io::Write;
 use std::thread;
 
-use drover_pagestore::{Added, DigestKey, Filler, NoSegment, Segment, Shape};
+use drover_pagestore::{
+    Added, DigestKey, Filler, NoSegment, SealKey, Segment, Shape, shape_within,
+};
 
 const PAGE: usize = 1024;
 
@@ -43,8 +46,8 @@ fn read(segment: &Segment) -> Vec<Vec<u8>> {
 #[test]
 fn each_page_is_added_once_by_whomever_until_there_is_no_more_room() {
     let segment = segment(5);
-    let mut one = Filler::new(segment.file(), key()).unwrap();
-    let mut other = Filler::new(segment.file(), key()).unwrap();
+    let mut one = Filler::new(segment.file(), key(), None).unwrap();
+    let mut other = Filler::new(segment.file(), key(), None).unwrap();
     let added = |new, full| Added { new, full };
     assert_eq!(one.add(&pages([1, 2, 1])).unwrap(), added(2, false));
     assert_eq!(other.add(&pages([2, 3])).unwrap(), added(1, false));
@@ -61,7 +64,7 @@ fn a_reader_sees_whole_pages_while_several_add_them() {
     let segment = segment(4000);
     let fillers: Vec<_> = (0..4_u32)
         .map(|filler| {
-            let mut own = Filler::new(segment.file(), key()).unwrap();
+            let mut own = Filler::new(segment.file(), key(), None).unwrap();
             thread::spawn(move || {
                 for at in (0..900_u32).step_by(9) {
                     own.add(&pages((at..at + 9).map(|at| at * (filler + 1))))
@@ -88,12 +91,13 @@ fn a_reader_sees_whole_pages_while_several_add_them() {
 fn what_is_no_file_of_pages_is_refused_and_no_page_beyond_its_end_is_read() {
     let mut file = tempfile::tempfile().unwrap();
     assert!(matches!(
-        Segment::open(file.try_clone().unwrap()),
+        Segment::open(file.try_clone().unwrap(), None),
         Err(NoSegment::Other)
     ));
-    file.write_all(&[b"DROVERPG".to_vec(), vec![0, 0, 0, 1], vec![0xff; 60]].concat())
+    file.write_all(&[b"DROVERPG".to_vec(), vec![0, 0, 0, 2], vec![0xff; 60]].concat())
         .unwrap();
-    let error = Segment::open(file).unwrap_err();
+    let seal = SealKey::random().unwrap();
+    let error = Segment::open(file, Some(&seal)).unwrap_err();
     assert!(matches!(error, NoSegment::Shape { .. }), "{error}");
 
     let segment = segment(2);
@@ -109,9 +113,46 @@ fn what_is_no_file_of_pages_is_refused_and_no_page_beyond_its_end_is_read() {
     segment.file().set_len(5000).unwrap();
     assert!(segment.read(1, &mut page).is_err());
     assert!(
-        Filler::new(segment.file(), key())
+        Filler::new(segment.file(), key(), None)
             .unwrap()
             .add(&page)
             .is_ok()
     );
+}
+
+#[test]
+fn pages_on_disk_are_sealed_and_those_that_were_damaged_are_not_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("pages");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .unwrap();
+    let seal = SealKey::random().unwrap();
+    let shape = shape_within(1 << 20, 4096, true).unwrap();
+    let segment = Segment::sealed(file, shape, &seal).unwrap();
+    let mut filler = Filler::new(segment.file(), key(), Some(&seal)).unwrap();
+    let pages = [[1; 4096], [2; 4096], [1; 4096]].concat();
+    assert_eq!(filler.add(&pages).unwrap().new, 2);
+    drop((segment, filler));
+
+    let open = |seal| Segment::open(File::open(&path).unwrap(), seal);
+    let again = open(Some(&seal)).unwrap();
+    let digests = [[1; 4096], [2; 4096]].map(|page| key().digest(&page));
+    assert_eq!(again.digests(0..2).unwrap(), digests);
+    let mut page = [0; 4096];
+    again.read(1, &mut page).unwrap();
+    assert_eq!(page, [2; 4096]);
+
+    assert!(matches!(
+        open(None),
+        Err(NoSegment::Sealed { sealed: true })
+    ));
+    let bytes = std::fs::read(&path).unwrap();
+    assert!(!bytes.windows(64).any(|bytes| bytes == [2; 64]));
+    let other = open(Some(&SealKey::random().unwrap())).unwrap();
+    let error = other.read(1, &mut page).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
 }

@@ -49,7 +49,7 @@ pub use drover_lanes::{
     Encryption, Fingerprint, Identity, NoFingerprint, NoIdentity, NotListening, Target, TcpFacts,
     Tls,
 };
-pub use drover_pagestore::DigestKey;
+pub use drover_pagestore::{DigestKey, SealKey};
 pub use drover_reduce::decide::{Slowest, Times, Verdict, Way};
 pub use drover_reduce::{Codec, Level, Section};
 pub use drover_session::{ChannelStats, End, ForgottenStats, LaneHealth, LaneId, LaneStats, Stats};

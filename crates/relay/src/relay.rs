@@ -188,7 +188,8 @@ impl Relay {
         }
     }
 
-    /// Pages that this host, the destination, has stored: the source is told of them.
+    /// Pages that this host has stored: as the destination, the source is told of them; at either end, those that cross are added
+    /// where that is wanted.
     ///
     /// # Errors
     /// [`NotAdded`]; the session goes on without.

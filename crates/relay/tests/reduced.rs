@@ -4,6 +4,7 @@
 
 mod pair;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 use drover_pagestore::{Segment, Shape, shape_within};
 use drover_reduce::Counts;
 use drover_relay::{
-    Codec, DataPath, DigestKey, End, Event, Level, NotAdded, Policy, Reduction, Relay, Settings,
-    Sizes, StoredFile, StoredPages, Way,
+    Codec, DataPath, DigestKey, End, Event, Level, NotAdded, Policy, Reduction, Relay, SealKey,
+    Settings, Sizes, StoredFile, StoredPages, Way,
 };
 use pair::{BOTH, PATIENCE, Pair, Protected, SETTINGS, content, ended, exchange, pair_of};
 
@@ -191,6 +192,7 @@ fn stored(segment: &Segment, fill: bool) -> StoredFile {
     StoredFile {
         file: segment.file().try_clone().unwrap(),
         key: DigestKey::new([7; 32]),
+        seal: None,
         fill,
     }
 }
@@ -210,7 +212,7 @@ fn of_stored(relay: &Relay) -> StoredPages {
 
 /// A file of the pages that a guest has just brought, and what became of its bytes.
 fn brought(protected: Protected) -> (Segment, Counts) {
-    let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32).unwrap()).unwrap();
+    let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32, false).unwrap()).unwrap();
     let pair = pair_of(protected, telling(settings()));
     pair.destination.add_stored(stored(&segment, true)).unwrap();
     pair.connect();
@@ -240,9 +242,56 @@ fn pages_that_one_guest_sent_are_referred_to_by_the_next() {
     }
 }
 
+/// A sealed file on a disk.
+fn sealed(file: File, seal: &SealKey, fill: bool) -> StoredFile {
+    StoredFile {
+        file,
+        key: DigestKey::new([7; 32]),
+        seal: Some(seal.clone()),
+        fill,
+    }
+}
+
+#[test]
+fn a_guest_that_left_does_not_bring_back_what_was_stored_where_it_was() {
+    for (policy, pass_through) in [
+        (Policy::Always(Way::with(Codec::Lz4)), false),
+        (Policy::Always(Way::Off), true),
+    ] {
+        let seal = SealKey::random().unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let shape = shape_within(16 << 20, PAGE as u32, true).unwrap();
+        let segment = Segment::sealed(file, shape, &seal).unwrap();
+        let own = || segment.file().try_clone().unwrap();
+        let leaves = Settings {
+            pass_through,
+            ..by(policy)
+        };
+        let pair = pair_of(Protected::Plain, leaves);
+        pair.source.add_stored(sealed(own(), &seal, true)).unwrap();
+        pair.connect();
+        carries(&pair);
+        until(|| of_stored(&pair.source).added >= 250);
+        assert_eq!(pair.destination.report().stored, None);
+        drop(pair);
+
+        let there = segment.count().unwrap();
+        let back = pair_of(Protected::ByTls, telling(settings()));
+        back.destination
+            .add_stored(sealed(own(), &seal, false))
+            .unwrap();
+        back.connect();
+        carries_once(&back, || {
+            until(|| of_stored(&back.source).told >= u64::from(there));
+        });
+        let counts = back.source.report().reduced.unwrap().counts;
+        assert!(counts.stored >= 250, "{counts:?}");
+    }
+}
+
 #[test]
 fn what_stays_in_the_kernel_arrives_beside_stored_pages_that_are_told() {
-    let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32).unwrap()).unwrap();
+    let segment = Segment::in_memory(shape_within(16 << 20, PAGE as u32, false).unwrap()).unwrap();
     for policy in [Policy::Always(Way::Off), Policy::Fastest] {
         let settings = Settings {
             pass_through: true,
@@ -293,12 +342,12 @@ fn a_stored_page_that_cannot_be_read_breaks_its_channel_and_qemu_gets_nothing_of
 
 #[test]
 fn stored_pages_are_refused_where_nobody_agreed_on_them() {
-    let segment = Segment::in_memory(shape_within(1 << 20, PAGE as u32).unwrap()).unwrap();
+    let segment = Segment::in_memory(shape_within(1 << 20, PAGE as u32, false).unwrap()).unwrap();
     let pair = pair_of(Protected::Plain, settings());
     let refused = pair.destination.add_stored(stored(&segment, true));
     assert!(matches!(refused, Err(NotAdded::NotAgreed)));
     let pair = pair_of(Protected::Plain, telling(settings()));
-    let refused = pair.source.add_stored(stored(&segment, true));
+    let refused = pair.source.add_stored(stored(&segment, false));
     assert!(matches!(refused, Err(NotAdded::NotAgreed)));
     pair.destination.add_stored(stored(&segment, true)).unwrap();
     let refused = pair.destination.add_stored(stored(&segment, true));

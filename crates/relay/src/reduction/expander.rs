@@ -30,7 +30,10 @@ impl Expander {
         let mut stored = store.reading();
         let expanded = unpacked.expand(&mut lock(kept), &mut stored, &mut self.raw)?;
         drop(stored);
-        store.offer(&expanded.check()?);
+        let checked = expanded.check()?;
+        if let Some(filling) = shared.filling() {
+            filling.offer(checked.raw, &checked.crossed);
+        }
         Ok(())
     }
 

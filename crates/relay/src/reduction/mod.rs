@@ -23,7 +23,7 @@ mod stored;
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use drover_reduce::Sampler;
@@ -37,7 +37,7 @@ pub(crate) use expander::Expander;
 pub(crate) use glance::Glance;
 pub(crate) use reducer::{Reducer, Taken};
 pub(crate) use stored::TELLING;
-use stored::{Known, Store};
+use stored::{Filling, Known, Store};
 pub use stored::{NotAdded, StoredFile, StoredPages};
 
 use crate::pool::lock;
@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     sampler: Mutex<Sampler>,
     /// Channels in which pages are no longer found, and why.
     opaque: Mutex<BTreeMap<ChannelId, String>>,
+    /// Stores the pages that cross, where that is wanted.
+    filling: OnceLock<Filling>,
 }
 
 #[derive(Debug)]
@@ -86,7 +88,7 @@ impl Shared {
                 Arc::new(known),
             )
         } else {
-            let store = Store::new(agreed.page_bytes, agreed.stored_pages);
+            let store = Store::new(agreed.stored_pages);
             End::Destination(
                 Mutex::new(destination::Kept::new(page_bytes, most)),
                 Arc::new(store),
@@ -98,6 +100,7 @@ impl Shared {
             sampler: Mutex::default(),
             deciding: Mutex::new(Deciding::new(agreed.policy, Instant::now())),
             opaque: Mutex::default(),
+            filling: OnceLock::new(),
         }
     }
 
@@ -128,12 +131,38 @@ impl Shared {
         }
     }
 
-    /// As the destination: pages that its host has stored.
-    pub(crate) fn add_stored(&self, file: StoredFile) -> Result<(), NotAdded> {
-        match &self.end {
-            End::Destination(_, store) if self.agreed.stored_pages > 0 => store.add(file),
-            _ => Err(NotAdded::NotAgreed),
+    /// As the destination: pages that its host has stored. At either end: where to store those that cross.
+    pub(crate) fn add_stored(&self, stored: StoredFile) -> Result<(), NotAdded> {
+        let store = match &self.end {
+            End::Destination(_, store) if self.agreed.stored_pages > 0 => Some(store),
+            End::Source(..) if stored.fill => None,
+            _ => return Err(NotAdded::NotAgreed),
+        };
+        if stored.fill && self.filling.get().is_some() {
+            return Err(NotAdded::FilledAlready);
         }
+        let StoredFile {
+            file,
+            key,
+            seal,
+            fill,
+        } = stored;
+        let segment = StoredFile::open(file, seal.as_ref(), self.agreed.page_bytes)?;
+        let filling = fill.then(|| Filling::start(&segment, key.clone(), seal.as_ref()));
+        let filling = filling.transpose()?;
+        if let Some(store) = store {
+            store.add(segment, key)?;
+        }
+        if let Some(filling) = filling {
+            let set = self.filling.set(filling);
+            set.map_err(|_| NotAdded::FilledAlready)?;
+        }
+        Ok(())
+    }
+
+    /// Where pages that cross are stored.
+    fn filling(&self) -> Option<&Filling> {
+        self.filling.get()
     }
 
     /// Nothing more is told of stored pages, as nothing more is sent.
@@ -143,11 +172,20 @@ impl Shared {
         }
     }
 
-    /// What became of stored pages so far, where they were agreed on.
+    /// What became of stored pages so far, where they were agreed on or are stored.
     pub(crate) fn report_stored(&self) -> Option<StoredPages> {
-        (self.agreed.stored_pages > 0).then(|| match &self.end {
-            End::Source(_, known) => known.report(),
-            End::Destination(_, store) => store.report(),
+        let filling = self.filling().map(Filling::report);
+        (self.agreed.stored_pages > 0 || filling.is_some()).then(|| {
+            let told = match &self.end {
+                End::Source(_, known) => known.report(),
+                End::Destination(_, store) => store.report(),
+            };
+            let filling = filling.unwrap_or_default();
+            StoredPages {
+                told: told.told,
+                trouble: told.trouble.or(filling.trouble),
+                ..filling
+            }
         })
     }
 

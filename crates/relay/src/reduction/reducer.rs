@@ -11,14 +11,14 @@ use drover_qstream::{Channel, Kind, Opaque};
 use drover_reduce::decide::{Times, Tried, Way};
 use drover_reduce::kept::source::Kept;
 use drover_reduce::limits::raw_bytes_most;
-use drover_reduce::{Choice, Class, Codec, Counts, Encoder, Measures, Sampler};
+use drover_reduce::{Choice, Class, Codec, Counts, Encoder, Measures, Sampler, Span};
 use drover_session::ChannelId;
 
 use super::courtesy::with_less_priority;
 use super::deciding::{Done, Stopwatch, worked};
 use super::glance::Glance;
 use super::pages::Pages;
-use super::stored::Known;
+use super::stored::{Filling, Known};
 use super::{End, Shared};
 use crate::chunk::Chunk;
 use crate::pool::lock;
@@ -123,18 +123,21 @@ impl Reducer {
         let order = shared.next();
         let most = raw_bytes_most(reading.most as usize, self.page_bytes).max(self.page_bytes);
         self.worked(|times| &mut times.carrying);
-        if order.way == Way::Off
-            && let Some(length) = self.splice(from, most, chunk)?
-        {
+        let filling = shared.filling();
+        let may_cut = order.way == Way::Off && filling.is_none();
+        if may_cut && let Some(length) = self.splice(from, most, chunk)? {
             self.passed(shared, length);
             return Ok(Taken {
                 length,
                 reduced: false,
             });
         }
-        let whole = self.read(from, most, order.way)?;
+        let whole = self.read(from, most, may_cut)?;
         self.times.for_qemu += self.watch.lap().lasted;
         self.tell_when_opaque(shared);
+        if let Some(filling) = filling {
+            self.store(filling, whole);
+        }
         let worthwhile = whole >= WORTHWHILE_BYTES && self.is_worthwhile();
         let mut done = Done::default();
         let taken = match (choice(order.way), &shared.end) {
@@ -219,6 +222,26 @@ impl Reducer {
         Ok(Some(length))
     }
 
+    /// Has the pages in what was read stored for the guest's return.
+    fn store(&mut self, filling: &Filling, whole: usize) {
+        let spans = self.pages.spans(self.begins..self.begins + whole as u64);
+        let mut at = 0;
+        let pages: Vec<_> = spans
+            .iter()
+            .filter_map(|span| {
+                let begins = at;
+                let (length, is_page) = match span {
+                    Span::Plain(length) => (*length, false),
+                    Span::Page(_) => (self.page_bytes, true),
+                };
+                at += length;
+                is_page.then_some(begins..at)
+            })
+            .collect();
+        filling.offer(&self.staged[..whole], &pages);
+        self.worked(|times| &mut times.carrying);
+    }
+
     fn describe(&mut self, sequence: u64, whole: usize, kept: &Mutex<Kept>, known: &Known) {
         let spans = self.pages.spans(self.begins..self.begins + whole as u64);
         let raw = &self.staged[..whole];
@@ -273,9 +296,9 @@ impl Reducer {
         self.begins += whole as u64;
     }
 
-    /// Reads until there is something, which does not end in the middle of a page if it is to be described; how much of it,
+    /// Reads until there is something, which may only end in the middle of a page if it is passed as it is; how much of it,
     /// none where QEMU sends nothing more.
-    fn read(&mut self, from: &UnixStream, most: usize, way: Way) -> io::Result<usize> {
+    fn read(&mut self, from: &UnixStream, most: usize, may_cut: bool) -> io::Result<usize> {
         loop {
             let held = self.held;
             let place = most.max(held + 1);
@@ -292,7 +315,7 @@ impl Reducer {
                 .feed(&self.staged[held..self.held], &mut |packet| {
                     pages.add(packet);
                 });
-            if way == Way::Off {
+            if may_cut {
                 return Ok(self.held);
             }
             let whole = self.pages.whole(self.channel.passed()) - self.begins;

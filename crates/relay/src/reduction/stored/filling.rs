@@ -1,13 +1,12 @@
-//! Stores the pages of a guest that crossed, for others: in a thread of its own and with less priority, so that no chunk
+//! Stores the pages of a guest that cross, for others or for its return: in a thread of its own and with less priority, so that no chunk
 //! waits for it. What it cannot keep up with is left out.
 
-use std::fs::File;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 
-use drover_pagestore::{DigestKey, Filler};
-use drover_reduce::Checked;
+use drover_pagestore::{DigestKey, Filler, SealKey, Segment};
 
 use super::{NotAdded, StoredPages};
 use crate::limits::STORED_WAITING;
@@ -16,7 +15,8 @@ use crate::reduction::courtesy::lower_priority;
 use crate::shared::spawn;
 
 #[derive(Debug)]
-pub(super) struct Filling {
+pub(crate) struct Filling {
+    page_bytes: u32,
     pages: SyncSender<Vec<u8>>,
     counts: Arc<Counts>,
 }
@@ -32,35 +32,44 @@ struct Counts {
 
 impl Filling {
     /// Adds to this file from now on.
-    pub(super) fn start(file: &File, key: DigestKey) -> Result<Self, NotAdded> {
-        let filler = Filler::new(file, key)?;
+    pub(crate) fn start(
+        segment: &Segment,
+        key: DigestKey,
+        seal: Option<&SealKey>,
+    ) -> Result<Self, NotAdded> {
+        let filler = Filler::new(segment.file(), key, seal)?;
         let (pages, offered) = sync_channel(STORED_WAITING);
         let counts = Arc::<Counts>::default();
         let own = counts.clone();
         let started = spawn("store", move || fill(filler, &offered, &own));
         started.map_err(NotAdded::Thread)?;
-        Ok(Self { pages, counts })
+        let page_bytes = segment.shape().page_bytes;
+        Ok(Self {
+            page_bytes,
+            pages,
+            counts,
+        })
     }
 
-    pub(super) fn offer(&self, checked: &Checked<'_>, page_bytes: u32) {
+    /// Offers the pages that are there in a chunk.
+    pub(crate) fn offer(&self, raw: &[u8], pages: &[Range<usize>]) {
+        let bytes: usize = pages.iter().map(ExactSizeIterator::len).sum();
+        if bytes == 0 {
+            return;
+        }
+        let count = bytes as u64 / u64::from(self.page_bytes);
         if self.counts.over.load(Ordering::Relaxed) {
-            let bytes: usize = checked.crossed.iter().map(ExactSizeIterator::len).sum();
-            let count = bytes as u64 / u64::from(page_bytes);
             self.counts.left_out.fetch_add(count, Ordering::Relaxed);
             return;
         }
-        let crossed = checked
-            .crossed
-            .iter()
-            .filter_map(|at| checked.raw.get(at.clone()));
-        let pages = crossed.collect::<Vec<_>>().concat();
-        let count = pages.len() as u64 / u64::from(page_bytes);
-        if self.pages.try_send(pages).is_err() {
+        let all = pages.iter().filter_map(|at| raw.get(at.clone()));
+        let all = all.collect::<Vec<_>>().concat();
+        if self.pages.try_send(all).is_err() {
             self.counts.left_out.fetch_add(count, Ordering::Relaxed);
         }
     }
 
-    pub(super) fn report(&self) -> StoredPages {
+    pub(crate) fn report(&self) -> StoredPages {
         StoredPages {
             told: 0,
             added: self.counts.added.load(Ordering::Relaxed),
@@ -81,7 +90,7 @@ fn fill(mut filler: Filler, offered: &Receiver<Vec<u8>>, counts: &Counts) {
             Ok(added) => {
                 counts.added.fetch_add(added.new.into(), Ordering::Relaxed);
                 if added.full {
-                    break "no more pages fit into the memory for stored pages".to_owned();
+                    break "no more pages fit into the file of stored pages".to_owned();
                 }
             }
             Err(error) => break format!("no more pages are stored: {error}"),
@@ -94,7 +103,7 @@ fn fill(mut filler: Filler, offered: &Receiver<Vec<u8>>, counts: &Counts) {
 
 #[cfg(test)]
 mod tests {
-    use drover_pagestore::{KEY_BYTES, Segment, Shape};
+    use drover_pagestore::{KEY_BYTES, Shape};
 
     use super::*;
 
@@ -106,13 +115,10 @@ mod tests {
             places: 2,
         })
         .unwrap();
-        let filling = Filling::start(segment.file(), DigestKey::new([1; KEY_BYTES])).unwrap();
+        let filling = Filling::start(&segment, DigestKey::new([1; KEY_BYTES]), None).unwrap();
         let raw: Vec<u8> = (0..4_u8).flat_map(|page| [page; 1024]).collect();
-        let checked = Checked {
-            raw: &raw,
-            crossed: vec![0..1024, 2048..4096],
-        };
-        filling.offer(&checked, page_bytes);
+        let crossed = [0..1024, 2048..4096];
+        filling.offer(&raw, &crossed);
         while filling.report().trouble.is_none() {
             std::thread::yield_now();
         }
@@ -124,7 +130,7 @@ mod tests {
         assert_eq!(page, [2; 1024]);
         // Nobody takes it any more, which is counted.
         while filling.report().left_out == 0 {
-            filling.offer(&checked, page_bytes);
+            filling.offer(&raw, &crossed);
         }
     }
 }

@@ -6,6 +6,8 @@
 //!                  ▲                                                          ║ chunk
 //!                  └── Filling ◀── pages that crossed as they are ── Expander ◀
 //! ```
+//! The source stores pages, too, where the guest is to find them when it comes back: all that leave, through a Filling of its own.
+//!
 //! The destination tells first a key, then the digest of each page, the first of which has number 0. That goes over a channel
 //! of the relays' own, which no QEMU sees: the second of the session, opened by the source right behind the main channel.
 //! The source never says anything there; the destination tells until the main channel has ended.
@@ -20,23 +22,26 @@ mod store;
 
 use std::fs::File;
 
-use drover_pagestore::DigestKey;
+use drover_pagestore::{DigestKey, SealKey, Segment};
 use drover_session::ChannelId;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use filling::Filling;
 pub(crate) use known::Known;
 pub(crate) use store::Store;
 
 /// The channel on which stored pages are told, where that was agreed on.
 pub(crate) const TELLING: ChannelId = 1;
 
-/// A file of pages that the destination's host has stored.
+/// A file of pages that a host has stored, or stores.
 #[derive(Debug)]
 pub struct StoredFile {
     /// The file, as [`drover_pagestore::Segment`] reads it.
     pub file: File,
     /// The key of its digests.
     pub key: DigestKey,
+    /// The key of its pages, where they are sealed.
+    pub seal: Option<SealKey>,
     /// Whether pages that cross are added to it.
     pub fill: bool,
 }
@@ -45,7 +50,7 @@ pub struct StoredFile {
 #[derive(Debug, thiserror::Error)]
 pub enum NotAdded {
     /// Nobody wants it.
-    #[error("stored pages were not agreed on, or this is not the destination")]
+    #[error("stored pages were not agreed on, or this is the source, where pages are only added")]
     NotAgreed,
     /// It is none.
     #[error("the file of stored pages cannot be used")]
@@ -69,14 +74,30 @@ pub enum NotAdded {
     Thread(#[source] std::io::Error),
 }
 
+impl StoredFile {
+    /// Opens it, for pages of so many bytes.
+    pub(super) fn open(
+        file: File,
+        seal: Option<&SealKey>,
+        wanted: u32,
+    ) -> Result<Segment, NotAdded> {
+        let segment = Segment::open(file, seal)?;
+        let found = segment.shape().page_bytes;
+        if found != wanted {
+            return Err(NotAdded::PageBytes { found, wanted });
+        }
+        Ok(segment)
+    }
+}
+
 /// What became of stored pages, at one end.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPages {
     /// Pages that the destination has told.
     pub told: u64,
-    /// Pages that this guest has added, at the destination.
+    /// Pages that this guest has added: at the destination for others, at the source for its return.
     pub added: u64,
-    /// Pages that crossed and were not looked at, for want of room or time.
+    /// Pages that cross and were not looked at, for want of room or time.
     pub left_out: u64,
     /// Why fewer are told or added than there could be.
     pub trouble: Option<String>,

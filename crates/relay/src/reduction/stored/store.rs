@@ -3,23 +3,20 @@
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use drover_pagestore::{Digest, DigestKey, Segment};
-use drover_reduce::{Checked, Stored, StoredId, Wrong};
+use drover_reduce::{Stored, StoredId, Wrong};
 
-use super::filling::Filling;
-use super::{NotAdded, StoredFile, StoredPages};
+use super::{NotAdded, StoredPages};
 use crate::limits::{STORED_LOOK, STORED_TOLD_AT_ONCE};
 use crate::pool::lock;
 
 /// What the destination's end of a session knows of them.
 #[derive(Debug)]
 pub(crate) struct Store {
-    page_bytes: u32,
     most: u32,
     files: RwLock<Files>,
-    filling: OnceLock<Filling>,
     /// Nothing more is to be told.
     stopped: Mutex<bool>,
     wake: Condvar,
@@ -59,47 +56,26 @@ enum Next {
 
 impl Store {
     /// Without files, and to tell of at most so many pages.
-    pub(crate) fn new(page_bytes: u32, most: u32) -> Self {
+    pub(crate) fn new(most: u32) -> Self {
         Self {
-            page_bytes,
             most,
             files: RwLock::default(),
-            filling: OnceLock::new(),
             stopped: Mutex::new(false),
             wake: Condvar::new(),
         }
     }
 
-    pub(crate) fn add(&self, stored: StoredFile) -> Result<(), NotAdded> {
-        let StoredFile { file, key, fill } = stored;
-        let segment = Segment::open(file)?;
-        let (found, wanted) = (segment.shape().page_bytes, self.page_bytes);
-        if found != wanted {
-            return Err(NotAdded::PageBytes { found, wanted });
-        }
+    /// Pages of this file are told from now on.
+    pub(crate) fn add(&self, segment: Segment, key: DigestKey) -> Result<(), NotAdded> {
         let mut files = self.write();
         if files.key.as_ref().is_some_and(|known| *known != key) {
             return Err(NotAdded::Key);
-        }
-        if fill {
-            let filling = Filling::start(segment.file(), key.clone())?;
-            let started = self.filling.set(filling);
-            started.map_err(|_| NotAdded::FilledAlready)?;
         }
         files.key = Some(key);
         files.all.push(Looked { segment, seen: 0 });
         drop(files);
         self.wake.notify_all();
         Ok(())
-    }
-
-    /// Offers the pages that crossed to be stored.
-    pub(crate) fn offer(&self, checked: &Checked<'_>) {
-        if let Some(filling) = self.filling.get()
-            && !checked.crossed.is_empty()
-        {
-            filling.offer(checked, self.page_bytes);
-        }
     }
 
     /// Nothing more is told from now on.
@@ -213,12 +189,11 @@ impl Store {
     }
 
     pub(crate) fn report(&self) -> StoredPages {
-        let filling = self.filling.get().map(Filling::report).unwrap_or_default();
         let files = self.files();
         StoredPages {
             told: files.told.into(),
-            trouble: files.trouble.clone().or(filling.trouble),
-            ..filling
+            trouble: files.trouble.clone(),
+            ..StoredPages::default()
         }
     }
 }
@@ -289,19 +264,15 @@ mod tests {
             places: 64,
         })
         .unwrap();
-        let mut filler = Filler::new(segment.file(), key()).unwrap();
+        let mut filler = Filler::new(segment.file(), key(), None).unwrap();
         for byte in bytes {
             filler.add(&[*byte; PAGE]).unwrap();
         }
         (segment, filler)
     }
 
-    fn file(segment: &Segment) -> StoredFile {
-        StoredFile {
-            file: segment.file().try_clone().unwrap(),
-            key: key(),
-            fill: false,
-        }
+    fn again(segment: &Segment) -> Segment {
+        Segment::open(segment.file().try_clone().unwrap(), None).unwrap()
     }
 
     /// What the page is whose number the source would give for one filled with that byte.
@@ -316,9 +287,9 @@ mod tests {
     fn pages_of_several_files_are_told_as_they_come_and_read_by_their_numbers() {
         let (first, mut more) = stored(&[1, 2, 3]);
         let (second, _) = stored(&[4, 2]);
-        let store = Arc::new(Store::new(PAGE as u32, 100));
-        store.add(file(&first)).unwrap();
-        store.add(file(&second)).unwrap();
+        let store = Arc::new(Store::new(100));
+        store.add(again(&first), key()).unwrap();
+        store.add(again(&second), key()).unwrap();
         let known = Arc::new(Known::new(100));
         let (ours, theirs) = UnixStream::pair().unwrap();
         let (telling, hearing) = (store.clone(), known.clone());
@@ -340,41 +311,24 @@ mod tests {
     }
 
     #[test]
-    fn no_more_pages_are_told_than_agreed_on_and_a_file_for_others_is_refused() {
+    fn no_more_pages_are_told_than_agreed_on_and_a_file_of_another_key_is_refused() {
         let (segment, _) = stored(&[1, 2, 3, 4]);
-        let store = Store::new(PAGE as u32, 3);
-        store.add(file(&segment)).unwrap();
+        let store = Store::new(3);
+        store.add(again(&segment), key()).unwrap();
         store.stop();
         let mut told = Vec::new();
         store.tell_all(&mut told).unwrap();
         assert_eq!(told.len(), KEY_BYTES + 3 * DIGEST_BYTES);
 
-        let other = StoredFile {
-            key: DigestKey::new([1; KEY_BYTES]),
-            ..file(&segment)
-        };
-        assert!(matches!(store.add(other), Err(NotAdded::Key)));
-        let larger = Store::new(4096, 3).add(file(&segment));
-        assert!(matches!(
-            larger,
-            Err(NotAdded::PageBytes {
-                found: 1024,
-                wanted: 4096
-            })
-        ));
-        let none = StoredFile {
-            file: tempfile::tempfile().unwrap(),
-            key: key(),
-            fill: true,
-        };
-        assert!(matches!(store.add(none), Err(NotAdded::Segment(_))));
+        let other = store.add(again(&segment), DigestKey::new([1; KEY_BYTES]));
+        assert!(matches!(other, Err(NotAdded::Key)));
     }
 
     #[test]
     fn a_file_that_was_cut_short_is_told_of_as_trouble_and_its_pages_are_not_guessed() {
         let (segment, _) = stored(&[1, 2]);
-        let store = Store::new(PAGE as u32, 100);
-        store.add(file(&segment)).unwrap();
+        let store = Store::new(100);
+        store.add(again(&segment), key()).unwrap();
         store.stop();
         store.tell_all(&mut Vec::new()).unwrap();
         segment.file().set_len(100).unwrap();
@@ -382,7 +336,7 @@ mod tests {
         assert_eq!(lost, Err(Wrong::NotStored(StoredId(1))));
         let (cut, _) = stored(&[7]);
         cut.file().set_len(66).unwrap();
-        store.add(file(&cut)).unwrap();
+        store.add(again(&cut), key()).unwrap();
         store.tell_all(&mut Vec::new()).unwrap();
         assert!(store.report().trouble.unwrap().contains("cannot be read"));
     }
