@@ -118,6 +118,13 @@ pub enum Command {
     /// Every host and guest of the cluster, with what plans are made from
     #[command(before_help = examples::INVENTORY, after_help = INVENTORY_AFTER)]
     Inventory,
+    /// What this host keeps of guests that left, for their return
+    #[command(before_help = examples::CHECKPOINTS)]
+    Checkpoints {
+        /// Remove what is kept of this guest
+        #[arg(long, value_name = "NAME")]
+        remove: Option<VmName>,
+    },
     /// Hosts, NICs, guests, migrations and the run as they are, on the whole terminal; only to look
     #[command(before_help = top::EXAMPLES, after_help = top::AFTER)]
     Top,

@@ -113,6 +113,19 @@ pub async fn inventory(agent: &Agent) -> Result<Outcome, Failure> {
     )
 }
 
+/// `drover checkpoints`
+pub async fn checkpoints(agent: &Agent, remove: Option<VmName>) -> Result<Outcome, Failure> {
+    let client = client(agent)?;
+    let view = match remove {
+        Some(vm) => {
+            let removed = client.remove_checkpoint(&vm).await;
+            removed.map_err(Failure::of_changing)?
+        }
+        None => client.checkpoints().await.map_err(Failure::of_reading)?,
+    };
+    Outcome::new(show::checkpoints(&view), "checkpoints", &view)
+}
+
 /// `drover cordon`
 pub async fn cordon(agent: &Agent, reason: Option<String>) -> Result<Outcome, Failure> {
     let asked = client(agent)?.cordon(&CordonRequest { reason }).await;

@@ -1,5 +1,6 @@
 //! Answers as text for a person.
 
+mod checkpoints;
 mod history;
 mod inventory;
 mod limits;
@@ -16,6 +17,7 @@ use drover_types::Interface;
 use jiff::{Timestamp, Unit};
 use serde::Serialize;
 
+pub use checkpoints::checkpoints;
 pub use history::{events, history};
 pub use inventory::inventory;
 pub use limits::limits;

@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 37] = [
+    let commands: [&[&str]; 38] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -42,6 +42,7 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["cancel"],
         &["resolve"],
         &["host"],
+        &["checkpoints"],
         &["cordon"],
         &["uncordon"],
         &["drain"],

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::api::{self, App};
+use crate::checkpoints::Checkpoints;
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::coordinator::Coordinator;
@@ -54,6 +55,8 @@ pub struct Context {
     pub inventory: Inventory,
     /// Pages that guests which arrive share.
     pub shared_pages: SharedPages,
+    /// Pages of guests that left.
+    pub checkpoints: Checkpoints,
     /// What the members said last.
     pub last_said: LastSaid,
 }
@@ -85,6 +88,10 @@ pub async fn run(config: Config) -> Result<()> {
     let opened = Registry::open(Arc::clone(&config), Arc::clone(&hypervisor)).await;
     let (registry, recovered) = opened
         .with_context(|| format!("key `runtime`: cannot read {}", config.runtime.display()))?;
+    let checkpoints = Checkpoints::open(&config).with_context(|| {
+        let directory = config.checkpoints.directory.display();
+        format!("key `checkpoints.directory`: cannot use {directory}")
+    })?;
     let context = Arc::new(Context {
         peers: Peers::new(Arc::clone(&config), Arc::clone(&cluster)),
         cluster: Arc::clone(&cluster),
@@ -99,7 +106,11 @@ pub async fn run(config: Config) -> Result<()> {
         fence: Fence::open(config.host.clone(), &config.state)
             .with_context(|| format!("key `state`: orders.json in {}", config.state.display()))?,
         inventory: Inventory::new(hypervisor),
-        shared_pages: SharedPages::new(config.migration.shared_pages_memory)?,
+        shared_pages: SharedPages::new(
+            config.migration.shared_pages_memory,
+            checkpoints.key().clone(),
+        ),
+        checkpoints,
         last_said: LastSaid::default(),
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
@@ -128,6 +139,10 @@ pub async fn run(config: Config) -> Result<()> {
     beside.spawn({
         let context = Arc::clone(&context);
         async move { context.shared_pages.keep_tidy().await }
+    });
+    beside.spawn({
+        let context = Arc::clone(&context);
+        async move { context.checkpoints.keep_tidy().await }
     });
     beside.spawn(context.registry.clone().keep_settled());
     beside.spawn(part_with_removed(

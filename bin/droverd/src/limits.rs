@@ -40,6 +40,18 @@ pub const SHARED_PAGES_MOST: Bytes = Bytes(8 << 30);
 /// The least, but for none.
 pub const SHARED_PAGES_LEAST: Bytes = Bytes(16 << 20);
 
+/// A checkpoint has room for this part of the guest's memory more than that: pages that changed while it left are in it twice.
+pub const CHECKPOINT_SPARE: u64 = 4;
+
+/// And for so much beside: memory of devices, and digests.
+pub const CHECKPOINT_BESIDE: Bytes = Bytes(16 << 20);
+
+/// With room for less than this part of a guest's memory, none is kept of it.
+pub const CHECKPOINT_PART_LEAST: u64 = 2;
+
+/// How often it is looked which checkpoints are too old.
+pub const CHECKPOINTS_LOOK: Duration = Duration::from_mins(1);
+
 /// At least this part of the memory for reduction is for kept pages.
 pub const KEPT_PART_LEAST: u64 = 2;
 

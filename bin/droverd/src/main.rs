@@ -10,6 +10,7 @@
 
 mod agent;
 mod api;
+mod checkpoints;
 mod clock;
 mod cluster;
 mod config;

@@ -52,20 +52,17 @@ pub enum NoMemory {
 }
 
 impl SharedPages {
-    /// Of so much memory, none of which is taken now; with zero, nothing is shared.
-    ///
-    /// # Errors
-    /// The system has no random numbers.
-    pub fn new(memory: Bytes) -> io::Result<Self> {
-        Ok(Self {
+    /// Of so much memory, none of which is taken now, with digests by this key; with no memory, nothing is shared.
+    pub fn new(memory: Bytes, key: DigestKey) -> Self {
+        Self {
             memory,
-            key: DigestKey::random()?,
+            key,
             pages: Mutex::new(Pages {
                 segment: None,
                 spoiled: false,
                 used: Instant::now(),
             }),
-        })
+        }
     }
 
     /// Whether there are any.
@@ -163,9 +160,13 @@ mod tests {
 
     use super::*;
 
+    fn shared(memory: u64) -> SharedPages {
+        SharedPages::new(Bytes(memory), DigestKey::new([1; 32]))
+    }
+
     #[test]
     fn all_guests_have_the_same_pages_until_none_has_arrived_for_a_while() {
-        let shared = SharedPages::new(Bytes(1 << 20)).unwrap();
+        let shared = shared(1 << 20);
         let (first, given) = shared.lease(4096).unwrap();
         let (file, stored) = given.unwrap();
         let mut filler = Filler::new(&file, DigestKey::new(stored.key), None).unwrap();
@@ -188,7 +189,7 @@ mod tests {
 
     #[test]
     fn pages_of_which_a_migration_may_have_failed_are_given_to_nobody_else() {
-        let shared = SharedPages::new(Bytes(1 << 20)).unwrap();
+        let shared = shared(1 << 20);
         let (first, _) = shared.lease(4096).unwrap();
         let (second, _) = shared.lease(4096).unwrap();
         shared.spoil(&Lease::default());
@@ -204,7 +205,7 @@ mod tests {
 
     #[test]
     fn nothing_is_shared_where_there_is_no_memory_for_it() {
-        let shared = SharedPages::new(Bytes(0)).unwrap();
+        let shared = shared(0);
         assert!(!shared.is_on());
         assert!(shared.lease(4096).unwrap().1.is_none());
     }

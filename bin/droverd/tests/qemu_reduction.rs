@@ -9,9 +9,16 @@
 
 mod hosts;
 
-use drover_api::{MigrateRequest, MigrationPhase, MigrationView};
+use std::time::Duration;
+
+use drover_api::{
+    CheckpointsView, EventKind, MigrateRequest, MigrationPhase, MigrationView, VmDefinition,
+};
 use drover_types::ReductionMode;
 use hosts::{A, B, Hosts, SLOW, SLOWER, set_word};
+
+/// Until something may be so.
+const SOON: Duration = Duration::from_millis(20);
 
 /// Moves the guest to the other host; what both tell of it.
 async fn moved(hosts: &mut Hosts, from: usize, how: &str) -> [MigrationView; 2] {
@@ -100,6 +107,101 @@ async fn where_one_host_shares_no_pages_a_guest_brings_all_of_them_again() {
         // But for what it had in several places.
         assert!(left.reduction.unwrap().pages.stored < 1000);
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_comes_back_finds_its_pages_also_at_an_agent_that_was_started_anew() {
+    let Some(mut hosts) = Hosts::new("checkpoint", SLOW).await else {
+        return;
+    };
+    for host in [A, B] {
+        hosts.configure(host, |config| {
+            set_word(config, "migration", "shared_pages_memory", "0");
+            if host == A {
+                set_word(config, "checkpoints", "size", "1 GiB");
+            }
+        });
+        hosts.start_agent(host).await;
+    }
+    hosts.boot().await;
+    let [left, arrived] = moved(&mut hosts, A, "zstd:1").await;
+    assert_eq!(arrived.shared_pages, None);
+    let stored = left.shared_pages.clone().unwrap();
+    assert!(stored.added > 6000 && stored.trouble.is_none(), "{left:#?}");
+    let kept = kept_at(&hosts, A).await;
+    assert_eq!(kept.checkpoints.len(), 1, "{kept:?}");
+    assert!(kept.taken.0 > stored.added * 4096, "{kept:?}");
+
+    assert_eq!(hosts.terminate_agent(A).await, Some(0));
+    hosts.start_agent(A).await;
+    let [back, _] = moved(&mut hosts, B, "zstd:1").await;
+    let pages = back.reduction.clone().unwrap().pages;
+    assert!(pages.stored > 6000, "{back:#?}");
+    assert!(
+        back.traffic.sent_bytes.0 * 2 < left.traffic.sent_bytes.0,
+        "{back:#?}"
+    );
+    while !kept_now(&hosts, A).await.checkpoints.is_empty() {
+        tokio::time::sleep(SOON).await;
+    }
+}
+
+/// What an agent keeps.
+async fn kept_now(hosts: &Hosts, host: usize) -> CheckpointsView {
+    hosts.client(host).checkpoints().await.unwrap()
+}
+
+/// The same, once something is on the disk.
+async fn kept_at(hosts: &Hosts, host: usize) -> CheckpointsView {
+    loop {
+        let kept = kept_now(hosts, host).await;
+        if !kept.checkpoints.is_empty() {
+            return kept;
+        }
+        tokio::time::sleep(SOON).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_of_which_nothing_is_to_be_kept_leaves_nothing_and_one_that_stays_neither() {
+    let Some(mut hosts) = Hosts::new("checkpointless", SLOW).await else {
+        return;
+    };
+    for host in [A, B] {
+        hosts.configure(host, |config| {
+            set_word(config, "checkpoints", "size", "1 GiB");
+            set_word(config, "migration", "reduction", "zstd:1");
+        });
+        hosts.start_agent(host).await;
+    }
+    hosts.boot().await;
+    let id = hosts.migrate_midway(A).await;
+    assert!(kept_now(&hosts, A).await.taken.0 > 64 << 20);
+    hosts.client(A).cancel(id).await.unwrap();
+    assert_eq!(hosts.ended(A, id).await.phase, MigrationPhase::Cancelled);
+    while kept_now(&hosts, A).await.taken.0 > 0 {
+        tokio::time::sleep(SOON).await;
+    }
+
+    let [left, _] = moved(&mut hosts, A, "off").await;
+    let events = hosts.client(A).events(left.id).await.unwrap();
+    let told = events.iter().any(|event| {
+        matches!(&event.kind, EventKind::Fallback { what }
+            if what.contains("no checkpoint of it is kept here: no bytes are reduced"))
+    });
+    assert!(told, "{events:#?}");
+    assert_eq!(kept_now(&hosts, A).await.taken.0, 0);
+
+    let definition = hosts.definition().await;
+    hosts.define(
+        B,
+        &VmDefinition {
+            checkpoint: false,
+            ..definition
+        },
+    );
+    moved(&mut hosts, B, "zstd:1").await;
+    assert_eq!(kept_now(&hosts, B).await.taken.0, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

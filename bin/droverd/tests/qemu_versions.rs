@@ -189,6 +189,7 @@ fn firmware_guest(hosts: &Hosts, qemu: PathBuf) -> VmDefinition {
         machine: Some("q35".to_owned()),
         args: args.map(str::to_owned).into(),
         convergence: drover_types::Convergence::default(),
+        checkpoint: true,
         policy: drover_plan::policy::VmPolicy::default(),
     }
 }

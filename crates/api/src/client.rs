@@ -32,6 +32,7 @@ pub use error::{Addresses, ClientError, Endpoint};
 use crate::decode::decode;
 use crate::error::ErrorBody;
 use crate::limits;
+use crate::views::checkpoint::CheckpointsView;
 use crate::views::cordon::CordonRequest;
 use crate::views::event::EventView;
 use crate::views::host::{HostView, StatusView};
@@ -380,6 +381,23 @@ impl Client {
     /// See [`ClientError`].
     pub async fn plan(&self, request: &PlanRequest) -> Result<PlanView, ClientError> {
         self.post("/v1/plan", request, limits::PLAN_CALL).await
+    }
+
+    /// `GET /v1/checkpoints`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn checkpoints(&self) -> Result<CheckpointsView, ClientError> {
+        self.get("/v1/checkpoints").await
+    }
+
+    /// `POST /v1/checkpoints/{vm}/remove`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn remove_checkpoint(&self, vm: &VmName) -> Result<CheckpointsView, ClientError> {
+        let path = format!("/v1/checkpoints/{vm}/remove");
+        self.post(&path, &(), limits::READ_CALL).await
     }
 
     async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, ClientError> {

@@ -40,10 +40,22 @@ pub struct VmDefinition {
     #[serde(default, skip_serializing_if = "Convergence::is_silent")]
     #[schema(value_type = Object)]
     pub convergence: Convergence,
+    /// Whether hosts that it leaves may keep its pages for its return, where they keep any (`[checkpoints]` of their agents).
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub checkpoint: bool,
     /// What plans must keep to: where it may be, with which guests, and what to do where it cannot move.
     #[serde(default, skip_serializing_if = "is_silent")]
     #[schema(value_type = Object)]
     pub policy: VmPolicy,
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_yes(checkpoint: &bool) -> bool {
+    *checkpoint
 }
 
 fn is_silent(policy: &VmPolicy) -> bool {
@@ -130,6 +142,7 @@ impl VmDefinition {
     pub fn with_wishes_of(self, file: &Self) -> Self {
         Self {
             convergence: file.convergence,
+            checkpoint: file.checkpoint,
             policy: file.policy.clone(),
             ..self
         }

@@ -20,6 +20,12 @@ Examples:
   drover inventory --json | jq '.inventory.vms[] | {name, host, dirty_rate}'
 
 ";
+pub const CHECKPOINTS: &str = "\
+Examples:
+  drover checkpoints
+  drover checkpoints --remove web
+
+";
 pub const CORDON: &str = "\
 Examples:
   drover cordon

@@ -5,8 +5,9 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use drover_api::{
-    ClusterInventoryView, ErrorBody, ErrorCode, EventView, LimitRequest, LimitsView, MigrationView,
-    PlanRequest, PlanView, Refusal, ResolveRequest, StartRequest, StatusView, StopRequest, VmView,
+    CheckpointsView, ClusterInventoryView, ErrorBody, ErrorCode, EventView, LimitRequest,
+    LimitsView, MigrationView, PlanRequest, PlanView, Refusal, ResolveRequest, StartRequest,
+    StatusView, StopRequest, VmView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -32,6 +33,8 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(limits, set_limit))
         .routes(routes!(plan))
         .routes(routes!(cluster_inventory))
+        .routes(routes!(checkpoints))
+        .routes(routes!(remove_checkpoint))
         .routes(routes!(metrics))
         .routes(routes!(openapi))
 }
@@ -210,6 +213,30 @@ async fn plan(
     Ok(Json(planning::plan(&app.0.context, request).await?))
 }
 
+/// What is kept here of guests that left, for their return.
+#[utoipa::path(get, path = "/v1/checkpoints", tag = "local", responses(
+    (status = 200, body = CheckpointsView), (status = "default", body = ErrorBody)))]
+async fn checkpoints(State(app): State<App>) -> Json<CheckpointsView> {
+    Json(app.0.context.checkpoints.view())
+}
+
+/// Removes what is kept of a guest that left; what is left then.
+#[utoipa::path(post, path = "/v1/checkpoints/{name}/remove", tag = "local",
+    params(("name" = String, Path)),
+    responses((status = 200, body = CheckpointsView), (status = "default", body = ErrorBody)))]
+async fn remove_checkpoint(
+    State(app): State<App>,
+    Named(name): Named<VmName>,
+) -> Result<Json<CheckpointsView>, Refused> {
+    let context = &app.0.context;
+    if tokio::task::block_in_place(|| context.checkpoints.remove(&name)) {
+        return Ok(Json(context.checkpoints.view()));
+    }
+    let message = format!("nothing is kept here of a guest {name} that left");
+    let next = "`drover checkpoints` lists what is kept";
+    Err(Refusal::new(ErrorCode::NoSuchVm, message).next(next).into())
+}
+
 /// Metrics for Prometheus, in its text format; docs/METRICS.md explains each.
 #[utoipa::path(get, path = "/metrics", tag = "local", responses(
     (status = 200, description = "OpenMetrics text", content_type = "application/openmetrics-text"),
@@ -222,6 +249,7 @@ pub async fn metrics(State(app): State<App>) -> Result<impl IntoResponse, Refuse
         limits: limits.await,
         lanes_refused: app.0.migrations.lanes_refused(),
         shared_pages: context.shared_pages.taken(),
+        checkpoints: context.checkpoints.view().taken,
         run: app.0.coordinator.carries_out(),
         host: context.config.host.clone(),
         memory: facts::memory().ok(),

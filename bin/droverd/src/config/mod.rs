@@ -22,8 +22,8 @@ pub use error::{ConfigError, locate};
 pub use store::EtcdConfig;
 use store::StoreSection;
 use values::{
-    AbsolutePath, DataPort, Lanes, LanesMost, ListenAddress, MaybeLimit, MetricsListen,
-    OnByDefault, OutageLimit, PeerAddresses, ReductionMemory, SharedPagesMemory,
+    AbsolutePath, CheckpointsLast, DataPort, Lanes, LanesMost, ListenAddress, MaybeLimit,
+    MetricsListen, OnByDefault, OutageLimit, PeerAddresses, ReductionMemory, SharedPagesMemory,
 };
 pub use values::{Channels, PlaceBy};
 
@@ -58,6 +58,8 @@ pub struct Config {
     pub qemu_binaries: Vec<PathBuf>,
     /// Memory that no guest may take.
     pub memory_headroom: Bytes,
+    /// What is kept of guests that left.
+    pub checkpoints: CheckpointsConfig,
     /// What migrations may carry.
     pub limits: LimitsConfig,
     /// What plans know this host by, such as `rack` = `r1`.
@@ -97,6 +99,17 @@ pub struct MigrationConfig {
     pub shared_pages_memory: Bytes,
     /// Whether it is measured how fast guests write to their memory.
     pub sample_dirty_rate: bool,
+}
+
+/// What is kept of guests that left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckpointsConfig {
+    /// Where.
+    pub directory: PathBuf,
+    /// What all may take there; nothing is kept where that is zero.
+    pub size: Bytes,
+    /// For how long.
+    pub lasts: Duration,
 }
 
 /// What protects the lanes of a migration.
@@ -140,6 +153,7 @@ struct File {
     migration: MigrationSection,
     networks: Selection,
     qemu: QemuSection,
+    checkpoints: CheckpointsSection,
     limits: LimitsSection,
     policy: ClusterPolicy,
     store: StoreSection,
@@ -180,6 +194,14 @@ struct QemuSection {
 
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+struct CheckpointsSection {
+    directory: Option<AbsolutePath>,
+    size: Bytes,
+    expire_hours: CheckpointsLast,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct LimitsSection {
     host: MaybeLimit,
     nics: BTreeMap<String, MaybeLimit>,
@@ -212,6 +234,7 @@ impl Default for File {
             migration: MigrationSection::default(),
             networks: Selection::default(),
             qemu: QemuSection::default(),
+            checkpoints: CheckpointsSection::default(),
             limits: LimitsSection::default(),
             policy: ClusterPolicy::default(),
             store: StoreSection::default(),
@@ -327,10 +350,21 @@ impl Config {
             .map_err(|problem| key("policy", problem.to_string()))?;
         let etcd = file.store.checked();
         let etcd = etcd.map_err(|(at, problem)| key(at, problem))?;
+        let CheckpointsSection {
+            directory,
+            size,
+            expire_hours,
+        } = file.checkpoints;
+        let checkpoints = CheckpointsConfig {
+            directory: directory.map_or_else(|| file.state.0.join("checkpoints"), |path| path.0),
+            size,
+            lasts: Duration::from_hours(expire_hours.0.into()),
+        };
         Ok(Self {
             host,
             definitions: file.definitions.0,
             suspended: suspended.unwrap_or_else(|| file.state.0.join("suspended")),
+            checkpoints,
             state: file.state.0,
             runtime,
             socket,

@@ -69,6 +69,7 @@ fn every_key_is_in_the_example() {
         "[networks]\n",
         "[qemu]\n",
         "[metrics]\n",
+        "[checkpoints]\n",
         "[limits]\n",
         "[policy]\n",
         "[store]\n",

@@ -195,6 +195,11 @@ bounded! {
     OutageLimit(u64) = 30 in 0..=3600, "outage limit in seconds"
 }
 
+bounded! {
+    /// Hours.
+    CheckpointsLast(u16) = 24 in 1..=720, "time in hours to keep checkpoints"
+}
+
 /// Memory that one migration may take to reduce its bytes, at one end.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "Bytes")]

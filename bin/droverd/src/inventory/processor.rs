@@ -174,6 +174,7 @@ mod tests {
             machine: Some(machine.to_owned()),
             args: args.iter().map(|&arg| arg.to_owned()).collect(),
             convergence: drover_types::Convergence::default(),
+            checkpoint: true,
             policy: drover_plan::policy::VmPolicy::default(),
         };
         guest_cpu(&definition, &here())

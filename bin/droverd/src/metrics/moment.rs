@@ -42,6 +42,8 @@ pub struct Moment {
     pub lanes_refused: BTreeMap<Cause, u64>,
     /// Memory that pages take which arriving guests share.
     pub shared_pages: Bytes,
+    /// What checkpoints take of the disk.
+    pub checkpoints: Bytes,
     /// The run that this host carries out.
     pub run: Option<RunUnderWay>,
 }
@@ -125,6 +127,13 @@ impl Moment {
             "shared_pages_bytes",
             "Memory of pages that arriving guests share",
             shared,
+        );
+        let checkpoints: Number = Gauge::default();
+        checkpoints.set(number(self.checkpoints.0));
+        registry.register(
+            "checkpoints_bytes",
+            "Disk space of pages that are kept of guests which left",
+            checkpoints,
         );
         self.guests(&mut registry);
         self.limits(&mut registry);

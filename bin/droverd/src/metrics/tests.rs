@@ -56,6 +56,7 @@ fn moment(migrations: Vec<MigrationView>) -> Moment {
         .unwrap(),
         lanes_refused: [(Cause::Proof, 3)].into(),
         shared_pages: drover_types::Bytes(4096),
+        checkpoints: drover_types::Bytes(8192),
         run: Some(RunUnderWay {
             kind: "drain",
             began: Duration::from_secs(1_800_000_000),

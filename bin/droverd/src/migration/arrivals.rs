@@ -79,6 +79,7 @@ impl Migrations {
             client,
             origin,
             asked: Some(Asked {
+                vm: migration.vm.clone(),
                 wanted: Wanted {
                     migration: request.id,
                     session: request.session,
@@ -87,7 +88,8 @@ impl Migrations {
                         request.reduction.as_ref(),
                         config.migration.reduction_memory,
                         request.session,
-                        self.context.shared_pages.is_on(),
+                        self.context.shared_pages.is_on()
+                            || self.context.checkpoints.has(&migration.vm),
                     ),
                     outage_limit_s: request.outage_limit_s,
                 },
@@ -232,6 +234,7 @@ impl Migrations {
         } = Offered::of(config, interfaces).await;
         let own_limit = config.migration.outage_limit.as_secs();
         let asked = Asked {
+            vm: handle.snapshot.borrow().view.vm.clone(),
             wanted: Wanted {
                 migration: id,
                 session: request.session,

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use drover_api::{ErrorCode, Refusal, VmDefinition};
 use drover_hypervisor::{Machine, Start};
-use drover_types::{Convergence, VmName};
+use drover_types::{Bytes, Convergence, VmName};
 use jiff::Timestamp;
 
 use super::definitions;
@@ -109,6 +109,14 @@ impl Reservation {
         definition.map_or_else(Convergence::default, |definition| {
             definitions::as_wished(directory, definition).convergence
         })
+    }
+
+    /// The memory of the running guest, where its pages may be kept when it leaves.
+    #[must_use]
+    pub fn may_be_kept(&self) -> Option<Bytes> {
+        let definition = self.record()?.definition;
+        let wished = definitions::as_wished(&self.inner.config.definitions, definition);
+        wished.checkpoint.then_some(wished.memory)
     }
 
     /// Why its definition's file cannot be read, where that is so: then what it was started with counts.

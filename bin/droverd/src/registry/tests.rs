@@ -113,6 +113,7 @@ fn definition() -> VmDefinition {
         machine: Some("q35,accel=tcg".to_owned()),
         args: vec!["-nodefaults".to_owned()],
         convergence: drover_types::Convergence::default(),
+        checkpoint: true,
         policy: drover_plan::policy::VmPolicy::default(),
     }
 }

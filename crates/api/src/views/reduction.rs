@@ -63,14 +63,15 @@ pub struct ReducedPages {
     pub dense: u64,
 }
 
-/// Pages that guests arriving at the destination's host share, as one end of a migration sees them.
+/// Pages that hosts have stored: those that guests arriving at the destination's host share, and checkpoints; as one end of a
+/// migration sees them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SharedPagesView {
     /// Pages of which the destination has told that it has them.
     pub told: u64,
-    /// Pages that this guest has added to them; at the destination.
+    /// Pages that this guest has added: at the destination to those that guests share, at the source to its checkpoint.
     pub added: u64,
-    /// Pages of it that crossed and were not looked at, for want of room or time.
+    /// Pages of it that cross and were not looked at, for want of room or time.
     pub left_out: u64,
     /// Why fewer are told or added than there could be.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -80,6 +80,7 @@ pub fn define(
         machine: Some(settings.machine.clone()),
         args,
         convergence: Default::default(),
+        checkpoint: true,
         policy: Default::default(),
     })
 }

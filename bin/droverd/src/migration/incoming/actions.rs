@@ -337,6 +337,10 @@ impl Incoming {
         if *ending != Ending::Running {
             self.context.shared_pages.spoil(&self.lease);
         }
+        if let Some(returning) = self.returning.take() {
+            // The kernel takes its time for a large file.
+            tokio::task::spawn_blocking(move || drop(returning));
+        }
         self.carrier = None;
         self.reservation = None;
         tracing::info!(id = %view.id, ?ending, "migration ended");

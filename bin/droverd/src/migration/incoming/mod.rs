@@ -32,11 +32,11 @@ use super::lanes::LaneWatch;
 use super::links::{self, Following};
 use super::observe::Watcher;
 use super::outgoing::{path_chosen, paths_without_lanes, timestamp};
-use super::relays::Relays;
 use super::resolve;
 use super::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::api::Accepted;
+use crate::checkpoints::Returning;
 use crate::clock::{Moment, until};
 use crate::limits;
 use crate::registry::Reservation;
@@ -114,6 +114,8 @@ pub struct Incoming {
     following: Option<Following>,
     expected: Option<Expected>,
     lease: Lease,
+    /// Its checkpoint here, where it comes back.
+    returning: Option<Returning>,
     /// The number of its session.
     session: u32,
     watcher: Option<Watcher>,
@@ -165,10 +167,8 @@ pub fn start(
     let session = match (&beginning.asked, &beginning.reservation, &listener) {
         (Some(asked), Some(reservation), Some(listener)) => {
             let socket = socket(reservation);
-            let relays = Relays::of(&context.config.runtime);
             let inbox = inbox.clone();
-            let shared = &context.shared_pages;
-            let session = prepare::session(asked, &socket, listener, (&relays, shared), (inbox, 0));
+            let session = prepare::session(asked, &socket, listener, &context, (inbox, 0));
             Some(session?)
         }
         _ => None,
@@ -177,14 +177,15 @@ pub fn start(
         beginning.snapshot.view.verify = session.offer.lanes.verify;
     }
     let (snapshot, shown) = watch::channel(beginning.snapshot);
-    let (carrier, lease, expected, offer) = match session {
+    let (carrier, lease, returning, expected, offer) = match session {
         Some(session) => (
             Some(session.carrier),
             session.lease,
+            session.returning,
             Some(session.expected),
             Some(session.offer),
         ),
-        None => (None, Lease::default(), None, None),
+        None => (None, Lease::default(), None, None, None),
     };
     let task = Incoming {
         context,
@@ -208,6 +209,7 @@ pub fn start(
         following: None,
         expected,
         lease,
+        returning,
         session: 0,
         watcher: None,
         abandoned_for: None,

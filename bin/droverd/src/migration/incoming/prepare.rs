@@ -8,10 +8,12 @@ use std::time::Duration;
 use drover_api::{ErrorCode, IncomingOffer, LaneSecurity, ReductionTerms, Refusal, SessionSizes};
 use drover_carrier::{Keys, Side};
 use drover_relay::{Cause, Expected, LaneListener, TurnedAway};
-use drover_types::{MigrationId, NicPlacement, ReductionMode, with_sources};
+use drover_types::{MigrationId, NicPlacement, ReductionMode, VmName, with_sources};
 use tokio::sync::mpsc;
 
 use super::Message;
+use crate::agent::Context;
+use crate::checkpoints::{Checkpoints, Returning};
 use crate::migration::carrier::{self, Carried, Carrier, Order};
 use crate::migration::reduction;
 use crate::migration::relays::{RelayProcess, Relays};
@@ -24,6 +26,8 @@ pub struct Session {
     pub carrier: Carrier,
     /// While this lives, its shared pages are not taken from it.
     pub lease: Lease,
+    /// Its checkpoint here, where it comes back.
+    pub returning: Option<Returning>,
     /// While this lives, lanes with the token are let in.
     pub expected: Expected,
     /// What the source is told; what is not known yet is filled in later.
@@ -48,6 +52,8 @@ pub struct Wanted {
 /// What another host wants, and what this one has for it.
 #[derive(Debug)]
 pub struct Asked {
+    /// The guest.
+    pub vm: VmName,
     /// It.
     pub wanted: Wanted,
     /// What protects it here.
@@ -64,10 +70,15 @@ pub fn session(
     asked: &Asked,
     socket: &Path,
     lanes: &LaneListener,
-    (relays, shared): (&Relays, &SharedPages),
+    context: &Context,
     (inbox, number): (mpsc::Sender<Message>, u32),
 ) -> Result<Session, Refusal> {
-    let Asked { wanted, own, nics } = asked;
+    let Asked {
+        vm,
+        wanted,
+        own,
+        nics,
+    } = asked;
     let report = reporter(inbox, number);
     let (token, told) = security::token()?;
     let (tls, decided) = own.decide(&wanted.lanes)?;
@@ -98,6 +109,7 @@ pub fn session(
     // It is short, and nothing else of this request can be done meanwhile.
     let relay = tokio::task::block_in_place(|| {
         let hear = move |news| carrier::tell(news, &report);
+        let relays = Relays::of(&context.config.runtime);
         let relay = relays.start(order.into(), hear)?;
         relay.expect(keys).inspect_err(|_| relay.close(false))?;
         Ok(relay)
@@ -106,6 +118,13 @@ pub fn session(
     let relay = relay.map_err(|error| Refusal::new(ErrorCode::Internal, error))?;
     let mut notes = Vec::new();
     let stored = reduction.filter(|terms| terms.stored_pages > 0);
+    // Before what is shared: the source has room for so many.
+    let returning = take_checkpoint(&relay, &context.checkpoints, vm, stored.is_some());
+    let returning = returning.unwrap_or_else(|why| {
+        notes.push(format!("the checkpoint of it here is not used: {why}"));
+        None
+    });
+    let shared = &context.shared_pages;
     let lease = stored.map(|terms| share(&relay, shared, terms.page_bytes));
     let lease = lease.unwrap_or(Ok(Lease::default()));
     let lease = lease.unwrap_or_else(|why| {
@@ -142,9 +161,31 @@ pub fn session(
     Ok(Session {
         carrier,
         lease,
+        returning,
         expected,
         offer,
     })
+}
+
+/// Gives the relay the guest's own pages of before.
+fn take_checkpoint(
+    relay: &RelayProcess,
+    checkpoints: &Checkpoints,
+    vm: &VmName,
+    agreed: bool,
+) -> Result<Option<Returning>, String> {
+    if !checkpoints.has(vm) {
+        return Ok(None);
+    }
+    if !agreed {
+        return Err("that takes lanes that are encrypted, and bytes that are reduced".to_owned());
+    }
+    let taken = checkpoints.take(vm);
+    let Some((returning, file, stored)) = taken.map_err(|error| with_sources(&error))? else {
+        return Ok(None);
+    };
+    tokio::task::block_in_place(|| relay.add_stored(&file, stored))?;
+    Ok(Some(returning))
 }
 
 /// Gives the relay the pages that guests share here.

@@ -40,8 +40,7 @@ impl Incoming {
         });
         self.session = self.session.wrapping_add(1);
         let reports = (self.inbox.clone(), self.session);
-        let shared = &self.context.shared_pages;
-        let session = prepare::session(asked, &socket, &listener, (&relays, shared), reports)?;
+        let session = prepare::session(asked, &socket, &listener, &self.context, reports)?;
         self.lanes.begin_anew();
         self.carrier = Some(session.carrier);
         self.expected = Some(session.expected);

@@ -129,6 +129,8 @@ impl Outgoing {
         let link = self.link.clone();
         let migration = self.source.migration().clone();
         let sizes = offer.session;
+        let kept = self.reservation.as_ref();
+        let kept = kept.and_then(|reservation| reservation.may_be_kept());
         tokio::spawn(connect::open(
             link,
             Opening {
@@ -138,6 +140,7 @@ impl Outgoing {
                 keys,
                 sizes,
                 attempt: Question::default(),
+                kept,
             },
         ));
     }
@@ -363,6 +366,15 @@ impl Outgoing {
         let view = self.last_view.take();
         let view = view.unwrap_or_else(|| self.final_view(outcome));
         self.carrier = None;
+        if let Some(growing) = self.checkpoint.take() {
+            let has_left = *outcome == Outcome::Completed;
+            // Nobody waits for the disk; an agent that ends does.
+            tokio::task::spawn_blocking(move || {
+                if has_left && let Err(error) = growing.keep() {
+                    tracing::error!(%error, "a checkpoint was not kept");
+                }
+            });
+        }
         let ends_here = matches!(
             outcome,
             Outcome::Completed | Outcome::CutOff { .. } | Outcome::GivenUp { .. }

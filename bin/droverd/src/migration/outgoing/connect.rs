@@ -14,8 +14,9 @@ use drover_migrate::paths::{self, Pairing, Selected, Selection, Side};
 use drover_migrate::source::Input;
 use drover_migrate::{ChannelLimit, Migration, Question, Reason, channels};
 use drover_relay::limits::CONNECT_TIMEOUT;
-use drover_types::{BitRate, HostName, Interface, MigrationId, Path, with_sources};
+use drover_types::{BitRate, Bytes, HostName, Interface, MigrationId, Path, with_sources};
 
+use super::checkpoint::Checkpoint;
 use super::reach::{leads_there, probe};
 use super::{Agreed, Found, Link, Message, NotAgreed};
 use crate::facts;
@@ -242,12 +243,18 @@ pub struct Opening {
     pub keys: Option<TlsKeys>,
     /// Sizes of the session.
     pub sizes: SessionSizes,
+    /// The guest's memory, where its pages may be kept here.
+    pub kept: Option<Bytes>,
 }
 
 /// Starts the relay and opens its lanes.
 pub async fn open(link: Link, opening: Opening) {
+    let checkpoint = Checkpoint::wanted(&link, &opening);
     match open_session(&link, opening).await {
         Ok(carrier) => {
+            if let Some(checkpoint) = checkpoint {
+                checkpoint.begin(&link, &carrier).await;
+            }
             link.tell(Message::Carries(carrier)).await;
             link.input(Input::LanesUp).await;
         }

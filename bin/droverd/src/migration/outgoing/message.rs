@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::hand_off;
 use crate::agent::Context;
+use crate::checkpoints::Growing;
 use crate::migration::carrier::{Carried, Carrier};
 use crate::migration::observe::Watcher;
 use crate::sharing::Limits;
@@ -93,6 +94,8 @@ pub enum Message {
     Protected(Encryption),
     /// The relay runs.
     Carries(Carrier),
+    /// It stores the guest's pages for its return.
+    Keeps(Growing),
     /// What became of the relay that an earlier agent started, and what that left for this one.
     Found(Result<Found, String>),
     /// What the relay of this session reports.

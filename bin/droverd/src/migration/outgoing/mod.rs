@@ -4,6 +4,7 @@
 //! [`Message`], so that the machine is always ready for a cancel.
 
 mod actions;
+mod checkpoint;
 mod connect;
 mod guest;
 mod hand_off;
@@ -44,6 +45,7 @@ use super::resolve;
 use super::security;
 use super::snapshot::{Snapshot, round_seen};
 use crate::agent::Context;
+use crate::checkpoints::Growing;
 use crate::clock::{Moment, until};
 use crate::limits;
 use crate::registry::Reservation;
@@ -80,6 +82,8 @@ pub struct Outgoing {
     /// It went on after a restart: QEMU knows since when it migrates.
     taken_up: bool,
     keeping: Option<JoinHandle<()>>,
+    /// Its pages, for its return.
+    checkpoint: Option<Growing>,
     /// As it was written down at the end.
     last_view: Option<MigrationView>,
 }
@@ -155,6 +159,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         has_postcopy: false,
         taken_up: false,
         keeping: None,
+        checkpoint: None,
         last_view: None,
     };
     // Whether the session lives comes before any look.
@@ -317,6 +322,7 @@ impl Outgoing {
                 let port = self.offer.as_ref().map(|offer| offer.data_port);
                 self.carries(carrier, port);
             }
+            Message::Keeps(growing) => self.checkpoint = Some(growing),
             Message::Found(found) => self.found(found),
             Message::Carried(_, Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
             Message::Limits(limits) => self.hold(limits),

@@ -165,6 +165,7 @@ async fn reopen(
         keys,
         sizes,
         attempt,
+        kept: None,
     };
     let opened = open_session(link, opening).await;
     let carrier = opened.map_err(|reason| Refusal::new(ErrorCode::NoPath, reason))?;

@@ -1,0 +1,54 @@
+//! What a host keeps of guests that left.
+
+use drover_api::CheckpointsView;
+
+use super::{row, table};
+
+/// `drover checkpoints`
+pub fn checkpoints(view: &CheckpointsView) -> String {
+    if view.size.0 == 0 {
+        return "none are kept here (`checkpoints.size` in the agent's configuration)\n".to_owned();
+    }
+    let mut rows = vec![row(&["VM", "SIZE", "SINCE", "UNTIL"])];
+    for kept in &view.checkpoints {
+        rows.push(vec![
+            kept.vm.to_string(),
+            kept.bytes.to_string(),
+            format!("{:.0}", kept.since),
+            format!("{:.0}", kept.until),
+        ]);
+    }
+    let sum = format!("{} of {} taken\n", view.taken, view.size);
+    if view.checkpoints.is_empty() {
+        return sum;
+    }
+    table(&rows) + &sum
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn checkpoints_are_listed_with_what_they_take() {
+        let kept = json!({
+            "size": 64_u64 << 30, "taken": 3_u64 << 30, "checkpoints": [{
+                "vm": "web", "bytes": 2_u64 << 30,
+                "since": "2026-11-24T10:00:00.25Z", "until": "2026-11-25T10:00:00.25Z",
+            }],
+        });
+        let mut view: CheckpointsView = serde_json::from_value(kept).unwrap();
+        let text = checkpoints(&view);
+        assert!(
+            text.contains("web") && text.contains("2026-11-24T10:00:00Z"),
+            "{text}"
+        );
+        assert!(text.ends_with("3 GiB of 64 GiB taken\n"), "{text}");
+        view.checkpoints.clear();
+        assert_eq!(checkpoints(&view), "3 GiB of 64 GiB taken\n");
+        view.size.0 = 0;
+        assert!(checkpoints(&view).starts_with("none are kept here"));
+    }
+}

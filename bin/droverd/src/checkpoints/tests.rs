@@ -1,0 +1,136 @@
+use drover_pagestore::Filler;
+use tempfile::TempDir;
+
+use super::*;
+
+const MEMORY: Bytes = Bytes(1 << 20);
+
+fn config(directory: &TempDir, size: u64) -> Config {
+    let root = directory.path().display();
+    let text = format!(
+        "host = \"a\"\nstate = \"{root}/state\"\nruntime = \"/run/drover-test\"\n\
+         [checkpoints]\ndirectory = \"{root}/pages\"\nsize = {size}\n"
+    );
+    Config::parse(&text, Path::new("droverd.toml")).unwrap()
+}
+
+fn opened(directory: &TempDir, size: u64) -> Checkpoints {
+    Checkpoints::open(&config(directory, size)).unwrap()
+}
+
+fn vm(name: &str) -> VmName {
+    name.parse().unwrap()
+}
+
+/// A guest leaves with one page of this byte.
+fn leaves(all: &Checkpoints, name: &str, byte: u8) -> Growing {
+    let (growing, file, stored) = all.begin(&vm(name), MEMORY, 4096).unwrap();
+    assert!(stored.fill);
+    let seal = SealKey::new(stored.seal.unwrap());
+    let mut filler = Filler::new(&file, DigestKey::new(stored.key), Some(&seal)).unwrap();
+    filler.add(&[byte; 4096]).unwrap();
+    growing
+}
+
+/// Files that there are, of both kinds.
+fn there(directory: &TempDir) -> (usize, usize) {
+    let root = directory.path();
+    let state = named(&root.join("state/checkpoints"), TOLD).unwrap();
+    let pages = named(&root.join("pages"), PAGES).unwrap();
+    (state.len(), pages.len())
+}
+
+#[test]
+fn what_left_is_found_at_its_return_also_by_another_agent_and_then_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "web", 7).keep().unwrap();
+    assert!(all.has(&vm("web")) && !all.has(&vm("db")));
+    let key = all.key().clone();
+    drop(all);
+
+    let all = opened(&directory, 64 << 20);
+    assert_eq!(*all.key(), key);
+    let view = all.view();
+    assert_eq!(view.checkpoints.len(), 1);
+    assert!(view.taken.0 >= 4096 && view.taken.0 < MEMORY.0, "{view:?}");
+    let (returning, file, stored) = all.take(&vm("web")).unwrap().unwrap();
+    assert!(!stored.fill);
+    let seal = SealKey::new(stored.seal.unwrap());
+    let segment = Segment::open(file, Some(&seal)).unwrap();
+    let mut page = [0; 4096];
+    segment.read(0, &mut page).unwrap();
+    assert_eq!(page, [7; 4096]);
+    drop(returning);
+    assert!(!all.has(&vm("web")));
+    assert_eq!(there(&directory), (0, 0));
+    assert!(all.take(&vm("web")).unwrap().is_none());
+}
+
+#[test]
+fn what_is_given_up_too_old_replaced_or_not_wanted_any_more_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    drop(leaves(&all, "web", 1));
+    assert_eq!(there(&directory), (0, 0));
+
+    leaves(&all, "web", 2).keep().unwrap();
+    let (first, ..) = all.take(&vm("web")).unwrap().unwrap();
+    let again = leaves(&all, "web", 3);
+    assert!(matches!(
+        all.begin(&vm("web"), MEMORY, 4096),
+        Err(NoCheckpoint::Growing)
+    ));
+    again.keep().unwrap();
+    // It used the one before.
+    drop(first);
+    assert!(all.has(&vm("web")));
+    assert!(all.remove(&vm("web")) && !all.remove(&vm("web")));
+    assert_eq!(there(&directory), (0, 0));
+
+    leaves(&all, "db", 4).keep().unwrap();
+    let told = place(&all.0.own, &vm("db"), TOLD);
+    let mut old: Told = files::read_document(&told).unwrap().unwrap();
+    old.until = Timestamp::now();
+    let mut entries = all.lock();
+    let takes = Bytes(1);
+    entries.insert(vm("db"), Checkpoint::Kept { told: old, takes });
+    drop(entries);
+    assert!(!all.has(&vm("db")) && all.take(&vm("db")).unwrap().is_none());
+    leaves(&all, "db", 5).keep().unwrap();
+    all.remove_old();
+    assert!(all.has(&vm("db")));
+
+    // An agent that ends while a guest leaves, and one that is to keep none.
+    std::mem::forget(leaves(&all, "web", 6));
+    assert_eq!(there(&directory), (1, 2));
+    drop(opened(&directory, 64 << 20));
+    assert_eq!(there(&directory), (1, 1));
+    assert!(!opened(&directory, 0).is_on());
+    assert_eq!(there(&directory), (0, 0));
+}
+
+#[test]
+fn no_more_is_taken_than_there_is_room_and_what_cannot_be_read_is_not_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let size = 2 * (MEMORY.0 + CHECKPOINT_BESIDE.0);
+    let all = opened(&directory, size);
+    let first = leaves(&all, "a", 1);
+    let second = leaves(&all, "b", 2);
+    assert_eq!(all.view().taken, Bytes(size));
+    let refused = all.begin(&vm("c"), MEMORY, 4096).unwrap_err();
+    assert!(
+        refused.to_string().contains("`drover checkpoints`"),
+        "{refused}"
+    );
+    first.keep().unwrap();
+    drop(second);
+    drop(leaves(&all, "c", 3));
+    fs::write(place(&all.0.own, &vm("d"), TOLD), "{").unwrap();
+    fs::remove_file(place(&all.0.directory, &vm("a"), PAGES)).unwrap();
+    assert!(matches!(all.take(&vm("a")), Err(NoCheckpoint::Io(_))));
+    assert_eq!(there(&directory), (1, 0));
+    let all = opened(&directory, size);
+    assert_eq!(there(&directory), (0, 0));
+    assert!(all.view().checkpoints.is_empty());
+}

@@ -1,0 +1,52 @@
+//! Keeping a guest's pages here for its return.
+
+use drover_types::{Bytes, VmName, with_sources};
+
+use super::connect::Opening;
+use super::{Link, Message};
+use crate::migration::carrier::Carrier;
+
+/// What one is to be made of.
+pub struct Checkpoint {
+    vm: VmName,
+    memory: Bytes,
+    /// The size of a page, or why none can be made.
+    page_bytes: Result<u32, &'static str>,
+}
+
+impl Checkpoint {
+    /// Nothing, where none is wanted.
+    pub fn wanted(link: &Link, opening: &Opening) -> Option<Self> {
+        let memory = opening.kept?;
+        let reduction = opening.offer.reduction;
+        let page_bytes = match (reduction, &opening.keys) {
+            (None, _) => Err("no bytes are reduced, so that nobody looks for pages"),
+            (_, None) => Err("lanes are not encrypted, over which none is used either"),
+            (Some(terms), Some(_)) => Ok(terms.page_bytes),
+        };
+        link.context.checkpoints.is_on().then(|| Self {
+            vm: opening.migration.vm.clone(),
+            memory,
+            page_bytes,
+        })
+    }
+
+    /// Has the relay store what passes, before QEMU begins. Without it the guest moves all the same.
+    pub async fn begin(self, link: &Link, carrier: &Carrier) {
+        let begun = tokio::task::block_in_place(|| {
+            let page_bytes = self.page_bytes.map_err(str::to_owned)?;
+            let checkpoints = &link.context.checkpoints;
+            let begun = checkpoints.begin(&self.vm, self.memory, page_bytes);
+            let (growing, file, stored) = begun.map_err(|error| with_sources(&error))?;
+            carrier.relay.add_stored(&file, stored)?;
+            Ok::<_, String>(growing)
+        });
+        match begun {
+            Ok(growing) => link.tell(Message::Keeps(growing)).await,
+            Err(why) => {
+                let what = format!("no checkpoint of it is kept here: {why}");
+                link.fallback(what).await;
+            }
+        }
+    }
+}
