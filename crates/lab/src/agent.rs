@@ -185,6 +185,7 @@ fn configuration(lab: &Lab, host: &Host, encryption: Encryption) -> String {
     let AgentSettings {
         reduction,
         shared_pages,
+        checkpoints,
     } = &lab.settings().agents;
     if let Some(mode) = reduction {
         let _ = writeln!(text, "reduction = \"{mode}\"");
@@ -194,6 +195,9 @@ fn configuration(lab: &Lab, host: &Host, encryption: Encryption) -> String {
     }
     // A guest that is slowed down would do less than beside other methods, which do not slow it down.
     let _ = writeln!(text, "\n[migration.convergence]\nthrottle = \"off\"");
+    if let Some(size) = checkpoints {
+        let _ = writeln!(text, "\n[checkpoints]\nsize = {}", size.0);
+    }
     let guests = lab.state().guests.iter();
     let binaries: BTreeSet<_> = guests.map(|guest| &guest.qemu).collect();
     if !binaries.is_empty() {

@@ -273,6 +273,10 @@ fn a_guest_that_left_does_not_bring_back_what_was_stored_where_it_was() {
         carries(&pair);
         until(|| of_stored(&pair.source).added >= 250);
         assert_eq!(pair.destination.report().stored, None);
+        let counts = pair.source.report().reduced.unwrap().counts;
+        // Who stores pages takes none from who describes them.
+        let pages = (counts.raw - counts.plain - counts.passed) / PAGE as u64;
+        assert!(counts.passed > 0 || pages == 1200, "{counts:?}");
         drop(pair);
 
         let there = segment.count().unwrap();

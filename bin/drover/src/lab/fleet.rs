@@ -121,6 +121,7 @@ impl FleetArgs {
             agents: AgentSettings {
                 reduction: self.reduction,
                 shared_pages: self.shared_pages,
+                checkpoints: None,
             },
         };
         lab.check()?;

@@ -2,7 +2,9 @@
 
 use anyhow::Result;
 use clap::Args;
+use drover_lab::settings::{AgentSettings, LabSettings};
 use drover_lab::{State, operate, require};
+use drover_types::Bytes;
 
 use super::{MadeOf, NameArg, OK, interrupted, print, say, show, uninterrupted};
 
@@ -14,6 +16,7 @@ Examples:
   drover lab up --rate none --mix random=100
   drover lab up --hosts 4 --guests 6                    a small cluster: drain, resume, top
   drover lab up --name small --hosts 3 --guests 2 --content 32MiB
+  drover lab up --checkpoints 2GiB                      a guest that comes back finds its pages
 
 ";
 
@@ -39,6 +42,9 @@ pub struct UpArgs {
     guests: u8,
     #[command(flatten)]
     made_of: MadeOf,
+    /// Disk space of each host for pages of guests that left, or 0 [default: none]
+    #[arg(long, value_name = "SIZE")]
+    checkpoints: Option<Bytes>,
     /// Start no guest
     #[arg(long, conflicts_with = "guests")]
     no_guest: bool,
@@ -47,8 +53,13 @@ pub struct UpArgs {
 impl UpArgs {
     fn state(&self) -> Result<State> {
         let guests = if self.no_guest { 0 } else { self.guests };
+        let lab = self.made_of.lab(&self.name.name, self.hosts.into())?;
+        let agents = AgentSettings {
+            checkpoints: self.checkpoints,
+            ..lab.agents
+        };
         Ok(State {
-            lab: self.made_of.lab(&self.name.name, self.hosts.into())?,
+            lab: LabSettings { agents, ..lab },
             guests: self.made_of.guest.many(guests.into())?,
         })
     }

@@ -176,6 +176,9 @@ pub struct AgentSettings {
     pub reduction: Option<ReductionMode>,
     /// The memory in which guests that arrive share pages.
     pub shared_pages: Option<Bytes>,
+    /// Disk space for pages of guests that left.
+    #[serde(default)]
+    pub checkpoints: Option<Bytes>,
 }
 
 /// The hosts of a lab that was not told how many.

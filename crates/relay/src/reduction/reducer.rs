@@ -135,15 +135,22 @@ impl Reducer {
         let whole = self.read(from, most, may_cut)?;
         self.times.for_qemu += self.watch.lap().lasted;
         self.tell_when_opaque(shared);
-        if let Some(filling) = filling {
-            self.store(filling, whole);
-        }
         let worthwhile = whole >= WORTHWHILE_BYTES && self.is_worthwhile();
+        // Once: who asks for them has them forgotten.
+        let spans = if filling.is_some() || (worthwhile && order.way != Way::Off) {
+            let ends = self.begins + whole as u64;
+            self.pages.spans(self.begins..ends)
+        } else {
+            Vec::new()
+        };
+        if let Some(filling) = filling {
+            self.store(filling, &spans, whole);
+        }
         let mut done = Done::default();
         let taken = match (choice(order.way), &shared.end) {
             (Some(choice), End::Source(kept, known)) if worthwhile => {
                 done = with_less_priority(|| {
-                    self.describe(reading.sequence, whole, kept, known);
+                    self.describe(reading.sequence, (whole, &spans), kept, known);
                     let tried = if order.sample {
                         self.sampled(&shared.sampler)?
                     } else {
@@ -223,8 +230,7 @@ impl Reducer {
     }
 
     /// Has the pages in what was read stored for the guest's return.
-    fn store(&mut self, filling: &Filling, whole: usize) {
-        let spans = self.pages.spans(self.begins..self.begins + whole as u64);
+    fn store(&mut self, filling: &Filling, spans: &[Span], whole: usize) {
         let mut at = 0;
         let pages: Vec<_> = spans
             .iter()
@@ -242,12 +248,17 @@ impl Reducer {
         self.worked(|times| &mut times.carrying);
     }
 
-    fn describe(&mut self, sequence: u64, whole: usize, kept: &Mutex<Kept>, known: &Known) {
-        let spans = self.pages.spans(self.begins..self.begins + whole as u64);
+    fn describe(
+        &mut self,
+        sequence: u64,
+        (whole, spans): (usize, &[Span]),
+        kept: &Mutex<Kept>,
+        known: &Known,
+    ) {
         let raw = &self.staged[..whole];
         let mut told = known.asking();
         self.encoder
-            .describe(sequence, raw, &spans, &mut lock(kept), &mut told, MEASURES);
+            .describe(sequence, raw, spans, &mut lock(kept), &mut told, MEASURES);
         drop(told);
         self.worked(|times| &mut times.describing);
     }
