@@ -11,6 +11,9 @@ use crate::digest::{DIGEST_BYTES, Digest};
 use crate::layout::{NoSegment, Shape};
 use crate::seal::{SEAL_BYTES, Seal, SealKey};
 
+/// Sealed pages that are read at once: 64 KiB of the usual ones.
+const SEALED_AT_ONCE: usize = 16;
+
 /// A file of pages.
 #[derive(Debug)]
 pub struct Segment {
@@ -102,20 +105,31 @@ impl Segment {
         Ok(())
     }
 
-    /// Fills `page`, of the right size, with the page of that number.
+    /// Fills `pages`, which are whole ones, with the page of that number and those that follow it.
     ///
     /// # Errors
-    /// The kernel's, or it is not what was sealed.
-    pub fn read(&self, number: u32, page: &mut [u8]) -> io::Result<()> {
-        if number >= self.shape.places || page.len() != self.shape.page_bytes as usize {
+    /// The kernel's, or one is not what was sealed.
+    pub fn read(&self, first: u32, pages: &mut [u8]) -> io::Result<()> {
+        let each = self.shape.page_bytes as usize;
+        let room = self.shape.places.saturating_sub(first) as usize;
+        if !pages.len().is_multiple_of(each) || pages.len() / each > room {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let at = self.page_at(number);
         let Some(seal) = &self.seal else {
-            return self.file.read_exact_at(page, at);
+            return self.file.read_exact_at(pages, self.page_at(first));
         };
-        let mut sealed = vec![0; page.len() + SEAL_BYTES];
-        self.file.read_exact_at(&mut sealed, at)?;
-        seal.open(number, &mut sealed, page)
+        let record = each + SEAL_BYTES;
+        let at_once = (pages.len() / each).min(SEALED_AT_ONCE);
+        let mut memory = vec![0; at_once * record];
+        let numbers = (first..).step_by(SEALED_AT_ONCE);
+        for (some, number) in pages.chunks_mut(SEALED_AT_ONCE * each).zip(numbers) {
+            let sealed = &mut memory[..some.len() / each * record];
+            self.file.read_exact_at(sealed, self.page_at(number))?;
+            let records = sealed.chunks_exact_mut(record);
+            for ((page, sealed), number) in some.chunks_exact_mut(each).zip(records).zip(number..) {
+                seal.open(number, sealed, page)?;
+            }
+        }
+        Ok(())
     }
 }

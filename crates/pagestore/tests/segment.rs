@@ -136,6 +136,8 @@ fn pages_on_disk_are_sealed_and_those_that_were_damaged_are_not_read() {
     let mut filler = Filler::new(segment.file(), key(), Some(&seal)).unwrap();
     let pages = [[1; 4096], [2; 4096], [1; 4096]].concat();
     assert_eq!(filler.add(&pages).unwrap().new, 2);
+    let more: Vec<u8> = (3..40).flat_map(|byte| [byte; 4096]).collect();
+    assert_eq!(filler.add(&more).unwrap().new, 37);
     drop((segment, filler));
 
     let open = |seal| Segment::open(File::open(&path).unwrap(), seal);
@@ -145,6 +147,9 @@ fn pages_on_disk_are_sealed_and_those_that_were_damaged_are_not_read() {
     let mut page = [0; 4096];
     again.read(1, &mut page).unwrap();
     assert_eq!(page, [2; 4096]);
+    let mut run = vec![0; more.len()];
+    again.read(2, &mut run).unwrap();
+    assert_eq!(run, more);
 
     assert!(matches!(
         open(None),

@@ -156,13 +156,14 @@ fn codecs(criterion: &mut Criterion) {
             bench.iter_batched_ref(new, encode, criterion::BatchSize::LargeInput);
         });
         group.bench_function(BenchmarkId::new("read", name), |bench| {
-            let new = || Decoder::new(CHUNK, WINDOW_LOG);
+            let new = || Decoder::new(CHUNK, PAGE, WINDOW_LOG);
             let mut raw = Vec::new();
             let mut kept = destination::Kept::new(PAGE, 0);
             let mut decode = |decoder: &mut Decoder| {
                 for chunk in &packed {
                     let unpacked = decoder.unpack(chunk).unwrap();
-                    let expanded = unpacked.expand(&mut kept, &mut (), &mut raw).unwrap();
+                    let fetched = unpacked.fetch(&()).unwrap();
+                    let expanded = fetched.expand(&mut kept, &mut raw).unwrap();
                     black_box(expanded.check().unwrap());
                 }
             };

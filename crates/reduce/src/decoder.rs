@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::SlotId;
 use crate::class::Class;
 use crate::codec::Unpacker;
 use crate::delta;
@@ -10,21 +11,39 @@ use crate::layout::{HEADER_BYTES, Header, checksum};
 use crate::ops::{Op, Reader};
 use crate::stored::Stored;
 use crate::wrong::Wrong;
-use crate::{SlotId, StoredId};
 
 /// Reads the chunks of one channel, in the order in which they were packed.
 #[derive(Debug)]
 pub struct Decoder {
     raw_most: usize,
+    page_bytes: usize,
     unpacker: Unpacker,
     /// The ordinary section, and behind it the operations.
     ordinary: Vec<u8>,
     dense: Vec<u8>,
+    /// The stored pages that a chunk refers to, as it does.
+    stored: Vec<u8>,
 }
 
 /// A chunk that went through its codecs.
 #[derive(Debug)]
 pub struct Unpacked<'d> {
+    raw_bytes: usize,
+    page_bytes: usize,
+    /// Empty.
+    stored: &'d mut Vec<u8>,
+    sections: Sections<'d>,
+}
+
+/// A chunk of which all is there but the kept pages.
+#[derive(Debug)]
+pub struct Fetched<'d> {
+    stored: &'d [u8],
+    sections: Sections<'d>,
+}
+
+#[derive(Debug)]
+struct Sections<'d> {
     header: Header,
     operations: &'d [u8],
     ordinary: &'d [u8],
@@ -50,14 +69,17 @@ pub struct Checked<'r> {
 }
 
 impl Decoder {
-    /// Of a channel of which a codec remembers 2^`window_log` bytes, and whose chunks stand for `raw_most` bytes at most.
+    /// Of a channel of which a codec remembers 2^`window_log` bytes, and whose chunks stand for `raw_most` bytes at most, in
+    /// pages of `page_bytes`.
     #[must_use]
-    pub fn new(raw_most: usize, window_log: u32) -> Self {
+    pub fn new(raw_most: usize, page_bytes: usize, window_log: u32) -> Self {
         Self {
             raw_most,
+            page_bytes,
             unpacker: Unpacker::new(window_log),
             ordinary: Vec::new(),
             dense: Vec::new(),
+            stored: Vec::new(),
         }
     }
 
@@ -83,11 +105,17 @@ impl Decoder {
         self.unpacker
             .unpack(packing, packed_dense, count, &mut self.dense)?;
         let (ordinary, operations) = self.ordinary.split_at(pages);
+        self.stored.clear();
         Ok(Unpacked {
-            header,
-            operations,
-            ordinary,
-            dense: &self.dense,
+            raw_bytes: header.raw as usize,
+            page_bytes: self.page_bytes,
+            stored: &mut self.stored,
+            sections: Sections {
+                header,
+                operations,
+                ordinary,
+                dense: &self.dense,
+            },
         })
     }
 
@@ -109,30 +137,56 @@ impl Decoder {
     }
 }
 
-impl Unpacked<'_> {
+impl<'d> Unpacked<'d> {
+    /// Reads the stored pages that the chunk refers to: before the kept ones are needed, for which channels wait for each
+    /// other.
+    ///
+    /// # Errors
+    /// [`Wrong`].
+    pub fn fetch(self, from: &impl Stored) -> Result<Fetched<'d>, Wrong> {
+        for op in Reader::new(self.sections.operations) {
+            if let Op::Stored { pages, id, .. } = op? {
+                let begin = self.stored.len();
+                let count = (pages as usize).saturating_mul(self.page_bytes);
+                if count > self.raw_bytes - begin {
+                    return Err(Wrong::MORE_BYTES);
+                }
+                self.stored.resize(begin + count, 0);
+                from.read(id, &mut self.stored[begin..])?;
+            }
+        }
+        Ok(Fetched {
+            stored: self.stored,
+            sections: self.sections,
+        })
+    }
+}
+
+impl Fetched<'_> {
     /// Replaces what is in `raw` with the bytes that the chunk gives.
     ///
     /// # Errors
     /// [`Wrong`].
-    pub fn expand<'r>(
-        self,
-        kept: &mut Kept,
-        stored: &mut impl Stored,
-        raw: &'r mut Vec<u8>,
-    ) -> Result<Expanded<'r>, Wrong> {
+    pub fn expand<'r>(self, kept: &mut Kept, raw: &'r mut Vec<u8>) -> Result<Expanded<'r>, Wrong> {
+        let Sections {
+            header,
+            operations,
+            ordinary,
+            dense,
+        } = self.sections;
         raw.clear();
-        let wanted = self.header.raw as usize;
+        let wanted = header.raw as usize;
         raw.reserve(wanted);
         let mut expansion = Expansion {
             kept,
-            stored,
-            ordinary: self.ordinary,
-            dense: self.dense,
+            stored: self.stored,
+            ordinary,
+            dense,
             wanted,
             raw,
             crossed: Vec::new(),
         };
-        for op in Reader::new(self.operations) {
+        for op in Reader::new(operations) {
             expansion.perform(op?)?;
         }
         let crossed = expansion.crossed;
@@ -141,7 +195,7 @@ impl Unpacked<'_> {
         }
         Ok(Expanded {
             raw,
-            said: self.header.checksum,
+            said: header.checksum,
             crossed,
         })
     }
@@ -166,9 +220,9 @@ impl<'r> Expanded<'r> {
 }
 
 /// A chunk being expanded: what is left of its sections, and what it gave so far.
-struct Expansion<'e, S> {
+struct Expansion<'e> {
     kept: &'e mut Kept,
-    stored: &'e mut S,
+    stored: &'e [u8],
     ordinary: &'e [u8],
     dense: &'e [u8],
     /// Bytes that it is to give.
@@ -177,7 +231,7 @@ struct Expansion<'e, S> {
     crossed: Vec<Range<usize>>,
 }
 
-impl<S: Stored> Expansion<'_, S> {
+impl Expansion<'_> {
     fn perform(&mut self, op: Op<'_>) -> Result<(), Wrong> {
         match op {
             Op::Plain { bytes } => {
@@ -203,7 +257,7 @@ impl<S: Stored> Expansion<'_, S> {
                 }
                 Ok(())
             }
-            Op::Stored { pages, id, keep } => self.stored(pages, id, keep),
+            Op::Stored { pages, keep, .. } => self.stored(pages, keep),
             Op::Changed { slot, keep, change } => self.changed(slot, keep, change),
         }
     }
@@ -221,28 +275,24 @@ impl<S: Stored> Expansion<'_, S> {
             Some(last) if last.end == begin => last.end += count,
             _ => self.crossed.push(begin..begin + count),
         }
-        if let Some(first) = keep {
-            let each = bytes.chunks_exact(self.kept.page_bytes());
-            for (page, at) in each.zip(0..) {
-                self.kept.put(behind(first, at)?, page)?;
-            }
-        }
-        Ok(())
+        self.keep(bytes, keep)
     }
 
-    fn stored(&mut self, pages: u32, id: StoredId, keep: Option<SlotId>) -> Result<(), Wrong> {
-        self.room_for(pages)?;
-        for at in 0..pages {
-            let number = id.0.checked_add(at);
-            let id = number.map(StoredId);
-            let id = id.ok_or(Wrong::Layout("a stored page beyond all"))?;
-            let begin = self.raw.len();
-            self.raw.resize(begin + self.kept.page_bytes(), 0);
-            let page = &mut self.raw[begin..];
-            self.stored.read(id, page)?;
-            if let Some(first) = keep {
-                self.kept.put(behind(first, at)?, page)?;
-            }
+    fn stored(&mut self, pages: u32, keep: Option<SlotId>) -> Result<(), Wrong> {
+        let count = self.room_for(pages)?;
+        let bytes = take(&mut self.stored, count)?;
+        self.raw.extend_from_slice(bytes);
+        self.keep(bytes, keep)
+    }
+
+    /// Keeps these pages from the first place on, where they are to be kept.
+    fn keep(&mut self, pages: &[u8], first: Option<SlotId>) -> Result<(), Wrong> {
+        let Some(first) = first else {
+            return Ok(());
+        };
+        let each = pages.chunks_exact(self.kept.page_bytes());
+        for (page, at) in each.zip(0..) {
+            self.kept.put(behind(first, at)?, page)?;
         }
         Ok(())
     }
@@ -270,7 +320,7 @@ impl<S: Stored> Expansion<'_, S> {
         if bytes <= self.wanted - self.raw.len() {
             Ok(())
         } else {
-            Err(Wrong::Layout("more bytes than it says"))
+            Err(Wrong::MORE_BYTES)
         }
     }
 }

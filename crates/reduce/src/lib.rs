@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  source                                                                      destination
-//!  bytes of a channel ─▶ Encoder::describe ─▶ Encoder::pack ══ chunk ═▶ Decoder::unpack ─▶ expand ─▶ the same bytes
+//!  bytes of a channel ─▶ Encoder::describe ─▶ Encoder::pack ══ chunk ═▶ Decoder::unpack ─▶ fetch ─▶ expand ─▶ the same bytes
 //!  and where pages are        │  ▲                codec                  codec               │  ▲
 //!                             ▼  │                                                           ▼  │
 //!                       source::Kept  · · · · · · · the same pages in both · · · · · ·  destination::Kept
@@ -42,7 +42,7 @@ mod wrong;
 pub use class::Class;
 pub use codec::{Codec, Level, NoLevel, ZstdFailed};
 pub use counts::{Counts, Section};
-pub use decoder::{Checked, Decoder, Expanded, Unpacked};
+pub use decoder::{Checked, Decoder, Expanded, Fetched, Unpacked};
 pub use encoder::{Choice, Encoder, Measures, Span};
 pub use sample::Sampler;
 pub use stored::{Stored, StoredId, Told};

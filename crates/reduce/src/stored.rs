@@ -15,11 +15,11 @@ pub trait Told {
 
 /// What the destination has stored.
 pub trait Stored {
-    /// Fills `page` with the content of that number.
+    /// Fills `pages` with the page of that number and as many of those that follow it.
     ///
     /// # Errors
     /// [`Wrong::NotStored`].
-    fn read(&mut self, id: StoredId, page: &mut [u8]) -> Result<(), Wrong>;
+    fn read(&self, first: StoredId, pages: &mut [u8]) -> Result<(), Wrong>;
 }
 
 /// Nothing.
@@ -31,7 +31,7 @@ impl Told for () {
 
 /// Nothing.
 impl Stored for () {
-    fn read(&mut self, id: StoredId, _: &mut [u8]) -> Result<(), Wrong> {
-        Err(Wrong::NotStored(id))
+    fn read(&self, first: StoredId, _: &mut [u8]) -> Result<(), Wrong> {
+        Err(Wrong::NotStored(first))
     }
 }

@@ -55,3 +55,7 @@ pub enum Wrong {
         said: u64,
     },
 }
+
+impl Wrong {
+    pub(crate) const MORE_BYTES: Self = Self::Layout("more bytes than it says");
+}

@@ -102,9 +102,11 @@ impl Told for Library {
 }
 
 impl Stored for Library {
-    fn read(&mut self, id: StoredId, page: &mut [u8]) -> Result<(), Wrong> {
-        let stored = self.0.get(id.0 as usize).ok_or(Wrong::NotStored(id))?;
-        page.copy_from_slice(stored);
+    fn read(&self, first: StoredId, pages: &mut [u8]) -> Result<(), Wrong> {
+        for (page, id) in pages.chunks_exact_mut(PAGE).zip(first.0..) {
+            let stored = self.0.get(id as usize);
+            page.copy_from_slice(stored.ok_or(Wrong::NotStored(StoredId(id)))?);
+        }
         Ok(())
     }
 }
@@ -171,7 +173,7 @@ impl Ends {
     fn with_places(most: u32) -> Self {
         let ways = |channel| Ways {
             encoder: Encoder::new(channel, PAGE, WINDOW_LOG),
-            decoder: Decoder::new(CHUNK, WINDOW_LOG),
+            decoder: Decoder::new(CHUNK, PAGE, WINDOW_LOG),
             sent: 0,
             worked_off: 0,
             under_way: VecDeque::new(),
@@ -214,9 +216,8 @@ impl Ends {
         if let Some((raw, chunk)) = ways.under_way.pop_front() {
             let mut read = Vec::new();
             let unpacked = ways.decoder.unpack(&chunk).unwrap();
-            let expanded = unpacked
-                .expand(&mut self.destination, &mut self.stored, &mut read)
-                .unwrap();
+            let fetched = unpacked.fetch(&self.stored).unwrap();
+            let expanded = fetched.expand(&mut self.destination, &mut read).unwrap();
             assert_eq!(expanded.check().unwrap().raw, raw);
             ways.worked_off += 1;
         }
@@ -323,10 +324,11 @@ proptest! {
 /// What a decoder that has seen nothing gives.
 fn read(chunk: &[u8]) -> Option<Vec<u8>> {
     let mut raw = Vec::new();
-    let mut decoder = Decoder::new(CHUNK, WINDOW_LOG);
+    let mut decoder = Decoder::new(CHUNK, PAGE, WINDOW_LOG);
     let unpacked = decoder.unpack(chunk).ok()?;
     let mut kept = destination::Kept::new(PAGE, SLOTS);
-    let expanded = unpacked.expand(&mut kept, &mut (), &mut raw).ok()?;
+    let fetched = unpacked.fetch(&()).ok()?;
+    let expanded = fetched.expand(&mut kept, &mut raw).ok()?;
     let given = expanded.check().ok()?.raw.to_vec();
     assert!(raw.capacity() <= 2 * CHUNK);
     Some(given)
@@ -346,12 +348,13 @@ fn forged(raw: u32, operations: &[u8], checksum: u64) -> Vec<u8> {
 }
 
 fn refused(chunk: &[u8]) -> Wrong {
-    let mut decoder = Decoder::new(CHUNK, WINDOW_LOG);
+    let mut decoder = Decoder::new(CHUNK, PAGE, WINDOW_LOG);
     let mut kept = destination::Kept::new(PAGE, SLOTS);
     let mut raw = Vec::new();
     let checked = decoder
         .unpack(chunk)
-        .and_then(|unpacked| unpacked.expand(&mut kept, &mut (), &mut raw))
+        .and_then(|unpacked| unpacked.fetch(&()))
+        .and_then(|fetched| fetched.expand(&mut kept, &mut raw))
         .and_then(|expanded| expanded.check().map(drop));
     checked.unwrap_err()
 }
@@ -406,9 +409,11 @@ fn what_was_evicted_at_the_destination_is_refused_and_not_guessed() {
     ends.send(0, zstd(1), &[(0, 2, content)]);
     let (_, chunk) = ends.channels[0].under_way.pop_front().unwrap();
     let unpacked = ends.channels[0].decoder.unpack(&chunk).unwrap();
-    let lost = unpacked
-        .expand(&mut ends.destination, &mut ends.stored, &mut Vec::new())
-        .map(drop);
+    let lost = unpacked.fetch(&ends.stored).and_then(|fetched| {
+        fetched
+            .expand(&mut ends.destination, &mut Vec::new())
+            .map(drop)
+    });
     assert!(matches!(lost, Err(Wrong::Unknown(_))), "{lost:?}");
 }
 
@@ -431,7 +436,8 @@ fn a_stored_page_crosses_as_its_number_and_only_what_crossed_is_told_as_such() {
     let expanded = ways
         .decoder
         .unpack(&chunk)
-        .and_then(|unpacked| unpacked.expand(&mut ends.destination, &mut ends.stored, &mut given))
+        .and_then(|unpacked| unpacked.fetch(&ends.stored))
+        .and_then(|fetched| fetched.expand(&mut ends.destination, &mut given))
         .unwrap();
     let checked = expanded.check().unwrap();
     assert_eq!(checked.raw, raw);

@@ -15,8 +15,10 @@ pub(crate) struct Expander {
 impl Expander {
     /// Of chunks of at most so many bytes.
     pub(crate) fn new(shared: &Shared, chunk_bytes: u32) -> Self {
+        let agreed = &shared.agreed;
+        let (raw_most, page_bytes) = (chunk_bytes as usize, agreed.page_bytes as usize);
         Self {
-            decoder: Decoder::new(chunk_bytes as usize, shared.agreed.window_log),
+            decoder: Decoder::new(raw_most, page_bytes, agreed.window_log),
             raw: Vec::new(),
         }
     }
@@ -27,9 +29,8 @@ impl Expander {
             return Err(Wrong::Layout("it comes from the destination"));
         };
         let unpacked = self.decoder.unpack(chunk)?;
-        let mut stored = store.reading();
-        let expanded = unpacked.expand(&mut lock(kept), &mut stored, &mut self.raw)?;
-        drop(stored);
+        let fetched = unpacked.fetch(&store.reading())?;
+        let expanded = fetched.expand(&mut lock(kept), &mut self.raw)?;
         let checked = expanded.check()?;
         if let Some(filling) = shared.filling() {
             filling.offer(checked.raw, &checked.crossed);

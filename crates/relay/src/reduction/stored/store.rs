@@ -207,6 +207,16 @@ impl Files {
     }
 }
 
+impl Files {
+    /// The run that a number is in, and the first number behind it.
+    fn run(&self, number: u32) -> Option<(Run, u32)> {
+        let behind = self.runs.partition_point(|run| run.first <= number);
+        let run = self.runs.get(behind.checked_sub(1)?)?;
+        let end = self.runs.get(behind).map_or(self.told, |next| next.first);
+        (number < end).then_some((*run, end))
+    }
+}
+
 impl Looked {
     /// The digests of pages that were not told, of so many at most.
     fn news(&self, most: u32) -> io::Result<Vec<Digest>> {
@@ -227,19 +237,25 @@ impl Looked {
 pub(crate) struct Reading<'s>(RwLockReadGuard<'s, Files>);
 
 impl Stored for Reading<'_> {
-    fn read(&mut self, id: StoredId, page: &mut [u8]) -> Result<(), Wrong> {
+    fn read(&self, first: StoredId, pages: &mut [u8]) -> Result<(), Wrong> {
         let files = &*self.0;
-        let behind = files.runs.partition_point(|run| run.first <= id.0);
-        let run = behind.checked_sub(1).and_then(|at| files.runs.get(at));
-        let Some(run) = run.filter(|_| id.0 < files.told) else {
-            return Err(Wrong::NotStored(id));
-        };
-        let place = run.place + (id.0 - run.first);
-        let read = files.all[run.file].segment.read(place, page);
-        read.map_err(|error| {
-            tracing::error!(%error, place, "a stored page cannot be read");
-            Wrong::NotStored(id)
-        })
+        let (mut number, mut left) = (first.0, pages);
+        while !left.is_empty() {
+            let unknown = Wrong::NotStored(StoredId(number));
+            let (run, end) = files.run(number).ok_or(unknown)?;
+            let segment = &files.all[run.file].segment;
+            let each = segment.shape().page_bytes as usize;
+            let count = (left.len() / each).clamp(1, (end - number) as usize);
+            let (now, rest) = left.split_at_mut((count * each).min(left.len()));
+            let place = run.place + (number - run.first);
+            segment.read(place, now).map_err(|error| {
+                tracing::error!(%error, place, count, "stored pages cannot be read");
+                Wrong::NotStored(StoredId(number))
+            })?;
+            number += count as u32;
+            left = rest;
+        }
+        Ok(())
     }
 }
 
@@ -302,6 +318,16 @@ mod tests {
         for byte in [1, 2, 3, 4, 5] {
             assert_eq!(found(&known, &store, byte), Some(vec![byte; PAGE]));
         }
+        // Over the end of one file, and of what was told at once.
+        let mut run = vec![0; 4 * PAGE];
+        store.reading().read(StoredId(2), &mut run).unwrap();
+        for (page, number) in run.chunks(PAGE).zip(2..) {
+            let mut alone = [0; PAGE];
+            store.reading().read(StoredId(number), &mut alone).unwrap();
+            assert_eq!(page, alone, "{number}");
+        }
+        let over = store.reading().read(StoredId(5), &mut run);
+        assert_eq!(over, Err(Wrong::NotStored(StoredId(6))));
         assert_eq!(found(&known, &store, 6), None);
         let beyond = store.reading().read(StoredId(6), &mut [0; PAGE]);
         assert_eq!(beyond, Err(Wrong::NotStored(StoredId(6))));
