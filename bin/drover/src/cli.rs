@@ -350,7 +350,7 @@ pub struct Migrate {
     /// Connections on each pair of NICs [default: the agent's]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub lanes: Option<u8>,
-    /// What is done so that fewer bytes cross: auto, off, pages, lz4, or zstd: with a level from -7 to 3 [default: the agent's]
+    /// What is done so that fewer bytes cross: auto, off, pages, lz4, or zstd: with a level from -7 to 6 [default: the agent's]
     #[arg(long, value_name = "HOW")]
     pub reduction: Option<ReductionMode>,
     /// Do not wait for the end

@@ -29,8 +29,8 @@ struct World {
     ordinary: f64,
     dense: f64,
     /// For [`CODECS`].
-    of_ordinary: [Made; 6],
-    of_dense: [Made; 6],
+    of_ordinary: [Made; 7],
+    of_dense: [Made; 7],
     describing: f64,
     reading: f64,
     sending: f64,
@@ -64,6 +64,7 @@ fn world() -> World {
             made(0.50, 499.0),
             made(0.46, 438.0),
             made(0.43, 314.0),
+            made(0.40, 150.0),
         ],
         of_dense: [
             none,
@@ -72,6 +73,7 @@ fn world() -> World {
             made(0.99, 600.0),
             made(0.99, 500.0),
             made(0.98, 300.0),
+            made(0.98, 120.0),
         ],
         describing: 0.17 / 1024.0 / MIB,
         reading: 0.2 / 1024.0 / MIB,
@@ -301,7 +303,7 @@ fn each_way_of_which_anything_is_known_has_a_verdict_and_one_is_used() {
     assert_eq!(controller.verdicts().count(), 2);
     world.run(&mut controller, seconds(1));
     let verdicts: Vec<_> = controller.verdicts().collect();
-    assert_eq!(verdicts.len(), 12);
+    assert_eq!(verdicts.len(), 14);
     assert_eq!(verdicts.iter().filter(|verdict| verdict.used).count(), 1);
     let off = verdicts
         .iter()

@@ -19,14 +19,14 @@ pub enum ReductionMode {
     Pages,
     /// The same, and the rest is compressed by lz4.
     Lz4,
-    /// The same by zstd, with this level: -7 to 3, not 0.
+    /// The same by zstd, with this level: -7 to 6, not 0.
     Zstd(i8),
 }
 
 /// No word of [`ReductionMode`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no way to reduce: write auto, off, pages, lz4, or zstd: with a level from -7 to 3, such as zstd:1"
+    "{0:?} is no way to reduce: write auto, off, pages, lz4, or zstd: with a level from -7 to 6, such as zstd:1"
 )]
 pub struct InvalidReduction(String);
 
@@ -36,7 +36,7 @@ impl FromStr for ReductionMode {
     fn from_str(text: &str) -> Result<Self, InvalidReduction> {
         let level = || {
             let level = text.strip_prefix("zstd:")?.parse().ok()?;
-            ((-7..=3).contains(&level) && level != 0).then_some(Self::Zstd(level))
+            ((-7..=6).contains(&level) && level != 0).then_some(Self::Zstd(level))
         };
         match text {
             "auto" => Ok(Self::Auto),
@@ -80,14 +80,14 @@ mod tests {
 
     #[test]
     fn words_are_read_as_they_are_shown_and_others_are_refused_with_what_there_is() {
-        for word in ["auto", "off", "pages", "lz4", "zstd:1", "zstd:-7", "zstd:3"] {
+        for word in ["auto", "off", "pages", "lz4", "zstd:1", "zstd:-7", "zstd:6"] {
             let mode: ReductionMode = word.parse().unwrap();
             assert_eq!(mode.to_string(), word);
             let json = serde_json::to_string(&mode).unwrap();
             assert_eq!(serde_json::from_str::<ReductionMode>(&json).unwrap(), mode);
         }
         for word in [
-            "", "on", "zstd", "zstd:0", "zstd:4", "zstd:-8", "zstd:x", "LZ4",
+            "", "on", "zstd", "zstd:0", "zstd:7", "zstd:-8", "zstd:x", "LZ4",
         ] {
             let refused = word.parse::<ReductionMode>().unwrap_err().to_string();
             assert!(refused.contains("zstd:1"), "{refused}");

@@ -36,7 +36,7 @@ pub struct MigrateRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 16)]
     pub lanes_per_path: Option<u8>,
-    /// What is done so that fewer bytes cross: `off`, `pages`, `lz4`, or `zstd:` with a level from -7 to 3.
+    /// What is done so that fewer bytes cross: `off`, `pages`, `lz4`, or `zstd:` with a level from -7 to 6.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     pub reduction: Option<ReductionMode>,

@@ -181,12 +181,13 @@ pub struct Verdict {
 }
 
 /// The codecs that are chosen from, the quickest first.
-pub const CODECS: [Codec; 6] = [
+pub const CODECS: [Codec; 7] = [
     Codec::None,
     Codec::Lz4,
     Codec::Zstd(Level::QUICKEST),
     Codec::Zstd(Level::QUICK),
     Codec::Zstd(Level::USUAL),
+    Codec::Zstd(Level::THOROUGH),
     Codec::Zstd(Level::SLOWEST),
 ];
 
