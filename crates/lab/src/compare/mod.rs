@@ -25,6 +25,7 @@ pub use report::table;
 pub use summary::{Comparison, DroverFacts, Run, Skipped, Spread, Summary};
 
 use anyhow::{Result, bail};
+use drover_types::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::fault::Fault;
@@ -78,8 +79,11 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
     plan.guest.probe()?;
     require::check_guest(&plan.guest.qemu).await?;
     let machine = Machine::look(&plan.guest.qemu).await;
+    let mut lab = plan.lab.clone();
+    // Or the guest would find at each host what the method before has just brought there.
+    lab.agents.shared_pages.get_or_insert(Bytes(0));
     let state = State {
-        lab: plan.lab.clone(),
+        lab,
         guests: vec![plan.guest.clone()],
     };
     let lab = Lab::create(state).await?;
