@@ -72,6 +72,12 @@ async fn a_guest_arrives_whole_by_every_way_to_reduce_and_the_source_tells_what_
             // The host has what the guest brought when it came the first time.
             assert!(pages.stored > 6000, "{reduction:#?}");
             assert!(shared.told >= pages.stored, "{shared:#?}");
+            let found = arrived.shared_pages.clone().unwrap();
+            assert_eq!(
+                (found.found, found.found_in_checkpoint),
+                (pages.stored, 0),
+                "{arrived:#?}"
+            );
         }
         assert!(pages.same + pages.changed > 0, "{reduction:#?}");
         assert_eq!(reduction.dense.bytes, reduction.dense.packed);
@@ -134,9 +140,15 @@ async fn a_guest_that_comes_back_finds_its_pages_also_at_an_agent_that_was_start
 
     assert_eq!(hosts.terminate_agent(A).await, Some(0));
     hosts.start_agent(A).await;
-    let [back, _] = moved(&mut hosts, B, "zstd:1").await;
+    let [back, returned] = moved(&mut hosts, B, "zstd:1").await;
     let pages = back.reduction.clone().unwrap().pages;
     assert!(pages.stored > 6000, "{back:#?}");
+    let found = returned.shared_pages.clone().unwrap();
+    assert_eq!(
+        (found.found, found.found_in_checkpoint),
+        (0, pages.stored),
+        "{returned:#?}"
+    );
     assert!(
         back.traffic.sent_bytes.0 * 2 < left.traffic.sent_bytes.0,
         "{back:#?}"

@@ -70,6 +70,12 @@ impl Segment {
         self.shape
     }
 
+    /// Whether its pages are sealed.
+    #[must_use]
+    pub const fn is_sealed(&self) -> bool {
+        self.seal.is_some()
+    }
+
     /// Pages that are there by now.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use drover_api::{MigrationView, ReductionView};
+use drover_api::{MigrationView, ReductionView, SharedPagesView};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -34,6 +34,13 @@ struct Stage {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Found {
+    vm: String,
+    peer: String,
+    found: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Used {
     vm: String,
     peer: String,
@@ -50,6 +57,7 @@ struct Families {
     packed: Family<Section, Counter>,
     seconds: Family<Stage, Counter<f64, AtomicU64>>,
     used: Family<Used, Gauge>,
+    found: Family<Found, Counter>,
 }
 
 pub(super) fn register(registry: &mut Registry, views: &[&MigrationView]) {
@@ -57,6 +65,9 @@ pub(super) fn register(registry: &mut Registry, views: &[&MigrationView]) {
     for view in views {
         if let Some(reduction) = &view.reduction {
             families.add(labels(view), reduction);
+        }
+        if let Some(shared) = &view.shared_pages {
+            families.add_found(labels(view), shared);
         }
     }
     families.register(registry);
@@ -104,6 +115,18 @@ impl Families {
         }
     }
 
+    fn add_found(&self, moving: Moving, view: &SharedPagesView) {
+        let Moving { vm, peer, .. } = moving;
+        for (found, number) in [
+            ("shared", view.found),
+            ("checkpoint", view.found_in_checkpoint),
+        ] {
+            let (vm, peer) = (vm.clone(), peer.clone());
+            let labels = Found { vm, peer, found };
+            self.found.get_or_create(&labels).inc_by(number);
+        }
+    }
+
     fn add_times(&self, vm: &str, peer: &str, view: &ReductionView) {
         let times = view.times;
         for (stage, milliseconds) in [
@@ -140,5 +163,7 @@ impl Families {
         registry.register("migration_reduction_seconds", help, self.seconds);
         let help = "How bytes are reduced now: 1";
         registry.register("migration_reduction_mode", help, self.used);
+        let help = "Pages that a guest found at its destination";
+        registry.register("migration_stored_pages", help, self.found);
     }
 }

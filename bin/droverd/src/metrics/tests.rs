@@ -33,6 +33,7 @@ fn view(phase: &str) -> MigrationView {
         "reduction": {"mode": "zstd:1", "kept_most": 900, "raw_bytes": 640, "wire_bytes": 160, "change_bytes": 4,
                       "pages": {"filled": 1, "same": 2, "stored": 6, "changed": 3, "ordinary": 4, "dense": 5},
                       "ordinary": {"bytes": 500, "packed": 100}, "dense": {"bytes": 50, "packed": 50}},
+        "shared_pages": {"told": 9, "found": 4, "found_in_checkpoint": 3, "added": 2, "left_out": 0},
         "relay": {"pid": 4, "resident_bytes": 5000, "cpu_ms": 1500},
         "left_out": [], "notes": [],
     }))

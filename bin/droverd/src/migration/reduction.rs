@@ -145,6 +145,8 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
 pub fn shared(stored: &StoredPages) -> SharedPagesView {
     SharedPagesView {
         told: stored.told,
+        found: stored.read,
+        found_in_checkpoint: stored.read_sealed,
         added: stored.added,
         left_out: stored.left_out,
         trouble: stored.trouble.clone(),

@@ -69,6 +69,12 @@ pub struct ReducedPages {
 pub struct SharedPagesView {
     /// Pages of which the destination has told that it has them.
     pub told: u64,
+    /// At the destination: pages that this guest found there, which others had brought.
+    #[serde(default)]
+    pub found: u64,
+    /// At the destination: pages that this guest found in its checkpoint.
+    #[serde(default)]
+    pub found_in_checkpoint: u64,
     /// Pages that this guest has added: at the destination to those that guests share, at the source to its checkpoint.
     pub added: u64,
     /// Pages of it that cross and were not looked at, for want of room or time.
@@ -82,11 +88,19 @@ impl fmt::Display for SharedPagesView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             told,
+            found,
+            found_in_checkpoint,
             added,
             left_out,
             trouble,
         } = self;
         write!(f, "{told} known to the source")?;
+        if *found > 0 {
+            write!(f, ", {found} found that others brought")?;
+        }
+        if *found_in_checkpoint > 0 {
+            write!(f, ", {found_in_checkpoint} found in its checkpoint")?;
+        }
         if *added > 0 || *left_out > 0 {
             write!(f, ", {added} added, {left_out} left out")?;
         }

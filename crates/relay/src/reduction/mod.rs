@@ -182,9 +182,10 @@ impl Shared {
             };
             let filling = filling.unwrap_or_default();
             StoredPages {
-                told: told.told,
+                added: filling.added,
+                left_out: filling.left_out,
                 trouble: told.trouble.or(filling.trouble),
-                ..filling
+                ..told
             }
         })
     }

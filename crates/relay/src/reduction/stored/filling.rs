@@ -71,10 +71,10 @@ impl Filling {
 
     pub(crate) fn report(&self) -> StoredPages {
         StoredPages {
-            told: 0,
             added: self.counts.added.load(Ordering::Relaxed),
             left_out: self.counts.left_out.load(Ordering::Relaxed),
             trouble: lock(&self.counts.trouble).clone(),
+            ..StoredPages::default()
         }
     }
 }

@@ -95,6 +95,12 @@ impl StoredFile {
 pub struct StoredPages {
     /// Pages that the destination has told.
     pub told: u64,
+    /// At the destination: pages to which the source referred and that were read, from files that are not sealed.
+    #[serde(default)]
+    pub read: u64,
+    /// The same, from sealed ones.
+    #[serde(default)]
+    pub read_sealed: u64,
     /// Pages that this guest has added: at the destination for others, at the source for its return.
     pub added: u64,
     /// Pages that cross and were not looked at, for want of room or time.

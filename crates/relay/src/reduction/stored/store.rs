@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use drover_pagestore::{Digest, DigestKey, Segment};
@@ -37,6 +38,8 @@ struct Looked {
     segment: Segment,
     /// Of so many pages it is known that they are there; all that there are where it cannot be read.
     seen: u32,
+    /// Pages that were read, as often as they were.
+    read: AtomicU64,
 }
 
 /// Pages that were told one after the other, and are so in their file.
@@ -72,7 +75,11 @@ impl Store {
             return Err(NotAdded::Key);
         }
         files.key = Some(key);
-        files.all.push(Looked { segment, seen: 0 });
+        files.all.push(Looked {
+            segment,
+            seen: 0,
+            read: AtomicU64::new(0),
+        });
         drop(files);
         self.wake.notify_all();
         Ok(())
@@ -190,8 +197,19 @@ impl Store {
 
     pub(crate) fn report(&self) -> StoredPages {
         let files = self.files();
+        let read = |sealed: bool| {
+            let of_kind = files
+                .all
+                .iter()
+                .filter(|looked| looked.segment.is_sealed() == sealed);
+            of_kind
+                .map(|looked| looked.read.load(Ordering::Relaxed))
+                .sum()
+        };
         StoredPages {
             told: files.told.into(),
+            read: read(false),
+            read_sealed: read(true),
             trouble: files.trouble.clone(),
             ..StoredPages::default()
         }
@@ -243,7 +261,7 @@ impl Stored for Reading<'_> {
         while !left.is_empty() {
             let unknown = Wrong::NotStored(StoredId(number));
             let (run, end) = files.run(number).ok_or(unknown)?;
-            let segment = &files.all[run.file].segment;
+            let Looked { segment, read, .. } = &files.all[run.file];
             let each = segment.shape().page_bytes as usize;
             let count = (left.len() / each).clamp(1, (end - number) as usize);
             let (now, rest) = left.split_at_mut((count * each).min(left.len()));
@@ -252,6 +270,7 @@ impl Stored for Reading<'_> {
                 tracing::error!(%error, place, count, "stored pages cannot be read");
                 Wrong::NotStored(StoredId(number))
             })?;
+            read.fetch_add(count as u64, Ordering::Relaxed);
             number += count as u32;
             left = rest;
         }
@@ -331,6 +350,9 @@ mod tests {
         assert_eq!(found(&known, &store, 6), None);
         let beyond = store.reading().read(StoredId(6), &mut [0; PAGE]);
         assert_eq!(beyond, Err(Wrong::NotStored(StoredId(6))));
+        // One for each byte, four in a run and one each, and two before the end was found.
+        let report = store.report();
+        assert_eq!((report.read, report.read_sealed), (5 + 8 + 1, 0));
         store.stop();
         teller.join().unwrap();
         listener.join().unwrap();
