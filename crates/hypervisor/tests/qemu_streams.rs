@@ -17,22 +17,24 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use common::pair::{Pair, multifd};
-use common::{CONTENT_AT, Qemu, status};
+use common::pair::{Pair, SLOW, multifd};
+use common::{CONTENT_AT, Qemu, state, status};
 use drover_hypervisor::{
-    Compression, Machine, MigrationAddress, MigrationSettings, MigrationStatus,
+    Compression, Machine, MigrationAddress, MigrationSettings, MigrationStatus, RunState,
 };
-use drover_qstream::{self as qstream, Kind, Opaque, Packet};
+use drover_qstream::{self as qstream, Block, Found, Kind, Opaque};
 
 on_each_qemu! {
     every_page_of_a_guest_is_found_where_it_is
+    every_page_of_a_guest_that_moves_over_one_channel_is_found
+    every_page_that_follows_by_postcopy_is_found
     channels_that_qemu_compresses_are_opaque_and_arrive
 }
 
 /// A channel that has ended: all its bytes, and what was found in them.
 struct Seen {
     bytes: Vec<u8>,
-    packets: Vec<Packet>,
+    found: Vec<Found>,
     kind: Kind,
 }
 
@@ -55,7 +57,7 @@ fn carried(mut source: &UnixStream, mut destination: &UnixStream) -> io::Result<
     let back = (destination.try_clone()?, source.try_clone()?);
     thread::spawn(move || io::copy(&mut &back.0, &mut &back.1));
     let mut channel = qstream::Channel::new(4096);
-    let (mut bytes, mut packets) = (Vec::new(), Vec::new());
+    let (mut bytes, mut found) = (Vec::new(), Vec::new());
     // Pieces that fit neither headers nor pages.
     let mut buffer = vec![0; 10_007];
     loop {
@@ -63,93 +65,131 @@ fn carried(mut source: &UnixStream, mut destination: &UnixStream) -> io::Result<
         if read == 0 {
             destination.shutdown(Shutdown::Write)?;
             let kind = channel.kind();
-            return Ok(Seen {
-                bytes,
-                packets,
-                kind,
-            });
+            return Ok(Seen { bytes, found, kind });
         }
-        channel.feed(&buffer[..read], &mut |packet| packets.push(packet));
+        channel.feed(&buffer[..read], &mut |what| found.push(what));
         bytes.extend_from_slice(&buffer[..read]);
         destination.write_all(&buffer[..read])?;
     }
 }
 
-/// Migrates, and what was seen of each channel: the main one, and those of multifd.
-async fn migrated(pair: &Pair, settings: &MigrationSettings) -> Vec<Seen> {
+/// Begins to migrate, with each channel watched.
+async fn begun(pair: &Pair, settings: &MigrationSettings) -> Receiver<Seen> {
     pair.prepare(settings).await;
     let MigrationAddress::Unix(to) = pair.place.socket() else {
         panic!("it is a socket");
     };
     let from = to.with_extension("watched");
     let seen = watched(&from, &to);
-    let (mut source, mut destination) = (pair.source.events(), pair.destination.events());
     pair.source
         .migrate(&MigrationAddress::Unix(from))
         .await
         .unwrap();
+    seen
+}
+
+/// What was seen of so many channels, which have ended.
+fn ended(seen: &Receiver<Seen>, channels: usize) -> Vec<Seen> {
+    let each = (0..channels).map(|_| seen.recv_timeout(common::PATIENCE).unwrap());
+    each.collect()
+}
+
+/// Migrates, and what was seen of each channel: the main one, and those of multifd.
+async fn migrated(pair: &Pair, settings: &MigrationSettings) -> Vec<Seen> {
+    let (mut source, mut destination) = (pair.source.events(), pair.destination.events());
+    let seen = begun(pair, settings).await;
     status(&mut source, MigrationStatus::Completed).await;
     status(&mut destination, MigrationStatus::Completed).await;
     pair.assert_memory_is_equal().await;
-    let channels = 1 + settings.channels as usize;
-    let seen = (0..channels).map(|_| seen.recv_timeout(common::PATIENCE).unwrap());
-    seen.collect()
+    ended(&seen, 1 + settings.channels as usize)
 }
 
 /// What was sent last of each page of a block.
-fn pages(channels: &[Seen], block: &[u8]) -> BTreeMap<u64, Vec<u8>> {
+fn pages<'s>(channels: &'s [&Seen], block: &[u8]) -> BTreeMap<u64, &'s [u8]> {
     let mut pages = BTreeMap::new();
     for seen in channels {
-        let of_block = |packet: &&Packet| packet.block.is_some_and(|name| name.as_bytes() == block);
-        for packet in seen.packets.iter().filter(of_block) {
-            let size = packet.page_bytes as usize;
-            let begins = usize::try_from(packet.begins).unwrap();
-            for (at, offset) in packet.pages.iter().enumerate() {
-                let page = begins + at * size;
-                pages.insert(*offset, seen.bytes[page..page + size].to_vec());
+        for found in &seen.found {
+            if let Found::Page(page) = found
+                && page.block == Block::named(block)
+            {
+                let begins = usize::try_from(page.begins).unwrap();
+                pages.insert(page.offset, &seen.bytes[begins..begins + 4096]);
             }
         }
     }
     pages
 }
 
-async fn every_page_of_a_guest_is_found_where_it_is(qemu: Qemu) {
-    let pair = Pair::new(&qemu, &qemu, None).await;
-    let seen = migrated(&pair, &multifd()).await;
-    let (main, others): (Vec<_>, Vec<_>) = seen
-        .into_iter()
-        .partition(|seen| seen.kind != Kind::Multifd);
-    let [main] = &main[..] else {
-        panic!(
-            "{:?}",
-            main.iter().map(|seen| seen.kind).collect::<Vec<_>>()
-        );
-    };
-    assert!(
-        matches!(
-            main.kind,
-            Kind::Opaque {
-                from: 0,
-                why: Opaque::Main
-            }
-        ),
-        "{:?}",
-        main.kind
-    );
-    // Each channel ended with a packet, and not within one.
-    for seen in &others {
-        let last = seen.packets.last().unwrap();
-        assert_eq!(last.begins + last.follows(), seen.bytes.len() as u64);
-    }
-    let found = pages(&others, b"pc.ram");
+/// Every page of the content was found in these channels.
+fn all_found(pair: &Pair, channels: &[&Seen]) {
+    let found = pages(channels, b"pc.ram");
     // No page of it changes while it moves: the firmware waits for a disk.
     for (number, page) in pair.content.chunks(4096).enumerate() {
         let offset = CONTENT_AT + number as u64 * 4096;
         assert!(
-            found.get(&offset).is_some_and(|sent| sent == page),
+            found.get(&offset).is_some_and(|sent| *sent == page),
             "the page at {offset:#x}"
         );
     }
+}
+
+/// Whether it is a main channel whose memory passed and was looked into to its end.
+fn ends_with_devices(seen: &Seen) -> bool {
+    let Kind::Opaque { from, why } = seen.kind else {
+        return false;
+    };
+    let rest = seen.bytes.get(usize::try_from(from).unwrap()..).unwrap();
+    // A section with all there is of a device, of an id, and of a name of some length.
+    why == Opaque::Devices && rest[0] == 4 && rest[1..5] != [0xff; 4] && (1..64).contains(&rest[5])
+}
+
+async fn every_page_of_a_guest_is_found_where_it_is(qemu: Qemu) {
+    let pair = Pair::new(&qemu, &qemu, None).await;
+    let seen = migrated(&pair, &multifd()).await;
+    let (others, main): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| seen.kind == Kind::Multifd);
+    let [main] = main[..] else {
+        let kinds: Vec<_> = main.iter().map(|seen| seen.kind).collect();
+        panic!("{kinds:?}");
+    };
+    assert!(ends_with_devices(main), "{:?}", main.kind);
+    assert!(pages(&[main], b"pc.ram").is_empty());
+    all_found(&pair, &others);
+    let zeros = |seen: &&Seen| {
+        let filled = |found: &&Found| matches!(found, Found::Filled { .. });
+        seen.found.iter().filter(filled).count()
+    };
+    let of_multifd: usize = others.iter().map(zeros).sum();
+    // Each version sends them on one of both.
+    assert!((of_multifd > 1000) != (zeros(&main) > 1000), "{of_multifd}");
+}
+
+async fn every_page_of_a_guest_that_moves_over_one_channel_is_found(qemu: Qemu) {
+    let pair = Pair::new(&qemu, &qemu, None).await;
+    let seen = migrated(&pair, &MigrationSettings::default()).await;
+    assert!(ends_with_devices(&seen[0]), "{:?}", seen[0].kind);
+    all_found(&pair, &[&seen[0]]);
+}
+
+async fn every_page_that_follows_by_postcopy_is_found(qemu: Qemu) {
+    let pair = Pair::new(&qemu, &qemu, None).await;
+    let (mut source, mut destination) = (pair.source.events(), pair.destination.events());
+    let settings = MigrationSettings {
+        max_bandwidth: SLOW,
+        postcopy: true,
+        ..MigrationSettings::default()
+    };
+    let seen = begun(&pair, &settings).await;
+    status(&mut source, MigrationStatus::Active).await;
+    pair.source.start_postcopy().await.unwrap();
+    state(&pair.destination, &[RunState::Paused]).await;
+    pair.destination.resume().await.unwrap();
+    status(&mut source, MigrationStatus::Completed).await;
+    status(&mut destination, MigrationStatus::Completed).await;
+    pair.assert_memory_is_equal().await;
+    let seen = ended(&seen, 1);
+    // To the channel's very end.
+    assert_eq!(seen[0].kind, Kind::Main);
+    all_found(&pair, &[&seen[0]]);
 }
 
 async fn channels_that_qemu_compresses_are_opaque_and_arrive(qemu: Qemu) {

@@ -1,11 +1,11 @@
 //! One channel, looked into as its bytes pass.
 
-use crate::limits::HEADER_BYTES_MOST;
-use crate::multifd::{self, Packet};
+use crate::found::Found;
+use crate::limits::{HEADER_BYTES_MOST, SHOWN_BYTES};
+use crate::main_channel::{self, MainChannel};
+use crate::multifd::{self, Multifd};
 use crate::opaque::Opaque;
-
-/// `QEMU_VM_FILE_MAGIC`: what the main channel begins with.
-const MAIN: u32 = 0x5145_564d;
+use crate::reader::Stop;
 
 /// What tells one channel from another.
 const MAGIC_BYTES: usize = 4;
@@ -15,6 +15,8 @@ const MAGIC_BYTES: usize = 4;
 pub enum Kind {
     /// Too little has passed.
     NotYet,
+    /// The main channel.
+    Main,
     /// A multifd channel.
     Multifd,
     /// Not looked into from a place on.
@@ -26,35 +28,36 @@ pub enum Kind {
     },
 }
 
+/// What is best done with a channel's next bytes where showing them costs something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// So many say nothing of how it goes on, and need not be shown: [`Channel::skip`].
+    Skip(u64),
+    /// As many as there are, up to that, are shown at once: [`Channel::feed`].
+    Show(usize),
+}
+
 /// A channel of a migration, from QEMU to QEMU.
 #[derive(Debug, Clone)]
 pub struct Channel {
     page_bytes: u32,
     /// Bytes that have passed.
     passed: u64,
-    state: State,
-    /// The beginning of what is being read, where it came in pieces.
+    speaks: Speaks,
+    /// Bytes that say nothing and come before the next item.
+    ahead: u64,
+    /// Bytes that the item has at the least.
+    wanted: usize,
+    /// Those of them that have passed.
     begun: Vec<u8>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum State {
-    Magic,
-    Beginning,
-    /// A packet's header up to where it shows whether it is understood.
-    Head,
-    /// All of it.
-    Header {
-        bytes: usize,
-    },
-    /// Pages.
-    Pages {
-        left: u64,
-    },
-    Opaque {
-        from: u64,
-        why: Opaque,
-    },
+#[derive(Debug, Clone)]
+enum Speaks {
+    NotYet,
+    Main(MainChannel),
+    Multifd(Multifd),
+    Opaque { from: u64, why: Opaque },
 }
 
 impl Channel {
@@ -64,7 +67,9 @@ impl Channel {
         Self {
             page_bytes,
             passed: 0,
-            state: State::Magic,
+            speaks: Speaks::NotYet,
+            ahead: 0,
+            wanted: MAGIC_BYTES,
             begun: Vec::new(),
         }
     }
@@ -78,130 +83,102 @@ impl Channel {
     /// What it was recognised as.
     #[must_use]
     pub const fn kind(&self) -> Kind {
-        match self.state {
-            State::Magic | State::Beginning => Kind::NotYet,
-            State::Head | State::Header { .. } | State::Pages { .. } => Kind::Multifd,
-            State::Opaque { from, why } => Kind::Opaque { from, why },
+        match &self.speaks {
+            Speaks::NotYet => Kind::NotYet,
+            Speaks::Main(main) if main.has_begun() => Kind::Main,
+            Speaks::Multifd(multifd) if multifd.has_begun() => Kind::Multifd,
+            Speaks::Main(_) | Speaks::Multifd(_) => Kind::NotYet,
+            Speaks::Opaque { from, why } => Kind::Opaque {
+                from: *from,
+                why: *why,
+            },
         }
     }
 
-    /// How many of the next bytes say nothing of how it goes on, and need not be shown: pages, or all that is not looked into.
-    #[must_use]
-    pub const fn ahead(&self) -> u64 {
-        match self.state {
-            State::Pages { left } => left,
-            State::Opaque { .. } => u64::MAX,
-            State::Magic | State::Beginning | State::Head | State::Header { .. } => 0,
+    /// How many of the next bytes say nothing of how it goes on: pages, or all that is not looked into.
+    const fn ahead(&self) -> u64 {
+        match self.speaks {
+            Speaks::Opaque { .. } => u64::MAX,
+            _ => self.ahead,
         }
     }
 
-    /// How many of the next bytes it takes to read on, where none are [ahead](Self::ahead).
+    /// What is best done with the next bytes. Whoever shows more or fewer, or shows what could be skipped, finds the same.
     #[must_use]
-    pub fn wants(&self) -> usize {
-        let wanted = match self.state {
-            State::Magic => MAGIC_BYTES,
-            State::Beginning => multifd::BEGINNING_BYTES,
-            State::Head => multifd::HEAD_BYTES,
-            State::Header { bytes } => bytes,
-            State::Pages { .. } | State::Opaque { .. } => return 0,
-        };
-        wanted.saturating_sub(self.begun.len())
+    pub const fn next(&self) -> Next {
+        match (&self.speaks, self.ahead()) {
+            // Its pages come one by one.
+            (Speaks::Main(_), ahead) if ahead < SHOWN_BYTES as u64 => Next::Show(SHOWN_BYTES),
+            (_, 0) => Next::Show(self.wanted - self.begun.len()),
+            (_, ahead) => Next::Skip(ahead),
+        }
     }
 
-    /// So many of them pass that are [ahead](Self::ahead), if there are as many, without being shown.
+    /// So many of the next bytes pass without being shown, of those that [may be skipped](Next::Skip).
     pub fn skip(&mut self, count: u64) {
         let count = count.min(self.ahead());
         self.passed += count;
-        if let State::Pages { left } = self.state {
-            self.state = match left - count {
-                0 => State::Head,
-                left => State::Pages { left },
-            };
-        }
+        self.ahead = self.ahead.saturating_sub(count);
     }
 
-    /// Looks at the next bytes; `found` hears of each packet as soon as its header has passed, and so before its pages.
-    pub fn feed(&mut self, mut bytes: &[u8], found: &mut impl FnMut(Packet)) {
+    /// Looks at the next bytes; `found` hears of each page before its content has passed.
+    pub fn feed(&mut self, mut bytes: &[u8], found: &mut impl FnMut(Found)) {
         while !bytes.is_empty() {
-            match self.state {
-                State::Opaque { .. } => bytes = self.pass(bytes, u64::MAX),
-                State::Pages { left } => {
-                    let count =
-                        usize::try_from(left).map_or(bytes.len(), |left| left.min(bytes.len()));
-                    self.skip(count as u64);
-                    bytes = bytes.split_at(count).1;
-                }
-                State::Magic => bytes = self.read(bytes, MAGIC_BYTES, found),
-                State::Beginning => bytes = self.read(bytes, multifd::BEGINNING_BYTES, found),
-                State::Head => bytes = self.read(bytes, multifd::HEAD_BYTES, found),
-                State::Header { bytes: wanted } => bytes = self.read(bytes, wanted, found),
+            let ahead = usize::try_from(self.ahead()).unwrap_or(usize::MAX);
+            if ahead > 0 {
+                let count = ahead.min(bytes.len());
+                self.skip(count as u64);
+                bytes = bytes.split_at(count).1;
+            } else {
+                bytes = self.read(bytes, found);
             }
         }
     }
 
-    /// So many of them pass, or all; what is left.
-    fn pass<'b>(&mut self, bytes: &'b [u8], most: u64) -> &'b [u8] {
-        let all = bytes.len();
-        let count = usize::try_from(most).map_or(all, |most| most.min(all));
-        self.passed += count as u64;
-        bytes.split_at(count).1
-    }
-
-    /// Reads on until `wanted` bytes of a header are there, and then what they say.
-    fn read<'b>(
-        &mut self,
-        bytes: &'b [u8],
-        wanted: usize,
-        found: &mut impl FnMut(Packet),
-    ) -> &'b [u8] {
-        let missing = wanted.saturating_sub(self.begun.len()).min(bytes.len());
-        let (next, _) = bytes.split_at(missing);
+    /// Reads on in an item; what is left.
+    fn read<'b>(&mut self, bytes: &'b [u8], found: &mut impl FnMut(Found)) -> &'b [u8] {
+        let missing = self.wanted.saturating_sub(self.begun.len());
+        let (next, rest) = bytes.split_at(missing.min(bytes.len()));
         self.begun.extend_from_slice(next);
         debug_assert!(self.begun.len() <= HEADER_BYTES_MOST);
-        let rest = self.pass(bytes, missing as u64);
-        if self.begun.len() >= wanted {
-            let begins = self.passed - self.begun.len() as u64;
-            self.state = match self.understood(found) {
-                Ok(state) => state,
-                Err(why) => {
-                    self.begun = Vec::new();
-                    State::Opaque { from: begins, why }
-                }
-            };
+        self.passed += next.len() as u64;
+        if self.begun.len() < self.wanted {
+            return rest;
+        }
+        match self.understand(found) {
+            Ok(ahead) => {
+                self.begun.clear();
+                self.ahead = ahead;
+                self.wanted = match &self.speaks {
+                    Speaks::Main(main) => main.least(),
+                    Speaks::Multifd(multifd) => multifd.least(),
+                    Speaks::NotYet | Speaks::Opaque { .. } => MAGIC_BYTES,
+                };
+            }
+            Err(Stop::Short(bytes)) => self.wanted = bytes,
+            Err(Stop::Opaque(why)) => {
+                let from = self.passed - self.begun.len() as u64;
+                self.begun = Vec::new();
+                self.speaks = Speaks::Opaque { from, why };
+            }
         }
         rest
     }
 
-    fn understood(&mut self, found: &mut impl FnMut(Packet)) -> Result<State, Opaque> {
-        match self.state {
-            State::Magic => match self.begun.first_chunk().copied().map(u32::from_be_bytes) {
-                Some(MAIN) => Err(Opaque::Main),
-                Some(multifd::MAGIC) => Ok(State::Beginning),
-                magic => Err(Opaque::Unknown {
-                    magic: magic.unwrap_or_default(),
-                }),
-            },
-            State::Beginning => {
-                multifd::check_beginning(&self.begun)?;
-                self.begun.clear();
-                Ok(State::Head)
-            }
-            State::Head => {
-                multifd::check_head(&self.begun)?;
-                let bytes = multifd::header_bytes(self.page_bytes)?;
-                Ok(State::Header { bytes })
-            }
-            State::Header { .. } => {
-                let packet = multifd::packet(&self.begun, self.passed, self.page_bytes)?;
-                self.begun.clear();
-                let left = packet.follows();
-                found(packet);
-                Ok(match left {
-                    0 => State::Head,
-                    left => State::Pages { left },
-                })
-            }
-            State::Pages { .. } | State::Opaque { .. } => Ok(self.state),
+    /// Reads the item, if all of it is there: how many bytes follow that say nothing.
+    fn understand(&mut self, found: &mut impl FnMut(Found)) -> Result<u64, Stop> {
+        if let (Speaks::NotYet, Some(magic)) = (&self.speaks, self.begun.first_chunk()) {
+            self.speaks = match u32::from_be_bytes(*magic) {
+                main_channel::MAGIC => Speaks::Main(MainChannel::new(self.page_bytes)),
+                main_channel::RESUMED => return Err(Opaque::Resumed.into()),
+                multifd::MAGIC => Speaks::Multifd(Multifd::new(self.page_bytes)),
+                magic => return Err(Opaque::Unknown { magic }.into()),
+            };
+        }
+        match &mut self.speaks {
+            Speaks::Main(main) => main.read(&self.begun, self.passed, found),
+            Speaks::Multifd(multifd) => multifd.read(&self.begun, self.passed, found),
+            Speaks::NotYet | Speaks::Opaque { .. } => Err(Stop::Short(MAGIC_BYTES)),
         }
     }
 }

@@ -15,20 +15,22 @@
 //! - 10.0 leaves everything but the flags empty in a packet that only ends a round, the place for pages included;
 //! - 7.2 leaves there what followed the packet before, though nothing follows.
 
+use crate::block::Block;
+use crate::found::{Found, Page, is_place};
 use crate::limits::{PACKET_BYTES, PAGE_BYTES_LEAST};
 use crate::opaque::{Compression, Opaque};
-use crate::reader::Reader;
+use crate::reader::{Reader, Stop};
 
 /// `MULTIFD_MAGIC`.
 pub const MAGIC: u32 = 0x1122_3344;
 /// `MULTIFD_VERSION`.
 pub const VERSION: u32 = 1;
 /// What a channel begins with.
-pub const BEGINNING_BYTES: usize = 64;
+const BEGINNING_BYTES: usize = 64;
 /// A packet's header up to the pages' offsets.
 pub const FIXED_BYTES: usize = 320;
 /// Of it, up to what tells whether it is one that is understood.
-pub const HEAD_BYTES: usize = 12;
+const HEAD_BYTES: usize = 12;
 
 const NAME_BYTES: usize = 256;
 
@@ -37,97 +39,100 @@ const SYNC: u32 = 1;
 const COMPRESSION: u32 = 0x1f << 1;
 const DEVICE_STATE: u32 = 32 << 1;
 
-/// No block of memory is as large.
-const OFFSET_MOST: u64 = 1 << 52;
+/// A multifd channel, item by item: its beginning, then packets.
+#[derive(Debug, Clone)]
+pub struct Multifd {
+    page_bytes: u32,
+    begun: bool,
+}
 
-/// The name of a block of guest memory, such as `pc.ram`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BlockName([u8; NAME_BYTES]);
-
-impl BlockName {
-    /// The name without what fills it up.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        let length = self.0.iter().position(|byte| *byte == 0);
-        self.0.split_at(length.unwrap_or(NAME_BYTES)).0
+impl Multifd {
+    pub const fn new(page_bytes: u32) -> Self {
+        Self {
+            page_bytes,
+            begun: false,
+        }
     }
 
-    /// Printable, and followed by nothing but zeros.
-    fn of(field: [u8; NAME_BYTES]) -> Option<Self> {
-        let name = Self(field);
-        let text = name.as_bytes();
-        let (_, rest) = field.split_at(text.len());
-        let usable =
-            !text.is_empty() && text.iter().all(u8::is_ascii_graphic) && rest.first() == Some(&0);
-        usable.then_some(name)
+    /// Its beginning is as known.
+    pub const fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Bytes of the next item that tell how long it is.
+    pub const fn least(&self) -> usize {
+        if self.begun {
+            HEAD_BYTES
+        } else {
+            BEGINNING_BYTES
+        }
+    }
+
+    /// Reads an item, of which so much is there, up to the channel's byte `ends`: how many bytes follow that say nothing.
+    pub fn read(
+        &mut self,
+        item: &[u8],
+        ends: u64,
+        found: &mut impl FnMut(Found),
+    ) -> Result<u64, Stop> {
+        let mut reader = Reader::new(item);
+        reader.is_longer(self.least())?;
+        if self.begun {
+            let flags = head(&mut reader)?;
+            reader.is_longer(FIXED_BYTES + 8 * place(self.page_bytes)? as usize)?;
+            let header = Header::read(flags, reader)?;
+            return header.pages(ends, self.page_bytes, found);
+        }
+        beginning(&mut reader)?;
+        self.begun = true;
+        Ok(0)
     }
 }
 
-/// A packet whose header has been seen: what follows it in the channel.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Packet {
-    /// Where in the channel its pages begin, in bytes from the channel's first; they follow one after the other.
-    pub begins: u64,
-    /// The size of each, in bytes.
-    pub page_bytes: u32,
-    /// The block that all of them are in; none of a packet without pages.
-    pub block: Option<BlockName>,
-    /// Where in their block the pages are, in bytes, in the order in which they follow.
-    pub pages: Vec<u64>,
-    /// Pages of zeros, of which nothing follows (QEMU 9.0 and later).
-    pub zeros: Vec<u64>,
-    /// It ends a round: each channel has one.
-    pub sync: bool,
-}
-
-impl Packet {
-    /// What follows of it, in bytes.
-    #[must_use]
-    pub fn follows(&self) -> u64 {
-        self.pages.len() as u64 * u64::from(self.page_bytes)
-    }
+/// The block of such a name in a field: printable, and followed by nothing but zeros.
+fn block_of(field: &[u8; NAME_BYTES]) -> Option<Block> {
+    let length = field.iter().position(|byte| *byte == 0)?;
+    Block::checked(field.split_at(length).0)
 }
 
 /// Whether a channel that begins with [`MAGIC`] goes on as one of multifd.
-pub fn check_beginning(bytes: &[u8]) -> Result<(), Opaque> {
-    let mut reader = Reader::new(bytes);
-    let _magic = reader.u32();
-    match reader.u32().unwrap_or_default() {
+fn beginning(reader: &mut Reader<'_>) -> Result<(), Stop> {
+    let _magic = reader.u32()?;
+    match reader.u32()? {
         VERSION => Ok(()),
-        version => Err(Opaque::Version { version }),
+        version => Err(Opaque::Version { version }.into()),
     }
 }
 
-/// How long each packet's header is with pages of that size.
-///
-/// # Errors
-/// No page has that size.
-pub fn header_bytes(page_bytes: u32) -> Result<usize, Opaque> {
-    Ok(FIXED_BYTES + 8 * place(page_bytes)? as usize)
-}
-
-/// A packet has place for the same number of bytes whatever the size of pages.
-fn place(page_bytes: u32) -> Result<u32, Opaque> {
+/// Whether a guest has pages of that size.
+pub fn check_page_bytes(page_bytes: u32) -> Result<(), Opaque> {
     let usable = PAGE_BYTES_LEAST..=PACKET_BYTES;
     if page_bytes.is_power_of_two() && usable.contains(&page_bytes) {
-        Ok(PACKET_BYTES / page_bytes)
+        Ok(())
     } else {
         Err(Opaque::PageSize { page_bytes })
     }
 }
 
-/// Whether a packet that begins so is understood.
-pub fn check_head(head: &[u8]) -> Result<(), Opaque> {
-    let mut reader = Reader::new(head);
-    let magic = reader.u32().unwrap_or_default();
+/// A packet has place for the same number of bytes whatever the size of pages.
+fn place(page_bytes: u32) -> Result<u32, Opaque> {
+    check_page_bytes(page_bytes)?;
+    Ok(PACKET_BYTES / page_bytes)
+}
+
+/// The flags of a packet, if it is one that is understood.
+fn head(reader: &mut Reader<'_>) -> Result<u32, Stop> {
+    let magic = reader.u32()?;
     if magic != MAGIC {
-        return Err(Opaque::Packet { magic });
+        return Err(Opaque::Packet { magic }.into());
     }
-    let version = reader.u32().unwrap_or_default();
+    let version = reader.u32()?;
     if version != VERSION {
-        return Err(Opaque::Version { version });
+        return Err(Opaque::Version { version }.into());
     }
-    check_flags(reader.u32().unwrap_or_default())
+    let flags = reader.u32()?;
+    check_flags(flags)?;
+    Ok(flags)
 }
 
 fn check_flags(flags: u32) -> Result<(), Opaque> {
@@ -146,41 +151,6 @@ fn check_flags(flags: u32) -> Result<(), Opaque> {
     }
 }
 
-/// A packet, by its whole header, which ends at `begins`.
-pub fn packet(header: &[u8], begins: u64, page_bytes: u32) -> Result<Packet, Opaque> {
-    // It is as long as `header_bytes` says.
-    let header = Header::read(Reader::new(header)).ok_or(Opaque::Reserved)?;
-    let place = place(page_bytes)?;
-    let only_sync = header.place == 0 && header.is_sync() && header.is_empty();
-    if header.place != place && !only_sync {
-        return Err(Opaque::Place {
-            found: header.place,
-            known: place,
-        });
-    }
-    header.check(page_bytes)?;
-    let Header { normal, zero, .. } = header;
-    let block = if header.is_empty() {
-        None
-    } else {
-        Some(BlockName::of(*header.name).ok_or(Opaque::Block)?)
-    };
-    let (pages, zeros) = offsets(header.rest, normal, zero).ok_or(Opaque::Reserved)?;
-    let misplaced =
-        |offset: &&u64| !offset.is_multiple_of(u64::from(page_bytes)) || **offset >= OFFSET_MOST;
-    if let Some(offset) = pages.iter().chain(&zeros).find(misplaced) {
-        return Err(Opaque::Offset { offset: *offset });
-    }
-    Ok(Packet {
-        begins,
-        page_bytes,
-        block,
-        pages,
-        zeros,
-        sync: header.is_sync(),
-    })
-}
-
 /// A packet's fields, as they stand there.
 #[derive(Clone, Copy)]
 struct Header<'b> {
@@ -195,12 +165,11 @@ struct Header<'b> {
 }
 
 impl<'b> Header<'b> {
-    fn read(mut reader: Reader<'b>) -> Option<Self> {
-        let _magic_and_version = reader.u64()?;
-        let flags = reader.u32()?;
+    /// What follows the flags.
+    fn read(flags: u32, mut reader: Reader<'b>) -> Result<Self, Stop> {
         let (place, normal, following) = (reader.u32()?, reader.u32()?, reader.u32()?);
         let _number = reader.u64()?;
-        Some(Self {
+        Ok(Self {
             flags,
             place,
             normal,
@@ -210,6 +179,48 @@ impl<'b> Header<'b> {
             name: reader.take()?,
             rest: reader,
         })
+    }
+
+    /// Its pages, if all of it is as known: their content begins at `ends`. How many bytes that is.
+    fn pages(
+        &self,
+        ends: u64,
+        page_bytes: u32,
+        found: &mut impl FnMut(Found),
+    ) -> Result<u64, Stop> {
+        let place = place(page_bytes)?;
+        let only_sync = self.place == 0 && self.is_sync() && self.is_empty();
+        if self.place != place && !only_sync {
+            let (found, known) = (self.place, place);
+            return Err(Opaque::Place { found, known }.into());
+        }
+        self.check(page_bytes)?;
+        if self.is_empty() {
+            return Ok(0);
+        }
+        let block = block_of(self.name).ok_or(Opaque::Block)?;
+        let mut offsets = self.rest;
+        for _ in 0..self.normal + self.zero {
+            let offset = offsets.u64()?;
+            if !is_place(offset, page_bytes) {
+                return Err(Opaque::Offset { offset }.into());
+            }
+        }
+        let (mut offsets, mut begins) = (self.rest, ends);
+        for _ in 0..self.normal {
+            let offset = offsets.u64()?;
+            found(Found::Page(Page {
+                begins,
+                block,
+                offset,
+            }));
+            begins += u64::from(page_bytes);
+        }
+        for _ in 0..self.zero {
+            let offset = offsets.u64()?;
+            found(Found::Filled { block, offset });
+        }
+        Ok(begins - ends)
     }
 
     fn is_sync(&self) -> bool {
@@ -245,9 +256,4 @@ impl<'b> Header<'b> {
         }
         Ok(())
     }
-}
-
-fn offsets(mut reader: Reader<'_>, normal: u32, zero: u32) -> Option<(Vec<u64>, Vec<u64>)> {
-    let mut next = |count: u32| -> Option<Vec<u64>> { (0..count).map(|_| reader.u64()).collect() };
-    Some((next(normal)?, next(zero)?))
 }

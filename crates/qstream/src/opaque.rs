@@ -3,7 +3,7 @@
 /// How QEMU itself reduces what it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compression {
-    /// `multifd-compression=zlib`.
+    /// `multifd-compression=zlib`, or the capability `compress` of QEMU before 9.1.
     Zlib,
     /// `multifd-compression=zstd`.
     Zstd,
@@ -24,9 +24,68 @@ impl std::fmt::Display for Compression {
 /// What was found that is not exactly as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Opaque {
-    /// It is QEMU's main channel.
-    #[error("it is the main channel, which carries the devices")]
-    Main,
+    /// All of the guest's memory has passed on the main channel: what is left of it is no page.
+    #[error("memory has ended, and devices follow")]
+    Devices,
+    /// Something else comes between the parts of memory on the main channel.
+    #[error("a section of something else than memory comes before memory has ended")]
+    DevicesBetween,
+    /// The main channel has another version.
+    #[error(
+        "its version of the main channel is {version}, known is {}",
+        crate::main_channel::VERSION
+    )]
+    MainVersion {
+        /// What it says.
+        version: u32,
+    },
+    /// It is a main channel that goes on with what another one began.
+    #[error("postcopy goes on after an outage, and how it began was said on another channel")]
+    Resumed,
+    /// What the main channel says of the guest as a whole is not as known.
+    #[error("the guest's configuration has something that is not known")]
+    Configuration,
+    /// The configuration names a capability of migration that is not known.
+    #[error("the guest's configuration names a capability that is not known")]
+    Capability,
+    /// Pages have fixed places, as in a file.
+    #[error("pages have fixed places in it (mapped-ram)")]
+    MappedRam,
+    /// A section of a kind that is not known, or comes elsewhere.
+    #[error("a section of the kind {kind:#04x} is not known there")]
+    Section {
+        /// What it says.
+        kind: u8,
+    },
+    /// A command that is not known, or has another length.
+    #[error("a command {command} of {length} bytes is not known")]
+    Command {
+        /// Which.
+        command: u16,
+        /// Bytes that belong to it.
+        length: u16,
+    },
+    /// The blocks of memory are not listed as is known.
+    #[error("the list of blocks of memory is not as known")]
+    Blocks,
+    /// A word in the section of memory that is not known, or comes elsewhere.
+    #[error("the word {word:#x} in the section of memory is not known there")]
+    Word {
+        /// All of it.
+        word: u64,
+    },
+    /// QEMU sends what changed in pages.
+    #[error("QEMU itself sends what changed in pages (xbzrle)")]
+    Xbzrle,
+    /// Pages go another way, such as RDMA.
+    #[error("pages go another way, for which it has a hook")]
+    Hook,
+    /// A section does not end as it should.
+    #[error("a section has another end than known")]
+    Footer,
+    /// More comes after the end.
+    #[error("it goes on after its end")]
+    AfterEnd,
     /// It begins like no channel that is known; one of `postcopy-preempt` begins with pages at once.
     #[error("it begins with {magic:#010x}, like no channel of QEMU that is known")]
     Unknown {
@@ -93,10 +152,10 @@ pub enum Opaque {
         said: u32,
     },
     /// Pages of a block without a usable name.
-    #[error("a packet has pages, and no name of a block of memory")]
+    #[error("a page has no name of a block of memory")]
     Block,
     /// A page that begins in the middle of one, or beyond all memory.
-    #[error("a packet has a page at {offset:#x} of its block, which is no place for one")]
+    #[error("a page is at {offset:#x} of its block, which is no place for one")]
     Offset {
         /// Where it is said to be.
         offset: u64,
@@ -104,4 +163,12 @@ pub enum Opaque {
     /// What was always zero is not.
     #[error("a packet has something in a field that was always empty")]
     Reserved,
+}
+
+impl Opaque {
+    /// Whether pages may follow that are not found: not where all of them have passed.
+    #[must_use]
+    pub const fn hides_pages(self) -> bool {
+        !matches!(self, Self::Devices)
+    }
 }

@@ -7,7 +7,10 @@
     reason = "helpers of tests"
 )]
 
-use drover_qstream::{Channel, Compression, Kind, Opaque, Packet};
+mod model;
+
+use drover_qstream::{Block, Compression, Found, Kind, Opaque, Page};
+use model::{fed, fed_with, glanced, pieces};
 use proptest::prelude::*;
 
 const PAGE: u32 = 4096;
@@ -101,38 +104,21 @@ fn channel(packets: &[Sent]) -> Vec<u8> {
     beginning().into_iter().chain(packets).collect()
 }
 
-fn fed<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> (Channel, Vec<Packet>) {
-    fed_with(PAGE, pieces)
-}
-
-fn fed_with<'b>(
-    page_bytes: u32,
-    pieces: impl IntoIterator<Item = &'b [u8]>,
-) -> (Channel, Vec<Packet>) {
-    let (mut channel, mut found) = (Channel::new(page_bytes), Vec::new());
-    for piece in pieces {
-        channel.feed(piece, &mut |packet| found.push(packet));
-    }
-    (channel, found)
-}
-
-/// As [`fed`], with no more shown than is asked for.
-fn glanced<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> (Channel, Vec<Packet>) {
-    let (mut channel, mut found) = (Channel::new(PAGE), Vec::new());
-    for mut piece in pieces {
-        while !piece.is_empty() {
-            let ahead = usize::try_from(channel.ahead()).unwrap_or(usize::MAX);
-            let count = piece.len().min(ahead.max(channel.wants()));
-            assert!(count > 0);
-            let (next, rest) = piece.split_at(count);
-            match ahead {
-                0 => channel.feed(next, &mut |packet| found.push(packet)),
-                _ => channel.skip(count as u64),
-            }
-            piece = rest;
-        }
-    }
-    (channel, found)
+/// Pages of `pc.ram` one after the other, then pages of zeros.
+fn wanted(begins: u64, pages: &[u64], zeros: &[u64]) -> Vec<Found> {
+    let block = Block::named(b"pc.ram");
+    let pages = pages.iter().zip(0..).map(|(offset, at)| {
+        Found::Page(Page {
+            begins: begins + at * u64::from(PAGE),
+            block,
+            offset: *offset,
+        })
+    });
+    let zeros = zeros.iter().map(|offset| Found::Filled {
+        block,
+        offset: *offset,
+    });
+    pages.chain(zeros).collect()
 }
 
 fn opaque(bytes: &[u8]) -> (u64, Opaque) {
@@ -162,28 +148,19 @@ fn each_packet_is_told_with_where_its_pages_are() {
     let (channel, found) = fed([&bytes[..]]);
     assert_eq!(channel.kind(), Kind::Multifd);
     assert_eq!(channel.passed(), bytes.len() as u64);
-    let [first, sync, last] = &found[..] else {
-        panic!("{found:?}");
-    };
-    assert_eq!(first.begins, 64 + HEADER as u64);
-    assert_eq!(
-        (first.page_bytes, first.follows()),
-        (PAGE, 2 * u64::from(PAGE))
-    );
-    assert_eq!(first.block.unwrap().as_bytes(), b"pc.ram");
-    assert_eq!(
-        (&first.pages[..], &first.zeros[..]),
-        (&[0x1000, 0x5000][..], &[0x2000][..])
-    );
-    assert!(sync.sync && sync.block.is_none() && sync.pages.is_empty());
-    assert_eq!(last.begins, bytes.len() as u64 - u64::from(PAGE));
+    let last = bytes.len() as u64 - u64::from(PAGE);
+    let all = [
+        wanted(64 + HEADER as u64, &[0x1000, 0x5000], &[0x2000]),
+        wanted(last, &[0], &[]),
+    ];
+    assert_eq!(found, all.concat());
 }
 
 #[test]
 fn a_full_packet_and_one_of_large_pages_are_read() {
     let all: Vec<u64> = (0..128).map(|page| page * 4096).collect();
     let (_, found) = fed([&channel(&[Sent::pages(&all, &[])])[..]]);
-    assert_eq!(found[0].pages, all);
+    assert_eq!(found, wanted(64 + HEADER as u64, &all, &[]));
     // Pages of 64 KiB: place for eight.
     let large = Sent {
         place: 8,
@@ -192,10 +169,7 @@ fn a_full_packet_and_one_of_large_pages_are_read() {
         ..Sent::pages(&[65_536], &[])
     };
     let (_, found) = fed_with(65_536, [&[beginning(), large.header()].concat()[..]]);
-    assert_eq!(
-        (found[0].page_bytes, &found[0].pages[..]),
-        (65_536, &[65_536][..])
-    );
+    assert_eq!(found, wanted(64 + 384, &[65_536], &[]));
 }
 
 #[test]
@@ -210,11 +184,13 @@ fn packets_that_only_end_a_round_are_those_of_each_version() {
         ..Sent::sync()
     };
     let last = Sent::pages(&[0x3000], &[]);
-    let (channel, found) = fed([&channel(&[newer, older, last])[..]]);
+    let bytes = channel(&[newer, older, last]);
+    let (channel, found) = fed([&bytes[..]]);
     assert_eq!(channel.kind(), Kind::Multifd);
-    let syncs: Vec<bool> = found.iter().map(|packet| packet.sync).collect();
-    assert_eq!(syncs, [true, true, false]);
-    assert_eq!(found[2].pages, [0x3000]);
+    assert_eq!(
+        found,
+        wanted(bytes.len() as u64 - u64::from(PAGE), &[0x3000], &[])
+    );
 }
 
 #[test]
@@ -229,8 +205,6 @@ fn sizes_that_no_page_has_are_opaque() {
 
 #[test]
 fn other_channels_are_told_apart() {
-    let main = [&0x5145_564d_u32.to_be_bytes()[..], &[0, 0, 0, 3]].concat();
-    assert_eq!(opaque(&main), (0, Opaque::Main));
     let other = [7; 80];
     assert_eq!(opaque(&other), (0, Opaque::Unknown { magic: 0x0707_0707 }));
     let mut newer = beginning();
@@ -365,16 +339,6 @@ fn sent() -> impl Strategy<Value = Sent> {
     ]
 }
 
-/// Cut at these places.
-fn pieces<'b>(bytes: &'b [u8], cuts: &[usize]) -> Vec<&'b [u8]> {
-    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (bytes.len() + 1)).collect();
-    cuts.extend([0, bytes.len()]);
-    cuts.sort_unstable();
-    cuts.windows(2)
-        .map(|ends| &bytes[ends[0]..ends[1]])
-        .collect()
-}
-
 proptest! {
     #[test]
     fn how_the_bytes_are_divided_makes_no_difference(
@@ -411,9 +375,7 @@ proptest! {
         }
         let (channel, found) = fed([&bytes[..]]);
         prop_assert_eq!(channel.passed(), bytes.len() as u64);
-        for packet in found {
-            prop_assert!(packet.pages.len() + packet.zeros.len() <= 512);
-        }
+        prop_assert!(found.len() <= 512 * (bytes.len() / HEADER + 1));
     }
 
     #[test]
@@ -421,12 +383,22 @@ proptest! {
         let bytes = channel(&packets);
         let (channel, found) = fed([&bytes[..]]);
         prop_assert_eq!(channel.kind(), Kind::Multifd);
-        prop_assert_eq!(found.len(), packets.len());
-        for (packet, sent) in found.iter().zip(&packets) {
-            prop_assert_eq!([&packet.pages[..], &packet.zeros[..]].concat(), sent.offsets.clone());
-            let begins = usize::try_from(packet.begins).unwrap();
-            let page = bytes.get(begins..begins + usize::try_from(packet.follows()).unwrap()).unwrap();
-            prop_assert!(page.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+        let mut begins = 64;
+        let mut all = Vec::new();
+        for sent in &packets {
+            begins += HEADER as u64;
+            let (pages, zeros) = sent.offsets.split_at(sent.normal as usize);
+            all.extend(wanted(begins, pages, zeros));
+            begins += u64::from(sent.normal * PAGE);
+        }
+        prop_assert_eq!(&found, &all);
+        for found in found {
+            let Found::Page(page) = found else { continue };
+            let begins = usize::try_from(page.begins).unwrap();
+            let content = bytes[begins..].iter().take(PAGE as usize).enumerate();
+            let follows = content.map(|(at, byte)| (usize::from(*byte) + 251 - at % 251) % 251);
+            let each: Vec<usize> = follows.collect();
+            prop_assert!(each.len() == PAGE as usize && each.iter().all(|n| n == &each[0]));
         }
     }
 }

@@ -3,99 +3,24 @@
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
 mod pair;
+mod streams;
 
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use drover_pagestore::{Segment, Shape, shape_within};
 use drover_reduce::Counts;
 use drover_relay::{
     Codec, DataPath, DigestKey, End, Event, Level, NotAdded, Policy, Reduction, Relay, SealKey,
-    Settings, Sizes, StoredFile, StoredPages, Way,
+    Settings, StoredFile, Way,
 };
-use pair::{BOTH, PATIENCE, Pair, Protected, SETTINGS, content, ended, exchange, pair_of};
-
-const PAGE: usize = 4096;
-
-/// Such settings as agents agree on, with zstd.
-fn settings() -> Settings {
-    by(Policy::Always(Way::with(Codec::Zstd(Level::USUAL))))
-}
-
-fn by(policy: Policy) -> Settings {
-    Settings {
-        sizes: Sizes {
-            chunk_bytes: 64 << 10,
-            window: 6,
-        },
-        reduction: Some(Reduction {
-            page_bytes: PAGE as u32,
-            kept_pages: 512,
-            stored_pages: 0,
-            window_log: 20,
-            policy,
-        }),
-        ..SETTINGS
-    }
-}
-
-/// A page of a guest: text, one word, numbers or noise.
-fn page(at: u32) -> Vec<u8> {
-    let text = match at % 4 {
-        0 => format!("page {at}: the same words, again and again. ").repeat(200),
-        1 => format!("{:08}", at / 8).repeat(512),
-        2 => (0..PAGE as u32).map(|n| format!("{},", n * at)).collect(),
-        _ => return content(at as u8, PAGE),
-    };
-    text.into_bytes()[..PAGE].to_vec()
-}
-
-/// What a channel of multifd sends: these pages, in packets of so many.
-fn multifd(packets: &[Vec<(u64, Vec<u8>)>]) -> Vec<u8> {
-    let mut bytes = [0x1122_3344_u32, 1].map(u32::to_be_bytes).concat();
-    bytes.resize(64, 0);
-    for pages in packets {
-        let count = pages.len() as u32;
-        let words = [0x1122_3344, 1, 0, 128, count, count * PAGE as u32, 0, 1, 0];
-        let mut header: Vec<u8> = words
-            .iter()
-            .flat_map(|word: &u32| word.to_be_bytes())
-            .collect();
-        header.resize(64, 0);
-        header.extend(b"pc.ram");
-        header.resize(320, 0);
-        header.extend(
-            pages
-                .iter()
-                .flat_map(|(at, _)| (at * PAGE as u64).to_be_bytes()),
-        );
-        header.resize(1344, 0);
-        bytes.extend(header);
-        bytes.extend(pages.iter().flat_map(|(_, page)| page));
-    }
-    bytes
-}
-
-/// Three rounds over the channel's share of a guest's pages, in each of which a part of each page was changed.
-fn rounds(channel: u32) -> Vec<u8> {
-    let round = |round: u8| {
-        let pages = (0..200).map(|at| {
-            let number = at * 2 + channel;
-            let mut page = page(number);
-            page[100..150].fill(round);
-            (u64::from(number), page)
-        });
-        pages.collect::<Vec<_>>()
-    };
-    let packets: Vec<_> = (0..3)
-        .flat_map(|n| round(n).chunks(37).map(<[_]>::to_vec).collect::<Vec<_>>())
-        .collect();
-    multifd(&packets)
-}
+use pair::{BOTH, PATIENCE, Pair, Protected, content, ended, exchange, pair_of};
+use streams::{
+    PAGE, by, main_channel, multifd, of_stored, page, rounds, settings, stored, telling, until,
+};
 
 /// Carries what two channels of multifd and a main channel send, and holds what arrives against it.
 fn carries(pair: &Pair) {
@@ -104,8 +29,7 @@ fn carries(pair: &Pair) {
 
 /// The same, once all channels are there and that has returned.
 fn carries_once(pair: &Pair, ready: impl FnOnce()) {
-    let main = [&b"QEVM"[..], &b"a device and its state, ".repeat(20_000)].concat();
-    let sent = [main, rounds(0), rounds(1)];
+    let sent = [main_channel(&[]), rounds(0), rounds(1)];
     let streams = sent.map(|bytes| {
         let near = UnixStream::connect(&pair.near).unwrap();
         (bytes, near, pair.far.accept().unwrap().0)
@@ -174,40 +98,6 @@ fn every_way_gives_what_was_sent() {
             assert_eq!(spliced, settings.pass_through, "{}", report.data_path);
         }
     }
-}
-
-/// The same, where the destination tells of stored pages.
-fn telling(settings: Settings) -> Settings {
-    let reduction = settings.reduction.map(|agreed| Reduction {
-        stored_pages: 2000,
-        ..agreed
-    });
-    Settings {
-        reduction,
-        ..settings
-    }
-}
-
-fn stored(segment: &Segment, fill: bool) -> StoredFile {
-    StoredFile {
-        file: segment.file().try_clone().unwrap(),
-        key: DigestKey::new([7; 32]),
-        seal: None,
-        fill,
-    }
-}
-
-/// Waits until something is so.
-fn until(mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it is not so");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn of_stored(relay: &Relay) -> StoredPages {
-    relay.report().stored.unwrap()
 }
 
 /// A file of the pages that a guest has just brought, and what became of its bytes.

@@ -1,15 +1,14 @@
-//! Finds the packets in bytes that stay in the kernel: only what says how a channel goes on is copied out.
+//! Finds the pages in bytes that stay in the kernel: only what says how a channel goes on is copied out, and pages that come one
+//! by one with it.
 
 use std::fs::File;
 use std::io;
 
 use drover_lanes::{Patience, Pipe};
-use drover_qstream::{Channel, Packet};
+use drover_qstream::limits::SHOWN_BYTES;
+use drover_qstream::{Channel, Found, Next};
 
 use crate::pipes::Pipes;
-
-/// Bytes that are read at once: a header of the usual pages.
-const HEADER_BYTES: usize = 2048;
 
 /// Looks at one channel.
 #[derive(Debug)]
@@ -17,6 +16,8 @@ pub(crate) struct Glance {
     /// Empty between two chunks.
     pub(super) copy: Pipe,
     nowhere: File,
+    /// Copied into.
+    shown: Vec<u8>,
 }
 
 impl Glance {
@@ -26,6 +27,7 @@ impl Glance {
         Ok(Self {
             copy: pipes.make_spare()?,
             nowhere: pipes.nowhere().try_clone()?,
+            shown: vec![0; SHOWN_BYTES],
         })
     }
 
@@ -34,23 +36,23 @@ impl Glance {
         &mut self,
         channel: &mut Channel,
         length: usize,
-        found: &mut impl FnMut(Packet),
+        found: &mut impl FnMut(Found),
     ) -> io::Result<()> {
         let mut left = length;
         while left > 0 {
-            let ahead = usize::try_from(channel.ahead()).unwrap_or(usize::MAX);
-            left -= if ahead > 0 {
-                let passed = self
-                    .copy
-                    .drain(&self.nowhere, left.min(ahead), Patience::Wait)?;
-                channel.skip(passed as u64);
-                passed
-            } else {
-                let mut header = [0; HEADER_BYTES];
-                let wanted = left.min(channel.wants()).min(HEADER_BYTES);
-                let read = self.copy.read(&mut header[..wanted])?;
-                channel.feed(&header[..read], found);
-                read
+            left -= match channel.next() {
+                Next::Skip(count) => {
+                    let count = usize::try_from(count).unwrap_or(usize::MAX).min(left);
+                    let passed = self.copy.drain(&self.nowhere, count, Patience::Wait)?;
+                    channel.skip(passed as u64);
+                    passed
+                }
+                Next::Show(count) => {
+                    let count = count.min(left).min(SHOWN_BYTES);
+                    let read = self.copy.read(&mut self.shown[..count])?;
+                    channel.feed(&self.shown[..read], found);
+                    read
+                }
             };
         }
         Ok(())

@@ -79,7 +79,7 @@ impl Reducer {
         Self {
             id: channel,
             channel: Channel::new(agreed.page_bytes),
-            pages: Pages::default(),
+            pages: Pages::new(agreed.page_bytes),
             encoder: Encoder::new(channel, page_bytes, agreed.window_log),
             told: false,
             staged: Vec::new(),
@@ -223,7 +223,7 @@ impl Reducer {
         let length = chunk.take_from(from, most)?;
         chunk.tee(&glance.copy)?;
         let pages = &mut self.pages;
-        glance.look(&mut self.channel, length, &mut |packet| pages.add(packet))?;
+        glance.look(&mut self.channel, length, &mut |found| pages.add(found))?;
         self.begins += length as u64;
         self.pages.forget(self.begins);
         Ok(Some(length))
@@ -323,9 +323,7 @@ impl Reducer {
             self.held += count;
             let pages = &mut self.pages;
             self.channel
-                .feed(&self.staged[held..self.held], &mut |packet| {
-                    pages.add(packet);
-                });
+                .feed(&self.staged[held..self.held], &mut |found| pages.add(found));
             if may_cut {
                 return Ok(self.held);
             }
@@ -338,7 +336,7 @@ impl Reducer {
 
     fn tell_when_opaque(&mut self, shared: &Shared) {
         if let Kind::Opaque { from, why } = self.channel.kind()
-            && why != Opaque::Main
+            && why.hides_pages()
             && !std::mem::replace(&mut self.told, true)
         {
             shared.opaque(self.id, format!("from byte {from}: {why}"));

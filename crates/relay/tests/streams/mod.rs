@@ -1,0 +1,178 @@
+//! What the channels of a guest send, and what relays agree on for them.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each of the tests' programs uses its part"
+)]
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use drover_pagestore::Segment;
+use drover_relay::{
+    Codec, DigestKey, Level, Policy, Reduction, Relay, Settings, Sizes, StoredFile, StoredPages,
+    Way,
+};
+
+use crate::pair::{PATIENCE, SETTINGS, content};
+
+pub const PAGE: usize = 4096;
+
+/// Such settings as agents agree on, with zstd.
+pub fn settings() -> Settings {
+    by(Policy::Always(Way::with(Codec::Zstd(Level::USUAL))))
+}
+
+pub fn by(policy: Policy) -> Settings {
+    Settings {
+        sizes: Sizes {
+            chunk_bytes: 64 << 10,
+            window: 6,
+        },
+        reduction: Some(Reduction {
+            page_bytes: PAGE as u32,
+            kept_pages: 512,
+            stored_pages: 0,
+            window_log: 20,
+            policy,
+        }),
+        ..SETTINGS
+    }
+}
+
+/// A page of a guest: text, one word, numbers or noise.
+pub fn page(at: u32) -> Vec<u8> {
+    let text = match at % 4 {
+        0 => format!("page {at}: the same words, again and again. ").repeat(200),
+        1 => format!("{:08}", at / 8).repeat(512),
+        2 => (0..PAGE as u32).map(|n| format!("{},", n * at)).collect(),
+        _ => return content(at as u8, PAGE),
+    };
+    text.into_bytes()[..PAGE].to_vec()
+}
+
+/// What a channel of multifd sends: these pages, in packets of so many.
+pub fn multifd(packets: &[Vec<(u64, Vec<u8>)>]) -> Vec<u8> {
+    let mut bytes = [0x1122_3344_u32, 1].map(u32::to_be_bytes).concat();
+    bytes.resize(64, 0);
+    for pages in packets {
+        let count = pages.len() as u32;
+        let words = [0x1122_3344, 1, 0, 128, count, count * PAGE as u32, 0, 1, 0];
+        let mut header: Vec<u8> = words
+            .iter()
+            .flat_map(|word: &u32| word.to_be_bytes())
+            .collect();
+        header.resize(64, 0);
+        header.extend(b"pc.ram");
+        header.resize(320, 0);
+        header.extend(
+            pages
+                .iter()
+                .flat_map(|(at, _)| (at * PAGE as u64).to_be_bytes()),
+        );
+        header.resize(1344, 0);
+        bytes.extend(header);
+        bytes.extend(pages.iter().flat_map(|(_, page)| page));
+    }
+    bytes
+}
+
+/// Three rounds over the channel's share of a guest's pages, in each of which a part of each page was changed.
+pub fn rounds(channel: u32) -> Vec<u8> {
+    let share = |n| {
+        round(n)
+            .into_iter()
+            .skip(channel as usize)
+            .step_by(2)
+            .collect()
+    };
+    let packets: Vec<_> = (0..3)
+        .map(share)
+        .flat_map(|pages: Vec<_>| pages.chunks(37).map(<[_]>::to_vec).collect::<Vec<_>>())
+        .collect();
+    multifd(&packets)
+}
+
+/// All pages of a guest, in each of which a part was changed since the round before.
+pub fn round(round: u8) -> Vec<(u64, Vec<u8>)> {
+    let pages = (0..400).map(|number| {
+        let mut page = page(number);
+        page[100..150].fill(round);
+        (u64::from(number), page)
+    });
+    pages.collect()
+}
+
+/// What a guest sends that moves over one channel, in three rounds.
+pub fn one_channel() -> Vec<u8> {
+    main_channel(&[0, 1, 2].map(round))
+}
+
+/// What the main channel sends: these parts of a guest's memory, then its devices.
+pub fn main_channel(parts: &[Vec<(u64, Vec<u8>)>]) -> Vec<u8> {
+    let mut bytes = b"QEVM\0\0\0\x03".to_vec();
+    bytes.extend(b"\x01\0\0\0\x02\x03ram\0\0\0\0\0\0\0\x04");
+    bytes.extend(0x1000_0004_u64.to_be_bytes());
+    bytes.extend(b"\x06pc.ram");
+    bytes.extend(0x1000_0000_u64.to_be_bytes());
+    part_ends(&mut bytes);
+    let mut names = &b"\x06pc.ram"[..];
+    for (pages, at) in parts.iter().zip(1..) {
+        let kind = if at == parts.len() { 3 } else { 2 };
+        bytes.extend([kind, 0, 0, 0, 2]);
+        for (at, page) in pages {
+            let flags = if names.is_empty() { 0x28 } else { 0x08 };
+            bytes.extend((at * PAGE as u64 + flags).to_be_bytes());
+            bytes.extend(std::mem::take(&mut names));
+            bytes.extend(page);
+        }
+        part_ends(&mut bytes);
+    }
+    if parts.is_empty() {
+        bytes.extend([3, 0, 0, 0, 2]);
+        part_ends(&mut bytes);
+    }
+    bytes.extend(b"\x04\0\0\0\x05\x05timer");
+    bytes.extend(b"a device and its state, ".repeat(20_000));
+    bytes
+}
+
+fn part_ends(bytes: &mut Vec<u8>) {
+    bytes.extend(0x10_u64.to_be_bytes());
+    bytes.extend([0x7e, 0, 0, 0, 2]);
+}
+
+/// The same, where the destination tells of stored pages.
+pub fn telling(settings: Settings) -> Settings {
+    let reduction = settings.reduction.map(|agreed| Reduction {
+        stored_pages: 2000,
+        ..agreed
+    });
+    Settings {
+        reduction,
+        ..settings
+    }
+}
+
+pub fn stored(segment: &Segment, fill: bool) -> StoredFile {
+    StoredFile {
+        file: segment.file().try_clone().unwrap(),
+        key: DigestKey::new([7; 32]),
+        seal: None,
+        fill,
+    }
+}
+
+/// Waits until something is so.
+pub fn until(mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it is not so");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+pub fn of_stored(relay: &Relay) -> StoredPages {
+    relay.report().stored.unwrap()
+}
