@@ -9,7 +9,7 @@ use crate::delta;
 use crate::kept::destination::Kept;
 use crate::layout::{HEADER_BYTES, Header, checksum};
 use crate::ops::{Op, Reader};
-use crate::stored::Stored;
+use crate::stored::{Stored, StoredId};
 use crate::wrong::Wrong;
 
 /// Reads the chunks of one channel, in the order in which they were packed.
@@ -139,24 +139,39 @@ impl Decoder {
 
 impl<'d> Unpacked<'d> {
     /// Reads the stored pages that the chunk refers to: before the kept ones are needed, for which channels wait for each
-    /// other.
+    /// other. Those that follow each other are read at once, whatever else the chunk has between them.
     ///
     /// # Errors
     /// [`Wrong`].
     pub fn fetch(self, from: &impl Stored) -> Result<Fetched<'d>, Wrong> {
+        let stored = self.stored;
+        // The first of those that follow each other, and where it goes.
+        let mut run: Option<(StoredId, usize)> = None;
         for op in Reader::new(self.sections.operations) {
-            if let Op::Stored { pages, id, .. } = op? {
-                let begin = self.stored.len();
-                let count = (pages as usize).saturating_mul(self.page_bytes);
-                if count > self.raw_bytes - begin {
-                    return Err(Wrong::MORE_BYTES);
-                }
-                self.stored.resize(begin + count, 0);
-                from.read(id, &mut self.stored[begin..])?;
+            let Op::Stored { pages, id, .. } = op? else {
+                continue;
+            };
+            let begin = stored.len();
+            let count = (pages as usize).saturating_mul(self.page_bytes);
+            if count > self.raw_bytes - begin {
+                return Err(Wrong::MORE_BYTES);
             }
+            if let Some((first, place)) = run {
+                let pages = (begin - place) / self.page_bytes;
+                if first.0 as usize + pages != id.0 as usize {
+                    from.read(first, &mut stored[place..])?;
+                    run = Some((id, begin));
+                }
+            } else {
+                run = Some((id, begin));
+            }
+            stored.resize(begin + count, 0);
+        }
+        if let Some((first, place)) = run {
+            from.read(first, &mut stored[place..])?;
         }
         Ok(Fetched {
-            stored: self.stored,
+            stored,
             sections: self.sections,
         })
     }

@@ -8,6 +8,7 @@
     reason = "helpers of tests"
 )]
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 
 use drover_reduce::kept::{destination, source};
@@ -393,6 +394,30 @@ fn what_a_lying_peer_says_is_refused_by_name() {
         0,
     ));
     assert!(matches!(bomb, Wrong::Layout(_)), "{bomb}");
+}
+
+/// Which runs of stored pages are read.
+#[derive(Default)]
+struct Runs(RefCell<Vec<(u32, usize)>>);
+
+impl Stored for Runs {
+    fn read(&self, first: StoredId, pages: &mut [u8]) -> Result<(), Wrong> {
+        self.0.borrow_mut().push((first.0, pages.len() / PAGE));
+        Ok(())
+    }
+}
+
+#[test]
+fn stored_pages_that_follow_each_other_are_read_at_once_also_where_something_else_is_between_them()
+{
+    let operations = [
+        9, 1, 5, 6, 1, 0, 9, 2, 6, 6, 1, 0, 10, 1, 8, 0, 9, 1, 3, 9, 1, 3,
+    ];
+    let chunk = forged(32 * PAGE as u32, &operations, 0);
+    let mut decoder = Decoder::new(CHUNK, PAGE, WINDOW_LOG);
+    let runs = Runs::default();
+    decoder.unpack(&chunk).unwrap().fetch(&runs).unwrap();
+    assert_eq!(runs.0.into_inner(), [(5, 4), (3, 1), (3, 1)]);
 }
 
 #[test]
