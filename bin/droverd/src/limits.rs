@@ -25,8 +25,8 @@ pub const WINDOW_LOG_LEAST: u32 = 17;
 /// This part of the memory for reduction is for knowing the pages that the destination has stored, at the source.
 pub const STORED_PART: u64 = 8;
 
-/// What it takes to know one: its digest and its number in a table that has just grown.
-pub const STORED_PAGE_BYTES: u64 = 64;
+/// What it takes to know one (`drover_pagestore::KnownDigests`): 22 bytes, and what is left of the last block of digests.
+pub const STORED_PAGE_BYTES: u64 = 23;
 
 /// Shared pages are given back when no guest has arrived for so long: a drain with one guest after the other has pauses.
 pub const SHARED_PAGES_KEPT: Duration = Duration::from_mins(5);
@@ -34,7 +34,7 @@ pub const SHARED_PAGES_KEPT: Duration = Duration::from_mins(5);
 /// How often that is looked at.
 pub const SHARED_PAGES_LOOK: Duration = Duration::from_secs(30);
 
-/// The most memory for shared pages that can be configured: each relay knows what is in it by 34 bytes a page, 70 MiB.
+/// The most memory for shared pages that can be configured: each relay knows what is in it by 22 bytes a page, 44 MiB.
 pub const SHARED_PAGES_MOST: Bytes = Bytes(8 << 30);
 
 /// The least, but for none.

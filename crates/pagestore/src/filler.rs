@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use crate::digest::{Digest, DigestKey};
+use crate::known::KnownDigests;
 use crate::layout::{NoSegment, Shape};
 use crate::seal::SealKey;
 use crate::segment::Segment;
@@ -19,9 +20,8 @@ const DIGESTS_AT_ONCE: u32 = 4096;
 pub struct Filler {
     segment: Segment,
     key: DigestKey,
-    known: HashSet<Digest>,
-    /// Of so many pages the digests are known.
-    seen: u32,
+    /// Of the pages that are known to be there.
+    known: KnownDigests,
 }
 
 /// What became of pages that were to be added.
@@ -43,11 +43,11 @@ impl Filler {
         // Locks are those of an open file, and whoever was given a descriptor shares it with who gave it.
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let own = File::options().read(true).write(true).open(path)?;
+        let segment = Segment::open(own, seal)?;
         Ok(Self {
-            segment: Segment::open(own, seal)?,
+            known: KnownDigests::new(segment.shape().places),
+            segment,
             key,
-            known: HashSet::new(),
-            seen: 0,
         })
     }
 
@@ -60,12 +60,12 @@ impl Filler {
         let mut batch: Vec<(Digest, &[u8])> = Vec::new();
         for page in pages.chunks_exact(page_bytes) {
             let digest = self.key.digest(page);
-            if !self.known.contains(&digest) {
+            if self.known.find(&digest).is_none() {
                 batch.push((digest, page));
             }
         }
         if batch.is_empty() {
-            let full = self.seen == self.segment.shape().places;
+            let full = self.known.is_full();
             return Ok(Added { new: 0, full });
         }
         self.segment.file().lock()?;
@@ -77,38 +77,41 @@ impl Filler {
     /// The same, while nobody else adds any.
     fn add_alone(&mut self, mut batch: Vec<(Digest, &[u8])>) -> io::Result<Added> {
         self.look()?;
-        let shape = self.segment.shape();
-        let room = (shape.places - self.seen) as usize;
+        let seen = self.known.count();
+        let room = (self.segment.shape().places - seen) as usize;
         let mut first = HashSet::new();
-        batch.retain(|(digest, _)| !self.known.contains(digest) && first.insert(*digest));
+        batch.retain(|(digest, _)| self.known.find(digest).is_none() && first.insert(*digest));
         batch.truncate(room);
         let new = batch.len() as u32;
         if new > 0 {
             let mut pages = Vec::new();
-            for (number, (_, page)) in (self.seen..).zip(&batch) {
+            for (number, (_, page)) in (seen..).zip(&batch) {
                 self.segment.append(number, page, &mut pages)?;
             }
             let digests = batch.iter().flat_map(|(digest, _)| digest.0);
             let digests: Vec<u8> = digests.collect();
             let file = self.segment.file();
             // In this order, so that what is counted is there, for others and whenever this process dies.
-            file.write_all_at(&pages, self.segment.page_at(self.seen))?;
-            file.write_all_at(&digests, Shape::digest_at(self.seen))?;
-            Shape::set_count(file, self.seen + new)?;
-            self.seen += new;
-            self.known.extend(batch.iter().map(|(digest, _)| *digest));
+            file.write_all_at(&pages, self.segment.page_at(seen))?;
+            file.write_all_at(&digests, Shape::digest_at(seen))?;
+            Shape::set_count(file, seen + new)?;
+            for (digest, _) in &batch {
+                self.known.add(*digest);
+            }
         }
-        let full = self.seen == shape.places;
+        let full = self.known.is_full();
         Ok(Added { new, full })
     }
 
     /// Learns what others have added.
     fn look(&mut self) -> io::Result<()> {
         let count = self.segment.count()?;
-        while self.seen < count {
-            let end = count.min(self.seen.saturating_add(DIGESTS_AT_ONCE));
-            self.known.extend(self.segment.digests(self.seen..end)?);
-            self.seen = end;
+        while self.known.count() < count {
+            let seen = self.known.count();
+            let end = count.min(seen.saturating_add(DIGESTS_AT_ONCE));
+            for digest in self.segment.digests(seen..end)? {
+                self.known.add(digest);
+            }
         }
         Ok(())
     }

@@ -26,8 +26,8 @@ const ALIGN: u64 = 4096;
 /// The smallest and the largest page.
 const PAGE_BYTES: std::ops::RangeInclusive<u32> = 1 << 10..=1 << 20;
 
-/// Places of a file at most: with pages of 4 KiB 1 TiB.
-const PLACES_MOST: u32 = 1 << 28;
+/// Places of a file at most: with pages of 4 KiB 1 TiB. A number takes 28 bits, of which one with all of them set stands for none.
+pub(crate) const PLACES_MOST: u32 = (1 << 28) - 1;
 
 /// How large a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

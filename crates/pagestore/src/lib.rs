@@ -15,12 +15,14 @@
 
 mod digest;
 mod filler;
+mod known;
 mod layout;
 mod seal;
 mod segment;
 
 pub use digest::{DIGEST_BYTES, Digest, DigestKey, KEY_BYTES};
 pub use filler::{Added, Filler};
+pub use known::KnownDigests;
 pub use layout::{NoSegment, Shape, shape_within};
 pub use seal::{SEAL_KEY_BYTES, SealKey};
 pub use segment::Segment;

@@ -1,11 +1,10 @@
 //! What the source was told of pages that the destination's host has stored.
 
-use std::collections::HashMap;
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
-use drover_pagestore::{DIGEST_BYTES, Digest, DigestKey, KEY_BYTES};
+use drover_pagestore::{DIGEST_BYTES, Digest, DigestKey, KEY_BYTES, KnownDigests};
 use drover_reduce::{StoredId, Told};
 
 use super::StoredPages;
@@ -16,16 +15,15 @@ const BATCH: usize = 4096;
 /// What was told so far.
 #[derive(Debug)]
 pub(crate) struct Known {
-    most: u32,
     heard: RwLock<Heard>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Heard {
     /// The key comes first.
     key: Option<DigestKey>,
-    ids: HashMap<Digest, StoredId>,
-    told: u32,
+    /// Those beyond what was agreed on have no number.
+    digests: KnownDigests,
     /// Why no more is heard.
     trouble: Option<String>,
 }
@@ -33,9 +31,13 @@ struct Heard {
 impl Known {
     /// Nothing so far, and of at most so many pages.
     pub(crate) fn new(most: u32) -> Self {
+        let heard = Heard {
+            key: None,
+            digests: KnownDigests::new(most),
+            trouble: None,
+        };
         Self {
-            most,
-            heard: RwLock::default(),
+            heard: RwLock::new(heard),
         }
     }
 
@@ -69,7 +71,11 @@ impl Known {
             held += count;
             let (digests, rest) = bytes[..held].as_chunks();
             let left = rest.len();
-            self.write(|heard| heard.add(digests, self.most));
+            self.write(|heard| {
+                for digest in digests {
+                    heard.digests.add(Digest(*digest));
+                }
+            });
             bytes.copy_within(held - left..held, 0);
             held = left;
         }
@@ -87,23 +93,9 @@ impl Known {
     pub(crate) fn report(&self) -> StoredPages {
         let heard = self.asking().0;
         StoredPages {
-            told: heard.told.into(),
+            told: heard.digests.count().into(),
             trouble: heard.trouble.clone(),
             ..StoredPages::default()
-        }
-    }
-}
-
-impl Heard {
-    /// Those beyond what was agreed on have no number.
-    fn add(&mut self, digests: &[[u8; DIGEST_BYTES]], most: u32) {
-        for digest in digests {
-            if self.told >= most {
-                return;
-            }
-            let id = StoredId(self.told);
-            self.ids.entry(Digest(*digest)).or_insert(id);
-            self.told += 1;
         }
     }
 }
@@ -114,11 +106,11 @@ pub(crate) struct Asking<'k>(RwLockReadGuard<'k, Heard>);
 
 impl Told for Asking<'_> {
     fn find(&mut self, page: &[u8]) -> Option<StoredId> {
-        if self.0.ids.is_empty() {
+        let Heard { key, digests, .. } = &*self.0;
+        if digests.count() == 0 {
             return None;
         }
-        let digest = self.0.key.as_ref()?.digest(page);
-        self.0.ids.get(&digest).copied()
+        digests.find(&key.as_ref()?.digest(page)).map(StoredId)
     }
 }
 
