@@ -21,6 +21,9 @@ use crate::report::Event;
 use crate::shared::{ChannelPort, Reading, Shared, spawn};
 use crate::turns::{Bringer, Turns};
 
+/// What QEMU opens first.
+const MAIN: ChannelId = 0;
+
 /// Takes QEMU's connections until the relay ends.
 pub(crate) fn accept(shared: &Arc<Shared>) {
     while let Some(accepted) = shared.accept_local() {
@@ -141,9 +144,15 @@ fn break_later(shared: &Arc<Shared>, channel: ChannelId, reason: String) {
     }
 }
 
+/// Bytes of the channel are lost. QEMU takes the end of one of multifd for an orderly one, and then waits for its bytes for ever,
+/// its guest stopped: so the main channel breaks as well, by which both fail the migration.
 fn broke(shared: &Arc<Shared>, channel: ChannelId, reason: String) {
     shared.tell(Event::ChannelBroke { channel, reason });
     shared.step_or_end(Input::LocalBroke { channel });
+    if channel != MAIN && !shared.is_telling(channel) {
+        shared.shut_down(MAIN);
+        shared.step_or_end(Input::LocalBroke { channel: MAIN });
+    }
 }
 
 fn start_threads(
@@ -209,7 +218,7 @@ fn read(
         shared.step_and_help(input);
     }
     if let Some(stream) = &stream
-        && channel > 0
+        && channel != MAIN
     {
         drain(stream);
     }
@@ -275,7 +284,7 @@ fn drain(mut stream: &UnixStream) {
 pub(crate) fn closing(channel: ChannelId) -> Shutdown {
     match channel {
         // Without the main channel QEMU fails the migration at once.
-        0 => Shutdown::Both,
+        MAIN => Shutdown::Both,
         _ => Shutdown::Write,
     }
 }
@@ -352,7 +361,7 @@ impl Tool {
     /// The source's QEMU says nothing more, if this was its main channel.
     fn main_channel_ended(&self, shared: &Shared) {
         if let Some(reduction) = &shared.reduction
-            && self.channel == 0
+            && self.channel == MAIN
         {
             reduction.stop_telling();
         }

@@ -398,7 +398,17 @@ impl Shared {
         Ok(())
     }
 
-    fn is_telling(&self, channel: ChannelId) -> bool {
+    /// Closes QEMU's end of a channel.
+    pub(crate) fn shut_down(&self, channel: ChannelId) {
+        let core = self.lock();
+        let port = core.channels.get(usize::from(channel));
+        if let Some(stream) = port.and_then(|port| port.stream.as_ref()) {
+            // QEMU may have closed it already.
+            let _ = stream.shutdown(channel::closing(channel));
+        }
+    }
+
+    pub(crate) fn is_telling(&self, channel: ChannelId) -> bool {
         let reduction = self.reduction.as_ref();
         reduction.is_some_and(|reduction| reduction.is_telling(channel))
     }

@@ -19,7 +19,8 @@ use drover_relay::{
 };
 use pair::{BOTH, PATIENCE, Pair, Protected, content, ended, exchange, pair_of};
 use streams::{
-    PAGE, by, main_channel, multifd, of_stored, page, rounds, settings, stored, telling, until,
+    BEGINNING_BYTES, HEADER_BYTES, PAGE, by, main_channel, multifd, of_stored, page, rounds,
+    settings, stored, telling, until,
 };
 
 /// Carries what two channels of multifd and a main channel send, and holds what arrives against it.
@@ -207,7 +208,7 @@ fn a_stored_page_that_cannot_be_read_breaks_its_channel_and_qemu_gets_nothing_of
         .unwrap();
     pair.connect();
     let main = UnixStream::connect(&pair.near).unwrap();
-    let _main = (main, pair.far.accept().unwrap().0);
+    let main = [main, pair.far.accept().unwrap().0];
     let near = UnixStream::connect(&pair.near).unwrap();
     let mut at_qemu = pair.far.accept().unwrap().0;
     at_qemu.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -229,6 +230,11 @@ fn a_stored_page_that_cannot_be_read_breaks_its_channel_and_qemu_gets_nothing_of
         }
     };
     assert!(told.contains("which cannot be had"), "{told}");
+    // QEMU at either end sees the migration fail.
+    for mut end in main {
+        end.set_read_timeout(Some(PATIENCE)).unwrap();
+        assert_eq!(end.read(&mut [0]).unwrap_or(0), 0);
+    }
     // The source reads on what its QEMU still sends, until the session is closed.
     drop(pair);
     drop(writes.join().unwrap());
@@ -275,9 +281,9 @@ fn a_page_that_comes_in_pieces_waits_for_its_end_and_a_channel_that_ends_within_
     far.set_read_timeout(Some(PATIENCE)).unwrap();
     let sent = multifd(&[vec![(1, page(1)), (2, page(2)), (3, page(3))]]);
     // A packet's header, and its first page without its end.
-    let (first, rest) = sent.split_at(64 + 1344 + PAGE - 1);
+    let (first, rest) = sent.split_at(BEGINNING_BYTES + HEADER_BYTES + PAGE - 1);
     near.write_all(first).unwrap();
-    let mut arrived = vec![0; 64 + 1344];
+    let mut arrived = vec![0; BEGINNING_BYTES + HEADER_BYTES];
     far.read_exact(&mut arrived).unwrap();
     near.write_all(&rest[..PAGE / 2]).unwrap();
     near.shutdown(Shutdown::Write).unwrap();

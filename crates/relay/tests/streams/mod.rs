@@ -19,6 +19,12 @@ use crate::pair::{PATIENCE, SETTINGS, content};
 
 pub const PAGE: usize = 4096;
 
+/// Bytes in front of a multifd channel's first packet.
+pub const BEGINNING_BYTES: usize = 64;
+
+/// Bytes in front of a packet's pages.
+pub const HEADER_BYTES: usize = 1344;
+
 /// Such settings as agents agree on, with zstd.
 pub fn settings() -> Settings {
     by(Policy::Always(Way::with(Codec::Zstd(Level::USUAL))))
@@ -52,29 +58,32 @@ pub fn page(at: u32) -> Vec<u8> {
     text.into_bytes()[..PAGE].to_vec()
 }
 
-/// What a channel of multifd sends: these pages, in packets of so many.
-pub fn multifd(packets: &[Vec<(u64, Vec<u8>)>]) -> Vec<u8> {
-    let mut bytes = [0x1122_3344_u32, 1].map(u32::to_be_bytes).concat();
+/// Pages of a guest by their numbers.
+pub type Pages = Vec<(u64, Vec<u8>)>;
+
+/// A packet of multifd with these pages.
+pub fn packet(pages: &Pages) -> Vec<u8> {
+    let count = pages.len() as u32;
+    let words = [0x1122_3344, 1, 0, 128, count, count * PAGE as u32, 0, 1, 0];
+    let mut bytes: Vec<u8> = words
+        .iter()
+        .flat_map(|word: &u32| word.to_be_bytes())
+        .collect();
     bytes.resize(64, 0);
-    for pages in packets {
-        let count = pages.len() as u32;
-        let words = [0x1122_3344, 1, 0, 128, count, count * PAGE as u32, 0, 1, 0];
-        let mut header: Vec<u8> = words
-            .iter()
-            .flat_map(|word: &u32| word.to_be_bytes())
-            .collect();
-        header.resize(64, 0);
-        header.extend(b"pc.ram");
-        header.resize(320, 0);
-        header.extend(
-            pages
-                .iter()
-                .flat_map(|(at, _)| (at * PAGE as u64).to_be_bytes()),
-        );
-        header.resize(1344, 0);
-        bytes.extend(header);
-        bytes.extend(pages.iter().flat_map(|(_, page)| page));
-    }
+    bytes.extend(b"pc.ram");
+    bytes.resize(320, 0);
+    let offsets = pages.iter().map(|(at, _)| at * PAGE as u64);
+    bytes.extend(offsets.flat_map(u64::to_be_bytes));
+    bytes.resize(HEADER_BYTES, 0);
+    bytes.extend(pages.iter().flat_map(|(_, page)| page));
+    bytes
+}
+
+/// What a channel of multifd sends: these pages, in packets of so many.
+pub fn multifd(packets: &[Pages]) -> Vec<u8> {
+    let mut bytes = [0x1122_3344_u32, 1].map(u32::to_be_bytes).concat();
+    bytes.resize(BEGINNING_BYTES, 0);
+    bytes.extend(packets.iter().flat_map(packet));
     bytes
 }
 
@@ -95,7 +104,7 @@ pub fn rounds(channel: u32) -> Vec<u8> {
 }
 
 /// All pages of a guest, in each of which a part was changed since the round before.
-pub fn round(round: u8) -> Vec<(u64, Vec<u8>)> {
+pub fn round(round: u8) -> Pages {
     let pages = (0..400).map(|number| {
         let mut page = page(number);
         page[100..150].fill(round);
@@ -110,7 +119,7 @@ pub fn one_channel() -> Vec<u8> {
 }
 
 /// What the main channel sends: these parts of a guest's memory, then its devices.
-pub fn main_channel(parts: &[Vec<(u64, Vec<u8>)>]) -> Vec<u8> {
+pub fn main_channel(parts: &[Pages]) -> Vec<u8> {
     let mut bytes = b"QEVM\0\0\0\x03".to_vec();
     bytes.extend(b"\x01\0\0\0\x02\x03ram\0\0\0\0\0\0\0\x04");
     bytes.extend(0x1000_0004_u64.to_be_bytes());
