@@ -10,18 +10,11 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::net::Shutdown;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
 
-use common::pair::{Pair, SLOW, multifd};
-use common::{CONTENT_AT, Qemu, state, status};
-use drover_hypervisor::{
-    Compression, Machine, MigrationAddress, MigrationSettings, MigrationStatus, RunState,
-};
+use common::pair::{Pair, multifd};
+use common::watched::{Seen, followed, migrated};
+use common::{CONTENT_AT, Qemu};
+use drover_hypervisor::{Compression, MigrationSettings};
 use drover_qstream::{self as qstream, Block, Found, Kind, Opaque};
 
 on_each_qemu! {
@@ -29,79 +22,6 @@ on_each_qemu! {
     every_page_of_a_guest_that_moves_over_one_channel_is_found
     every_page_that_follows_by_postcopy_is_found
     channels_that_qemu_compresses_are_opaque_and_arrive
-}
-
-/// A channel that has ended: all its bytes, and what was found in them.
-struct Seen {
-    bytes: Vec<u8>,
-    found: Vec<Found>,
-    kind: Kind,
-}
-
-/// Takes each connection to one socket to another, and looks at what the source sends; each is told of at its end.
-fn watched(from: &Path, to: &Path) -> Receiver<Seen> {
-    let listener = UnixListener::bind(from).unwrap();
-    let (tell, seen) = channel();
-    let to: PathBuf = to.to_owned();
-    thread::spawn(move || {
-        for source in listener.incoming() {
-            let (source, tell) = (source.unwrap(), tell.clone());
-            let destination = UnixStream::connect(&to).unwrap();
-            thread::spawn(move || tell.send(carried(&source, &destination).unwrap()));
-        }
-    });
-    seen
-}
-
-fn carried(mut source: &UnixStream, mut destination: &UnixStream) -> io::Result<Seen> {
-    let back = (destination.try_clone()?, source.try_clone()?);
-    thread::spawn(move || io::copy(&mut &back.0, &mut &back.1));
-    let mut channel = qstream::Channel::new(4096);
-    let (mut bytes, mut found) = (Vec::new(), Vec::new());
-    // Pieces that fit neither headers nor pages.
-    let mut buffer = vec![0; 10_007];
-    loop {
-        let read = source.read(&mut buffer)?;
-        if read == 0 {
-            destination.shutdown(Shutdown::Write)?;
-            let kind = channel.kind();
-            return Ok(Seen { bytes, found, kind });
-        }
-        channel.feed(&buffer[..read], &mut |what| found.push(what));
-        bytes.extend_from_slice(&buffer[..read]);
-        destination.write_all(&buffer[..read])?;
-    }
-}
-
-/// Begins to migrate, with each channel watched.
-async fn begun(pair: &Pair, settings: &MigrationSettings) -> Receiver<Seen> {
-    pair.prepare(settings).await;
-    let MigrationAddress::Unix(to) = pair.place.socket() else {
-        panic!("it is a socket");
-    };
-    let from = to.with_extension("watched");
-    let seen = watched(&from, &to);
-    pair.source
-        .migrate(&MigrationAddress::Unix(from))
-        .await
-        .unwrap();
-    seen
-}
-
-/// What was seen of so many channels, which have ended.
-fn ended(seen: &Receiver<Seen>, channels: usize) -> Vec<Seen> {
-    let each = (0..channels).map(|_| seen.recv_timeout(common::PATIENCE).unwrap());
-    each.collect()
-}
-
-/// Migrates, and what was seen of each channel: the main one, and those of multifd.
-async fn migrated(pair: &Pair, settings: &MigrationSettings) -> Vec<Seen> {
-    let (mut source, mut destination) = (pair.source.events(), pair.destination.events());
-    let seen = begun(pair, settings).await;
-    status(&mut source, MigrationStatus::Completed).await;
-    status(&mut destination, MigrationStatus::Completed).await;
-    pair.assert_memory_is_equal().await;
-    ended(&seen, 1 + settings.channels as usize)
 }
 
 /// What was sent last of each page of a block.
@@ -146,6 +66,7 @@ fn ends_with_devices(seen: &Seen) -> bool {
 async fn every_page_of_a_guest_is_found_where_it_is(qemu: Qemu) {
     let pair = Pair::new(&qemu, &qemu, None).await;
     let seen = migrated(&pair, &multifd()).await;
+    pair.assert_memory_is_equal().await;
     let (others, main): (Vec<_>, Vec<_>) = seen.iter().partition(|seen| seen.kind == Kind::Multifd);
     let [main] = main[..] else {
         let kinds: Vec<_> = main.iter().map(|seen| seen.kind).collect();
@@ -166,30 +87,18 @@ async fn every_page_of_a_guest_is_found_where_it_is(qemu: Qemu) {
 async fn every_page_of_a_guest_that_moves_over_one_channel_is_found(qemu: Qemu) {
     let pair = Pair::new(&qemu, &qemu, None).await;
     let seen = migrated(&pair, &MigrationSettings::default()).await;
+    pair.assert_memory_is_equal().await;
     assert!(ends_with_devices(&seen[0]), "{:?}", seen[0].kind);
     all_found(&pair, &[&seen[0]]);
 }
 
 async fn every_page_that_follows_by_postcopy_is_found(qemu: Qemu) {
     let pair = Pair::new(&qemu, &qemu, None).await;
-    let (mut source, mut destination) = (pair.source.events(), pair.destination.events());
-    let settings = MigrationSettings {
-        max_bandwidth: SLOW,
-        postcopy: true,
-        ..MigrationSettings::default()
-    };
-    let seen = begun(&pair, &settings).await;
-    status(&mut source, MigrationStatus::Active).await;
-    pair.source.start_postcopy().await.unwrap();
-    state(&pair.destination, &[RunState::Paused]).await;
-    pair.destination.resume().await.unwrap();
-    status(&mut source, MigrationStatus::Completed).await;
-    status(&mut destination, MigrationStatus::Completed).await;
+    let seen = followed(&pair).await;
     pair.assert_memory_is_equal().await;
-    let seen = ended(&seen, 1);
     // To the channel's very end.
-    assert_eq!(seen[0].kind, Kind::Main);
-    all_found(&pair, &[&seen[0]]);
+    assert_eq!(seen.kind, Kind::Main);
+    all_found(&pair, &[&seen]);
 }
 
 async fn channels_that_qemu_compresses_are_opaque_and_arrive(qemu: Qemu) {
@@ -199,6 +108,7 @@ async fn channels_that_qemu_compresses_are_opaque_and_arrive(qemu: Qemu) {
         ..multifd()
     };
     let seen = migrated(&pair, &settings).await;
+    pair.assert_memory_is_equal().await;
     let compressed = Opaque::Compressed(qstream::Compression::Zstd);
     let of_multifd = seen
         .iter()

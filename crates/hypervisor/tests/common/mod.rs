@@ -6,6 +6,7 @@
 pub mod between;
 pub mod fake;
 pub mod pair;
+pub mod watched;
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

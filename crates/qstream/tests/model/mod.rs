@@ -270,7 +270,15 @@ pub fn fed_with<'b>(
 
 /// As [`fed`], with nothing shown that may be skipped.
 pub fn glanced<'b>(pieces: impl IntoIterator<Item = &'b [u8]>) -> (Channel, Vec<Found>) {
-    let (mut channel, mut found) = (Channel::new(PAGE as u32), Vec::new());
+    glanced_with(PAGE as u32, pieces)
+}
+
+/// The same, of a guest with pages of that size.
+pub fn glanced_with<'b>(
+    page_bytes: u32,
+    pieces: impl IntoIterator<Item = &'b [u8]>,
+) -> (Channel, Vec<Found>) {
+    let (mut channel, mut found) = (Channel::new(page_bytes), Vec::new());
     for mut piece in pieces {
         while !piece.is_empty() {
             let next = channel.next();
