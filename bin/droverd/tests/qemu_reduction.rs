@@ -12,9 +12,10 @@ mod hosts;
 use std::time::Duration;
 
 use drover_api::{
-    CheckpointsView, EventKind, MigrateRequest, MigrationPhase, MigrationView, VmDefinition,
+    CheckpointsView, EventKind, MigrateRequest, MigrationPhase, MigrationView, ReductionView,
+    VmDefinition,
 };
-use drover_types::ReductionMode;
+use drover_types::{AtDeadline, Convergence, ReductionMode, Throttle};
 use hosts::{A, B, Hosts, SLOW, SLOWER, set_word};
 
 /// Until something may be so.
@@ -22,9 +23,48 @@ const SOON: Duration = Duration::from_millis(20);
 
 /// Moves the guest to the other host; what both tell of it.
 async fn moved(hosts: &mut Hosts, from: usize, how: &str) -> [MigrationView; 2] {
+    moved_by(hosts, from, how, Convergence::default()).await
+}
+
+/// The same over QEMU's main channel alone, as postcopy begins after so many seconds.
+async fn moved_over_one_channel(
+    hosts: &mut Hosts,
+    from: usize,
+    how: &str,
+    seconds: i64,
+) -> [MigrationView; 2] {
+    let convergence = Convergence {
+        throttle: Some(Throttle::Off),
+        deadline_s: Some(seconds.try_into().unwrap()),
+        at_deadline: Some(AtDeadline::Postcopy),
+        ..Convergence::default()
+    };
+    let views = moved_by(hosts, from, how, convergence).await;
+    assert_eq!(views[0].channels, Some(0), "{views:#?}");
+    let reduction = views[0].reduction.clone().unwrap();
+    assert!(reduction.opaque.is_empty(), "{reduction:#?}");
+    // Nearly all that QEMU sent was found to be pages.
+    let bytes = found(&reduction) * 4096;
+    assert!(bytes * 20 > reduction.raw_bytes.0 * 19, "{reduction:#?}");
+    views
+}
+
+/// How many pages were found.
+fn found(reduction: &ReductionView) -> u64 {
+    let pages = reduction.pages;
+    pages.filled + pages.same + pages.stored + pages.changed + pages.ordinary + pages.dense
+}
+
+async fn moved_by(
+    hosts: &mut Hosts,
+    from: usize,
+    how: &str,
+    convergence: Convergence,
+) -> [MigrationView; 2] {
     hosts.listen_on(1 - from);
     let request = MigrateRequest {
         reduction: Some(how.parse().unwrap()),
+        convergence,
         ..hosts.request(from, None)
     };
     let name = "guest".parse().unwrap();
@@ -156,6 +196,51 @@ async fn a_guest_that_comes_back_finds_its_pages_also_at_an_agent_that_was_start
     while !kept_now(&hosts, A).await.checkpoints.is_empty() {
         tokio::time::sleep(SOON).await;
     }
+}
+
+/// Longer than any guest takes here.
+const NEVER: i64 = 600;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_moves_over_one_channel_finds_its_pages_when_it_comes_back() {
+    let Some(mut hosts) = Hosts::new("onechannel", SLOW).await else {
+        return;
+    };
+    for host in [A, B] {
+        hosts.configure(host, |config| {
+            set_word(config, "migration", "shared_pages_memory", "0");
+            if host == A {
+                set_word(config, "checkpoints", "size", "1 GiB");
+            }
+        });
+        hosts.start_agent(host).await;
+    }
+    hosts.boot().await;
+    let [left, _] = moved_over_one_channel(&mut hosts, A, "zstd:1", NEVER).await;
+    let stored = left.shared_pages.clone().unwrap();
+    assert!(stored.added > 6000 && stored.trouble.is_none(), "{left:#?}");
+    assert_eq!(kept_at(&hosts, A).await.checkpoints.len(), 1);
+
+    let [back, _] = moved_over_one_channel(&mut hosts, B, "pages", NEVER).await;
+    let pages = back.reduction.clone().unwrap().pages;
+    assert!(pages.stored > 6000, "{back:#?}");
+    assert!(
+        back.traffic.sent_bytes.0 * 2 < left.traffic.sent_bytes.0,
+        "{back:#?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_follow_by_postcopy_are_found_and_the_guest_is_whole() {
+    let Some(mut hosts) = Hosts::with_guest("reducepost", SLOWER).await else {
+        return;
+    };
+    let [left, arrived] = moved_over_one_channel(&mut hosts, A, "pages", 1).await;
+    // About a half of it followed, and was found all the same.
+    assert!(left.postcopy.unwrap().bytes.0 > 20 << 20, "{left:#?}");
+    let added = arrived.shared_pages.clone().unwrap().added;
+    assert!(added > 6000, "{arrived:#?}");
+    moved(&mut hosts, B, "zstd:1").await;
 }
 
 /// What an agent keeps.

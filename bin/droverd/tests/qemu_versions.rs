@@ -13,12 +13,12 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use drover_api::{
-    Client, Encryption, ErrorCode, IncomingRequest, LaneSecurity, ProtocolRange, SessionSizes,
-    VmDefinition,
+    Client, Encryption, ErrorCode, IncomingRequest, LaneSecurity, MigrateRequest, MigrationPhase,
+    ProtocolRange, SessionSizes, VmDefinition,
 };
 use drover_lab::{Monitor, monitor_socket};
 use drover_trust::{Armed, Store, Trust, system_clock};
-use drover_types::{Bytes, MigrationId};
+use drover_types::{AtDeadline, Bytes, Convergence, MigrationId};
 use hosts::peer::{FakeAgent, on};
 use hosts::{A, B, FAST, Hosts, PATIENCE, name, refused, set};
 use serde_json::json;
@@ -153,6 +153,7 @@ async fn a_source_of_another_version_is_refused_and_nothing_is_started() {
 /// Where the content is put in the memory of a guest without a kernel, above what firmware uses.
 const CONTENT_AT: u64 = 16 << 20;
 const CONTENT: usize = 8 << 20;
+const PAGE: usize = 4096;
 
 /// A guest that runs its firmware, in whose memory QEMU puts the host's own file at its start: so
 /// that content which is the source's has been carried. (QEMU 7.2 damages a working guest that is
@@ -204,27 +205,35 @@ async fn memory(hosts: &Hosts, host: usize) -> Vec<u8> {
     std::fs::read(&file).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_guest_of_the_oldest_qemu_moves_to_and_fro() {
-    let Some(qemu) = hosts::qemu_7_2() else {
-        return;
-    };
-    let Some(mut hosts) = Hosts::new("oldest", FAST).await else {
-        return;
-    };
+/// What the guest is filled with.
+fn content() -> Vec<u8> {
+    let words = (0..CONTENT / 8).flat_map(|n| (n * 0x9e37_79b9).to_le_bytes());
+    words.collect()
+}
+
+/// Hosts with the oldest QEMU, and a guest that runs on the first and is filled there alone.
+async fn of_the_oldest(test: &str) -> Option<Hosts> {
+    let qemu = hosts::qemu_7_2()?;
+    let mut hosts = Hosts::new(test, FAST).await?;
     let allowed = qemu.to_str().unwrap().to_owned();
     for host in [A, B] {
         hosts.configure(host, |config| set(config, "qemu", "binaries", [&allowed]));
         hosts.start_agent(host).await;
     }
-    let content: Vec<u8> = (0..CONTENT / 8)
-        .flat_map(|n| (n * 0x9e37_79b9).to_le_bytes())
-        .collect();
-    std::fs::write(hosts.host(A).socket("content"), &content).unwrap();
+    std::fs::write(hosts.host(A).socket("content"), content()).unwrap();
     std::fs::write(hosts.host(B).socket("content"), vec![0; CONTENT]).unwrap();
     let definition = firmware_guest(&hosts, qemu);
     hosts.define(A, &definition);
     hosts.client(A).start_vm(&name()).await.unwrap();
+    Some(hosts)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_of_the_oldest_qemu_moves_to_and_fro() {
+    let Some(mut hosts) = of_the_oldest("oldest").await else {
+        return;
+    };
+    let content = content();
     for (from, to) in [(A, B), (B, A)] {
         hosts.move_from(from).await;
         hosts.guest_is_only_on(to).await;
@@ -237,5 +246,40 @@ async fn a_guest_of_the_oldest_qemu_moves_to_and_fro() {
         let vm = hosts.client(to).vm(&name()).await.unwrap();
         let version = vm.qemu_version.unwrap();
         assert!(version.starts_with("7.2"), "{version}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_of_the_oldest_qemu_that_moves_over_one_channel_finds_its_pages_when_it_comes_back()
+{
+    let Some(hosts) = of_the_oldest("oldestone").await else {
+        return;
+    };
+    let content = content();
+    for (from, stored) in [(A, 0), (B, 0), (A, CONTENT / PAGE)] {
+        let request = MigrateRequest {
+            reduction: Some("pages".parse().unwrap()),
+            convergence: Convergence {
+                deadline_s: Some(600.try_into().unwrap()),
+                at_deadline: Some(AtDeadline::Postcopy),
+                ..Convergence::default()
+            },
+            ..hosts.request(from, None)
+        };
+        let asked = hosts.client(from).migrate(&name(), &request).await;
+        let view = hosts.ended(from, asked.unwrap().id).await;
+        assert_eq!(view.phase, MigrationPhase::Completed, "{view:#?}");
+        assert_eq!(view.channels, Some(0), "{view:#?}");
+        assert!(
+            memory(&hosts, 1 - from).await == content,
+            "the guest's memory is another"
+        );
+        let reduction = view.reduction.clone().unwrap();
+        assert!(reduction.opaque.is_empty(), "{view:#?}");
+        let pages = reduction.pages;
+        assert!(pages.stored >= stored as u64, "{view:#?}");
+        let ours = pages.stored + pages.ordinary + pages.dense;
+        assert!(ours >= (CONTENT / PAGE) as u64, "{view:#?}");
+        std::fs::write(hosts.host(from).socket("content"), vec![0; CONTENT]).unwrap();
     }
 }
