@@ -31,9 +31,15 @@ fn read(bytes: &[u8]) -> Result<(), String> {
         }
     }
     match channel.kind() {
-        Kind::Opaque { why, .. } if why.hides_pages() => Err(why.to_string()),
+        Kind::Opaque { why, .. } if why.hides_pages() => Err(in_words(&why.to_string())),
         _ => Ok(()),
     }
+}
+
+/// Without what stands in the stream itself, which would make each refusal a new one.
+fn in_words(why: &str) -> String {
+    let words = why.split(' ').filter(|word| !word.starts_with("0x"));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 #[test]

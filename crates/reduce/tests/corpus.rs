@@ -57,7 +57,11 @@ fn corpus(name: &str) -> PathBuf {
 #[test]
 fn chunks_of_the_corpus_and_changes_of_them_give_what_they_stand_for_or_are_refused() {
     drover_corpus::replay(corpus("chunk"), |bytes| {
-        decode(bytes).map_err(|wrong| wrong.to_string())
+        decode(bytes).map_err(|wrong| match wrong {
+            // With both checksums, each would be a new one.
+            Wrong::Content { .. } => "it gives other bytes".to_owned(),
+            wrong => wrong.to_string(),
+        })
     });
 }
 
