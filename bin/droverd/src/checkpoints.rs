@@ -252,22 +252,32 @@ impl Checkpoints {
     /// # Errors
     /// [`NoCheckpoint`].
     pub fn take(&self, vm: &VmName) -> Result<Option<(Returning, File, StoredFile)>, NoCheckpoint> {
-        let all = self.lock();
-        let Some(Checkpoint::Kept { told, .. }) = all.get(vm) else {
+        let Some((returning, told)) = self.returning(vm) else {
             return Ok(None);
-        };
-        let told = told.clone();
-        drop(all);
-        let returning = Returning {
-            all: self.clone(),
-            vm: vm.clone(),
-            since: told.since,
         };
         if told.is_over() {
             return Ok(None);
         }
         let file = File::open(&told.path)?;
         Ok(Some((returning, file, told.stored(false))))
+    }
+
+    /// What a guest holds of it whose return an earlier agent began: its relay reads it already.
+    pub fn take_up(&self, vm: &VmName) -> Option<Returning> {
+        self.returning(vm).map(|(returning, _)| returning)
+    }
+
+    fn returning(&self, vm: &VmName) -> Option<(Returning, Told)> {
+        let all = self.lock();
+        let Some(Checkpoint::Kept { told, .. }) = all.get(vm) else {
+            return None;
+        };
+        let returning = Returning {
+            all: self.clone(),
+            vm: vm.clone(),
+            since: told.since,
+        };
+        Some((returning, told.clone()))
     }
 
     /// Removes the one of this guest; whether there was one.

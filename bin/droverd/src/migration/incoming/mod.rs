@@ -185,7 +185,10 @@ pub fn start(
             Some(session.expected),
             Some(session.offer),
         ),
-        None => (None, Lease::default(), None, None, None),
+        None => {
+            let returning = context.checkpoints.take_up(&snapshot.borrow().view.vm);
+            (None, Lease::default(), returning, None, None)
+        }
     };
     let task = Incoming {
         context,
