@@ -10,7 +10,6 @@
 
 mod hosts;
 
-use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -21,17 +20,6 @@ use hosts::{A, B, Hosts, PATIENCE, SLOWER, kill, until};
 
 /// Longer than an agent takes to come back on a busy machine.
 const LONG: i64 = 60;
-
-/// The processes of the relays on a host.
-fn relays(hosts: &Hosts, host: usize) -> Vec<u32> {
-    let directory = hosts.host(host).runtime().join("relays");
-    let records = fs::read_dir(directory).unwrap().filter_map(|entry| {
-        let text = fs::read_to_string(entry.unwrap().path().join("process.json")).ok()?;
-        let record: serde_json::Value = serde_json::from_str(&text).unwrap();
-        u32::try_from(record["pid"].as_u64()?).ok()
-    });
-    records.collect()
-}
 
 /// The relay's process of this host is the one that it was.
 async fn carries_on(hosts: &Hosts, host: usize, id: MigrationId, relay: u32) {
@@ -73,7 +61,7 @@ async fn the_sources_agent_that_is_back_in_time_completes_its_migration() {
         return;
     };
     let id = hosts.migrate_midway(A).await;
-    let relay = relays(&hosts, A);
+    let relay = hosts.relays(A);
     assert_eq!(relay.len(), 1, "{relay:?}");
     hosts.kill_agent(A).await;
     hosts.start_agent(A).await;
@@ -89,7 +77,7 @@ async fn the_destinations_agent_that_is_back_in_time_takes_the_guest_in() {
         return;
     };
     let id = hosts.migrate_midway(A).await;
-    let relay = relays(&hosts, B);
+    let relay = hosts.relays(B);
     hosts.kill_agent(B).await;
     hosts.start_agent(B).await;
     carries_on(&hosts, B, id, relay[0]).await;
@@ -120,7 +108,7 @@ async fn agents_that_are_told_to_end_leave_what_is_carried_to_the_next() {
     };
     let id = hosts.migrate_midway(A).await;
     for host in [A, B] {
-        let relay = relays(&hosts, host);
+        let relay = hosts.relays(host);
         assert_eq!(relay.len(), 1, "{relay:?}");
         assert_eq!(hosts.terminate_agent(host).await, Some(0));
         hosts.start_agent(host).await;
@@ -187,7 +175,7 @@ async fn a_relay_that_is_killed_costs_only_the_migration() {
     };
     for host in [A, B] {
         let id = hosts.migrate_midway(A).await;
-        kill(relays(&hosts, host)[0]);
+        kill(hosts.relays(host)[0]);
         let view = hosts.ended(A, id).await;
         assert_eq!(view.phase, MigrationPhase::Failed, "{view:#?}");
         let there = hosts.ended(B, id).await;

@@ -6,25 +6,17 @@ mod hosts;
 
 use std::time::{Duration, Instant};
 
-use drover_api::{LimitRequest, LimitScope, MigrateRequest, MigrationPhase};
+use drover_api::{LimitScope, MigrateRequest, MigrationPhase};
 use drover_lab::serial_socket;
 use drover_types::{MigrationId, VmName};
 use hosts::meter::Meter;
-use hosts::{A, B, FAST, Hosts, PATIENCE, set_word, until};
+use hosts::{A, B, FAST, Hosts, PATIENCE, limit, set_word, until};
 
 /// Until a limit that is set at the other end holds: it is divided, told, and what is on its way
 /// arrives.
 const SETTLE: Duration = Duration::from_millis(1000);
 const LOOK: Duration = Duration::from_millis(100);
 const SECOND: Duration = Duration::from_secs(1);
-
-async fn limit(hosts: &Hosts, host: usize, scope: LimitScope, limit: Option<&str>) {
-    let request = LimitRequest {
-        scope,
-        limit: limit.map(|limit| limit.parse().unwrap()),
-    };
-    hosts.client(host).limit(&request).await.unwrap();
-}
 
 /// The most that was sent in any second of three, and the mean, in bytes per second. What is looked
 /// at is the relay's own count, five times a second.

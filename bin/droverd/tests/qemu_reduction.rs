@@ -9,24 +9,12 @@
 
 mod hosts;
 
-use std::time::Duration;
-
-use drover_api::{
-    CheckpointsView, EventKind, MigrateRequest, MigrationPhase, MigrationView, ReductionView,
-    VmDefinition,
-};
+use drover_api::{EventKind, MigrationPhase, MigrationView, ReductionView, VmDefinition};
 use drover_types::{AtDeadline, Convergence, ReductionMode, Throttle};
+use hosts::reduced::{checkpoints_when, moved, moved_by};
 use hosts::{A, B, Hosts, SLOW, SLOWER, set_word};
 
-/// Until something may be so.
-const SOON: Duration = Duration::from_millis(20);
-
-/// Moves the guest to the other host; what both tell of it.
-async fn moved(hosts: &mut Hosts, from: usize, how: &str) -> [MigrationView; 2] {
-    moved_by(hosts, from, how, Convergence::default()).await
-}
-
-/// The same over QEMU's main channel alone, as postcopy begins after so many seconds.
+/// Moves the guest over QEMU's main channel alone, as postcopy begins after so many seconds.
 async fn moved_over_one_channel(
     hosts: &mut Hosts,
     from: usize,
@@ -53,31 +41,6 @@ async fn moved_over_one_channel(
 fn found(reduction: &ReductionView) -> u64 {
     let pages = reduction.pages;
     pages.filled + pages.same + pages.stored + pages.changed + pages.ordinary + pages.dense
-}
-
-async fn moved_by(
-    hosts: &mut Hosts,
-    from: usize,
-    how: &str,
-    convergence: Convergence,
-) -> [MigrationView; 2] {
-    hosts.listen_on(1 - from);
-    let request = MigrateRequest {
-        reduction: Some(how.parse().unwrap()),
-        convergence,
-        ..hosts.request(from, None)
-    };
-    let name = "guest".parse().unwrap();
-    let id = hosts
-        .client(from)
-        .migrate(&name, &request)
-        .await
-        .unwrap()
-        .id;
-    let views = [hosts.ended(from, id).await, hosts.ended(1 - from, id).await];
-    assert_eq!(views[0].phase, MigrationPhase::Completed, "{views:#?}");
-    hosts.guest_runs_only_on(1 - from).await;
-    views
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,8 +137,7 @@ async fn a_guest_that_comes_back_finds_its_pages_also_at_an_agent_that_was_start
     assert_eq!(arrived.shared_pages, None);
     let stored = left.shared_pages.clone().unwrap();
     assert!(stored.added > 6000 && stored.trouble.is_none(), "{left:#?}");
-    let kept = kept_at(&hosts, A).await;
-    assert_eq!(kept.checkpoints.len(), 1, "{kept:?}");
+    let kept = checkpoints_when(&hosts, A, |kept| kept.checkpoints.len() == 1).await;
     assert!(kept.taken.0 > stored.added * 4096, "{kept:?}");
 
     assert_eq!(hosts.terminate_agent(A).await, Some(0));
@@ -193,9 +155,7 @@ async fn a_guest_that_comes_back_finds_its_pages_also_at_an_agent_that_was_start
         back.traffic.sent_bytes.0 * 2 < left.traffic.sent_bytes.0,
         "{back:#?}"
     );
-    while !kept_now(&hosts, A).await.checkpoints.is_empty() {
-        tokio::time::sleep(SOON).await;
-    }
+    checkpoints_when(&hosts, A, |kept| kept.checkpoints.is_empty()).await;
 }
 
 /// Longer than any guest takes here.
@@ -219,7 +179,7 @@ async fn a_guest_that_moves_over_one_channel_finds_its_pages_when_it_comes_back(
     let [left, _] = moved_over_one_channel(&mut hosts, A, "zstd:1", NEVER).await;
     let stored = left.shared_pages.clone().unwrap();
     assert!(stored.added > 6000 && stored.trouble.is_none(), "{left:#?}");
-    assert_eq!(kept_at(&hosts, A).await.checkpoints.len(), 1);
+    checkpoints_when(&hosts, A, |kept| kept.checkpoints.len() == 1).await;
 
     let [back, _] = moved_over_one_channel(&mut hosts, B, "pages", NEVER).await;
     let pages = back.reduction.clone().unwrap().pages;
@@ -243,22 +203,6 @@ async fn pages_that_follow_by_postcopy_are_found_and_the_guest_is_whole() {
     moved(&mut hosts, B, "zstd:1").await;
 }
 
-/// What an agent keeps.
-async fn kept_now(hosts: &Hosts, host: usize) -> CheckpointsView {
-    hosts.client(host).checkpoints().await.unwrap()
-}
-
-/// The same, once something is on the disk.
-async fn kept_at(hosts: &Hosts, host: usize) -> CheckpointsView {
-    loop {
-        let kept = kept_now(hosts, host).await;
-        if !kept.checkpoints.is_empty() {
-            return kept;
-        }
-        tokio::time::sleep(SOON).await;
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_of_which_nothing_is_to_be_kept_leaves_nothing_and_one_that_stays_neither() {
     let Some(mut hosts) = Hosts::new("checkpointless", SLOW).await else {
@@ -273,12 +217,10 @@ async fn a_guest_of_which_nothing_is_to_be_kept_leaves_nothing_and_one_that_stay
     }
     hosts.boot().await;
     let id = hosts.migrate_midway(A).await;
-    assert!(kept_now(&hosts, A).await.taken.0 > 64 << 20);
+    checkpoints_when(&hosts, A, |kept| kept.taken.0 > 64 << 20).await;
     hosts.client(A).cancel(id).await.unwrap();
     assert_eq!(hosts.ended(A, id).await.phase, MigrationPhase::Cancelled);
-    while kept_now(&hosts, A).await.taken.0 > 0 {
-        tokio::time::sleep(SOON).await;
-    }
+    checkpoints_when(&hosts, A, |kept| kept.taken.0 == 0).await;
 
     let [left, _] = moved(&mut hosts, A, "off").await;
     let events = hosts.client(A).events(left.id).await.unwrap();
@@ -287,7 +229,7 @@ async fn a_guest_of_which_nothing_is_to_be_kept_leaves_nothing_and_one_that_stay
             if what.contains("no checkpoint of it is kept here: no bytes are reduced"))
     });
     assert!(told, "{events:#?}");
-    assert_eq!(kept_now(&hosts, A).await.taken.0, 0);
+    assert_eq!(hosts.client(A).checkpoints().await.unwrap().taken.0, 0);
 
     let definition = hosts.definition().await;
     hosts.define(
@@ -298,7 +240,7 @@ async fn a_guest_of_which_nothing_is_to_be_kept_leaves_nothing_and_one_that_stay
         },
     );
     moved(&mut hosts, B, "zstd:1").await;
-    assert_eq!(kept_now(&hosts, B).await.taken.0, 0);
+    assert_eq!(hosts.client(B).checkpoints().await.unwrap().taken.0, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -188,6 +188,10 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
             "1 MiB is no memory for reduction: give 16 MiB to 16 GiB",
         ),
         (
+            "[migration]\nreduction_memory = 0",
+            "0 B is no memory for reduction: give 16 MiB to 16 GiB",
+        ),
+        (
             "[migration]\nplacement = \"cpu\"",
             "line 2, key `migration.placement`: unknown variant `cpu`, expected `nic` or `none`",
         ),

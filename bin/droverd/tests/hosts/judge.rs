@@ -85,6 +85,17 @@ impl Hosts {
         Ok(())
     }
 
+    /// The processes of the relays on a host.
+    pub fn relays(&self, host: usize) -> Vec<u32> {
+        let directory = self.host(host).runtime().join("relays");
+        let records = fs::read_dir(directory).unwrap().filter_map(|entry| {
+            let text = fs::read_to_string(entry.unwrap().path().join("process.json")).ok()?;
+            let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+            u32::try_from(record["pid"].as_u64()?).ok()
+        });
+        records.collect()
+    }
+
     /// Waits until no relay is left on either host, neither process nor file.
     pub async fn no_relay_is_left(&self) {
         for host in [A, B] {

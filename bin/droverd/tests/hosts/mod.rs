@@ -24,6 +24,7 @@ pub mod meter;
 pub mod peer;
 #[path = "../trust/provision.rs"]
 pub mod provision;
+pub mod reduced;
 pub mod runs;
 mod scenario;
 pub mod third;
@@ -33,7 +34,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use drover_api::Client;
+use drover_api::{Client, LimitRequest, LimitScope};
 use drover_lab::command::run;
 use drover_lab::settings::{AgentSettings, GuestSettings, LabName, LabSettings, nic_rates};
 use drover_lab::{Host, Lab, State, find_probe, network, require};
@@ -284,6 +285,15 @@ fn last_lines(path: &Path, count: usize) -> String {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     let lines: Vec<_> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+/// Sets or lifts a limit of a host.
+pub async fn limit(hosts: &Hosts, host: usize, scope: LimitScope, limit: Option<&str>) {
+    let request = LimitRequest {
+        scope,
+        limit: limit.map(|limit| limit.parse().unwrap()),
+    };
+    hosts.client(host).limit(&request).await.unwrap();
 }
 
 /// Kills a process.
