@@ -10,8 +10,11 @@
 //! 0                                        working_set                     pages
 //! ```
 
+use std::ops::Range;
+
 use crate::content::{Class, Source};
 use crate::settings::PAGE;
+use crate::sums;
 
 /// One page of the guest's memory.
 #[derive(Clone)]
@@ -45,21 +48,25 @@ pub struct Arena {
     checksums: Vec<u64>,
     working_set: usize,
     touch: usize,
-    rewrites: u64,
+    /// Complete turns through the working set, and the page that is rewritten next: a division
+    /// for each rewrite would cost an emulated guest more than the rewrite.
+    turns: u64,
+    next: usize,
 }
 
 impl Arena {
     /// Pages of zeros, not filled yet.
     pub fn new(source: Source, pages: usize, working_set: usize, touch: usize) -> Self {
         let zero = Page([0; PAGE]);
-        let sum = checksum(&zero.0);
+        let sum = sums::page(&zero.0);
         Self {
             source,
             checksums: vec![sum; pages],
             pages: vec![zero; pages],
             working_set: working_set.min(pages),
             touch: touch.clamp(STAMP, PAGE),
-            rewrites: 0,
+            turns: 0,
+            next: 0,
         }
     }
 
@@ -70,7 +77,7 @@ impl Arena {
 
     /// Rewrites since the beginning.
     pub fn rewrites(&self) -> u64 {
-        self.rewrites
+        self.turns * self.working_set as u64 + self.next as u64
     }
 
     /// Gives `page` its first content.
@@ -79,29 +86,32 @@ impl Arena {
         if self.source.class(page) != Class::Zero {
             self.source.write(page, 0, bytes);
         }
-        self.checksums[page] = checksum(bytes);
+        self.checksums[page] = sums::page(bytes);
     }
 
-    /// Rewrites the next page of the working set.
+    /// Rewrites a part of the next page of the working set. The page's sum follows the words that
+    /// change and keeps those of all others, so that damage to these stays found.
     pub fn rewrite(&mut self) {
         if self.working_set == 0 {
             return;
         }
-        let page = self.place(self.rewrites);
-        self.rewrites += 1;
+        let page = self.next;
+        self.next += 1;
+        if self.next == self.working_set {
+            (self.next, self.turns) = (0, self.turns + 1);
+        }
         let generation = self.generation(page);
-        let bytes = &mut self.pages[page].0;
         // Another part of the page each time, on a boundary of 64 bytes.
-        let room = (PAGE - self.touch) / 64;
-        let start =
-            usize::try_from(crate::random::mix(generation) % (room as u64 + 1)).unwrap_or(0);
-        self.source.write(
-            page,
-            generation,
-            &mut bytes[start * 64..start * 64 + self.touch],
-        );
+        let start = part(generation, (PAGE - self.touch) / 64) * 64;
+        let end = start + self.touch;
+        let words = start / sums::WORD..end.div_ceil(sums::WORD);
+        let bytes = &mut self.pages[page].0;
+        let before = changing(bytes, &words);
+        self.source.write(page, generation, &mut bytes[start..end]);
         bytes[..STAMP].copy_from_slice(&stamp(page, generation));
-        self.checksums[page] = checksum(bytes);
+        let after = changing(bytes, &words);
+        let sum = &mut self.checksums[page];
+        *sum = sum.wrapping_sub(before).wrapping_add(after);
     }
 
     /// Whether `page` is what it must be.
@@ -110,7 +120,7 @@ impl Arena {
         let generation = self.generation(page);
         let damage = if generation > 0 && bytes[..STAMP] != stamp(page, generation) {
             Damage::Generation
-        } else if checksum(bytes) != self.checksums[page] {
+        } else if sums::page(bytes) != self.checksums[page] {
             Damage::Checksum
         } else {
             return Ok(());
@@ -122,19 +132,30 @@ impl Arena {
         })
     }
 
-    /// The page that rewrite number `rewrite` falls on.
-    fn place(&self, rewrite: u64) -> usize {
-        usize::try_from(rewrite % self.working_set.max(1) as u64).unwrap_or(0)
-    }
-
     /// How often `page` was rewritten, from the count of all rewrites.
     fn generation(&self, page: usize) -> u64 {
         if page >= self.working_set {
             return 0;
         }
-        let set = self.working_set as u64;
-        self.rewrites / set + u64::from((page as u64) < self.rewrites % set)
+        self.turns + u64::from(page < self.next)
     }
+}
+
+/// One of `0..=most` for a generation.
+fn part(generation: u64, most: usize) -> usize {
+    let wide = u128::from(crate::random::mix(generation)) * (most as u128 + 1);
+    usize::try_from(wide >> 64).unwrap_or(0)
+}
+
+/// The terms of the words that a rewrite changes: those of its part, and the stamp.
+fn changing(bytes: &[u8; PAGE], words: &Range<usize>) -> u64 {
+    let part = sums::terms(bytes, words.clone());
+    let stamp = if words.start > 0 {
+        sums::terms(bytes, 0..STAMP / sums::WORD)
+    } else {
+        0
+    };
+    part.wrapping_add(stamp)
 }
 
 /// Bytes at the beginning of a rewritten page that tell its generation.
@@ -142,22 +163,6 @@ const STAMP: usize = 8;
 
 fn stamp(page: usize, generation: u64) -> [u8; STAMP] {
     ((page as u64) << 40 ^ generation).to_le_bytes()
-}
-
-/// Four sums side by side, so that no multiplication waits for the one before. Not cryptographic:
-/// it finds damage, not malice.
-fn checksum(bytes: &[u8; PAGE]) -> u64 {
-    const FACTOR: u64 = 0x9fb2_1c65_1e98_df25;
-    let mut sums = [1_u64, 2, 3, 4];
-    let (words, _) = bytes.as_chunks::<8>();
-    let (groups, _) = words.as_chunks::<4>();
-    for group in groups {
-        for (sum, word) in sums.iter_mut().zip(group) {
-            *sum = (sum.rotate_left(23) ^ u64::from_le_bytes(*word)).wrapping_mul(FACTOR);
-        }
-    }
-    sums.into_iter()
-        .fold(0, |all, sum| crate::random::mix(all ^ sum))
 }
 
 #[cfg(test)]
@@ -194,6 +199,30 @@ mod tests {
         let bad = damaged(&arena);
         assert_eq!(bad.len(), 1);
         assert_eq!((bad[0].page, bad[0].damage), (77, Damage::Checksum));
+    }
+
+    #[test]
+    fn damage_is_found_also_after_the_page_was_rewritten() {
+        for byte in [8, 100, 2048, 4095] {
+            let mut arena = filled(8, 8);
+            arena.pages[3].0[byte] ^= 1;
+            for _ in 0..8 * 50 {
+                arena.rewrite();
+            }
+            assert_eq!(damaged(&arena).len(), 1, "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn parts_of_every_length_keep_their_pages_right() {
+        for touch in [8, 9, 63, 128, 1000, 4090, PAGE] {
+            let source = Source::new(5, (Mix::default(), 0), 4, Vec::new());
+            let mut arena = Arena::new(source, 4, 4, touch);
+            (0..4).for_each(|page| arena.fill(page));
+            (0..100).for_each(|_| arena.rewrite());
+            assert_eq!(damaged(&arena), [], "{touch}");
+            assert_eq!(arena.rewrites(), 100);
+        }
     }
 
     #[test]

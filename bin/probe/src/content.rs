@@ -290,7 +290,7 @@ const WORDS: [&str; 48] = [
 ];
 
 /// Lines such as a log or a table of records has: few words often, many seldom, some numbers.
-fn text_pool(seed: u64) -> Vec<u8> {
+pub(crate) fn text_pool(seed: u64) -> Vec<u8> {
     let mut random = Random::new(seed, [u64::MAX, 1]);
     let mut pool = Vec::with_capacity(TEXT_POOL + 256);
     let mut time = 1_790_000_000_u64;

@@ -1,7 +1,8 @@
 //! The program inside lab guests: fills memory, rewrites a part of it, verifies all of it, and
 //! says every 10 ms that it lives.
 //!
-//! It is process 1 of a guest that has nothing else to do. The library holds what both the guest
+//! It is process 1 of a guest that has nothing else to do but to hold files, or documents in a
+//! key-value store or a Python process. The library holds what both the guest
 //! and the host that reads its lines need to know; it does no I/O. The program around it is in
 //! `main.rs`.
 //!
@@ -10,6 +11,8 @@
 //! initramfs /corpus   -> content       serial out: lines (report)
 //!                          |                          ^
 //!                        arena <- work (rewrite, verify)
+//! disk -> files                      |
+//! documents -> store, Python  held <-+ (change, verify when asked)
 //! ```
 //!
 //! # Invariant
@@ -17,7 +20,10 @@
 
 pub mod arena;
 pub mod content;
+pub mod documents;
+pub mod held;
 mod random;
 pub mod report;
 pub mod settings;
+pub mod sums;
 pub mod work;

@@ -1,5 +1,7 @@
 //! Process 1 of a lab guest; see the library for what it does.
 
+mod guest;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -9,20 +11,18 @@ use std::time::{Duration, Instant};
 
 use drover_probe::arena::Arena;
 use drover_probe::content::Source;
+use drover_probe::held::{Held, one_word};
 use drover_probe::report::{Command, Heartbeat, Line};
 use drover_probe::settings::{HEARTBEAT_MILLIS, Settings};
 use drover_probe::work::{Work, micros};
 use rustix::process::setpriority_process;
-use rustix::system::{RebootCommand, finit_module, reboot};
+use rustix::system::{RebootCommand, reboot};
 
 /// Real file contents, packed into the initramfs; removed once read, so that they are in memory once.
 const CORPUS: &str = "/corpus";
 
 /// Kernel modules for the power button, where the kernel has them as modules.
 const MODULES: [&str; 2] = ["/modules/button.ko.xz", "/modules/evdev.ko.xz"];
-
-/// `MODULE_INIT_COMPRESSED_FILE` of the kernel: it decompresses the module itself.
-const COMPRESSED: i32 = 4;
 
 /// What the threads tell each other.
 #[derive(Default)]
@@ -33,7 +33,7 @@ struct Shared {
     bad: AtomicU64,
     /// Full passes asked for.
     asked: AtomicU64,
-    /// Pages filled, once all are; 0 before.
+    /// Pages filled or held, once all are; 0 before.
     ready: AtomicU64,
     fill_micros: AtomicU64,
 }
@@ -131,7 +131,21 @@ fn power_off() {
 
 fn work(settings: &Settings, shared: &Shared) {
     set_nice(19);
-    let mut work = Work::new(fill(settings, shared), settings, Instant::now());
+    let start = Instant::now();
+    let held = match guest::hold(settings) {
+        Ok(held) => held,
+        Err(error) => {
+            say(&Line::Unusable {
+                reason: one_word(&error.to_string()),
+            });
+            return;
+        }
+    };
+    let mut work = fill(settings, held);
+    shared
+        .fill_micros
+        .store(micros(start.elapsed()), Ordering::Relaxed);
+    shared.ready.store(work.page_count(), Ordering::Release);
     greet(shared);
     let mut answered = 0;
     loop {
@@ -152,8 +166,7 @@ fn work(settings: &Settings, shared: &Shared) {
     }
 }
 
-fn fill(settings: &Settings, shared: &Shared) -> Arena {
-    let start = Instant::now();
+fn fill(settings: &Settings, held: Option<Box<dyn Held>>) -> Work {
     let files = fs::read(CORPUS).unwrap_or_default();
     let _ = fs::remove_file(CORPUS);
     let source = Source::new(
@@ -166,22 +179,12 @@ fn fill(settings: &Settings, shared: &Shared) -> Arena {
     for page in 0..arena.page_count() {
         arena.fill(page);
     }
-    shared
-        .fill_micros
-        .store(micros(start.elapsed()), Ordering::Relaxed);
-    shared
-        .ready
-        .store(arena.page_count() as u64, Ordering::Release);
-    arena
+    Work::new(arena, held, settings, Instant::now())
 }
 
 /// Powers off when somebody presses the button, as the hypervisor does to ask for an orderly end.
 fn watch_power_button() {
-    for path in MODULES {
-        if let Ok(file) = File::open(path) {
-            let _ = finit_module(file, c"", COMPRESSED);
-        }
-    }
+    MODULES.into_iter().for_each(guest::load_module);
     for number in 0..8 {
         if let Ok(device) = File::open(format!("/dev/input/event{number}")) {
             spawn("button", move || wait_for_button(device));

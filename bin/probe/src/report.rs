@@ -33,11 +33,12 @@ pub enum Line {
     Verified(Verified),
     /// A page is not what it must be. Told for the first few only.
     Bad {
-        /// Its number.
+        /// Its number; of what is held beside the pages, that of the piece or document.
         page: u64,
-        /// What it holds: a word of [`crate::content::Class::name`].
+        /// What it holds: a word of [`crate::content::Class::name`], `document`, or `file:` and its
+        /// path.
         class: String,
-        /// `checksum` or `generation`.
+        /// `checksum`, `generation`, `differs`, or why it cannot be read, as words joined by `_`.
         damage: String,
     },
     /// The probe cannot work.

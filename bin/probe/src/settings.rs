@@ -26,6 +26,43 @@ pub enum Rate {
     Max,
 }
 
+/// What a guest holds beside the pages that the probe fills.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// Nothing.
+    Nothing,
+    /// The files of its disk, copied into its root file system.
+    Files,
+    /// Documents in a key-value store, so many bytes of them.
+    Store(u64),
+    /// The same in the heap of a Python process.
+    Python(u64),
+}
+
+impl Holds {
+    fn read(text: &str) -> Option<Self> {
+        let (word, bytes) = text.split_once(':').unwrap_or((text, ""));
+        Some(match word {
+            "nothing" => Self::Nothing,
+            "files" => Self::Files,
+            "store" => Self::Store(bytes.parse().ok()?),
+            "python" => Self::Python(bytes.parse().ok()?),
+            _ => return None,
+        })
+    }
+}
+
+impl fmt::Display for Holds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing"),
+            Self::Files => f.write_str("files"),
+            Self::Store(bytes) => write!(f, "store:{bytes}"),
+            Self::Python(bytes) => write!(f, "python:{bytes}"),
+        }
+    }
+}
+
 /// The probe's settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -45,6 +82,8 @@ pub struct Settings {
     pub touch: usize,
     /// Bytes a second that are verified when nobody asks for more.
     pub verify: u64,
+    /// What is held beside the pages.
+    pub holds: Holds,
 }
 
 impl Default for Settings {
@@ -58,6 +97,7 @@ impl Default for Settings {
             rewrite: Rate::Bytes(16 << 20),
             touch: 512,
             verify: 32 << 20,
+            holds: Holds::Nothing,
         }
     }
 }
@@ -92,6 +132,7 @@ impl Settings {
             "rate" => self.rewrite = Rate::Bytes(value.parse().ok()?),
             "touch" => self.touch = value.parse::<usize>().ok()?.clamp(8, PAGE),
             "verify" => self.verify = value.parse().ok()?,
+            "holds" => self.holds = Holds::read(value)?,
             _ => return None,
         }
         Some(())
@@ -121,8 +162,8 @@ impl fmt::Display for Settings {
         }
         write!(
             f,
-            " drover.touch={} drover.verify={}",
-            self.touch, self.verify
+            " drover.touch={} drover.verify={} drover.holds={}",
+            self.touch, self.verify, self.holds
         )
     }
 }
@@ -152,7 +193,17 @@ mod tests {
             verify: 0,
             ..Settings::default()
         };
-        for settings in [settings, Settings::default()] {
+        let holding = [
+            Holds::Nothing,
+            Holds::Files,
+            Holds::Store(5),
+            Holds::Python(6),
+        ]
+        .map(|holds| Settings {
+            holds,
+            ..Settings::default()
+        });
+        for settings in holding.into_iter().chain([settings]) {
             assert_eq!(Settings::parse(&format!("quiet {settings}")), Ok(settings));
         }
     }
@@ -164,6 +215,8 @@ mod tests {
             "drover.seed=x",
             "drover.mix=zero",
             "drover.mix=zero=0",
+            "drover.holds=store",
+            "drover.holds=gold",
         ] {
             assert_eq!(Settings::parse(bad), Err(Unusable(bad.to_owned())));
         }

@@ -105,3 +105,26 @@ pub const RUN: Duration = Duration::from_secs(1800);
 
 /// Between two questions to the coordinator how far a run is.
 pub const RUN_LOOK: Duration = Duration::from_millis(100);
+
+/// Folders below each other that are looked into for a guest's files.
+pub const FOLDER_DEPTH: usize = 12;
+
+/// Files of one place that are considered; `/usr/share` of a machine with everything has some
+/// 200,000.
+pub const FOLDER_FILES: usize = 400_000;
+
+/// The largest file that a guest is given, in bytes: it is read in one piece.
+pub const CONTENT_FILE: u64 = 64 << 20;
+
+/// Files of a userland that are looked at to be compressed, in bytes: more than any `/usr` has.
+pub const RAW: u64 = 64 << 30;
+
+/// Text for documents to quote from, in bytes: 100 times the longest quotation of 500 documents,
+/// so that few quote the same.
+pub const PROSE: usize = 4 << 20;
+
+/// Taken from one file at most, so that it is of many.
+pub const PROSE_FILE: usize = 32 << 10;
+
+/// Before a move, in which the guest's everyday rate of rewriting is taken: what it is given to settle.
+pub const BEFORE: Duration = Duration::from_millis(500);

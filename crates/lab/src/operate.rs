@@ -73,6 +73,7 @@ pub async fn up(state: State, say: Say<'_>) -> Result<Status> {
         require::check_guest(&guest.qemu).await?;
     }
     require::check_memory(&state.lab, &state.guests)?;
+    require::check_contents(&state.guests)?;
     match build(state, say).await {
         Ok(()) => status(&name).await?.context("the lab vanished"),
         Err(error) => {
@@ -91,7 +92,7 @@ async fn build(state: State, say: Say<'_>) -> Result<()> {
     let guests = &lab.state().guests;
     let booting = match guests.as_slice() {
         [] => return Ok(()),
-        [one] => format!("the guest: {}, {} of content", one.memory, one.content),
+        [one] => format!("the guest: {}, {}", one.memory, one.contents_in_words()),
         several => several_in_words(&lab, several)?,
     };
     let whose = if guests.len() == 1 {
@@ -100,7 +101,7 @@ async fn build(state: State, say: Say<'_>) -> Result<()> {
         "guests'"
     };
     say(&format!("the {whose} kernel and programs"));
-    let image = Image::build(lab.folder()).await?;
+    let image = Image::build(lab.folder(), guests).await?;
     say(&format!("booting {booting}"));
     fleet::boot_to_stay(&lab, &image, &agents).await
 }

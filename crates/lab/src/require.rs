@@ -1,10 +1,12 @@
 //! What a lab needs of the machine, checked before anything is changed.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use drover_types::Bytes;
 
+use crate::guest::contents;
 use crate::machine::available_memory;
 use crate::settings::{GuestSettings, LabSettings};
 use crate::{command, limits};
@@ -111,6 +113,17 @@ pub async fn check_guest(qemu: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Checks that this machine has what the contents of these guests are made with.
+///
+/// # Errors
+/// What is missing, with what to install.
+pub fn check_contents(guests: &[GuestSettings]) -> Result<()> {
+    let all = guests.iter().map(|guest| guest.contents);
+    all.collect::<BTreeSet<_>>()
+        .into_iter()
+        .try_for_each(contents::check)
+}
+
 /// Checks that this machine has the memory that guests of a lab take.
 ///
 /// # Errors
@@ -206,6 +219,7 @@ mod tests {
             memory: Bytes(mib << 20),
             vcpus: 1,
             content: Bytes(0),
+            contents: crate::settings::Contents::Mix,
             mix: "files=1".into(),
             common: 0,
             dirty: "none".parse().unwrap(),

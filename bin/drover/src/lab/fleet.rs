@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use drover_lab::fleet::{self, Emptying, Plan, RoundsPlan};
-use drover_lab::settings::{AgentSettings, Dirty, GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{
+    AgentSettings, Contents, Dirty, GuestSettings, LabName, LabSettings, nic_rates,
+};
 use drover_lab::{operate, require};
 use drover_types::{Bytes, ReductionMode};
 
@@ -135,6 +137,7 @@ impl FleetArgs {
             memory: GuestSettings::memory_for(self.content),
             vcpus: 1,
             content: self.content,
+            contents: Contents::Mix,
             mix: self.mix.clone(),
             common: self.common,
             dirty: self.dirty,

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use drover_lab::fleet::variety;
 use drover_lab::settings::{
-    Addressing, AgentSettings, Dirty, GuestSettings, LabName, LabSettings, nic_rates,
+    Addressing, AgentSettings, Contents, Dirty, GuestSettings, LabName, LabSettings, nic_rates,
 };
 use drover_types::Bytes;
 
@@ -41,7 +41,16 @@ pub(super) struct GuestArgs {
     /// Part of it that is filled with content and verified [default: 640MiB]
     #[arg(long)]
     content: Option<Bytes>,
-    /// Shares of the kinds of content
+    /// What it is filled with: mix, userland, store, python, compressed or idle
+    ///
+    /// mix: pages as --mix says. userland: files of this machine's /usr in the guest's page cache.
+    /// store: JSON documents in a Redis. python: the same, parsed by a Python process. compressed:
+    /// files that are compressed already. idle: userland, with 70 % of the memory free; it
+    /// rewrites nothing unless --dirty is given. The guest verifies all of it; what --dirty
+    /// rewrites comes on top.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    contents: Contents,
+    /// Shares of the kinds of content, of the pages that are filled by the mix or rewritten
     #[arg(
         long,
         default_value = "files=50,text=15,structures=15,zero=10,random=10"
@@ -72,6 +81,7 @@ pub(super) struct GuestArgs {
 const MEMORY: &str = "1GiB";
 const CONTENT: &str = "640MiB";
 const DIRTY: &str = "16MiB@64MiB";
+const NOTHING: &str = "none";
 const VERIFY: &str = "32MiB";
 
 impl MadeOf {
@@ -100,10 +110,23 @@ impl GuestArgs {
     }
 
     pub(super) fn settings(&self) -> Result<GuestSettings> {
-        let content = given(self.content, CONTENT)?;
+        self.settings_with(DIRTY)
+    }
+
+    /// One guest, that rewrites its memory like this unless it was said how, or it is idle.
+    pub(super) fn settings_with(&self, dirty: &str) -> Result<GuestSettings> {
+        let memory = given(self.memory, MEMORY)?;
+        let idle = self.contents == Contents::Idle;
+        let content = match self.content {
+            Some(content) if idle => bail!(
+                "--content {content} is not for an idle guest: it follows from its memory (--memory)"
+            ),
+            None if idle => GuestSettings::content_when_idle(memory)?,
+            content => given(content, CONTENT)?,
+        };
         let guest = GuestSettings {
-            memory: given(self.memory, MEMORY)?,
-            dirty: given(self.dirty, DIRTY)?,
+            memory,
+            dirty: given(self.dirty, if idle { NOTHING } else { dirty })?,
             verify: given(self.verify, VERIFY)?,
             ..self.with_content(content)?
         };
@@ -118,6 +141,9 @@ impl GuestArgs {
                  give --content, which is the first one's"
             );
         }
+        if self.contents == Contents::Idle {
+            bail!("several guests have memory as their contents take it, so that none is idle");
+        }
         let first = self.with_content(given(self.content, fleet::CONTENT)?)?;
         let guests = variety(&first, count);
         for guest in &guests {
@@ -128,18 +154,23 @@ impl GuestArgs {
 
     /// One of several, with the memory that its content takes.
     fn with_content(&self, content: Bytes) -> Result<GuestSettings> {
-        Ok(GuestSettings {
+        let guest = GuestSettings {
             qemu: self.qemu.clone(),
             machine: "q35".to_owned(),
-            memory: GuestSettings::memory_for(content),
+            memory: Bytes(0),
             vcpus: self.vcpus,
             content,
+            contents: self.contents,
             mix: self.mix.clone(),
             common: 0,
             dirty: given(self.dirty, fleet::DIRTY)?,
             touch: self.touch,
             verify: given(self.verify, fleet::VERIFY)?,
             seed: self.seed,
+        };
+        Ok(GuestSettings {
+            memory: GuestSettings::memory_for(guest.filled()),
+            ..guest
         })
     }
 }

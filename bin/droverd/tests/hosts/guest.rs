@@ -54,7 +54,7 @@ impl Hosts {
 
     /// That of a guest like it with this name.
     pub async fn definition_of(&self, name: &VmName) -> VmDefinition {
-        let image = Image::build(self.lab().folder()).await.unwrap();
+        let image = Image::build(self.lab().folder(), &[]).await.unwrap();
         let settings = &self.lab().state().guests[0];
         let mut definition = define(name, settings, &image, &self.lab().here()).unwrap();
         for words in definition

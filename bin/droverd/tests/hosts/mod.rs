@@ -36,7 +36,9 @@ use std::time::{Duration, Instant};
 
 use drover_api::{Client, LimitRequest, LimitScope};
 use drover_lab::command::run;
-use drover_lab::settings::{AgentSettings, GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::settings::{
+    AgentSettings, Contents, GuestSettings, LabName, LabSettings, nic_rates,
+};
 use drover_lab::{Host, Lab, State, find_probe, network, require};
 use drover_types::Bytes;
 
@@ -104,6 +106,7 @@ pub fn small_guest(qemu: PathBuf, seed: u64) -> GuestSettings {
         memory: Bytes(256 << 20),
         vcpus: 1,
         content: Bytes(64 << 20),
+        contents: Contents::Mix,
         mix: "files=40,text=10,structures=10,zero=10,random=30".into(),
         common: 0,
         dirty: "4MiB@8MiB".parse().unwrap(),

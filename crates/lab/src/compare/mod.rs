@@ -77,6 +77,7 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
         require::check_faults()?;
     }
     plan.guest.probe()?;
+    require::check_contents(std::slice::from_ref(&plan.guest))?;
     require::check_guest(&plan.guest.qemu).await?;
     let machine = Machine::look(&plan.guest.qemu).await;
     let mut lab = plan.lab.clone();
@@ -87,7 +88,7 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
         guests: vec![plan.guest.clone()],
     };
     let lab = Lab::create(state).await?;
-    let image = Image::build(lab.folder()).await?;
+    let image = Image::build(lab.folder(), &lab.state().guests).await?;
     let (methods, skipped) = possible(plan).await;
     for one in &skipped {
         say(&format!("{} skipped, because {}", one.method, one.because));

@@ -51,7 +51,7 @@ impl<'a> Stage<'a> {
             "{} hosts, an agent on each, in one cluster",
             agents.len()
         ));
-        let image = Image::build(lab.folder()).await?;
+        let image = Image::build(lab.folder(), &plan.guests).await?;
         let mut stage = Self {
             lab,
             agents,

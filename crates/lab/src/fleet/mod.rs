@@ -192,12 +192,15 @@ pub fn variety(base: &GuestSettings, count: usize) -> Vec<GuestSettings> {
     let guest = |(number, (size, rate)): (usize, (&u64, &u64))| {
         let content = Bytes(base.content.0 * size);
         let rate = base.dirty.rate.map(|bytes| Bytes(bytes.0 * rate));
-        GuestSettings {
-            memory: GuestSettings::memory_for(content),
+        let guest = GuestSettings {
             content,
             dirty: Dirty { rate, ..base.dirty },
             seed: base.seed.wrapping_add(number as u64),
             ..base.clone()
+        };
+        GuestSettings {
+            memory: GuestSettings::memory_for(guest.filled()),
+            ..guest
         }
     };
     sizes.take(count).enumerate().map(guest).collect()

@@ -123,7 +123,7 @@ struct Fleet<'a> {
 impl<'a> Fleet<'a> {
     async fn build(lab: &'a Lab) -> Result<Self> {
         let agents = start_united(lab).await?;
-        let image = Image::build(lab.folder()).await?;
+        let image = Image::build(lab.folder(), &lab.state().guests).await?;
         let crew = spread(lab, &image, &agents).await?;
         Ok(Self { lab, agents, crew })
     }

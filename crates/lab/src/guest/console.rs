@@ -37,6 +37,7 @@ struct Log {
     streams: Vec<Stream>,
     pages: Option<u64>,
     verified: Option<Verified>,
+    unusable: Option<String>,
     told: Vec<String>,
 }
 
@@ -226,6 +227,12 @@ impl Console {
 
     fn check_alive(&self, what: &str) -> Result<()> {
         let log = self.log();
+        if let Some(reason) = &log.unusable {
+            bail!(
+                "the guest's program cannot work: {}",
+                reason.replace('_', " ")
+            );
+        }
         if !log.streams.is_empty() && log.streams.iter().all(|stream| stream.ended) {
             drop(log);
             bail!(
@@ -292,7 +299,8 @@ fn note(log: &mut Log, at: Instant, line: &str) {
         Ok(Line::Heartbeat(heartbeat)) => log.heartbeats.push(Beat { at, heartbeat }),
         Ok(Line::Ready { pages, .. }) => log.pages = Some(pages),
         Ok(Line::Verified(verified)) => log.verified = Some(verified),
-        Ok(other @ (Line::Bad { .. } | Line::Unusable { .. })) => tell(log, &other.to_string()),
+        Ok(Line::Unusable { reason }) => log.unusable = Some(reason),
+        Ok(bad @ Line::Bad { .. }) => tell(log, &bad.to_string()),
         // The kernel's own words, or a line that was cut.
         Err(_) if !line.trim().is_empty() => tell(log, line.trim()),
         Err(_) => {}
@@ -359,6 +367,22 @@ mod tests {
             .wait("beaten", Duration::from_secs(5), second)
             .await
             .unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_says_why_it_cannot_work_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let listener = UnixListener::bind(&path).unwrap();
+        let console = Console::default();
+        console.attach(&path, Duration::from_secs(5)).await.unwrap();
+        let mut guest = listener.accept().unwrap().0;
+        let line = Line::Unusable {
+            reason: "no_room".to_owned(),
+        };
+        writeln!(guest, "{line}").unwrap();
+        let refused = console.wait_ready().await.unwrap_err().to_string();
+        assert!(refused.contains("cannot work: no room"), "{refused}");
     }
 
     #[tokio::test]

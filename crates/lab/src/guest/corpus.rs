@@ -1,10 +1,11 @@
 //! Real file contents for the guest's memory: pieces of this machine's programs, libraries and
 //! documentation. Nothing from places where secrets are kept.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::contents::list;
 use crate::limits;
 
 /// Where it comes from, with the share of each in percent.
@@ -38,7 +39,7 @@ pub fn collect() -> Vec<u8> {
 /// Takes the beginnings of files that are spread evenly over all of a place's.
 fn take_from(place: &Path, budget: usize, corpus: &mut Vec<u8>) {
     let mut files = Vec::new();
-    list(place, DEPTH, &mut files);
+    list(place, DEPTH, FILES, &mut files);
     files.sort();
     let wanted = (budget / limits::CORPUS_FILE).max(1);
     let step = (files.len() / wanted / 2).max(1);
@@ -51,24 +52,6 @@ fn take_from(place: &Path, budget: usize, corpus: &mut Vec<u8>) {
         if let Ok(file) = File::open(file) {
             // What cannot be read is left out; there are others.
             let _ = file.take(room as u64).read_to_end(corpus);
-        }
-    }
-}
-
-fn list(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) {
-    let Ok(entries) = fs::read_dir(folder) else {
-        return;
-    };
-    let mut entries: Vec<_> = entries.filter_map(Result::ok).collect();
-    entries.sort_by_key(fs::DirEntry::path);
-    for entry in entries {
-        if files.len() >= FILES {
-            return;
-        }
-        match entry.file_type() {
-            Ok(kind) if kind.is_file() => files.push(entry.path()),
-            Ok(kind) if kind.is_dir() && depth > 1 => list(&entry.path(), depth - 1, files),
-            _ => {}
         }
     }
 }

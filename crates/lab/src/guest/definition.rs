@@ -44,8 +44,9 @@ pub fn define(
         Ok(format!("socket,id={id},path={path},server=on,wait=off"))
     };
     // Freed memory reads as zero, so that the guest carries its content and little else.
+    // A root file system in all of the memory, not in half of it at most.
     let words = format!(
-        "console=ttyS0 quiet init_on_free=1 panic=-1 {}",
+        "console=ttyS0 quiet init_on_free=1 panic=-1 rootfstype=ramfs {}",
         settings.probe()?
     );
     let (accelerator, cpu) = if has_hardware_virtualisation() {
@@ -68,6 +69,14 @@ pub fn define(
     option("-kernel", text(&image.kernel)?);
     option("-initrd", text(&image.initramfs)?);
     option("-append", words);
+    if let Some(disk) = image.disk(settings) {
+        // A comma in a value is written twice.
+        let file = text(&disk)?.replace(',', ",,");
+        option(
+            "-drive",
+            format!("if=virtio,format=raw,readonly=on,file={file}"),
+        );
+    }
     option("-chardev", socket("serial", serial_socket(name))?);
     option("-serial", "chardev:serial".to_owned());
     option("-chardev", socket("watch", monitor_socket(name))?);

@@ -1,4 +1,5 @@
-//! What the guest boots from: a kernel, and an initramfs with busybox, the probe and a corpus.
+//! What guests boot from: a kernel, an initramfs with busybox, the probe, a corpus and what their
+//! contents need, and a disk with files for their page cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,9 @@ use anyhow::{Context, Result, bail};
 
 use super::cpio::Archive;
 use super::kernel::Kernel;
-use super::{corpus, kernel};
+use super::{contents, corpus, kernel};
 use crate::command;
+use crate::settings::GuestSettings;
 
 /// The guest's first program: it mounts what the probe needs and becomes the probe.
 const INIT: &str = "#!/bin/busybox sh
@@ -18,6 +20,12 @@ const INIT: &str = "#!/bin/busybox sh
 /bin/busybox stty -F /dev/ttyS0 raw -echo
 exec /probe </dev/ttyS0 >/dev/ttyS0 2>&1
 ";
+
+/// Folders that something is mounted on, or made in.
+const FOLDERS: [&str; 3] = ["dev", "proc", "sys"];
+
+/// Archives begin and end at a multiple of this.
+const ALIGNED: u64 = 4;
 
 /// The probe's file name.
 const PROBE: &str = "drover-probe";
@@ -29,57 +37,88 @@ pub struct Image {
     pub kernel: PathBuf,
     /// The initramfs.
     pub initramfs: PathBuf,
+    folder: PathBuf,
 }
 
 impl Image {
-    /// Makes the initramfs in `folder`, and downloads the kernel if it is not in the cache.
+    /// Makes in `folder` what these guests boot from, and downloads the kernel if it is not in the
+    /// cache.
     ///
     /// # Errors
     /// A part that is missing, with what to do.
-    pub async fn build(folder: &Path) -> Result<Self> {
+    pub async fn build(folder: &Path, guests: &[GuestSettings]) -> Result<Self> {
         let kernel = kernel::find_or_fetch().await?;
         let initramfs = folder.join("initramfs");
-        let archive = pack(&kernel)?;
+        let archive = pack(&kernel, guests).await?;
         fs::write(&initramfs, archive)
             .with_context(|| format!("cannot write {}", initramfs.display()))?;
-        Ok(Self {
+        let image = Self {
             kernel: kernel.image,
             initramfs,
-        })
+            folder: folder.to_owned(),
+        };
+        for guest in guests {
+            // Guests that have the same have one disk: nobody writes to it.
+            if let Some(disk) = image.disk(guest).filter(|disk| !disk.exists()) {
+                contents::write_disk(&disk, guest)?;
+            }
+        }
+        Ok(image)
+    }
+
+    /// The disk of such a guest, if it has one.
+    #[must_use]
+    pub fn disk(&self, guest: &GuestSettings) -> Option<PathBuf> {
+        contents::disk_path(&self.folder, guest)
     }
 }
 
-fn pack(kernel: &Kernel) -> Result<Vec<u8>> {
+async fn pack(kernel: &Kernel, guests: &[GuestSettings]) -> Result<Vec<u8>> {
     let read =
         |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let busybox = command::find("busybox")
         .context("busybox is missing; install with: apt-get install busybox-static")?;
     let probe = find_probe()?;
-    let mut archive = Archive::default();
-    for folder in ["bin", "dev", "proc", "sys", "modules"] {
-        archive.directory(folder);
+    let mut archive = Archive::new(Vec::new());
+    for folder in FOLDERS {
+        archive.directory(folder)?;
     }
-    archive.device("dev/console", 0o600, [5, 1]);
-    archive.file("init", 0o755, INIT.as_bytes());
+    archive.device("dev/console", 0o600, [5, 1])?;
+    archive.file("init", 0o755, INIT.as_bytes())?;
     archive.file(
         "bin/busybox",
         0o755,
         &static_program(&busybox, "busybox-static")?,
-    );
+    )?;
     archive.file(
         "probe",
         0o755,
         &static_program(&probe, "what `make build` makes")?,
-    );
+    )?;
     for module in &kernel.modules {
         let name = module
             .file_name()
             .and_then(|name| name.to_str())
             .unwrap_or("module");
-        archive.file(&format!("modules/{name}"), 0o644, &read(module)?);
+        archive.file(&format!("modules/{name}"), 0o644, &read(module)?)?;
     }
-    archive.file("corpus", 0o644, &corpus::collect());
-    Ok(archive.finish())
+    archive.file("corpus", 0o644, &corpus::collect())?;
+    add_contents(&mut archive, guests).await?;
+    Ok(archive.finish(ALIGNED)?)
+}
+
+/// Programs that hold documents, and what these quote from.
+async fn add_contents(archive: &mut Archive<Vec<u8>>, guests: &[GuestSettings]) -> Result<()> {
+    let needed = contents::needed(guests);
+    if needed.is_empty() {
+        return Ok(());
+    }
+    archive.file("prose", 0o644, &contents::prose())?;
+    for contents in needed {
+        let program = contents::Program::find(contents)?;
+        program.pack(contents, archive).await?;
+    }
+    Ok(())
 }
 
 /// The probe: `DROVER_PROBE`, or beside this program, or where the build of a checkout leaves it.

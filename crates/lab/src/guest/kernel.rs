@@ -16,10 +16,12 @@ const META_PACKAGE: &str = "linux-image-cloud-amd64";
 /// Where kernels are kept, unless `DROVER_LAB_CACHE` says otherwise.
 const CACHE: &str = "/var/cache/drover-lab";
 
-/// Modules of the kernel that the guest loads: the power button, and the device that tells of it.
-const MODULES: [&str; 2] = [
+/// Modules of the kernel that the guest loads: the power button, the device that tells of it, and
+/// the disk.
+const MODULES: [&str; 3] = [
     "kernel/drivers/acpi/button.ko.xz",
     "kernel/drivers/input/evdev.ko.xz",
+    "kernel/drivers/block/virtio_blk.ko.xz",
 ];
 
 /// A kernel on disk.
@@ -29,6 +31,12 @@ pub struct Kernel {
     pub image: PathBuf,
     /// The modules it has of those that the guest likes to have.
     pub modules: Vec<PathBuf>,
+}
+
+/// Where kernels are kept, and what else is fetched for labs.
+#[must_use]
+pub fn cache() -> PathBuf {
+    std::env::var_os("DROVER_LAB_CACHE").map_or_else(|| CACHE.into(), PathBuf::from)
 }
 
 /// Finds the kernel in the cache, or downloads it.
@@ -46,7 +54,7 @@ pub async fn find_or_fetch() -> Result<Kernel> {
             modules: Vec::new(),
         });
     }
-    let cache = std::env::var_os("DROVER_LAB_CACHE").map_or_else(|| CACHE.into(), PathBuf::from);
+    let cache = cache();
     fs::create_dir_all(&cache).with_context(|| format!("cannot create {}", cache.display()))?;
     if let Some(kernel) = newest_in(&cache) {
         return Ok(kernel);

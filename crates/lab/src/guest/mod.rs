@@ -2,6 +2,7 @@
 
 mod assembler;
 pub mod console;
+pub mod contents;
 mod corpus;
 mod cpio;
 pub mod definition;

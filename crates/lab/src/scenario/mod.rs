@@ -97,6 +97,7 @@ pub fn chosen(only: &[String]) -> Result<Vec<&'static Scenario>> {
 pub async fn show(plan: &Plan, command: &str, say: Say<'_>) -> Result<Shown> {
     let scenarios = chosen(&plan.only)?;
     plan.guest.probe()?;
+    require::check_contents(std::slice::from_ref(&plan.guest))?;
     require::check_guest(&plan.guest.qemu).await?;
     require::check_faults()?;
     let machine = Machine::look(&plan.guest.qemu).await;
@@ -168,7 +169,7 @@ async fn on(
         guests: vec![plan.guest.clone()],
     };
     let lab = Lab::create(state).await?;
-    let image = Image::build(lab.folder()).await?;
+    let image = Image::build(lab.folder(), &lab.state().guests).await?;
     let mut stage = Stage::new(&lab, &plan.guest, &image);
     stage.start_agents().await?;
     for repeat in 0..plan.repeats {

@@ -9,6 +9,8 @@ use drover_probe::settings::{PAGE, Rate};
 use drover_types::{Bytes, VmName};
 use serde::{Deserialize, Serialize};
 
+use super::Contents;
+
 /// How the guest rewrites its memory, from `16MiB@64MiB`, `16MiB@max` or `none`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -83,7 +85,10 @@ pub struct GuestSettings {
     pub vcpus: u32,
     /// The part of the memory that is filled and verified.
     pub content: Bytes,
-    /// With what: shares as [`drover_probe::content::Mix`] reads them.
+    /// With what.
+    #[serde(default)]
+    pub contents: Contents,
+    /// What the probe's own pages hold: shares as [`drover_probe::content::Mix`] reads them.
     pub mix: String,
     /// Of 100 pages of it, those that every guest of the lab has, as guests of one image do.
     #[serde(default)]
@@ -115,6 +120,41 @@ const KEPT_PART: u64 = 32;
 const MEMORY_STEP: u64 = 64 << 20;
 
 impl GuestSettings {
+    /// An idle guest of so much memory has so much content, the rest of what it uses is its own.
+    ///
+    /// # Errors
+    /// Its own is more than it may use.
+    pub fn content_when_idle(memory: Bytes) -> Result<Bytes> {
+        let used = Contents::used_when_idle(memory);
+        let own = OWN_MEMORY + memory.0 / KEPT_PART;
+        match used.0.checked_sub(own) {
+            Some(content) if content > 0 => Ok(Bytes(content)),
+            _ => bail!(
+                "a guest of {memory} cannot be idle: of the {used} that it may use it needs {} itself",
+                Bytes(own)
+            ),
+        }
+    }
+
+    /// What it is filled with, for a person.
+    #[must_use]
+    pub fn contents_in_words(&self) -> String {
+        match self.contents {
+            Contents::Mix => format!("{} of content ({})", self.content, self.mix),
+            other => format!("{} of {other} contents", self.content),
+        }
+    }
+
+    /// What is filled in all: of contents that are not the probe's own pages, the working set is
+    /// beside them.
+    #[must_use]
+    pub fn filled(&self) -> Bytes {
+        match self.contents {
+            Contents::Mix => self.content,
+            _ => Bytes(self.content.0 + self.dirty.working_set.0),
+        }
+    }
+
     /// Memory that is enough for so much content.
     #[must_use]
     pub fn memory_for(content: Bytes) -> Bytes {
@@ -131,18 +171,22 @@ impl GuestSettings {
             .memory
             .0
             .saturating_sub(OWN_MEMORY + self.memory.0 / KEPT_PART);
-        if self.content.0 > room {
+        let filled = self.filled();
+        if filled.0 > room {
             bail!(
-                "{} of content do not fit a guest of {}: at most {}",
-                self.content,
+                "{filled} of content do not fit a guest of {}: at most {}",
                 self.memory,
                 Bytes(room)
             );
         }
         let pages = |bytes: Bytes| usize::try_from(bytes.0).map(|bytes| bytes / PAGE);
+        let own = match self.contents {
+            Contents::Mix => self.content,
+            _ => self.dirty.working_set,
+        };
         Ok(drover_probe::settings::Settings {
             seed: self.seed,
-            pages: pages(self.content)?.max(1),
+            pages: pages(own)?.max(1),
             mix: self.mix.parse()?,
             common: self.common,
             working_set: pages(self.dirty.working_set)?,
@@ -152,6 +196,7 @@ impl GuestSettings {
                 .map_or(Rate::Max, |rate| Rate::Bytes(rate.0)),
             touch: usize::try_from(self.touch)?.clamp(8, PAGE),
             verify: self.verify.0,
+            holds: self.contents.holds(self.content),
         })
     }
 }
@@ -188,6 +233,7 @@ mod tests {
             memory,
             vcpus: 1,
             content,
+            contents: Contents::Mix,
             mix: "files=1".into(),
             common: 0,
             dirty: "none".parse().unwrap(),
@@ -227,6 +273,25 @@ mod tests {
             assert!(room >= content.0, "{memory} for {content}");
             assert!(room < content.0 + 2 * MEMORY_STEP, "{memory} for {content}");
         }
+    }
+
+    #[test]
+    fn of_other_contents_the_probe_has_the_working_set_alone() {
+        let mut guest = guest(Bytes(1 << 30), Bytes(640 << 20));
+        guest.dirty = "16MiB@64MiB".parse().unwrap();
+        assert_eq!(guest.probe().unwrap().pages, (640 << 20) / PAGE);
+        guest.contents = Contents::Userland;
+        let probe = guest.probe().unwrap();
+        assert_eq!(probe.pages, (16 << 20) / PAGE);
+        assert_eq!(guest.filled(), Bytes(656 << 20));
+    }
+
+    #[test]
+    fn an_idle_guest_uses_a_part_of_its_memory_with_all_that_is_its_own() {
+        let content = GuestSettings::content_when_idle(Bytes(1 << 30)).unwrap();
+        assert_eq!(content.0 >> 20, 187);
+        let refused = GuestSettings::content_when_idle(Bytes(256 << 20)).unwrap_err();
+        assert!(refused.to_string().contains("cannot be idle"), "{refused}");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What a lab is made of: hosts, NICs, and the guest in it.
 
+mod contents;
 mod guest;
 
 use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
+pub use contents::Contents;
 use drover_types::{BitRate, Bytes, ReductionMode};
 pub use guest::{Dirty, GUEST, GuestSettings};
 pub(crate) use guest::{Named, named};

@@ -103,6 +103,7 @@ pub async fn soak(plan: &Plan, command: &str, say: Say<'_>) -> Result<Soaked> {
         );
     }
     plan.guest.probe()?;
+    require::check_contents(std::slice::from_ref(&plan.guest))?;
     require::check_guest(&plan.guest.qemu).await?;
     require::check_faults()?;
     let machine = Machine::look(&plan.guest.qemu).await;
@@ -111,7 +112,7 @@ pub async fn soak(plan: &Plan, command: &str, say: Say<'_>) -> Result<Soaked> {
         guests: vec![plan.guest.clone()],
     };
     let lab = Lab::create(state).await?;
-    let image = Image::build(lab.folder()).await?;
+    let image = Image::build(lab.folder(), &lab.state().guests).await?;
     let mut stage = Stage::new(&lab, &plan.guest, &image);
     stage.start_agents().await?;
     let mut rounds = Vec::new();
