@@ -10,13 +10,15 @@
 //! source, `RESUME` of the destination. Both run on one machine and share its clock.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use drover_types::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::counters::{Nics, QemuThreads, Sample, Sampler, bulk_rate, busiest_second};
+use crate::guest::heartbeats::Heartbeats;
+use crate::limits;
 use crate::monitor::{Monitor, migration_is, named};
 use crate::network::nic;
 use crate::resident::Resident;
@@ -50,6 +52,12 @@ pub struct Measured {
     pub downtime_ms: f64,
     /// The guest's longest silence from the beginning on, heard from outside.
     pub guest_gap_ms: f64,
+    /// Pages that the guest rewrote a second, before it was moved.
+    #[serde(default)]
+    pub rewrites_before: Option<f64>,
+    /// The same from the migration's begin to the guest's stop.
+    #[serde(default)]
+    pub rewrites_during: Option<f64>,
     /// Bytes that the source sent, by NIC.
     pub wire_bytes: BTreeMap<String, u64>,
     /// CPU time.
@@ -158,6 +166,12 @@ impl Meter {
         let gap = source
             .console
             .heartbeats(|beats| beats.longest_gap(self.begin, end));
+        let at = |us: u64| self.begin + Duration::from_micros(us.saturating_sub(self.begin_us));
+        let rewrites = |from: Instant, until: Instant| {
+            let of_heartbeats = |beats: &Heartbeats| beats.rewrite_rate(from, until);
+            source.console.heartbeats(of_heartbeats)
+        };
+        let before = self.begin.checked_sub(limits::BEFORE);
         let bulk = bulk_rate(&samples);
         let share = bulk
             .zip(lab.total_rate())
@@ -169,6 +183,8 @@ impl Meter {
             total_ms: millis(migrate, resume),
             downtime_ms: millis(stop, resume),
             guest_gap_ms: gap.map_or(f64::NAN, |gap| gap.as_secs_f64() * 1e3),
+            rewrites_before: before.and_then(|before| rewrites(before, self.begin)),
+            rewrites_during: rewrites(at(migrate), at(stop)),
             wire_bytes: by_nic(samples.last()),
             cpu_seconds: CpuSeconds {
                 qemu_source: cpus.qemu.as_secs_f64(),

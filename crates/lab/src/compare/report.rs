@@ -125,6 +125,9 @@ pub fn table(comparison: &Comparison) -> String {
              most {memory:.0} MiB of\ntheir own on either host."
         );
     }
+    for (method, summary) in &comparison.summary {
+        text += &rates_and_ratios(*method, summary);
+    }
     for (method, reduction) in reductions(comparison) {
         let _ = writeln!(text, "Last of {method}: {reduction}\n  {}", reduction.times);
     }
@@ -145,6 +148,29 @@ pub fn table(comparison: &Comparison) -> String {
             run.method,
             run.repeat + 1,
             brief(run)
+        );
+    }
+    text
+}
+
+/// What a method's guest rewrote, and how it compares with QEMU's own compression; nothing of a
+/// guest that rewrote nothing, and of a comparison without that.
+fn rates_and_ratios(method: Method, summary: &Summary) -> String {
+    let mut text = String::new();
+    let median = |spread: Option<Spread>| spread.map(|spread| spread.median);
+    if let Some(before) = median(summary.rewrites_before).filter(|before| *before > 0.0) {
+        let during = median(summary.rewrites_during);
+        let during = during.map_or(NOTHING.to_owned(), |during| format!("{during:.0}"));
+        let _ = writeln!(
+            text,
+            "Guest of {method}: {before:.0} pages rewritten a second before, {during} while it was moved."
+        );
+    }
+    let ratios = summary.zstd_total_ratio.zip(summary.zstd_wire_ratio);
+    if let Some((total, wire)) = ratios.filter(|_| method != Method::MultifdZstd) {
+        let _ = writeln!(
+            text,
+            "{method}: {total:.2} of the time and {wire:.2} of the bytes of multifd-zstd."
         );
     }
     text
@@ -236,10 +262,9 @@ fn heading(comparison: &Comparison) -> String {
         .map(|rate| rate.map_or("unlimited".to_owned(), |rate| rate.to_string()))
         .collect();
     format!(
-        "{} guest, {} of content ({}), {}; NICs {}, MTU {}\n{} x {}, Linux {}, QEMU {}{}\n",
+        "{} guest, {}, {}; NICs {}, MTU {}\n{} x {}, Linux {}, QEMU {}{}\n",
         plan.guest.memory,
-        plan.guest.content,
-        plan.guest.mix,
+        plan.guest.contents_in_words(),
         plan.guest.dirty,
         nics.join(" + "),
         plan.lab.mtu,

@@ -75,6 +75,23 @@ impl Heartbeats {
         self.fault.as_ref()
     }
 
+    /// Pages rewritten a second between the first and the last heartbeat of a time; `None` with fewer
+    /// than two there.
+    #[must_use]
+    pub fn rewrite_rate(&self, from: Instant, until: Instant) -> Option<f64> {
+        let mut within = self
+            .beats
+            .iter()
+            .filter(|beat| beat.at >= from && beat.at <= until);
+        let (first, last) = (within.next()?, within.next_back()?);
+        let pages = last
+            .heartbeat
+            .rewrites
+            .saturating_sub(first.heartbeat.rewrites);
+        let seconds = (last.at - first.at).as_secs_f64();
+        (seconds > 0.0).then(|| pages as f64 / seconds)
+    }
+
     /// The longest silence that began or ended between two moments; `None` with fewer than two
     /// heartbeats there.
     #[must_use]
@@ -117,6 +134,7 @@ mod tests {
             let heartbeat = Heartbeat {
                 sequence,
                 micros: sequence * 10_000,
+                rewrites: sequence * 100,
                 ..Heartbeat::default()
             };
             beats.push(Beat {
@@ -145,6 +163,14 @@ mod tests {
         assert_eq!(gap(100, 265), Some(250));
         assert_eq!(gap(0, 5), Some(10));
         assert_eq!(gap(901, 1000), None);
+    }
+
+    #[test]
+    fn the_rate_of_rewriting_is_that_of_the_time_that_is_asked_for() {
+        let (start, beats) = beats(&[(0, 1), (100, 2), (200, 4), (300, 10)]);
+        let at = |ms| start + Duration::from_millis(ms);
+        assert_eq!(beats.rewrite_rate(at(50), at(250)), Some(2000.0));
+        assert_eq!(beats.rewrite_rate(at(50), at(150)), None);
     }
 
     #[test]

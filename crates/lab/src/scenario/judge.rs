@@ -262,6 +262,8 @@ mod tests {
             total_ms,
             downtime_ms: gap,
             guest_gap_ms: gap,
+            rewrites_before: None,
+            rewrites_during: None,
             wire_bytes: wire.map(|(n, sent)| (format!("nic{n}"), *sent)).collect(),
             cpu_seconds: CpuSeconds::default(),
             agent_memory: Default::default(),
