@@ -2,6 +2,7 @@
 
 mod faults;
 mod fleet;
+mod homecoming;
 mod made_of;
 mod show;
 mod soak;
@@ -45,6 +46,7 @@ Examples:
   drover lab compare --repeats 5 --json out.json  against QEMU's own ways to move a guest
   drover lab faults --only cut --repeats 1        with NICs that fail, and what becomes of it
   drover lab soak --migrations 50                 again and again, while nothing may grow
+  drover lab return --away 60                     away and back, to a host that kept its pages
   drover lab drain --repeats 3                    a whole host, emptied by drover and by scripts
   drover lab rounds --rounds 3                    four hosts, emptied in turn while things fail
   drover lab down                                 remove everything
@@ -64,6 +66,7 @@ Examples:
   drover lab compare
   drover lab compare --methods multifd,drover --rate 1gbit,500mbit,200mbit --json unequal.json
   drover lab compare --rate none --dirty none --repeats 9
+  drover lab compare --contents store --methods multifd-zstd,drover-off,drover
   drover lab compare --methods multifd,mptcp,drover --fault 'cut nic=0 at=50%'
 
 ";
@@ -86,6 +89,13 @@ Examples:
   drover lab rounds                                     50 rounds, some hours
   drover lab rounds --rounds 3 --seed 7                 the same faults again with the same seed
   drover lab rounds --rounds 1 --guests 4 --content 16MiB
+
+";
+    pub const RETURN: &str = "\
+Examples:
+  drover lab return                                     away for ten minutes of light work, and back
+  drover lab return --contents store --methods drover,drover-zstd --repeats 5
+  drover lab return --away 60 --dirty 8MiB@4MiB --json return.json
 
 ";
     pub const SOAK: &str = "\
@@ -128,6 +138,9 @@ pub enum LabCommand {
     /// Move a guest to and fro with random faults, again and again, while nothing may grow
     #[command(before_help = examples::SOAK)]
     Soak(soak::SoakArgs),
+    /// Move a guest away and back, after some time, to a host that kept its pages
+    #[command(before_help = examples::RETURN)]
+    Return(homecoming::ReturnArgs),
     /// Empty a host with several guests by drover and as scripts do it, in turn, and compare
     #[command(before_help = examples::DRAIN)]
     Drain(fleet::DrainArgs),
@@ -223,6 +236,7 @@ impl LabCommand {
             Self::Compare(args) => compare_methods(&args, json).await,
             Self::Faults(args) => faults::faults(&args, json).await,
             Self::Soak(args) => soak::soak(&args, json).await,
+            Self::Return(args) => homecoming::returns(&args, json).await,
             Self::Drain(args) => fleet::drain(&args, json).await,
             Self::Rounds(args) => fleet::rounds(&args, json).await,
         }

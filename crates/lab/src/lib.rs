@@ -9,6 +9,7 @@
 //!    │     fault     what goes wrong with the NICs        │
 //!    ├──── compare   the same guest, moved by each method in turn, measured the same way
 //!    ├──── scenario  what a move has to survive, made to happen, and judged
+//!    ├──── homecoming  a guest that comes back to a host that kept its pages
 //!    ├──── fleet     several guests on several hosts: emptied, filled again, watched as a whole
 //!    └──── soak      moves again and again, with random faults, while nothing may grow
 //! ```
@@ -28,6 +29,7 @@ mod dice;
 pub mod fault;
 pub mod fleet;
 mod guest;
+pub mod homecoming;
 mod host;
 mod lab;
 pub mod limits;

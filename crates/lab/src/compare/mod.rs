@@ -35,6 +35,7 @@ use crate::machine::Machine;
 use crate::settings::{GuestSettings, LabSettings};
 use crate::{fault, network, require};
 pub(crate) use by_qemu::{concrete_machine, hand_off, prepare};
+pub(crate) use method::order;
 pub(crate) use ordeal::clean;
 pub(crate) use report::{aligned, spread};
 pub(crate) use stage::{Stage, Task};
