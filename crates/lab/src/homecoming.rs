@@ -12,7 +12,7 @@ use drover_types::VmName;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
-use crate::compare::{Method, Say, Spread, aligned, move_by_drover, order, spread};
+use crate::compare::{DroverFacts, Method, Say, Spread, aligned, move_by_drover, order, spread};
 use crate::guest::Image;
 use crate::lab::{Lab, State};
 use crate::machine::Machine;
@@ -48,6 +48,8 @@ pub struct Pair {
     pub out: Measured,
     /// Its return.
     pub back: Measured,
+    /// What drover's agents say of both.
+    pub drover: [DroverFacts; 2],
     /// Bytes of the return as a part of those of the first trip.
     pub ratio: f64,
     /// Pages that the guest verified after its return, none of them bad.
@@ -124,16 +126,17 @@ async fn all_pairs(
     for repeat in 0..plan.repeats {
         for method in order(&plan.methods, repeat) {
             forget(agents, &guest.definition.name).await?;
-            let (out, _) = move_by_drover(lab, guest, agents, method, &mut |_| {})
+            let (out, first) = move_by_drover(lab, guest, agents, method, &mut |_| {})
                 .await
                 .with_context(|| format!("{method}, repeat {}, away", repeat + 1))?;
             tokio::time::sleep(Duration::from_secs(plan.away_s)).await;
-            let (back, _) = move_by_drover(lab, guest, agents, method, &mut |_| {})
+            let (back, second) = move_by_drover(lab, guest, agents, method, &mut |_| {})
                 .await
                 .with_context(|| format!("{method}, repeat {}, back", repeat + 1))?;
             let pair = Pair {
                 method,
                 repeat,
+                drover: [DroverFacts::of(&first), DroverFacts::of(&second)],
                 ratio: bytes(&back) / bytes(&out).max(1.0),
                 verified: guest.console.verify().await?.pages,
                 out,

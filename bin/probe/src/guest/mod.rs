@@ -15,7 +15,7 @@ use drover_probe::held::{Documents, Held};
 use drover_probe::settings::{Holds, Settings};
 use rustix::system::finit_module;
 
-/// Text that documents quote from, packed into the initramfs.
+/// Text that documents quote from, packed into the initramfs; removed once read.
 const PROSE: &str = "/prose";
 
 /// What programs that the probe starts say on their stderr.
@@ -46,6 +46,7 @@ pub fn load_module(path: &str) {
 pub fn hold(settings: &Settings) -> io::Result<Option<Box<dyn Held>>> {
     let author = || {
         let prose = fs::read(PROSE).unwrap_or_default();
+        let _ = fs::remove_file(PROSE);
         Author::new(settings.seed, prose)
     };
     let seed = settings.seed;

@@ -145,13 +145,16 @@ impl GuestSettings {
         }
     }
 
-    /// What is filled in all: of contents that are not the probe's own pages, the working set is
-    /// beside them.
+    /// What is filled in all: of contents that are not the probe's own pages, the working set and
+    /// the program that holds them are beside them.
     #[must_use]
     pub fn filled(&self) -> Bytes {
         match self.contents {
             Contents::Mix => self.content,
-            _ => Bytes(self.content.0 + self.dirty.working_set.0),
+            other => {
+                let beside = self.dirty.working_set.0 + other.program().0;
+                Bytes(self.content.0 + beside)
+            }
         }
     }
 
