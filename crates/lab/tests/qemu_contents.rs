@@ -94,8 +94,9 @@ async fn a_guest_with_a_key_value_store_keeps_every_document() {
 async fn a_guest_with_a_python_heap_keeps_every_object() {
     let size = Bytes(24 << 20);
     let pages = pages_after_a_move(Contents::Python, Bytes(256 << 20), size).await;
+    // What is counted are documents, of which a heap has less than a fourth.
     assert!(
-        pages.is_none_or(|pages| pages > 8 * PAGES_OF_A_MIB),
+        pages.is_none_or(|pages| pages > 4 * PAGES_OF_A_MIB),
         "{pages:?}"
     );
 }
