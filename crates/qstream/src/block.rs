@@ -6,7 +6,7 @@ pub const BLOCK_BITS: u32 = 24;
 /// A block of guest memory, such as `pc.ram`, by a number that follows from its name: the same on every channel, whichever
 /// comes first there.
 ///
-/// Two blocks of a guest have the same number once in a million guests with some ten blocks. Whoever refers to pages by it
+/// Two blocks of a guest have the same number once in 370,000 guests with ten blocks. Whoever refers to pages by it
 /// has to compare what is in them: what was sent of another block's page is just less like this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Block(u32);

@@ -12,8 +12,7 @@
 //!
 //! # Invariant
 //! It never guesses: a channel in which anything that says how it goes on is not exactly as known is [`Opaque`] from there
-//! on. How the
-//! bytes are divided among calls makes no difference. What is kept of a channel is one header,
+//! on. How the bytes are divided among calls makes no difference. What is kept of a channel is one header,
 //! [`limits::HEADER_BYTES_MOST`] at most.
 
 mod block;

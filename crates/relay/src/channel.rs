@@ -138,17 +138,21 @@ fn connect(path: &Path, never_waits: bool) -> io::Result<UnixStream> {
 /// Reports a channel as broken from a thread of its own: the caller holds the session's lock.
 fn break_later(shared: &Arc<Shared>, channel: ChannelId, reason: String) {
     let shared = shared.clone();
-    let result = spawn("break", move || broke(&shared, channel, reason));
+    let result = spawn("break", move || lost(&shared, channel, reason));
     if let Err(error) = result {
         tracing::error!(%error, channel, "cannot start a thread");
     }
 }
 
-/// Bytes of the channel are lost. QEMU takes the end of one of multifd for an orderly one, and then waits for its bytes for ever,
-/// its guest stopped: so the main channel breaks as well, by which both fail the migration.
 fn broke(shared: &Arc<Shared>, channel: ChannelId, reason: String) {
     shared.tell(Event::ChannelBroke { channel, reason });
     shared.step_or_end(Input::LocalBroke { channel });
+}
+
+/// The same, and bytes are lost that the source's QEMU sent. The other one takes the end of a channel of multifd for an orderly one,
+/// and waits for its bytes for ever, its guest stopped: so the main channel breaks as well, by which both fail the migration.
+fn lost(shared: &Arc<Shared>, channel: ChannelId, reason: String) {
+    broke(shared, channel, reason);
     if channel != MAIN && !shared.is_telling(channel) {
         shared.shut_down(MAIN);
         shared.step_or_end(Input::LocalBroke { channel: MAIN });
@@ -207,11 +211,13 @@ fn read(
                 reduced,
             },
             Err(error) => {
-                broke(
-                    shared,
-                    channel,
-                    format!("reading from QEMU failed: {error}"),
-                );
+                let reason = format!("reading from QEMU failed: {error}");
+                if shared.is_source() {
+                    lost(shared, channel, reason);
+                } else {
+                    // But for the main channel there is nothing to be read.
+                    broke(shared, channel, reason);
+                }
                 Input::ReadEnded { channel, buffer }
             }
         };
@@ -311,6 +317,7 @@ impl Tool {
         let Some(open) = self.stream.clone() else {
             return true;
         };
+        let has_bytes = matches!(piece, Piece::Bytes { .. });
         let error = match self.write_to(shared, &open, piece, patience) {
             Ok(()) => return true,
             Err(error) => error,
@@ -320,11 +327,12 @@ impl Tool {
         }
         let _ = open.shutdown(closing(self.channel));
         self.stream = None;
-        broke(
-            shared,
-            self.channel,
-            format!("writing to QEMU failed: {error}"),
-        );
+        let reason = format!("writing to QEMU failed: {error}");
+        if has_bytes && !shared.is_source() {
+            lost(shared, self.channel, reason);
+        } else {
+            broke(shared, self.channel, reason);
+        }
         true
     }
 

@@ -295,6 +295,38 @@ fn a_page_that_comes_in_pieces_waits_for_its_end_and_a_channel_that_ends_within_
 }
 
 #[test]
+fn a_channel_that_the_destinations_qemu_closes_before_it_read_the_last_byte_leaves_the_main_one_whole()
+ {
+    let pair = pair_of(Protected::ByTls, settings());
+    pair.connect();
+    let (main, main_far) = channel_of(&pair);
+    let (near, mut far) = channel_of(&pair);
+    far.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sent = multifd(&[vec![(1, page(1))]]);
+    (&near).write_all(&sent).unwrap();
+    let mut most = vec![0; sent.len() - 1];
+    far.read_exact(&mut most).unwrap();
+    drop(far);
+    loop {
+        let event = pair.destination_events.recv_timeout(PATIENCE).unwrap();
+        if matches!(event, Event::ChannelBroke { channel: 1, .. }) {
+            break;
+        }
+    }
+    let up = main_channel(&[]);
+    let (at_far, at_near) = exchange(&main, &main_far, &up, b"I have it all");
+    assert!(at_far == up, "what arrived differs");
+    assert_eq!(at_near, b"I have it all");
+}
+
+/// A channel, at both QEMUs.
+fn channel_of(pair: &Pair) -> (UnixStream, UnixStream) {
+    let near = UnixStream::connect(&pair.near).unwrap();
+    let far = pair.far.accept().unwrap().0;
+    (near, far)
+}
+
+#[test]
 fn a_peer_that_reduces_without_leave_breaks_its_channel_and_qemu_gets_nothing_of_it() {
     let near = settings();
     let far = Settings {
