@@ -70,11 +70,7 @@ pub async fn move_guest(
         let address = network::address_of(lab.settings(), nic, destination.number)
             .with_context(|| format!("NIC {nic} has no address that QEMU could be told"))?;
         let address = SocketAddr::new(address, PORT);
-        let mptcp = if method == Method::Mptcp {
-            ",mptcp=on"
-        } else {
-            ""
-        };
+        let mptcp = if method.is_mptcp() { ",mptcp=on" } else { "" };
         let uri = format!("tcp:{address}{mptcp}");
         for (side, end) in [(&monitor, "server"), (&guest.monitor, "client")] {
             prepare(side, lab.settings(), method, variant).await?;
@@ -151,7 +147,7 @@ pub(crate) async fn prepare(
     if let Some(channels) = variant.channels {
         side.set_capabilities(&["multifd"]).await?;
         parameters["multifd-channels"] = json!(channels);
-        let zstd = method == Method::MultifdZstd;
+        let zstd = method.is_compressed_by_qemu();
         parameters["multifd-compression"] = json!(if zstd { "zstd" } else { "none" });
     } else {
         let off = json!([{"capability": "multifd", "state": false}]);

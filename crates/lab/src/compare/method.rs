@@ -22,6 +22,8 @@ pub enum Method {
     MultifdTls,
     /// QEMU over Multipath TCP, on all NICs.
     Mptcp,
+    /// The same, compressed with zstd.
+    MptcpZstd,
     /// Drover, on all NICs, encrypted as it is when nothing is configured.
     Drover,
     /// The same with `encryption = "off"`.
@@ -44,12 +46,13 @@ pub enum Method {
 
 impl Method {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Tcp,
         Self::Multifd,
         Self::MultifdZstd,
         Self::MultifdTls,
         Self::Mptcp,
+        Self::MptcpZstd,
         Self::Drover,
         Self::DroverPlain,
         Self::DroverSplice,
@@ -70,6 +73,7 @@ impl Method {
             Self::MultifdZstd => "multifd-zstd",
             Self::MultifdTls => "multifd-tls",
             Self::Mptcp => "mptcp",
+            Self::MptcpZstd => "mptcp-zstd",
             Self::Drover => "drover",
             Self::DroverPlain => "drover-plain",
             Self::DroverSplice => "drover-splice",
@@ -85,7 +89,19 @@ impl Method {
     /// Whether QEMU uses every NIC with it, or one.
     #[must_use]
     pub fn uses_all_nics(self) -> bool {
-        self == Self::Mptcp || self.encryption().is_some()
+        self.is_mptcp() || self.encryption().is_some()
+    }
+
+    /// Whether QEMU is told to use Multipath TCP with it.
+    #[must_use]
+    pub fn is_mptcp(self) -> bool {
+        matches!(self, Self::Mptcp | Self::MptcpZstd)
+    }
+
+    /// Whether QEMU itself compresses with it.
+    #[must_use]
+    pub fn is_compressed_by_qemu(self) -> bool {
+        matches!(self, Self::MultifdZstd | Self::MptcpZstd)
     }
 
     /// How drover's agents are set for it; `None` for what QEMU does by itself.
@@ -145,7 +161,9 @@ impl Method {
             | Self::DroverZstd
             | Self::DroverStop
             | Self::DroverPostcopy => &[ONE],
-            Self::Multifd | Self::MultifdZstd | Self::MultifdTls => &[TWO, THREE, FOUR],
+            Self::Multifd | Self::MultifdZstd | Self::MultifdTls | Self::MptcpZstd => {
+                &[TWO, THREE, FOUR]
+            }
             Self::Mptcp => &[ONE, TWO, FOUR],
         }
     }

@@ -144,9 +144,10 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
 async fn possible(plan: &Plan) -> (Vec<Method>, Vec<Skipped>) {
     let (mut methods, mut skipped) = (Vec::new(), Vec::new());
     for &method in &plan.methods {
-        let obstacle = match method {
-            Method::Mptcp => network::enable_mptcp(&plan.lab).await.err(),
-            _ => None,
+        let obstacle = if method.is_mptcp() {
+            network::enable_mptcp(&plan.lab).await.err()
+        } else {
+            None
         };
         match obstacle {
             Some(error) => skipped.push(Skipped {
