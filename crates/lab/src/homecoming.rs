@@ -5,10 +5,11 @@
 //! the guest, and what either trip damaged is found then.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use drover_types::VmName;
+use drover_api::{CheckpointView, CheckpointsView};
+use drover_types::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
@@ -17,10 +18,10 @@ use crate::guest::Image;
 use crate::lab::{Lab, State};
 use crate::machine::Machine;
 use crate::meter::Measured;
-use crate::require;
 use crate::resident::{Boot, Resident};
 use crate::settings::{GUEST, GuestSettings, LabSettings};
 use crate::unite::start_united;
+use crate::{limits, require};
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -89,7 +90,9 @@ pub async fn returns(plan: &Plan, command: &str, say: Say<'_>) -> Result<Returne
     require::check_contents(&guests)?;
     require::check_memory(&plan.lab, &guests)?;
     let machine = Machine::look(&plan.guest.qemu).await;
-    let lab = plan.lab.clone();
+    let mut lab = plan.lab.clone();
+    // Or the guest would find what it brought on an earlier trip.
+    lab.agents.shared_pages.get_or_insert(Bytes(0));
     let lab = Lab::create(State { lab, guests }).await?;
     let agents = start_united(&lab).await?;
     let image = Image::build(lab.folder(), &lab.state().guests).await?;
@@ -125,11 +128,12 @@ async fn all_pairs(
 ) -> Result<()> {
     for repeat in 0..plan.repeats {
         for method in order(&plan.methods, repeat) {
-            forget(agents, &guest.definition.name).await?;
+            forget(agents, guest).await?;
             let (out, first) = move_by_drover(lab, guest, agents, method, &mut |_| {})
                 .await
                 .with_context(|| format!("{method}, repeat {}, away", repeat + 1))?;
             tokio::time::sleep(Duration::from_secs(plan.away_s)).await;
+            kept(agents, |kept| kept.checkpoints.iter().any(of(guest))).await?;
             let (back, second) = move_by_drover(lab, guest, agents, method, &mut |_| {})
                 .await
                 .with_context(|| format!("{method}, repeat {}, back", repeat + 1))?;
@@ -150,30 +154,57 @@ async fn all_pairs(
 }
 
 /// Has no host keep anything of the guest.
-async fn forget(agents: &[Agent], guest: &VmName) -> Result<()> {
+async fn forget(agents: &[Agent], guest: &Resident) -> Result<()> {
     for agent in agents {
-        let kept = agent.client.checkpoints().await?;
-        if kept.checkpoints.iter().any(|one| one.vm == *guest) {
-            agent.client.remove_checkpoint(guest).await?;
+        let agent = std::slice::from_ref(agent);
+        // What is still being written when its guest has gone is kept a moment later.
+        kept(agent, |kept| {
+            kept.taken.0 == 0 || kept.checkpoints.iter().any(of(guest))
+        })
+        .await?;
+        let client = &agent[0].client;
+        if client.checkpoints().await?.taken.0 > 0 {
+            client.remove_checkpoint(&guest.definition.name).await?;
         }
     }
     Ok(())
+}
+
+fn of(guest: &Resident) -> impl Fn(&CheckpointView) -> bool {
+    |one| one.vm == guest.definition.name
+}
+
+/// Waits until one of the hosts keeps what is wanted.
+async fn kept(agents: &[Agent], wanted: impl Fn(&CheckpointsView) -> bool) -> Result<()> {
+    let deadline = Instant::now() + limits::KEPT;
+    loop {
+        for agent in agents {
+            if wanted(&agent.client.checkpoints().await?) {
+                return Ok(());
+            }
+        }
+        if Instant::now() > deadline {
+            let waited = limits::KEPT.as_secs();
+            bail!("after {waited} s no host keeps a checkpoint of the guest that left it");
+        }
+        tokio::time::sleep(limits::POLL).await;
+    }
 }
 
 fn bytes(measured: &Measured) -> f64 {
     measured.wire_bytes.values().sum::<u64>() as f64
 }
 
-const MIB: f64 = 1.0 / (1 << 20) as f64;
+const IN_MIB: f64 = 1.0 / (1 << 20) as f64;
 
 fn line(pair: &Pair, repeats: usize) -> String {
     format!(
         "{}/{repeats} {:<12} away {:.0} MiB in {:.0} ms, back {:.1} MiB in {:.0} ms: {:.3} of the bytes, verified",
         pair.repeat + 1,
         pair.method,
-        bytes(&pair.out) * MIB,
+        bytes(&pair.out) * IN_MIB,
         pair.out.total_ms,
-        bytes(&pair.back) * MIB,
+        bytes(&pair.back) * IN_MIB,
         pair.back.total_ms,
         pair.ratio
     )
@@ -208,9 +239,9 @@ pub fn table(returned: &Returned) -> String {
             |value: fn(&Pair) -> f64, digits| spread(Spread::of(own().map(value)), 1.0, digits);
         rows.push([
             method.to_string(),
-            cell(|pair| bytes(&pair.out) * MIB, 0),
+            cell(|pair| bytes(&pair.out) * IN_MIB, 0),
             cell(|pair| pair.out.total_ms, 0),
-            cell(|pair| bytes(&pair.back) * MIB, 1),
+            cell(|pair| bytes(&pair.back) * IN_MIB, 1),
             cell(|pair| pair.back.total_ms, 0),
             cell(|pair| pair.back.downtime_ms, 0),
             cell(|pair| pair.ratio, 3),

@@ -24,6 +24,9 @@ pub const QEMU_START: Duration = Duration::from_secs(30);
 /// 180 s on one where six others wanted each core.
 pub const BOOT: Duration = Duration::from_secs(600);
 
+/// Until what a guest left behind is on its host's disk: a GiB at 20 MiB/s.
+pub const KEPT: Duration = Duration::from_secs(60);
+
 /// One complete move. 1 GiB over a line of 100 Mbit/s takes 90 s.
 pub const MOVE: Duration = Duration::from_secs(600);
 

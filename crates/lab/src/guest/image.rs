@@ -60,7 +60,10 @@ impl Image {
         for guest in guests {
             // Guests that have the same have one disk: nobody writes to it.
             if let Some(disk) = image.disk(guest).filter(|disk| !disk.exists()) {
-                contents::write_disk(&disk, guest)?;
+                let guest = guest.clone();
+                // To compress so much takes long, and an interrupt is to be heard meanwhile.
+                let written = move || contents::write_disk(&disk, &guest);
+                tokio::task::spawn_blocking(written).await??;
             }
         }
         Ok(image)

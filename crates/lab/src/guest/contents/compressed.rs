@@ -39,11 +39,11 @@ const PROGRAMS: [(&str, &[&str]); 4] = [
 pub fn write<W: Write>(disk: &mut Disk<W>) -> Result<()> {
     let mut seen = Seen::default();
     for file in ready() {
-        if disk.left() < LEAST {
+        if disk.is_enough() {
             return Ok(());
         }
         let bytes = std::fs::read(&file.path).unwrap_or_default();
-        if seen.is_new(&bytes) {
+        if disk.has_room(&bytes) && seen.is_new(&bytes) {
             disk.add(&file.path.to_string_lossy(), &bytes)?;
         }
     }
@@ -51,11 +51,11 @@ pub fn write<W: Write>(disk: &mut Disk<W>) -> Result<()> {
     let raw = userland(limits::RAW);
     let large = raw.iter().filter(|file| file.memory >= 4 * LEAST);
     for (file, (program, arguments)) in large.zip(PROGRAMS.iter().cycle()) {
-        if disk.left() < LEAST {
+        if disk.is_enough() {
             return Ok(());
         }
         let bytes = compress(&file.path, program, arguments)?;
-        if bytes.len() as u64 >= LEAST && seen.is_new(&bytes) {
+        if bytes.len() as u64 >= LEAST && disk.has_room(&bytes) && seen.is_new(&bytes) {
             disk.add(&format!("{}.{program}", file.path.display()), &bytes)?;
         }
     }
@@ -100,7 +100,11 @@ fn compress(file: &Path, program: &str, arguments: &[&str]) -> Result<Vec<u8>> {
         .output()
         .with_context(|| format!("cannot run {program}"))?;
     // One that cannot be compressed is left out as one that does not pay.
-    Ok(output.stdout)
+    Ok(if output.status.success() {
+        output.stdout
+    } else {
+        Vec::new()
+    })
 }
 
 /// Pages that were taken.

@@ -36,6 +36,7 @@ pub fn write(path: &Path, guest: &GuestSettings) -> Result<()> {
     let file = File::create(path).with_context(cannot)?;
     let mut disk = Disk {
         archive: Archive::new(BufWriter::new(file)),
+        wanted: guest.content.0,
         left: guest.content.0,
     };
     if guest.contents == Contents::Compressed {
@@ -45,11 +46,10 @@ pub fn write(path: &Path, guest: &GuestSettings) -> Result<()> {
             disk.copy(&file.path).with_context(cannot)?;
         }
     }
-    let taken = guest.content.0 - disk.left;
-    if taken < guest.content.0 / 100 * ENOUGH {
+    if !disk.is_enough() {
         bail!(
             "this machine has {} of {} contents, and not {}: ask for less (--content)",
-            Bytes(taken),
+            Bytes(disk.wanted - disk.left),
             guest.contents,
             guest.content
         );
@@ -60,13 +60,20 @@ pub fn write(path: &Path, guest: &GuestSettings) -> Result<()> {
 /// A disk that is being written.
 pub struct Disk<W> {
     archive: Archive<W>,
+    /// Memory for files, in bytes, and what of it is left.
+    wanted: u64,
     left: u64,
 }
 
 impl<W: Write> Disk<W> {
-    /// Memory that is left for files, in bytes.
-    pub fn left(&self) -> u64 {
-        self.left
+    /// Whether it has about as much as was asked for.
+    pub fn is_enough(&self) -> bool {
+        self.wanted - self.left >= self.wanted / 100 * ENOUGH
+    }
+
+    /// Whether there is room for a file with these bytes.
+    pub fn has_room(&self, bytes: &[u8]) -> bool {
+        memory(bytes) <= self.left
     }
 
     /// Adds a file of this machine under its own name. One that is gone meanwhile is left out.
@@ -79,15 +86,18 @@ impl<W: Write> Disk<W> {
 
     /// Adds a file, if there is room.
     pub fn add(&mut self, name: &str, bytes: &[u8]) -> std::io::Result<()> {
-        let page = drover_probe::settings::PAGE as u64;
-        let memory = (bytes.len() as u64).next_multiple_of(page);
-        if memory > self.left {
+        if !self.has_room(bytes) {
             return Ok(());
         }
-        self.left -= memory;
+        self.left -= memory(bytes);
         self.archive
             .file(name.trim_start_matches('/'), 0o644, bytes)
     }
+}
+
+/// What a file takes of a guest's.
+fn memory(bytes: &[u8]) -> u64 {
+    (bytes.len() as u64).next_multiple_of(drover_probe::settings::PAGE as u64)
 }
 
 #[cfg(test)]
@@ -98,12 +108,13 @@ mod tests {
     fn a_disk_takes_whole_files_as_long_as_there_is_room() {
         let mut disk = Disk {
             archive: Archive::new(Vec::new()),
+            wanted: 3 * 4096,
             left: 3 * 4096,
         };
         disk.add("/a", &[1; 5000]).unwrap();
         disk.add("/b", &[2; 5000]).unwrap();
         disk.add("/c", &[3; 4096]).unwrap();
-        assert_eq!(disk.left(), 0);
+        assert_eq!(disk.left, 0);
         let archive = disk.archive.finish(512).unwrap();
         let has = |byte| archive.windows(4096).any(|part| part == [byte; 4096]);
         assert_eq!([has(1), has(2), has(3)], [true, false, true]);
