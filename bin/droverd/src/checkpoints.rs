@@ -262,7 +262,8 @@ impl Checkpoints {
         Ok(Some((returning, file, told.stored(false))))
     }
 
-    /// What a guest holds of it whose return an earlier agent began: its relay reads it already.
+    /// What a guest holds of it that an earlier agent began to take in. Whether its relay reads it was not written down: if it does not, it
+    /// is removed all the same, and the next return brings all pages.
     pub fn take_up(&self, vm: &VmName) -> Option<Returning> {
         self.returning(vm).map(|(returning, _)| returning)
     }

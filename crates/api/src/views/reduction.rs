@@ -69,7 +69,7 @@ pub struct ReducedPages {
 pub struct SharedPagesView {
     /// Pages of which the destination has told that it has them.
     pub told: u64,
-    /// At the destination: pages that this guest found there, which others had brought.
+    /// At the destination: pages that this guest found among those that guests share there, its own included.
     #[serde(default)]
     pub found: u64,
     /// At the destination: pages that this guest found in its checkpoint.
@@ -96,7 +96,7 @@ impl fmt::Display for SharedPagesView {
         } = self;
         write!(f, "{told} known to the source")?;
         if *found > 0 {
-            write!(f, ", {found} found that others brought")?;
+            write!(f, ", {found} found among them")?;
         }
         if *found_in_checkpoint > 0 {
             write!(f, ", {found_in_checkpoint} found in its checkpoint")?;
