@@ -278,6 +278,35 @@ fn who_holds_everything_up_behind_the_lines_is_not_packed_for() {
 }
 
 #[test]
+fn lines_that_a_quicker_way_would_need_are_not_tried_again_and_again_to_spare_processors() {
+    // A guest that comes back: nearly all of it is there, and the destination reads it slower than it is described.
+    let mut world = World {
+        line: 0.4 * GIGABIT,
+        destination: 0.8 * GIGABIT,
+        ordinary: 0.02,
+        dense: 0.0,
+        // With a digest of each page.
+        describing: 0.8 / 1024.0 / MIB,
+        ..world()
+    };
+    let mut controller = Controller::default();
+    world.run(&mut controller, seconds(2));
+    let before = controller.changes();
+    let reached = world.run(&mut controller, seconds(20));
+    assert!(reached > 0.95, "{reached}");
+    assert!(controller.changes() - before <= 2, "{controller:#?}");
+    assert!(
+        matches!(controller.way(), Way::On { .. }),
+        "{controller:#?}"
+    );
+    // Where the lines carry it, it is passed.
+    world.line = 20.0 * GIGABIT;
+    let mut controller = Controller::default();
+    world.run(&mut controller, seconds(2));
+    assert_eq!(controller.way(), Way::Off);
+}
+
+#[test]
 fn dense_pages_that_a_codec_makes_fewer_go_through_it() {
     let mut world = World {
         line: 0.2 * GIGABIT,

@@ -284,7 +284,9 @@ impl Controller {
         let (now, then) = (self.goodput(self.way), self.goodput(best));
         let faster = then > now * WORTH_A_CHANGE;
         let cheaper = self.model.cost(best) * WORTH_A_CHANGE < self.model.cost(self.way);
-        if best != self.way && (faster || cheaper) {
+        // Lines that may carry more are tried for time, which may be gained, and not for processors alone.
+        let carried = self.model.goodput(best, self.line.proven()) * ABOUT_AS_FAST >= now;
+        if best != self.way && (faster || cheaper && carried) {
             let promise = if cheaper {
                 Promise::Cheaper
             } else {
