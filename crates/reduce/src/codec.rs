@@ -24,12 +24,12 @@ impl Level {
     pub const QUICK: Self = Self(-1);
     /// zstd's quickest that is not negative.
     pub const USUAL: Self = Self(1);
-    /// 5 to 15 % fewer bytes than the usual one, in twice its time.
+    /// 7 to 11 % fewer bytes than the usual one, in two to three times its time (`docs/measurements/reduction.md`).
     pub const THOROUGH: Self = Self(3);
-    /// The slowest that is worth its time: 5 to 10 % fewer bytes again, in twice the time again.
+    /// For lines that are slow enough: 6 to 10 % fewer bytes again, in twice the time again.
     pub const SLOWEST: Self = Self(6);
 
-    /// `-7` to `6`: quicker ones make hardly fewer bytes than none at all, slower ones take twice the time for 1 or 2 %.
+    /// `-7` to `6`: quicker ones make hardly fewer bytes than none at all, slower ones were not measured.
     #[must_use]
     pub fn new(level: i8) -> Option<Self> {
         ((-7..=6).contains(&level) && level != 0).then_some(Self(level))
