@@ -11,7 +11,7 @@ mod hosts;
 
 use drover_api::{EventKind, MigrationPhase, MigrationView, ReductionView, VmDefinition};
 use drover_types::{AtDeadline, Convergence, ReductionMode, Throttle};
-use hosts::reduced::{checkpoints_when, moved, moved_by};
+use hosts::reduced::{checkpoints_when, moved, moved_by, with_checkpoints};
 use hosts::{A, B, Hosts, SLOW, SLOWER, set_word};
 
 /// Moves the guest over QEMU's main channel alone, as postcopy begins after so many seconds.
@@ -120,19 +120,9 @@ async fn where_one_host_shares_no_pages_a_guest_brings_all_of_them_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_comes_back_finds_its_pages_also_at_an_agent_that_was_started_anew() {
-    let Some(mut hosts) = Hosts::new("checkpoint", SLOW).await else {
+    let Some(mut hosts) = with_checkpoints("checkpoint", SLOW).await else {
         return;
     };
-    for host in [A, B] {
-        hosts.configure(host, |config| {
-            set_word(config, "migration", "shared_pages_memory", "0");
-            if host == A {
-                set_word(config, "checkpoints", "size", "1 GiB");
-            }
-        });
-        hosts.start_agent(host).await;
-    }
-    hosts.boot().await;
     let [left, arrived] = moved(&mut hosts, A, "zstd:1").await;
     assert_eq!(arrived.shared_pages, None);
     let stored = left.shared_pages.clone().unwrap();
@@ -163,19 +153,9 @@ const NEVER: i64 = 600;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_moves_over_one_channel_finds_its_pages_when_it_comes_back() {
-    let Some(mut hosts) = Hosts::new("onechannel", SLOW).await else {
+    let Some(mut hosts) = with_checkpoints("onechannel", SLOW).await else {
         return;
     };
-    for host in [A, B] {
-        hosts.configure(host, |config| {
-            set_word(config, "migration", "shared_pages_memory", "0");
-            if host == A {
-                set_word(config, "checkpoints", "size", "1 GiB");
-            }
-        });
-        hosts.start_agent(host).await;
-    }
-    hosts.boot().await;
     let [left, _] = moved_over_one_channel(&mut hosts, A, "zstd:1", NEVER).await;
     let stored = left.shared_pages.clone().unwrap();
     assert!(stored.added > 6000 && stored.trouble.is_none(), "{left:#?}");

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use drover_api::{LimitScope, MigrationPhase, MigrationView};
 use drover_types::MigrationId;
-use hosts::reduced::{begun, checkpoints_when, holders, moved, stayed};
+use hosts::reduced::{begun, checkpoints_when, holders, moved, stayed, with_checkpoints};
 use hosts::{A, B, FAST, Hosts, PATIENCE, kill, limit, set_word, until};
 
 const PAGE: u64 = 4096;
@@ -108,17 +108,7 @@ async fn shared_pages_that_were_damaged_cost_one_migration_and_no_byte_of_the_gu
 
 /// Two hosts of which only the first keeps checkpoints, with the guest on the second one.
 async fn with_checkpoint(test: &str) -> Option<Hosts> {
-    let mut hosts = Hosts::new(test, FAST).await?;
-    for host in [A, B] {
-        hosts.configure(host, |config| {
-            set_word(config, "migration", "shared_pages_memory", "0");
-            if host == A {
-                set_word(config, "checkpoints", "size", "1 GiB");
-            }
-        });
-        hosts.start_agent(host).await;
-    }
-    hosts.boot().await;
+    let mut hosts = with_checkpoints(test, FAST).await?;
     leaves(&mut hosts).await;
     Some(hosts)
 }

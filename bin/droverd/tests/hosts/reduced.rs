@@ -7,7 +7,23 @@ use drover_api::{CheckpointsView, MigrateRequest, MigrationPhase, MigrationView}
 use drover_lab::network;
 use drover_types::{Convergence, MigrationId};
 
-use super::{Hosts, PATIENCE, name, until};
+use super::{A, B, Hosts, PATIENCE, name, set_word, until};
+
+/// Two hosts that share no pages and of which only the first keeps checkpoints, with the guest on it.
+pub async fn with_checkpoints(test: &str, rate: &str) -> Option<Hosts> {
+    let mut hosts = Hosts::new(test, rate).await?;
+    for host in [A, B] {
+        hosts.configure(host, |config| {
+            set_word(config, "migration", "shared_pages_memory", "0");
+            if host == A {
+                set_word(config, "checkpoints", "size", "1 GiB");
+            }
+        });
+        hosts.start_agent(host).await;
+    }
+    hosts.boot().await;
+    Some(hosts)
+}
 
 /// Begins to move the guest to the other host, reduced in this way.
 pub async fn begun(hosts: &mut Hosts, from: usize, how: &str) -> MigrationId {
