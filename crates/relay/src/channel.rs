@@ -51,6 +51,7 @@ pub(crate) fn start_accepted(
         read,
         write: Bringer::new(writes),
         stream: Some(stream),
+        shut_down: false,
     }
 }
 
@@ -76,6 +77,7 @@ pub(crate) fn start_connecting(
         read,
         write: Bringer::new(writes),
         stream: connected,
+        shut_down: false,
     }
 }
 
@@ -97,6 +99,7 @@ pub(crate) fn start_telling(
         read,
         write: Bringer::new(writes),
         stream: made,
+        shut_down: false,
     }
 }
 
@@ -145,7 +148,9 @@ fn break_later(shared: &Arc<Shared>, channel: ChannelId, reason: String) {
 }
 
 fn broke(shared: &Arc<Shared>, channel: ChannelId, reason: String) {
-    shared.tell(Event::ChannelBroke { channel, reason });
+    if !shared.was_shut_down(channel) {
+        shared.tell(Event::ChannelBroke { channel, reason });
+    }
     shared.step_or_end(Input::LocalBroke { channel });
 }
 
@@ -325,7 +330,6 @@ impl Tool {
         if patience == Patience::Hurry && error.kind() == io::ErrorKind::WouldBlock {
             return false;
         }
-        let _ = open.shutdown(closing(self.channel));
         self.stream = None;
         let reason = format!("writing to QEMU failed: {error}");
         if has_bytes && !shared.is_source() {
@@ -333,6 +337,8 @@ impl Tool {
         } else {
             broke(shared, self.channel, reason);
         }
+        // Once it was told why: QEMU may end by it.
+        let _ = open.shutdown(closing(self.channel));
         true
     }
 

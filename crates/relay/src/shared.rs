@@ -59,6 +59,8 @@ pub(crate) struct ChannelPort {
     pub(crate) read: Sender<Reading>,
     pub(crate) write: Bringer<channel::Tool, Piece>,
     pub(crate) stream: Option<Arc<UnixStream>>,
+    /// It was closed here, for what another channel lost.
+    pub(crate) shut_down: bool,
 }
 
 struct LaneNote {
@@ -400,12 +402,22 @@ impl Shared {
 
     /// Closes QEMU's end of a channel.
     pub(crate) fn shut_down(&self, channel: ChannelId) {
-        let core = self.lock();
-        let port = core.channels.get(usize::from(channel));
-        if let Some(stream) = port.and_then(|port| port.stream.as_ref()) {
+        let mut core = self.lock();
+        let Some(port) = core.channels.get_mut(usize::from(channel)) else {
+            return;
+        };
+        port.shut_down = true;
+        if let Some(stream) = &port.stream {
             // QEMU may have closed it already.
             let _ = stream.shutdown(channel::closing(channel));
         }
+    }
+
+    /// Whether a channel was closed here, so that its failing is no news.
+    pub(crate) fn was_shut_down(&self, channel: ChannelId) -> bool {
+        let core = self.lock();
+        let port = core.channels.get(usize::from(channel));
+        port.is_some_and(|port| port.shut_down)
     }
 
     pub(crate) fn is_telling(&self, channel: ChannelId) -> bool {

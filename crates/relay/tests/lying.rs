@@ -72,6 +72,10 @@ impl Liar {
         // Without it QEMU waits for the channel's bytes for ever.
         assert_eq!(self.main.read(&mut [0]).unwrap_or(0), 0);
         self.hears_of_it();
+        // That the main channel was closed by us is no news.
+        let mut events = self.pair.destination_events.try_iter();
+        let broke = events.find(|event| matches!(event, Event::ChannelBroke { .. }));
+        assert!(broke.is_none(), "{broke:?}");
     }
 
     /// That both channels are broken. Says what it has taken, as a lane from which nothing comes is given nothing.

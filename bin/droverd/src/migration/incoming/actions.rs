@@ -318,6 +318,7 @@ impl Incoming {
         self.expected = None;
         if let Some(carrier) = self.carrier.clone() {
             carrier.settle(*ending == Ending::Running).await;
+            self.take_what_came();
             self.show();
         }
         if let Some(discarding) = self.discarding.take()

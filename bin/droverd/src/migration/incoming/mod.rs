@@ -98,6 +98,7 @@ pub enum Message {
 pub struct Incoming {
     context: Arc<Context>,
     inbox: mpsc::Sender<Message>,
+    messages: mpsc::Receiver<Message>,
     destination: Destination,
     journal: Journal,
     client: Client,
@@ -193,6 +194,7 @@ pub fn start(
     let task = Incoming {
         context,
         inbox: inbox.clone(),
+        messages,
         destination: beginning.destination,
         journal,
         client: beginning.client,
@@ -224,7 +226,7 @@ pub fn start(
     if task.request.is_none() && !matches!(task.destination.phase(), Phase::Recovering { .. }) {
         task.reach();
     }
-    tokio::spawn(task.run(messages));
+    tokio::spawn(task.run());
     let handle = Handle {
         inbox,
         snapshot: shown,
@@ -238,10 +240,10 @@ fn socket(reservation: &Reservation) -> PathBuf {
 }
 
 impl Incoming {
-    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+    async fn run(mut self) {
         while let Some(deadline) = self.drain().await {
             let message = tokio::select! {
-                message = messages.recv() => message,
+                message = self.messages.recv() => message,
                 () = until(self.origin, deadline) => None,
             };
             if let Some(message) = message {
@@ -315,6 +317,13 @@ impl Incoming {
         if let Err(refused) = self.destination.handle(self.origin.elapsed(), input) {
             let id = self.destination.migration().id;
             tracing::debug!(%id, input = name, %refused, "no effect");
+        }
+    }
+
+    /// Takes what has come by now, such as what the relay told of its end.
+    fn take_what_came(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.take(message);
         }
     }
 

@@ -334,6 +334,7 @@ impl Outgoing {
         }
         if let Some(carrier) = self.carrier.clone() {
             carrier.settle(*outcome == Outcome::Completed).await;
+            self.take_what_came();
             self.show();
         }
         if let Some(reservation) = &self.reservation

@@ -53,6 +53,7 @@ use crate::registry::Reservation;
 /// The task's state.
 pub struct Outgoing {
     link: Link,
+    messages: mpsc::Receiver<Message>,
     source: Source,
     journal: Journal,
     reservation: Option<Arc<Reservation>>,
@@ -133,6 +134,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
             options,
             qemu: machine.as_ref().map(|machine| machine.version()),
         },
+        messages,
         source: beginning.source,
         journal,
         reservation: beginning.reservation.map(Arc::new),
@@ -167,7 +169,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         task.reach();
     }
     task.look_at_memory();
-    tokio::spawn(task.run(messages));
+    tokio::spawn(task.run());
     Handle {
         inbox,
         snapshot: shown,
@@ -175,14 +177,14 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
 }
 
 impl Outgoing {
-    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+    async fn run(mut self) {
         loop {
             let deadline = match self.drain().await {
                 Progress::Ended => return,
                 Progress::Until(deadline) => deadline,
             };
             let message = tokio::select! {
-                message = messages.recv() => message,
+                message = self.messages.recv() => message,
                 () = until(self.origin, deadline) => None,
             };
             if let Some(message) = message {
@@ -267,6 +269,13 @@ impl Outgoing {
         let name = input.name();
         if let Err(refused) = self.source.handle(now, input) {
             tracing::debug!(id = %self.source.migration().id, input = name, %refused, "no effect");
+        }
+    }
+
+    /// Takes what has come by now, such as what the relay told of its end.
+    fn take_what_came(&mut self) {
+        while let Ok(message) = self.messages.try_recv() {
+            self.take(message);
         }
     }
 
