@@ -6,4 +6,5 @@
 //! described before the other was worked off. That is what [`source::Kept`] sees to.
 
 pub mod destination;
+mod pages;
 pub mod source;

@@ -99,3 +99,6 @@ pub const SAMPLE_BYTES: usize = 32 << 10;
 
 /// What codecs remember of samples, as a power of two of bytes.
 pub(crate) const SAMPLE_WINDOW_LOG: u32 = 18;
+
+/// Pages that are kept take their memory in pieces of so many bytes.
+pub(crate) const PIECE_BYTES: usize = 4 << 20;

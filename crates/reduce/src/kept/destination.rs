@@ -1,14 +1,15 @@
 //! Where the pages are kept that the source refers to.
 
+use super::pages::Pages;
 use crate::SlotId;
 use crate::wrong::Wrong;
 
 /// The pages that a destination keeps for one session.
 #[derive(Debug)]
 pub struct Kept {
-    page_bytes: usize,
     most: u32,
-    slots: Vec<Option<Box<[u8]>>>,
+    pages: Pages,
+    is_taken: Vec<bool>,
 }
 
 impl Kept {
@@ -16,28 +17,26 @@ impl Kept {
     #[must_use]
     pub const fn new(page_bytes: usize, most: u32) -> Self {
         Self {
-            page_bytes,
             most,
-            slots: Vec::new(),
+            pages: Pages::new(page_bytes, most),
+            is_taken: Vec::new(),
         }
     }
 
     /// Bytes of the pages that are kept.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        self.slots
-            .iter()
-            .flatten()
-            .map(|page| page.len() as u64)
-            .sum()
+        let taken = self.is_taken.iter().filter(|taken| **taken);
+        taken.count() as u64 * self.page_bytes() as u64
     }
 
     pub(crate) const fn page_bytes(&self) -> usize {
-        self.page_bytes
+        self.pages.page_bytes()
     }
 
     pub(crate) fn get(&self, slot: SlotId) -> Result<&[u8], Wrong> {
-        let page = self.slots.get(slot.0 as usize).and_then(Option::as_deref);
+        let taken = self.is_taken.get(slot.0 as usize).copied();
+        let page = self.pages.get(slot.0).filter(|_| taken == Some(true));
         page.ok_or(Wrong::Unknown(slot))
     }
 
@@ -48,13 +47,11 @@ impl Kept {
             return Err(Wrong::NoPlace { slot, most });
         }
         let at = slot.0 as usize;
-        if at >= self.slots.len() {
-            self.slots.resize_with(at + 1, || None);
+        if at >= self.is_taken.len() {
+            self.is_taken.resize(at + 1, false);
         }
-        match &mut self.slots[at] {
-            Some(kept) => kept.copy_from_slice(page),
-            empty => *empty = Some(page.into()),
-        }
+        self.is_taken[at] = true;
+        self.pages.put(slot.0, page);
         Ok(())
     }
 }

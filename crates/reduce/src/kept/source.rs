@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 
 use twox_hash::XxHash3_64;
 
+use super::pages::Pages;
 use crate::limits::{DELTA_PART, PLACES_TRIED};
 use crate::{PageId, SlotId, delta};
 
@@ -32,7 +33,6 @@ enum Readers {
 
 #[derive(Debug)]
 struct Slot {
-    content: Box<[u8]>,
     hash: u64,
     page: PageId,
     written: Turn,
@@ -74,6 +74,7 @@ pub struct Kept {
     page_bytes: usize,
     most: u32,
     slots: Vec<Slot>,
+    contents: Pages,
     of_page: HashMap<PageId, SlotId>,
     of_content: HashMap<u64, SlotId>,
     hand: u32,
@@ -89,6 +90,7 @@ impl Kept {
             page_bytes,
             most,
             slots: Vec::new(),
+            contents: Pages::new(page_bytes, most),
             of_page: HashMap::new(),
             of_content: HashMap::new(),
             hand: 0,
@@ -165,13 +167,13 @@ impl Kept {
         if !keep && !self.may_read(turn, slot) {
             return None;
         }
-        let kept = self.slots.get_mut(slot.0 as usize)?;
-        kept.of_use = OF_USE;
-        if *kept.content == *content {
+        self.slots.get_mut(slot.0 as usize)?.of_use = OF_USE;
+        let kept = self.contents.get(slot.0)?;
+        if kept == content {
             self.read(turn, slot);
             return Some(Found::Same(slot));
         }
-        if !delta::put(&kept.content, content, content.len() / DELTA_PART, change) {
+        if !delta::put(kept, content, content.len() / DELTA_PART, change) {
             return None;
         }
         if keep {
@@ -185,8 +187,7 @@ impl Kept {
     /// Where that content is kept.
     fn same(&mut self, turn: Turn, hash: u64, content: &[u8]) -> Option<SlotId> {
         let slot = *self.of_content.get(&hash)?;
-        let kept = self.slots.get(slot.0 as usize)?;
-        if *kept.content != *content || !self.may_read(turn, slot) {
+        if self.contents.get(slot.0)? != content || !self.may_read(turn, slot) {
             return None;
         }
         self.read(turn, slot);
@@ -218,8 +219,8 @@ impl Kept {
 
     fn add(&mut self, turn: Turn, page: PageId, content: &[u8], hash: u64) -> SlotId {
         let slot = SlotId(self.slots.len() as u32);
+        self.contents.put(slot.0, content);
         self.slots.push(Slot {
-            content: content.into(),
             hash,
             page,
             written: turn,
@@ -253,9 +254,9 @@ impl Kept {
             return;
         };
         let before = std::mem::replace(&mut kept.hash, hash);
-        kept.content.copy_from_slice(content);
         kept.written = turn;
         kept.readers = Readers::None;
+        self.contents.put(slot.0, content);
         if self.of_content.get(&before) == Some(&slot) {
             self.of_content.remove(&before);
         }
