@@ -76,10 +76,10 @@ impl Multifd {
         found: &mut impl FnMut(Found),
     ) -> Result<u64, Stop> {
         let mut reader = Reader::new(item);
-        reader.is_longer(self.least())?;
+        reader.needs(self.least())?;
         if self.begun {
             let flags = head(&mut reader)?;
-            reader.is_longer(FIXED_BYTES + 8 * place(self.page_bytes)? as usize)?;
+            reader.needs(FIXED_BYTES + 8 * place(self.page_bytes)? as usize)?;
             let header = Header::read(flags, reader)?;
             return header.pages(ends, self.page_bytes, found);
         }

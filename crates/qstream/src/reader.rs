@@ -30,7 +30,7 @@ impl<'b> Reader<'b> {
     }
 
     /// The item has so many bytes at the least.
-    pub const fn is_longer(&self, bytes: usize) -> Result<(), Stop> {
+    pub const fn needs(&self, bytes: usize) -> Result<(), Stop> {
         if self.all.len() < bytes {
             Err(Stop::Short(bytes))
         } else {

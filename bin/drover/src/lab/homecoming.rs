@@ -29,7 +29,7 @@ pub struct ReturnArgs {
     /// How often each moves the guest away and back
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
-    /// Seconds that the guest is away; what it does meanwhile is --dirty, then 8MiB@1MiB unless given
+    /// Seconds that the guest is away; what it does meanwhile is --dirty, 8MiB@1MiB unless given (nothing with --contents idle)
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     away: u64,
     /// Disk space of each host for the pages [default: twice the guest's memory]

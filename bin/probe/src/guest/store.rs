@@ -130,6 +130,8 @@ impl Keeper for Store {
         self.send()?;
         self.unanswered = 0;
         let same = |document: &String| Ok(self.value()?.as_deref() == Some(document.as_bytes()));
-        documents.iter().map(same).collect()
+        // All answers are read, so that one that is an error leaves none to the next requests.
+        let answers: Vec<io::Result<bool>> = documents.iter().map(same).collect();
+        answers.into_iter().collect()
     }
 }

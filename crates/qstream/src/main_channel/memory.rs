@@ -107,7 +107,12 @@ impl Memory {
                 self.expects = Expects::Blocks { left, numbers };
                 Ok(0)
             }
-            Expects::Blocks { left, numbers } => self.listed(reader, left, numbers, (ends, found)),
+            Expects::Blocks { left, numbers } => {
+                if self.lists(reader, left, numbers)? {
+                    return Ok(0);
+                }
+                self.word(reader, ends, found)
+            }
             Expects::Word => self.word(reader, ends, found),
             Expects::Nothing => Err(Opaque::Blocks.into()),
         }
@@ -118,15 +123,14 @@ impl Memory {
         u64::from(self.page_bytes) - 1
     }
 
-    /// Reads a block in the list, a number that belongs to the last one, or the word that ends the list. Names have a length, and
-    /// the numbers and words here begin with a zero; numbers have no flags, and these words have some.
-    fn listed(
+    /// Reads a block in the list, or a number that belongs to the last one; false before the word that ends the list. Names have a
+    /// length, and the numbers and words here begin with a zero; numbers have no flags, and these words have some.
+    fn lists(
         &mut self,
         reader: &mut Reader<'_>,
         left: u64,
         numbers: Option<u8>,
-        (ends, found): (u64, &mut impl FnMut(Found)),
-    ) -> Result<u64, Stop> {
+    ) -> Result<bool, Stop> {
         let least = u8::from(self.has_addresses);
         let most = least + u8::from(self.has_sizes);
         let complete = numbers.is_none_or(|numbers| (least..=most).contains(&numbers));
@@ -138,7 +142,7 @@ impl Memory {
             let (left, numbers) = (rest.ok_or(Opaque::Blocks)?, Some(0));
             Block::checked(name).ok_or(Opaque::Block)?;
             self.expects = Expects::Blocks { left, numbers };
-            return Ok(0);
+            return Ok(true);
         }
         let mut begins = *reader;
         if begins.u64()? & self.flags() == 0 {
@@ -148,12 +152,12 @@ impl Memory {
             }
             let numbers = Some(numbers);
             self.expects = Expects::Blocks { left, numbers };
-            return Ok(0);
+            return Ok(true);
         }
         if left > 0 || !complete {
             return Err(Opaque::Blocks.into());
         }
-        self.word(reader, ends, found)
+        Ok(false)
     }
 
     fn word(
