@@ -307,6 +307,39 @@ fn lines_that_a_quicker_way_would_need_are_not_tried_again_and_again_to_spare_pr
 }
 
 #[test]
+fn contents_that_differ_from_one_moment_to_the_next_do_not_hide_which_way_is_the_best() {
+    let usual = World {
+        line: 0.4 * GIGABIT,
+        ..world()
+    };
+    let mut controller = Controller::default();
+    let (mut crossed, mut could) = (0.0, 0.0);
+    for moment in 0..200 {
+        // Some 150 ms of programs, then of text, and so on; with every codec.
+        let less = [0.6, 1.0, 1.4, 0.8][moment / 3 % 4];
+        let mut world = usual.clone();
+        for made in world.of_ordinary.iter_mut().skip(1) {
+            made.ratio *= less;
+        }
+        if moment % 2 == 0 {
+            world.sample(&mut controller);
+        }
+        let seen = world.seen(controller.way(), DECIDED_EVERY);
+        controller.seen(&seen);
+        if moment >= 20 {
+            crossed += seen.counts.raw as f64;
+            could += world.best() * DECIDED_EVERY.as_secs_f64();
+        }
+    }
+    assert!(
+        crossed > 0.96 * could,
+        "{} {controller:#?}",
+        crossed / could
+    );
+    assert!(controller.changes() < 20, "{controller:#?}");
+}
+
+#[test]
 fn dense_pages_that_a_codec_makes_fewer_go_through_it() {
     let mut world = World {
         line: 0.2 * GIGABIT,

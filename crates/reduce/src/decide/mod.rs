@@ -25,11 +25,11 @@ use serde::{Deserialize, Serialize};
 use crate::class::Class;
 use crate::codec::{Codec, Level};
 use crate::counts::Counts;
-use crate::limits::{ABOUT_AS_FAST, WORTH_A_CHANGE};
+use crate::limits::{ABOUT_AS_FAST, CHEAPER_FOR, WORTH_A_CHANGE};
 
 use line::Line;
 use model::Model;
-use trial::{Broken, Outcome, Promise, Trials};
+use trial::{Broken, Crossed, Outcome, Promise, Trials};
 
 /// What is done to the bytes of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -216,6 +216,8 @@ pub struct Controller {
     now: Duration,
     slowest: Option<Slowest>,
     changes: u64,
+    /// Another way is as fast for less since then.
+    cheaper_since: Option<Duration>,
 }
 
 impl Default for Controller {
@@ -229,6 +231,7 @@ impl Default for Controller {
             now: Duration::ZERO,
             slowest: None,
             changes: 0,
+            cheaper_since: None,
         }
     }
 }
@@ -271,30 +274,46 @@ impl Controller {
         if self.line.seen(self.now, carried, slowest, self.way) {
             self.trials.forget();
         }
-        let goodput = in_a_second(seen.counts.raw);
-        match self.trials.seen(self.now, seen.lasted, goodput) {
+        let crossed = Crossed {
+            raw: in_a_second(seen.counts.raw),
+            wire: carried,
+        };
+        match self.trials.seen(self.now, seen.lasted, crossed) {
             Outcome::GoesOn => {}
             Outcome::Broken(broken) => self.take_back(broken, slowest),
-            Outcome::None => self.decide(),
+            Outcome::None => self.decide(slowest),
         }
     }
 
-    fn decide(&mut self) {
+    fn decide(&mut self, slowest: Slowest) {
         let best = self.best();
         let (now, then) = (self.goodput(self.way), self.goodput(best));
         let faster = then > now * WORTH_A_CHANGE;
         let cheaper = self.model.cost(best) * WORTH_A_CHANGE < self.model.cost(self.way);
         // Lines that may carry more are tried for time, which may be gained, and not for processors alone.
         let carried = self.model.goodput(best, self.line.proven()) * ABOUT_AS_FAST >= now;
-        if best != self.way && (faster || cheaper && carried) {
+        let lasting = self.is_lasting(cheaper && carried);
+        if best != self.way && (faster || lasting) {
             let promise = if cheaper {
                 Promise::Cheaper
             } else {
                 Promise::Faster
             };
-            self.trials.begin(self.now, self.way, best, promise);
+            let fewer = self.model.ratio(best) / self.model.ratio(self.way);
+            let fewer = (slowest == Slowest::Lines).then_some(fewer.min(1.0));
+            self.trials.begin(self.now, self.way, best, promise, fewer);
             self.change(best);
         }
+    }
+
+    /// Whether another way was as fast for less for a while. Pages come in turns: some that shrink to nearly nothing, which the
+    /// destination is busy with, then others that the lines are busy with, and would get too much of.
+    fn is_lasting(&mut self, is_cheaper: bool) -> bool {
+        let since = self.cheaper_since.filter(|_| is_cheaper);
+        self.cheaper_since = is_cheaper.then(|| since.unwrap_or(self.now));
+        let is_first = self.changes == 0;
+        let lasts = since.is_some_and(|since| self.now - since >= CHEAPER_FOR);
+        is_cheaper && (is_first || lasts)
     }
 
     /// Bars what would not keep its promise either.
@@ -319,6 +338,7 @@ impl Controller {
     }
 
     fn change(&mut self, way: Way) {
+        self.cheaper_since = None;
         self.way = way;
         self.changes += 1;
     }

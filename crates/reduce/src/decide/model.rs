@@ -33,7 +33,8 @@ struct OfCodec {
 #[derive(Debug, Clone, Copy, Default)]
 struct OfClass {
     codecs: [OfCodec; CODECS.len()],
-    /// How much less zstd made of what crossed than of samples, as it remembers more of it.
+    /// How much less the codec in use made of what crossed than of samples: because it remembers more, or other pages crossed. The
+    /// same counts for all codecs, which had the same samples: or whichever is in use would look better or worse than the others.
     better: Average,
     /// Bytes of the class, of one of QEMU that was described.
     part: Average,
@@ -131,7 +132,7 @@ impl Model {
             let OfCodec { ratio, cost } = class.codecs[at];
             promised += cost.or(0.0) * bytes;
             let sampled = ratio.0.filter(|sampled| *sampled > 0.0 && bytes > 0.0);
-            if let (Some(sampled), Codec::Zstd(_)) = (sampled, codec) {
+            if let Some(sampled) = sampled {
                 class.better.add(section.packed as f64 / bytes / sampled);
             }
         }
@@ -146,8 +147,8 @@ impl Model {
         let of = class.codecs.get(codec_at(codec)?)?;
         match codec {
             Codec::None => Some((1.0, 0.0)),
-            Codec::Lz4 => Some((of.ratio.0?, of.cost.0?)),
-            Codec::Zstd(_) => Some((of.ratio.0? * class.better.or(1.0), of.cost.0?)),
+            // None makes more of anything than there is.
+            _ => Some(((of.ratio.0? * class.better.or(1.0)).min(1.0), of.cost.0?)),
         }
     }
 

@@ -48,14 +48,23 @@ pub(super) struct Broken {
     pub(super) promise: Promise,
 }
 
+/// Bytes, or bytes in a second.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Crossed {
+    /// QEMU's.
+    pub(super) raw: f64,
+    /// On the lines.
+    pub(super) wire: f64,
+}
+
 #[derive(Debug)]
 struct Trial {
     of: Broken,
     began: Duration,
-    /// QEMU's bytes in a second with which it is good.
-    wanted: f64,
-    /// Bytes since it has settled, and in which time.
-    crossed: f64,
+    /// In a second, with which it is good: of one or the other.
+    wanted: Crossed,
+    /// Since it has settled, and in which time.
+    crossed: Crossed,
     lasted: Duration,
 }
 
@@ -71,12 +80,32 @@ pub(super) struct Trials {
     now: Option<Trial>,
     /// A way each.
     barred: Vec<Barred>,
-    /// QEMU's bytes in a second while nothing is tried.
-    goodput: Option<f64>,
+    /// In a second, while nothing is tried.
+    usual: Option<Crossed>,
 }
 
 impl Trials {
-    pub(super) fn begin(&mut self, now: Duration, before: Way, tried: Way, promise: Promise) {
+    /// `fewer` is how many bytes the lines get that way, for one that they get now, where they are what is waited for. Then the trial goes by
+    /// their bytes: QEMU's depend on which pages come, and the lines carry the same unless the way is too slow for them.
+    pub(super) fn begin(
+        &mut self,
+        now: Duration,
+        before: Way,
+        tried: Way,
+        promise: Promise,
+        fewer: Option<f64>,
+    ) {
+        let usual = self.usual.unwrap_or_default();
+        let wanted = match fewer {
+            Some(fewer) => Crossed {
+                raw: f64::INFINITY,
+                wire: usual.wire * promise.least() * fewer,
+            },
+            None => Crossed {
+                raw: usual.raw * promise.least(),
+                wire: f64::INFINITY,
+            },
+        };
         self.now = Some(Trial {
             of: Broken {
                 before,
@@ -84,41 +113,50 @@ impl Trials {
                 promise,
             },
             began: now,
-            wanted: self.goodput.unwrap_or_default() * promise.least(),
-            crossed: 0.0,
+            wanted,
+            crossed: Crossed::default(),
             lasted: Duration::ZERO,
         });
     }
 
-    /// Takes in how many of QEMU's bytes crossed in a second, for so long.
-    pub(super) fn seen(&mut self, now: Duration, lasted: Duration, goodput: f64) -> Outcome {
+    /// Takes in what crossed in a second, for so long.
+    pub(super) fn seen(&mut self, now: Duration, lasted: Duration, crossed: Crossed) -> Outcome {
         let Some(trial) = &mut self.now else {
-            self.goodput = Some(followed(self.goodput, goodput));
+            self.usual = Some(match self.usual {
+                None => crossed,
+                Some(before) => Crossed {
+                    raw: followed(before.raw, crossed.raw),
+                    wire: followed(before.wire, crossed.wire),
+                },
+            });
             return Outcome::None;
         };
         // What was packed before it is still on its way at first.
         if now.saturating_sub(trial.began) <= TRIAL_SETTLES {
             return Outcome::GoesOn;
         }
-        trial.crossed += goodput * lasted.as_secs_f64();
+        trial.crossed.raw += crossed.raw * lasted.as_secs_f64();
+        trial.crossed.wire += crossed.wire * lasted.as_secs_f64();
         trial.lasted += lasted;
         if trial.lasted < TRIAL_LASTS {
             return Outcome::GoesOn;
         }
-        let goodput = trial.crossed / trial.lasted.as_secs_f64();
-        let (of, broken) = (trial.of, goodput < trial.wanted);
+        let seconds = trial.lasted.as_secs_f64();
+        let crossed = Crossed {
+            raw: trial.crossed.raw / seconds,
+            wire: trial.crossed.wire / seconds,
+        };
+        let (of, wanted) = (trial.of, trial.wanted);
         self.now = None;
-        if broken {
+        if crossed.raw < wanted.raw && crossed.wire < wanted.wire {
             return Outcome::Broken(of);
         }
-        if self
-            .goodput
-            .is_some_and(|before| goodput > before * ANOTHER_LINE)
-        {
+        let before = self.usual.map(|before| before.raw);
+        if before.is_some_and(|before| crossed.raw > before * ANOTHER_LINE) {
             // Much is another, so that what was barred may do, too.
             self.barred.clear();
         }
-        self.goodput = Some(goodput);
+        self.usual = Some(crossed);
         Outcome::None
     }
 
@@ -150,11 +188,12 @@ impl Trials {
 }
 
 /// The mean of the last ones, unless the newest is quite another.
-fn followed(before: Option<f64>, goodput: f64) -> f64 {
-    let alike = |before: &f64| goodput < before * ANOTHER_LINE && *before < goodput * ANOTHER_LINE;
-    before
-        .filter(alike)
-        .map_or(goodput, |before| f64::midpoint(before, goodput))
+fn followed(before: f64, newest: f64) -> f64 {
+    if newest < before * ANOTHER_LINE && before < newest * ANOTHER_LINE {
+        f64::midpoint(before, newest)
+    } else {
+        newest
+    }
 }
 
 #[cfg(test)]
@@ -181,12 +220,17 @@ mod tests {
 
     #[test]
     fn what_is_cheaper_has_to_be_as_fast_and_what_costs_more_faster() {
-        let stays = |promise, goodput| {
+        let stays = |promise, fewer, raw, wire| {
             let mut trials = Trials::default();
-            trials.seen(TICK, TICK, 100.0);
+            let usual = Crossed {
+                raw: 100.0,
+                wire: 80.0,
+            };
+            trials.seen(TICK, TICK, usual);
             let (before, tried) = (PAGES, LZ4);
-            trials.begin(TICK, before, tried, promise);
-            let mut outcomes = (2..10).map(|tick| trials.seen(TICK * tick, TICK, goodput));
+            trials.begin(TICK, before, tried, promise, fewer);
+            let now = Crossed { raw, wire };
+            let mut outcomes = (2..10).map(|tick| trials.seen(TICK * tick, TICK, now));
             let over = outcomes.find(|outcome| *outcome != Outcome::GoesOn);
             let broken = Broken {
                 before,
@@ -196,7 +240,12 @@ mod tests {
             assert!([Outcome::None, Outcome::Broken(broken)].contains(&over.unwrap()));
             over == Some(Outcome::None)
         };
-        assert!(stays(Promise::Cheaper, 99.0) && !stays(Promise::Cheaper, 90.0));
-        assert!(stays(Promise::Faster, 110.0) && !stays(Promise::Faster, 100.0));
+        assert!(stays(Promise::Cheaper, None, 99.0, 0.0));
+        assert!(!stays(Promise::Cheaper, None, 90.0, 80.0));
+        assert!(stays(Promise::Faster, None, 110.0, 0.0));
+        assert!(!stays(Promise::Faster, None, 100.0, 80.0));
+        // Half of the bytes for as many of QEMU's, whichever pages come: the lines are to be as full, but for a little.
+        assert!(stays(Promise::Faster, Some(0.5), 60.0, 42.0));
+        assert!(!stays(Promise::Faster, Some(0.5), 160.0, 40.0));
     }
 }
