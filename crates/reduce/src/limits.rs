@@ -62,7 +62,8 @@ pub(crate) const FASTER: f64 = 1.04;
 /// What a way that promised to take less has to reach.
 pub(crate) const AS_FAST: f64 = 0.97;
 
-/// For so long another way has to be as fast for less before it is tried.
+/// For so long another way has to be as fast for less before it is tried: longer than one kind of pages comes for, and within the
+/// 500 ms in which what changed is to have another way.
 pub(crate) const CHEAPER_FOR: Duration = Duration::from_millis(400);
 
 /// A trial counts from here on: as much as sessions have on their way (25 ms), and some.
