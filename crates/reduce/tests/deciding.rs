@@ -310,19 +310,25 @@ fn lines_that_a_quicker_way_would_need_are_not_tried_again_and_again_to_spare_pr
 fn contents_that_differ_from_one_moment_to_the_next_do_not_hide_which_way_is_the_best() {
     let usual = World {
         line: 0.4 * GIGABIT,
+        destination: 1.2 * GIGABIT,
         ..world()
     };
     let mut controller = Controller::default();
     let (mut crossed, mut could) = (0.0, 0.0);
     for moment in 0..200 {
-        // Some 150 ms of programs, then of text, and so on; with every codec.
-        let less = [0.6, 1.0, 1.4, 0.8][moment / 3 % 4];
-        let mut world = usual.clone();
-        for made in world.of_ordinary.iter_mut().skip(1) {
-            made.ratio *= less;
-        }
+        // Some 150 ms of each: half-empty pages, with which the destination is busy, then programs, with which the lines are.
+        let less = [0.3, 1.0, 1.4, 0.4][moment / 3 % 4];
+        let of = |less: f64| {
+            let mut world = usual.clone();
+            for made in world.of_ordinary.iter_mut().skip(1) {
+                made.ratio *= less;
+            }
+            world
+        };
+        let world = of(less);
+        // A sample is eight pages, and seldom like all the others.
         if moment % 2 == 0 {
-            world.sample(&mut controller);
+            of([1.0, 0.7, 1.3][moment / 2 % 3]).sample(&mut controller);
         }
         let seen = world.seen(controller.way(), DECIDED_EVERY);
         controller.seen(&seen);
