@@ -12,8 +12,8 @@ use crate::limits::{ANOTHER_LINE, LINE_GROWS_AFTER, LINE_GROWS_AFTER_MOST, LINE_
 pub(super) struct Line {
     /// What they are believed to carry in a second, once they were waited for.
     rate: Option<f64>,
-    /// What they were seen to carry, from then on.
-    proven: Option<f64>,
+    /// What they were seen to carry.
+    proven: f64,
     /// When they were last waited for, what they carried, and in which way.
     waited: Option<Waited>,
     /// More is believed than was seen.
@@ -34,7 +34,7 @@ impl Default for Line {
     fn default() -> Self {
         Self {
             rate: None,
-            proven: None,
+            proven: 0.0,
             waited: None,
             grows: false,
             grows_after: LINE_GROWS_AFTER,
@@ -48,9 +48,9 @@ impl Line {
         self.rate.unwrap_or(f64::INFINITY)
     }
 
-    /// The same without what is only believed; as long as they were not waited for, nothing is known against any rate.
-    pub(super) fn proven(&self) -> f64 {
-        self.proven.unwrap_or(f64::INFINITY)
+    /// The same without what is only believed: before they were waited for, the most that they carried.
+    pub(super) const fn proven(&self) -> f64 {
+        self.proven
     }
 
     /// Takes in what was carried in a second; whether the lines are others than before.
@@ -70,7 +70,7 @@ impl Line {
         let another = before.is_some_and(differs);
         let believed = self.rate.filter(|_| !another && !grew);
         self.rate = Some(believed.map_or(carried, |rate| f64::midpoint(rate, carried)));
-        self.proven = self.rate;
+        self.proven = self.rate();
         if another {
             self.grows_after = LINE_GROWS_AFTER;
         } else if grew {
@@ -81,11 +81,11 @@ impl Line {
     }
 
     fn free(&mut self, now: Duration, carried: f64, way: Way) {
+        self.proven = self.proven.max(carried);
         let (Some(rate), Some(waited)) = (&mut self.rate, self.waited) else {
             return;
         };
         *rate = rate.max(carried);
-        self.proven = self.proven.map(|proven| proven.max(carried));
         let free_for = now.saturating_sub(waited.at);
         let at_once = waited.way == way && self.grows_after == LINE_GROWS_AFTER;
         self.grows |= at_once || free_for > self.grows_after;
@@ -108,7 +108,9 @@ mod tests {
     #[test]
     fn a_line_is_known_while_it_is_waited_for_and_believed_to_carry_more_some_time_after() {
         let mut line = Line::default();
-        assert!(line.rate().is_infinite() && line.proven().is_infinite());
+        assert!(line.rate().is_infinite() && line.proven() == 0.0);
+        line.seen(at(50), 20.0, Slowest::Qemu, Way::Off);
+        assert!(line.rate().is_infinite() && (line.proven() - 20.0).abs() < 1.0);
         for moment in 1..=3 {
             assert!(!line.seen(at(moment * 100), 100.0, Slowest::Lines, Way::Off));
             assert!((line.rate() - 100.0).abs() < 1.0);

@@ -291,8 +291,8 @@ impl Controller {
         let faster = then > now * WORTH_A_CHANGE;
         let cheaper = self.model.cost(best) * WORTH_A_CHANGE < self.model.cost(self.way);
         // Lines that may carry more are tried for time, which may be gained, and not for processors alone.
-        let carried = self.model.goodput(best, self.line.proven()) * ABOUT_AS_FAST >= now;
-        let lasting = self.is_lasting(cheaper && carried);
+        let proven = self.model.goodput(best, self.line.proven()) * ABOUT_AS_FAST >= now;
+        let lasting = self.is_lasting(cheaper, proven);
         if best != self.way && (faster || lasting) {
             let promise = if cheaper {
                 Promise::Cheaper
@@ -308,12 +308,16 @@ impl Controller {
 
     /// Whether another way was as fast for less for a while. Pages come in turns: some that shrink to nearly nothing, which the
     /// destination is busy with, then others that the lines are busy with, and would get too much of.
-    fn is_lasting(&mut self, is_cheaper: bool) -> bool {
-        let since = self.cheaper_since.filter(|_| is_cheaper);
-        self.cheaper_since = is_cheaper.then(|| since.unwrap_or(self.now));
-        let is_first = self.changes == 0;
+    ///
+    /// Lines that were never waited for may carry it, and it is tried once; a guest that comes back would fill them with what the
+    /// destination has. Where they were, what they carried then is what counts.
+    fn is_lasting(&mut self, is_cheaper: bool, is_proven: bool) -> bool {
+        let wanted = is_cheaper && (is_proven || self.line.rate().is_infinite());
+        let since = self.cheaper_since.filter(|_| wanted);
+        self.cheaper_since = wanted.then(|| since.unwrap_or(self.now));
+        let is_first = self.changes == 0 && is_proven;
         let lasts = since.is_some_and(|since| self.now - since >= CHEAPER_FOR);
-        is_cheaper && (is_first || lasts)
+        wanted && (is_first || lasts)
     }
 
     /// Bars what would not keep its promise either.
