@@ -48,7 +48,13 @@ impl Line {
         self.rate.unwrap_or(f64::INFINITY)
     }
 
-    /// The same without what is only believed: before they were waited for, the most that they carried.
+    /// Whether it is known at all.
+    pub(super) const fn was_waited_for(&self) -> bool {
+        self.waited.is_some()
+    }
+
+    /// The same without what is only believed: what they carried when they were last waited for, or the most since, or without that
+    /// the most of all.
     pub(super) const fn proven(&self) -> f64 {
         self.proven
     }
@@ -69,8 +75,9 @@ impl Line {
         };
         let another = before.is_some_and(differs);
         let believed = self.rate.filter(|_| !another && !grew);
-        self.rate = Some(believed.map_or(carried, |rate| f64::midpoint(rate, carried)));
-        self.proven = self.rate();
+        let rate = believed.map_or(carried, |rate| f64::midpoint(rate, carried));
+        self.rate = Some(rate);
+        self.proven = rate;
         if another {
             self.grows_after = LINE_GROWS_AFTER;
         } else if grew {

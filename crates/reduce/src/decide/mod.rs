@@ -11,7 +11,8 @@
 //! promises more is a guess, and is tried: where less crosses than before, it is taken back, and not tried again for a
 //! while ([`trial`]).
 //!
-//! Of ways that are as fast the one that takes the least of processors is used: guests have a use for them.
+//! Of ways that are as fast the one that takes the least of processors is used: guests have a use for them. But what
+//! the destination has is only passed to it where that is faster: others have a use for the lines.
 
 mod line;
 mod model;
@@ -25,7 +26,7 @@ use serde::{Deserialize, Serialize};
 use crate::class::Class;
 use crate::codec::{Codec, Level};
 use crate::counts::Counts;
-use crate::limits::{ABOUT_AS_FAST, CHEAPER_FOR, WORTH_A_CHANGE};
+use crate::limits::{ABOUT_AS_FAST, FIRST_LOOK, LASTING, LEAP, WORTH_A_CHANGE};
 
 use line::Line;
 use model::Model;
@@ -216,8 +217,8 @@ pub struct Controller {
     now: Duration,
     slowest: Option<Slowest>,
     changes: u64,
-    /// Another way is as fast for less since then.
-    cheaper_since: Option<Duration>,
+    /// Another way is wanted since then.
+    wanted_since: Option<Duration>,
 }
 
 impl Default for Controller {
@@ -231,7 +232,7 @@ impl Default for Controller {
             now: Duration::ZERO,
             slowest: None,
             changes: 0,
-            cheaper_since: None,
+            wanted_since: None,
         }
     }
 }
@@ -281,6 +282,7 @@ impl Controller {
         match self.trials.seen(self.now, seen.lasted, crossed) {
             Outcome::GoesOn => {}
             Outcome::Broken(broken) => self.take_back(broken, slowest),
+            Outcome::None if self.now < FIRST_LOOK => {}
             Outcome::None => self.decide(slowest),
         }
     }
@@ -290,14 +292,19 @@ impl Controller {
         let (now, then) = (self.goodput(self.way), self.goodput(best));
         let faster = then > now * WORTH_A_CHANGE;
         let cheaper = self.model.cost(best) * WORTH_A_CHANGE < self.model.cost(self.way);
-        // Lines that may carry more are tried for time, which may be gained, and not for processors alone.
+        // Lines that were never waited for may carry anything, and are tried. Of others what they were seen to carry counts: that they
+        // may carry more is tried for time, which may be gained, and not for processors alone.
+        // What is there already is passed for time, and not for processors alone, which is seen once it is tried.
+        let described = self.model.ratio(Way::with(Codec::None));
+        let leap = best == Way::Off && described * LEAP < 1.0;
         let proven = self.model.goodput(best, self.line.proven()) * ABOUT_AS_FAST >= now;
-        let lasting = self.is_lasting(cheaper, proven);
-        if best != self.way && (faster || lasting) {
-            let promise = if cheaper {
-                Promise::Cheaper
-            } else {
-                Promise::Faster
+        let carried = proven || !self.line.was_waited_for();
+        let lasting = self.lasts((cheaper || faster && leap) && carried);
+        if best != self.way && (faster && !leap || lasting) {
+            let promise = match (leap, cheaper) {
+                (true, _) => Promise::Leap,
+                (false, true) => Promise::Cheaper,
+                (false, false) => Promise::Faster,
             };
             let fewer = self.model.ratio(best) / self.model.ratio(self.way);
             let fewer = (slowest == Slowest::Lines).then_some(fewer.min(1.0));
@@ -306,18 +313,13 @@ impl Controller {
         }
     }
 
-    /// Whether another way was as fast for less for a while. Pages come in turns: some that shrink to nearly nothing, which the
-    /// destination is busy with, then others that the lines are busy with, and would get too much of.
-    ///
-    /// Lines that were never waited for may carry it, and it is tried once; a guest that comes back would fill them with what the
-    /// destination has. Where they were, what they carried then is what counts.
-    fn is_lasting(&mut self, is_cheaper: bool, is_proven: bool) -> bool {
-        let wanted = is_cheaper && (is_proven || self.line.rate().is_infinite());
-        let since = self.cheaper_since.filter(|_| wanted);
-        self.cheaper_since = wanted.then(|| since.unwrap_or(self.now));
-        let is_first = self.changes == 0 && is_proven;
-        let lasts = since.is_some_and(|since| self.now - since >= CHEAPER_FOR);
-        wanted && (is_first || lasts)
+    /// Whether another way was wanted for a while. Pages come in turns: some that shrink to nearly nothing, which the
+    /// destination is busy with, then others that the lines are busy with, and would get too much of. And at first nothing is
+    /// known of what the destination has.
+    fn lasts(&mut self, is_wanted: bool) -> bool {
+        let since = self.wanted_since.filter(|_| is_wanted);
+        self.wanted_since = is_wanted.then(|| since.unwrap_or(self.now));
+        since.is_some_and(|since| self.now - since >= LASTING)
     }
 
     /// Bars what would not keep its promise either.
@@ -331,7 +333,7 @@ impl Controller {
             // Fewer bytes are no use: who is behind the lines holds everything up.
             (Promise::Faster, Slowest::Lines) => self.model.cost(before) * WORTH_A_CHANGE,
             (Promise::Faster, _) => self.model.cost(tried),
-            (Promise::Cheaper, _) => f64::INFINITY,
+            (Promise::Cheaper | Promise::Leap, _) => f64::INFINITY,
         };
         self.trials.bar(self.now, tried);
         let others = ways().filter(|way| ![before, tried].contains(way));
@@ -342,7 +344,7 @@ impl Controller {
     }
 
     fn change(&mut self, way: Way) {
-        self.cheaper_since = None;
+        self.wanted_since = None;
         self.way = way;
         self.changes += 1;
     }

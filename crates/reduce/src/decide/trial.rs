@@ -14,13 +14,15 @@ pub(super) enum Promise {
     Faster,
     /// As much is to cross, for less.
     Cheaper,
+    /// More is to cross, though what is there already is passed, too.
+    Leap,
 }
 
 impl Promise {
     /// The least that keeps it, of what crossed before.
     const fn least(self) -> f64 {
         match self {
-            Self::Faster => FASTER,
+            Self::Faster | Self::Leap => FASTER,
             Self::Cheaper => AS_FAST,
         }
     }
