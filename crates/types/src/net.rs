@@ -43,6 +43,34 @@ impl IpNetwork {
         self.prefix
     }
 
+    /// Every link has such addresses by itself.
+    #[must_use]
+    pub fn is_link_local(&self) -> bool {
+        match self.address {
+            IpAddr::V4(address) => address.is_link_local(),
+            IpAddr::V6(address) => address.is_unicast_link_local(),
+        }
+    }
+
+    /// The network itself: without host bits.
+    #[must_use]
+    pub fn network(&self) -> Self {
+        let address = match self.address {
+            IpAddr::V4(address) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(self.prefix));
+                IpAddr::V4((address.to_bits() & mask.unwrap_or(0)).into())
+            }
+            IpAddr::V6(address) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(self.prefix));
+                IpAddr::V6((address.to_bits() & mask.unwrap_or(0)).into())
+            }
+        };
+        Self {
+            address,
+            prefix: self.prefix,
+        }
+    }
+
     /// Whether `address` lies in this network.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
