@@ -33,10 +33,11 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("lanes", Kind::Io, &["types"]),
     // Its tests hold what `qstream` finds against real QEMUs.
     ("hypervisor", Kind::Io, &["types", "qstream"]),
-    ("host", Kind::Io, &["types"]),
+    ("tune", Kind::Pure, &["types"]),
+    ("host", Kind::Io, &["types", "tune"]),
     ("trust", Kind::Io, &["types"]),
     ("store", Kind::Io, &["types"]),
-    ("api", Kind::Io, &["types", "trust", "plan"]),
+    ("api", Kind::Io, &["types", "trust", "plan", "tune"]),
     (
         "relay",
         Kind::Io,
@@ -59,7 +60,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     (
         "drover",
         Kind::Io,
-        &["types", "trust", "plan", "api", "lab"],
+        &["types", "trust", "plan", "tune", "host", "api", "lab"],
     ),
     (
         "droverd",

@@ -1,0 +1,104 @@
+//! What is known of a host, as far as its rules ask.
+//!
+//! Whoever reads a host fills these; nobody guesses. What could not be read is [`Fact::Unknown`] with the
+//! reason, so that a rule that needs it is skipped and says why.
+
+mod nic;
+mod processors;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+pub use nic::{
+    Bond, Channels, Coalescing, Counters, Duplex, Features, Fec, Interrupt, Kind, Link, Nic, Pci,
+    Rings, Steering,
+};
+pub use processors::{Core, Node, Processors};
+
+/// A fact, or why it is not known.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fact<T> {
+    /// As it was read.
+    Known(T),
+    /// Why not, to be read after "because".
+    Unknown(String),
+}
+
+impl<T> Fact<T> {
+    /// Not known, for this reason.
+    pub fn unknown(why: impl Into<String>) -> Self {
+        Self::Unknown(why.into())
+    }
+
+    /// The fact.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub fn get(&self) -> Result<&T, &str> {
+        match self {
+            Self::Known(value) => Ok(value),
+            Self::Unknown(why) => Err(why),
+        }
+    }
+
+    /// The fact, where it is known.
+    pub fn known(&self) -> Option<&T> {
+        self.get().ok()
+    }
+}
+
+/// One host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Its name, or that of the captured tree.
+    pub name: String,
+    /// Seconds since it was started.
+    pub uptime_s: Fact<u64>,
+    /// Its processors.
+    pub processors: Processors,
+    /// Its network interfaces, loopback left out, in the order of their names.
+    pub nics: Vec<Nic>,
+    /// Settings of the kernel by their names in sysctl.
+    pub settings: BTreeMap<String, Fact<String>>,
+    /// irqbalance is running, which puts interrupts where it likes.
+    pub irqbalance: Fact<bool>,
+}
+
+impl Host {
+    /// The setting of that name.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    pub fn setting(&self, name: &str) -> Result<&str, &str> {
+        let fact = self.settings.get(name).ok_or("it was not read")?;
+        fact.get().map(String::as_str)
+    }
+
+    /// The interface of that name.
+    #[must_use]
+    pub fn nic(&self, name: &str) -> Option<&Nic> {
+        self.nics.iter().find(|nic| nic.name == name)
+    }
+
+    /// Interfaces that the one of that name stands on, and those below them, as far down as there are any.
+    #[must_use]
+    pub fn below(&self, name: &str) -> BTreeSet<&str> {
+        let by_name: BTreeMap<&str, &Nic> = self
+            .nics
+            .iter()
+            .map(|nic| (nic.name.as_str(), nic))
+            .collect();
+        let mut below = BTreeSet::new();
+        let mut left = vec![name];
+        while let Some(nic) = left.pop().and_then(|name| by_name.get(name)) {
+            for lower in nic.lower.iter().map(String::as_str) {
+                if below.insert(lower) {
+                    left.push(lower);
+                }
+            }
+        }
+        below
+    }
+}

@@ -1,0 +1,200 @@
+//! Facts of a network interface.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_types::{BitRate, CpuSet, IpNetwork};
+use serde::{Deserialize, Serialize};
+
+use super::Fact;
+
+/// A network interface.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nic {
+    /// The kernel's name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Administratively up.
+    pub up: bool,
+    /// It has a carrier.
+    pub carrier: bool,
+    /// Its addresses.
+    pub addresses: Vec<IpNetwork>,
+    /// Largest packet, in bytes.
+    pub mtu: u32,
+    /// Interfaces that it stands on: members of a bond, ports of a bridge, the parent of a VLAN.
+    pub lower: Vec<String>,
+    /// Module of the kernel that drives it.
+    pub driver: Fact<String>,
+    /// Version of its firmware, as its driver tells it.
+    pub firmware: Fact<String>,
+    /// `vendor:device` of its hardware, in hexadecimal digits.
+    pub model: Fact<String>,
+    /// What is agreed on with the other end of its cable.
+    pub link: Fact<Link>,
+    /// How errors on the cable are corrected.
+    pub fec: Fact<Fec>,
+    /// How often the carrier went or came (`carrier_changes`).
+    pub carrier_changes: Fact<u64>,
+    /// Queues of the hardware.
+    pub channels: Fact<Channels>,
+    /// Places for packets.
+    pub rings: Fact<Rings>,
+    /// What the hardware, or the kernel, does for the stack.
+    pub features: Fact<Features>,
+    /// How long interrupts are held back.
+    pub coalescing: Fact<Coalescing>,
+    /// What wakes processors for it.
+    pub interrupts: Fact<Vec<Interrupt>>,
+    /// Processors that the kernel, not the hardware, hands packets to.
+    pub steering: Fact<Steering>,
+    /// Its place on the bus.
+    pub pci: Fact<Pci>,
+    /// How its members are used, if it is a bond.
+    pub bond: Option<Fact<Bond>>,
+    /// What went wrong since it was made.
+    pub counters: Fact<Counters>,
+}
+
+/// What an interface is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// It has hardware.
+    Adapter,
+    /// Several adapters as one.
+    Bond,
+    /// A switch in the kernel.
+    Bridge,
+    /// A part of another interface.
+    Vlan,
+    /// Anything else that has no hardware.
+    Virtual,
+}
+
+/// Both ways at once, or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Duplex {
+    /// One at a time.
+    Half,
+    /// Both.
+    Full,
+}
+
+/// Rates and modes of a link (ethtool's `LINKMODES`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Link {
+    /// Now; none without carrier.
+    pub speed: Option<BitRate>,
+    /// Now.
+    pub duplex: Option<Duplex>,
+    /// Both ends agree by themselves; none where there is nothing to agree on.
+    pub negotiates: Option<bool>,
+    /// Rates that this end can have, over any of its kinds of cable.
+    pub supported: BTreeSet<BitRate>,
+    /// Rates that it offers.
+    pub advertised: BTreeSet<BitRate>,
+    /// Rates that the other end offers; empty where it is not known.
+    pub peer: BTreeSet<BitRate>,
+}
+
+/// Error correction (ethtool's `FEC`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fec {
+    /// It is chosen by the hardware.
+    pub automatic: bool,
+    /// What it may choose from, or what is set by hand, such as `RS`; nothing where errors are not corrected.
+    pub configured: BTreeSet<String>,
+}
+
+/// Queues (ethtool's `CHANNELS`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Channels {
+    /// For both directions.
+    pub combined: u32,
+    /// Most of them.
+    pub combined_most: u32,
+}
+
+/// Places in the rings (ethtool's `RINGS`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rings {
+    /// For packets that arrive.
+    pub receive: u32,
+    /// Most of them.
+    pub receive_most: u32,
+}
+
+/// What is done for the stack (ethtool's `FEATURES`), by the kernel's names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Features {
+    /// On.
+    pub active: BTreeSet<String>,
+    /// Can be turned on and off.
+    pub changeable: BTreeSet<String>,
+}
+
+/// When an interrupt is raised (ethtool's `COALESCE`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Coalescing {
+    /// By how much arrives; none where the driver cannot.
+    pub adaptive_receive: Option<bool>,
+}
+
+/// An interrupt of an adapter (`device/msi_irqs`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interrupt {
+    /// Its number.
+    pub number: u32,
+    /// Which processors may take it.
+    pub cpus: CpuSet,
+}
+
+/// Steering by the kernel (`queues/rx-*/rps_cpus`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Steering {
+    /// Processors that packets are handed to; by queue, those with none left out.
+    pub receive: BTreeMap<String, CpuSet>,
+    /// Queues for what arrives.
+    pub receive_queues: u32,
+}
+
+/// The slot of an adapter (`/sys/bus/pci/devices`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pci {
+    /// `domain:bus:device.function`.
+    pub slot: String,
+    /// Now, in millions of transfers a second on each lane; none where it is not told.
+    pub speed: Option<u32>,
+    /// What the adapter can.
+    pub speed_most: Option<u32>,
+    /// Lanes now.
+    pub width: Option<u32>,
+    /// Lanes that the adapter has.
+    pub width_most: Option<u32>,
+    /// Processors near it.
+    pub near: Option<CpuSet>,
+}
+
+/// Several adapters as one (`bonding/*`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bond {
+    /// The kernel's word, such as `802.3ad` or `active-backup`.
+    pub mode: String,
+    /// What decides which member takes a packet, such as `layer3+4`.
+    pub hash: Option<String>,
+    /// Members that carry.
+    pub active: Vec<String>,
+}
+
+/// What went wrong on an interface since it was made (`statistics/*`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Packets that arrived.
+    pub received: u64,
+    /// Damaged ones.
+    pub receive_errors: u64,
+    /// Dropped for want of a place.
+    pub receive_missed: u64,
+}

@@ -1,0 +1,24 @@
+//! From facts of hosts to findings, and to changes that can be undone.
+//!
+//! Owns no host: it is given what was read, says what of it costs a migration, and describes what would be changed.
+//! [`RULES`] is the whole of what is looked at, one line each.
+//!
+//! ```text
+//! Host facts ─▶ examine ─▶ Report: findings, worst first; what was skipped, because; how much is as it should be
+//!                             └─▶ Change: steps, each with what is there now, so that it can be undone
+//! ```
+//!
+//! # Invariant
+//! What is not known is never a finding and never right: the rule is skipped, and says why.
+
+mod change;
+mod cost;
+pub mod facts;
+mod finding;
+mod report;
+mod rules;
+
+pub use change::{Change, Disruption, NicSetting, Step, fec_words, negotiation_words};
+pub use finding::{Finding, Severity, Subject};
+pub use report::{Report, Skipped, examine};
+pub use rules::{RULES, Rule};

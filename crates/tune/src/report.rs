@@ -1,0 +1,110 @@
+//! All rules, asked about all hosts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::facts::Host;
+use crate::finding::{Answer, Because, Finding, Severity, Subject, Verdict};
+use crate::rules::{Asks, RULES, Rule};
+
+/// A rule that could not look.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Name of the rule.
+    pub rule: String,
+    /// What it was to look at.
+    pub subject: Subject,
+    /// Why it could not.
+    pub because: String,
+}
+
+/// What the rules say.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// What is not as it should be, the worst first.
+    pub findings: Vec<Finding>,
+    /// What could not be looked at.
+    pub skipped: Vec<Skipped>,
+    /// How often a rule found all as it should be.
+    pub right: u32,
+}
+
+impl Report {
+    /// How many findings there are of each severity, the worst first.
+    #[must_use]
+    pub fn counts(&self) -> [(Severity, usize); 3] {
+        [Severity::Critical, Severity::Warning, Severity::Notice].map(|severity| {
+            let of = |finding: &&Finding| finding.found.severity == severity;
+            (severity, self.findings.iter().filter(of).count())
+        })
+    }
+
+    fn take(&mut self, rule: &Rule, subject: Subject, verdict: Verdict) {
+        match verdict {
+            Ok(Answer::NotAbout) => {}
+            Ok(Answer::Right) => self.right += 1,
+            Ok(Answer::Found(found)) => self.findings.push(Finding {
+                rule: rule.name.to_owned(),
+                subject,
+                found,
+            }),
+            Err(Because(because)) => self.skipped.push(Skipped {
+                rule: rule.name.to_owned(),
+                subject,
+                because,
+            }),
+        }
+    }
+}
+
+/// Asks all rules about these hosts: each alone, each of its interfaces, and every two together.
+#[must_use]
+pub fn examine(hosts: &[Host]) -> Report {
+    let mut report = Report::default();
+    for rule in RULES {
+        match rule.asks {
+            Asks::Host(ask) => {
+                for host in hosts {
+                    report.take(rule, about(host), ask(host));
+                }
+            }
+            Asks::Nic(ask) => {
+                for host in hosts {
+                    for nic in &host.nics {
+                        let subject = Subject {
+                            nic: Some(nic.name.clone()),
+                            ..about(host)
+                        };
+                        report.take(rule, subject, ask(host, nic));
+                    }
+                }
+            }
+            Asks::Pair(ask) => {
+                for (at, host) in hosts.iter().enumerate() {
+                    for other in &hosts[at + 1..] {
+                        for (nic, verdict) in ask(host, other) {
+                            let subject = Subject {
+                                other: Some(other.name.clone()),
+                                nic: Some(nic),
+                                ..about(host)
+                            };
+                            report.take(rule, subject, verdict);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // The worst first, and of each severity in the order of the table.
+    report
+        .findings
+        .sort_by_key(|finding| finding.found.severity);
+    report
+}
+
+fn about(host: &Host) -> Subject {
+    Subject {
+        host: host.name.clone(),
+        other: None,
+        nic: None,
+    }
+}

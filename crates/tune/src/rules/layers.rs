@@ -1,0 +1,148 @@
+//! Interfaces that stand on each other.
+
+use super::of_nic;
+use crate::change::{Disruption, NicSetting};
+use crate::facts::{Bond, Host, Kind, Nic};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
+
+/// Modes of a bond in which only one member carries.
+const ONE_CARRIES: [&str; 1] = ["active-backup"];
+
+/// Policies by which all packets between two hosts take one member.
+const BY_HOST: [&str; 4] = ["layer2", "layer2+3", "encap2+3", "vlan+srcmac"];
+
+/// Modes in which the policy decides which member carries.
+const BY_POLICY: [&str; 2] = ["802.3ad", "balance-xor"];
+
+/// What stands on an interface has no larger packets than it.
+pub fn mtu(host: &Host, nic: &Nic) -> Verdict {
+    if nic.lower.is_empty() {
+        return Ok(Answer::NotAbout);
+    }
+    // Guests' ends of a bridge are theirs.
+    let below = nic.lower.iter().filter_map(|name| host.nic(name));
+    let below = below.filter(|lower| lower.kind != Kind::Virtual);
+    let Some(least) = below.min_by_key(|lower| lower.mtu) else {
+        return Ok(Answer::NotAbout);
+    };
+    if nic.mtu <= least.mtu {
+        return Ok(Answer::Right);
+    }
+    let (name, mtu) = (&least.name, least.mtu);
+    Ok(Answer::Found(Found {
+        severity: Severity::Critical,
+        read: format!("packets of {} bytes, over {name} with {mtu}", nic.mtu),
+        expected: format!("{mtu} bytes at most"),
+        why: "large packets vanish, small ones arrive: connections are made, and stand still"
+            .into(),
+        cost: None,
+        change: Some(of_nic(
+            Disruption::BouncesLink,
+            nic,
+            NicSetting::Mtu,
+            nic.mtu.to_string(),
+            mtu.to_string(),
+        )),
+        by_hand: None,
+    }))
+}
+
+/// A bond's connections are spread over its members.
+pub fn bond(_: &Host, nic: &Nic) -> Verdict {
+    let Some(bond) = &nic.bond else {
+        return Ok(Answer::NotAbout);
+    };
+    let bond = bond.get()?;
+    if nic.lower.len() < 2 {
+        return Ok(Answer::Right);
+    }
+    let found = |read: String, expected: &str, why: &str| {
+        Ok(Answer::Found(Found {
+            severity: Severity::Warning,
+            read,
+            expected: expected.to_owned(),
+            why: why.to_owned(),
+            cost: None,
+            change: None,
+            by_hand: Some(
+                "set it where the bond is made, and at the switch; or give each adapter a network of its own, \
+                 without a bond: Drover uses all of them at once"
+                    .to_owned(),
+            ),
+        }))
+    };
+    if ONE_CARRIES.contains(&bond.mode.as_str()) {
+        return found(
+            format!("mode {}", bond.mode),
+            "a mode in which all members carry",
+            "only one of its members carries a migration",
+        );
+    }
+    if BY_POLICY.contains(&bond.mode.as_str()) {
+        let hash = bond
+            .hash
+            .as_deref()
+            .ok_or("it does not tell what decides")?;
+        if BY_HOST.contains(&hash) {
+            return found(
+                format!("mode {}, members chosen by {hash}", bond.mode),
+                "layer3+4",
+                "all connections between two hosts take the same member",
+            );
+        }
+    }
+    Ok(Answer::Right)
+}
+
+/// All members of a bond carry, and are alike.
+pub fn members(host: &Host, nic: &Nic) -> Verdict {
+    let Some(bond) = &nic.bond else {
+        return Ok(Answer::NotAbout);
+    };
+    let Bond { mode, active, .. } = bond.get()?;
+    let idle: Vec<&str> = nic
+        .lower
+        .iter()
+        .filter(|member| !active.contains(member))
+        .map(String::as_str)
+        .collect();
+    if !idle.is_empty() && !ONE_CARRIES.contains(&mode.as_str()) {
+        return Ok(Answer::Found(Found {
+            severity: Severity::Critical,
+            read: format!("{} does not carry", idle.join(", ")),
+            expected: "all members carry".into(),
+            why: "its part of the bond's rate is missing".into(),
+            cost: None,
+            change: None,
+            by_hand: Some(
+                "look at its cable, and whether the switch's port is in the same group".into(),
+            ),
+        }));
+    }
+    let mut speeds = Vec::new();
+    for name in &nic.lower {
+        let member = host
+            .nic(name)
+            .ok_or_else(|| Because(format!("{name} was not read")))?;
+        speeds.push((member.link.get()?.speed, name));
+    }
+    speeds.sort_unstable();
+    match (speeds.first(), speeds.last()) {
+        (Some((slow, of)), Some((fast, than))) if slow != fast => {
+            let shown = |rate: &Option<drover_types::BitRate>| match rate {
+                Some(rate) => rate.to_string(),
+                None => "no rate".to_owned(),
+            };
+            Ok(Answer::Found(Found {
+                severity: Severity::Warning,
+                read: format!("{of} has {}, {than} has {}", shown(slow), shown(fast)),
+                expected: "one rate".into(),
+                why: "a bond takes its members for alike: the slow one holds up its share".into(),
+                cost: None,
+                change: None,
+                by_hand: Some("use adapters of one rate, or each without the bond".into()),
+            }))
+        }
+        _ => Ok(Answer::Right),
+    }
+}

@@ -1,0 +1,254 @@
+//! The rules: what is looked at, in one table. How to add one: `docs/DOCTOR.md`.
+
+mod layers;
+mod link;
+mod offloads;
+mod pairs;
+mod power;
+mod queues;
+mod stack;
+
+use crate::change::{Change, Disruption, NicSetting, Step};
+use crate::facts::{Host, Kind, Nic};
+use crate::finding::Verdict;
+
+/// One thing that is looked at.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// Its name, by which it is explained and asked for.
+    pub name: &'static str,
+    /// What it looks at, and what it wants.
+    pub wants: &'static str,
+    /// Where the kernel's or the field's documentation says so.
+    pub source: &'static str,
+    pub(crate) asks: Asks,
+}
+
+/// About what a rule is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Asks {
+    Host(fn(&Host) -> Verdict),
+    Nic(fn(&Host, &Nic) -> Verdict),
+    /// For each interface of the first host that shares a network with the other one.
+    Pair(fn(&Host, &Host) -> Vec<(String, Verdict)>),
+}
+
+use Asks::{Host as OfHost, Nic as OfNic, Pair as OfPair};
+
+const ETHTOOL: &str = "kernel: Documentation/networking/ethtool-netlink.rst";
+const SCALING: &str = "kernel: Documentation/networking/scaling.rst";
+
+/// All rules, in the order in which findings of one severity are shown.
+pub const RULES: &[Rule] = &[
+    rule(
+        "link-speed",
+        "a link has the highest rate of both of its ends",
+        ETHTOOL,
+        OfNic(link::speed),
+    ),
+    rule(
+        "link-duplex",
+        "a link carries both ways at once",
+        ETHTOOL,
+        OfNic(link::duplex),
+    ),
+    rule(
+        "link-fec",
+        "a link that is down is not so for its error correction",
+        ETHTOOL,
+        OfNic(link::fec),
+    ),
+    rule(
+        "link-flaps",
+        "a carrier stays",
+        "kernel: Documentation/ABI/testing/sysfs-class-net, carrier_changes",
+        OfNic(link::flaps),
+    ),
+    rule(
+        "link-errors",
+        "next to no packet is damaged or dropped",
+        "kernel: Documentation/networking/statistics.rst",
+        OfNic(link::errors),
+    ),
+    rule(
+        "pci-slot",
+        "an adapter's slot carries more than its link",
+        "kernel: Documentation/ABI/testing/sysfs-bus-pci, current_link_speed",
+        OfNic(link::slot),
+    ),
+    rule(
+        "mtu-layers",
+        "what stands on an interface has no larger packets than it",
+        "kernel: Documentation/networking/bonding.rst",
+        OfNic(layers::mtu),
+    ),
+    rule(
+        "bond-mode",
+        "a bond's connections are spread over its members",
+        "kernel: Documentation/networking/bonding.rst, xmit_hash_policy",
+        OfNic(layers::bond),
+    ),
+    rule(
+        "bond-members",
+        "all members of a bond carry, and are alike",
+        "kernel: Documentation/networking/bonding.rst",
+        OfNic(layers::members),
+    ),
+    rule(
+        "nic-queues",
+        "an adapter has queues for its rate, as far as there are cores near it",
+        SCALING,
+        OfNic(queues::channels),
+    ),
+    rule(
+        "nic-interrupts",
+        "an adapter's interrupts are taken near it",
+        "kernel: Documentation/core-api/irq/irq-affinity.rst",
+        OfNic(queues::interrupts),
+    ),
+    rule(
+        "nic-steering",
+        "the kernel does not hand packets on that the hardware hands out already",
+        SCALING,
+        OfNic(queues::steering),
+    ),
+    rule(
+        "nic-ring",
+        "an adapter has places for a burst of packets",
+        ETHTOOL,
+        OfNic(queues::ring),
+    ),
+    rule(
+        "nic-coalescing",
+        "interrupts follow what arrives",
+        ETHTOOL,
+        OfNic(queues::coalescing),
+    ),
+    rule(
+        "nic-offloads",
+        "segments and checksums are not the processors' work",
+        "kernel: Documentation/networking/segmentation-offloads.rst",
+        OfNic(offloads::offloads),
+    ),
+    rule(
+        "nic-lro",
+        "nothing that is forwarded was joined by the hardware",
+        "kernel: Documentation/networking/segmentation-offloads.rst",
+        OfNic(offloads::lro),
+    ),
+    rule(
+        "cpu-governor",
+        "processors run at their full rate while there is work",
+        "kernel: Documentation/admin-guide/pm/cpufreq.rst",
+        OfHost(power::governor),
+    ),
+    rule(
+        "tcp-buffers",
+        "a connection may have what its line holds in flight",
+        "kernel: Documentation/networking/ip-sysctl.rst, tcp_rmem and tcp_wmem",
+        OfHost(stack::buffers),
+    ),
+    rule(
+        "tcp-timestamps",
+        "round trips are measured, and old packets known",
+        "kernel: Documentation/networking/ip-sysctl.rst, tcp_timestamps",
+        OfHost(stack::timestamps),
+    ),
+    rule(
+        "tcp-window",
+        "windows may be larger than 64 KiB",
+        "kernel: Documentation/networking/ip-sysctl.rst, tcp_window_scaling",
+        OfHost(stack::window),
+    ),
+    rule(
+        "pair-mtu",
+        "both ends of a network have the same largest packet",
+        "kernel: Documentation/networking/ip-sysctl.rst, ip_no_pmtu_disc",
+        OfPair(pairs::mtu),
+    ),
+    rule(
+        "pair-speed",
+        "both ends of a network have the same rate",
+        ETHTOOL,
+        OfPair(pairs::speed),
+    ),
+    rule(
+        "pair-adapter",
+        "both ends of a network have the same adapter, driver and firmware",
+        "kernel: Documentation/networking/devlink/devlink-info.rst",
+        OfPair(pairs::adapter),
+    ),
+];
+
+const fn rule(name: &'static str, wants: &'static str, source: &'static str, asks: Asks) -> Rule {
+    Rule {
+        name,
+        wants,
+        source,
+        asks,
+    }
+}
+
+/// A change of one setting of an interface.
+fn of_nic(
+    disruption: Disruption,
+    nic: &Nic,
+    what: NicSetting,
+    from: impl Into<String>,
+    to: impl Into<String>,
+) -> Change {
+    let (from, to) = (from.into(), to.into());
+    let nic = nic.name.clone();
+    Change {
+        disruption,
+        steps: vec![Step::Nic {
+            nic,
+            what,
+            from,
+            to,
+        }],
+    }
+}
+
+/// An interface that carries packets itself, and that somebody uses: it is up, and has an address or is below one that has. Ports
+/// that nobody uses may be as they are.
+fn is_used(host: &Host, nic: &Nic) -> bool {
+    let carries = matches!(nic.kind, Kind::Adapter | Kind::Virtual);
+    let has_address = |nic: &&Nic| !nic.addresses.is_empty();
+    let below = || {
+        let upper = host
+            .nics
+            .iter()
+            .filter(|upper| !upper.lower.is_empty())
+            .filter(has_address);
+        upper
+            .into_iter()
+            .any(|upper| host.below(&upper.name).contains(nic.name.as_str()))
+    };
+    carries && nic.up && (!nic.addresses.is_empty() || below())
+}
+
+/// `on` or `off`, as ethtool says it.
+const fn switch(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_rule_has_a_name_of_its_own_and_says_what_it_wants_and_where_that_is_said() {
+        let names: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
+        assert_eq!(names.len(), RULES.len());
+        for rule in RULES {
+            assert!(
+                !rule.wants.is_empty() && !rule.source.is_empty(),
+                "{}",
+                rule.name
+            );
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What adapters do for the processors.
+
+use super::{is_used, of_nic, switch};
+use crate::change::{Change, Disruption, NicSetting, Step};
+use crate::facts::{Host, Kind, Nic};
+use crate::finding::{Answer, Found, Severity, Verdict};
+
+/// What is safe to turn on wherever it can be, by the kernel's names.
+const SAFE: [&str; 2] = ["rx-checksum", "rx-gro"];
+
+/// What a driver may leave off for a fault of its hardware.
+const WITH_CARE: [&str; 4] = [
+    "tx-checksum-ip-generic",
+    "tx-generic-segmentation",
+    "tx-scatter-gather",
+    "tx-tcp-segmentation",
+];
+
+/// Segments and checksums are not the processors' work.
+pub fn offloads(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let features = nic.features.get()?;
+    let off = |wanted: &[&'static str]| -> Vec<&'static str> {
+        let is_off = |name: &&&str| {
+            features.changeable.contains(**name) && !features.active.contains(**name)
+        };
+        wanted.iter().filter(is_off).copied().collect()
+    };
+    let (safe, with_care) = (off(&SAFE), off(&WITH_CARE));
+    if safe.is_empty() && with_care.is_empty() {
+        return Ok(Answer::Right);
+    }
+    let step = |name: &&str| Step::Nic {
+        nic: nic.name.clone(),
+        what: NicSetting::Feature((*name).to_owned()),
+        from: switch(false).to_owned(),
+        to: switch(true).to_owned(),
+    };
+    let change = Change {
+        disruption: Disruption::Safe,
+        steps: safe.iter().map(step).collect(),
+    };
+    let by_hand = format!(
+        "turn on {}, if the adapter is known to do it well",
+        with_care.join(", ")
+    );
+    Ok(Answer::Found(Found {
+        severity: if safe.is_empty() { Severity::Notice } else { Severity::Warning },
+        read: format!("off: {}", [&safe[..], &with_care[..]].concat().join(", ")),
+        expected: "on: the adapter can".into(),
+        why: "the processors do it for each packet instead, and guests and codecs want the same processors".into(),
+        cost: None,
+        change: (!safe.is_empty()).then_some(change),
+        by_hand: (!with_care.is_empty()).then_some(by_hand),
+    }))
+}
+
+/// Nothing that is forwarded was joined by the hardware.
+pub fn lro(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let mut bridges = host.nics.iter().filter(|upper| upper.kind == Kind::Bridge);
+    if !bridges.any(|bridge| host.below(&bridge.name).contains(nic.name.as_str())) {
+        return Ok(Answer::NotAbout);
+    }
+    if !nic.features.get()?.active.contains("rx-lro") {
+        return Ok(Answer::Right);
+    }
+    let feature = NicSetting::Feature("rx-lro".into());
+    Ok(Answer::Found(Found {
+        severity: Severity::Critical,
+        read: "rx-lro is on, and a bridge stands on it".into(),
+        expected: "off".into(),
+        why:
+            "packets that were joined cannot be forwarded to guests: their connections stand still"
+                .into(),
+        cost: None,
+        change: Some(of_nic(Disruption::Safe, nic, feature, "on", "off")),
+        by_hand: None,
+    }))
+}

@@ -1,0 +1,112 @@
+//! Two hosts on one network.
+
+use drover_types::IpNetwork;
+
+use crate::cost::of_rate;
+use crate::facts::{Fact, Host, Nic};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
+
+/// Interfaces of two hosts that share a network: those of the first host, and their partners.
+fn shared<'h>(host: &'h Host, other: &'h Host) -> impl Iterator<Item = (&'h Nic, &'h Nic)> {
+    host.nics.iter().filter_map(|nic| {
+        let reaches = |far: &&Nic| {
+            let near = nic.addresses.iter();
+            near.flat_map(|own| far.addresses.iter().map(move |far| (own, far)))
+                .any(|(own, far)| are_one(own, far))
+        };
+        Some((nic, other.nics.iter().find(reaches)?))
+    })
+}
+
+/// Two addresses of one network. What every link has by itself says nothing.
+fn are_one(own: &IpNetwork, far: &IpNetwork) -> bool {
+    // A network that each host has for itself, such as a container's bridge, has one address everywhere.
+    !own.is_link_local() && own.address() != far.address() && own.network() == far.network()
+}
+
+fn each(host: &Host, other: &Host, ask: impl Fn(&Nic, &Nic) -> Verdict) -> Vec<(String, Verdict)> {
+    let pairs = shared(host, other);
+    pairs
+        .map(|(nic, far)| (nic.name.clone(), ask(nic, far)))
+        .collect()
+}
+
+/// Both ends of a network have the same largest packet.
+pub fn mtu(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
+    each(host, other, |nic, far| {
+        if nic.mtu == far.mtu {
+            return Ok(Answer::Right);
+        }
+        let least = nic.mtu.min(far.mtu);
+        Ok(Answer::Found(Found {
+            severity: Severity::Warning,
+            read: format!("{} bytes, and {} of {}", nic.mtu, far.mtu, far.name),
+            expected: "the same".into(),
+            why: "the larger packets of one are lost at the other, unless a switch or router tells"
+                .into(),
+            cost: None,
+            change: None,
+            by_hand: Some(format!(
+                "set both to {least}, unless the whole path is known to carry more"
+            )),
+        }))
+    })
+}
+
+/// Both ends of a network have the same rate.
+pub fn speed(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
+    each(host, other, |nic, far| {
+        let (own, other) = (nic.link.get()?.speed, far.link.get()?.speed);
+        let tells = |rate: Option<_>| rate.ok_or(Because::from("an end tells no rate"));
+        let (own, other) = (tells(own)?, tells(other)?);
+        if own == other {
+            return Ok(Answer::Right);
+        }
+        Ok(Answer::Found(Found {
+            severity: Severity::Warning,
+            read: format!("{own}, and {other} of {}", far.name),
+            expected: "the same".into(),
+            why: "the faster end is held up by the slower one, whose queues in the switch fill"
+                .into(),
+            cost: of_rate(own.min(other), own.max(other)),
+            change: None,
+            by_hand: Some("see what `link-speed` says of the slower one".into()),
+        }))
+    })
+}
+
+/// Both ends of a network have the same adapter, driver and firmware.
+pub fn adapter(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
+    each(host, other, |nic, far| {
+        let mut differ = Vec::new();
+        let mut unknown = None;
+        for (what, own, far) in [
+            ("adapter", &nic.model, &far.model),
+            ("driver", &nic.driver, &far.driver),
+            ("firmware", &nic.firmware, &far.firmware),
+        ] {
+            match (own, far) {
+                (Fact::Known(own), Fact::Known(far)) if own != far => {
+                    differ.push(format!("{what} {own}, and {far}"));
+                }
+                (Fact::Known(_), Fact::Known(_)) => {}
+                (Fact::Unknown(why), _) | (_, Fact::Unknown(why)) => {
+                    unknown = Some(format!("{what}: {why}"));
+                }
+            }
+        }
+        match unknown {
+            Some(why) if differ.is_empty() => Err(Because(why)),
+            _ if differ.is_empty() => Ok(Answer::Right),
+            _ => Ok(Answer::Found(Found {
+                severity: Severity::Notice,
+                read: differ.join("; "),
+                expected: "the same".into(),
+                why: "what one can the other may not, and each has faults of its own".into(),
+                cost: None,
+                change: None,
+                by_hand: Some("bring both to one version".into()),
+            })),
+        }
+    })
+}

@@ -1,0 +1,232 @@
+//! How packets get from an adapter to processors.
+
+use drover_types::{BitRate, CpuSet};
+
+use super::{is_used, of_nic, switch};
+use crate::change::{Change, Disruption, NicSetting, Step};
+use crate::facts::{Host, Kind, Nic};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
+
+/// What one processor gets done for a queue, at the least.
+const OF_QUEUE: BitRate = BitRate(10_000_000_000);
+
+/// Places that hold what comes in 1 ms in packets of 1500 bytes, which is what a processor in rest takes to come: at 2.5 Gbit/s, and
+/// at 10.
+const PLACES: [(BitRate, u32); 2] = [(BitRate(2_500_000_000), 256), (BitRate(u64::MAX), 1024)];
+
+/// An adapter has queues for its rate, as far as there are cores near it.
+pub fn channels(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let channels = nic.channels.get()?;
+    if channels.combined_most == 0 {
+        return Err(Because::from(
+            "it has no queues for both directions that can be set",
+        ));
+    }
+    let rate = nic.link.get()?.speed.ok_or("it tells no rate")?;
+    let cores = host.processors.cores_of(&near(host, nic)?)?;
+    let for_rate = u32::try_from(rate.0.div_ceil(OF_QUEUE.0)).unwrap_or(u32::MAX);
+    let wanted = cores.min(for_rate).min(channels.combined_most);
+    if channels.combined >= wanted {
+        return Ok(Answer::Right);
+    }
+    let (now, most) = (channels.combined, channels.combined_most);
+    Ok(Answer::Found(Found {
+        severity: Severity::Warning,
+        read: format!("{now} of {most} queues for {rate}, {cores} cores near it"),
+        expected: format!("{wanted}"),
+        why: "a queue is served by one processor at a time: one carries some 10 to 25 Gbit/s"
+            .into(),
+        cost: None,
+        change: Some(of_nic(
+            Disruption::BouncesLink,
+            nic,
+            NicSetting::CombinedChannels,
+            now.to_string(),
+            wanted.to_string(),
+        )),
+        by_hand: None,
+    }))
+}
+
+/// The processors near an adapter: all of the host where it is near none.
+fn near(host: &Host, nic: &Nic) -> Result<CpuSet, Because> {
+    let near = nic.pci.known().and_then(|pci| pci.near.clone());
+    match near.filter(|near| !near.is_empty()) {
+        Some(near) => Ok(near),
+        None => Ok(host.processors.online.get()?.clone()),
+    }
+}
+
+/// An adapter's interrupts are taken near it.
+pub fn interrupts(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) || nic.kind != Kind::Adapter || host.processors.nodes.get()?.len() < 2 {
+        return Ok(Answer::NotAbout);
+    }
+    let near = near(host, nic)?;
+    let all = nic.interrupts.get()?;
+    let far: Vec<_> = all
+        .iter()
+        .filter(|irq| irq.cpus.and(&near).is_empty())
+        .collect();
+    if far.is_empty() {
+        return Ok(Answer::Right);
+    }
+    let balanced = *host.irqbalance.get()?;
+    let steps = far.iter().map(|irq| Step::File {
+        path: format!("proc/irq/{}/smp_affinity_list", irq.number),
+        from: irq.cpus.to_string(),
+        to: near.to_string(),
+    });
+    let change = Change {
+        disruption: Disruption::Safe,
+        steps: steps.collect(),
+    };
+    Ok(Answer::Found(Found {
+        severity: Severity::Warning,
+        read: format!(
+            "{} of its {} interrupts are taken by processors of another node",
+            far.len(),
+            all.len()
+        ),
+        expected: format!("by {near}"),
+        why: "each packet crosses between the nodes; 10 to 20 % of the rate is reported".into(),
+        cost: None,
+        change: (!balanced).then_some(change),
+        by_hand: balanced.then(|| {
+            "irqbalance puts them where it likes: exclude them in its configuration (IRQBALANCE_ARGS), then \
+             run this again"
+                .to_owned()
+        }),
+    }))
+}
+
+/// The kernel does not hand packets on that the hardware hands out already.
+pub fn steering(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let steering = nic.steering.get()?;
+    let cores = host.processors.cores_of(&near(host, nic)?)?;
+    if steering.receive.is_empty() || steering.receive_queues < cores {
+        return Ok(Answer::Right);
+    }
+    let steps = steering.receive.iter().map(|(queue, cpus)| Step::File {
+        path: format!("sys/class/net/{}/queues/{queue}/rps_cpus", nic.name),
+        from: mask(cpus),
+        to: "0".to_owned(),
+    });
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: format!(
+            "{} of its {} queues hand packets on to other processors",
+            steering.receive.len(),
+            steering.receive_queues
+        ),
+        expected: "none: the hardware has a queue for each core near it".into(),
+        why: "it takes an interrupt between processors for each packet".into(),
+        cost: None,
+        change: Some(Change {
+            disruption: Disruption::Safe,
+            steps: steps.collect(),
+        }),
+        by_hand: None,
+    }))
+}
+
+/// As the kernel writes a set of processors: 32 of them a word, the last ones first.
+fn mask(cpus: &CpuSet) -> String {
+    let mut words = vec![0_u32];
+    for cpu in cpus.iter() {
+        let word = (cpu / 32) as usize;
+        if words.len() <= word {
+            words.resize(word + 1, 0);
+        }
+        words[word] |= 1 << (cpu % 32);
+    }
+    let words: Vec<String> = words
+        .iter()
+        .rev()
+        .map(|word| format!("{word:08x}"))
+        .collect();
+    words.join(",")
+}
+
+/// An adapter has places for a burst of packets.
+pub fn ring(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let rings = nic.rings.get()?;
+    let rate = nic.link.get()?.speed.ok_or("it tells no rate")?;
+    let places = PLACES.iter().find(|(most, _)| rate <= *most);
+    let wanted = places
+        .map_or(0, |(_, places)| *places)
+        .min(rings.receive_most);
+    if rings.receive >= wanted {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: format!(
+            "{} of {} places for packets that arrive",
+            rings.receive, rings.receive_most
+        ),
+        expected: format!("{wanted}"),
+        why: "a burst is dropped while its processor comes, and TCP sends more slowly".into(),
+        cost: None,
+        change: Some(of_nic(
+            Disruption::BouncesLink,
+            nic,
+            NicSetting::ReceiveRing,
+            rings.receive.to_string(),
+            wanted.to_string(),
+        )),
+        by_hand: None,
+    }))
+}
+
+/// Interrupts follow what arrives.
+pub fn coalescing(host: &Host, nic: &Nic) -> Verdict {
+    // That driver says off, and refuses on, where its host cannot.
+    if !is_used(host, nic)
+        || nic
+            .driver
+            .known()
+            .is_some_and(|driver| driver == "virtio_net")
+    {
+        return Ok(Answer::NotAbout);
+    }
+    match nic.coalescing.get()?.adaptive_receive {
+        None => Err(Because::from("its driver cannot")),
+        Some(true) => Ok(Answer::Right),
+        Some(false) => Ok(Answer::Found(Found {
+            severity: Severity::Notice,
+            read: "adaptive-rx off".into(),
+            expected: "on".into(),
+            why: "one interrupt for each few packets takes processors, or all of them wait".into(),
+            cost: None,
+            change: Some(of_nic(
+                Disruption::Safe,
+                nic,
+                NicSetting::AdaptiveReceive,
+                switch(false),
+                switch(true),
+            )),
+            by_hand: None,
+        })),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_set_of_processors_is_written_as_the_kernel_does() {
+        let mask = |cpus: &str| super::mask(&cpus.parse().unwrap());
+        assert_eq!(mask("0-3"), "0000000f");
+        assert_eq!(mask("1,33,64"), "00000001,00000002,00000002");
+        assert_eq!(mask(""), "00000000");
+    }
+}
