@@ -18,7 +18,7 @@ pub(crate) fn optional(path: &Path) -> Option<String> {
     text(path).ok().map(|text| text.trim().to_owned())
 }
 
-fn text(path: &Path) -> io::Result<String> {
+pub(crate) fn text(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())

@@ -23,6 +23,24 @@ use crate::sysfs::{self, Identity};
 /// [`HostError::Socket`], [`HostError::Netlink`] and [`HostError::Late`] when the kernel does not
 /// answer. Facts that a driver does not give are `None`.
 pub async fn interfaces(root: &Path) -> Result<Vec<Interface>, HostError> {
+    let listed = listed(root).await?.into_iter();
+    Ok(listed.map(|listed| listed.interface).collect())
+}
+
+/// An interface, and what else is to be known of it to ask about it.
+pub(crate) struct Listed {
+    pub(crate) interface: Interface,
+    pub(crate) index: u32,
+    /// Administratively up.
+    pub(crate) enabled: bool,
+    /// It has a folder in `/sys`, which is its own.
+    pub(crate) has_folder: bool,
+    /// It has hardware.
+    pub(crate) has_device: bool,
+}
+
+/// The interfaces of this process's network namespace, in the kernel's order.
+pub(crate) async fn listed(root: &Path) -> Result<Vec<Listed>, HostError> {
     let (links, addresses) = ask().await?;
     let mut ethtool = Ethtool::open();
     let mut by_index = by_index(&addresses);
@@ -117,7 +135,7 @@ fn interface(
     link: &LinkMessage,
     addresses: Vec<IpNetwork>,
     ethtool: Option<&mut Ethtool>,
-) -> Option<Interface> {
+) -> Option<Listed> {
     let Some(identity) = identity(link) else {
         tracing::warn!(
             index = link.header.index,
@@ -149,8 +167,19 @@ fn interface(
     interface.speed = ethtool
         .and_then(|ethtool| ethtool.speed(identity.index))
         .or_else(|| folder.as_deref().and_then(sysfs::speed));
-    interface.rdma = folder.and_then(|folder| sysfs::rdma(root, &folder, &identity.name));
-    Some(interface)
+    let rdma = folder
+        .as_deref()
+        .map(|folder| sysfs::rdma(root, folder, &identity.name));
+    interface.rdma = rdma.flatten();
+    Some(Listed {
+        interface,
+        index: identity.index,
+        enabled: flags.contains(LinkFlags::Up),
+        has_device: folder
+            .as_deref()
+            .is_some_and(|folder| folder.join("device").exists()),
+        has_folder: folder.is_some(),
+    })
 }
 
 /// Which interface a link is; `None` where the kernel gives it no name.

@@ -1,7 +1,7 @@
 //! Reads facts from a Linux host: its network interfaces, what happens to them, its memory, its
-//! processors.
+//! processors; and does to it what a change says ([`change`]).
 //!
-//! Owns nothing and changes nothing. Links and addresses come from the kernel by netlink, link
+//! Owns nothing, and changes nothing by itself. Links and addresses come from the kernel by netlink, link
 //! rates by ethtool's generic netlink, everything else from files below a root that is given,
 //! so that a tree captured from another machine can be read in a test.
 //!
@@ -10,9 +10,11 @@
 //! What a driver does not tell is `None`, never a guess. A file of `/sys` counts only if it is
 //! about an interface of the same network namespace as netlink's.
 
+pub mod change;
 mod cpus;
 mod error;
 mod ethtool;
+mod facts;
 mod files;
 mod interfaces;
 pub mod limits;
@@ -24,6 +26,8 @@ mod watch;
 
 pub use cpus::{Cpus, cpus};
 pub use error::HostError;
+pub use ethtool::OrderError;
+pub use facts::{Seen, Told, Tree, Untold, facts};
 pub use interfaces::interfaces;
 pub use memory::{Memory, memory};
 pub use placement::placements;

@@ -33,3 +33,9 @@ pub const PORTS: usize = 64;
 /// Folders looked at from a device up to the one that knows its NUMA node; a virtio or auxiliary
 /// device is one or two below it.
 pub const PARENTS: usize = 4;
+
+/// Processes whose names are looked at. A host with 1000 guests has some 10,000, the kernel's own included.
+pub const PROCESSES: usize = 64 * 1024;
+
+/// Interrupts of one adapter: as many as PCI allows (MSI-X).
+pub const INTERRUPTS: usize = 2048;

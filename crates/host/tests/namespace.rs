@@ -6,7 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use drover_host::{LinkChange, LinkEvent, LinkWatch, interfaces};
+use drover_host::{LinkChange, LinkEvent, LinkWatch, Told, Tree, change, facts, interfaces};
+use drover_tune::facts::{Duplex, Host, Kind};
+use drover_tune::{NicSetting, Step};
 use drover_types::{BitRate, Interface};
 
 struct Namespace(String);
@@ -70,6 +72,8 @@ fn interfaces_are_listed_with_addresses_rate_mtu_state_and_queues() {
         "ip link set nic0 up",
         "ip link set far0 up",
         "ip link set nic1 up",
+        "ip link add br0 type bridge",
+        "ip link set far1 master br0",
     ];
     for line in setup {
         namespace.run(&line.split(' ').collect::<Vec<_>>());
@@ -84,6 +88,101 @@ async fn inside_the_namespace() {
     for root in ["/", "/nonexistent"] {
         let listed = interfaces(Path::new(root)).await.unwrap();
         check(&listed);
+        let told = Told::ask(Path::new(root), "here").await.unwrap();
+        let read = facts(&Tree::at(Path::new(root)), &told);
+        check_facts(&read, root == "/");
+    }
+    for (what, from, to) in [
+        (NicSetting::Mtu, "9000", "8000"),
+        (NicSetting::Feature("rx-gro".into()), "off", "on"),
+        (
+            NicSetting::Feature("tx-tcp-segmentation".into()),
+            "on",
+            "off",
+        ),
+    ] {
+        let nic = "nic0".to_owned();
+        let (from, to) = (from.to_owned(), to.to_owned());
+        check_change(&Step::Nic {
+            nic,
+            what,
+            from,
+            to,
+        })
+        .await;
+    }
+    let path = "proc/sys/net/ipv4/tcp_timestamps".to_owned();
+    let (from, to) = ("1".to_owned(), "0".to_owned());
+    check_change(&Step::File { path, from, to }).await;
+    let refused = Step::Nic {
+        nic: "nic0".into(),
+        what: NicSetting::ReceiveRing,
+        from: "1".into(),
+        to: "2".into(),
+    };
+    let error = change::perform(Path::new("/"), &refused).await.unwrap_err();
+    assert!(
+        error.to_string().contains("nic0 was not changed"),
+        "{error}"
+    );
+    for path in ["etc/passwd", "proc/sys/../../etc/passwd", "sys/class/net"] {
+        let (path, from, to) = (path.to_owned(), String::new(), String::new());
+        let step = Step::File { path, from, to };
+        assert!(change::perform(Path::new("/"), &step).await.is_err());
+    }
+}
+
+/// It changes what is there, and its undo gives that back.
+async fn check_change(step: &Step) {
+    let (Step::File { from, to, .. } | Step::Nic { from, to, .. }) = step;
+    let root = Path::new("/");
+    assert_eq!(change::current(root, step).await.unwrap(), *from, "{step}");
+    change::perform(root, step).await.unwrap();
+    assert_eq!(change::current(root, step).await.unwrap(), *to, "{step}");
+    change::perform(root, &step.undo()).await.unwrap();
+    assert_eq!(change::current(root, step).await.unwrap(), *from, "{step}");
+}
+
+fn check_facts(host: &Host, has_folders: bool) {
+    assert!(host.nic("lo").is_none(), "{:#?}", host.nics);
+    let nic0 = host.nic("nic0").unwrap();
+    assert_eq!(
+        (nic0.kind, nic0.up, nic0.carrier),
+        (Kind::Virtual, true, true)
+    );
+    let link = nic0.link.get().unwrap();
+    assert_eq!(link.speed, Some(BitRate(10_000_000_000)));
+    assert_eq!((link.duplex, link.negotiates), (Some(Duplex::Full), None));
+    let features = nic0.features.get().unwrap();
+    assert!(
+        features.active.contains("tx-tcp-segmentation"),
+        "{features:?}"
+    );
+    assert!(features.changeable.contains("rx-gro"), "{features:?}");
+    assert_eq!(nic0.fec.get(), Err("its driver does not tell"));
+    // A bridge's port without an address: nothing is asked.
+    let far1 = host.nic("far1").unwrap();
+    assert_eq!(
+        far1.link.get(),
+        Err("it has neither hardware nor an address")
+    );
+    // Its far end is down.
+    let nic1 = host.nic("nic1").unwrap();
+    assert!(nic1.up && !nic1.carrier && nic1.link.get().unwrap().speed.is_some());
+    if has_folders {
+        assert_eq!(nic0.steering.get().unwrap().receive_queues, 2);
+        let br0 = host.nic("br0").unwrap();
+        assert_eq!(
+            (br0.kind, &br0.lower[..]),
+            (Kind::Bridge, &["far1".to_owned()][..])
+        );
+        assert_eq!(nic0.counters.get().unwrap().receive_errors, 0);
+        assert_eq!(nic0.pci.get(), Err("it is on no PCI bus"));
+    } else {
+        let why = "/sys tells nothing of it in this network namespace";
+        assert_eq!(nic0.steering.get(), Err(why));
+        assert_eq!(nic0.carrier_changes.get(), Err(why));
+        assert!(host.setting("net.ipv4.tcp_rmem").is_err());
     }
 }
 

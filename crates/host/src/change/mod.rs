@@ -1,0 +1,275 @@
+//! Carries steps of changes out, and says what is there.
+//!
+//! Decides nothing: which steps, in which order, and what becomes of them is for the caller, who writes down first what was there.
+
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use drover_tune::{NicSetting, Step};
+use rtnetlink::LinkUnspec;
+
+use crate::error::HostError;
+use crate::ethtool::{self, Ethtool, Order, OrderError, Question};
+use crate::files;
+use crate::interfaces::listed;
+use crate::limits::NETLINK;
+
+/// Why a step was not done, or what is there cannot be said.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// There is no such interface.
+    #[error("there is no interface {nic}")]
+    NoNic {
+        /// Its name.
+        nic: String,
+    },
+    /// Interfaces are not listed.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// Steps are about files of `/sys` and `/proc` alone.
+    #[error("{path:?} is no file of /sys or /proc that is changed")]
+    Path {
+        /// As it was given.
+        path: String,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {what} /{path}")]
+    File {
+        /// Which way.
+        what: &'static str,
+        /// Which.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A value that the setting cannot have.
+    #[error("{setting} cannot be {value:?}")]
+    Value {
+        /// What is set.
+        setting: &'static str,
+        /// As it was given.
+        value: String,
+    },
+    /// The kernel does not tell what is there.
+    #[error("it is not known what is set on {nic}, because {why}")]
+    Untold {
+        /// The interface.
+        nic: String,
+        /// Why.
+        why: String,
+    },
+    /// The kernel does not do it.
+    #[error("{nic} was not changed")]
+    Order {
+        /// The interface.
+        nic: String,
+        /// Why.
+        source: OrderError,
+    },
+    /// The kernel does not set the largest packet.
+    #[error("the largest packet of {nic} was not changed")]
+    Mtu {
+        /// The interface.
+        nic: String,
+        /// Why.
+        source: rtnetlink::Error,
+    },
+    /// It takes too long.
+    #[error("{nic} was not changed within {seconds} s")]
+    Late {
+        /// The interface.
+        nic: String,
+        /// The bound.
+        seconds: u64,
+    },
+}
+
+/// What is there now of what a step changes, in the step's words.
+///
+/// # Errors
+/// [`ChangeError`].
+pub async fn current(root: &Path, step: &Step) -> Result<String, ChangeError> {
+    match step {
+        Step::File { path, .. } => {
+            let file = checked(root, path)?;
+            let text = files::text(&file);
+            let text = text.map_err(|source| of_file("read", path, source))?;
+            Ok(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
+        }
+        Step::Nic { nic, what, .. } => {
+            let (index, mtu) = find(root, nic).await?;
+            match what {
+                NicSetting::Mtu => Ok(mtu.to_string()),
+                what => told(nic, index, what),
+            }
+        }
+    }
+}
+
+/// Does it: what is there afterwards is `to`, or it is an error.
+///
+/// # Errors
+/// [`ChangeError`].
+pub async fn perform(root: &Path, step: &Step) -> Result<(), ChangeError> {
+    match step {
+        Step::File { path, to, .. } => {
+            let file = checked(root, path)?;
+            fs::write(&file, to).map_err(|source| of_file("write", path, source))
+        }
+        Step::Nic { nic, what, to, .. } => {
+            let (index, _) = find(root, nic).await?;
+            match what {
+                NicSetting::Mtu => {
+                    let mtu = number("the largest packet", to)?;
+                    set_mtu(nic, index, mtu).await
+                }
+                what => order(nic, index, &ordered(what, to)?),
+            }
+        }
+    }
+}
+
+fn of_file(what: &'static str, path: &str, source: io::Error) -> ChangeError {
+    let path = path.to_owned();
+    ChangeError::File { what, path, source }
+}
+
+/// Where the file is, if it is one of those that a kernel changes itself by.
+fn checked(root: &Path, path: &str) -> Result<PathBuf, ChangeError> {
+    let known = ["proc/sys/", "proc/irq/", "sys/class/net/", "sys/devices/"];
+    let normal = Path::new(path)
+        .components()
+        .all(|name| matches!(name, Component::Normal(_)));
+    if normal && known.iter().any(|folder| path.starts_with(folder)) {
+        Ok(root.join(path))
+    } else {
+        Err(ChangeError::Path {
+            path: path.to_owned(),
+        })
+    }
+}
+
+/// Its index, and its largest packet.
+async fn find(root: &Path, nic: &str) -> Result<(u32, u32), ChangeError> {
+    let all = listed(root).await?;
+    let found = all.into_iter().find(|listed| listed.interface.name == nic);
+    let found = found.map(|listed| (listed.index, listed.interface.mtu));
+    found.ok_or_else(|| ChangeError::NoNic {
+        nic: nic.to_owned(),
+    })
+}
+
+fn told(nic: &str, index: u32, what: &NicSetting) -> Result<String, ChangeError> {
+    let untold = |why: String| ChangeError::Untold {
+        nic: nic.to_owned(),
+        why,
+    };
+    let ethtool = Ethtool::open().ok_or("the kernel has no ethtool netlink".to_owned());
+    let mut ethtool = ethtool.map_err(untold)?;
+    let mut ask = |question| ethtool.ask(index, question).map_err(untold);
+    let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
+    match what {
+        NicSetting::Mtu => Err(untold("netlink tells it otherwise".to_owned())),
+        NicSetting::CombinedChannels => {
+            let answer = ask(Question::Channels)?;
+            Ok(ethtool::channels(&answer).combined.to_string())
+        }
+        NicSetting::ReceiveRing => {
+            let rings = ethtool::rings(&ask(Question::Rings)?);
+            let rings = rings.map_err(|why| untold(why.to_owned()))?;
+            Ok(rings.receive.to_string())
+        }
+        NicSetting::AdaptiveReceive => {
+            let told = ethtool::coalescing(&ask(Question::Coalesce)?).adaptive_receive;
+            told.map(switch)
+                .ok_or_else(|| untold("its driver cannot".to_owned()))
+        }
+        NicSetting::Feature(name) => {
+            let features = ethtool::features(&ask(Question::Features)?);
+            Ok(switch(features.active.contains(name)))
+        }
+        NicSetting::Fec => {
+            let fec = ethtool::fec(&ask(Question::Fec)?);
+            Ok(if fec.automatic {
+                "auto".to_owned()
+            } else {
+                drover_tune::fec_words(&fec.configured)
+            })
+        }
+        NicSetting::Negotiation => {
+            let link = ethtool::link(&ask(Question::Linkmodes)?);
+            drover_tune::negotiation_words(&link).map_err(|why| untold(why.to_owned()))
+        }
+    }
+}
+
+fn ordered(what: &NicSetting, to: &str) -> Result<Order, ChangeError> {
+    let wrong = |setting| ChangeError::Value {
+        setting,
+        value: to.to_owned(),
+    };
+    let switch = |setting| match to {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(wrong(setting)),
+    };
+    Ok(match what {
+        NicSetting::Mtu => return Err(wrong("an order to ethtool")),
+        NicSetting::CombinedChannels => {
+            Order::combined_channels(number("the number of queues", to)?)
+        }
+        NicSetting::ReceiveRing => Order::receive_ring(number("the number of places", to)?),
+        NicSetting::AdaptiveReceive => Order::adaptive_receive(switch("adaptive-rx")?),
+        NicSetting::Feature(name) => Order::feature(name, switch("a feature")?),
+        NicSetting::Fec => match to {
+            "auto" => Order::fec(true, &[]),
+            "off" => Order::fec(false, &["None".to_owned()]),
+            words => {
+                let modes = words.split(' ').map(str::to_uppercase);
+                Order::fec(false, &modes.collect::<Vec<_>>())
+            }
+        },
+        NicSetting::Negotiation => match to.split(' ').collect::<Vec<_>>()[..] {
+            ["on"] => Order::negotiates(),
+            ["off", "speed", mbit, "duplex", duplex @ ("full" | "half")] => {
+                Order::rate(number("a rate", mbit)?, duplex == "full")
+            }
+            _ => return Err(wrong("negotiation")),
+        },
+    })
+}
+
+fn number(setting: &'static str, text: &str) -> Result<u32, ChangeError> {
+    text.parse().map_err(|_| ChangeError::Value {
+        setting,
+        value: text.to_owned(),
+    })
+}
+
+fn order(nic: &str, index: u32, order: &Order) -> Result<(), ChangeError> {
+    let failed = |source| ChangeError::Order {
+        nic: nic.to_owned(),
+        source,
+    };
+    let mut ethtool = Ethtool::open().ok_or(OrderError::Strange).map_err(failed)?;
+    ethtool.order(index, order).map_err(failed)
+}
+
+async fn set_mtu(nic: &str, index: u32, mtu: u32) -> Result<(), ChangeError> {
+    let (connection, handle, _) =
+        rtnetlink::new_connection().map_err(|source| HostError::Socket { source })?;
+    let connection = tokio::spawn(connection);
+    let message = LinkUnspec::new_with_index(index).mtu(mtu).build();
+    let set = tokio::time::timeout(NETLINK, handle.link().change(message).execute()).await;
+    connection.abort();
+    let nic = nic.to_owned();
+    match set {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(source)) => Err(ChangeError::Mtu { nic, source }),
+        Err(_) => Err(ChangeError::Late {
+            nic,
+            seconds: NETLINK.as_secs(),
+        }),
+    }
+}

@@ -1,0 +1,131 @@
+//! Changes of an interface. Numbers are those of `include/uapi/linux/ethtool_netlink.h`.
+
+use std::io;
+
+use super::attributes::{attribute, bitset};
+
+/// A request that changes something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(super) command: u8,
+    pub(super) attributes: Vec<u8>,
+}
+
+/// Why something was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// The kernel is not to be reached.
+    #[error("the kernel does not answer")]
+    Socket {
+        /// Why.
+        source: io::Error,
+    },
+    /// It does not do it.
+    #[error("the kernel or the driver refuses")]
+    Refused {
+        /// Why.
+        source: io::Error,
+    },
+    /// It answers something else.
+    #[error("the kernel's answer is not as known")]
+    Strange,
+}
+
+const fn u32_attribute(kind: u16, value: u32) -> (u16, [u8; 4]) {
+    (kind, value.to_ne_bytes())
+}
+
+impl Order {
+    fn number(command: u8, kind: u16, value: u32) -> Self {
+        let (kind, value) = u32_attribute(kind, value);
+        Self {
+            command,
+            attributes: attribute(kind, &value),
+        }
+    }
+
+    /// `CHANNELS_SET`: queues for both directions.
+    pub(crate) fn combined_channels(count: u32) -> Self {
+        Self::number(18, 9, count)
+    }
+
+    /// `RINGS_SET`: places for packets that arrive.
+    pub(crate) fn receive_ring(places: u32) -> Self {
+        Self::number(16, 6, places)
+    }
+
+    /// `COALESCE_SET`: interrupts follow what arrives.
+    pub(crate) fn adaptive_receive(on: bool) -> Self {
+        Self {
+            command: 20,
+            attributes: attribute(11, &[u8::from(on)]),
+        }
+    }
+
+    /// `FEATURES_SET`: one of them, by the kernel's name.
+    pub(crate) fn feature(name: &str, on: bool) -> Self {
+        Self {
+            command: 12,
+            attributes: bitset(3, true, &[(name, on)]),
+        }
+    }
+
+    /// `LINKMODES_SET`: both ends agree by themselves.
+    pub(crate) fn negotiates() -> Self {
+        Self {
+            command: 5,
+            attributes: attribute(2, &[1]),
+        }
+    }
+
+    /// `LINKMODES_SET`: a rate in Mbit/s by hand.
+    pub(crate) fn rate(mbit: u32, full: bool) -> Self {
+        let (kind, value) = u32_attribute(5, mbit);
+        let parts = [
+            attribute(2, &[0]),
+            attribute(kind, &value),
+            attribute(6, &[u8::from(full)]),
+        ];
+        Self {
+            command: 5,
+            attributes: parts.concat(),
+        }
+    }
+
+    /// `FEC_SET`: chosen by the hardware, or one of these modes.
+    pub(crate) fn fec(automatic: bool, modes: &[String]) -> Self {
+        let listed: Vec<(&str, bool)> = modes.iter().map(|mode| (mode.as_str(), true)).collect();
+        let mut attributes = attribute(3, &[u8::from(automatic)]);
+        if !automatic {
+            attributes.extend(bitset(2, false, &listed));
+        }
+        Self {
+            command: 30,
+            attributes,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attributes::{NESTED, bits, u8_of, u32_of};
+    use super::*;
+
+    #[test]
+    fn an_order_says_what_is_to_be_as_the_kernel_reads_it() {
+        assert_eq!(u32_of(&Order::combined_channels(4).attributes, 9), Some(4));
+        assert_eq!(u32_of(&Order::receive_ring(1024).attributes, 6), Some(1024));
+        let off = Order::feature("rx-gro", false);
+        assert_eq!(bits(&off.attributes, 3), [("rx-gro".to_owned(), false)]);
+        let rate = Order::rate(10_000, true).attributes;
+        assert_eq!(
+            (u8_of(&rate, 2), u32_of(&rate, 5), u8_of(&rate, 6)),
+            (Some(0), Some(10_000), Some(1))
+        );
+        let fec = Order::fec(false, &["RS".to_owned()]).attributes;
+        assert_eq!(bits(&fec, 2), [("RS".to_owned(), true)]);
+        assert_eq!(u8_of(&fec, 3), Some(0));
+        // Only nested attributes say so of themselves.
+        assert_eq!(Order::negotiates().attributes[3] & (NESTED >> 8) as u8, 0);
+    }
+}

@@ -1,0 +1,189 @@
+//! Facts of what ethtool answers. Numbers of attributes are those of `include/uapi/linux/ethtool_netlink.h`.
+
+use std::collections::BTreeSet;
+
+use drover_tune::facts::{Channels, Coalescing, Duplex, Features, Fec, Link, Rings};
+use drover_types::BitRate;
+
+use super::attributes::{bits, u8_of, u32_of};
+use crate::sysfs::megabits;
+
+const NOT_TOLD: &str = "its driver does not tell";
+
+/// `DUPLEX_HALF` and `DUPLEX_FULL` of `linux/ethtool.h`; anything else is unknown.
+const HALF: u8 = 0;
+const FULL: u8 = 1;
+
+/// Of `LINKMODES`.
+pub(crate) fn link(answer: &[u8]) -> Link {
+    let (autoneg, ours, peer, speed, duplex) = (2, 3, 4, 5, 6);
+    let modes = bits(answer, ours);
+    let rates = |modes: &mut dyn Iterator<Item = &(String, bool)>| {
+        modes
+            .filter_map(|(name, _)| rate(name))
+            .collect::<BTreeSet<BitRate>>()
+    };
+    let supported = rates(&mut modes.iter());
+    let advertised = rates(&mut modes.iter().filter(|(_, is_set)| *is_set));
+    let peer = rates(&mut bits(answer, peer).iter().filter(|(_, is_set)| *is_set));
+    let can_negotiate = modes.iter().any(|(name, _)| name == "Autoneg");
+    Link {
+        speed: u32_of(answer, speed).and_then(|mbit| megabits(u64::from(mbit))),
+        duplex: match u8_of(answer, duplex) {
+            Some(HALF) => Some(Duplex::Half),
+            Some(FULL) => Some(Duplex::Full),
+            _ => None,
+        },
+        negotiates: u8_of(answer, autoneg)
+            .filter(|_| can_negotiate)
+            .map(|on| on == 1),
+        supported,
+        advertised,
+        peer,
+    }
+}
+
+/// The rate of a mode such as `25000baseCR/Full`.
+fn rate(mode: &str) -> Option<BitRate> {
+    let (mbit, _) = mode.split_once("base")?;
+    megabits(mbit.parse().ok()?)
+}
+
+/// Of `FEATURES`.
+pub(crate) fn features(answer: &[u8]) -> Features {
+    let (changeable, active) = (2, 4);
+    let set = |kind| {
+        let set = bits(answer, kind).into_iter();
+        set.filter_map(|(name, is_set)| is_set.then_some(name))
+            .collect()
+    };
+    Features {
+        active: set(active),
+        changeable: set(changeable),
+    }
+}
+
+/// Of `RINGS`.
+pub(crate) fn rings(answer: &[u8]) -> Result<Rings, &'static str> {
+    let number = |kind| u32_of(answer, kind).ok_or(NOT_TOLD);
+    Ok(Rings {
+        receive_most: number(2)?,
+        receive: number(6)?,
+    })
+}
+
+/// Of `CHANNELS`.
+pub(crate) fn channels(answer: &[u8]) -> Channels {
+    let number = |kind| u32_of(answer, kind).unwrap_or(0);
+    Channels {
+        combined_most: number(5),
+        combined: number(9),
+    }
+}
+
+/// Of `COALESCE`.
+pub(crate) fn coalescing(answer: &[u8]) -> Coalescing {
+    Coalescing {
+        adaptive_receive: u8_of(answer, 11).map(|on| on == 1),
+    }
+}
+
+/// Of `FEC`: what is configured. The one in use is told by its number alone.
+pub(crate) fn fec(answer: &[u8]) -> Fec {
+    let (modes, auto) = (2, 3);
+    let set = bits(answer, modes)
+        .into_iter()
+        .filter(|(_, is_set)| *is_set);
+    Fec {
+        automatic: u8_of(answer, auto) == Some(1),
+        // "None" is a mode, too.
+        configured: set
+            .map(|(name, _)| name)
+            .filter(|name| name != "None")
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attributes::{attribute, bitset};
+    use super::*;
+
+    fn gbit(rates: &[u64]) -> BTreeSet<BitRate> {
+        rates
+            .iter()
+            .map(|rate| BitRate(rate * 1_000_000_000))
+            .collect()
+    }
+
+    #[test]
+    fn rates_of_a_link_are_those_of_its_modes() {
+        let mut answer = attribute(2, &[1]);
+        answer.extend(bitset(
+            3,
+            true,
+            &[
+                ("Autoneg", true),
+                ("FIBRE", true),
+                ("1000baseX/Full", true),
+                ("10000baseCR/Full", true),
+                ("25000baseCR/Full", false),
+            ],
+        ));
+        answer.extend(bitset(4, false, &[("10000baseCR/Full", true)]));
+        answer.extend(attribute(5, &10_000_u32.to_ne_bytes()));
+        answer.extend(attribute(6, &[1]));
+        let expected = Link {
+            speed: Some(BitRate(10_000_000_000)),
+            duplex: Some(Duplex::Full),
+            negotiates: Some(true),
+            supported: gbit(&[1, 10, 25]),
+            advertised: gbit(&[1, 10]),
+            peer: gbit(&[10]),
+        };
+        assert_eq!(link(&answer), expected);
+    }
+
+    #[test]
+    fn a_link_without_carrier_has_no_rate_and_one_of_fixed_rate_negotiates_nothing() {
+        let mut answer = attribute(2, &[0]);
+        answer.extend(attribute(5, &u32::MAX.to_ne_bytes()));
+        answer.extend(attribute(6, &[0xff]));
+        let told = link(&answer);
+        assert_eq!(
+            (told.speed, told.duplex, told.negotiates),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn numbers_of_rings_and_queues_are_read_and_missing_ones_are_not_made_up() {
+        let number = |kind: u16, value: u32| attribute(kind, &value.to_ne_bytes());
+        let answer: Vec<u8> = [(2, 8192), (5, 8192), (6, 1024), (9, 512)]
+            .into_iter()
+            .flat_map(|(kind, value)| number(kind, value))
+            .collect();
+        let read = rings(&answer).unwrap();
+        assert_eq!((read.receive, read.receive_most), (1024, 8192));
+        assert!(rings(&answer[..16]).is_err());
+        assert_eq!(channels(&number(9, 4)).combined, 4);
+        assert_eq!(
+            coalescing(&attribute(11, &[1])).adaptive_receive,
+            Some(true)
+        );
+        assert_eq!(coalescing(&[]).adaptive_receive, None);
+    }
+
+    #[test]
+    fn features_are_told_with_those_that_can_be_changed() {
+        let mut answer = bitset(
+            2,
+            true,
+            &[("rx-gro", true), ("rx-lro", true), ("tx-x", false)],
+        );
+        answer.extend(bitset(4, false, &[("rx-gro", true)]));
+        let told = features(&answer);
+        assert!(told.active.contains("rx-gro") && !told.active.contains("rx-lro"));
+        assert!(told.changeable.contains("rx-lro") && !told.changeable.contains("tx-x"));
+    }
+}

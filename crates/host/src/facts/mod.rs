@@ -1,0 +1,35 @@
+//! All that the rules of `tune` ask of a host, read without changing anything.
+//!
+//! ```text
+//! Told::ask ─▶ what the kernel tells by netlink ─┐
+//!                                               ├─▶ facts ─▶ Host
+//! Tree: files of /sys, /proc and /etc ───────────┘      (files that were read are remembered: a capture)
+//! ```
+//! Both halves can be written to a folder and read from there, so that any host can be looked at anywhere.
+
+mod nics;
+mod processors;
+mod settings;
+mod told;
+mod tree;
+
+use drover_tune::facts::{Fact, Host};
+
+pub use told::{Told, Untold};
+pub use tree::{Seen, Tree};
+
+/// Reads the host whose files are in the tree, and of which the kernel told that.
+#[must_use]
+pub fn facts(tree: &Tree, told: &Told) -> Host {
+    Host {
+        name: told.host.clone(),
+        uptime_s: settings::uptime(tree),
+        nics: nics::nics(tree, told),
+        processors: processors::processors(tree),
+        settings: settings::settings(tree),
+        irqbalance: match told.irqbalance {
+            Some(runs) => Fact::Known(runs),
+            None => Fact::unknown("there are too many processes to look for irqbalance"),
+        },
+    }
+}

@@ -1,0 +1,163 @@
+//! What the kernel tells by other ways than files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use drover_types::Interface;
+use serde::{Deserialize, Serialize};
+
+use crate::error::HostError;
+use crate::ethtool::{Answer, Ethtool, Question};
+use crate::files::optional;
+use crate::interfaces::{Listed, listed};
+use crate::limits::{LINKS, PROCESSES};
+
+/// An interface, and what ethtool says of it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ToldNic {
+    /// As netlink lists it.
+    pub interface: Interface,
+    /// Its folder in `/sys` is that of this network namespace.
+    pub has_folder: bool,
+    /// Administratively up, with carrier or without.
+    pub enabled: bool,
+    /// Attributes of ethtool's answers, as the kernel gave them.
+    pub ethtool: BTreeMap<Question, Answered>,
+}
+
+/// What ethtool answered.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Answered {
+    /// The attributes of its answer; base64 where they are written down.
+    Attributes(#[serde(with = "base64")] Vec<u8>),
+    /// Nothing, because.
+    Nothing(String),
+}
+
+impl From<Answer> for Answered {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Ok(attributes) => Self::Attributes(attributes),
+            Err(why) => Self::Nothing(why),
+        }
+    }
+}
+
+mod base64 {
+    use data_encoding::BASE64;
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&BASE64.encode(bytes))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        BASE64.decode(text.as_bytes()).map_err(Error::custom)
+    }
+}
+
+/// All of it, of one host.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Told {
+    /// What the host is called.
+    pub host: String,
+    /// Its interfaces, loopback left out.
+    pub nics: Vec<ToldNic>,
+    /// Whether irqbalance is running; not known where there are too many processes to look at.
+    pub irqbalance: Option<bool>,
+}
+
+impl Told {
+    /// Asks the kernel, in this process's network namespace; `root` is where `/sys` and `/proc` are below.
+    ///
+    /// # Errors
+    /// As [`crate::interfaces`].
+    pub async fn ask(root: &Path, host: &str) -> Result<Self, HostError> {
+        let mut ethtool = Ethtool::open();
+        // Of guests' ends, which have neither, there may be thousands, and nobody asks about them.
+        let matters = |listed: &Listed| listed.has_device || !listed.interface.addresses.is_empty();
+        let of = |listed: Listed| ToldNic {
+            ethtool: if matters(&listed) {
+                answers(ethtool.as_mut(), listed.index)
+            } else {
+                BTreeMap::new()
+            },
+            has_folder: listed.has_folder,
+            enabled: listed.enabled,
+            interface: listed.interface,
+        };
+        let all = listed(root).await?.into_iter();
+        let nics = all.filter(|listed| !listed.interface.loopback).map(of);
+        Ok(Self {
+            host: host.to_owned(),
+            nics: nics.collect(),
+            irqbalance: runs(root, "irqbalance"),
+        })
+    }
+}
+
+/// What is told in the name of a host that cannot be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Untold {
+    /// Paths are made of names.
+    #[error("{0:?} is no name of an interface or a device")]
+    Name(String),
+    /// More than any host has.
+    #[error("{0} interfaces are more than any host has")]
+    Nics(usize),
+}
+
+impl Told {
+    /// Whether a kernel can have told it: somebody else may have written it down.
+    ///
+    /// # Errors
+    /// [`Untold`].
+    pub fn check(&self) -> Result<(), Untold> {
+        if self.nics.len() > LINKS {
+            return Err(Untold::Nics(self.nics.len()));
+        }
+        for ToldNic { interface, .. } in &self.nics {
+            for name in std::iter::once(&interface.name).chain(&interface.rdma) {
+                let odd =
+                    |letter: char| letter == '/' || letter.is_whitespace() || letter.is_control();
+                let is_name = (1..=63).contains(&name.len()) && !name.contains(odd);
+                if !is_name || name == "." || name == ".." {
+                    return Err(Untold::Name(name.clone()));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn answers(ethtool: Option<&mut Ethtool>, index: u32) -> BTreeMap<Question, Answered> {
+    let Some(ethtool) = ethtool else {
+        let none = || Answered::Nothing("the kernel has no ethtool netlink".to_owned());
+        return Question::ALL.map(|question| (question, none())).into();
+    };
+    Question::ALL
+        .map(|question| (question, ethtool.ask(index, question).into()))
+        .into()
+}
+
+/// Whether there is a process of that program. Names of others are nobody's business.
+fn runs(root: &Path, program: &str) -> Option<bool> {
+    let mut looked = 0;
+    for process in fs::read_dir(root.join("proc")).ok()? {
+        looked += 1;
+        if looked > PROCESSES {
+            return None;
+        }
+        let process = process.ok()?.path();
+        let name = process.file_name().and_then(|name| name.to_str());
+        let is_process = name.is_some_and(|name| name.parse::<u32>().is_ok());
+        if is_process && optional(&process.join("comm")).as_deref() == Some(program) {
+            return Some(true);
+        }
+    }
+    Some(false)
+}
