@@ -19,6 +19,7 @@ mod coordinator;
 mod cordon;
 #[cfg(test)]
 mod corpus;
+mod doctor;
 mod elsewhere;
 mod end_with;
 mod facts;

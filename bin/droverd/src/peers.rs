@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::{Client, ClientError, ErrorCode, InventoryView, PeerView, Refusal};
+use drover_api::{Client, ClientError, ErrorCode, PeerView, Refusal};
 use drover_types::{HostName, VmName, with_sources};
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -111,12 +111,15 @@ impl Peers {
         found
     }
 
-    /// Asks every other member for its inventory; when each answered, or failed to.
-    pub async fn inventories(&self) -> Vec<(HostName, Result<InventoryView, Refusal>, Instant)> {
+    /// Asks every other member the same; when each answered, or failed to.
+    pub async fn ask_all<T>(
+        &self,
+        ask: impl AsyncFn(&Client) -> Result<T, ClientError>,
+    ) -> Vec<(HostName, Result<T, Refusal>, Instant)> {
         let others = self.others().unwrap_or_default();
         let asked = others.into_iter().map(async |host| {
             let client = self.client_or_at(&host, Vec::new());
-            let told = match tokio::time::timeout(limits::INVENTORY, client.inventory()).await {
+            let told = match tokio::time::timeout(limits::INVENTORY, ask(&client)).await {
                 Ok(told) => told.map_err(|error| unreachable(&host, &error)),
                 Err(_) => Err(late(&host, limits::INVENTORY)),
             };

@@ -34,6 +34,7 @@ use crate::error::ErrorBody;
 use crate::limits;
 use crate::views::checkpoint::CheckpointsView;
 use crate::views::cordon::CordonRequest;
+use crate::views::doctor::{ClusterFactsView, FactsView};
 use crate::views::event::EventView;
 use crate::views::host::{HostView, StatusView};
 use crate::views::incoming::VerdictView;
@@ -364,6 +365,23 @@ impl Client {
     /// See [`ClientError`].
     pub async fn inventory(&self) -> Result<InventoryView, ClientError> {
         self.get("/v1/inventory").await
+    }
+
+    /// `GET /v1/facts`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn facts(&self) -> Result<FactsView, ClientError> {
+        self.get("/v1/facts").await
+    }
+
+    /// `GET /v1/cluster/facts`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn cluster_facts(&self) -> Result<ClusterFactsView, ClientError> {
+        let path = "/v1/cluster/facts";
+        self.call(Method::GET, path, None, limits::PLAN_CALL).await
     }
 
     /// `GET /v1/cluster/inventory`

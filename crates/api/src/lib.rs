@@ -39,6 +39,7 @@ pub use views::cluster::{
 };
 pub use views::cordon::{CordonRequest, CordonView};
 pub use views::data_path::{DataPathKind, DataPathView, PlacementView};
+pub use views::doctor::{ClusterFactsView, FactsView};
 pub use views::event::{EventKind, EventView, NicPair};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{

@@ -5,9 +5,9 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::IntoResponse;
 use drover_api::{
-    CheckpointsView, ClusterInventoryView, ErrorBody, ErrorCode, EventView, LimitRequest,
-    LimitsView, MigrationView, PlanRequest, PlanView, Refusal, ResolveRequest, StartRequest,
-    StatusView, StopRequest, VmView,
+    CheckpointsView, ClusterFactsView, ClusterInventoryView, ErrorBody, ErrorCode, EventView,
+    LimitRequest, LimitsView, MigrationView, PlanRequest, PlanView, Refusal, ResolveRequest,
+    StartRequest, StatusView, StopRequest, VmView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -33,6 +33,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(limits, set_limit))
         .routes(routes!(plan))
         .routes(routes!(cluster_inventory))
+        .routes(routes!(cluster_facts))
         .routes(routes!(checkpoints))
         .routes(routes!(remove_checkpoint))
         .routes(routes!(metrics))
@@ -201,6 +202,13 @@ async fn set_limit(
     (status = 200, body = ClusterInventoryView), (status = "default", body = ErrorBody)))]
 async fn cluster_inventory(State(app): State<App>) -> Result<Json<ClusterInventoryView>, Refused> {
     Ok(Json(planning::inventory(&app.0.context).await?))
+}
+
+/// What was read of every host of the cluster, for those who look for what costs migrations.
+#[utoipa::path(get, path = "/v1/cluster/facts", tag = "local", responses(
+    (status = 200, body = ClusterFactsView), (status = "default", body = ErrorBody)))]
+async fn cluster_facts(State(app): State<App>) -> Result<Json<ClusterFactsView>, Refused> {
+    Ok(Json(crate::doctor::cluster(&app.0.context).await?))
 }
 
 /// Makes a plan of the whole cluster. Nothing is changed.

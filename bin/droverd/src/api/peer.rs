@@ -3,9 +3,9 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
-    AbandonRequest, ErrorBody, ErrorCode, HeldView, HostView, IncomingNetworks, IncomingOffer,
-    IncomingPaths, IncomingReopen, IncomingRequest, IncomingStart, IncomingView, InventoryView,
-    PathLimits, Refusal, ResolvedRequest, ResolvedView, VerdictView,
+    AbandonRequest, ErrorBody, ErrorCode, FactsView, HeldView, HostView, IncomingNetworks,
+    IncomingOffer, IncomingPaths, IncomingReopen, IncomingRequest, IncomingStart, IncomingView,
+    InventoryView, PathLimits, Refusal, ResolvedRequest, ResolvedView, VerdictView,
 };
 use drover_types::{MigrationId, VmName};
 use utoipa_axum::router::OpenApiRouter;
@@ -31,6 +31,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(resolved))
         .routes(routes!(held))
         .routes(routes!(inventory))
+        .routes(routes!(host_facts))
 }
 
 pub async fn host_view(app: &App) -> Result<HostView, Refusal> {
@@ -226,6 +227,13 @@ async fn resolved(
     (status = 200, body = InventoryView), (status = "default", body = ErrorBody)))]
 async fn inventory(State(app): State<App>) -> Result<Json<InventoryView>, Refused> {
     Ok(Json(crate::inventory::view(&app.0.context).await?))
+}
+
+/// What was read of this host, for those who look for what costs its migrations.
+#[utoipa::path(get, path = "/v1/facts", tag = "peer", responses(
+    (status = 200, body = FactsView), (status = "default", body = ErrorBody)))]
+async fn host_facts(State(app): State<App>) -> Result<Json<FactsView>, Refused> {
+    Ok(Json(crate::doctor::facts(&app.0.context).await?))
 }
 
 /// What there is of a guest on this host, for one whose migration this one no longer knows.

@@ -167,7 +167,10 @@ async fn gather(context: &Context) -> Result<Gathered, Refusal> {
         let view = view.map_err(late)??;
         Ok::<_, Refusal>((host, Ok(view), Instant::now()))
     };
-    let (own, others) = tokio::join!(own, context.peers.inventories());
+    let others = context
+        .peers
+        .ask_all(async |client| client.inventory().await);
+    let (own, others) = tokio::join!(own, others);
     let now = Instant::now();
     let aged = |(host, told, at): (_, Result<_, Refusal>, Instant)| Answer {
         host,

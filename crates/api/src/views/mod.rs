@@ -4,6 +4,7 @@ pub mod checkpoint;
 pub mod cluster;
 pub mod cordon;
 pub mod data_path;
+pub mod doctor;
 pub mod event;
 pub mod host;
 pub mod incoming;

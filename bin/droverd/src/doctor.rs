@@ -1,0 +1,67 @@
+//! What this host and the others say of themselves to those who look for what costs migrations. Changes nothing, and judges nothing:
+//! that is `drover-tune`'s.
+
+use std::path::Path;
+
+use drover_api::{ClusterFactsView, ErrorCode, FactsView, MemberLeftOut, Refusal};
+use drover_host::{Told, Tree};
+use drover_plan::Text;
+use drover_types::{HostName, with_sources};
+
+use crate::agent::Context;
+
+/// Facts are read from this machine itself.
+const ROOT: &str = "/";
+
+/// This host.
+///
+/// # Errors
+/// Its kernel does not list its interfaces.
+pub async fn facts(context: &Context) -> Result<FactsView, Refusal> {
+    let failed = |why: String| {
+        let message = format!("cannot read the facts of this host: {why}");
+        Refusal::new(ErrorCode::Internal, message)
+    };
+    let told = Told::ask(Path::new(ROOT), context.config.host.as_str()).await;
+    let told = told.map_err(|error| failed(with_sources(&error)))?;
+    let read = move || drover_host::facts(&Tree::at(Path::new(ROOT)), &told);
+    let facts = tokio::task::spawn_blocking(read).await;
+    let facts = facts.map_err(|error| failed(error.to_string()))?;
+    Ok(FactsView { facts })
+}
+
+/// All members, this one included.
+///
+/// # Errors
+/// As for [`facts`].
+pub async fn cluster(context: &Context) -> Result<ClusterFactsView, Refusal> {
+    let others = context.peers.ask_all(async |client| client.facts().await);
+    let (own, others) = tokio::join!(facts(context), others);
+    let mut all = ClusterFactsView {
+        facts: vec![own?.facts],
+        left_out: Vec::new(),
+    };
+    for (host, told, _) in others {
+        match told
+            .map_err(|refusal| refusal.message)
+            .and_then(|told| own_word(&host, told))
+        {
+            Ok(told) => all.facts.push(told.facts),
+            Err(why) => {
+                // Another agent's words, to be shown on a terminal.
+                let why = Text::from(why).to_string();
+                all.left_out.push(MemberLeftOut { host, why });
+            }
+        }
+    }
+    all.facts.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(all)
+}
+
+fn own_word(host: &HostName, told: FactsView) -> Result<FactsView, String> {
+    if told.facts.name == host.as_str() {
+        Ok(told)
+    } else {
+        Err(format!("it answers in the name of {}", told.facts.name))
+    }
+}

@@ -1,0 +1,26 @@
+//! What is read of hosts to find what costs their migrations.
+
+use drover_tune::facts::Host;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::plan::MemberLeftOut;
+
+/// One host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct FactsView {
+    /// What was read, and why what was not, in the format of the crate `drover-tune`.
+    #[schema(value_type = Object)]
+    pub facts: Host,
+}
+
+/// All hosts of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterFactsView {
+    /// Those that answered, by their names.
+    #[schema(value_type = Vec<Object>)]
+    pub facts: Vec<Host>,
+    /// Members that did not, and why.
+    #[serde(default)]
+    pub left_out: Vec<MemberLeftOut>,
+}
