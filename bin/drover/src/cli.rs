@@ -13,6 +13,7 @@ use drover_api::Limit;
 use drover_types::{HostName, OperatorName, ReductionMode, VmName};
 
 use crate::convergence::ConvergenceArgs;
+use crate::doctor::{self, DoctorArgs};
 use crate::lab::LabCommand;
 use crate::plan::{self, PlanCommand};
 use crate::recent::{self, RecentCommand};
@@ -193,6 +194,9 @@ pub enum Command {
         #[command(subcommand)]
         command: Option<RecentCommand>,
     },
+    /// What of this host costs its migrations, and what to do about it; nothing is changed
+    #[command(before_help = doctor::EXAMPLES, after_help = doctor::AFTER)]
+    Doctor(DoctorArgs),
     /// Hosts, NICs and a guest made on this machine: see Drover work, and compare it
     Lab {
         #[command(subcommand)]
@@ -216,10 +220,14 @@ pub enum Command {
 impl Command {
     /// Whether it is about the agent that the options name.
     pub fn asks_an_agent(&self) -> bool {
-        !matches!(
-            self,
-            Self::Completions { .. } | Self::Man { .. } | Self::Recent { .. } | Self::Lab { .. }
-        )
+        match self {
+            Self::Doctor(args) => args.asks_an_agent(),
+            Self::Completions { .. }
+            | Self::Man { .. }
+            | Self::Recent { .. }
+            | Self::Lab { .. } => false,
+            _ => true,
+        }
     }
 }
 

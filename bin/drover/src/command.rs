@@ -53,6 +53,16 @@ impl Outcome {
         })
     }
 
+    /// The same, with another exit code than that of what is done.
+    #[must_use]
+    pub fn with_exit(mut self, exit: u8) -> Self {
+        self.exit = exit;
+        if let Some(document) = &mut self.document {
+            document["exit_code"] = exit.into();
+        }
+        self
+    }
+
     /// Of a command that printed its answer itself.
     pub fn printed_already(exit: u8) -> Self {
         Self {
@@ -81,7 +91,8 @@ pub fn to_stdout(text: &str) {
         .and_then(|()| stdout.flush());
 }
 
-fn encoded(value: &impl Serialize) -> Result<Value, Failure> {
+/// As a value of JSON.
+pub fn encoded(value: &impl Serialize) -> Result<Value, Failure> {
     serde_json::to_value(value).map_err(|error| Failure::error(error.to_string()))
 }
 

@@ -154,7 +154,6 @@ impl Failure {
     }
 
     /// The exit code.
-    #[cfg(test)]
     pub fn exit(&self) -> u8 {
         self.exit
     }

@@ -7,6 +7,7 @@ mod cli;
 mod cluster;
 mod command;
 mod convergence;
+mod doctor;
 mod failure;
 mod interrupts;
 mod lab;
@@ -51,8 +52,11 @@ async fn carried_out(cli: Cli, json: bool) -> u8 {
             Err(failure) => return failure.print(json),
         };
     }
-    let code = print(perform(&agent, command, json).await, json);
-    let is_reached = asks && code != exit::NO_AGENT && code != exit::USAGE;
+    let done = perform(&agent, command, json).await;
+    // What an answer's code says is the command's own affair.
+    let failed = |failure: &Failure| [exit::NO_AGENT, exit::USAGE].contains(&failure.exit());
+    let is_reached = asks && !done.as_ref().is_err_and(failed);
+    let code = print(done, json);
     if is_reached
         && let Some(note) = recent::note(&agent).await
         && !json
@@ -73,6 +77,7 @@ async fn perform(agent: &Agent, command: Command, json: bool) -> Result<Outcome,
         }
         Command::Cluster { command } => cluster::run(agent, command).await,
         Command::Host => command::host(agent).await,
+        Command::Doctor(args) => doctor::doctor(agent, args).await,
         Command::Cordon { reason } => command::cordon(agent, reason).await,
         Command::Uncordon => command::uncordon(agent).await,
         Command::Plan { command } => plan::run(agent, command).await,

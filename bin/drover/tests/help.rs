@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 38] = [
+    let commands: [&[&str]; 40] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -43,6 +43,8 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["resolve"],
         &["host"],
         &["checkpoints"],
+        &["doctor"],
+        &["doctor", "capture"],
         &["cordon"],
         &["uncordon"],
         &["drain"],

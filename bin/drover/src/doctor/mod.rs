@@ -1,0 +1,174 @@
+//! `drover doctor`: what of a host costs its migrations, and what would be done about it.
+
+mod capture;
+mod junit;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use drover_host::{Told, Tree, facts};
+use drover_tune::facts::Host;
+use drover_tune::{Finding, RULES, Rule, examine};
+use drover_types::with_sources;
+
+use crate::cli::Agent;
+use crate::command::{Outcome, client, encoded};
+use crate::failure::Failure;
+
+pub const EXAMPLES: &str = "\
+Examples:
+  drover doctor                               this host
+  drover doctor --all                         all hosts of the cluster, and what differs between them
+  drover doctor --explain nic-queues          what a rule wants, and all that it found
+  drover doctor capture /tmp/a --anonymous    what was read here, to be looked at elsewhere
+  drover doctor --captured a --captured b     two captured hosts, and what differs between them
+  drover doctor --junit doctor.xml            for a pipeline
+
+";
+
+pub const AFTER: &str = "\
+Nothing is changed. What could not be looked at is skipped, and --skipped says why.
+
+Exit code: 0 nothing was found, 2 something was, 1 an error.";
+
+/// Something was found.
+const FOUND: u8 = 2;
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct DoctorArgs {
+    #[command(subcommand)]
+    command: Option<DoctorCommand>,
+    /// Look at all hosts of the cluster, and at what differs between them; asks the agent
+    #[arg(long, conflicts_with = "captured")]
+    all: bool,
+    /// Look at a captured host instead of this one; several are compared with each other
+    #[arg(long, value_name = "DIR")]
+    captured: Vec<PathBuf>,
+    /// Say everything of one rule: what it wants, where that is said, and what it found
+    #[arg(long, value_name = "RULE", value_parser = known_rule)]
+    explain: Option<&'static Rule>,
+    /// Say what could not be looked at, and why
+    #[arg(long)]
+    skipped: bool,
+    /// Write the findings to this file as JUnit's XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+}
+
+impl DoctorArgs {
+    /// Whether it asks an agent.
+    pub fn asks_an_agent(&self) -> bool {
+        self.all
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum DoctorCommand {
+    /// Write what was read of this host to a directory, which must not be there
+    Capture {
+        /// The directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+        /// Without names and addresses of the host
+        #[arg(long)]
+        anonymous: bool,
+    },
+    /// List the rules, and what each wants
+    Rules,
+}
+
+fn known_rule(name: &str) -> Result<&'static Rule, String> {
+    let rule = RULES.iter().find(|rule| rule.name == name);
+    rule.ok_or_else(|| format!("there is no rule {name:?}: `drover doctor rules` lists them"))
+}
+
+/// `drover doctor`
+pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
+    match args.command {
+        Some(DoctorCommand::Rules) => Ok(Outcome::text(show::rules())),
+        Some(DoctorCommand::Capture {
+            directory,
+            anonymous,
+        }) => capture_this(&directory, anonymous).await,
+        None => check(agent, args).await,
+    }
+}
+
+async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
+    let (hosts, left_out) = if args.all {
+        let asked = client(agent)?.cluster_facts().await;
+        let view = asked.map_err(Failure::of_reading)?;
+        (view.facts, view.left_out)
+    } else {
+        (hosts(&args.captured).await?, Vec::new())
+    };
+    let report = examine(&hosts);
+    if let Some(file) = &args.junit {
+        let written = std::fs::write(file, junit::xml(&report));
+        written
+            .map_err(|error| Failure::error(format!("cannot write {}: {error}", file.display())))?;
+    }
+    let (text, found) = match args.explain {
+        Some(rule) => {
+            let of_rule = |finding: &Finding| finding.rule == rule.name;
+            let found = report.findings.iter().any(of_rule);
+            (show::explained(rule, &report, &left_out), found)
+        }
+        None => {
+            let text = show::report(&report, args.skipped, &left_out);
+            (text, !report.findings.is_empty())
+        }
+    };
+    let parts = [
+        ("findings", encoded(&report.findings)?),
+        ("skipped", encoded(&report.skipped)?),
+        ("right", encoded(&report.right)?),
+        ("left_out", encoded(&left_out)?),
+    ];
+    let outcome = Outcome::of_parts(text, &parts)?;
+    Ok(if found {
+        outcome.with_exit(FOUND)
+    } else {
+        outcome
+    })
+}
+
+async fn hosts(captured: &[PathBuf]) -> Result<Vec<Host>, Failure> {
+    if captured.is_empty() {
+        let (tree, told) = this().await?;
+        return Ok(vec![facts(&tree, &told)]);
+    }
+    captured
+        .iter()
+        .map(|directory| capture::read(directory))
+        .collect()
+}
+
+/// The files of this host, and what its kernel tells.
+async fn this() -> Result<(Tree, Told), Failure> {
+    let root = Path::new("/");
+    let tree = Tree::at(root);
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
+    let name = name.map_or_else(|_| "this host".to_owned(), |name| name.trim().to_owned());
+    let told = Told::ask(root, &name).await;
+    let told = told.map_err(|error| Failure::error(with_sources(&error)))?;
+    Ok((tree, told))
+}
+
+async fn capture_this(directory: &Path, anonymous: bool) -> Result<Outcome, Failure> {
+    let (tree, mut told) = this().await?;
+    // What the rules ask for is what is looked at.
+    let _ = facts(&tree, &told);
+    let mut seen = tree.seen();
+    if anonymous {
+        capture::make_anonymous(&mut seen, &mut told);
+    }
+    let files = capture::write(directory, &seen, &told)?;
+    Ok(Outcome::text(format!(
+        "{}: {files} files; look at it with `drover doctor --captured {}`\n",
+        directory.display(),
+        directory.display()
+    )))
+}

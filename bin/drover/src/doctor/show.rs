@@ -1,0 +1,160 @@
+//! Reports for a person.
+
+use std::fmt::Write as _;
+
+use drover_api::MemberLeftOut;
+use drover_plan::Text;
+use drover_tune::{Finding, RULES, Report, Rule, Severity};
+
+use crate::show::{row, table};
+
+/// Columns that one line of a finding may take.
+const COLUMNS: usize = 100;
+
+/// One line for each finding, and what else there is to say.
+pub fn report(report: &Report, with_skipped: bool, left_out: &[MemberLeftOut]) -> String {
+    let mut said = String::new();
+    if !report.findings.is_empty() {
+        let mut rows = vec![row(&["", "WHERE", "RULE", "FOUND"])];
+        rows.extend(report.findings.iter().map(|finding| {
+            vec![
+                finding.found.severity.to_string(),
+                clean(&finding.subject).to_string(),
+                finding.rule.clone(),
+                clean(&finding.found.read).to_string(),
+            ]
+        }));
+        for line in table(&rows).lines() {
+            let _ = writeln!(said, "{}", cut(line));
+        }
+        said.push('\n');
+    }
+    if with_skipped && !report.skipped.is_empty() {
+        for skipped in &report.skipped {
+            let (subject, because) = (clean(&skipped.subject), clean(&skipped.because));
+            let _ = writeln!(
+                said,
+                "skipped {} of {subject}, because {because}",
+                skipped.rule
+            );
+        }
+        said.push('\n');
+    }
+    said.push_str(&not_looked_at(left_out));
+    let _ = writeln!(said, "{}", counted(report));
+    if let Some(first) = report.findings.first() {
+        let rule = &first.rule;
+        let _ = writeln!(
+            said,
+            "`drover doctor --explain {rule}` says more of it, and what to do"
+        );
+    }
+    if !with_skipped && !report.skipped.is_empty() {
+        let _ = writeln!(
+            said,
+            "`drover doctor --skipped` says what could not be looked at, and why"
+        );
+    }
+    said
+}
+
+fn cut(line: &str) -> String {
+    if line.chars().count() <= COLUMNS {
+        return line.to_owned();
+    }
+    let kept: String = line.chars().take(COLUMNS - 1).collect();
+    format!("{}…", kept.trim_end())
+}
+
+fn counted(report: &Report) -> String {
+    let of: Vec<String> = report
+        .counts()
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(severity, count)| match (severity, count) {
+            (Severity::Critical, _) | (_, 1) => format!("{count} {severity}"),
+            _ => format!("{count} {severity}s"),
+        })
+        .collect();
+    let found = match of.is_empty() {
+        true => "nothing was found".to_owned(),
+        false => format!("found: {}", of.join(", ")),
+    };
+    format!(
+        "{found}; as it should be {} times, skipped {} times, by {} rules",
+        report.right,
+        report.skipped.len(),
+        RULES.len()
+    )
+}
+
+/// All of one rule.
+pub fn explained(rule: &Rule, report: &Report, left_out: &[MemberLeftOut]) -> String {
+    let mut said = format!("{}: {}\nsource: {}\n", rule.name, rule.wants, rule.source);
+    for finding in report
+        .findings
+        .iter()
+        .filter(|finding| finding.rule == rule.name)
+    {
+        let _ = write!(said, "\n{}", in_full(finding));
+    }
+    for skipped in report
+        .skipped
+        .iter()
+        .filter(|skipped| skipped.rule == rule.name)
+    {
+        let because = clean(&skipped.because);
+        let _ = writeln!(
+            said,
+            "\nskipped of {}, because {because}",
+            clean(&skipped.subject)
+        );
+    }
+    said.push_str(&not_looked_at(left_out));
+    said
+}
+
+/// Members that did not tell.
+fn not_looked_at(left_out: &[MemberLeftOut]) -> String {
+    let lines = left_out
+        .iter()
+        .map(|left| format!("not looked at: {}: {}\n", left.host, left.why));
+    lines.collect()
+}
+
+/// Words of another host, or of a file that somebody else wrote, as they may be shown on a terminal.
+fn clean(words: &impl ToString) -> Text {
+    Text::from(words.to_string())
+}
+
+fn in_full(finding: &Finding) -> String {
+    let found = &finding.found;
+    let mut said = format!("{}: {}\n", found.severity, clean(&finding.subject));
+    let mut line = |what: &str, text: &str| {
+        let _ = writeln!(said, "  {what:<10}{}", clean(&text));
+    };
+    line("read", &found.read);
+    line("expected", &found.expected);
+    line("why", &found.why);
+    if let Some(cost) = &found.cost {
+        line("cost", cost);
+    }
+    if let Some(change) = &found.change {
+        line("change", &change.disruption.to_string());
+        for step in &change.steps {
+            line("", &step.to_string());
+            line("", &format!("undone by: {}", step.undo()));
+        }
+    }
+    if let Some(by_hand) = &found.by_hand {
+        line("by hand", by_hand);
+    }
+    said
+}
+
+/// What is looked at.
+pub fn rules() -> String {
+    let mut rows = vec![row(&["RULE", "WANTS"])];
+    rows.extend(RULES.iter().map(|rule| row(&[rule.name, rule.wants])));
+    table(&rows)
+}
