@@ -169,9 +169,8 @@ pub(crate) const STORED_LOOK: Duration = Duration::from_millis(20);
 /// Stored pages that are told at once: 64 KiB.
 pub(crate) const STORED_TOLD_AT_ONCE: u32 = 4096;
 
-/// Chunks whose pages wait to be stored, beyond which they are left out: 64 MiB with chunks of 256 KiB, as storing has less
-/// priority than what hands them over.
-pub(crate) const STORED_WAITING: usize = 256;
+/// Chunks whose pages wait to be stored, beyond which they are left out: 16 MiB with chunks of 256 KiB.
+pub(crate) const STORED_WAITING: usize = 64;
 
 /// By how much packing is nicer than all else (`nice(2)`): a guest's processor that wants the same CPU gets three quarters of
 /// it.
