@@ -292,11 +292,11 @@ impl Controller {
         let (now, then) = (self.goodput(self.way), self.goodput(best));
         let faster = then > now * WORTH_A_CHANGE;
         let cheaper = self.model.cost(best) * WORTH_A_CHANGE < self.model.cost(self.way);
-        // Lines that were never waited for may carry anything, and are tried. Of others what they were seen to carry counts: that they
-        // may carry more is tried for time, which may be gained, and not for processors alone.
         // What is there already is passed for time, and not for processors alone, which is seen once it is tried.
         let described = self.model.ratio(Way::with(Codec::None));
         let leap = best == Way::Off && described * LEAP < 1.0;
+        // Lines that were never waited for may carry anything, and are tried. Of others what they were seen to carry counts: that they
+        // may carry more is tried for time, which may be gained, and not for processors alone.
         let proven = self.model.goodput(best, self.line.proven()) * ABOUT_AS_FAST >= now;
         let carried = proven || !self.line.was_waited_for();
         let lasting = self.lasts((cheaper || faster && leap) && carried);
