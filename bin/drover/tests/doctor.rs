@@ -150,6 +150,12 @@ fn every_rule_can_be_explained_and_another_word_is_refused() {
         .filter_map(|line| line.split_whitespace().next())
         .collect();
     assert!(names.len() > 20, "{rules}");
+    let document = doctor(&["rules", "--json"]).stdout;
+    let document: Value = serde_json::from_slice(&document).unwrap();
+    assert_eq!(
+        document["rules"].as_array().map(Vec::len),
+        Some(names.len())
+    );
     for name in names {
         let output = doctor(&["--explain", name]);
         assert!(

@@ -88,7 +88,7 @@ pub fn make_anonymous(seen: &mut Seen, told: &mut Told) {
         let addresses = std::mem::take(&mut nic.interface.addresses).into_iter();
         nic.interface.addresses = addresses
             .filter(|own| !own.is_link_local())
-            .map(elsewhere)
+            .filter_map(elsewhere)
             .collect();
     }
     // A name that is made of the hardware's address tells it, and so do the paths with it.
@@ -101,8 +101,9 @@ pub fn make_anonymous(seen: &mut Seen, told: &mut Told) {
     }
 }
 
-/// An address that stands for its own: as long a network, and a host in it, both known by their digests alone.
-fn elsewhere(address: IpNetwork) -> IpNetwork {
+/// An address that stands for its own: as long a network, and a host in it, both known by their digests alone. None for one in 65,536, whose
+/// digests make an address that every link has by itself.
+fn elsewhere(address: IpNetwork) -> Option<IpNetwork> {
     let digest = |of: IpNetwork| {
         let mut hasher = DefaultHasher::new();
         of.hash(&mut hasher);
@@ -120,9 +121,7 @@ fn elsewhere(address: IpNetwork) -> IpNetwork {
             IpAddr::V6((network & mask | host & !mask).into())
         }
     };
-    IpNetwork::new(made, address.prefix())
-        .filter(|made| !made.is_link_local())
-        .unwrap_or(address)
+    IpNetwork::new(made, address.prefix()).filter(|made| !made.is_link_local())
 }
 
 #[cfg(test)]
@@ -130,7 +129,7 @@ mod tests {
     use super::*;
 
     fn made(address: &str) -> IpNetwork {
-        elsewhere(address.parse().unwrap())
+        elsewhere(address.parse().unwrap()).unwrap()
     }
 
     #[test]

@@ -11,6 +11,7 @@ use drover_host::{Told, Tree, facts};
 use drover_tune::facts::Host;
 use drover_tune::{Finding, RULES, Rule, examine};
 use drover_types::with_sources;
+use serde_json::json;
 
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
@@ -87,7 +88,11 @@ fn known_rule(name: &str) -> Result<&'static Rule, String> {
 /// `drover doctor`
 pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     match args.command {
-        Some(DoctorCommand::Rules) => Ok(Outcome::text(show::rules())),
+        Some(DoctorCommand::Rules) => {
+            let told = |rule: &Rule| json!({ "name": rule.name, "wants": rule.wants, "source": rule.source });
+            let rules: Vec<_> = RULES.iter().map(told).collect();
+            Outcome::new(show::rules(), "rules", &rules)
+        }
         Some(DoctorCommand::Capture {
             directory,
             anonymous,
@@ -166,9 +171,9 @@ async fn capture_this(directory: &Path, anonymous: bool) -> Result<Outcome, Fail
         capture::make_anonymous(&mut seen, &mut told);
     }
     let files = capture::write(directory, &seen, &told)?;
-    Ok(Outcome::text(format!(
-        "{}: {files} files; look at it with `drover doctor --captured {}`\n",
-        directory.display(),
-        directory.display()
-    )))
+    let shown = directory.display().to_string();
+    let text =
+        format!("{shown}: {files} files; look at it with `drover doctor --captured {shown}`\n");
+    let parts = [("directory", json!(shown)), ("files", json!(files))];
+    Outcome::of_parts(text, &parts)
 }
