@@ -3,7 +3,7 @@
 //! ```text
 //! Told::ask ─▶ what the kernel tells by netlink ─┐
 //!                                               ├─▶ facts ─▶ Host
-//! Tree: files of /sys, /proc and /etc ───────────┘      (files that were read are remembered: a capture)
+//! Tree: files of /sys and /proc ─────────────────┘      (files that were read are remembered: a capture)
 //! ```
 //! Both halves can be written to a folder and read from there, so that any host can be looked at anywhere.
 
