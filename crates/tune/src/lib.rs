@@ -20,5 +20,5 @@ mod rules;
 
 pub use change::{Change, Disruption, NicSetting, Step, fec_words, negotiation_words};
 pub use finding::{Finding, Severity, Subject};
-pub use report::{Report, Skipped, examine};
+pub use report::{Report, Right, Skipped, examine};
 pub use rules::{RULES, Rule};

@@ -17,6 +17,15 @@ pub struct Skipped {
     pub because: String,
 }
 
+/// A rule that found all as it should be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Right {
+    /// Name of the rule.
+    pub rule: String,
+    /// What it looked at.
+    pub subject: Subject,
+}
+
 /// What the rules say.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
@@ -24,8 +33,8 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// What could not be looked at.
     pub skipped: Vec<Skipped>,
-    /// How often a rule found all as it should be.
-    pub right: u32,
+    /// What is as it should be.
+    pub right: Vec<Right>,
 }
 
 impl Report {
@@ -41,7 +50,10 @@ impl Report {
     fn take(&mut self, rule: &Rule, subject: Subject, verdict: Verdict) {
         match verdict {
             Ok(Answer::NotAbout) => {}
-            Ok(Answer::Right) => self.right += 1,
+            Ok(Answer::Right) => self.right.push(Right {
+                rule: rule.name.to_owned(),
+                subject,
+            }),
             Ok(Answer::Found(found)) => self.findings.push(Finding {
                 rule: rule.name.to_owned(),
                 subject,

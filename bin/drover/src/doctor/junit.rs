@@ -1,39 +1,55 @@
-//! Reports as JUnit's XML, which pipelines show: a test for each rule and subject that has something to say.
+//! Reports as JUnit's XML, which pipelines show: a test for each rule and subject, and one for each member that did not answer.
 
 use std::fmt::Write as _;
 
-use drover_tune::Report;
+use drover_api::MemberLeftOut;
+use drover_tune::{Report, Subject};
 
 /// The whole document.
-pub fn xml(report: &Report) -> String {
-    let (failures, skipped) = (report.findings.len(), report.skipped.len());
-    let tests = failures + skipped;
+pub fn xml(report: &Report, left_out: &[MemberLeftOut]) -> String {
+    let (failures, skipped, errors) = (report.findings.len(), report.skipped.len(), left_out.len());
+    let tests = failures + skipped + errors + report.right.len();
     let mut said = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
-         <testsuite name=\"drover doctor\" tests=\"{tests}\" failures=\"{failures}\" skipped=\"{skipped}\">\n"
+         <testsuite name=\"drover doctor\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" \
+         skipped=\"{skipped}\">\n"
     );
+    for left in left_out {
+        let why = format!("<error message=\"{}\"/>", escaped(&left.why));
+        said.push_str(&case(left.host.as_str(), "answers", &why));
+    }
     for finding in &report.findings {
         let found = &finding.found;
-        let _ = writeln!(
-            said,
-            "  <testcase classname=\"{}\" name=\"{}\"><failure type=\"{}\" message=\"{}\">{}</failure></testcase>",
-            escaped(&finding.subject.to_string()),
-            escaped(&finding.rule),
+        let failure = format!(
+            "<failure type=\"{}\" message=\"{}\">{}</failure>",
             found.severity,
             escaped(&found.read),
             escaped(&format!("expected: {}\nwhy: {}", found.expected, found.why)),
         );
+        said.push_str(&of_rule(&finding.subject, &finding.rule, &failure));
     }
     for skipped in &report.skipped {
-        let _ = writeln!(
-            said,
-            "  <testcase classname=\"{}\" name=\"{}\"><skipped message=\"{}\"/></testcase>",
-            escaped(&skipped.subject.to_string()),
-            escaped(&skipped.rule),
-            escaped(&skipped.because),
-        );
+        let because = format!("<skipped message=\"{}\"/>", escaped(&skipped.because));
+        said.push_str(&of_rule(&skipped.subject, &skipped.rule, &because));
+    }
+    for right in &report.right {
+        said.push_str(&of_rule(&right.subject, &right.rule, ""));
     }
     said.push_str("</testsuite>\n");
+    said
+}
+
+fn of_rule(subject: &Subject, rule: &str, outcome: &str) -> String {
+    case(&subject.to_string(), rule, outcome)
+}
+
+fn case(class: &str, name: &str, outcome: &str) -> String {
+    let mut said = String::new();
+    let (class, name) = (escaped(class), escaped(name));
+    let _ = writeln!(
+        said,
+        "  <testcase classname=\"{class}\" name=\"{name}\">{outcome}</testcase>"
+    );
     said
 }
 
@@ -47,31 +63,58 @@ fn escaped(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\n' => escaped.push('\n'),
-            letter if letter.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
+            letter if letter.is_control() || is_no_letter(letter) => {
+                escaped.push(char::REPLACEMENT_CHARACTER)
+            }
             letter => escaped.push(letter),
         }
     }
     escaped
 }
 
+/// XML has no place for these two.
+fn is_no_letter(letter: char) -> bool {
+    matches!(letter, '\u{fffe}' | '\u{ffff}')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_tune::Right;
 
     #[test]
     fn what_means_something_in_xml_is_escaped() {
         assert_eq!(
-            escaped("a<b & \"c\"\u{1}"),
-            "a&lt;b &amp; &quot;c&quot;\u{fffd}"
+            escaped("a<b & \"c\"\u{1}\u{ffff}"),
+            "a&lt;b &amp; &quot;c&quot;\u{fffd}\u{fffd}"
         );
     }
 
     #[test]
-    fn a_report_without_anything_is_a_document_without_tests() {
-        let xml = xml(&Report::default());
-        assert!(
-            xml.contains("tests=\"0\" failures=\"0\" skipped=\"0\""),
-            "{xml}"
-        );
+    fn what_is_right_is_a_test_that_passes_and_a_member_that_did_not_answer_an_error() {
+        let subject = Subject {
+            host: "a".into(),
+            other: None,
+            nic: Some("eth0".into()),
+        };
+        let report = Report {
+            right: vec![Right {
+                rule: "nic-queues".into(),
+                subject,
+            }],
+            ..Report::default()
+        };
+        let left = MemberLeftOut {
+            host: "b".parse().unwrap(),
+            why: "it does not answer".into(),
+        };
+        let xml = xml(&report, &[left]);
+        for part in [
+            "tests=\"2\" failures=\"0\" errors=\"1\" skipped=\"0\"",
+            "<testcase classname=\"b\" name=\"answers\"><error message=\"it does not answer\"/></testcase>",
+            "<testcase classname=\"a eth0\" name=\"nic-queues\"></testcase>",
+        ] {
+            assert!(xml.contains(part), "{part}: {xml}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! `drover doctor`: what of a host costs its migrations, and what would be done about it.
 
+mod anonymous;
 mod capture;
 mod junit;
 mod show;
@@ -13,6 +14,7 @@ use drover_tune::{Finding, RULES, Rule, examine};
 use drover_types::with_sources;
 use serde_json::json;
 
+use self::anonymous::Key;
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
 use crate::failure::Failure;
@@ -31,10 +33,13 @@ Examples:
 pub const AFTER: &str = "\
 Nothing is changed. What could not be looked at is skipped, and --skipped says why.
 
-Exit code: 0 nothing was found, 2 something was, 1 an error.";
+Exit code: 0 nothing was found, 2 something was, 1 an error, or a member that did not answer.";
 
 /// Something was found.
 const FOUND: u8 = 2;
+
+/// Nothing was found, and not every member answered.
+const NOT_ALL: u8 = 1;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -75,6 +80,9 @@ enum DoctorCommand {
         /// Without names and addresses of the host
         #[arg(long)]
         anonymous: bool,
+        /// Take names and addresses away by the key in this file, made if it is not there: hosts captured with one key can be compared
+        #[arg(long, value_name = "FILE", requires = "anonymous")]
+        key: Option<PathBuf>,
     },
     /// List the rules, and what each wants
     Rules,
@@ -96,7 +104,11 @@ pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure>
         Some(DoctorCommand::Capture {
             directory,
             anonymous,
-        }) => capture_this(&directory, anonymous).await,
+            key,
+        }) => {
+            let key = anonymous.then(|| Key::of(key.as_deref())).transpose()?;
+            capture_this(&directory, key).await
+        }
         None => check(agent, args).await,
     }
 }
@@ -111,7 +123,7 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     };
     let report = examine(&hosts);
     if let Some(file) = &args.junit {
-        let written = std::fs::write(file, junit::xml(&report));
+        let written = std::fs::write(file, junit::xml(&report, &left_out));
         written
             .map_err(|error| Failure::error(format!("cannot write {}: {error}", file.display())))?;
     }
@@ -129,14 +141,14 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     let parts = [
         ("findings", encoded(&report.findings)?),
         ("skipped", encoded(&report.skipped)?),
-        ("right", encoded(&report.right)?),
+        ("right", encoded(&report.right.len())?),
         ("left_out", encoded(&left_out)?),
     ];
     let outcome = Outcome::of_parts(text, &parts)?;
-    Ok(if found {
-        outcome.with_exit(FOUND)
-    } else {
-        outcome
+    Ok(match (found, left_out.is_empty()) {
+        (true, _) => outcome.with_exit(FOUND),
+        (false, false) => outcome.with_exit(NOT_ALL),
+        (false, true) => outcome,
     })
 }
 
@@ -162,13 +174,13 @@ async fn this() -> Result<(Tree, Told), Failure> {
     Ok((tree, told))
 }
 
-async fn capture_this(directory: &Path, anonymous: bool) -> Result<Outcome, Failure> {
+async fn capture_this(directory: &Path, key: Option<Key>) -> Result<Outcome, Failure> {
     let (tree, mut told) = this().await?;
     // What the rules ask for is what is looked at.
     let _ = facts(&tree, &told);
     let mut seen = tree.seen();
-    if anonymous {
-        capture::make_anonymous(&mut seen, &mut told);
+    if let Some(key) = key {
+        anonymous::make(&key, &mut seen, &mut told);
     }
     let files = capture::write(directory, &seen, &told)?;
     let shown = directory.display().to_string();

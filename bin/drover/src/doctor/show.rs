@@ -82,7 +82,7 @@ fn counted(report: &Report) -> String {
     };
     format!(
         "{found}; as it should be {} times, skipped {} times, by {} rules",
-        report.right,
+        report.right.len(),
         report.skipped.len(),
         RULES.len()
     )
