@@ -35,6 +35,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("hypervisor", Kind::Io, &["types", "qstream"]),
     ("tune", Kind::Pure, &["types"]),
     ("host", Kind::Io, &["types", "tune"]),
+    ("change", Kind::Io, &["types", "tune"]),
     ("trust", Kind::Io, &["types"]),
     ("store", Kind::Io, &["types"]),
     ("api", Kind::Io, &["types", "trust", "plan", "tune"]),

@@ -1,0 +1,26 @@
+//! What is needed of a host.
+
+use drover_tune::Step;
+
+use crate::order::PathTo;
+
+/// Does what a step says, and tells what is there.
+pub trait Hands {
+    /// What is there of what a step changes, in the step's words.
+    ///
+    /// # Errors
+    /// Why it is not known.
+    fn current(&self, step: &Step) -> impl Future<Output = Result<String, String>>;
+
+    /// Sets what the step says.
+    ///
+    /// # Errors
+    /// Why it could not.
+    fn perform(&self, step: &Step) -> impl Future<Output = Result<(), String>>;
+}
+
+/// Tries whether other hosts reach this one.
+pub trait Paths {
+    /// Which of these work now, one answer each, within a bounded time.
+    fn work(&self, paths: &[PathTo]) -> impl Future<Output = Vec<bool>>;
+}

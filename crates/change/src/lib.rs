@@ -1,0 +1,37 @@
+//! Carries a plan of changes out on one host, step by step, so that after any death it is all there or all gone.
+//!
+//! Owns a folder for each plan, with its journal, and the order in which things are done. It knows neither the kernel nor the
+//! network: what is there, what is set and which paths work it is given ([`Hands`], [`Paths`]).
+//!
+//! ```text
+//! Report ─▶ Plan ⇄ file for people
+//!            └─▶ Order ─▶ Runner: journal first, then Hands, then Paths ─▶ Outcome
+//!                           ▲ Standing: where a journal says that it is, and what is next
+//! ```
+//!
+//! # Invariant
+//! What a step is about to change is in the journal, on the disk, before it is changed. Whoever finds a journal without an end goes
+//! back, never on; and takes back only what is still as a step left it.
+
+mod hands;
+mod journal;
+pub mod limits;
+mod moved;
+mod order;
+mod plan;
+mod record;
+mod run;
+mod standing;
+mod step;
+mod text;
+
+pub use hands::{Hands, Paths};
+pub use journal::{Journal, JournalError};
+pub use moved::{Moved, RunError, moved};
+pub use order::{Order, PathTo};
+pub use plan::{LeftOut, Plan, PlanError, Planned};
+pub use record::{Outcome, Record};
+pub use run::Runner;
+pub use standing::{Left, Next, Phase, Standing, StandingError};
+pub use step::{is, named, same_setting};
+pub use text::{FileError, read, write};

@@ -1,0 +1,36 @@
+//! Bounds on plans and journals, and for how long things are waited for.
+
+use std::time::Duration;
+
+/// Steps of one plan. The longest has an affinity for each interrupt of some adapters: 2048 each at most, some 64 in practice.
+pub const STEPS: usize = 4096;
+
+/// Bytes of a name or a value in a plan: a path of `/sys` has some 100, a mask of 4096 processors 1152.
+pub const WORD_BYTES: usize = 4096;
+
+/// Bytes of a plan's file. A step takes some 300, with its comments.
+pub const PLAN_BYTES: u64 = 4 << 20;
+
+/// Bytes of an order: a plan, and the paths of 64 interfaces to 64 hosts at some 150 bytes each.
+pub const ORDER_BYTES: u64 = 8 << 20;
+
+/// Bytes of a journal: four records for each of [`STEPS`], twice, at some 100 bytes each, and as much for values that are found.
+pub const JOURNAL_BYTES: u64 = 8 << 20;
+
+/// From the last step until paths are tried: what a driver does to its link after it has answered begins within a second.
+pub const SETTLE: Duration = Duration::from_secs(1);
+
+/// The same after a step that may bounce a link.
+pub const SETTLE_BOUNCED: Duration = Duration::from_secs(3);
+
+/// For all paths to work again after that. A link is agreed on anew in some 4 s, with its error correction in up to 10 s.
+pub const PROVE: Duration = Duration::from_secs(20);
+
+/// Between two tries.
+pub const PROVE_AGAIN: Duration = Duration::from_millis(500);
+
+/// Tries to take one step back: a driver that resets says that it is busy.
+pub const TAKE_BACK_TRIES: usize = 3;
+
+/// Between two of them.
+pub const TAKE_BACK_AGAIN: Duration = Duration::from_secs(1);

@@ -1,0 +1,45 @@
+//! What a process is to carry out.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use drover_types::HostName;
+use serde::{Deserialize, Serialize};
+
+use crate::plan::Plan;
+
+/// A plan, and what has to work afterwards as it did before. In the plan's folder before the first record of its journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Order {
+    /// What is done.
+    pub plan: Plan,
+    /// Paths to other hosts. Those that work before have to work after.
+    pub paths: Vec<PathTo>,
+}
+
+/// A path to another host.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathTo {
+    /// The other host.
+    pub host: HostName,
+    /// The interface of this one.
+    pub nic: String,
+    /// The address on it.
+    pub from: IpAddr,
+    /// Where the other one answers.
+    pub to: SocketAddr,
+}
+
+impl fmt::Display for PathTo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            host,
+            nic,
+            from,
+            to,
+        } = self;
+        write!(f, "{nic} {from} to {host} {to}")
+    }
+}

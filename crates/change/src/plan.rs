@@ -1,0 +1,249 @@
+//! What would be changed on a host.
+
+use drover_tune::{Disruption, Finding, Report, Step};
+use drover_types::HostName;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::limits::{STEPS, WORD_BYTES};
+use crate::step::{ends, named, raises_mtu, same_setting};
+
+/// Changes of one host, as it was when the plan was made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The host.
+    pub host: HostName,
+    /// Its boot id. A plan is of no use after a restart.
+    pub boot: String,
+    /// When it was made.
+    pub made_at: Timestamp,
+    /// The version of Drover that made it.
+    pub version: String,
+    /// What is done, in this order.
+    pub changes: Vec<Planned>,
+}
+
+/// One change, and what it is for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Planned {
+    /// The rule that wants it.
+    pub rule: String,
+    /// The interface that the finding is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<String>,
+    /// What it does to others.
+    pub disruption: Disruption,
+    /// Why it matters to a migration.
+    pub why: String,
+    /// What is done, in this order.
+    pub steps: Vec<Step>,
+}
+
+/// A change that was found, and is not in the plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The rule that wants it.
+    pub rule: String,
+    /// The interface that the finding is about.
+    pub nic: Option<String>,
+    /// Why it is not.
+    pub why: String,
+}
+
+/// Why a plan is not carried out on any host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// It says nothing.
+    #[error("the plan has no changes")]
+    Empty,
+    /// It says too much.
+    #[error("the plan has {steps} steps; {STEPS} are taken at most")]
+    Long {
+        /// How many.
+        steps: usize,
+    },
+    /// The same thing is set twice.
+    #[error("the plan sets {setting} twice")]
+    Twice {
+        /// What.
+        setting: String,
+    },
+    /// A change that is not made while the host runs, or not by it.
+    #[error(
+        "the change of {rule} is {disruption}: only those that are safe or may bounce a link are made"
+    )]
+    Disruption {
+        /// The rule.
+        rule: String,
+        /// What it does.
+        disruption: Disruption,
+    },
+    /// Larger packets, which the network may not carry.
+    #[error(
+        "the plan raises {setting} from {from} to {to}, and it is not known that the network carries that"
+    )]
+    RaisesMtu {
+        /// The interface.
+        setting: String,
+        /// What it is.
+        from: String,
+        /// What it is to be.
+        to: String,
+    },
+    /// A word that no setting has.
+    #[error(
+        "a name or value of {rule} is longer than {WORD_BYTES} bytes, or has signs that do not belong there"
+    )]
+    Word {
+        /// The rule.
+        rule: String,
+    },
+}
+
+impl Plan {
+    /// What a report's findings about one host ask for; and what they ask for that is not in it. Changes that bounce a link only
+    /// with `bounce`. The same twice is done once, and of two that want different things the first one is taken.
+    #[must_use]
+    pub fn of(
+        report: &Report,
+        (host, boot): (&HostName, &str),
+        made_at: Timestamp,
+        bounce: bool,
+    ) -> (Self, Vec<LeftOut>) {
+        let mut plan = Self {
+            host: host.clone(),
+            boot: boot.to_owned(),
+            made_at,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            changes: Vec::new(),
+        };
+        let mut left_out = Vec::new();
+        let here = |finding: &&Finding| {
+            finding.subject.host == host.as_str() && finding.subject.other.is_none()
+        };
+        for finding in report.findings.iter().filter(here) {
+            if let Err(why) = plan.add(finding, bounce) {
+                left_out.push(LeftOut {
+                    rule: finding.rule.clone(),
+                    nic: finding.subject.nic.clone(),
+                    why,
+                });
+            }
+        }
+        (plan, left_out)
+    }
+
+    fn add(&mut self, finding: &Finding, bounce: bool) -> Result<(), String> {
+        let Some(change) = &finding.found.change else {
+            return Err("it is for people to do".to_owned());
+        };
+        match change.disruption {
+            Disruption::Safe => {}
+            Disruption::BouncesLink if bounce => {}
+            Disruption::BouncesLink => return Err("it may bounce the link".to_owned()),
+            other => return Err(format!("it is {other}")),
+        }
+        if let Some(step) = change.steps.iter().find(|step| raises_mtu(step)) {
+            let setting = named(step);
+            return Err(format!(
+                "it raises {setting}, and it is not known that the network carries that"
+            ));
+        }
+        let mut steps = Vec::new();
+        for step in &change.steps {
+            let mut others = self.steps().chain(&steps);
+            let other = others.find(|other| same_setting(step, other)).cloned();
+            drop(others);
+            match other {
+                None => steps.push(step.clone()),
+                Some(other) if ends(&other).1 == ends(step).1 => {}
+                Some(other) => {
+                    let (setting, to) = (named(step), ends(&other).1);
+                    return Err(format!(
+                        "{setting} becomes {to:?} already, by another change"
+                    ));
+                }
+            }
+        }
+        if steps.is_empty() {
+            return Err("another change does the same".to_owned());
+        }
+        self.changes.push(Planned {
+            rule: finding.rule.clone(),
+            nic: finding.subject.nic.clone(),
+            disruption: change.disruption,
+            why: finding.found.why.clone(),
+            steps,
+        });
+        Ok(())
+    }
+
+    /// All steps, in their order.
+    pub fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.changes.iter().flat_map(|change| &change.steps)
+    }
+
+    /// Whether a link may go for some seconds.
+    #[must_use]
+    pub fn bounces(&self) -> bool {
+        let bounces = |change: &Planned| change.disruption == Disruption::BouncesLink;
+        self.changes.iter().any(bounces)
+    }
+
+    /// Whether it can be carried out at all, wherever it comes from.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), PlanError> {
+        let steps: Vec<&Step> = self.steps().collect();
+        if steps.is_empty() {
+            return Err(PlanError::Empty);
+        }
+        if steps.len() > STEPS {
+            return Err(PlanError::Long { steps: steps.len() });
+        }
+        for change in &self.changes {
+            check_change(change)?;
+        }
+        // By name, so that it does not take the square of the steps.
+        let mut names: Vec<String> = steps.into_iter().map(named).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|two| two[0] == two[1]) {
+            Some(two) => Err(PlanError::Twice {
+                setting: two[0].clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_change(change: &Planned) -> Result<(), PlanError> {
+    let rule = &change.rule;
+    if change.disruption > Disruption::BouncesLink {
+        return Err(PlanError::Disruption {
+            rule: rule.clone(),
+            disruption: change.disruption,
+        });
+    }
+    let strange =
+        |word: &str| word.len() > WORD_BYTES || word.chars().any(|letter| letter.is_control());
+    for step in &change.steps {
+        let (from, to) = ends(step);
+        if [from, to, rule, &change.why, &named(step)]
+            .into_iter()
+            .any(strange)
+        {
+            return Err(PlanError::Word { rule: rule.clone() });
+        }
+        if raises_mtu(step) {
+            return Err(PlanError::RaisesMtu {
+                setting: named(step),
+                from: from.to_owned(),
+                to: to.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}

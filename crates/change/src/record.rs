@@ -1,0 +1,114 @@
+//! What a journal is made of.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::order::PathTo;
+
+/// One line of a journal. On the disk before what it speaks of is done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "record",
+    rename_all = "kebab-case",
+    rename_all_fields = "kebab-case",
+    deny_unknown_fields
+)]
+pub enum Record {
+    /// All was found as the plan says.
+    Began {
+        /// When.
+        at: Timestamp,
+        /// The boot id of the host.
+        boot: String,
+        /// Paths that work, and have to afterwards.
+        paths: Vec<PathTo>,
+    },
+    /// A step is done next; counted from 0 over all changes of the plan.
+    AboutTo {
+        /// Which.
+        step: usize,
+    },
+    /// It was done, and is there.
+    Done {
+        /// Which.
+        step: usize,
+    },
+    /// It was done, and something else is there.
+    Differs {
+        /// Which.
+        step: usize,
+        /// What is.
+        found: String,
+    },
+    /// From here on all that was done is taken back.
+    RollBack {
+        /// Why.
+        why: String,
+    },
+    /// Another process goes on with it, since the one before has died.
+    TakenUp {
+        /// When.
+        at: Timestamp,
+        /// The boot id of the host.
+        boot: String,
+    },
+    /// Somebody wants it undone.
+    UndoAsked {
+        /// When.
+        at: Timestamp,
+    },
+    /// A step is taken back next.
+    Undoing {
+        /// Which.
+        step: usize,
+    },
+    /// It is as it was before.
+    Undone {
+        /// Which.
+        step: usize,
+    },
+    /// It is neither as it was before nor as it was set, or cannot be set: it is left alone.
+    Left {
+        /// Which.
+        step: usize,
+        /// What is there, or why that is not known.
+        found: String,
+    },
+    /// Nothing is done any more.
+    Ended {
+        /// When.
+        at: Timestamp,
+        /// What became of it.
+        outcome: Outcome,
+    },
+}
+
+/// What became of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Outcome {
+    /// Nothing was done.
+    Refused {
+        /// Why.
+        why: String,
+    },
+    /// All is there.
+    Applied {
+        /// How many paths worked before, and work; none where none did, so that nothing is proved.
+        proven: usize,
+    },
+    /// All that was done was taken back by itself.
+    RolledBack {
+        /// Why.
+        why: String,
+    },
+    /// All was taken back as somebody wanted.
+    Undone,
+    /// The host was restarted, and what was set is gone with that.
+    GoneWithRestart,
+    /// Some steps were left alone, since something else had changed what they changed.
+    InDoubt {
+        /// Why steps were taken back.
+        why: String,
+    },
+}

@@ -1,0 +1,279 @@
+//! Carries an order out: asks where it is, writes down what comes next, does it.
+
+use drover_tune::Step;
+use jiff::Timestamp;
+use tokio::time::{Instant, sleep};
+
+use crate::hands::{Hands, Paths};
+use crate::journal::Journal;
+use crate::limits::{PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED, TAKE_BACK_AGAIN, TAKE_BACK_TRIES};
+use crate::moved::{Moved, RunError, listed, moved, said};
+use crate::order::PathTo;
+use crate::record::{Outcome, Record};
+use crate::standing::{Next, Phase};
+use crate::step::{ends, is, named};
+
+/// One order on its way.
+pub struct Runner<'a, H, P> {
+    /// Its folder.
+    pub journal: &'a mut Journal,
+    /// What sets.
+    pub hands: &'a H,
+    /// What tries paths.
+    pub paths: &'a P,
+    /// The boot id of the host, as it is now.
+    pub boot: &'a str,
+}
+
+impl<H: Hands, P: Paths> Runner<'_, H, P> {
+    /// Carries it out from the beginning, or goes back with what a process that has died left.
+    pub async fn run(&mut self, is_new: bool) -> Outcome {
+        if !is_new && !self.journal.standing().has_ended() {
+            let boot = self.boot.to_owned();
+            let at = Timestamp::now();
+            self.note(Record::TakenUp { at, boot });
+        }
+        self.drive().await
+    }
+
+    /// Takes back what is there.
+    ///
+    /// # Errors
+    /// Nothing is there, or it is not as it was left; nothing is done then.
+    pub async fn undo(&mut self) -> Result<Outcome, RunError> {
+        let standing = self.journal.standing();
+        if !standing.can_be_undone() || standing.boot.as_deref() != Some(self.boot) {
+            return Err(RunError::NotThere);
+        }
+        let moved = self.not_as_left().await;
+        if !moved.is_empty() {
+            return Err(RunError::Moved(moved));
+        }
+        self.note(Record::UndoAsked {
+            at: Timestamp::now(),
+        });
+        Ok(self.drive().await)
+    }
+
+    /// Settings that are neither as they were set nor as they were before.
+    async fn not_as_left(&self) -> Vec<Moved> {
+        let mut moved = Vec::new();
+        for number in self.journal.standing().touched() {
+            let step = self.step(number);
+            let (from, to) = ends(step);
+            let found = self.hands.current(step).await;
+            let known =
+                matches!(&found, Ok(found) if is(step, found, from) || self.is_ours(number, found));
+            if !known {
+                moved.push(Moved {
+                    setting: named(step),
+                    expected: to.to_owned(),
+                    found: said(found),
+                });
+            }
+        }
+        moved
+    }
+
+    async fn drive(&mut self) -> Outcome {
+        loop {
+            match self.journal.standing().next() {
+                Next::Begin => self.begin().await,
+                Next::Do(step) => self.carry_out(step).await,
+                Next::Prove => self.prove().await,
+                Next::TakeBack(step) => self.take_back(step).await,
+                Next::Look(step) => self.look(step).await,
+                Next::End(outcome) => self.end(outcome),
+                Next::Nothing(outcome) => return outcome,
+            }
+        }
+    }
+
+    async fn begin(&mut self) {
+        let moved = moved(self.hands, self.journal.order().plan.steps()).await;
+        if !moved.is_empty() {
+            self.end(Outcome::Refused {
+                why: listed(&moved),
+            });
+            return;
+        }
+        let all = &self.journal.order().paths;
+        let work = self.paths.work(all).await;
+        let paths = all.iter().zip(work).filter(|(_, works)| *works);
+        let paths = paths.map(|(path, _)| path.clone()).collect();
+        let began = Record::Began {
+            at: Timestamp::now(),
+            boot: self.boot.to_owned(),
+            paths,
+        };
+        if !self.note(began) {
+            self.roll_back("its journal cannot be written".to_owned());
+        }
+    }
+
+    async fn carry_out(&mut self, number: usize) {
+        let step = self.step(number).clone();
+        let setting = named(&step);
+        let (from, to) = ends(&step);
+        // Earlier steps, or others, may have changed it since.
+        let found = self.hands.current(&step).await;
+        if !matches!(&found, Ok(found) if is(&step, found, from)) {
+            let found = said(found);
+            self.roll_back(format!(
+                "{setting} was {found} when its turn came, and not {from:?}"
+            ));
+            return;
+        }
+        if !self.note(Record::AboutTo { step: number }) {
+            self.roll_back("its journal cannot be written".to_owned());
+            return;
+        }
+        if let Err(why) = self.hands.perform(&step).await {
+            self.roll_back(format!("{setting} was not set to {to:?}: {why}"));
+            return;
+        }
+        match self.hands.current(&step).await {
+            Ok(found) if is(&step, &found, to) => {
+                if !self.note(Record::Done { step: number }) {
+                    self.roll_back("its journal cannot be written".to_owned());
+                }
+            }
+            Ok(found) => {
+                let why = format!("{setting} was set to {to:?} and became {found:?}");
+                self.note(Record::Differs {
+                    step: number,
+                    found,
+                });
+                self.roll_back(why);
+            }
+            Err(why) => self.roll_back(format!("what {setting} became is not known: {why}")),
+        }
+    }
+
+    /// Every path that worked works again, or all is taken back.
+    async fn prove(&mut self) {
+        let paths = self.journal.standing().paths.clone();
+        let bounces = self.journal.order().plan.bounces();
+        sleep(if bounces { SETTLE_BOUNCED } else { SETTLE }).await;
+        let deadline = Instant::now() + PROVE;
+        loop {
+            let lost = self.lost(&paths).await;
+            if lost.is_empty() {
+                let proven = paths.len();
+                self.end(Outcome::Applied { proven });
+                return;
+            }
+            if Instant::now() >= deadline {
+                let seconds = PROVE.as_secs();
+                let lost: Vec<String> = lost.iter().map(|path| path.to_string()).collect();
+                let lost = lost.join("; ");
+                self.roll_back(format!(
+                    "paths that worked before did not for {seconds} s: {lost}"
+                ));
+                return;
+            }
+            sleep(PROVE_AGAIN).await;
+        }
+    }
+
+    async fn lost<'p>(&self, paths: &'p [PathTo]) -> Vec<&'p PathTo> {
+        let work = self.paths.work(paths).await;
+        let both = paths.iter().zip(work);
+        both.filter(|(_, works)| !works)
+            .map(|(path, _)| path)
+            .collect()
+    }
+
+    async fn take_back(&mut self, number: usize) {
+        let undo = self.step(number).undo();
+        let (_, before) = ends(&undo);
+        let mut last = String::new();
+        for attempt in 0..TAKE_BACK_TRIES {
+            if attempt > 0 {
+                sleep(TAKE_BACK_AGAIN).await;
+            }
+            match self.hands.current(&undo).await {
+                Ok(found) if is(&undo, &found, before) => {
+                    self.note(Record::Undone { step: number });
+                    return;
+                }
+                Ok(found) if self.is_ours(number, &found) => {
+                    if attempt == 0 {
+                        self.note(Record::Undoing { step: number });
+                    }
+                    last = match self.hands.perform(&undo).await {
+                        Ok(()) => format!("{found:?}"),
+                        Err(why) => format!("{found:?}, and was not set back: {why}"),
+                    };
+                }
+                Ok(found) => {
+                    last = format!("{found:?}");
+                    break;
+                }
+                Err(why) => last = format!("not known, because {why}"),
+            }
+        }
+        self.leave_or_note(number, &undo, last).await;
+    }
+
+    /// The last try may have been the one that did it.
+    async fn leave_or_note(&mut self, number: usize, undo: &Step, found: String) {
+        let (_, before) = ends(undo);
+        let now = self.hands.current(undo).await;
+        let record = match now {
+            Ok(now) if is(undo, &now, before) => Record::Undone { step: number },
+            _ => Record::Left {
+                step: number,
+                found,
+            },
+        };
+        self.note(record);
+    }
+
+    /// What a restart has made of a step.
+    async fn look(&mut self, number: usize) {
+        let step = self.step(number);
+        let (before, _) = ends(step);
+        let found = self.hands.current(step).await;
+        let record = match found {
+            Ok(found) if is(step, &found, before) => Record::Undone { step: number },
+            found => Record::Left {
+                step: number,
+                found: said(found),
+            },
+        };
+        self.note(record);
+    }
+
+    /// Standing names no others than there are.
+    fn step(&self, number: usize) -> &Step {
+        &self.journal.steps()[number]
+    }
+
+    /// Whether what is there is what a step made.
+    fn is_ours(&self, number: usize, found: &str) -> bool {
+        let step = self.step(number);
+        let differs = self.journal.standing().differs(number);
+        is(step, found, ends(step).1) || differs.is_some_and(|differs| is(step, found, differs))
+    }
+
+    fn roll_back(&mut self, why: String) {
+        if self.journal.standing().phase == Phase::Applying {
+            self.note(Record::RollBack { why });
+        }
+    }
+
+    fn end(&mut self, outcome: Outcome) {
+        let at = Timestamp::now();
+        self.note(Record::Ended { at, outcome });
+    }
+
+    /// Whether it is on the disk. Going back does not wait for a disk that is full: what is done is in the journal already.
+    fn note(&mut self, record: Record) -> bool {
+        let written = self.journal.append(record);
+        if let Err(error) = &written {
+            tracing::error!(%error, "the journal cannot be written");
+        }
+        written.is_ok()
+    }
+}

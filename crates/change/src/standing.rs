@@ -1,0 +1,243 @@
+//! Where a journal says that a plan is, and what is next. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::order::PathTo;
+use crate::record::{Outcome, Record};
+
+/// What a plan is in the middle of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing was done.
+    New,
+    /// Steps are done.
+    Applying,
+    /// They are taken back by themselves.
+    RollingBack {
+        /// Why.
+        why: String,
+    },
+    /// They are taken back as somebody wanted.
+    Undoing,
+    /// The host was restarted meanwhile: it is looked at what is there.
+    Restarted,
+    /// It is over.
+    Ended(Outcome),
+}
+
+/// A step that was left alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    /// Which.
+    pub step: usize,
+    /// What is there, or why that is not known.
+    pub found: String,
+}
+
+/// Where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    /// How many steps there are.
+    steps: usize,
+    /// What it is in the middle of.
+    pub phase: Phase,
+    /// The boot id under which it began.
+    pub boot: Option<String>,
+    /// Paths that worked before.
+    pub paths: Vec<PathTo>,
+    /// Steps that may have been done and were not taken back; with what is there instead of what was wanted.
+    touched: BTreeMap<usize, Option<String>>,
+    done: usize,
+    left: BTreeMap<usize, String>,
+}
+
+/// What is next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// To look whether all is as the plan says.
+    Begin,
+    /// To do this step.
+    Do(usize),
+    /// To try whether paths work.
+    Prove,
+    /// To take this step back.
+    TakeBack(usize),
+    /// To look what is there of this step.
+    Look(usize),
+    /// To write that it is over.
+    End(Outcome),
+    /// Nothing.
+    Nothing(Outcome),
+}
+
+/// A journal that no run can have written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("record {at} of the journal does not follow from those before it: {record}")]
+pub struct StandingError {
+    /// Which, counted from 1.
+    pub at: usize,
+    /// What it says.
+    pub record: String,
+}
+
+impl Standing {
+    /// Of a plan with so many steps, by its journal.
+    ///
+    /// # Errors
+    /// No run can have written it.
+    pub fn of(steps: usize, records: &[Record]) -> Result<Self, StandingError> {
+        let mut standing = Self {
+            steps,
+            phase: Phase::New,
+            boot: None,
+            paths: Vec::new(),
+            touched: BTreeMap::new(),
+            done: 0,
+            left: BTreeMap::new(),
+        };
+        for (at, record) in records.iter().enumerate() {
+            standing.take(record).ok_or_else(|| StandingError {
+                at: at + 1,
+                record: format!("{record:?}"),
+            })?;
+        }
+        Ok(standing)
+    }
+
+    /// What a record adds; `None` if it cannot be here.
+    pub(crate) fn take(&mut self, record: &Record) -> Option<()> {
+        match (&self.phase, record) {
+            (Phase::New, Record::Began { boot, paths, .. }) => {
+                self.boot = Some(boot.clone());
+                self.paths.clone_from(paths);
+                self.phase = Phase::Applying;
+            }
+            (Phase::Applying, Record::AboutTo { step })
+                if *step == self.done && *step < self.steps && !self.touched.contains_key(step) =>
+            {
+                self.touched.insert(*step, None);
+            }
+            (Phase::Applying, Record::Done { step }) if self.touched.contains_key(step) => {
+                self.done = step + 1;
+            }
+            (Phase::Applying, Record::Differs { step, found }) => {
+                *self.touched.get_mut(step)? = Some(found.clone());
+            }
+            (Phase::Applying, Record::RollBack { why }) => {
+                self.phase = Phase::RollingBack { why: why.clone() };
+            }
+            (Phase::Ended(_), Record::UndoAsked { .. }) if self.can_be_undone() => {
+                self.left.clear();
+                self.phase = Phase::Undoing;
+            }
+            (Phase::Ended(_), _) => return None,
+            (_, Record::TakenUp { boot, .. }) => self.taken_up(boot),
+            (Phase::RollingBack { .. } | Phase::Undoing, Record::Undoing { step }) => {
+                self.touched.get(step)?;
+            }
+            (
+                Phase::RollingBack { .. } | Phase::Undoing | Phase::Restarted,
+                Record::Undone { step },
+            ) => {
+                self.touched.remove(step)?;
+            }
+            (
+                Phase::RollingBack { .. } | Phase::Undoing | Phase::Restarted,
+                Record::Left { step, found },
+            ) if self.touched.contains_key(step) => {
+                self.left.insert(*step, found.clone());
+            }
+            (_, Record::Ended { outcome, .. }) => self.phase = Phase::Ended(outcome.clone()),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn taken_up(&mut self, boot: &str) {
+        if self.boot.as_ref().is_some_and(|began| began != boot) {
+            self.left.clear();
+            self.phase = Phase::Restarted;
+            return;
+        }
+        let why = match &self.phase {
+            Phase::New => "its process ended before the first step".to_owned(),
+            Phase::Applying if self.done == self.steps => {
+                "its process ended before it was proved that other hosts reach this one".to_owned()
+            }
+            Phase::Applying => format!(
+                "its process ended after {} of {} steps",
+                self.done, self.steps
+            ),
+            _ => return,
+        };
+        self.phase = Phase::RollingBack { why };
+    }
+
+    /// What is to be done now.
+    #[must_use]
+    pub fn next(&self) -> Next {
+        // The newest first; those that are left alone are done with.
+        let back = self.touched.keys().rev();
+        let back = back.copied().find(|step| !self.left.contains_key(step));
+        match (&self.phase, back) {
+            (Phase::New, _) => Next::Begin,
+            (Phase::Applying, _) if self.done < self.steps => Next::Do(self.done),
+            (Phase::Applying, _) => Next::Prove,
+            (Phase::Restarted, Some(step)) => Next::Look(step),
+            (Phase::Restarted, None) => Next::End(Outcome::GoneWithRestart),
+            (_, Some(step)) if !matches!(self.phase, Phase::Ended(_)) => Next::TakeBack(step),
+            (Phase::RollingBack { why }, _) if self.left.is_empty() => {
+                Next::End(Outcome::RolledBack { why: why.clone() })
+            }
+            (Phase::RollingBack { why }, _) => Next::End(Outcome::InDoubt { why: why.clone() }),
+            (Phase::Undoing, _) if self.left.is_empty() => Next::End(Outcome::Undone),
+            (Phase::Undoing, _) => {
+                let why = "it was to be undone".to_owned();
+                Next::End(Outcome::InDoubt { why })
+            }
+            (Phase::Ended(outcome), _) => Next::Nothing(outcome.clone()),
+        }
+    }
+
+    /// Whether it is over.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended(_))
+    }
+
+    /// Whether something of it is there that can be taken back, as long as the host is not restarted.
+    #[must_use]
+    pub fn can_be_undone(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Ended(Outcome::Applied { .. } | Outcome::InDoubt { .. })
+        )
+    }
+
+    /// Steps that may have been done and were not taken back.
+    pub fn touched(&self) -> impl DoubleEndedIterator<Item = usize> {
+        self.touched.keys().copied()
+    }
+
+    /// What is there of a step if it is not what was wanted.
+    pub(crate) fn differs(&self, step: usize) -> Option<&str> {
+        self.touched.get(&step)?.as_deref()
+    }
+
+    /// How many steps were done.
+    #[must_use]
+    pub fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Steps that were left alone.
+    #[must_use]
+    pub fn left(&self) -> Vec<Left> {
+        let left = self.left.iter();
+        left.map(|(step, found)| Left {
+            step: *step,
+            found: found.clone(),
+        })
+        .collect()
+    }
+}

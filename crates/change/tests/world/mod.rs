@@ -1,0 +1,255 @@
+//! A host of a few files, and hands that die at any call.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests; none uses all"
+)]
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use drover_change::{Hands, Journal, Order, Outcome, PathTo, Paths, Plan, Planned, Runner};
+use drover_tune::{Disruption, Step};
+use tempfile::TempDir;
+use tokio::sync::Notify;
+
+pub const BOOT: &str = "this boot";
+pub const OTHER_BOOT: &str = "the next boot";
+
+pub type Tree = BTreeMap<String, String>;
+
+/// What is on it, and what happens to whoever looks.
+#[derive(Default)]
+pub struct Fate {
+    /// At which call its process ends.
+    pub dies_at: Option<usize>,
+    /// While this file has this value, no other host reaches this one.
+    pub cut_off_by: Option<(String, String)>,
+    /// What becomes of a file whatever is written.
+    pub becomes: Option<(String, String)>,
+    /// A file that cannot be written.
+    pub refuses: Option<String>,
+    /// Somebody else writes this at this call.
+    pub meddles: Option<(usize, String, String)>,
+    /// At which call the journal's disk goes.
+    pub disk_gone_at: Option<usize>,
+}
+
+pub struct World {
+    root: TempDir,
+    fate: RefCell<Fate>,
+    calls: Cell<usize>,
+    dead: Notify,
+    /// Before each call: how long the journal was, and what was there.
+    pub seen: RefCell<Vec<(u64, Tree)>>,
+}
+
+impl World {
+    pub fn of(files: &[(&str, &str)]) -> Self {
+        let memory = ["/dev/shm", "/tmp"]
+            .into_iter()
+            .find(|folder| fs::metadata(folder).is_ok());
+        let root = TempDir::new_in(memory.unwrap()).unwrap();
+        for (path, value) in files {
+            let path = root.path().join("host").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, value).unwrap();
+        }
+        Self {
+            root,
+            fate: RefCell::default(),
+            calls: Cell::new(0),
+            dead: Notify::new(),
+            seen: RefCell::default(),
+        }
+    }
+
+    pub fn folder(&self) -> PathBuf {
+        self.root.path().join("change")
+    }
+
+    pub fn journal_file(&self) -> PathBuf {
+        self.folder().join("journal")
+    }
+
+    fn file(&self, path: &str) -> PathBuf {
+        self.root.path().join("host").join(path)
+    }
+
+    pub fn set(&self, path: &str, value: &str) {
+        fs::write(self.file(path), value).unwrap();
+    }
+
+    pub fn restore(&self, tree: &Tree) {
+        tree.iter().for_each(|(path, value)| self.set(path, value));
+    }
+
+    pub fn tree(&self, plan: &Plan) -> Tree {
+        let paths = plan.steps().map(path_of);
+        paths
+            .map(|path| {
+                (
+                    path.to_owned(),
+                    fs::read_to_string(self.file(path)).unwrap(),
+                )
+            })
+            .collect()
+    }
+
+    /// How long the journal is.
+    fn written(&self) -> u64 {
+        fs::metadata(self.journal_file()).map_or(0, |file| file.len())
+    }
+
+    async fn call(&self, plan: &Plan) {
+        let call = self.calls.get();
+        self.calls.set(call + 1);
+        self.seen
+            .borrow_mut()
+            .push((self.written(), self.tree(plan)));
+        if let Some((at, path, value)) = &self.fate.borrow().meddles
+            && *at == call
+        {
+            self.set(path, value);
+        }
+        if self.fate.borrow().disk_gone_at == Some(call) {
+            fs::rename(self.folder(), self.root.path().join("gone")).unwrap();
+        }
+        if self.fate.borrow().dies_at == Some(call) {
+            self.dead.notify_one();
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Runs a process on the plan's folder; `None` if it died.
+    pub async fn process(&self, fate: Fate, boot: &str, is_new: bool) -> Option<Outcome> {
+        let mut journal = Journal::open(&self.folder()).unwrap();
+        let host = self.host(&journal, fate);
+        let (hands, paths) = (&host, &host);
+        let mut runner = Runner {
+            journal: &mut journal,
+            hands,
+            paths,
+            boot,
+        };
+        tokio::select! {
+            biased;
+            () = self.dead.notified() => None,
+            outcome = runner.run(is_new) => Some(outcome),
+        }
+    }
+
+    /// The same, and undoes it.
+    pub async fn undo(&self, fate: Fate) -> Option<Result<Outcome, String>> {
+        let mut journal = Journal::open(&self.folder()).unwrap();
+        let host = self.host(&journal, fate);
+        let mut runner = Runner {
+            journal: &mut journal,
+            hands: &host,
+            paths: &host,
+            boot: BOOT,
+        };
+        tokio::select! {
+            biased;
+            () = self.dead.notified() => None,
+            outcome = runner.undo() => Some(outcome.map_err(|error| error.to_string())),
+        }
+    }
+
+    fn host(&self, journal: &Journal, fate: Fate) -> Host<'_> {
+        *self.fate.borrow_mut() = fate;
+        self.calls.set(0);
+        self.seen.borrow_mut().clear();
+        let plan = journal.order().plan.clone();
+        Host { world: self, plan }
+    }
+}
+
+struct Host<'a> {
+    world: &'a World,
+    plan: Plan,
+}
+
+fn path_of(step: &Step) -> &str {
+    let Step::File { path, .. } = step else {
+        panic!("{step} is about no file")
+    };
+    path
+}
+
+impl Hands for Host<'_> {
+    async fn current(&self, step: &Step) -> Result<String, String> {
+        self.world.call(&self.plan).await;
+        fs::read_to_string(self.world.file(path_of(step))).map_err(|error| error.to_string())
+    }
+
+    async fn perform(&self, step: &Step) -> Result<(), String> {
+        self.world.call(&self.plan).await;
+        let path = path_of(step);
+        let Step::File { to, .. } = step else {
+            return Ok(());
+        };
+        {
+            let fate = self.world.fate.borrow();
+            if fate.refuses.as_deref() == Some(path) {
+                return Err("it is not taken".to_owned());
+            }
+            match &fate.becomes {
+                Some((one, value)) if one == path && to != "1" => self.world.set(path, value),
+                _ => self.world.set(path, to),
+            }
+        }
+        // Once more, so that one dies after it was done and before it could say so.
+        self.world.call(&self.plan).await;
+        Ok(())
+    }
+}
+
+impl Paths for Host<'_> {
+    async fn work(&self, paths: &[PathTo]) -> Vec<bool> {
+        self.world.call(&self.plan).await;
+        let cut_off_by = self.world.fate.borrow().cut_off_by.clone();
+        let cut_off = cut_off_by.is_some_and(|(path, value)| {
+            fs::read_to_string(self.world.file(&path)).unwrap() == value
+        });
+        paths.iter().map(|_| !cut_off).collect()
+    }
+}
+
+pub fn step(path: &str, from: &str, to: &str) -> Step {
+    Step::File {
+        path: path.to_owned(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+    }
+}
+
+/// Two changes, one after the other, and one path.
+pub fn order(changes: Vec<Vec<Step>>) -> Order {
+    let changes = changes.into_iter().map(|steps| Planned {
+        rule: "a-rule".into(),
+        nic: None,
+        disruption: Disruption::Safe,
+        why: "because".into(),
+        steps,
+    });
+    Order {
+        plan: Plan {
+            host: "a".parse().unwrap(),
+            boot: BOOT.into(),
+            made_at: "2026-01-02T03:04:05Z".parse().unwrap(),
+            version: "1".into(),
+            changes: changes.collect(),
+        },
+        paths: vec![PathTo {
+            host: "b".parse().unwrap(),
+            nic: "nic0".into(),
+            from: "10.0.0.1".parse().unwrap(),
+            to: "10.0.0.2:1".parse().unwrap(),
+        }],
+    }
+}
