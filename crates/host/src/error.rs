@@ -1,9 +1,9 @@
-//! What can go wrong when facts are read.
+//! What can go wrong when facts are read, or the kernel is asked for something.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why a fact could not be read.
+/// Why a fact could not be read, or a request was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// A file is missing or cannot be read.
@@ -41,5 +41,18 @@ pub enum HostError {
     Late {
         /// The bound.
         seconds: u64,
+    },
+    /// The kernel does not count in which idle states its processors are.
+    #[error(
+        "the kernel counts no idle states: it has no cpuidle driver, as in a virtual machine whose host has the say"
+    )]
+    NoIdleStates,
+    /// The kernel took no request for a CPU latency.
+    #[error("{} takes no request", path.display())]
+    Latency {
+        /// The device.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
     },
 }

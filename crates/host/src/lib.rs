@@ -1,5 +1,6 @@
 //! Reads facts from a Linux host: its network interfaces, what happens to them, its memory, its
-//! processors; and does to it what a change says ([`change`]).
+//! processors; and does to it what a change says ([`change`]), or keeps its processors from sleeping too
+//! deeply, for as long as somebody wants that ([`LatencyRequest`]).
 //!
 //! Owns nothing, and changes nothing by itself. Links and addresses come from the kernel by netlink, link
 //! rates by ethtool's generic netlink, everything else from files below a root that is given,
@@ -16,7 +17,9 @@ mod error;
 mod ethtool;
 mod facts;
 mod files;
+mod idle;
 mod interfaces;
+mod latency;
 pub mod limits;
 mod memory;
 mod placement;
@@ -28,7 +31,9 @@ pub use cpus::{Cpus, cpus};
 pub use error::HostError;
 pub use ethtool::OrderError;
 pub use facts::{Seen, Told, Tree, Untold, facts};
+pub use idle::idle_times;
 pub use interfaces::interfaces;
+pub use latency::LatencyRequest;
 pub use memory::{Memory, memory};
 pub use placement::placements;
 pub use processor::{Processor, processor};

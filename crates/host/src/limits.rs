@@ -39,3 +39,6 @@ pub const PROCESSES: usize = 64 * 1024;
 
 /// Interrupts of one adapter: as many as PCI allows (MSI-X).
 pub const INTERRUPTS: usize = 2048;
+
+/// Idle states of one processor: as many as the kernel has room for (`CPUIDLE_STATE_MAX`).
+pub const IDLE_STATES: u32 = 10;

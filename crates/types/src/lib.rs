@@ -6,6 +6,7 @@
 mod convergence;
 mod cpus;
 mod ids;
+mod latency;
 pub mod limits;
 mod net;
 mod reduction;
@@ -17,6 +18,7 @@ pub use convergence::{
 };
 pub use cpus::{CpuSet, InvalidCpus, NicPlacement, Placement};
 pub use ids::{HostName, InvalidName, MigrationId, OperatorName, ParkId, RunId, VmName};
+pub use latency::{CpuLatency, IdleTime};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId, network_of};
 pub use reduction::{InvalidReduction, ReductionMode};
 pub use units::{BitRate, ByteRate, Bytes, InvalidQuantity};
