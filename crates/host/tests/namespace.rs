@@ -74,6 +74,9 @@ fn interfaces_are_listed_with_addresses_rate_mtu_state_and_queues() {
         "ip link set nic1 up",
         "ip link add br0 type bridge",
         "ip link set far1 master br0",
+        "ip link add tap0 type veth peer name guest0",
+        "ip addr add fe80::1/64 dev tap0 nodad",
+        "ip link set tap0 up",
     ];
     for line in setup {
         namespace.run(&line.split(' ').collect::<Vec<_>>());
@@ -160,12 +163,16 @@ fn check_facts(host: &Host, has_folders: bool) {
     );
     assert!(features.changeable.contains("rx-gro"), "{features:?}");
     assert_eq!(nic0.fec.get(), Err("its driver does not tell"));
-    // A bridge's port without an address: nothing is asked.
-    let far1 = host.nic("far1").unwrap();
-    assert_eq!(
-        far1.link.get(),
-        Err("it has neither hardware nor an address")
-    );
+    // A bridge's port without an address, and one with what every link has by itself: nothing is asked.
+    for guests in ["far1", "tap0"] {
+        assert_eq!(
+            host.nic(guests).unwrap().link.get(),
+            Err("it has neither hardware nor an address that somebody gave it")
+        );
+    }
+    let tap0 = host.nic("tap0").unwrap();
+    assert!(!tap0.addresses.is_empty() && !tap0.is_addressed());
+    assert!(nic0.is_addressed());
     // Its far end is down.
     let nic1 = host.nic("nic1").unwrap();
     assert!(nic1.up && !nic1.carrier && nic1.link.get().unwrap().speed.is_some());

@@ -26,7 +26,12 @@ pub(crate) fn link(answer: &[u8]) -> Link {
     let supported = rates(&mut modes.iter());
     let advertised = rates(&mut modes.iter().filter(|(_, is_set)| *is_set));
     let peer = rates(&mut bits(answer, peer).iter().filter(|(_, is_set)| *is_set));
-    let can_negotiate = modes.iter().any(|(name, _)| name == "Autoneg");
+    // None where it cannot.
+    let offers_to_negotiate = modes.iter().find(|(name, _)| name == "Autoneg");
+    let offers_to_negotiate = offers_to_negotiate.map(|(_, is_set)| *is_set);
+    let negotiates = u8_of(answer, autoneg)
+        .filter(|_| offers_to_negotiate.is_some())
+        .map(|on| on == 1);
     Link {
         speed: u32_of(answer, speed).and_then(|mbit| megabits(u64::from(mbit))),
         duplex: match u8_of(answer, duplex) {
@@ -34,9 +39,8 @@ pub(crate) fn link(answer: &[u8]) -> Link {
             Some(FULL) => Some(Duplex::Full),
             _ => None,
         },
-        negotiates: u8_of(answer, autoneg)
-            .filter(|_| can_negotiate)
-            .map(|on| on == 1),
+        negotiates,
+        by_hand: negotiates == Some(false) && offers_to_negotiate == Some(false),
         supported,
         advertised,
         peer,
@@ -137,6 +141,7 @@ mod tests {
             speed: Some(BitRate(10_000_000_000)),
             duplex: Some(Duplex::Full),
             negotiates: Some(true),
+            by_hand: false,
             supported: gbit(&[1, 10, 25]),
             advertised: gbit(&[1, 10]),
             peer: gbit(&[10]),
@@ -154,6 +159,20 @@ mod tests {
             (told.speed, told.duplex, told.negotiates),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn a_rate_is_by_hand_only_where_this_end_does_not_offer_to_negotiate() {
+        let by_hand = |negotiates: u8, modes: &[(&str, bool)]| {
+            let mut answer = attribute(2, &[negotiates]);
+            answer.extend(bitset(3, true, modes));
+            link(&answer).by_hand
+        };
+        assert!(by_hand(0, &[("Autoneg", false), ("1000baseT/Full", true)]));
+        // Drivers that say so before there is a cable.
+        assert!(!by_hand(0, &[("Autoneg", true), ("1000baseT/Full", true)]));
+        assert!(!by_hand(1, &[("Autoneg", false)]));
+        assert!(!by_hand(0, &[("25000baseSR/Full", true)]));
     }
 
     #[test]

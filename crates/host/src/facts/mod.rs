@@ -7,6 +7,7 @@
 //! ```
 //! Both halves can be written to a folder and read from there, so that any host can be looked at anywhere.
 
+mod folder;
 mod nics;
 mod processors;
 mod settings;

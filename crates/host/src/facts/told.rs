@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use drover_types::Interface;
+use drover_types::{Interface, IpNetwork};
 use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
@@ -78,8 +78,11 @@ impl Told {
     /// As [`crate::interfaces`].
     pub async fn ask(root: &Path, host: &str) -> Result<Self, HostError> {
         let mut ethtool = Ethtool::open();
-        // Of guests' ends, which have neither, there may be thousands, and nobody asks about them.
-        let matters = |listed: &Listed| listed.has_device || !listed.interface.addresses.is_empty();
+        // Of guests' ends, which have no hardware and at most the address that every link has by itself, there may be thousands, and nobody asks about them.
+        let matters = |listed: &Listed| {
+            let addresses = &listed.interface.addresses;
+            listed.has_device || !addresses.iter().all(IpNetwork::is_link_local)
+        };
         let of = |listed: Listed| ToldNic {
             ethtool: if matters(&listed) {
                 answers(ethtool.as_mut(), listed.index)

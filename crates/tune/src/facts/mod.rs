@@ -3,13 +3,15 @@
 //! Whoever reads a host fills these; nobody guesses. What could not be read is [`Fact::Unknown`] with the
 //! reason, so that a rule that needs it is skipped and says why.
 
+mod layers;
 mod nic;
 mod processors;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use layers::Layers;
 pub use nic::{
     Bond, Channels, Coalescing, Counters, Duplex, Features, Fec, Interrupt, Kind, Link, Nic, Pci,
     Rings, Steering,
@@ -80,25 +82,5 @@ impl Host {
     #[must_use]
     pub fn nic(&self, name: &str) -> Option<&Nic> {
         self.nics.iter().find(|nic| nic.name == name)
-    }
-
-    /// Interfaces that the one of that name stands on, and those below them, as far down as there are any.
-    #[must_use]
-    pub fn below(&self, name: &str) -> BTreeSet<&str> {
-        let by_name: BTreeMap<&str, &Nic> = self
-            .nics
-            .iter()
-            .map(|nic| (nic.name.as_str(), nic))
-            .collect();
-        let mut below = BTreeSet::new();
-        let mut left = vec![name];
-        while let Some(nic) = left.pop().and_then(|name| by_name.get(name)) {
-            for lower in nic.lower.iter().map(String::as_str) {
-                if below.insert(lower) {
-                    left.push(lower);
-                }
-            }
-        }
-        below
     }
 }

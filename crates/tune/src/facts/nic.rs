@@ -56,6 +56,14 @@ pub struct Nic {
     pub counters: Fact<Counters>,
 }
 
+impl Nic {
+    /// It has an address that somebody gave it, and not only one that every link has by itself.
+    #[must_use]
+    pub fn is_addressed(&self) -> bool {
+        !self.addresses.iter().all(IpNetwork::is_link_local)
+    }
+}
+
 /// What an interface is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -91,6 +99,10 @@ pub struct Link {
     pub duplex: Option<Duplex>,
     /// Both ends agree by themselves; none where there is nothing to agree on.
     pub negotiates: Option<bool>,
+    /// The rate was set by hand: it could negotiate, and does not offer to. Some drivers say that they negotiate only once they
+    /// have, so that [`Self::negotiates`] does not tell it.
+    #[serde(default)]
+    pub by_hand: bool,
     /// Rates that this end can have, over any of its kinds of cable.
     pub supported: BTreeSet<BitRate>,
     /// Rates that it offers.
@@ -149,6 +161,21 @@ pub struct Interrupt {
     pub number: u32,
     /// Which processors may take it.
     pub cpus: CpuSet,
+    /// Which of them the kernel has it taken by; nothing where it does not tell.
+    #[serde(default)]
+    pub effective: CpuSet,
+}
+
+impl Interrupt {
+    /// Where it is taken, as far as the kernel tells.
+    #[must_use]
+    pub fn taken_by(&self) -> &CpuSet {
+        if self.effective.is_empty() {
+            &self.cpus
+        } else {
+            &self.effective
+        }
+    }
 }
 
 /// Steering by the kernel (`queues/rx-*/rps_cpus`).
@@ -184,8 +211,25 @@ pub struct Bond {
     pub mode: String,
     /// What decides which member takes a packet, such as `layer3+4`.
     pub hash: Option<String>,
-    /// Members that carry.
+    /// Members that are up: all of these carry, unless the mode has [`Self::carrying`].
     pub active: Vec<String>,
+    /// The one that carries, in a mode in which only one does.
+    #[serde(default)]
+    pub carrying: Option<String>,
+    /// The group of ports at the switch that carries, by the number of `802.3ad`; none in other modes.
+    #[serde(default)]
+    pub aggregator: Option<u32>,
+    /// The group of each member, the same way.
+    #[serde(default)]
+    pub aggregators: BTreeMap<String, u32>,
+}
+
+impl Bond {
+    /// Only one member carries at a time.
+    #[must_use]
+    pub fn one_carries(&self) -> bool {
+        self.mode == "active-backup"
+    }
 }
 
 /// What went wrong on an interface since it was made (`statistics/*`).

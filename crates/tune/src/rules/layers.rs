@@ -1,12 +1,10 @@
 //! Interfaces that stand on each other.
 
 use super::of_nic;
+use super::used::is_in_use;
 use crate::change::{Disruption, NicSetting};
 use crate::facts::{Bond, Host, Kind, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
-
-/// Modes of a bond in which only one member carries.
-const ONE_CARRIES: [&str; 1] = ["active-backup"];
 
 /// Policies by which all packets between two hosts take one member.
 const BY_HOST: [&str; 4] = ["layer2", "layer2+3", "encap2+3", "vlan+srcmac"];
@@ -16,7 +14,9 @@ const BY_POLICY: [&str; 2] = ["802.3ad", "balance-xor"];
 
 /// What stands on an interface has no larger packets than it.
 pub fn mtu(host: &Host, nic: &Nic) -> Verdict {
-    if nic.lower.is_empty() {
+    // Of others, such as a VRF, the size means nothing.
+    let stands = matches!(nic.kind, Kind::Bond | Kind::Bridge | Kind::Vlan);
+    if !stands {
         return Ok(Answer::NotAbout);
     }
     // Guests' ends of a bridge are theirs.
@@ -43,13 +43,16 @@ pub fn mtu(host: &Host, nic: &Nic) -> Verdict {
             nic.mtu.to_string(),
             mtu.to_string(),
         )),
-        by_hand: None,
+        by_hand: Some(format!(
+            "or set {name} to {}, if the network behind it carries that",
+            nic.mtu
+        )),
     }))
 }
 
 /// A bond's connections are spread over its members.
-pub fn bond(_: &Host, nic: &Nic) -> Verdict {
-    let Some(bond) = &nic.bond else {
+pub fn bond(host: &Host, nic: &Nic) -> Verdict {
+    let Some(bond) = nic.bond.as_ref().filter(|_| is_in_use(host, nic)) else {
         return Ok(Answer::NotAbout);
     };
     let bond = bond.get()?;
@@ -71,7 +74,7 @@ pub fn bond(_: &Host, nic: &Nic) -> Verdict {
             ),
         }))
     };
-    if ONE_CARRIES.contains(&bond.mode.as_str()) {
+    if bond.one_carries() {
         return found(
             format!("mode {}", bond.mode),
             "a mode in which all members carry",
@@ -96,38 +99,62 @@ pub fn bond(_: &Host, nic: &Nic) -> Verdict {
 
 /// All members of a bond carry, and are alike.
 pub fn members(host: &Host, nic: &Nic) -> Verdict {
-    let Some(bond) = &nic.bond else {
+    let Some(bond) = nic.bond.as_ref().filter(|_| is_in_use(host, nic)) else {
         return Ok(Answer::NotAbout);
     };
-    let Bond { mode, active, .. } = bond.get()?;
-    let idle: Vec<&str> = nic
+    let bond = bond.get()?;
+    // Its other members wait to take over, at whatever rate they have.
+    if bond.one_carries() {
+        return Ok(Answer::Right);
+    }
+    let idle = |member: &&String| !bond.active.contains(member) || in_other_group(bond, member);
+    let idle: Vec<String> = nic
         .lower
         .iter()
-        .filter(|member| !active.contains(member))
-        .map(String::as_str)
+        .filter(idle)
+        .map(|member| state(bond, member))
         .collect();
-    if !idle.is_empty() && !ONE_CARRIES.contains(&mode.as_str()) {
-        return Ok(Answer::Found(Found {
-            severity: Severity::Critical,
-            read: format!("{} does not carry", idle.join(", ")),
-            expected: "all members carry".into(),
-            why: "its part of the bond's rate is missing".into(),
-            cost: None,
-            change: None,
-            by_hand: Some(
-                "look at its cable, and whether the switch's port is in the same group".into(),
-            ),
-        }));
+    if idle.is_empty() {
+        return rates(host, nic);
     }
-    let mut speeds = Vec::new();
+    Ok(Answer::Found(Found {
+        severity: Severity::Critical,
+        read: idle.join(", "),
+        expected: "all members carry".into(),
+        why: "its part of the bond's rate is missing".into(),
+        cost: None,
+        change: None,
+        by_hand: Some(
+            "look at its cable, and whether the switch's port is in the same group".into(),
+        ),
+    }))
+}
+
+/// By `802.3ad` only one group of ports carries at a time.
+fn in_other_group(bond: &Bond, member: &str) -> bool {
+    let (own, of) = (bond.aggregator, bond.aggregators.get(member));
+    own.zip(of).is_some_and(|(own, of)| own != *of)
+}
+
+fn state(bond: &Bond, member: &String) -> String {
+    match (bond.aggregator, bond.aggregators.get(member)) {
+        (Some(own), Some(of)) if own != *of && bond.active.contains(member) => {
+            format!("{member} is in group {of}, and group {own} carries")
+        }
+        _ => format!("{member} does not carry"),
+    }
+}
+
+fn rates(host: &Host, nic: &Nic) -> Verdict {
+    let mut rates = Vec::new();
     for name in &nic.lower {
         let member = host
             .nic(name)
             .ok_or_else(|| Because(format!("{name} was not read")))?;
-        speeds.push((member.link.get()?.speed, name));
+        rates.push((member.link.get()?.speed, name));
     }
-    speeds.sort_unstable();
-    match (speeds.first(), speeds.last()) {
+    rates.sort_unstable();
+    match (rates.first(), rates.last()) {
         (Some((slow, of)), Some((fast, than))) if slow != fast => {
             let shown = |rate: &Option<drover_types::BitRate>| match rate {
                 Some(rate) => rate.to_string(),

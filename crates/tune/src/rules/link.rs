@@ -1,24 +1,13 @@
-//! Cables, what is agreed on over them, and the slots behind them.
+//! Cables, and what is agreed on over them.
 
 use drover_types::BitRate;
 
-use super::{is_used, of_nic};
+use super::of_nic;
+use super::used::is_used;
 use crate::change::{Disruption, NicSetting, fec_words, negotiation_words};
 use crate::cost::of_rate;
-use crate::facts::{Duplex, Host, Kind, Link, Nic};
+use crate::facts::{Duplex, Host, Link, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
-
-/// Carriers that come and go with a start of the host or a driver, and in a week: a switch that is updated, a cable that is moved.
-const CHANGES: u64 = 10;
-const CHANGES_A_WEEK: u64 = 2;
-const WEEK_S: u64 = 7 * 24 * 3600;
-
-/// One damaged packet of so many is more than a good cable has: a frame of 1500 bytes has 12,000 bits, and cables are
-/// made for less than one bad bit in 10^12.
-const PACKETS: u64 = 1_000_000;
-
-/// Fewer than these say nothing.
-const PACKETS_LEAST: u64 = 100;
 
 /// From this rate on links have error correction.
 const WITH_FEC: BitRate = BitRate(25_000_000_000);
@@ -29,8 +18,8 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
         return Ok(Answer::NotAbout);
     }
     let link = nic.link.get()?;
-    let forced = link.negotiates == Some(false);
-    let Some(now) = link.speed else {
+    let forced = link.by_hand;
+    let Some(now) = link.speed.filter(|_| nic.carrier) else {
         return if forced && !nic.carrier {
             Ok(Answer::Found(forced_and_down(link)))
         } else {
@@ -47,12 +36,16 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
     }
     let offers = link.advertised.last().is_some_and(|most| *most >= best);
     let why = match (forced, offers) {
-        (true, _) => "its rate is set by hand",
+        (true, _) => "its rate was set by hand",
         (false, false) => "it does not offer more",
         (false, true) => "its end, the cable or the switch's port agreed on less",
     };
-    // Of a module's other end nothing is known: it may be made for less.
-    let sure = forced || !offers || !link.peer.is_empty();
+    // Of an end that tells nothing nobody knows what it is made for; what this one has by hand is at least worth a look.
+    let severity = match (link.peer.is_empty(), forced || !offers) {
+        (false, _) => Severity::Critical,
+        (true, true) => Severity::Warning,
+        (true, false) => Severity::Notice,
+    };
     let from = negotiation_words(link).ok().filter(|_| forced);
     let change = from.map(|from| {
         of_nic(
@@ -73,11 +66,7 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
         Some("have it offer all of its rates: ethtool -s NIC advertise, and who sets that at its start".into())
     };
     Ok(Answer::Found(Found {
-        severity: if sure {
-            Severity::Critical
-        } else {
-            Severity::Notice
-        },
+        severity,
         read: format!("{now}, {why}"),
         expected: format!("{best}"),
         why: "a migration takes as long as its lines let it".into(),
@@ -95,17 +84,18 @@ fn best(link: &Link) -> Option<BitRate> {
     link.supported.intersection(&link.peer).last().copied()
 }
 
+/// A port without a cable looks the same.
 fn forced_and_down(link: &Link) -> Found {
     let rates: Vec<String> = link.supported.iter().map(BitRate::to_string).collect();
     Found {
-        severity: Severity::Critical,
-        read: "no carrier, and its rate is set by hand".into(),
-        expected: "a carrier".into(),
-        why: "a port that is set to another rate by hand has no link with it at all".into(),
+        severity: Severity::Notice,
+        read: "no carrier, and its rate was set by hand (Autoneg is not advertised)".into(),
+        expected: "a carrier, or a rate that is negotiated".into(),
+        why: "a port of another rate stays down until both are set alike".into(),
         cost: None,
         change: None,
         by_hand: Some(format!(
-            "ethtool -s NIC autoneg on, or set it to what the switch's port is set to; it can have {}",
+            "if it has a cable: ethtool -s NIC autoneg on, or set it to what the switch's port is set to; it can have {}",
             rates.join(", ")
         )),
     }
@@ -151,10 +141,18 @@ pub fn fec(host: &Host, nic: &Nic) -> Verdict {
     if nic.carrier || fec.automatic {
         return Ok(Answer::Right);
     }
+    // Drivers tell what the hardware chose as if it were configured: only beside a rate by hand it surely is.
+    if !link.by_hand {
+        return Err(Because::from(
+            "it has no carrier, and nothing tells that somebody set its error correction",
+        ));
+    }
     let configured = fec_words(&fec.configured);
     Ok(Answer::Found(Found {
-        severity: Severity::Critical,
-        read: format!("no carrier, and its error correction is set by hand: {configured}"),
+        severity: Severity::Notice,
+        read: format!(
+            "no carrier, and its rate and error correction were set by hand: {configured}"
+        ),
         expected: "chosen by the hardware".into(),
         why: "at 25 Gbit/s and more both ends need the same one, or there is no link".into(),
         cost: None,
@@ -167,108 +165,4 @@ pub fn fec(host: &Host, nic: &Nic) -> Verdict {
         )),
         by_hand: None,
     }))
-}
-
-/// A carrier stays.
-pub fn flaps(host: &Host, nic: &Nic) -> Verdict {
-    if !is_used(host, nic) {
-        return Ok(Answer::NotAbout);
-    }
-    let changes = *nic.carrier_changes.get()?;
-    let weeks = *host.uptime_s.get()? / WEEK_S;
-    let most = CHANGES + CHANGES_A_WEEK * weeks;
-    if changes <= most {
-        return Ok(Answer::Right);
-    }
-    Ok(Answer::Found(Found {
-        severity: Severity::Warning,
-        read: format!("its carrier came or went {changes} times"),
-        expected: format!("{most} times at most since the host was started"),
-        why: "each time lanes are lost, and what they had on their way crosses again".into(),
-        cost: None,
-        change: None,
-        by_hand: Some("replace the cable or its modules; ask the switch for its side".into()),
-    }))
-}
-
-/// Next to no packet is damaged or dropped.
-pub fn errors(host: &Host, nic: &Nic) -> Verdict {
-    if !is_used(host, nic) {
-        return Ok(Answer::NotAbout);
-    }
-    let counters = nic.counters.get()?;
-    let (damaged, missed) = (counters.receive_errors, counters.receive_missed);
-    let bad = damaged.saturating_add(missed);
-    if bad < PACKETS_LEAST || bad.saturating_mul(PACKETS) <= counters.received {
-        return Ok(Answer::Right);
-    }
-    let by_hand = if damaged > 0 {
-        "replace the cable or its modules"
-    } else {
-        "more places in its ring, more queues, or fewer guests on the processors that serve it"
-    };
-    Ok(Answer::Found(Found {
-        severity: Severity::Warning,
-        read: format!(
-            "of {} packets {damaged} arrived damaged, and {missed} were dropped",
-            counters.received
-        ),
-        expected: "fewer than one in a million".into(),
-        why: "TCP takes each for a line that is full, and sends more slowly".into(),
-        cost: None,
-        change: None,
-        by_hand: Some(by_hand.into()),
-    }))
-}
-
-/// An adapter's slot carries more than its link.
-pub fn slot(host: &Host, nic: &Nic) -> Verdict {
-    if !is_used(host, nic) || nic.kind != Kind::Adapter {
-        return Ok(Answer::NotAbout);
-    }
-    let pci = nic.pci.get()?;
-    let rate = nic.link.get()?.speed;
-    let (Some(rate), Some(width), Some(speed)) = (rate, pci.width, pci.speed) else {
-        return Err(Because::from("its slot or its link tells no rate"));
-    };
-    let now = carries(width, speed);
-    if now >= rate {
-        return Ok(Answer::Right);
-    }
-    let could = carries(width, pci.speed_most.unwrap_or(speed));
-    // Slots without work rest at a lower rate; their width stays.
-    let rests = could >= rate;
-    Ok(Answer::Found(Found {
-        severity: if rests {
-            Severity::Notice
-        } else {
-            Severity::Critical
-        },
-        read: format!(
-            "{width} lanes of {:.1} GT/s carry some {now}",
-            f64::from(speed) / 1000.0
-        ),
-        expected: format!("{rate}, as its link"),
-        why: if rests {
-            "it may rest, for want of work: look again while it carries".into()
-        } else {
-            "the link carries no more than its slot".into()
-        },
-        cost: of_rate(now, rate),
-        change: None,
-        by_hand: Some(format!(
-            "the adapter in {} could have {} lanes of {:.1} GT/s: look at the slot, and at its setting in \
-             the machine's setup",
-            pci.slot,
-            pci.width_most.unwrap_or(width),
-            f64::from(pci.speed_most.unwrap_or(speed)) / 1000.0
-        )),
-    }))
-}
-
-/// What is left for packets of so many lanes, at so many millions of transfers a second: up to 5 GT/s 8 of 10 bits by their code, then 128
-/// of 130; and of these some 90 % beside headers.
-fn carries(width: u32, speed: u32) -> BitRate {
-    let code = if speed > 5000 { 128.0 / 130.0 } else { 0.8 };
-    BitRate((f64::from(width) * f64::from(speed) * 1e6 * code * 0.9) as u64)
 }

@@ -1,15 +1,18 @@
 //! The rules: what is looked at, in one table. How to add one: `docs/DOCTOR.md`.
 
+mod counted;
 mod layers;
 mod link;
 mod offloads;
 mod pairs;
 mod power;
 mod queues;
+mod slot;
 mod stack;
+mod used;
 
 use crate::change::{Change, Disruption, NicSetting, Step};
-use crate::facts::{Host, Kind, Nic};
+use crate::facts::{Host, Nic};
 use crate::finding::Verdict;
 
 /// One thing that is looked at.
@@ -38,6 +41,9 @@ use Asks::{Host as OfHost, Nic as OfNic, Pair as OfPair};
 const ETHTOOL: &str = "kernel: Documentation/networking/ethtool-netlink.rst";
 const SCALING: &str = "kernel: Documentation/networking/scaling.rst";
 
+/// Connections that a path gets at most, unless `migration.lanes_per_path_most` says otherwise.
+const LANES: u32 = 8;
+
 /// All rules, in the order in which findings of one severity are shown.
 pub const RULES: &[Rule] = &[
     rule(
@@ -62,19 +68,19 @@ pub const RULES: &[Rule] = &[
         "link-flaps",
         "a carrier stays",
         "kernel: Documentation/ABI/testing/sysfs-class-net, carrier_changes",
-        OfNic(link::flaps),
+        OfNic(counted::flaps),
     ),
     rule(
         "link-errors",
         "next to no packet is damaged or dropped",
         "kernel: Documentation/networking/statistics.rst",
-        OfNic(link::errors),
+        OfNic(counted::errors),
     ),
     rule(
         "pci-slot",
-        "an adapter's slot carries more than its link",
+        "an adapter's slot carries more than the links of its ports",
         "kernel: Documentation/ABI/testing/sysfs-bus-pci, current_link_speed",
-        OfNic(link::slot),
+        OfNic(slot::slot),
     ),
     rule(
         "mtu-layers",
@@ -144,7 +150,7 @@ pub const RULES: &[Rule] = &[
     ),
     rule(
         "tcp-buffers",
-        "a connection may have what its line holds in flight",
+        "connections may have what their line holds in flight",
         "kernel: Documentation/networking/ip-sysctl.rst, tcp_rmem and tcp_wmem",
         OfHost(stack::buffers),
     ),
@@ -208,24 +214,6 @@ fn of_nic(
             to,
         }],
     }
-}
-
-/// An interface that carries packets itself, and that somebody uses: it is up, and has an address or is below one that has. Ports
-/// that nobody uses may be as they are.
-fn is_used(host: &Host, nic: &Nic) -> bool {
-    let carries = matches!(nic.kind, Kind::Adapter | Kind::Virtual);
-    let has_address = |nic: &&Nic| !nic.addresses.is_empty();
-    let below = || {
-        let upper = host
-            .nics
-            .iter()
-            .filter(|upper| !upper.lower.is_empty())
-            .filter(has_address);
-        upper
-            .into_iter()
-            .any(|upper| host.below(&upper.name).contains(nic.name.as_str()))
-    };
-    carries && nic.up && (!nic.addresses.is_empty() || below())
 }
 
 /// `on` or `off`, as ethtool says it.

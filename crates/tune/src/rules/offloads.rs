@@ -1,8 +1,9 @@
 //! What adapters do for the processors.
 
-use super::{is_used, of_nic, switch};
+use super::used::is_used;
+use super::{of_nic, switch};
 use crate::change::{Change, Disruption, NicSetting, Step};
-use crate::facts::{Host, Kind, Nic};
+use crate::facts::{Host, Kind, Layers, Nic};
 use crate::finding::{Answer, Found, Severity, Verdict};
 
 /// What is safe to turn on wherever it can be, by the kernel's names.
@@ -59,11 +60,13 @@ pub fn offloads(host: &Host, nic: &Nic) -> Verdict {
 
 /// Nothing that is forwarded was joined by the hardware.
 pub fn lro(host: &Host, nic: &Nic) -> Verdict {
-    if !is_used(host, nic) {
+    // Also below a bridge of guests, of which this host has no address.
+    if !nic.up || nic.kind != Kind::Adapter {
         return Ok(Answer::NotAbout);
     }
+    let layers = Layers::of(host);
     let mut bridges = host.nics.iter().filter(|upper| upper.kind == Kind::Bridge);
-    if !bridges.any(|bridge| host.below(&bridge.name).contains(nic.name.as_str())) {
+    if !bridges.any(|bridge| layers.below(bridge).contains(nic.name.as_str())) {
         return Ok(Answer::NotAbout);
     }
     if !nic.features.get()?.active.contains("rx-lro") {

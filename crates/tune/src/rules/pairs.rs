@@ -2,6 +2,7 @@
 
 use drover_types::IpNetwork;
 
+use super::used::rate;
 use crate::cost::of_rate;
 use crate::facts::{Fact, Host, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
@@ -56,9 +57,7 @@ pub fn mtu(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
 /// Both ends of a network have the same rate.
 pub fn speed(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
     each(host, other, |nic, far| {
-        let (own, other) = (nic.link.get()?.speed, far.link.get()?.speed);
-        let tells = |rate: Option<_>| rate.ok_or(Because::from("an end tells no rate"));
-        let (own, other) = (tells(own)?, tells(other)?);
+        let (own, other) = (rate(host, nic)?, rate(other, far)?);
         if own == other {
             return Ok(Answer::Right);
         }

@@ -2,7 +2,8 @@
 
 use drover_types::{BitRate, CpuSet};
 
-use super::{is_used, of_nic, switch};
+use super::used::is_used;
+use super::{LANES, of_nic, switch};
 use crate::change::{Change, Disruption, NicSetting, Step};
 use crate::facts::{Host, Kind, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
@@ -69,7 +70,7 @@ pub fn interrupts(host: &Host, nic: &Nic) -> Verdict {
     let all = nic.interrupts.get()?;
     let far: Vec<_> = all
         .iter()
-        .filter(|irq| irq.cpus.and(&near).is_empty())
+        .filter(|irq| irq.taken_by().and(&near).is_empty())
         .collect();
     if far.is_empty() {
         return Ok(Answer::Right);
@@ -162,19 +163,19 @@ pub fn ring(host: &Host, nic: &Nic) -> Verdict {
     let rings = nic.rings.get()?;
     let rate = nic.link.get()?.speed.ok_or("it tells no rate")?;
     let places = PLACES.iter().find(|(most, _)| rate <= *most);
-    let wanted = places
-        .map_or(0, |(_, places)| *places)
-        .min(rings.receive_most);
+    let all = places.map_or(0, |(_, places)| *places);
+    let queues = queues(nic);
+    let wanted = all.div_ceil(queues).min(rings.receive_most);
     if rings.receive >= wanted {
         return Ok(Answer::Right);
     }
     Ok(Answer::Found(Found {
         severity: Severity::Notice,
         read: format!(
-            "{} of {} places for packets that arrive",
+            "{} of {} places for packets that arrive, in each of {queues} queues",
             rings.receive, rings.receive_most
         ),
-        expected: format!("{wanted}"),
+        expected: format!("{wanted}, together {all} for {rate}"),
         why: "a burst is dropped while its processor comes, and TCP sends more slowly".into(),
         cost: None,
         change: Some(of_nic(
@@ -186,6 +187,14 @@ pub fn ring(host: &Host, nic: &Nic) -> Verdict {
         )),
         by_hand: None,
     }))
+}
+
+/// Over how many rings a burst is spread: each of a path's connections comes by one. One where nothing tells of more.
+fn queues(nic: &Nic) -> u32 {
+    let combined = nic.channels.known().map(|channels| channels.combined);
+    let told = nic.steering.known().map(|steering| steering.receive_queues);
+    let queues = combined.filter(|queues| *queues > 0).or(told);
+    queues.unwrap_or(1).clamp(1, LANES)
 }
 
 /// Interrupts follow what arrives.

@@ -2,25 +2,25 @@
 
 use drover_types::{BitRate, Bytes};
 
-use super::is_used;
+use super::LANES;
+use super::used::{is_in_use, is_used, rate};
 use crate::change::{Change, Disruption, Step};
 use crate::facts::Host;
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
-/// Longest round trip that one lane is to fill a line over, in ms: hosts of one cluster, and queues in their switches.
+/// Longest round trip that a line is to be filled over, in ms: hosts of one cluster, and queues in their switches.
 const ROUND_TRIP_MS: u64 = 1;
 
 /// The kernel's own largest buffer, below which nobody goes without meaning it.
 const USUAL: Bytes = Bytes(4 << 20);
 
-/// A connection may have what its line holds in flight.
+/// Connections may have what their line holds in flight.
 pub fn buffers(host: &Host) -> Verdict {
-    let used = host.nics.iter().filter(|nic| is_used(host, nic));
-    let rates = used.filter_map(|nic| nic.link.known()?.speed);
-    let rate = rates.max().ok_or("no interface in use tells its rate")?;
-    let wanted = wanted(rate);
+    let (line, path) = fastest(host)?;
+    let wanted = wanted(line);
     let mut steps = Vec::new();
     let mut read = Vec::new();
+    let mut severity = Severity::Notice;
     for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
         let value = host.setting(name)?;
         let numbers: Vec<u64> = value
@@ -30,20 +30,33 @@ pub fn buffers(host: &Host) -> Verdict {
         let [least, usual, most] = numbers[..] else {
             return Err(Because(format!("{name} is {value:?}, not three numbers")));
         };
-        if most < wanted.0 {
-            read.push(format!("{name} up to {}", Bytes(most)));
-            let to = format!("{least} {usual} {}", wanted.0);
-            steps.push(Step::setting(name, value, to));
+        let (one, all) = (carries(most, 1), carries(most, LANES));
+        if one >= line {
+            continue;
         }
+        if all < path {
+            severity = Severity::Warning;
+        }
+        read.push(format!(
+            "{name} up to {}: {one} a connection, {all} for {LANES}",
+            Bytes(most)
+        ));
+        let to = format!("{least} {usual} {}", wanted.0);
+        steps.push(Step::setting(name, value, to));
     }
     if steps.is_empty() {
         return Ok(Answer::Right);
     }
     Ok(Answer::Found(Found {
-        severity: Severity::Warning,
+        severity,
         read: read.join(", "),
-        expected: format!("{wanted}: {rate} for {ROUND_TRIP_MS} ms, twice"),
-        why: "a connection cannot have more on its way than its buffers hold".into(),
+        expected: format!("{wanted}: {line} for {ROUND_TRIP_MS} ms, twice"),
+        why: if severity == Severity::Warning {
+            "a connection cannot have more on its way than its buffers hold, and all of a path's do not fill it"
+        } else {
+            "where a round trip takes so long, a path is filled by several connections, and not by one"
+        }
+        .into(),
         cost: None,
         change: Some(Change {
             disruption: Disruption::Safe,
@@ -51,6 +64,24 @@ pub fn buffers(host: &Host) -> Verdict {
         }),
         by_hand: None,
     }))
+}
+
+/// The rates of the fastest line, which one connection is to fill, and of the fastest path, which all of its connections are to.
+fn fastest(host: &Host) -> Result<(BitRate, BitRate), Because> {
+    let lines = host.nics.iter().filter(|nic| is_used(host, nic));
+    let lines = lines.filter_map(|nic| nic.link.known()?.speed);
+    let line = lines.max().ok_or("no interface in use tells its rate")?;
+    let paths = host.nics.iter().filter(|nic| nic.is_addressed());
+    let paths = paths.filter(|nic| is_in_use(host, nic));
+    let path = paths.filter_map(|nic| rate(host, nic).ok()).max();
+    Ok((line, path.unwrap_or(line)))
+}
+
+/// What so many connections carry with that buffer, over the longest round trip: half of it is for the kernel's own needs.
+fn carries(buffer: u64, connections: u32) -> BitRate {
+    let in_flight = u128::from(buffer) / 2 * u128::from(connections);
+    let bits = in_flight * 8 * 1000 / u128::from(ROUND_TRIP_MS);
+    BitRate(u64::try_from(bits).unwrap_or(u64::MAX))
 }
 
 /// Twice what the line holds, as the kernel counts its own needs in the buffer, in whole MiB.

@@ -1,0 +1,264 @@
+//! What the folder of an interface in `/sys` tells.
+
+use std::collections::BTreeMap;
+
+use drover_tune::facts::{Bond, Counters, Interrupt, Pci, Steering};
+use drover_types::CpuSet;
+
+use super::tree::Tree;
+use crate::limits::INTERRUPTS;
+
+/// Names of the interfaces that one stands on, among the entries of its folder.
+pub(super) fn lower(entries: &[String]) -> Vec<String> {
+    let lower = entries
+        .iter()
+        .filter_map(|name| name.strip_prefix("lower_"));
+    lower.map(str::to_owned).collect()
+}
+
+/// An interface's folder.
+pub(super) struct Folder<'t> {
+    pub(super) tree: &'t Tree,
+    pub(super) path: String,
+}
+
+impl Folder<'_> {
+    fn at(&self, path: &str) -> String {
+        format!("{}/{path}", self.path)
+    }
+
+    pub(super) fn entries(&self, path: &str) -> Vec<String> {
+        self.tree.entries(self.at(path).trim_end_matches('/'))
+    }
+
+    pub(super) fn number(&self, path: &str) -> Result<u64, String> {
+        let path = self.at(path);
+        let text = self.tree.text(&path)?;
+        text.parse()
+            .map_err(|_| format!("{path} is {text:?}, no number"))
+    }
+
+    /// `KEY=value` in each line.
+    pub(super) fn lines(&self, path: &str) -> BTreeMap<String, String> {
+        let text = self.tree.text(&self.at(path)).unwrap_or_default();
+        let pairs = text.lines().filter_map(|line| line.split_once('='));
+        pairs
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect()
+    }
+
+    pub(super) fn steering(&self) -> Steering {
+        let all = self.tree.numbered(&self.at("queues"), "rx-");
+        let handed = all.iter().filter_map(|(_, queue)| {
+            let mask = self
+                .tree
+                .text(&self.at(&format!("queues/{queue}/rps_cpus")))
+                .ok()?;
+            let cpus = of_mask(&mask).filter(|cpus| !cpus.is_empty())?;
+            Some((queue.clone(), cpus))
+        });
+        Steering {
+            receive: handed.collect(),
+            receive_queues: all.len() as u32,
+        }
+    }
+
+    pub(super) fn interrupts(&self) -> Result<Vec<Interrupt>, String> {
+        let all = self.tree.numbered(&self.at("device/msi_irqs"), "");
+        if all.is_empty() {
+            return Err("its device tells of no interrupts".to_owned());
+        }
+        let of = |(number, _): &(u32, String)| {
+            let path = format!("proc/irq/{number}/smp_affinity_list");
+            let list = self.tree.text(&path)?;
+            let cpus = list
+                .parse()
+                .map_err(|_| format!("{path} is {list:?}, no list of CPUs"))?;
+            let effective = format!("proc/irq/{number}/effective_affinity_list");
+            Ok(Interrupt {
+                number: *number,
+                cpus,
+                // Not every kernel has it, and of an interrupt that is not in use it is empty.
+                effective: self.tree.parsed(&effective).unwrap_or_default(),
+            })
+        };
+        all.iter().take(INTERRUPTS).map(of).collect()
+    }
+
+    pub(super) fn pci(&self, slot: &str) -> Pci {
+        let text = |file: &str| self.tree.text(&self.at(&format!("device/{file}"))).ok();
+        // Such as "16.0 GT/s PCIe" and "8".
+        let speed = |file: &str| {
+            let transfers: f64 = text(file)?.split_once(" GT/s")?.0.parse().ok()?;
+            Some((transfers * 1000.0) as u32)
+        };
+        let width = |file: &str| text(file)?.parse().ok().filter(|lanes| *lanes > 0);
+        Pci {
+            slot: slot.to_owned(),
+            speed: speed("current_link_speed"),
+            speed_most: speed("max_link_speed"),
+            width: width("current_link_width"),
+            width_most: width("max_link_width"),
+            near: text("local_cpulist").and_then(|list| list.parse().ok()),
+        }
+    }
+
+    pub(super) fn bond(&self) -> Result<Bond, String> {
+        // Such as "802.3ad 4": the word, and its number. Without one where the mode has no such thing.
+        let word = |file: &str| {
+            let text = self.tree.text(&self.at(&format!("bonding/{file}")))?;
+            let word = text.split_ascii_whitespace().next();
+            word.map(str::to_owned)
+                .ok_or_else(|| format!("bonding/{file} is empty"))
+        };
+        let mut bond = Bond {
+            mode: word("mode")?,
+            hash: word("xmit_hash_policy").ok(),
+            active: Vec::new(),
+            carrying: word("active_slave").ok(),
+            aggregator: word("ad_aggregator").ok().and_then(|id| id.parse().ok()),
+            aggregators: BTreeMap::new(),
+        };
+        for member in lower(&self.entries("")) {
+            let of = |file| format!("sys/class/net/{member}/bonding_slave/{file}");
+            // "N/A" in other modes than 802.3ad.
+            if let Some(id) = self.tree.parsed(&of("ad_aggregator_id")) {
+                bond.aggregators.insert(member.clone(), id);
+            }
+            if self.tree.text(&of("mii_status"))? == "up" {
+                bond.active.push(member);
+            }
+        }
+        Ok(bond)
+    }
+
+    pub(super) fn counters(&self) -> Result<Counters, String> {
+        let number = |name: &str| self.number(&format!("statistics/{name}"));
+        Ok(Counters {
+            received: number("rx_packets")?,
+            receive_errors: number("rx_errors")?,
+            receive_missed: number("rx_missed_errors")?,
+        })
+    }
+}
+
+/// The kernel's way to write a set: words of 32 CPUs in hexadecimal digits, the last ones first.
+fn of_mask(mask: &str) -> Option<CpuSet> {
+    let mut cpus = Vec::new();
+    for (word, digits) in (0..).zip(mask.split(',').rev()) {
+        let bits = u32::from_str_radix(digits.trim(), 16).ok()?;
+        let set = (0..32).filter(|bit| bits & (1 << bit) != 0);
+        cpus.extend(
+            set.map(|bit| word * 32 + bit)
+                .map(|cpu: u32| cpu.to_string()),
+        );
+    }
+    cpus.join(",").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::*;
+
+    fn write(root: &Path, files: &[(&str, &str)]) {
+        for (path, text) in files {
+            let path = root.join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+    }
+
+    #[test]
+    fn masks_of_processors_are_read_word_by_word_from_the_end() {
+        let read = |mask: &str| of_mask(mask).map(|cpus| cpus.to_string());
+        assert_eq!(read("f"), Some("0-3".to_owned()));
+        assert_eq!(read("00000001,00000002"), Some("1,32".to_owned()));
+        assert_eq!(read("0"), Some(String::new()));
+        assert_eq!(read("g"), None);
+    }
+
+    #[test]
+    fn members_of_a_bond_are_told_with_their_groups_and_the_one_that_carries() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = Tree::at(root.path());
+        let bond = || {
+            let path = "sys/class/net/bond0".to_owned();
+            Folder { tree: &tree, path }.bond()
+        };
+        let of = |mode: &str, hash: &str, active: &str, group: &str, groups: [&str; 2]| {
+            let net = "sys/class/net";
+            let member = |nic: &str, file: &str| format!("{net}/{nic}/bonding_slave/{file}");
+            let own = |file: &str| format!("{net}/bond0/bonding/{file}");
+            let files = [
+                (own("mode"), mode),
+                (own("xmit_hash_policy"), hash),
+                (own("active_slave"), active),
+                (own("ad_aggregator"), group),
+                (format!("{net}/bond0/lower_nic0"), ""),
+                (format!("{net}/bond0/lower_nic1"), ""),
+                (member("nic0", "mii_status"), "up\n"),
+                (member("nic0", "ad_aggregator_id"), groups[0]),
+                (member("nic1", "mii_status"), "up\n"),
+                (member("nic1", "ad_aggregator_id"), groups[1]),
+            ];
+            let files: Vec<(&str, &str)> = files
+                .iter()
+                .map(|(path, text)| (path.as_str(), *text))
+                .collect();
+            write(root.path(), &files);
+        };
+        // As the kernel writes them.
+        of("802.3ad 4\n", "layer3+4 1\n", "", "1\n", ["1\n", "2\n"]);
+        let both = vec!["nic0".to_owned(), "nic1".to_owned()];
+        let expected = Bond {
+            mode: "802.3ad".to_owned(),
+            hash: Some("layer3+4".to_owned()),
+            active: both.clone(),
+            carrying: None,
+            aggregator: Some(1),
+            aggregators: [("nic0".to_owned(), 1), ("nic1".to_owned(), 2)].into(),
+        };
+        assert_eq!(bond().unwrap(), expected);
+        of("active-backup 1\n", "", "nic1\n", "", ["N/A\n", "N/A\n"]);
+        let expected = Bond {
+            mode: "active-backup".to_owned(),
+            hash: None,
+            active: both,
+            carrying: Some("nic1".to_owned()),
+            aggregator: None,
+            aggregators: BTreeMap::new(),
+        };
+        assert_eq!(bond().unwrap(), expected);
+    }
+
+    #[test]
+    fn interrupts_are_told_with_where_they_may_be_taken_and_where_they_are() {
+        let root = tempfile::tempdir().unwrap();
+        write(
+            root.path(),
+            &[
+                ("sys/class/net/nic0/device/msi_irqs/60", "msix\n"),
+                ("sys/class/net/nic0/device/msi_irqs/61", "msix\n"),
+                ("sys/class/net/nic0/device/msi_irqs/62", "msix\n"),
+                ("proc/irq/60/smp_affinity_list", "0-7\n"),
+                ("proc/irq/60/effective_affinity_list", "5\n"),
+                ("proc/irq/61/smp_affinity_list", "0-3\n"),
+                ("proc/irq/61/effective_affinity_list", "\n"),
+                ("proc/irq/62/smp_affinity_list", "1\n"),
+            ],
+        );
+        let tree = Tree::at(root.path());
+        let path = "sys/class/net/nic0".to_owned();
+        let read = Folder { tree: &tree, path }.interrupts().unwrap();
+        let told = read.iter().map(|one| {
+            let taken = one.taken_by().to_string();
+            (one.number, one.cpus.to_string(), taken)
+        });
+        let expected = [(60, "0-7", "5"), (61, "0-3", "0-3"), (62, "1", "1")];
+        let expected = expected.map(|(irq, may, is)| (irq, may.to_owned(), is.to_owned()));
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+}

@@ -1,0 +1,84 @@
+//! What was counted since the host was started. One reading does not tell when: what was mended since is still in it.
+
+use super::used::is_used;
+use crate::facts::{Host, Nic};
+use crate::finding::{Answer, Found, Severity, Verdict};
+
+const DAY_S: u64 = 24 * 3600;
+
+/// Carriers that come and go with a start of the host or a driver, and in a day: a switch that is updated, a cable that is moved.
+const CHANGES: u64 = 10;
+const CHANGES_A_DAY: u64 = 1;
+
+/// One damaged packet of so many is more than a good cable has: a frame of 1500 bytes has 12,000 bits, and cables are
+/// made for less than one bad bit in 10^12.
+const PACKETS: u64 = 1_000_000;
+
+/// Fewer than these in a day say nothing.
+const PACKETS_A_DAY: u64 = 100;
+
+/// A carrier stays.
+pub fn flaps(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let changes = *nic.carrier_changes.get()?;
+    let days = host.uptime_s.get()? / DAY_S;
+    let most = CHANGES + CHANGES_A_DAY * days;
+    if changes <= most {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: format!("its carrier came or went {changes} times, {}", since(days)),
+        expected: format!("{most} times at most"),
+        why: "each time lanes are lost, and what they had on their way crosses again".into(),
+        cost: None,
+        change: None,
+        by_hand: Some(
+            "look whether it becomes more: if so, replace the cable or its modules, and ask the switch for its side"
+                .into(),
+        ),
+    }))
+}
+
+/// Next to no packet is damaged or dropped.
+pub fn errors(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let counters = nic.counters.get()?;
+    let days = host.uptime_s.get()? / DAY_S;
+    let (damaged, missed) = (counters.receive_errors, counters.receive_missed);
+    let bad = damaged.saturating_add(missed);
+    let least = PACKETS_A_DAY * days.max(1);
+    if bad < least || bad.saturating_mul(PACKETS) <= counters.received {
+        return Ok(Answer::Right);
+    }
+    let mend = if damaged > 0 {
+        "replace the cable or its modules"
+    } else {
+        "more places in its ring, more queues, or fewer guests on the processors that serve it"
+    };
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: format!(
+            "of {} packets {damaged} arrived damaged, and {missed} were dropped, {}",
+            counters.received,
+            since(days)
+        ),
+        expected: format!("fewer than one in a million, or than {PACKETS_A_DAY} a day"),
+        why: "TCP takes each for a line that is full, and sends more slowly".into(),
+        cost: None,
+        change: None,
+        by_hand: Some(format!("look whether it becomes more: if so, {mend}")),
+    }))
+}
+
+fn since(days: u64) -> String {
+    match days {
+        0 => "since the host was started less than a day ago".to_owned(),
+        1 => "since the host was started a day ago".to_owned(),
+        _ => format!("since the host was started {days} days ago"),
+    }
+}
