@@ -23,7 +23,7 @@ pub struct ReturnArgs {
     name: LabName,
     #[command(flatten)]
     made_of: MadeOf,
-    /// The ways to reduce bytes: drover, drover-pages, drover-lz4, drover-zstd, drover-off
+    /// The ways to reduce bytes: drover, drover-pages, drover-lz4, drover-zstd
     #[arg(long, value_delimiter = ',', default_value = "drover")]
     methods: Vec<Method>,
     /// How often each moves the guest away and back
