@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use drover_lab::compare::Method;
 use drover_lab::homecoming::{self, Plan};
@@ -42,6 +42,11 @@ pub struct ReturnArgs {
 
 impl ReturnArgs {
     fn plan(&self) -> Result<Plan> {
+        if self.methods.contains(&Method::DroverOff) {
+            bail!(
+                "drover-off describes no pages, so that no host keeps any for a return: leave it out of --methods"
+            );
+        }
         let guest = self.made_of.guest.settings_with(LIGHT)?;
         let lab = self.made_of.lab(&self.name, 2)?;
         let room = self.checkpoints.unwrap_or(Bytes(2 * guest.memory.0));
@@ -98,6 +103,9 @@ mod tests {
         let usual = plan("");
         assert_eq!(usual.guest.dirty, LIGHT.parse().unwrap());
         assert_eq!(usual.lab.agents.checkpoints, Some(Bytes(2 << 30)));
+        let off = ["return", "--methods", "drover,drover-off"];
+        let refused = Line::try_parse_from(off).unwrap().args.plan().unwrap_err();
+        assert!(refused.to_string().contains("leave it out"), "{refused}");
         assert_eq!(plan("--dirty none").guest.dirty, "none".parse().unwrap());
     }
 }
