@@ -39,7 +39,7 @@ fn report(changes: &[(&str, Disruption, Vec<Step>)]) -> Report {
         })
     };
     let findings: Vec<_> = changes.iter().map(finding).collect();
-    serde_json::from_value(json!({ "findings": findings, "skipped": [], "right": 0 })).unwrap()
+    serde_json::from_value(json!({ "findings": findings, "skipped": [], "right": [] })).unwrap()
 }
 
 fn planned(report: &Report, bounce: bool) -> (Plan, Vec<(String, String)>) {
