@@ -1,0 +1,147 @@
+//! The one thing wrong that each rule is for.
+
+use drover_tune::Severity;
+use drover_tune::facts::{Duplex, Fact::Known, Host, Kind, Link};
+
+use crate::hosts::{bonded, by_hand, cpus, gbit, link, on_top, set, value};
+
+pub type Spoil = fn(&mut Host);
+
+/// A rule, how much it matters, and what is wrong.
+pub const CASES: &[(&str, Severity, Spoil)] = &[
+    ("link-speed", Severity::Critical, |host| {
+        by_hand(host);
+        link(host).speed = Some(gbit(10));
+    }),
+    ("link-speed", Severity::Warning, |host| {
+        by_hand(host);
+        link(host).speed = Some(gbit(10));
+        link(host).peer.clear();
+    }),
+    ("link-speed", Severity::Critical, |host| {
+        link(host).advertised.remove(&gbit(25));
+        link(host).speed = Some(gbit(10));
+    }),
+    ("link-duplex", Severity::Critical, |host| {
+        link(host).duplex = Some(Duplex::Half);
+    }),
+    ("link-flaps", Severity::Notice, |host| {
+        host.nics[0].carrier_changes = Known(40);
+    }),
+    ("link-errors", Severity::Notice, |host| {
+        value(&mut host.nics[0].counters).receive_errors = 110;
+    }),
+    ("pci-slot", Severity::Critical, |host| {
+        value(&mut host.nics[0].pci).width = Some(1);
+    }),
+    ("pci-slot", Severity::Warning, |host| {
+        // Enough for each port, and not for both: 28 Gbit/s.
+        for (nic, port) in host.nics.iter_mut().zip(["0", "1"]) {
+            let pci = value(&mut nic.pci);
+            (pci.width, pci.width_most) = (Some(4), Some(4));
+            pci.slot = format!("0000:3b:00.{port}");
+        }
+    }),
+    ("pci-slot", Severity::Notice, |host| {
+        // At rest: all lanes, and fewer transfers than it can.
+        value(&mut host.nics[0].pci).speed = Some(2500);
+    }),
+    ("mtu-layers", Severity::Critical, |host| {
+        let mut bridge = on_top("br0", Kind::Bridge, &["ens1f0", "vnet0"]);
+        bridge.mtu = 9100;
+        host.nics.push(bridge);
+    }),
+    ("bond-mode", Severity::Warning, |host| {
+        bonded(host, "active-backup", "layer2", &["ens1f0"]);
+    }),
+    ("bond-mode", Severity::Warning, |host| {
+        bonded(host, "802.3ad", "layer2", &["ens1f0", "ens1f1"]);
+    }),
+    ("bond-members", Severity::Critical, |host| {
+        bonded(host, "802.3ad", "layer3+4", &["ens1f0"]);
+    }),
+    ("bond-members", Severity::Critical, |host| {
+        bonded(host, "802.3ad", "layer3+4", &["ens1f0", "ens1f1"]);
+        let bond = value(host.nics[2].bond.as_mut().unwrap());
+        bond.aggregator = Some(1);
+        bond.aggregators = [("ens1f0".to_owned(), 1), ("ens1f1".to_owned(), 2)].into();
+    }),
+    ("nic-queues", Severity::Warning, |host| {
+        value(&mut host.nics[0].channels).combined = 1;
+    }),
+    ("nic-interrupts", Severity::Warning, |host| {
+        // It may be taken anywhere, and is taken far away.
+        let interrupt = &mut value(&mut host.nics[0].interrupts)[0];
+        (interrupt.cpus, interrupt.effective) = (cpus("0-7"), cpus("5"));
+    }),
+    ("nic-interrupts", Severity::Warning, |host| {
+        // The kernel does not tell where it is taken.
+        let interrupt = &mut value(&mut host.nics[0].interrupts)[0];
+        (interrupt.cpus, interrupt.effective) = (cpus("4-7"), cpus(""));
+    }),
+    ("nic-steering", Severity::Notice, |host| {
+        let steering = value(&mut host.nics[0].steering);
+        steering.receive.insert("rx-0".into(), cpus("0-7"));
+    }),
+    ("nic-ring", Severity::Notice, |host| {
+        // 512 in its four queues together.
+        value(&mut host.nics[0].rings).receive = 128;
+    }),
+    ("nic-ring", Severity::Notice, |host| {
+        value(&mut host.nics[0].rings).receive = 512;
+        value(&mut host.nics[0].channels).combined_most = 1;
+        value(&mut host.nics[0].channels).combined = 1;
+    }),
+    ("nic-coalescing", Severity::Notice, |host| {
+        value(&mut host.nics[0].coalescing).adaptive_receive = Some(false);
+    }),
+    ("nic-offloads", Severity::Warning, |host| {
+        value(&mut host.nics[0].features).active.remove("rx-gro");
+    }),
+    ("nic-offloads", Severity::Notice, |host| {
+        value(&mut host.nics[0].features)
+            .active
+            .remove("tx-tcp-segmentation");
+    }),
+    ("nic-lro", Severity::Critical, |host| {
+        value(&mut host.nics[0].features)
+            .active
+            .insert("rx-lro".into());
+        host.nics.push(on_top("ens1f0.7", Kind::Vlan, &["ens1f0"]));
+        host.nics.push(on_top("br0", Kind::Bridge, &["ens1f0.7"]));
+    }),
+    ("cpu-governor", Severity::Warning, |host| {
+        host.processors.governors = Known([("powersave".to_owned(), 8)].into());
+    }),
+    ("tcp-buffers", Severity::Notice, |host| {
+        // The kernel's own: 16.8 Gbit/s a connection, and eight of them fill the line.
+        set(host, "net.ipv4.tcp_wmem", "4096 16384 4194304");
+    }),
+    ("tcp-buffers", Severity::Warning, |host| {
+        set(host, "net.ipv4.tcp_wmem", "4096 16384 262144");
+    }),
+    ("tcp-timestamps", Severity::Notice, |host| {
+        set(host, "net.ipv4.tcp_timestamps", "0");
+    }),
+    ("tcp-window", Severity::Critical, |host| {
+        set(host, "net.ipv4.tcp_window_scaling", "0");
+    }),
+];
+
+/// The same of two hosts: what is wrong with the second one.
+pub const PAIRS: &[(&str, Severity, Spoil)] = &[
+    ("pair-mtu", Severity::Warning, |host| {
+        host.nics[0].mtu = 1500
+    }),
+    ("pair-speed", Severity::Warning, |host| {
+        *link(host) = Link {
+            speed: Some(gbit(10)),
+            supported: [gbit(10)].into(),
+            advertised: [gbit(10)].into(),
+            ..link(host).clone()
+        };
+    }),
+    ("pair-adapter", Severity::Notice, |host| {
+        host.nics[0].firmware = Known("26.31.2006".into());
+    }),
+];

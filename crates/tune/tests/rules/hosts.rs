@@ -1,0 +1,196 @@
+//! Hosts as drivers tell of them, and how they are made worse.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use Fact::Known;
+use drover_tune::Report;
+use drover_tune::facts::{
+    Bond, Channels, Coalescing, Core, Counters, Duplex, Fact, Features, Fec, Host, Interrupt, Kind,
+    Link, Nic, Node, Pci, Processors, Rings, Steering,
+};
+use drover_types::{BitRate, CpuSet};
+
+pub fn gbit(rate: u64) -> BitRate {
+    BitRate(rate * 1_000_000_000)
+}
+
+pub fn cpus(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+pub fn words(words: &[&str]) -> BTreeSet<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// An adapter for 25 Gbit/s on the first node, as its driver tells of it.
+pub fn adapter(name: &str, address: &str) -> Nic {
+    let features = words(&[
+        "rx-checksum",
+        "rx-gro",
+        "tx-checksum-ip-generic",
+        "tx-generic-segmentation",
+        "tx-scatter-gather",
+        "tx-tcp-segmentation",
+    ]);
+    let rates: BTreeSet<BitRate> = [gbit(1), gbit(10), gbit(25)].into();
+    Nic {
+        name: name.into(),
+        kind: Kind::Adapter,
+        up: true,
+        carrier: true,
+        addresses: vec![address.parse().unwrap()],
+        mtu: 9000,
+        lower: Vec::new(),
+        driver: Known("mlx5_core".into()),
+        firmware: Known("26.35.1012".into()),
+        model: Known("15B3:1015".into()),
+        link: Known(Link {
+            speed: Some(gbit(25)),
+            duplex: Some(Duplex::Full),
+            negotiates: Some(true),
+            by_hand: false,
+            supported: rates.clone(),
+            advertised: rates.clone(),
+            peer: rates,
+        }),
+        fec: Known(Fec {
+            automatic: true,
+            configured: words(&["RS", "BASER"]),
+        }),
+        carrier_changes: Known(2),
+        channels: Known(Channels {
+            combined: 4,
+            combined_most: 8,
+        }),
+        rings: Known(Rings {
+            receive: 1024,
+            receive_most: 8192,
+        }),
+        features: Known(Features {
+            active: features.clone(),
+            changeable: features.into_iter().chain(["rx-lro".to_owned()]).collect(),
+        }),
+        coalescing: Known(Coalescing {
+            adaptive_receive: Some(true),
+        }),
+        interrupts: Known(
+            (0..4)
+                .map(|queue| Interrupt {
+                    number: 60 + queue,
+                    cpus: cpus(&queue.to_string()),
+                    effective: cpus(&queue.to_string()),
+                })
+                .collect(),
+        ),
+        steering: Known(Steering {
+            receive: BTreeMap::new(),
+            receive_queues: 4,
+        }),
+        pci: Known(Pci {
+            slot: "0000:3b:00.0".into(),
+            speed: Some(8000),
+            speed_most: Some(8000),
+            width: Some(8),
+            width_most: Some(8),
+            near: Some(cpus("0-3")),
+        }),
+        bond: None,
+        counters: Known(Counters {
+            received: 10_000_000,
+            ..Counters::default()
+        }),
+    }
+}
+
+/// What stands on others.
+pub fn on_top(name: &str, kind: Kind, lower: &[&str]) -> Nic {
+    Nic {
+        kind,
+        lower: lower.iter().map(|name| (*name).to_owned()).collect(),
+        addresses: Vec::new(),
+        ..adapter(name, "10.9.9.9/24")
+    }
+}
+
+/// Two sockets of four cores, and two adapters.
+pub fn healthy(name: &str, number: u8) -> Host {
+    let settings = [
+        ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
+        ("net.ipv4.tcp_timestamps", "1"),
+        ("net.ipv4.tcp_window_scaling", "1"),
+        ("net.ipv4.tcp_wmem", "4096 16384 33554432"),
+    ];
+    Host {
+        name: name.into(),
+        uptime_s: Known(3600),
+        processors: Processors {
+            online: Known(cpus("0-7")),
+            cores: Known(
+                (0..8)
+                    .map(|cpu| {
+                        let (package, core) = (cpu / 4, cpu % 4);
+                        (cpu, Core { package, core })
+                    })
+                    .collect(),
+            ),
+            nodes: Known(
+                [(0, "0-3"), (1, "4-7")]
+                    .map(|(number, list)| Node {
+                        number,
+                        cpus: cpus(list),
+                    })
+                    .into(),
+            ),
+            governors: Known([("performance".to_owned(), 8)].into()),
+            drivers: Known([("acpi-cpufreq".to_owned(), 8)].into()),
+        },
+        nics: vec![
+            adapter("ens1f0", &format!("10.0.1.{number}/24")),
+            adapter("ens1f1", &format!("10.0.2.{number}/24")),
+        ],
+        settings: settings
+            .map(|(name, value)| (name.to_owned(), Known(value.to_owned())))
+            .into(),
+        irqbalance: Known(false),
+    }
+}
+
+pub fn value<T>(fact: &mut Fact<T>) -> &mut T {
+    match fact {
+        Known(value) => value,
+        Fact::Unknown(why) => panic!("{why}"),
+    }
+}
+
+pub fn link(host: &mut Host) -> &mut Link {
+    value(&mut host.nics[0].link)
+}
+
+pub fn by_hand(host: &mut Host) {
+    link(host).negotiates = Some(false);
+    link(host).by_hand = true;
+}
+
+pub fn set(host: &mut Host, name: &str, to: &str) {
+    host.settings.insert(name.into(), Known(to.into()));
+}
+
+pub fn bonded(host: &mut Host, mode: &str, hash: &str, active: &[&str]) {
+    let mut bond = on_top("bond0", Kind::Bond, &["ens1f0", "ens1f1"]);
+    bond.addresses = std::mem::take(&mut host.nics[0].addresses);
+    host.nics[1].addresses.clear();
+    bond.bond = Some(Known(Bond {
+        mode: mode.into(),
+        hash: Some(hash.into()),
+        active: active.iter().map(|name| (*name).to_owned()).collect(),
+        carrying: (mode == "active-backup").then(|| active[0].to_owned()),
+        aggregator: None,
+        aggregators: BTreeMap::new(),
+    }));
+    host.nics.push(bond);
+}
+
+pub fn names(report: &Report) -> Vec<&str> {
+    let names = report.findings.iter().map(|finding| finding.rule.as_str());
+    names.collect()
+}

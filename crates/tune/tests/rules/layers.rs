@@ -1,0 +1,110 @@
+//! Which interfaces are used, and those that stand on others.
+
+use drover_tune::examine;
+use drover_tune::facts::{Host, Kind};
+
+use crate::hosts::{bonded, gbit, healthy, names, on_top, value};
+
+#[test]
+fn a_port_below_a_bridge_with_an_address_is_used_and_layers_that_stand_on_each_other_end() {
+    let mut host = healthy("a", 1);
+    host.nics[0].addresses.clear();
+    let mut bridge = on_top("br0", Kind::Bridge, &["bond0"]);
+    bridge.addresses = vec!["10.0.1.1/24".parse().unwrap()];
+    host.nics.push(bridge);
+    host.nics
+        .push(on_top("bond0", Kind::Virtual, &["ens1f0", "br0"]));
+    value(&mut host.nics[0].rings).receive = 1;
+    assert_eq!(names(&examine(&[host])), ["nic-ring"]);
+}
+
+#[test]
+fn ends_of_guests_and_containers_are_theirs_and_hardware_below_their_bridge_is_not() {
+    let mut host = healthy("a", 1);
+    let tap = |name: &str, addresses: &[&str]| {
+        let mut tap = on_top(name, Kind::Virtual, &[]);
+        tap.addresses = addresses.iter().map(|one| one.parse().unwrap()).collect();
+        // Whoever looked at it would find this.
+        value(&mut tap.rings).receive = 1;
+        tap
+    };
+    let mut bridge = on_top("br0", Kind::Bridge, &["ens1f0.7", "gone", "vnet0"]);
+    bridge.addresses = std::mem::take(&mut host.nics[0].addresses);
+    let vlan = on_top("ens1f0.7", Kind::Vlan, &["ens1f0"]);
+    let taps = [tap("vnet0", &[]), tap("vnet1", &["fe80::1/64"])];
+    host.nics.extend([bridge, vlan]);
+    host.nics.extend(taps);
+    let nothing = <[&str; 0]>::default();
+    assert_eq!(names(&examine(std::slice::from_ref(&host))), nothing);
+    // Through the bridge and its VLAN.
+    value(&mut host.nics[0].rings).receive = 1;
+    assert_eq!(names(&examine(std::slice::from_ref(&host))), ["nic-ring"]);
+    // A bridge of guests alone, of which only forwarding is asked.
+    host.nics[2].addresses.clear();
+    assert_eq!(names(&examine(std::slice::from_ref(&host))), nothing);
+    value(&mut host.nics[0].features)
+        .active
+        .insert("rx-lro".into());
+    assert_eq!(names(&examine(std::slice::from_ref(&host))), ["nic-lro"]);
+    // An end with an address of its own is the host's.
+    host.nics.push(tap("veth0", &["10.0.7.1/24"]));
+    assert_eq!(names(&examine(&[host])), ["nic-lro", "nic-ring"]);
+}
+
+#[test]
+fn what_stands_on_others_carries_what_these_do() {
+    let bond = |mode: &str, number: u8, rates: [u64; 2]| {
+        let mut host = healthy(&number.to_string(), number);
+        bonded(&mut host, mode, "layer3+4", &["ens1f0", "ens1f1"]);
+        for (nic, rate) in host.nics.iter_mut().zip(rates) {
+            value(&mut nic.link).speed = Some(gbit(rate));
+        }
+        // A bridge tells the rate of whatever port is the fastest: guests' ends are none of it.
+        let mut bridge = on_top("br0", Kind::Bridge, &["bond0", "vnet0"]);
+        bridge.addresses = std::mem::take(&mut host.nics[2].addresses);
+        value(&mut bridge.link).speed = Some(gbit(100 + u64::from(number)));
+        host.nics
+            .extend([bridge, on_top("vnet0", Kind::Virtual, &[])]);
+        host
+    };
+    let speeds = |hosts: [Host; 2]| {
+        let report = examine(&hosts);
+        let all = report.findings.into_iter();
+        let mut speeds = all.filter(|finding| finding.rule == "pair-speed");
+        speeds.next().map(|finding| finding.found.read)
+    };
+    let (both, one) = ("802.3ad", "active-backup");
+    assert_eq!(
+        speeds([bond(both, 1, [25, 25]), bond(both, 2, [10, 40])]),
+        None
+    );
+    assert_eq!(
+        speeds([bond(one, 1, [25, 25]), bond(one, 2, [25, 10])]),
+        None
+    );
+    let read = speeds([bond(both, 1, [25, 25]), bond(one, 2, [25, 10])]);
+    assert_eq!(read.as_deref(), Some("50 Gbit/s, and 25 Gbit/s of br0"));
+}
+
+#[test]
+fn members_that_wait_may_have_any_rate_and_bonds_that_nobody_uses_may_be_as_they_are() {
+    let mut host = healthy("a", 1);
+    bonded(&mut host, "active-backup", "layer2", &["ens1f0"]);
+    value(&mut host.nics[1].link).speed = Some(gbit(1));
+    value(&mut host.nics[1].link).supported = [gbit(1)].into();
+    value(&mut host.nics[1].link).peer = [gbit(1)].into();
+    value(&mut host.nics[1].link).advertised = [gbit(1)].into();
+    assert_eq!(names(&examine(std::slice::from_ref(&host))), ["bond-mode"]);
+    host.nics[2].addresses.clear();
+    assert_eq!(names(&examine(&[host.clone()])), <[&str; 0]>::default());
+    assert!(host.nics.iter().all(|nic| !nic.is_addressed()));
+}
+
+#[test]
+fn the_packet_size_of_a_vrf_means_nothing() {
+    let mut host = healthy("a", 1);
+    let mut vrf = on_top("blue", Kind::Virtual, &["ens1f0"]);
+    vrf.mtu = 65536;
+    host.nics.push(vrf);
+    assert_eq!(names(&examine(&[host])), <[&str; 0]>::default());
+}

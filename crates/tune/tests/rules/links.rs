@@ -1,0 +1,144 @@
+//! Cables, slots, and what is counted of them.
+
+use drover_tune::facts::{Fact::Known, Fec, Link, Pci};
+use drover_tune::{Disruption, Severity, examine};
+
+use crate::hosts::{adapter, by_hand, gbit, healthy, link, names, value, words};
+
+#[test]
+fn a_link_that_is_down_with_a_rate_by_hand_is_found_and_left_to_people() {
+    let mut host = healthy("a", 1);
+    host.nics[0].carrier = false;
+    link(&mut host).speed = None;
+    // Such a driver says only once it has a carrier that it negotiates.
+    link(&mut host).negotiates = Some(false);
+    assert_eq!(
+        names(&examine(std::slice::from_ref(&host))),
+        <[&str; 0]>::default()
+    );
+    by_hand(&mut host);
+    let report = examine(&[host]);
+    assert_eq!(names(&report), ["link-speed"]);
+    let found = &report.findings[0].found;
+    assert_eq!(found.severity, Severity::Notice);
+    assert!(
+        found.change.is_none() && found.by_hand.is_some(),
+        "{found:#?}"
+    );
+}
+
+#[test]
+fn a_rate_by_hand_is_given_back_by_the_undo() {
+    let mut host = healthy("a", 1);
+    link(&mut host).speed = Some(gbit(10));
+    by_hand(&mut host);
+    let report = examine(&[host]);
+    let step = &report.findings[0].found.change.as_ref().unwrap().steps[0];
+    assert_eq!(step.to_string(), "ethtool -s ens1f0 autoneg on");
+    let undo = "ethtool -s ens1f0 autoneg off speed 10000 duplex full";
+    assert_eq!(step.undo().to_string(), undo);
+}
+
+#[test]
+fn ports_that_nobody_uses_may_be_as_they_are() {
+    let mut host = healthy("a", 1);
+    let mut unused = adapter("ens9", "10.9.9.9/24");
+    unused.addresses.clear();
+    unused.carrier = false;
+    unused.link = Known(Link {
+        speed: None,
+        negotiates: Some(false),
+        by_hand: true,
+        ..value(&mut unused.link).clone()
+    });
+    value(&mut unused.rings).receive = 1;
+    host.nics.push(unused);
+    let report = examine(&[host]);
+    assert_eq!(names(&report), <[&str; 0]>::default());
+    assert_eq!(report.skipped, []);
+}
+
+#[test]
+fn adapters_on_a_bus_of_their_own_are_limited_by_none() {
+    let mut host = healthy("a", 1);
+    for nic in &mut host.nics {
+        *value(&mut nic.pci) = Pci {
+            speed: Some(2500),
+            speed_most: Some(2500),
+            width: Some(1),
+            width_most: Some(1),
+            ..value(&mut nic.pci).clone()
+        };
+    }
+    let report = examine(&[host]);
+    assert_eq!(names(&report), <[&str; 0]>::default());
+    let skipped: Vec<&str> = report.skipped.iter().map(|one| one.rule.as_str()).collect();
+    assert_eq!(skipped, ["pci-slot", "pci-slot"]);
+}
+
+#[test]
+fn what_was_counted_is_told_with_since_when_and_measured_by_the_day() {
+    let mut host = healthy("a", 1);
+    host.uptime_s = Known(30 * 24 * 3600);
+    host.nics[0].carrier_changes = Known(40);
+    value(&mut host.nics[0].counters).receive_errors = 2900;
+    assert_eq!(
+        names(&examine(std::slice::from_ref(&host))),
+        <[&str; 0]>::default()
+    );
+    host.nics[0].carrier_changes = Known(41);
+    value(&mut host.nics[0].counters).receive_errors = 3100;
+    let report = examine(&[host]);
+    assert_eq!(names(&report), ["link-flaps", "link-errors"]);
+    for finding in &report.findings {
+        let since = "since the host was started 30 days ago";
+        assert!(finding.found.read.ends_with(since), "{finding:#?}");
+    }
+}
+
+#[test]
+fn a_rate_that_only_one_end_can_have_is_not_missed() {
+    let mut host = healthy("a", 1);
+    link(&mut host).peer = [gbit(10), gbit(40)].into();
+    link(&mut host).speed = Some(gbit(10));
+    assert_eq!(
+        names(&examine(std::slice::from_ref(&host))),
+        <[&str; 0]>::default()
+    );
+    // Of a module's other end nothing is told.
+    link(&mut host).peer.clear();
+    let report = examine(&[host]);
+    assert_eq!(names(&report), ["link-speed"]);
+    assert_eq!(report.findings[0].found.severity, Severity::Notice);
+}
+
+#[test]
+fn a_link_that_is_down_with_error_correction_by_hand_is_found() {
+    let mut host = healthy("a", 1);
+    host.nics[0].carrier = false;
+    link(&mut host).speed = None;
+    *value(&mut host.nics[0].fec) = Fec {
+        automatic: false,
+        configured: words(&["BASER"]),
+    };
+    // What the hardware chose is told the same way.
+    assert_eq!(
+        names(&examine(std::slice::from_ref(&host))),
+        <[&str; 0]>::default()
+    );
+    by_hand(&mut host);
+    let report = examine(&[host]);
+    assert_eq!(names(&report), ["link-speed", "link-fec"]);
+    let found = &report.findings[1].found;
+    assert_eq!(found.severity, Severity::Notice);
+    let change = found.change.as_ref().unwrap();
+    assert_eq!(change.disruption, Disruption::BouncesLink);
+    assert_eq!(
+        change.steps[0].to_string(),
+        "ethtool --set-fec ens1f0 encoding auto"
+    );
+    assert_eq!(
+        change.steps[0].undo().to_string(),
+        "ethtool --set-fec ens1f0 encoding baser"
+    );
+}

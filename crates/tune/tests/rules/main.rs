@@ -1,0 +1,126 @@
+//! Every rule against a host with nothing wrong, and against that host with the one thing wrong that it is for.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+mod cases;
+mod hosts;
+mod layers;
+mod links;
+
+use std::collections::BTreeSet;
+
+use cases::{CASES, PAIRS};
+use drover_tune::facts::{Fact, Fact::Known, Host};
+use drover_tune::{RULES, Report, Severity, examine};
+use hosts::{healthy, names, set};
+
+#[test]
+fn hosts_with_nothing_wrong_have_no_findings_and_nothing_is_skipped() {
+    let report = examine(&[healthy("a", 1), healthy("b", 2)]);
+    assert_eq!(names(&report), <[&str; 0]>::default());
+    assert_eq!(report.skipped, []);
+    assert!(report.right.len() > 50, "{}", report.right.len());
+}
+
+#[test]
+fn each_rule_finds_the_one_thing_that_it_is_for_and_no_other_does() {
+    for (rule, severity, spoil) in CASES {
+        let mut host = healthy("a", 1);
+        spoil(&mut host);
+        let report = examine(&[host]);
+        assert_eq!(names(&report), [*rule], "{report:#?}");
+        let finding = &report.findings[0];
+        assert_eq!(finding.found.severity, *severity, "{rule}");
+        assert!(
+            finding.found.change.is_some() || finding.found.by_hand.is_some(),
+            "{rule}"
+        );
+        assert_eq!(finding.subject.host, "a");
+    }
+}
+
+#[test]
+fn each_rule_about_two_hosts_finds_what_differs() {
+    for (rule, severity, spoil) in PAIRS {
+        let (host, mut other) = (healthy("a", 1), healthy("b", 2));
+        spoil(&mut other);
+        let report = examine(&[host, other]);
+        assert_eq!(names(&report), [*rule], "{report:#?}");
+        assert_eq!(report.findings[0].found.severity, *severity, "{rule}");
+        assert_eq!(report.findings[0].subject.to_string(), "a and b ens1f0");
+    }
+}
+
+#[test]
+fn each_rule_has_a_case() {
+    let cases: BTreeSet<&str> = CASES.iter().chain(PAIRS).map(|(rule, ..)| *rule).collect();
+    let without = RULES
+        .iter()
+        .map(|rule| rule.name)
+        .filter(|name| !cases.contains(name));
+    // Where it is wrong, the link has no rate either, of which another rule speaks: it has a test of its own.
+    assert_eq!(without.collect::<Vec<_>>(), ["link-fec"]);
+}
+
+#[test]
+fn powersave_follows_the_work_with_drivers_that_see_to_it() {
+    let mut host = healthy("a", 1);
+    host.processors.governors = Known([("powersave".to_owned(), 8)].into());
+    host.processors.drivers = Known([("intel_pstate".to_owned(), 8)].into());
+    assert_eq!(names(&examine(&[host])), <[&str; 0]>::default());
+}
+
+#[test]
+fn what_is_not_known_is_skipped_with_its_reason_and_never_right() {
+    let mut host = healthy("a", 1);
+    let before = examine(std::slice::from_ref(&host)).right.len();
+    host.nics[0].rings = Fact::unknown("its driver does not tell");
+    let report = examine(&[host]);
+    assert_eq!(report.right.len(), before - 1);
+    let [skipped] = &report.skipped[..] else {
+        panic!("{:#?}", report.skipped);
+    };
+    assert_eq!(
+        (skipped.rule.as_str(), skipped.because.as_str()),
+        ("nic-ring", "its driver does not tell")
+    );
+    assert_eq!(skipped.subject.to_string(), "a ens1f0");
+}
+
+#[test]
+fn findings_come_with_the_worst_first() {
+    let mut host = healthy("a", 1);
+    for (.., spoil) in CASES
+        .iter()
+        .filter(|(rule, ..)| *rule != "bond-mode" && *rule != "bond-members")
+    {
+        spoil(&mut host);
+    }
+    let report = examine(&[host]);
+    let severities: Vec<Severity> = report
+        .findings
+        .iter()
+        .map(|finding| finding.found.severity)
+        .collect();
+    assert!(severities.is_sorted());
+    assert_eq!(
+        report
+            .counts()
+            .iter()
+            .map(|(_, count)| count)
+            .sum::<usize>(),
+        report.findings.len()
+    );
+}
+
+#[test]
+fn a_report_is_the_same_after_it_was_written_down() {
+    let mut host = healthy("a", 1);
+    host.nics[0].rings = Fact::unknown("its driver does not tell");
+    set(&mut host, "net.ipv4.tcp_wmem", "4096 16384 65536");
+    let text = serde_json::to_string(&host).unwrap();
+    assert_eq!(serde_json::from_str::<Host>(&text).unwrap(), host);
+    let report = examine(&[host]);
+    let text = serde_json::to_string(&report).unwrap();
+    assert_eq!(serde_json::from_str::<Report>(&text).unwrap(), report);
+}
