@@ -31,6 +31,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("execute", Kind::Pure, &["types", "plan"]),
     ("sim", Kind::Pure, &["types", "wire", "session", "migrate"]),
     ("lanes", Kind::Io, &["types"]),
+    ("reach", Kind::Io, &["types"]),
     // Its tests hold what `qstream` finds against real QEMUs.
     ("hypervisor", Kind::Io, &["types", "qstream"]),
     ("tune", Kind::Pure, &["types"]),

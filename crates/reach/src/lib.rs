@@ -1,0 +1,32 @@
+//! Asks by datagrams what a path between two hosts carries, and answers.
+//!
+//! Owns a socket on one address of this host for as long as it asks or answers; judges nothing. What is to be found out is
+//! decided by pure parts ([`Search`], [`Volley`], [`Pace`]); [`ask`] and [`Answerer`] only move datagrams.
+//!
+//! ```text
+//!  ask ── Ask(sequence, size of the answer), padded to its own size ──▶ Answerer
+//!      ◀── Answer, padded to the size that was asked for ────────────── (by the kernel's route, as a lane's are)
+//!      ◀── TooLarge: my own interface does not take it ───────────────
+//! ```
+//!
+//! # Invariant
+//! Nothing is said to who does not have the ticket, nor to an address that was not named with it.
+
+mod answerer;
+pub mod limits;
+mod pace;
+mod packet;
+mod prober;
+mod report;
+mod round;
+mod search;
+mod socket;
+mod volley;
+
+pub use answerer::{Answered, Answerer, NotAnswering, Order};
+pub use pace::Pace;
+pub use packet::{Message, Packet, Refused, Ticket};
+pub use prober::{Budget, NotAsked, Question, ask};
+pub use report::{Report, Unfinished};
+pub use search::{Beyond, Largest, Search};
+pub use volley::{RoundTrip, Trips, Volley};

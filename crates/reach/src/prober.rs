@@ -1,0 +1,252 @@
+//! Asks an answerer what the path to it carries.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use drover_types::{BitRate, ByteRate, Bytes};
+use tokio::time::{Instant, sleep_until};
+
+use crate::limits::{
+    ASK_BYTES, ASK_TIME, OF_RATE, PACKET_MOST, PATIENCE_LEAST, PATIENCE_MOST, PATIENCE_TRIPS,
+    RATE_UNKNOWN, VOLLEY, VOLLEY_GAP,
+};
+use crate::packet::{HEADER, Message, Packet, Ticket};
+use crate::report::{Report, Unfinished};
+use crate::round::{Heard, Round, Sizes};
+use crate::socket::{Datagrams, Sent, headers};
+use crate::{Largest, Pace, Search, Volley};
+
+/// A path that is to be asked about.
+#[derive(Debug, Clone)]
+pub struct Question {
+    /// The interface of this host that is claimed: questions leave by it.
+    pub interface: String,
+    /// Its address.
+    pub local: IpAddr,
+    /// Where the answerer is.
+    pub remote: SocketAddr,
+    /// What it was given.
+    pub ticket: Ticket,
+    /// Largest packet of our interface, in bytes.
+    pub mtu: u32,
+    /// Largest packet of the other end's interface, in bytes.
+    pub far_mtu: u32,
+    /// Rate of the slower end's link, where it is known. No more than its [`OF_RATE`]th part is used.
+    pub rate: Option<BitRate>,
+    /// What asking may cost.
+    pub budget: Budget,
+}
+
+/// What asking about one path may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    /// How long.
+    pub time: Duration,
+    /// How many bytes of UDP's payload, both ways.
+    pub bytes: Bytes,
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self {
+            time: ASK_TIME,
+            bytes: ASK_BYTES,
+        }
+    }
+}
+
+/// Nothing could be asked.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot ask from {local} on {interface}")]
+pub struct NotAsked {
+    /// The interface.
+    pub interface: String,
+    /// The address.
+    pub local: IpAddr,
+    /// What the kernel said.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Asks: first small packets, then sizes there, then sizes back. To be called within a runtime of tokio.
+///
+/// # Errors
+/// [`NotAsked`], for one when this host does not have the address. All else is in the report.
+pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
+    let mut asking = Asking::new(question).map_err(|source| NotAsked {
+        interface: question.interface.clone(),
+        local: question.local,
+        source,
+    })?;
+    let mut report = Report {
+        trips: crate::Trips::default(),
+        arrivals: BTreeMap::new(),
+        there: None,
+        back: None,
+        unfinished: None,
+    };
+    report.unfinished = asking.all(&mut report).await.err();
+    report.arrivals = asking.arrivals;
+    Ok(report)
+}
+
+struct Asking<'q> {
+    question: &'q Question,
+    socket: Datagrams,
+    index: u32,
+    pace: Pace,
+    end: Instant,
+    bytes_left: u64,
+    sequence: u32,
+    patience: Duration,
+    arrivals: BTreeMap<String, u32>,
+    sending: Vec<u8>,
+}
+
+impl<'q> Asking<'q> {
+    fn new(question: &'q Question) -> io::Result<Self> {
+        let socket = Datagrams::bind(SocketAddr::new(question.local, 0))?;
+        let rate = question.rate.map_or(RATE_UNKNOWN, |rate| rate.0) / 8 / OF_RATE;
+        Ok(Self {
+            question,
+            index: socket.index(&question.interface)?,
+            socket,
+            pace: Pace::new(ByteRate(rate), std::time::Instant::now()),
+            end: Instant::now() + question.budget.time,
+            bytes_left: question.budget.bytes.0,
+            sequence: 0,
+            patience: PATIENCE_MOST,
+            arrivals: BTreeMap::new(),
+            sending: vec![0; PACKET_MOST as usize],
+        })
+    }
+
+    async fn all(&mut self, report: &mut Report) -> Result<(), Unfinished> {
+        let mut volley = Volley::default();
+        let heard = self
+            .exchange(&[(HEADER as u16, HEADER as u16); VOLLEY], VOLLEY_GAP)
+            .await?;
+        for heard in heard {
+            volley.sent();
+            if let Heard::Answer(after) = heard {
+                volley.answered(after);
+            }
+        }
+        report.trips = volley.trips();
+        let Some(trip) = report.trips.round_trip else {
+            return Err(Unfinished::Silent);
+        };
+        let trips = Duration::from_micros(trip.most).saturating_mul(PATIENCE_TRIPS);
+        self.patience = trips.clamp(PATIENCE_LEAST, PATIENCE_MOST);
+        let (near, far) = (self.question.mtu, self.question.far_mtu);
+        report.there = Some(self.search(near, |size| (size, HEADER as u16)).await?);
+        report.back = Some(self.search(far, |size| (HEADER as u16, size)).await?);
+        Ok(())
+    }
+
+    /// The largest packet up to `most` in the direction that `sizes` makes of it.
+    async fn search(&mut self, most: u32, sizes: fn(u16) -> Sizes) -> Result<Largest, Unfinished> {
+        let headers = headers(self.question.local);
+        let payload =
+            |packet: u32| u16::try_from(packet.saturating_sub(headers)).unwrap_or(u16::MAX);
+        // The smallest packets crossed both ways, or there would be no search.
+        let mut search = Search::new(headers + HEADER as u32, most.min(PACKET_MOST));
+        while !search.asks().is_empty() {
+            let packets = search.asks().to_vec();
+            let asks: Vec<Sizes> = packets
+                .iter()
+                .map(|packet| sizes(payload(*packet)))
+                .collect();
+            let heard = self.exchange(&asks, Duration::ZERO).await?;
+            for (packet, heard) in packets.into_iter().zip(heard) {
+                match heard {
+                    Heard::Answer(_) => search.crossed(packet),
+                    Heard::RefusedHere | Heard::RefusedThere => search.refused(packet),
+                    Heard::Nothing => {}
+                }
+            }
+            search.over();
+        }
+        search.found().ok_or(Unfinished::Unsteady)
+    }
+
+    /// Asks all of these, no faster than is allowed, and waits for their answers.
+    async fn exchange(&mut self, asks: &[Sizes], gap: Duration) -> Result<Vec<Heard>, Unfinished> {
+        let mut round = Round::new(self.sequence, asks);
+        self.sequence = self.sequence.wrapping_add(asks.len() as u32);
+        let mut buffer = vec![0; PACKET_MOST as usize];
+        let mut due = Instant::now();
+        loop {
+            if round.is_over() {
+                return Ok(round.heard);
+            }
+            // Time first: whoever floods the port does not keep it open.
+            let arrived = tokio::select! {
+                biased;
+                () = sleep_until(due.min(self.end)) => None,
+                arrived = self.socket.receive(&mut buffer) => Some(arrived),
+            };
+            match arrived {
+                None if Instant::now() >= self.end => return Err(Unfinished::Time),
+                None => match round.next() {
+                    Some((sequence, sizes)) => {
+                        let heard = self.send(sequence, sizes).await?;
+                        round.sent(heard);
+                        let wait = self.pace.take(std::time::Instant::now(), cost(sizes));
+                        due = Instant::now() + wait.max(gap);
+                        if round.next().is_none() {
+                            due += self.patience;
+                        }
+                    }
+                    None => return Ok(round.heard),
+                },
+                Some(Err(error)) => return Err(not_sent(&error)),
+                Some(Ok(arrived)) if arrived.from != self.question.remote => {}
+                Some(Ok(arrived)) => {
+                    let packet = Packet::read(&self.question.ticket, &buffer[..arrived.size]);
+                    if packet.is_ok_and(|packet| round.take(&packet)) {
+                        let by = arrived.interface.map(|index| self.socket.name(index));
+                        *self
+                            .arrivals
+                            .entry(by.unwrap_or_else(|| "unknown".into()))
+                            .or_default() += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, sequence: u32, (size, answer): Sizes) -> Result<Heard, Unfinished> {
+        let left = self.bytes_left.checked_sub(cost((size, answer)));
+        self.bytes_left = left.ok_or(Unfinished::Bytes)?;
+        let message = Message::Ask { answer };
+        let packet = Packet {
+            message,
+            sequence,
+            size,
+        };
+        let Some(datagram) = packet.write(&self.question.ticket, &mut self.sending) else {
+            return Ok(Heard::RefusedHere);
+        };
+        let sent = self
+            .socket
+            .send(datagram, self.question.remote, Some(self.index))
+            .await;
+        match sent {
+            Ok(Sent::Left) => Ok(Heard::Nothing),
+            Ok(Sent::TooLarge) => Ok(Heard::RefusedHere),
+            Err(error) => Err(not_sent(&error)),
+        }
+    }
+}
+
+fn cost((size, answer): Sizes) -> u64 {
+    u64::from(size) + u64::from(answer)
+}
+
+fn not_sent(error: &io::Error) -> Unfinished {
+    let why = error.to_string();
+    Unfinished::NotSent { why }
+}
