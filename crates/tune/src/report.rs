@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::Host;
+use crate::facts::{Host, Path};
 use crate::finding::{Answer, Because, Finding, Severity, Subject, Verdict};
 use crate::rules::{Asks, RULES, Rule};
 
@@ -68,9 +68,9 @@ impl Report {
     }
 }
 
-/// Asks all rules about these hosts: each alone, each of its interfaces, and every two together.
+/// Asks all rules about these hosts: each alone, each of its interfaces, and every two together, and each path that was asked.
 #[must_use]
-pub fn examine(hosts: &[Host]) -> Report {
+pub fn examine(hosts: &[Host], paths: &[Path]) -> Report {
     let mut report = Report::default();
     for rule in RULES {
         match rule.asks {
@@ -102,6 +102,16 @@ pub fn examine(hosts: &[Host]) -> Report {
                             report.take(rule, subject, verdict);
                         }
                     }
+                }
+            }
+            Asks::Path(ask) => {
+                for path in paths {
+                    let subject = Subject {
+                        host: path.near.host.clone(),
+                        other: Some(path.far.host.clone()),
+                        nic: Some(path.near.nic.clone()),
+                    };
+                    report.take(rule, subject, ask(path));
                 }
             }
         }

@@ -5,6 +5,7 @@
 
 mod layers;
 mod nic;
+mod path;
 mod processors;
 
 use std::collections::BTreeMap;
@@ -16,6 +17,7 @@ pub use nic::{
     Bond, Channels, Coalescing, Counters, Duplex, Features, Fec, Interrupt, Kind, Link, Nic, Pci,
     Rings, Steering,
 };
+pub use path::{Answers, Crossing, Path, PathEnd};
 pub use processors::{Core, Node, Processors};
 
 /// A fact, or why it is not known.

@@ -5,6 +5,7 @@ mod layers;
 mod link;
 mod offloads;
 mod pairs;
+mod paths;
 mod power;
 mod queues;
 mod slot;
@@ -12,7 +13,7 @@ mod stack;
 mod used;
 
 use crate::change::{Change, Disruption, NicSetting, Step};
-use crate::facts::{Host, Nic};
+use crate::facts::{Host, Nic, Path};
 use crate::finding::Verdict;
 
 /// One thing that is looked at.
@@ -34,9 +35,10 @@ pub(crate) enum Asks {
     Nic(fn(&Host, &Nic) -> Verdict),
     /// For each interface of the first host that shares a network with the other one.
     Pair(fn(&Host, &Host) -> Vec<(String, Verdict)>),
+    Path(fn(&Path) -> Verdict),
 }
 
-use Asks::{Host as OfHost, Nic as OfNic, Pair as OfPair};
+use Asks::{Host as OfHost, Nic as OfNic, Pair as OfPair, Path as OfPath};
 
 const ETHTOOL: &str = "kernel: Documentation/networking/ethtool-netlink.rst";
 const SCALING: &str = "kernel: Documentation/networking/scaling.rst";
@@ -183,6 +185,36 @@ pub const RULES: &[Rule] = &[
         "both ends of a network have the same adapter, driver and firmware",
         "kernel: Documentation/networking/devlink/devlink-info.rst",
         OfPair(pairs::adapter),
+    ),
+    rule(
+        "path-reach",
+        "what is asked on a path is answered",
+        "kernel: Documentation/networking/ip-sysctl.rst, rp_filter",
+        OfPath(paths::reach),
+    ),
+    rule(
+        "path-arrival",
+        "answers arrive by the interface that the questions left by",
+        "kernel: Documentation/networking/ip-sysctl.rst, rp_filter and arp_filter",
+        OfPath(paths::arrival),
+    ),
+    rule(
+        "path-route",
+        "the kernel's route to a peer leaves by the interface that has the address",
+        "kernel: Documentation/networking/ip-sysctl.rst, rp_filter",
+        OfPath(paths::route),
+    ),
+    rule(
+        "path-mtu",
+        "a path carries the packets that both of its ends take",
+        "RFC 2923, 2.1 (black holes); RFC 8899",
+        OfPath(paths::mtu),
+    ),
+    rule(
+        "path-loss",
+        "next to no packet is lost on a path",
+        "Mathis et al., The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, 1997",
+        OfPath(paths::loss),
     ),
 ];
 

@@ -15,7 +15,7 @@ fn a_port_below_a_bridge_with_an_address_is_used_and_layers_that_stand_on_each_o
     host.nics
         .push(on_top("bond0", Kind::Virtual, &["ens1f0", "br0"]));
     value(&mut host.nics[0].rings).receive = 1;
-    assert_eq!(names(&examine(&[host])), ["nic-ring"]);
+    assert_eq!(names(&examine(&[host], &[])), ["nic-ring"]);
 }
 
 #[test]
@@ -35,20 +35,26 @@ fn ends_of_guests_and_containers_are_theirs_and_hardware_below_their_bridge_is_n
     host.nics.extend([bridge, vlan]);
     host.nics.extend(taps);
     let nothing = <[&str; 0]>::default();
-    assert_eq!(names(&examine(std::slice::from_ref(&host))), nothing);
+    assert_eq!(names(&examine(std::slice::from_ref(&host), &[])), nothing);
     // Through the bridge and its VLAN.
     value(&mut host.nics[0].rings).receive = 1;
-    assert_eq!(names(&examine(std::slice::from_ref(&host))), ["nic-ring"]);
+    assert_eq!(
+        names(&examine(std::slice::from_ref(&host), &[])),
+        ["nic-ring"]
+    );
     // A bridge of guests alone, of which only forwarding is asked.
     host.nics[2].addresses.clear();
-    assert_eq!(names(&examine(std::slice::from_ref(&host))), nothing);
+    assert_eq!(names(&examine(std::slice::from_ref(&host), &[])), nothing);
     value(&mut host.nics[0].features)
         .active
         .insert("rx-lro".into());
-    assert_eq!(names(&examine(std::slice::from_ref(&host))), ["nic-lro"]);
+    assert_eq!(
+        names(&examine(std::slice::from_ref(&host), &[])),
+        ["nic-lro"]
+    );
     // An end with an address of its own is the host's.
     host.nics.push(tap("veth0", &["10.0.7.1/24"]));
-    assert_eq!(names(&examine(&[host])), ["nic-lro", "nic-ring"]);
+    assert_eq!(names(&examine(&[host], &[])), ["nic-lro", "nic-ring"]);
 }
 
 #[test]
@@ -68,7 +74,7 @@ fn what_stands_on_others_carries_what_these_do() {
         host
     };
     let speeds = |hosts: [Host; 2]| {
-        let report = examine(&hosts);
+        let report = examine(&hosts, &[]);
         let all = report.findings.into_iter();
         let mut speeds = all.filter(|finding| finding.rule == "pair-speed");
         speeds.next().map(|finding| finding.found.read)
@@ -94,9 +100,15 @@ fn members_that_wait_may_have_any_rate_and_bonds_that_nobody_uses_may_be_as_they
     value(&mut host.nics[1].link).supported = [gbit(1)].into();
     value(&mut host.nics[1].link).peer = [gbit(1)].into();
     value(&mut host.nics[1].link).advertised = [gbit(1)].into();
-    assert_eq!(names(&examine(std::slice::from_ref(&host))), ["bond-mode"]);
+    assert_eq!(
+        names(&examine(std::slice::from_ref(&host), &[])),
+        ["bond-mode"]
+    );
     host.nics[2].addresses.clear();
-    assert_eq!(names(&examine(&[host.clone()])), <[&str; 0]>::default());
+    assert_eq!(
+        names(&examine(&[host.clone()], &[])),
+        <[&str; 0]>::default()
+    );
     assert!(host.nics.iter().all(|nic| !nic.is_addressed()));
 }
 
@@ -106,5 +118,5 @@ fn the_packet_size_of_a_vrf_means_nothing() {
     let mut vrf = on_top("blue", Kind::Virtual, &["ens1f0"]);
     vrf.mtu = 65536;
     host.nics.push(vrf);
-    assert_eq!(names(&examine(&[host])), <[&str; 0]>::default());
+    assert_eq!(names(&examine(&[host], &[])), <[&str; 0]>::default());
 }

@@ -13,11 +13,11 @@ fn a_link_that_is_down_with_a_rate_by_hand_is_found_and_left_to_people() {
     // Such a driver says only once it has a carrier that it negotiates.
     link(&mut host).negotiates = Some(false);
     assert_eq!(
-        names(&examine(std::slice::from_ref(&host))),
+        names(&examine(std::slice::from_ref(&host), &[])),
         <[&str; 0]>::default()
     );
     by_hand(&mut host);
-    let report = examine(&[host]);
+    let report = examine(&[host], &[]);
     assert_eq!(names(&report), ["link-speed"]);
     let found = &report.findings[0].found;
     assert_eq!(found.severity, Severity::Notice);
@@ -32,7 +32,7 @@ fn a_rate_by_hand_is_given_back_by_the_undo() {
     let mut host = healthy("a", 1);
     link(&mut host).speed = Some(gbit(10));
     by_hand(&mut host);
-    let report = examine(&[host]);
+    let report = examine(&[host], &[]);
     let step = &report.findings[0].found.change.as_ref().unwrap().steps[0];
     assert_eq!(step.to_string(), "ethtool -s ens1f0 autoneg on");
     let undo = "ethtool -s ens1f0 autoneg off speed 10000 duplex full";
@@ -53,7 +53,7 @@ fn ports_that_nobody_uses_may_be_as_they_are() {
     });
     value(&mut unused.rings).receive = 1;
     host.nics.push(unused);
-    let report = examine(&[host]);
+    let report = examine(&[host], &[]);
     assert_eq!(names(&report), <[&str; 0]>::default());
     assert_eq!(report.skipped, []);
 }
@@ -70,7 +70,7 @@ fn adapters_on_a_bus_of_their_own_are_limited_by_none() {
             ..value(&mut nic.pci).clone()
         };
     }
-    let report = examine(&[host]);
+    let report = examine(&[host], &[]);
     assert_eq!(names(&report), <[&str; 0]>::default());
     let skipped: Vec<&str> = report.skipped.iter().map(|one| one.rule.as_str()).collect();
     assert_eq!(skipped, ["pci-slot", "pci-slot"]);
@@ -83,12 +83,12 @@ fn what_was_counted_is_told_with_since_when_and_measured_by_the_day() {
     host.nics[0].carrier_changes = Known(40);
     value(&mut host.nics[0].counters).receive_errors = 2900;
     assert_eq!(
-        names(&examine(std::slice::from_ref(&host))),
+        names(&examine(std::slice::from_ref(&host), &[])),
         <[&str; 0]>::default()
     );
     host.nics[0].carrier_changes = Known(41);
     value(&mut host.nics[0].counters).receive_errors = 3100;
-    let report = examine(&[host]);
+    let report = examine(&[host], &[]);
     assert_eq!(names(&report), ["link-flaps", "link-errors"]);
     for finding in &report.findings {
         let since = "since the host was started 30 days ago";
@@ -102,12 +102,12 @@ fn a_rate_that_only_one_end_can_have_is_not_missed() {
     link(&mut host).peer = [gbit(10), gbit(40)].into();
     link(&mut host).speed = Some(gbit(10));
     assert_eq!(
-        names(&examine(std::slice::from_ref(&host))),
+        names(&examine(std::slice::from_ref(&host), &[])),
         <[&str; 0]>::default()
     );
     // Of a module's other end nothing is told.
     link(&mut host).peer.clear();
-    let report = examine(&[host]);
+    let report = examine(&[host], &[]);
     assert_eq!(names(&report), ["link-speed"]);
     assert_eq!(report.findings[0].found.severity, Severity::Notice);
 }
@@ -123,11 +123,11 @@ fn a_link_that_is_down_with_error_correction_by_hand_is_found() {
     };
     // What the hardware chose is told the same way.
     assert_eq!(
-        names(&examine(std::slice::from_ref(&host))),
+        names(&examine(std::slice::from_ref(&host), &[])),
         <[&str; 0]>::default()
     );
     by_hand(&mut host);
-    let report = examine(&[host]);
+    let report = examine(&[host], &[]);
     assert_eq!(names(&report), ["link-speed", "link-fec"]);
     let found = &report.findings[1].found;
     assert_eq!(found.severity, Severity::Notice);

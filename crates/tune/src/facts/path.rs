@@ -1,0 +1,60 @@
+//! Facts of a path: a pair of interfaces, asked from one of its ends.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use super::Fact;
+
+/// A path, as its near end found it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Path {
+    /// The end that asked.
+    pub near: PathEnd,
+    /// The one that answered.
+    pub far: PathEnd,
+    /// The interface by which the near host's kernel would send to the far address, were it left to choose.
+    pub route: Fact<String>,
+    /// How many questions were answered.
+    pub answers: Fact<Answers>,
+    /// Interfaces of the near host by which answers arrived.
+    pub arrivals: Fact<BTreeSet<String>>,
+    /// The largest packet that crosses to the far end.
+    pub there: Fact<Crossing>,
+    /// The largest one that crosses from there.
+    pub back: Fact<Crossing>,
+    /// Half of the round trips were longer, in microseconds.
+    pub round_trip: Fact<u64>,
+}
+
+/// An end of a path.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct PathEnd {
+    /// Its host.
+    pub host: String,
+    /// Its interface.
+    pub nic: String,
+    /// Its address.
+    pub address: IpAddr,
+    /// Largest packet of the interface, in bytes.
+    pub mtu: u32,
+}
+
+/// Small packets that were asked and answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answers {
+    /// Questions.
+    pub asked: u32,
+    /// Of these, how many were answered.
+    pub answered: u32,
+}
+
+/// What crosses a path in one direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Crossing {
+    /// Bytes of the largest packet, its IP header included.
+    pub size: u32,
+    /// Larger ones vanish, and nobody tells the sender.
+    pub vanish: bool,
+}

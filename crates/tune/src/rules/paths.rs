@@ -1,0 +1,171 @@
+//! Paths that were asked about: what is claimed of them, and what crosses.
+
+use crate::facts::{Answers, Crossing, Path};
+use crate::finding::{Answer, Found, Severity, Verdict};
+
+/// Of a hundred packets, how many may be lost: one is within chance.
+const LOST_MOST: u32 = 1;
+
+/// Of a hundred, from how many on a connection all but stands still.
+const LOST_CRITICAL: u32 = 10;
+
+/// Constant of the formula for periodic loss, the root of 3/2, and bytes of a full segment.
+const MATHIS: f64 = 1.22;
+const SEGMENT: f64 = 1448.0;
+
+/// What is asked is answered.
+pub fn reach(path: &Path) -> Verdict {
+    let answers = path.answers.get()?;
+    if answers.answered > 0 {
+        return Ok(Answer::Right);
+    }
+    let (near, far) = (&path.near, &path.far);
+    Ok(found(
+        Severity::Critical,
+        format!(
+            "nothing from {} reaches {} and comes back",
+            near.address, far.address
+        ),
+        "answers".into(),
+        "a migration that counts on the path does without it",
+        None,
+        format!(
+            "see that {} of {} and {} of {} are in one network, and that no firewall keeps UDP out",
+            near.nic, near.host, far.nic, far.host
+        ),
+    ))
+}
+
+/// Answers arrive by the interface that is claimed.
+pub fn arrival(path: &Path) -> Verdict {
+    if is_silent(path)? {
+        return Ok(Answer::NotAbout);
+    }
+    let others: Vec<&str> = path
+        .arrivals
+        .get()?
+        .iter()
+        .map(String::as_str)
+        .filter(|nic| *nic != path.near.nic)
+        .collect();
+    if others.is_empty() {
+        return Ok(Answer::Right);
+    }
+    Ok(found(
+        Severity::Critical,
+        format!("answers arrive by {}", others.join(" and ")),
+        format!("by {}", path.near.nic),
+        "a lane hears only what arrives by its own interface, so none comes about",
+        None,
+        format!(
+            "give each interface of {} a network of its own, or a rule by source address",
+            path.far.host
+        ),
+    ))
+}
+
+/// The kernel would take the same interface.
+pub fn route(path: &Path) -> Verdict {
+    let route = path.route.get()?;
+    if *route == path.near.nic {
+        return Ok(Answer::Right);
+    }
+    Ok(found(
+        Severity::Warning,
+        format!("the route to {} leaves by {route}", path.far.address),
+        format!("by {}, which has {}", path.near.nic, path.near.address),
+        "what a host accepts is answered by its routes: those bytes cross another interface than the path's",
+        None,
+        "give each interface a network of its own, or a rule by source address".into(),
+    ))
+}
+
+/// What both ends take crosses, both ways.
+pub fn mtu(path: &Path) -> Verdict {
+    if is_silent(path)? {
+        return Ok(Answer::NotAbout);
+    }
+    let claimed = path.near.mtu.min(path.far.mtu);
+    let (there, back) = (path.there.get()?, path.back.get()?);
+    let less = |crossing: &Crossing| crossing.size < claimed;
+    if !less(there) && !less(back) {
+        return Ok(Answer::Right);
+    }
+    let size = there.size.min(back.size);
+    let vanish = (less(there) && there.vanish) || (less(back) && back.vanish);
+    let (severity, why) = if vanish {
+        let why =
+            "larger packets vanish: connections open, and stand still with the first full packet";
+        (Severity::Critical, why)
+    } else {
+        let why = "a route says less than its interface, so more packets carry the same bytes";
+        (Severity::Notice, why)
+    };
+    Ok(found(
+        severity,
+        format!("{} bytes cross there, {} back", there.size, back.size),
+        format!("{claimed} bytes, as both ends take"),
+        why,
+        None,
+        format!("have what lies between carry {claimed} bytes, or set both ends to {size}"),
+    ))
+}
+
+/// Next to nothing is lost.
+pub fn loss(path: &Path) -> Verdict {
+    if is_silent(path)? {
+        return Ok(Answer::NotAbout);
+    }
+    let Answers { asked, answered } = *path.answers.get()?;
+    let lost = asked.saturating_sub(answered);
+    let in_hundred = |count: u32| u64::from(lost) * 100 > u64::from(count) * u64::from(asked);
+    if !in_hundred(LOST_MOST) {
+        return Ok(Answer::Right);
+    }
+    let critical = in_hundred(LOST_CRITICAL);
+    Ok(found(
+        if critical {
+            Severity::Critical
+        } else {
+            Severity::Warning
+        },
+        format!("{lost} of {asked} packets were lost"),
+        "none".into(),
+        "each loss halves what a connection sends, until round trips have won it back",
+        path.round_trip.known().map(|trip| cost(*trip, lost, asked)),
+        "see `link-errors` of both ends, and the counters of the switch between them".into(),
+    ))
+}
+
+/// What one connection carries at most.
+fn cost(round_trip: u64, lost: u32, asked: u32) -> String {
+    let share = f64::from(lost) / f64::from(asked.max(1));
+    let seconds = round_trip.max(1) as f64 / 1e6;
+    let mbit = SEGMENT * 8.0 * MATHIS / (seconds * share.sqrt()) / 1e6;
+    format!(
+        "one connection carries some {mbit:.0} Mbit/s at most, by its round trip of {round_trip} µs"
+    )
+}
+
+fn is_silent(path: &Path) -> Result<bool, crate::finding::Because> {
+    Ok(path.answers.get()?.answered == 0)
+}
+
+fn found(
+    severity: Severity,
+    read: String,
+    expected: String,
+    why: &str,
+    cost: Option<String>,
+    by_hand: String,
+) -> Answer {
+    Answer::Found(Found {
+        severity,
+        read,
+        expected,
+        why: why.into(),
+        cost,
+        change: None,
+        by_hand: Some(by_hand),
+    })
+}

@@ -1,0 +1,154 @@
+//! Every rule about paths against one with nothing wrong, and against that one with the one thing wrong that it is for.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
+
+use std::collections::BTreeSet;
+
+use Fact::Known;
+use drover_tune::facts::{Answers, Crossing, Fact, Path, PathEnd};
+use drover_tune::{RULES, Report, Severity, examine};
+
+fn end(host: &str, address: &str) -> PathEnd {
+    PathEnd {
+        host: host.into(),
+        nic: "ens1f0".into(),
+        address: address.parse().unwrap(),
+        mtu: 9000,
+    }
+}
+
+const WHOLE: Crossing = Crossing {
+    size: 9000,
+    vanish: false,
+};
+
+fn healthy() -> Path {
+    Path {
+        near: end("a", "10.0.1.1"),
+        far: end("b", "10.0.1.2"),
+        route: Known("ens1f0".into()),
+        answers: answers(100),
+        arrivals: Known(["ens1f0".to_owned()].into()),
+        there: Known(WHOLE),
+        back: Known(WHOLE),
+        round_trip: Known(200),
+    }
+}
+
+fn answers(answered: u32) -> Fact<Answers> {
+    Known(Answers {
+        asked: 100,
+        answered,
+    })
+}
+
+fn crossing(size: u32, vanish: bool) -> Fact<Crossing> {
+    Known(Crossing { size, vanish })
+}
+
+type Spoil = fn(&mut Path);
+
+const CASES: &[(&str, Severity, Spoil)] = &[
+    ("path-reach", Severity::Critical, |path| {
+        path.answers = answers(0);
+        path.arrivals = Known(BTreeSet::new());
+        for fact in [&mut path.there, &mut path.back] {
+            *fact = Fact::unknown("nothing came back");
+        }
+        path.round_trip = Fact::unknown("nothing came back");
+    }),
+    ("path-arrival", Severity::Critical, |path| {
+        path.arrivals = Known(["ens1f1".to_owned()].into());
+    }),
+    ("path-route", Severity::Warning, |path| {
+        path.route = Known("ens1f1".into());
+    }),
+    ("path-mtu", Severity::Critical, |path| {
+        path.there = crossing(1400, true);
+    }),
+    ("path-mtu", Severity::Critical, |path| {
+        path.back = crossing(1400, true);
+    }),
+    ("path-mtu", Severity::Notice, |path| {
+        path.there = crossing(1500, false);
+    }),
+    ("path-loss", Severity::Warning, |path| {
+        path.answers = answers(98);
+    }),
+    ("path-loss", Severity::Critical, |path| {
+        path.answers = answers(80);
+    }),
+];
+
+fn names(report: &Report) -> Vec<&str> {
+    let names = report.findings.iter().map(|finding| finding.rule.as_str());
+    names.collect()
+}
+
+#[test]
+fn a_path_with_nothing_wrong_has_no_findings_and_without_paths_nothing_is_said_of_them() {
+    let mut path = healthy();
+    path.answers = answers(99);
+    let report = examine(&[], &[path]);
+    assert_eq!((names(&report), report.right.len()), (Vec::new(), 5));
+    assert_eq!(examine(&[], &[]), Report::default());
+}
+
+#[test]
+fn each_rule_finds_the_one_thing_that_it_is_for_and_no_other_does() {
+    for (rule, severity, spoil) in CASES {
+        let mut path = healthy();
+        spoil(&mut path);
+        let report = examine(&[], &[path]);
+        assert_eq!(names(&report), [*rule], "{report:#?}");
+        assert_eq!(report.skipped, [], "{rule}");
+        let finding = &report.findings[0];
+        assert_eq!(finding.found.severity, *severity, "{rule}");
+        assert!(finding.found.by_hand.is_some(), "{rule}");
+        assert_eq!(finding.subject.to_string(), "a and b ens1f0");
+    }
+}
+
+#[test]
+fn each_rule_about_paths_has_a_case() {
+    let cases: BTreeSet<&str> = CASES.iter().map(|(rule, ..)| *rule).collect();
+    let rules = RULES.iter().map(|rule| rule.name);
+    let of_paths: BTreeSet<&str> = rules.filter(|name| name.starts_with("path-")).collect();
+    assert_eq!(cases, of_paths);
+}
+
+#[test]
+fn an_end_that_takes_less_is_no_black_hole() {
+    let mut path = healthy();
+    path.far.mtu = 1500;
+    path.there = crossing(1500, true);
+    path.back = crossing(1500, false);
+    assert_eq!(names(&examine(&[], &[path])), <[&str; 0]>::default());
+}
+
+#[test]
+fn what_loss_costs_is_told_by_the_round_trip_and_not_at_all_without_one() {
+    let cost = |path: Path| examine(&[], &[path]).findings[0].found.cost.clone();
+    let mut path = healthy();
+    path.answers = answers(96);
+    // 1448 bytes x 8 x 1.22 / (200 us x the root of 0.04).
+    let told = "one connection carries some 353 Mbit/s at most, by its round trip of 200 µs";
+    assert_eq!(cost(path.clone()).as_deref(), Some(told));
+    path.round_trip = Fact::unknown("it was not measured");
+    assert_eq!(cost(path), None);
+}
+
+#[test]
+fn what_could_not_be_asked_is_skipped_because() {
+    let mut path = healthy();
+    let unknown = "the agent of b has no port for answers";
+    path.answers = Fact::unknown(unknown);
+    let report = examine(&[], &[path]);
+    let skipped: Vec<(&str, &str)> = report
+        .skipped
+        .iter()
+        .map(|skipped| (skipped.rule.as_str(), skipped.because.as_str()))
+        .collect();
+    let rules = ["path-reach", "path-arrival", "path-mtu", "path-loss"];
+    assert_eq!(skipped, rules.map(|rule| (rule, unknown)));
+}
