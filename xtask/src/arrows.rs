@@ -53,7 +53,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
             "lanes",
         ],
     ),
-    ("carrier", Kind::Io, &["types", "wire", "relay"]),
+    ("carrier", Kind::Io, &["types", "wire", "host", "relay"]),
     (
         "lab",
         Kind::Io,

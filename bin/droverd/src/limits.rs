@@ -13,6 +13,13 @@ pub const REDUCTION_MEMORY_LEAST: Bytes = Bytes(16 << 20);
 /// The most: all the pages that can be kept (`drover_reduce::limits::SLOTS_MOST`).
 pub const REDUCTION_MEMORY_MOST: Bytes = Bytes(16 << 30);
 
+/// The strictest CPU latency, in microseconds: servers' processors wake from C1 within 1 or 2. With less all of the host's spin that
+/// have nothing to do.
+pub const CPU_LATENCY_LEAST: u32 = 2;
+
+/// The loosest CPU latency, in microseconds: servers' processors wake from the deepest of their idle states within 100 to 800.
+pub const CPU_LATENCY_MOST: u32 = 1000;
+
 /// Largest configuration or definition file: 256 arguments of 4 KiB and their quotes.
 pub const FILE_BYTES: u64 = 2 << 20;
 

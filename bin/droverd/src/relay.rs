@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use drover_carrier::Place;
@@ -34,7 +34,8 @@ pub fn run(directory: PathBuf) -> anyhow::Result<()> {
     )?;
     let place = Place::at(directory);
     tracing::info!(socket = ?ours, "ready");
-    drover_carrier::run(&place, &listener, env!("CARGO_PKG_VERSION"))?;
+    let root = Path::new("/");
+    drover_carrier::run(&place, &listener, env!("CARGO_PKG_VERSION"), root)?;
     tracing::info!("ended");
     Ok(())
 }

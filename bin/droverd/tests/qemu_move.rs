@@ -9,7 +9,7 @@
 
 mod hosts;
 
-use drover_api::{EventKind, EventView, MigrationPhase, MigrationRole};
+use drover_api::{EventKind, EventView, MigrationPhase, MigrationRole, MigrationView};
 use hosts::{A, B, FAST, Hosts};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -64,6 +64,10 @@ async fn a_guest_moves_to_the_other_host_and_back_and_both_keep_the_history() {
             "ended",
         ];
         assert_eq!(seen, expected, "{told:#?}");
+        for (host, view) in [(from, &view), (to, &arrived)] {
+            let events = hosts.client(host).events(view.id).await.unwrap();
+            says_what_processors_were_held_to(view, &events);
+        }
         let carried = view.traffic.sent_bytes.0;
         assert!(carried >= view.bytes.transferred.0, "{view:#?}");
         assert_eq!(
@@ -120,6 +124,21 @@ async fn the_oldest_moves_are_forgotten_while_the_agent_runs() {
     let known = hosts.client(A).migrations().await.unwrap();
     assert_eq!(known.len(), 201);
     hosts.guest_runs_only_on(A).await;
+}
+
+/// Either they were, or the reason is a note as well; how long they slept is told where this machine's kernel counts it.
+fn says_what_processors_were_held_to(view: &MigrationView, events: &[EventView]) {
+    let latency = view.cpu_latency.as_ref().unwrap();
+    let noted = view.notes.iter().any(|note| note.contains("CPU latency"));
+    match latency.held_us {
+        Some(us) => assert_eq!((us, noted), (20, false), "{view:#?}"),
+        None => assert!(noted && latency.why_not.is_some(), "{view:#?}"),
+    }
+    let times = |of: fn(&EventKind) -> bool| events.iter().filter(|event| of(&event.kind)).count();
+    let chosen = times(|kind| matches!(kind, EventKind::CpuLatencyChosen { .. }));
+    let slept = times(|kind| matches!(kind, EventKind::Slept { .. }));
+    let counted = usize::from(!view.idle_states.is_empty());
+    assert_eq!((chosen, slept), (1, counted), "{events:#?}");
 }
 
 /// The kinds of events in their order; lanes as one, and without what depends on the guest.

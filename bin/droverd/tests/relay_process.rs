@@ -2,13 +2,16 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
+use std::fs::File;
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use drover_carrier::{Control, Greeting, Heard, Place, Request};
+use drover_carrier::{Control, Greeting, Heard, Place, Request, Side, Start};
+use drover_types::MigrationId;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -79,6 +82,54 @@ fn the_death_of_a_relays_process_is_heard_and_its_files_can_be_removed() {
     record.end(PATIENCE).unwrap();
     process.child.wait().unwrap();
     assert!(!record.is_running());
+    process.place.remove().unwrap();
+}
+
+/// A strict one, so that other tests of guests that move do not matter.
+const LATENCY_US: u32 = 3;
+
+/// What all requests of this machine together come to, in microseconds, as its kernel says.
+fn latency() -> Option<i32> {
+    let mut value = [0; 4];
+    let mut device = File::open("/dev/cpu_dma_latency").ok()?;
+    device.read_exact(&mut value).ok()?;
+    Some(i32::from_ne_bytes(value))
+}
+
+#[test]
+fn a_relays_process_that_is_killed_lets_processors_sleep_again() {
+    let wanted = LATENCY_US as i32;
+    match latency() {
+        None => return eprintln!("skipped: this machine's kernel tells no CPU latency"),
+        Some(before) if before <= wanted => {
+            return eprintln!("skipped: somebody holds processors to {before} us");
+        }
+        Some(_) => {}
+    }
+    let mut process = start();
+    let (control, _, heard) = process.connect();
+    let carry = Start {
+        migration: MigrationId::from_bytes([3; 16]),
+        side: Side::Source,
+        socket: process.place.qemu_socket(),
+        chunk_bytes: 16 << 10,
+        window: 6,
+        channels_max: 4,
+        outage_limit: PATIENCE,
+        pass_through: false,
+        verify: false,
+        reduction: None,
+        patience: PATIENCE,
+        nics: Vec::new(),
+        cpu_latency_us: Some(LATENCY_US),
+        memo: String::new(),
+    };
+    control.request(&Request::Start(carry), None).unwrap();
+    assert_eq!(latency(), Some(wanted));
+    process.child.kill().unwrap();
+    process.child.wait().unwrap();
+    while !matches!(heard.recv_timeout(PATIENCE).unwrap(), Heard::Gone) {}
+    assert!(latency().unwrap() > wanted);
     process.place.remove().unwrap();
 }
 

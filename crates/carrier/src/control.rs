@@ -130,7 +130,7 @@ impl Control {
     /// [`ControlError`].
     pub fn attach(&self, after: u64) -> Result<State> {
         match self.ask(&Request::Attach { after }, None, ANSWER)? {
-            Answer::State(state) => Ok(state),
+            Answer::State(state) => Ok(*state),
             other => Err(unexpected(&other)),
         }
     }

@@ -18,6 +18,7 @@ mod control;
 mod corpus;
 mod history;
 mod inbox;
+mod latency;
 pub mod limits;
 mod lines;
 mod process;
@@ -28,7 +29,7 @@ mod served;
 pub use control::{Control, ControlError, Heard};
 pub use process::run;
 pub use protocol::{
-    Answer, Counters, Failure, Greeting, Held, Keys, Open, Opened, PROTOCOL, Request, Side, Start,
-    State, StoredFile, TlsKeys, Told, Usage,
+    Answer, Counters, Failure, Greeting, Held, Keys, Latency, Open, Opened, PROTOCOL, Request,
+    Side, Start, State, StoredFile, TlsKeys, Told, Usage,
 };
 pub use record::{Place, Record};

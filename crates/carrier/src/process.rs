@@ -6,6 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,20 +16,23 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::agent::Agent;
 use crate::history::History;
 use crate::inbox::{Inbox, News};
+use crate::latency::Awake;
 use crate::limits;
-use crate::protocol::{Answer, Asked, Counters, Greeting, PROTOCOL, Request, Said, Told};
+use crate::protocol::{
+    Answer, Asked, Counters, Greeting, Latency, PROTOCOL, Request, Said, Start, Told,
+};
 use crate::record::{self, Place, Record};
 use crate::served::{Asker, Served};
 
 /// Serves on `listener`, which [`Place::make`] has made, until the relay is over. Blocks. `version`
-/// is the program's.
+/// is the program's; the host's root directory is `root`.
 ///
 /// # Errors
 /// The process' files cannot be written, or its sockets fail; the relay is closed then.
-pub fn run(place: &Place, listener: &UnixListener, version: &str) -> io::Result<()> {
+pub fn run(place: &Place, listener: &UnixListener, version: &str, root: &Path) -> io::Result<()> {
     let (record, _) = record::own()?;
     place.write(&record)?;
-    let mut process = Process::new(listener, version, record)?;
+    let mut process = Process::new(listener, (version, root), record)?;
     let served = process.serve();
     drop(process);
     place.remove()?;
@@ -38,11 +42,16 @@ pub fn run(place: &Place, listener: &UnixListener, version: &str) -> io::Result<
 struct Process<'a> {
     listener: &'a UnixListener,
     version: &'a str,
+    root: &'a Path,
     record: Record,
     began: Instant,
     served: Served,
     inbox: Arc<Inbox>,
     history: History,
+    /// What is asked of the host's processors while bytes are carried.
+    awake: Option<Awake>,
+    /// What had been asked of them until the session was over.
+    rested: Option<Latency>,
     agent: Option<Agent>,
     connections: u64,
     alone_since: Option<Instant>,
@@ -52,18 +61,25 @@ struct Process<'a> {
 }
 
 impl<'a> Process<'a> {
-    fn new(listener: &'a UnixListener, version: &'a str, record: Record) -> io::Result<Self> {
+    fn new(
+        listener: &'a UnixListener,
+        (version, root): (&'a str, &'a Path),
+        record: Record,
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let inbox = Inbox::new()?;
         let now = Instant::now();
         Ok(Self {
             listener,
             version,
+            root,
             record,
             began: now,
             served: Served::new(inbox.clone()),
             inbox,
             history: History::default(),
+            awake: None,
+            rested: None,
             agent: None,
             connections: 0,
             alone_since: Some(now),
@@ -201,12 +217,12 @@ impl<'a> Process<'a> {
         let result = match request {
             Request::Attach { after } => {
                 agent.attached_after(after);
-                let state = self.served.state().clone();
+                let state = Box::new(self.served.state().clone());
                 agent.answer(number, Ok(Answer::State(state)));
                 self.report(agent);
                 return;
             }
-            Request::Start(start) => self.served.start(start),
+            Request::Start(start) => self.start(start),
             Request::Open(open) => match self.served.open(asker, open) {
                 Ok(()) => return, // answered when it is done
                 Err(reason) => Err(reason),
@@ -230,17 +246,22 @@ impl<'a> Process<'a> {
             Request::Place { nics } => self.served.place(nics),
             Request::Limit { path, rate } => self.served.limit(path, rate),
             Request::Report => {
+                if let Some(awake) = &mut self.awake {
+                    awake.look();
+                }
                 self.report(agent);
                 agent.tell(&self.history);
                 Ok(Answer::Done)
             }
             Request::Close { finished } => {
+                self.rest();
                 self.tell_news(agent);
                 self.close(finished);
                 Ok(Answer::Done)
             }
             Request::Cut => {
                 self.served.cut();
+                self.rest();
                 self.tell_news(agent);
                 Ok(Answer::Done)
             }
@@ -248,7 +269,23 @@ impl<'a> Process<'a> {
         agent.answer(number, result);
     }
 
+    /// Bytes are carried from here on, by processors that wake quickly.
+    fn start(&mut self, start: Start) -> Result<Answer, String> {
+        let wanted = start.cpu_latency_us;
+        let started = self.served.start(start)?;
+        self.awake = Some(Awake::new(self.root, wanted));
+        Ok(started)
+    }
+
+    /// Nothing is carried any more: the host's processors may sleep as they like.
+    fn rest(&mut self) {
+        if let Some(awake) = self.awake.take() {
+            self.rested = Some(awake.end());
+        }
+    }
+
     fn close(&mut self, finished: bool) {
+        self.rest();
         self.closing.get_or_insert_with(Instant::now);
         self.served.close(finished);
         if self.served.is_silent() {
@@ -261,6 +298,9 @@ impl<'a> Process<'a> {
             match news {
                 News::Event(event) => {
                     self.served.note(&event);
+                    if self.served.has_ended() {
+                        self.rest();
+                    }
                     self.history.push(Told::Relay(event));
                     if self.served.is_silent() && self.closing.is_some() {
                         self.served.let_go();
@@ -304,11 +344,13 @@ impl<'a> Process<'a> {
         let (Some(relay), Ok((_, usage))) = (self.served.report(), record::own()) else {
             return;
         };
+        let latency = self.awake.as_ref().map(Awake::told);
         agent.say(&Said::Report(Box::new(Counters {
             at: self.began.elapsed(),
             relay,
             encryption: self.served.encryption(),
             usage,
+            latency: latency.or(self.rested.as_ref()).cloned(),
         })));
     }
 
@@ -339,6 +381,9 @@ impl<'a> Process<'a> {
             self.report_at = now + limits::REPORT_INTERVAL;
             // The next one tells all that this one would.
             if !agent.is_behind() {
+                if let Some(awake) = &mut self.awake {
+                    awake.look_at_times();
+                }
                 self.report(&mut agent);
             }
             self.agent = Some(agent);
@@ -379,7 +424,7 @@ mod tests {
     fn process<'a>(place: &Place, listener: &'a UnixListener) -> Process<'a> {
         let (record, _) = record::own().unwrap();
         place.write(&record).unwrap();
-        Process::new(listener, "0.0.0", record).unwrap()
+        Process::new(listener, ("0.0.0", Path::new("/")), record).unwrap()
     }
 
     /// The end of an agent that has attached.

@@ -13,7 +13,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_relay::{Encryption, Event, LaneFailure, LaneId, Reduction, Report, TurnedAway};
-use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId};
+use drover_types::{
+    ByteRate, CpuLatency, IdleTime, MigrationId, NicPlacement, Path, PathEnd, PathId,
+};
 use serde::{Deserialize, Serialize};
 
 /// The version of everything below. A process and an agent that differ in it do not speak.
@@ -156,6 +158,10 @@ pub struct Start {
     pub patience: Duration,
     /// Where the threads of lanes over this host's interfaces are to run.
     pub nics: Vec<NicPlacement>,
+    /// How long, in microseconds, this host's processors may take at most to wake while it is carried; as long as they
+    /// like when there is none.
+    #[serde(default)]
+    pub cpu_latency_us: Option<u32>,
     /// What the agent wants its successor to know.
     pub memo: String,
 }
@@ -251,7 +257,7 @@ pub enum Answer {
     /// It is done.
     Done,
     /// How the process stands.
-    State(State),
+    State(Box<State>),
     /// Lanes were opened.
     Opened(Opened),
     /// The connection became no lane.
@@ -351,6 +357,20 @@ pub struct Counters {
     pub encryption: Option<Encryption>,
     /// The process' own.
     pub usage: Usage,
+    /// What was asked of this host's processors.
+    #[serde(default)]
+    pub latency: Option<Latency>,
+}
+
+/// What a process asks of its host's processors while it carries, and what they did meanwhile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Whether they are to wake quickly.
+    pub cpu: CpuLatency,
+    /// How long they were in each idle state since it began, all together; why that is not known.
+    pub idle: Result<Vec<IdleTime>, String>,
+    /// Nothing is carried and asked any more, and this stays.
+    pub over: bool,
 }
 
 /// What a process uses.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use drover_api::{
-    ChannelView, LaneState, LaneView, MigrationPhase, MigrationRole, MigrationView, PathState,
-    PathView, PlacementView, ReductionDecided, StatusView, Told,
+    ChannelView, IdleStateView, LaneState, LaneView, MigrationPhase, MigrationRole, MigrationView,
+    PathState, PathView, PlacementView, ReductionDecided, StatusView, Told,
 };
 use drover_types::{ByteRate, Bytes, Interface};
 use jiff::Timestamp;
@@ -185,6 +185,9 @@ pub fn detail(view: &MigrationView) -> String {
         let verify = if view.verify { "; verify: on" } else { "" };
         let _ = writeln!(text, "  data path: {data_path}{verify}");
     }
+    if let Some(latency) = &view.cpu_latency {
+        let _ = writeln!(text, "  CPU latency: {latency}{}", slept(view));
+    }
     if let Some(reduction) = &view.reduction {
         let _ = writeln!(text, "  reduction: {reduction}");
         let _ = writeln!(text, "    {}", reduction.times);
@@ -223,6 +226,14 @@ fn counted(view: &MigrationView) -> String {
         }
     }
     text
+}
+
+/// `; slept C1 (2 us) 3.5 s, C6 (133 us) 0.0 s`, all processors together.
+fn slept(view: &MigrationView) -> String {
+    if view.idle_states.is_empty() {
+        return String::new();
+    }
+    format!("; slept {}", IdleStateView::list(&view.idle_states))
 }
 
 /// `main 1 MiB, 4 more 150 MiB to 160 MiB`

@@ -22,8 +22,9 @@ pub use error::{ConfigError, locate};
 pub use store::EtcdConfig;
 use store::StoreSection;
 use values::{
-    AbsolutePath, CheckpointsLast, DataPort, Lanes, LanesMost, ListenAddress, MaybeLimit,
-    MetricsListen, OnByDefault, OutageLimit, PeerAddresses, ReductionMemory, SharedPagesMemory,
+    AbsolutePath, CheckpointsLast, CpuLatencyMost, DataPort, Lanes, LanesMost, ListenAddress,
+    MaybeLimit, MetricsListen, OnByDefault, OutageLimit, PeerAddresses, ReductionMemory,
+    SharedPagesMemory,
 };
 pub use values::{Channels, PlaceBy};
 
@@ -89,6 +90,8 @@ pub struct MigrationConfig {
     pub outage_limit: Duration,
     /// Whether lanes' threads run near their interfaces.
     pub placement: PlaceBy,
+    /// How long, in microseconds, processors may take to wake while a guest is moved; as long as they like where there is none.
+    pub cpu_latency_us: Option<u32>,
     /// What protects the lanes, unless the other host demands more.
     pub protection: Protection,
     /// What is done so that fewer bytes cross.
@@ -178,6 +181,7 @@ struct MigrationSection {
     channels: Channels,
     outage_limit_s: OutageLimit,
     placement: PlaceBy,
+    cpu_latency: CpuLatencyMost,
     encryption: Encryption,
     verify: bool,
     reduction: ReductionMode,
@@ -379,6 +383,7 @@ impl Config {
                 channels: file.migration.channels,
                 outage_limit: Duration::from_secs(file.migration.outage_limit_s.0),
                 placement: file.migration.placement,
+                cpu_latency_us: file.migration.cpu_latency.0,
                 protection: Protection {
                     encryption: file.migration.encryption,
                     verify: file.migration.verify,

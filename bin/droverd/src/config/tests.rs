@@ -195,6 +195,22 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
             "[migration]\nplacement = \"cpu\"",
             "line 2, key `migration.placement`: unknown variant `cpu`, expected `nic` or `none`",
         ),
+        (
+            "[migration]\ncpu_latency = \"1us\"",
+            "line 2, key `migration.cpu_latency`: \"1us\" is no CPU latency: write \"2us\" to \"1000us\", or \"off\"",
+        ),
+        (
+            "[migration]\ncpu_latency = \"20ms\"",
+            "\"20ms\" is no CPU latency",
+        ),
+        (
+            "[migration]\ncpu_latency = \"us\"",
+            "\"us\" is no CPU latency",
+        ),
+        (
+            "[migration]\ncpu_latency = 20",
+            "key `migration.cpu_latency`: invalid type: integer `20`",
+        ),
         ("[migration]\nchannels = 17", "write \"auto\", or 1 to 16"),
         (
             "[migration]\ndata_port = 70000",
@@ -356,4 +372,16 @@ fn a_socket_path_too_long_for_the_kernel_is_refused() {
         runtime.contains("key `runtime`: a path of 114 bytes"),
         "{runtime}"
     );
+}
+
+#[test]
+fn a_cpu_latency_is_a_number_of_microseconds_or_off() {
+    let of = |text: &str| {
+        let config = parse(&format!("[migration]\ncpu_latency = \"{text}\""));
+        config.unwrap().migration.cpu_latency_us
+    };
+    assert_eq!(of("20us"), Some(20));
+    assert_eq!(of("1000 us"), Some(1000));
+    assert_eq!(of("off"), None);
+    assert_eq!(parse("").unwrap().migration.cpu_latency_us, Some(20));
 }

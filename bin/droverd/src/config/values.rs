@@ -9,7 +9,8 @@ use drover_types::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{
-    REDUCTION_MEMORY_LEAST, REDUCTION_MEMORY_MOST, SHARED_PAGES_LEAST, SHARED_PAGES_MOST,
+    CPU_LATENCY_LEAST, CPU_LATENCY_MOST, REDUCTION_MEMORY_LEAST, REDUCTION_MEMORY_MOST,
+    SHARED_PAGES_LEAST, SHARED_PAGES_MOST,
 };
 
 /// Port of the API when an address has none.
@@ -268,6 +269,34 @@ pub enum PlaceBy {
     Nic,
     /// By the scheduler alone.
     None,
+}
+
+/// How long processors may take to wake, in microseconds; none: as long as they like.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(try_from = "String")]
+pub struct CpuLatencyMost(pub Option<u32>);
+
+impl Default for CpuLatencyMost {
+    fn default() -> Self {
+        Self(Some(20))
+    }
+}
+
+impl TryFrom<String> for CpuLatencyMost {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let number = text.strip_suffix("us").map(str::trim_end);
+        match number.and_then(|number| number.parse().ok()) {
+            Some(us) if (CPU_LATENCY_LEAST..=CPU_LATENCY_MOST).contains(&us) => Ok(Self(Some(us))),
+            _ => Err(format!(
+                "{text:?} is no CPU latency: write \"{CPU_LATENCY_LEAST}us\" to \"{CPU_LATENCY_MOST}us\", or \"off\""
+            )),
+        }
+    }
 }
 
 /// How many channels QEMU opens.

@@ -260,7 +260,7 @@ fn phases(registry: &mut Registry, views: &[&MigrationView]) {
 
 type OfMigration = fn(&MigrationView) -> Option<f64>;
 
-const OF_MIGRATIONS: [(&str, &str, OfMigration); 10] = [
+const OF_MIGRATIONS: [(&str, &str, OfMigration); 11] = [
     (
         "migration_memory_bytes",
         "Memory of the guest, devices' included",
@@ -311,6 +311,14 @@ const OF_MIGRATIONS: [(&str, &str, OfMigration); 10] = [
         "migration_hedged_chunks",
         "Chunks sent on a second lane because the first was late",
         |view| Some(number(view.hedged_chunks)),
+    ),
+    (
+        "migration_cpu_latency_seconds",
+        "The longest that this host's processors may take to wake while it is carried",
+        |view| {
+            let held = view.cpu_latency.as_ref()?.held_us?;
+            Some(f64::from(held) / 1_000_000.0)
+        },
     ),
 ];
 

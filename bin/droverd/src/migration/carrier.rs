@@ -113,6 +113,8 @@ pub struct Order {
     pub reduction: Option<Reduction>,
     /// Where lanes' threads are to run.
     pub nics: Vec<NicPlacement>,
+    /// How long, in microseconds, processors may take to wake.
+    pub cpu_latency_us: Option<u32>,
     /// For the next agent.
     pub memo: String,
 }
@@ -137,6 +139,7 @@ impl From<Order> for Start {
             reduction: order.reduction,
             patience: order.outage_limit,
             nics: order.nics,
+            cpu_latency_us: order.cpu_latency_us,
             memo: order.memo,
         }
     }

@@ -12,6 +12,7 @@ use drover_carrier::Counters;
 use drover_relay::{DataPath, ForgottenStats, LaneEnd, LaneHealth, LaneId, LaneReport, Report};
 use drover_types::{ByteRate, Bytes, Path, PathEnd, PathId, Placement};
 
+use super::latency;
 use super::noticed::Noticed;
 use super::outgoing::millis;
 use super::reduction;
@@ -37,6 +38,8 @@ pub struct LaneWatch {
     /// What was counted already.
     counted: BTreeMap<String, Counted>,
     outages: u32,
+    /// It was told how long processors slept.
+    told_sleep: bool,
     /// What is sent at most, on a path and on all together.
     limits: BTreeMap<Option<PathId>, ByteRate>,
 }
@@ -86,6 +89,9 @@ impl LaneWatch {
         self.measure(counters.at, report);
         let role = snapshot.view.role;
         show_way(snapshot, report);
+        if let Some(told) = &counters.latency {
+            latency::show(snapshot, told, &mut self.told_sleep);
+        }
         let seen = (counters.at, report);
         for kind in self.noticed.in_report(seen, paths, role) {
             snapshot.record(kind);
@@ -457,6 +463,7 @@ mod tests {
             },
             encryption: None,
             usage: drover_carrier::Usage::default(),
+            latency: None,
         }
     }
 

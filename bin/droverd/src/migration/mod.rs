@@ -15,6 +15,7 @@ mod events;
 mod incoming;
 pub(crate) mod journal;
 mod lanes;
+mod latency;
 mod links;
 mod noticed;
 mod observe;

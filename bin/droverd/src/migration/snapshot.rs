@@ -102,6 +102,8 @@ impl Snapshot {
             notes: Vec::new(),
             bulk_goodput: None,
             relay: None,
+            cpu_latency: None,
+            idle_states: Vec::new(),
         };
         let mut snapshot = Self::of(view, Verdict::Undecided, Vec::new());
         snapshot.is_whole = true;

@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::data_path::DataPathView;
+use super::latency::{CpuLatencyView, IdleStateView};
 use super::limit::{Limit, LimitScope};
 use super::migration::MigrationPhase;
-use super::security::LaneEncryption;
+use super::security::{LaneEncryption, fmt_of_protection};
 
 /// The interfaces that a path joins.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -92,6 +93,16 @@ pub enum EventKind {
     DataPathChosen {
         /// Which.
         data_path: DataPathView,
+    },
+    /// Whether this host's processors are held to waking quickly while bytes are carried.
+    CpuLatencyChosen {
+        /// At what, or why not.
+        cpu_latency: CpuLatencyView,
+    },
+    /// Bytes are carried no more, and processors may sleep as they like: how long they slept meanwhile.
+    Slept {
+        /// In which states, all processors together.
+        idle_states: Vec<IdleStateView>,
     },
     /// The first lane is up: what protects what goes over it and all others.
     LanesProtected {
@@ -300,6 +311,7 @@ impl EventKind {
         match self {
             Self::ChannelsChosen { why, .. } => why.is_some(),
             Self::DataPathChosen { data_path } => data_path.fallback,
+            Self::CpuLatencyChosen { cpu_latency } => cpu_latency.fallback,
             Self::TakenUp
             | Self::LaneNotOpened { .. }
             | Self::LaneLost { .. }
@@ -429,6 +441,10 @@ impl EventKind {
     fn fmt_of_lanes(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DataPathChosen { data_path } => write!(f, "data path: {data_path}"),
+            Self::CpuLatencyChosen { cpu_latency } => write!(f, "CPU latency: {cpu_latency}"),
+            Self::Slept { idle_states } => {
+                write!(f, "processors slept: {}", IdleStateView::list(idle_states))
+            }
             Self::LanesProtected {
                 encryption,
                 checksums,
@@ -494,26 +510,6 @@ impl EventKind {
 fn between(nics: Option<&NicPair>) -> String {
     let pair = |nics: &NicPair| format!(" ({} > {})", nics.source, nics.destination);
     nics.map(pair).unwrap_or_default()
-}
-
-fn fmt_of_protection(
-    f: &mut fmt::Formatter<'_>,
-    encryption: LaneEncryption,
-    checksums: bool,
-) -> fmt::Result {
-    let sums = match (encryption, checksums) {
-        (_, true) => ", and by a CRC-32C of each chunk",
-        (LaneEncryption::Off, false) => "; bytes have no checksum but TCP's",
-        (_, false) => "",
-    };
-    match encryption {
-        LaneEncryption::Off => write!(
-            f,
-            "lanes are not encrypted: protected by proof of the migration's token (HMAC-SHA-256) as \
-             they open{sums}"
-        ),
-        encryption => write!(f, "lanes are protected by {}{sums}", encryption.as_str()),
-    }
 }
 
 /// Something that happened in a migration.

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::data_path::DataPathView;
 use super::event::EventKind;
+use super::latency::{CpuLatencyView, IdleStateView};
 use super::postcopy::PostcopyView;
 use super::reduction::{ReductionView, SharedPagesView};
 use super::resolve::{AmbiguityView, ResolutionView};
@@ -334,6 +335,13 @@ pub struct MigrationView {
     /// The process of this host that carries it, as of the last look at it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<RelayView>,
+    /// Whether this host's processors are held to waking quickly, once there is a relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_latency: Option<CpuLatencyView>,
+    /// How long they were in each idle state since the relay began, all together; nothing where the kernel does not count
+    /// it, as in a virtual machine whose host has the say. As of the last look: every 5 s, and at the end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub idle_states: Vec<IdleStateView>,
 }
 
 /// The process that carries a migration's bytes on one host.

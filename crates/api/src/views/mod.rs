@@ -8,6 +8,7 @@ pub mod doctor;
 pub mod event;
 pub mod host;
 pub mod incoming;
+pub mod latency;
 pub mod limit;
 pub mod migration;
 pub mod park;

@@ -1,5 +1,7 @@
 //! How the lanes of a migration are protected.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -66,6 +68,27 @@ impl LaneEncryption {
             Self::Tls13Chacha20Poly1305 => "tls13-chacha20poly1305",
             Self::Unknown => "unknown",
         }
+    }
+}
+
+/// What protects lanes, in words.
+pub(super) fn fmt_of_protection(
+    f: &mut fmt::Formatter<'_>,
+    encryption: LaneEncryption,
+    checksums: bool,
+) -> fmt::Result {
+    let sums = match (encryption, checksums) {
+        (_, true) => ", and by a CRC-32C of each chunk",
+        (LaneEncryption::Off, false) => "; bytes have no checksum but TCP's",
+        (_, false) => "",
+    };
+    match encryption {
+        LaneEncryption::Off => write!(
+            f,
+            "lanes are not encrypted: protected by proof of the migration's token (HMAC-SHA-256) as \
+             they open{sums}"
+        ),
+        encryption => write!(f, "lanes are protected by {}{sums}", encryption.as_str()),
     }
 }
 

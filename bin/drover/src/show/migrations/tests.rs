@@ -108,6 +108,24 @@ fn checksums_that_were_asked_for_are_shown_beside_the_reason_for_copying() {
 }
 
 #[test]
+fn what_processors_are_held_to_is_shown_with_how_long_they_slept_or_with_the_reason_why_not() {
+    let mut view = carrying();
+    view["cpu_latency"] = json!({"held_us": 20});
+    view["idle_states"] = json!([
+        {"state": "C1", "latency_us": 2, "time_ms": 3540},
+        {"state": "C6", "latency_us": 133, "time_ms": 0},
+    ]);
+    let text = of_status(&status(vec![view.clone()]));
+    let line = "\n  CPU latency: held at 20 us; slept C1 (2 us) 3.5 s, C6 (133 us) 0.0 s\n";
+    assert!(text.contains(line), "{text}");
+    view["cpu_latency"] = json!({"why_not": "there is no device", "fallback": true});
+    view["idle_states"] = json!([]);
+    let text = of_status(&status(vec![view]));
+    let line = "\n  CPU latency: not held, because there is no device\n";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
 fn of_many_that_ended_only_the_last_are_shown() {
     let ended = view(json!({"phase": "completed", "total_ms": 3250}));
     let text = of_status(&status(vec![ended; 9]));

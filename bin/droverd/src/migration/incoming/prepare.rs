@@ -100,6 +100,7 @@ pub fn session(
         verify: decided.verify,
         reduction: reduction::for_relay(reduction, ReductionMode::Off),
         nics: nics.clone(),
+        cpu_latency_us: context.config.migration.cpu_latency_us,
         memo: String::new(),
     };
     let keys = Keys {

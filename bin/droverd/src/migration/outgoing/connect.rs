@@ -275,6 +275,7 @@ pub async fn open_session(link: &Link, opening: Opening) -> Result<Carrier, Stri
     let mode = link.options.reduction;
     let own_limit = link.context.config.migration.outage_limit;
     let outage_limit = Duration::from_secs(opening.offer.outage_limit_s).min(own_limit);
+    let cpu_latency_us = link.context.config.migration.cpu_latency_us;
     let relays = Relays::of(&link.context.config.runtime);
     let memo = link.options.memo(opening.offer.data_port);
     let ends: Vec<_> = opening
@@ -295,6 +296,7 @@ pub async fn open_session(link: &Link, opening: Opening) -> Result<Carrier, Stri
             verify: opening.offer.lanes.verify,
             reduction: reduction::for_relay(opening.offer.reduction, mode),
             nics,
+            cpu_latency_us,
             memo,
         };
         let relay = relays.start(order.into(), move |news| carrier::tell(news, &report))?;

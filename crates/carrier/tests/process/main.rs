@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a panic is how a test fails
 
+mod awake;
+
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener};
 use std::os::fd::AsFd;
@@ -27,7 +29,8 @@ struct Process {
     place: Place,
     qemu: PathBuf,
     running: Option<JoinHandle<std::io::Result<()>>>,
-    _directory: tempfile::TempDir,
+    /// With the host's root directory.
+    directory: tempfile::TempDir,
 }
 
 /// An agent's side of a connection.
@@ -41,13 +44,13 @@ fn process() -> Process {
     let directory = tempfile::tempdir().unwrap();
     let place = Place::at(directory.path().join("relay"));
     let listener = place.make().unwrap();
-    let own = place.clone();
-    let running = thread::spawn(move || drover_carrier::run(&own, &listener, "0.0.0"));
+    let (own, root) = (place.clone(), directory.path().to_owned());
+    let running = thread::spawn(move || drover_carrier::run(&own, &listener, "0.0.0", &root));
     Process {
         place,
         qemu: directory.path().join("qemu.sock"),
         running: Some(running),
-        _directory: directory,
+        directory,
     }
 }
 
@@ -83,6 +86,7 @@ impl Process {
             reduction: None,
             patience,
             nics: vec![nic("127.0.0.1")],
+            cpu_latency_us: None,
             memo: "for the next agent".into(),
         }
     }
