@@ -105,14 +105,13 @@ impl Answerer {
                     sequence,
                     size: answer,
                 };
-                self.answer(packet, arrived.from, &mut pace, &mut buffer)
-                    .await;
+                self.answer(packet, arrived.from, &mut pace, &mut buffer);
             }
         }
     }
 
     /// Sends it, or says that it is too large for this end.
-    async fn answer(&mut self, packet: Packet, to: SocketAddr, pace: &mut Pace, buffer: &mut [u8]) {
+    fn answer(&mut self, packet: Packet, to: SocketAddr, pace: &mut Pace, buffer: &mut [u8]) {
         let bytes = u64::from(packet.size);
         let ahead = ANSWER_AHEAD;
         let fits = self.answered.bytes + bytes <= ANSWER_BYTES.0;
@@ -123,8 +122,8 @@ impl Answerer {
         let Some(datagram) = packet.write(&self.order.ticket, buffer) else {
             return;
         };
-        // By the kernel's routes, as the answers of a lane that was accepted. One that cannot be sent is as good as lost.
-        let sent = self.socket.send(datagram, to, None).await;
+        // By the kernel's routes, as the answers of a lane that was accepted. One that cannot be sent now is as good as lost.
+        let sent = self.socket.send_now(datagram, to);
         if matches!(sent, Ok(Sent::TooLarge)) {
             let told = Packet {
                 message: Message::TooLarge,
@@ -132,7 +131,7 @@ impl Answerer {
                 ..packet
             };
             if let Some(told) = told.write(&self.order.ticket, buffer) {
-                let _ = self.socket.send(told, to, None).await;
+                let _ = self.socket.send_now(told, to);
             }
         }
         self.answered.answers += 1;

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! # Invariant
-//! Nothing is said to who does not have the ticket, nor to an address that was not named with it.
+//! Nothing is said to an address that was not named with the ticket, nor for a question that was not made with it. Who has recorded one on its way
+//! can have it answered once more, to the address that was named, within the bounds of bytes and rate.
 
 mod answerer;
 pub mod limits;

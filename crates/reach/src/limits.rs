@@ -50,6 +50,9 @@ pub const RATE_UNKNOWN: u64 = 1_000_000_000;
 /// How long one path may be asked: a volley takes 0.7 s without an answer, a search over a path that loses some 3 s each way.
 pub const ASK_TIME: Duration = Duration::from_secs(15);
 
+/// Longest time that one path may be asked, whatever is given.
+pub const ASK_TIME_MOST: Duration = Duration::from_secs(120);
+
 /// Bytes that asking one path may cost, both ways: two searches over packets of 9000 bytes in which every size is tried three times cost
 /// 1.5 MiB.
 pub const ASK_BYTES: Bytes = Bytes(4 << 20);

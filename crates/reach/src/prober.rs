@@ -6,11 +6,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use drover_types::{BitRate, ByteRate, Bytes};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::limits::{
-    ASK_BYTES, ASK_TIME, OF_RATE, PACKET_MOST, PATIENCE_LEAST, PATIENCE_MOST, PATIENCE_TRIPS,
-    RATE_UNKNOWN, VOLLEY, VOLLEY_GAP,
+    ANSWER_RATE, ASK_BYTES, ASK_TIME, ASK_TIME_MOST, OF_RATE, PACKET_MOST, PATIENCE_LEAST,
+    PATIENCE_MOST, PATIENCE_TRIPS, RATE_UNKNOWN, VOLLEY, VOLLEY_GAP,
 };
 use crate::packet::{HEADER, Message, Packet, Ticket};
 use crate::report::{Report, Unfinished};
@@ -87,7 +87,12 @@ pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
         back: None,
         unfinished: None,
     };
-    report.unfinished = asking.all(&mut report).await.err();
+    let end = asking.end;
+    // A line that takes nothing more does not hold it up either.
+    report.unfinished = match timeout_at(end, asking.all(&mut report)).await {
+        Ok(asked) => asked.err(),
+        Err(_) => Some(Unfinished::Time),
+    };
     report.arrivals = asking.arrivals;
     Ok(report)
 }
@@ -109,12 +114,14 @@ impl<'q> Asking<'q> {
     fn new(question: &'q Question) -> io::Result<Self> {
         let socket = Datagrams::bind(SocketAddr::new(question.local, 0))?;
         let rate = question.rate.map_or(RATE_UNKNOWN, |rate| rate.0) / 8 / OF_RATE;
+        // No answerer answers faster.
+        let rate = rate.min(ANSWER_RATE.0);
         Ok(Self {
             question,
             index: socket.index(&question.interface)?,
             socket,
             pace: Pace::new(ByteRate(rate), std::time::Instant::now()),
-            end: Instant::now() + question.budget.time,
+            end: Instant::now() + question.budget.time.min(ASK_TIME_MOST),
             bytes_left: question.budget.bytes.0,
             sequence: 0,
             patience: PATIENCE_MOST,
@@ -125,24 +132,26 @@ impl<'q> Asking<'q> {
 
     async fn all(&mut self, report: &mut Report) -> Result<(), Unfinished> {
         let mut volley = Volley::default();
-        let heard = self
-            .exchange(&[(HEADER as u16, HEADER as u16); VOLLEY], VOLLEY_GAP)
-            .await?;
-        for heard in heard {
+        let small = [(HEADER as u16, HEADER as u16); VOLLEY];
+        let mut round = self.round(&small);
+        let asked = self.exchange(&mut round, VOLLEY_GAP).await;
+        for heard in round.told() {
             volley.sent();
             if let Heard::Answer(after) = heard {
-                volley.answered(after);
+                volley.answered(*after);
             }
         }
         report.trips = volley.trips();
+        asked?;
         let Some(trip) = report.trips.round_trip else {
             return Err(Unfinished::Silent);
         };
         let trips = Duration::from_micros(trip.most).saturating_mul(PATIENCE_TRIPS);
         self.patience = trips.clamp(PATIENCE_LEAST, PATIENCE_MOST);
-        let (near, far) = (self.question.mtu, self.question.far_mtu);
-        report.there = Some(self.search(near, |size| (size, HEADER as u16)).await?);
-        report.back = Some(self.search(far, |size| (HEADER as u16, size)).await?);
+        // What only one end takes is for nobody to carry.
+        let most = self.question.mtu.min(self.question.far_mtu);
+        report.there = Some(self.search(most, |size| (size, HEADER as u16)).await?);
+        report.back = Some(self.search(most, |size| (HEADER as u16, size)).await?);
         Ok(())
     }
 
@@ -159,8 +168,9 @@ impl<'q> Asking<'q> {
                 .iter()
                 .map(|packet| sizes(payload(*packet)))
                 .collect();
-            let heard = self.exchange(&asks, Duration::ZERO).await?;
-            for (packet, heard) in packets.into_iter().zip(heard) {
+            let mut round = self.round(&asks);
+            self.exchange(&mut round, Duration::ZERO).await?;
+            for (packet, heard) in packets.into_iter().zip(round.told()) {
                 match heard {
                     Heard::Answer(_) => search.crossed(packet),
                     Heard::RefusedHere | Heard::RefusedThere => search.refused(packet),
@@ -172,15 +182,19 @@ impl<'q> Asking<'q> {
         search.found().ok_or(Unfinished::Unsteady)
     }
 
-    /// Asks all of these, no faster than is allowed, and waits for their answers.
-    async fn exchange(&mut self, asks: &[Sizes], gap: Duration) -> Result<Vec<Heard>, Unfinished> {
-        let mut round = Round::new(self.sequence, asks);
+    fn round<'a>(&mut self, asks: &'a [Sizes]) -> Round<'a> {
+        let round = Round::new(self.sequence, asks);
         self.sequence = self.sequence.wrapping_add(asks.len() as u32);
+        round
+    }
+
+    /// Asks all of it, no faster than is allowed, and waits for the answers.
+    async fn exchange(&mut self, round: &mut Round<'_>, gap: Duration) -> Result<(), Unfinished> {
         let mut buffer = vec![0; PACKET_MOST as usize];
         let mut due = Instant::now();
         loop {
             if round.is_over() {
-                return Ok(round.heard);
+                return Ok(());
             }
             // Time first: whoever floods the port does not keep it open.
             let arrived = tokio::select! {
@@ -200,7 +214,7 @@ impl<'q> Asking<'q> {
                             due += self.patience;
                         }
                     }
-                    None => return Ok(round.heard),
+                    None => return Ok(()),
                 },
                 Some(Err(error)) => return Err(not_sent(&error)),
                 Some(Ok(arrived)) if arrived.from != self.question.remote => {}
@@ -232,7 +246,7 @@ impl<'q> Asking<'q> {
         };
         let sent = self
             .socket
-            .send(datagram, self.question.remote, Some(self.index))
+            .send_by(self.index, datagram, self.question.remote)
             .await;
         match sent {
             Ok(Sent::Left) => Ok(Heard::Nothing),

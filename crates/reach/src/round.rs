@@ -28,7 +28,7 @@ pub(crate) struct Round<'a> {
     asks: &'a [Sizes],
     sent: Vec<Instant>,
     /// Of each, in their order.
-    pub heard: Vec<Heard>,
+    heard: Vec<Heard>,
 }
 
 impl<'a> Round<'a> {
@@ -41,6 +41,11 @@ impl<'a> Round<'a> {
             sent,
             heard,
         }
+    }
+
+    /// What is heard of those that were sent.
+    pub(crate) fn told(&self) -> &[Heard] {
+        &self.heard[..self.sent.len()]
     }
 
     pub(crate) fn is_over(&self) -> bool {

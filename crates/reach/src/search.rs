@@ -92,6 +92,11 @@ impl Search {
 
     /// The sender's kernel does not send that size.
     pub fn refused(&mut self, size: u32) {
+        if size <= self.crossed {
+            // It crossed before: what there is to find changes.
+            self.rounds = ROUNDS + 1;
+            return self.end();
+        }
         if size <= self.failed {
             self.failed = size;
             self.why = Beyond::Refused;
@@ -203,6 +208,15 @@ mod tests {
             }
             (search.found(), rounds)
         }
+    }
+
+    #[test]
+    fn a_size_that_crossed_and_is_refused_afterwards_leaves_nothing_found() {
+        let mut search = Search::new(100, 9000);
+        search.crossed(1000);
+        search.refused(500);
+        search.over();
+        assert_eq!((search.asks(), search.found()), (&[][..], None));
     }
 
     proptest! {

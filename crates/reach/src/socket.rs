@@ -1,5 +1,8 @@
 //! A UDP socket at one address whose packets are never broken up, and that says by which interface each arrived.
 //!
+//! The kernel learns from routers that say what they take, as it does for TCP (`IP_PMTUDISC_DO`), and then refuses what is larger: what goes on
+//! vanishing is what TCP would lose, too. What it learned stays in its routes for ten minutes.
+//!
 //! It is not bound to its interface (`SO_BINDTODEVICE`): such a socket hears nothing that arrives by another one, and that is what is to be
 //! seen. Where a packet is to leave by an interface, as a lane's do, that is said with the packet (`IP_PKTINFO`).
 
@@ -75,11 +78,11 @@ impl Datagrams {
         let socket = Socket::new(Domain::for_address(at), Type::DGRAM, Some(Protocol::UDP))?;
         socket.set_nonblocking(true)?;
         if at.is_ipv4() {
-            setsockopt(&socket, Discovery4, &libc::IP_PMTUDISC_PROBE)?;
+            setsockopt(&socket, Discovery4, &libc::IP_PMTUDISC_DO)?;
             setsockopt(&socket, Ipv4PacketInfo, &true)?;
         } else {
             socket.set_only_v6(true)?;
-            setsockopt(&socket, Discovery6, &libc::IPV6_PMTUDISC_PROBE)?;
+            setsockopt(&socket, Discovery6, &libc::IPV6_PMTUDISC_DO)?;
             setsockopt(&socket, Ipv6RecvPacketInfo, &true)?;
         }
         socket.bind(&at.into())?;
@@ -107,19 +110,20 @@ impl Datagrams {
         name.unwrap_or_else(|_| format!("interface {index}"))
     }
 
-    /// Sends, by that interface or by the one that the kernel's routes say.
-    pub(crate) async fn send(
+    /// Sends by that interface, from this socket's address, once there is room.
+    pub(crate) async fn send_by(
         &self,
+        interface: u32,
         bytes: &[u8],
         to: SocketAddr,
-        by: Option<u32>,
     ) -> io::Result<Sent> {
-        let send = || send(&self.socket, bytes, to, by);
-        match self.socket.async_io(Interest::WRITABLE, send).await {
-            Ok(()) => Ok(Sent::Left),
-            Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => Ok(Sent::TooLarge),
-            Err(error) => Err(error),
-        }
+        let send = || send(&self.socket, bytes, to, Some((interface, self.local.ip())));
+        sent(self.socket.async_io(Interest::WRITABLE, send).await)
+    }
+
+    /// Sends by the interface that the kernel's routes say, if there is room at once.
+    pub(crate) fn send_now(&self, bytes: &[u8], to: SocketAddr) -> io::Result<Sent> {
+        sent(send(&self.socket, bytes, to, None))
     }
 
     /// The next one; what does not fit the buffer is cut off.
@@ -129,7 +133,20 @@ impl Datagrams {
     }
 }
 
-fn send(socket: &UdpSocket, bytes: &[u8], to: SocketAddr, by: Option<u32>) -> io::Result<()> {
+fn sent(done: io::Result<()>) -> io::Result<Sent> {
+    match done {
+        Ok(()) => Ok(Sent::Left),
+        Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => Ok(Sent::TooLarge),
+        Err(error) => Err(error),
+    }
+}
+
+fn send(
+    socket: &UdpSocket,
+    bytes: &[u8],
+    to: SocketAddr,
+    by: Option<(u32, IpAddr)>,
+) -> io::Result<()> {
     let to_address = SockaddrStorage::from(to);
     let bytes = [IoSlice::new(bytes)];
     let flags = MsgFlags::MSG_DONTWAIT;
@@ -138,15 +155,24 @@ fn send(socket: &UdpSocket, bytes: &[u8], to: SocketAddr, by: Option<u32>) -> io
     };
     let sent = match by {
         None => send(&[]),
-        Some(index) if to.is_ipv4() => send(&[ControlMessage::Ipv4PacketInfo(&libc::in_pktinfo {
-            ipi_ifindex: index as i32,
-            ipi_spec_dst: libc::in_addr { s_addr: 0 },
-            ipi_addr: libc::in_addr { s_addr: 0 },
-        })]),
-        Some(index) => send(&[ControlMessage::Ipv6PacketInfo(&libc::in6_pktinfo {
-            ipi6_ifindex: index,
-            ipi6_addr: libc::in6_addr { s6_addr: [0; 16] },
-        })]),
+        // Without the address the kernel takes its route's, though the socket is bound to another.
+        Some((index, IpAddr::V4(from))) => {
+            send(&[ControlMessage::Ipv4PacketInfo(&libc::in_pktinfo {
+                ipi_ifindex: index as i32,
+                ipi_spec_dst: libc::in_addr {
+                    s_addr: u32::from_ne_bytes(from.octets()),
+                },
+                ipi_addr: libc::in_addr { s_addr: 0 },
+            })])
+        }
+        Some((index, IpAddr::V6(from))) => {
+            send(&[ControlMessage::Ipv6PacketInfo(&libc::in6_pktinfo {
+                ipi6_ifindex: index,
+                ipi6_addr: libc::in6_addr {
+                    s6_addr: from.octets(),
+                },
+            })])
+        }
     };
     match sent {
         Ok(_) => Ok(()),

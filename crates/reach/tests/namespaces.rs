@@ -209,7 +209,8 @@ fn largest(size: u32, beyond: Beyond) -> Option<Largest> {
 }
 
 #[test]
-fn a_router_that_takes_less_is_a_black_hole_of_its_exact_size_in_both_families() {
+fn a_router_that_says_what_it_takes_is_believed_and_what_vanishes_is_a_black_hole_of_its_exact_size_in_both_families()
+ {
     let Some(network) = Network::new("hole", &["near", "router", "far"], ROUTED) else {
         return;
     };
@@ -219,7 +220,7 @@ fn a_router_that_takes_less_is_a_black_hole_of_its_exact_size_in_both_families()
             question(&ticket, near, remote)
         });
         assert_eq!(report.unfinished, None, "{report:?}");
-        assert_eq!(report.there, largest(1400, Beyond::Lost), "{report:?}");
+        assert_eq!(report.there, largest(1400, Beyond::Refused), "{report:?}");
         // What comes to a veth may have the four bytes of a VLAN's tag more than its MTU.
         assert_eq!(report.back, largest(1404, Beyond::Lost), "{report:?}");
         assert_eq!(report.arrivals.keys().collect::<Vec<_>>(), ["a0"]);
@@ -250,6 +251,19 @@ fn a_path_that_carries_what_both_ends_take_has_nothing_beyond() {
     // The other end's interface takes less than it was said to.
     network.run("far", "ip link set b0 mtu 2000");
     assert_eq!(asked(9000).back, largest(2000, Beyond::Refused));
+}
+
+#[test]
+fn questions_come_from_the_address_that_is_claimed_and_not_from_the_first_one_of_its_interface() {
+    let Some(network) = Network::new("second", &["near", "router", "far"], ROUTED) else {
+        return;
+    };
+    network.run("near", "ip addr add 10.9.1.5/24 dev a0");
+    let ticket = Ticket::random().unwrap();
+    let report = network.ask(order(&ticket, "10.9.1.5"), ip("10.9.2.1"), |remote| {
+        question(&ticket, "10.9.1.5", remote)
+    });
+    assert_eq!((report.trips.sent, report.trips.answered), (100, 100));
 }
 
 #[test]

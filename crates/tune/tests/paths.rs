@@ -76,7 +76,7 @@ const CASES: &[(&str, Severity, Spoil)] = &[
         path.answers = answers(98);
     }),
     ("path-loss", Severity::Critical, |path| {
-        path.answers = answers(80);
+        path.answers = answers(90);
     }),
 ];
 
@@ -127,12 +127,24 @@ fn an_end_that_takes_less_is_no_black_hole() {
 }
 
 #[test]
+fn a_hole_one_way_is_found_though_nothing_is_known_of_the_other() {
+    let mut path = healthy();
+    path.there = crossing(1400, true);
+    path.back = Fact::unknown("the time for asking was over");
+    let report = examine(&[], &[path.clone()]);
+    assert_eq!(names(&report), ["path-mtu"]);
+    path.there = crossing(9000, false);
+    let report = examine(&[], &[path]);
+    assert_eq!((names(&report), report.skipped.len()), (Vec::new(), 1));
+}
+
+#[test]
 fn what_loss_costs_is_told_by_the_round_trip_and_not_at_all_without_one() {
     let cost = |path: Path| examine(&[], &[path]).findings[0].found.cost.clone();
     let mut path = healthy();
     path.answers = answers(96);
-    // 1448 bytes x 8 x 1.22 / (200 us x the root of 0.04).
-    let told = "one connection carries some 353 Mbit/s at most, by its round trip of 200 µs";
+    // 8948 bytes x 8 x 1.22 / (200 us x the root of 0.04).
+    let told = "one connection carries some 2183 Mbit/s at most, by its round trip of 200 µs";
     assert_eq!(cost(path.clone()).as_deref(), Some(told));
     path.round_trip = Fact::unknown("it was not measured");
     assert_eq!(cost(path), None);

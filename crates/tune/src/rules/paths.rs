@@ -1,7 +1,7 @@
 //! Paths that were asked about: what is claimed of them, and what crosses.
 
-use crate::facts::{Answers, Crossing, Path};
-use crate::finding::{Answer, Found, Severity, Verdict};
+use crate::facts::{Answers, Crossing, Fact, Path};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// Of a hundred packets, how many may be lost: one is within chance.
 const LOST_MOST: u32 = 1;
@@ -9,14 +9,16 @@ const LOST_MOST: u32 = 1;
 /// Of a hundred, from how many on a connection all but stands still.
 const LOST_CRITICAL: u32 = 10;
 
-/// Constant of the formula for periodic loss, the root of 3/2, and bytes of a full segment.
+/// Constant of the formula for periodic loss, the root of 3/2.
 const MATHIS: f64 = 1.22;
-const SEGMENT: f64 = 1448.0;
+
+/// What IP and TCP, with its time stamps, take of a packet, and the packet where it is not known how large it may be.
+const HEADERS: u32 = 52;
+const USUAL: u32 = 1500;
 
 /// What is asked is answered.
 pub fn reach(path: &Path) -> Verdict {
-    let answers = path.answers.get()?;
-    if answers.answered > 0 {
+    if !is_silent(path)? {
         return Ok(Answer::Right);
     }
     let (near, far) = (&path.near, &path.far);
@@ -86,24 +88,34 @@ pub fn mtu(path: &Path) -> Verdict {
         return Ok(Answer::NotAbout);
     }
     let claimed = path.near.mtu.min(path.far.mtu);
-    let (there, back) = (path.there.get()?, path.back.get()?);
-    let less = |crossing: &Crossing| crossing.size < claimed;
-    if !less(there) && !less(back) {
+    let both = [&path.there, &path.back];
+    let known = both.iter().filter_map(|crossing| crossing.known());
+    let short: Vec<&Crossing> = known.filter(|crossing| crossing.size < claimed).collect();
+    let Some(size) = short.iter().map(|crossing| crossing.size).min() else {
+        // One that is short is found whatever is known of the other.
+        let _ = (path.there.get()?, path.back.get()?);
         return Ok(Answer::Right);
-    }
-    let size = there.size.min(back.size);
-    let vanish = (less(there) && there.vanish) || (less(back) && back.vanish);
+    };
+    let vanish = short.iter().any(|crossing| crossing.vanish);
+    let bytes = |crossing: &Fact<Crossing>| match crossing.get() {
+        Ok(crossing) => crossing.size.to_string(),
+        Err(why) => format!("an unknown number (because {why})"),
+    };
     let (severity, why) = if vanish {
         let why =
             "larger packets vanish: connections open, and stand still with the first full packet";
         (Severity::Critical, why)
     } else {
-        let why = "a route says less than its interface, so more packets carry the same bytes";
+        let why = "a route, or a router that says so, takes less than both ends, so more packets carry the same bytes";
         (Severity::Notice, why)
     };
     Ok(found(
         severity,
-        format!("{} bytes cross there, {} back", there.size, back.size),
+        format!(
+            "{} bytes cross there, {} back",
+            bytes(&path.there),
+            bytes(&path.back)
+        ),
         format!("{claimed} bytes, as both ends take"),
         why,
         None,
@@ -118,11 +130,13 @@ pub fn loss(path: &Path) -> Verdict {
     }
     let Answers { asked, answered } = *path.answers.get()?;
     let lost = asked.saturating_sub(answered);
-    let in_hundred = |count: u32| u64::from(lost) * 100 > u64::from(count) * u64::from(asked);
-    if !in_hundred(LOST_MOST) {
+    let in_hundred = |count: u32| u64::from(count) * u64::from(asked);
+    let lost_of_all = u64::from(lost) * 100;
+    if lost_of_all <= in_hundred(LOST_MOST) {
         return Ok(Answer::Right);
     }
-    let critical = in_hundred(LOST_CRITICAL);
+    let critical = lost_of_all >= in_hundred(LOST_CRITICAL);
+    let packet = path.there.known().map_or(USUAL, |crossing| crossing.size);
     Ok(found(
         if critical {
             Severity::Critical
@@ -132,23 +146,30 @@ pub fn loss(path: &Path) -> Verdict {
         format!("{lost} of {asked} packets were lost"),
         "none".into(),
         "each loss halves what a connection sends, until round trips have won it back",
-        path.round_trip.known().map(|trip| cost(*trip, lost, asked)),
+        path.round_trip
+            .known()
+            .map(|trip| cost(*trip, packet, lost, asked)),
         "see `link-errors` of both ends, and the counters of the switch between them".into(),
     ))
 }
 
 /// What one connection carries at most.
-fn cost(round_trip: u64, lost: u32, asked: u32) -> String {
+fn cost(round_trip: u64, packet: u32, lost: u32, asked: u32) -> String {
     let share = f64::from(lost) / f64::from(asked.max(1));
     let seconds = round_trip.max(1) as f64 / 1e6;
-    let mbit = SEGMENT * 8.0 * MATHIS / (seconds * share.sqrt()) / 1e6;
+    let segment = f64::from(packet.saturating_sub(HEADERS));
+    let mbit = segment * 8.0 * MATHIS / (seconds * share.sqrt()) / 1e6;
     format!(
         "one connection carries some {mbit:.0} Mbit/s at most, by its round trip of {round_trip} µs"
     )
 }
 
-fn is_silent(path: &Path) -> Result<bool, crate::finding::Because> {
-    Ok(path.answers.get()?.answered == 0)
+fn is_silent(path: &Path) -> Result<bool, Because> {
+    let answers = path.answers.get()?;
+    if answers.asked == 0 {
+        return Err("nothing was asked".into());
+    }
+    Ok(answers.answered == 0)
 }
 
 fn found(
