@@ -33,7 +33,8 @@ Examples:
 pub const AFTER: &str = "\
 Nothing is changed. What could not be looked at is skipped, and --skipped says why.
 
-Exit code: 0 nothing was found, 2 something was, 1 an error, or a member that did not answer.";
+Exit code: 0 nothing was found, 2 something was, 1 an error, or a member that did not answer,
+7 with --all: the agent does not answer.";
 
 /// Something was found.
 const FOUND: u8 = 2;
