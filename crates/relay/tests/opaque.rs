@@ -142,3 +142,33 @@ fn a_channel_of_another_version_or_of_larger_pages_arrives_unchanged_from_its_fi
         );
     }
 }
+
+#[test]
+fn a_main_channel_of_a_qemu_never_seen_arrives_unchanged_and_is_told_and_the_others_are_reduced() {
+    let mut unknown = main_channel(&[pages()]);
+    unknown[4..8].copy_from_slice(&99_u32.to_be_bytes());
+    let sent = [unknown, multifd(&[pages(), pages(), pages()])];
+    let pair = pair_of(Protected::ByTls, streams::settings());
+    pair.connect();
+    let channels = sent.map(|bytes| {
+        let near = UnixStream::connect(&pair.near).unwrap();
+        (bytes, near, pair.far.accept().unwrap().0)
+    });
+    thread::scope(|scope| {
+        for (bytes, near, far) in &channels {
+            scope.spawn(move || {
+                let (at_far, _) = exchange(near, far, bytes, b"");
+                assert!(at_far == *bytes, "what arrived differs");
+            });
+        }
+    });
+    let reduced = pair.source.report().reduced.unwrap();
+    assert_eq!(reduced.opaque.len(), 1, "{:?}", reduced.opaque);
+    let (channel, told) = &reduced.opaque[0];
+    assert_eq!(*channel, 0);
+    assert!(
+        told.starts_with("from byte 0: ") && told.contains("99"),
+        "{told}"
+    );
+    assert!(reduced.counts.same > 30, "{:?}", reduced.counts);
+}
