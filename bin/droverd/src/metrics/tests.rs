@@ -204,3 +204,49 @@ fn processors_that_are_not_held_awake_have_no_latency() {
     let text = used().text(&moment(vec![view])).unwrap();
     assert!(!text.contains("cpu_latency_seconds{"), "{text}");
 }
+
+#[test]
+fn what_became_of_bytes_and_pages_is_told_by_number() {
+    let mut view = view("transferring");
+    let reduction = view.reduction.as_mut().unwrap();
+    reduction.passed_bytes = drover_types::Bytes(30);
+    reduction.times.packing_ms = 1500;
+    let text = used().text(&moment(vec![view])).unwrap();
+    let moving = r#"vm="web",role="source",peer="b""#;
+    let of = |label: &str| format!(r#"vm="web",peer="b",{label}"#);
+    for (name, labels, value) in [
+        ("reduction_raw_bytes_total", moving.to_owned(), "640"),
+        ("reduction_wire_bytes_total", moving.to_owned(), "160"),
+        ("reduction_passed_bytes_total", moving.to_owned(), "30"),
+        ("reduction_pages_total", of(r#"pages="filled""#), "1"),
+        ("reduction_pages_total", of(r#"pages="same""#), "2"),
+        ("reduction_pages_total", of(r#"pages="stored""#), "6"),
+        ("reduction_pages_total", of(r#"pages="changed""#), "3"),
+        ("reduction_pages_total", of(r#"pages="ordinary""#), "4"),
+        ("reduction_pages_total", of(r#"pages="dense""#), "5"),
+        (
+            "reduction_section_bytes_total",
+            of(r#"class="ordinary""#),
+            "500",
+        ),
+        (
+            "reduction_packed_bytes_total",
+            of(r#"class="ordinary""#),
+            "100",
+        ),
+        (
+            "reduction_section_bytes_total",
+            of(r#"class="dense""#),
+            "50",
+        ),
+        ("reduction_packed_bytes_total", of(r#"class="dense""#), "50"),
+        ("reduction_seconds_total", of(r#"stage="packing""#), "1.5"),
+        ("reduction_seconds_total", of(r#"stage="lines""#), "0.0"),
+        ("reduction_mode", of(r#"mode="zstd:1""#), "1"),
+        ("stored_pages_total", of(r#"found="shared""#), "4"),
+        ("stored_pages_total", of(r#"found="checkpoint""#), "3"),
+    ] {
+        let line = format!("drover_migration_{name}{{{labels}}} {value}\n");
+        assert!(text.contains(&line), "{line}{text}");
+    }
+}
