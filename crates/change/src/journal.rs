@@ -1,90 +1,81 @@
 //! The folder of one plan: the order, and a journal to which is only added.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use drover_tune::Step;
-use drover_types::in_short;
 
-use crate::limits::{JOURNAL_BYTES, ORDER_BYTES};
+use crate::folder::{self, JournalError};
 use crate::order::Order;
 use crate::record::Record;
-use crate::standing::{Standing, StandingError};
+use crate::standing::Standing;
 
-const ORDER: &str = "order.json";
-const ORDER_ASIDE: &str = "order.new";
-const JOURNAL: &str = "journal";
-
-/// Why a folder cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum JournalError {
-    /// A file cannot be read or written.
-    #[error("cannot {what} {}", path.display())]
-    File {
-        /// Which way.
-        what: &'static str,
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It is not what a run writes.
-    #[error("{} is no such file: {why}", path.display())]
-    Broken {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        why: String,
-    },
-    /// Its records do not follow from each other.
-    #[error("{}", path.display())]
-    Records {
-        /// Which.
-        path: PathBuf,
-        /// Which record.
-        source: StandingError,
-    },
+/// What a plan's folder tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// What is to be carried out.
+    pub order: Order,
+    /// The plan's steps, by the numbers that records have.
+    pub steps: Vec<Step>,
+    /// What was written, the oldest first.
+    pub records: Vec<Record>,
+    /// Where it is.
+    pub standing: Standing,
+    /// Up to where the file has whole records.
+    whole: u64,
 }
 
-/// The folder of one plan, open.
+impl Account {
+    /// Reads it, whoever may be writing there. What is not written to its end does not count.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn read(folder: &Path) -> Result<Self, JournalError> {
+        let order = folder::order(folder)?;
+        let path = folder::journal_of(folder);
+        let (records, whole) = folder::records(&path)?;
+        let steps: Vec<Step> = order.plan.steps().cloned().collect();
+        match Standing::of(steps.len(), &records) {
+            Ok(standing) => Ok(Self {
+                order,
+                steps,
+                records,
+                standing,
+                whole,
+            }),
+            Err(source) => Err(JournalError::Records { path, source }),
+        }
+    }
+}
+
+/// The folder of one plan, to be written by this process alone: no other one has any plan's beside it open meanwhile.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    order: Order,
-    steps: Vec<Step>,
-    records: Vec<Record>,
-    /// Up to where the file has whole records.
-    whole: u64,
+    account: Account,
     /// Records that the disk did not take.
     pending: Vec<u8>,
-    standing: Standing,
+    is_made: bool,
+    _lock: File,
 }
 
 impl Journal {
     /// Makes the folder, which must not be there. The order is on the disk when this returns.
     ///
     /// # Errors
-    /// [`JournalError::File`].
-    pub fn make(folder: &Path, order: Order) -> Result<Self, JournalError> {
+    /// [`JournalError::Busy`] and [`JournalError::File`].
+    pub fn make(folder: &Path, order: &Order) -> Result<Self, JournalError> {
+        let lock = folder::lock(folder)?;
         let failed = |source| JournalError::File {
             what: "write",
             path: folder.to_owned(),
             source,
         };
-        let written = || -> io::Result<()> {
-            DirBuilder::new().mode(0o700).create(folder)?;
-            let beside = folder.join(ORDER_ASIDE);
-            let mut file = new_file().open(&beside)?;
-            file.write_all(&serde_json::to_vec_pretty(&order)?)?;
-            file.sync_all()?;
-            fs::rename(&beside, folder.join(ORDER))?;
-            sync(folder)?;
-            folder.parent().map_or(Ok(()), sync)
-        };
-        written().map_err(failed)?;
-        Self::with(folder.join(JOURNAL), order, Vec::new(), 0)
+        let bytes = serde_json::to_vec_pretty(order).map_err(|error| failed(error.into()))?;
+        folder::make(folder, &bytes).map_err(failed)?;
+        Self::with(folder, lock, true)
     }
 
     /// Opens what is there. What was being written as the host or the process ended counts as not written.
@@ -92,88 +83,54 @@ impl Journal {
     /// # Errors
     /// [`JournalError`].
     pub fn open(folder: &Path) -> Result<Self, JournalError> {
-        let path = folder.join(ORDER);
-        let bytes = read(&path, ORDER_BYTES)?;
-        let order: Order =
-            serde_json::from_slice(&bytes).map_err(|error| JournalError::Broken {
-                path,
-                why: in_short(error),
-            })?;
-        let path = folder.join(JOURNAL);
-        let bytes = match read(&path, JOURNAL_BYTES) {
-            Err(JournalError::File { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                Vec::new()
-            }
-            other => other?,
-        };
-        let (records, whole) = records(&bytes).map_err(|why| JournalError::Broken {
-            path: path.clone(),
-            why,
-        })?;
-        Self::with(path, order, records, whole)
+        let lock = folder::lock(folder)?;
+        Self::with(folder, lock, false)
     }
 
-    fn with(
-        path: PathBuf,
-        order: Order,
-        records: Vec<Record>,
-        whole: u64,
-    ) -> Result<Self, JournalError> {
-        let steps: Vec<Step> = order.plan.steps().cloned().collect();
-        match Standing::of(steps.len(), &records) {
-            Ok(standing) => Ok(Self {
-                path,
-                order,
-                steps,
-                records,
-                whole,
-                pending: Vec::new(),
-                standing,
-            }),
-            Err(source) => Err(JournalError::Records { path, source }),
-        }
+    fn with(folder: &Path, lock: File, is_made: bool) -> Result<Self, JournalError> {
+        Ok(Self {
+            path: folder::journal_of(folder),
+            account: Account::read(folder)?,
+            pending: Vec::new(),
+            is_made,
+            _lock: lock,
+        })
     }
 
-    /// What is to be carried out.
+    /// What it tells.
     #[must_use]
-    pub fn order(&self) -> &Order {
-        &self.order
+    pub fn account(&self) -> &Account {
+        &self.account
     }
 
-    /// The plan's steps, by the numbers that records have.
-    #[must_use]
-    pub fn steps(&self) -> &[Step] {
-        &self.steps
+    pub(crate) fn standing(&self) -> &Standing {
+        &self.account.standing
     }
 
-    /// What was written, the oldest first.
-    #[must_use]
-    pub fn records(&self) -> &[Record] {
-        &self.records
-    }
-
-    /// Where it is.
-    #[must_use]
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    /// Whether it was made by this process, and nothing of it was begun.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_made && self.account.records.is_empty()
     }
 
     /// Adds a record. When this returns it outlives a loss of power.
     ///
     /// # Errors
-    /// It is not on the disk. It counts all the same, and is written with the next one.
+    /// It is not on the disk. It counts all the same, and is written with the next one, unless it does not follow from those before
+    /// it ([`io::ErrorKind::InvalidInput`]): then it does not count.
     pub fn append(&mut self, record: Record) -> io::Result<()> {
-        serde_json::to_writer(&mut self.pending, &record)?;
-        self.pending.push(b'\n');
-        if self.standing.take(&record).is_none() {
-            tracing::error!(?record, "a record that does not follow");
+        let mut line = serde_json::to_vec(&record)?;
+        line.push(b'\n');
+        if self.account.standing.take(&record).is_none() {
+            let why = format!("it does not follow from those before it: {record:?}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
-        self.records.push(record);
+        self.account.records.push(record);
+        self.pending.append(&mut line);
         self.flush()
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let is_new = self.whole == 0;
+        let whole = self.account.whole;
         let mut file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -181,63 +138,17 @@ impl Journal {
             .mode(0o600)
             .open(&self.path)?;
         // What is behind the last whole record was torn.
-        file.set_len(self.whole)?;
-        file.seek(SeekFrom::Start(self.whole))?;
+        file.set_len(whole)?;
+        file.seek(SeekFrom::Start(whole))?;
         file.write_all(&self.pending)?;
         file.sync_all()?;
-        if is_new && let Some(folder) = self.path.parent() {
-            sync(folder)?;
+        if whole == 0
+            && let Some(folder) = self.path.parent()
+        {
+            folder::sync(folder)?;
         }
-        self.whole += self.pending.len() as u64;
+        self.account.whole += self.pending.len() as u64;
         self.pending.clear();
         Ok(())
     }
-}
-
-/// The records, and how many bytes they take. Only the last one may be torn.
-fn records(bytes: &[u8]) -> Result<(Vec<Record>, u64), String> {
-    let mut records = Vec::new();
-    let mut whole = 0;
-    let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
-    for (at, line) in lines.iter().enumerate() {
-        let parsed = line.strip_suffix(b"\n").map(serde_json::from_slice);
-        match parsed {
-            Some(Ok(record)) => records.push(record),
-            _ if at + 1 == lines.len() => break,
-            Some(Err(error)) => return Err(format!("line {}: {}", at + 1, in_short(error))),
-            None => break,
-        }
-        whole += line.len() as u64;
-    }
-    Ok((records, whole))
-}
-
-fn read(path: &Path, most: u64) -> Result<Vec<u8>, JournalError> {
-    let failed = |source| JournalError::File {
-        what: "read",
-        path: path.to_owned(),
-        source,
-    };
-    let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(most + 1)
-        .read_to_end(&mut bytes)
-        .map_err(failed)?;
-    if bytes.len() as u64 > most {
-        return Err(JournalError::Broken {
-            path: path.to_owned(),
-            why: format!("it has more than {most} bytes"),
-        });
-    }
-    Ok(bytes)
-}
-
-fn new_file() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    options
-}
-
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }

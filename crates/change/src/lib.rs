@@ -11,8 +11,10 @@
 //!
 //! # Invariant
 //! What a step is about to change is in the journal, on the disk, before it is changed. Whoever finds a journal without an end goes
-//! back, never on; and takes back only what is still as a step left it.
+//! back, never on; and takes back only what is still as a step left it. One process at a time has any plan of a host open to write;
+//! whoever only wants to know where one is reads its [`Account`].
 
+mod folder;
 mod hands;
 mod journal;
 pub mod limits;
@@ -25,8 +27,9 @@ mod standing;
 mod step;
 mod text;
 
+pub use folder::JournalError;
 pub use hands::{Hands, Paths};
-pub use journal::{Journal, JournalError};
+pub use journal::{Account, Journal};
 pub use moved::{Moved, RunError, moved};
 pub use order::{Order, PathTo};
 pub use plan::{LeftOut, Plan, PlanError, Planned};

@@ -26,6 +26,9 @@ pub enum RunError {
     /// There is nothing to be undone.
     #[error("nothing of it is there to be undone")]
     NotThere,
+    /// That it is to be undone is not on the disk.
+    #[error("the journal cannot be written, so that nothing is undone")]
+    Journal(#[source] std::io::Error),
 }
 
 pub(crate) fn listed(moved: &[Moved]) -> String {

@@ -1,6 +1,9 @@
 //! Carries an order out: asks where it is, writes down what comes next, does it.
 
+use std::io;
+
 use drover_tune::Step;
+use drover_types::HostName;
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
@@ -21,14 +24,16 @@ pub struct Runner<'a, H, P> {
     pub hands: &'a H,
     /// What tries paths.
     pub paths: &'a P,
-    /// The boot id of the host, as it is now.
+    /// The host.
+    pub host: &'a HostName,
+    /// Its boot id, as it is now.
     pub boot: &'a str,
 }
 
 impl<H: Hands, P: Paths> Runner<'_, H, P> {
-    /// Carries it out from the beginning, or goes back with what a process that has died left.
-    pub async fn run(&mut self, is_new: bool) -> Outcome {
-        if !is_new && !self.journal.standing().has_ended() {
+    /// Carries out what this process has made, or goes back with what one that has died left.
+    pub async fn run(&mut self) -> Outcome {
+        if !self.journal.is_new() && !self.journal.standing().has_ended() {
             let boot = self.boot.to_owned();
             let at = Timestamp::now();
             self.note(Record::TakenUp { at, boot });
@@ -39,7 +44,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     /// Takes back what is there.
     ///
     /// # Errors
-    /// Nothing is there, or it is not as it was left; nothing is done then.
+    /// Nothing is there, it is not as it was left, or the journal cannot be written; nothing is done then.
     pub async fn undo(&mut self) -> Result<Outcome, RunError> {
         let standing = self.journal.standing();
         if !standing.can_be_undone() || standing.boot.as_deref() != Some(self.boot) {
@@ -49,9 +54,9 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         if !moved.is_empty() {
             return Err(RunError::Moved(moved));
         }
-        self.note(Record::UndoAsked {
-            at: Timestamp::now(),
-        });
+        let at = Timestamp::now();
+        let asked = self.write(Record::UndoAsked { at });
+        asked.map_err(RunError::Journal)?;
         Ok(self.drive().await)
     }
 
@@ -83,21 +88,27 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 Next::Prove => self.prove().await,
                 Next::TakeBack(step) => self.take_back(step).await,
                 Next::Look(step) => self.look(step).await,
-                Next::End(outcome) => self.end(outcome),
+                Next::End(outcome) => {
+                    self.end(outcome);
+                }
                 Next::Nothing(outcome) => return outcome,
             }
         }
     }
 
     async fn begin(&mut self) {
-        let moved = moved(self.hands, self.journal.order().plan.steps()).await;
+        if let Some(why) = self.not_for_this() {
+            self.end(Outcome::Refused { why });
+            return;
+        }
+        let moved = moved(self.hands, self.journal.account().order.plan.steps()).await;
         if !moved.is_empty() {
             self.end(Outcome::Refused {
                 why: listed(&moved),
             });
             return;
         }
-        let all = &self.journal.order().paths;
+        let all = &self.journal.account().order.paths;
         let work = self.paths.work(all).await;
         let paths = all.iter().zip(work).filter(|(_, works)| *works);
         let paths = paths.map(|(path, _)| path.clone()).collect();
@@ -109,6 +120,17 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         if !self.note(began) {
             self.roll_back("its journal cannot be written".to_owned());
         }
+    }
+
+    /// Why the plan is not for this host as it is.
+    fn not_for_this(&self) -> Option<String> {
+        let plan = &self.journal.account().order.plan;
+        if plan.host != *self.host {
+            let (of, here) = (&plan.host, self.host);
+            return Some(format!("it is a plan for {of}, and this is {here}"));
+        }
+        let is_over = plan.boot != self.boot;
+        is_over.then(|| "the host was restarted since the plan was made".to_owned())
     }
 
     async fn carry_out(&mut self, number: usize) {
@@ -153,14 +175,18 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     /// Every path that worked works again, or all is taken back.
     async fn prove(&mut self) {
         let paths = self.journal.standing().paths.clone();
-        let bounces = self.journal.order().plan.bounces();
+        let bounces = self.journal.account().order.plan.bounces();
         sleep(if bounces { SETTLE_BOUNCED } else { SETTLE }).await;
         let deadline = Instant::now() + PROVE;
         loop {
             let lost = self.lost(&paths).await;
             if lost.is_empty() {
                 let proven = paths.len();
-                self.end(Outcome::Applied { proven });
+                if !self.end(Outcome::Applied { proven }) {
+                    // The next process would go back: it is not to be heard of as done now.
+                    let why = "its journal cannot be written".to_owned();
+                    self.note(Record::RollBack { why });
+                }
                 return;
             }
             if Instant::now() >= deadline {
@@ -178,6 +204,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
 
     async fn lost<'p>(&self, paths: &'p [PathTo]) -> Vec<&'p PathTo> {
         let work = self.paths.work(paths).await;
+        // One that is not answered for does not work.
+        let work = work.into_iter().chain(std::iter::repeat(false));
         let both = paths.iter().zip(work);
         both.filter(|(_, works)| !works)
             .map(|(path, _)| path)
@@ -247,7 +275,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
 
     /// Standing names no others than there are.
     fn step(&self, number: usize) -> &Step {
-        &self.journal.steps()[number]
+        &self.journal.account().steps[number]
     }
 
     /// Whether what is there is what a step made.
@@ -263,17 +291,18 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         }
     }
 
-    fn end(&mut self, outcome: Outcome) {
+    fn end(&mut self, outcome: Outcome) -> bool {
         let at = Timestamp::now();
-        self.note(Record::Ended { at, outcome });
+        self.note(Record::Ended { at, outcome })
     }
 
     /// Whether it is on the disk. Going back does not wait for a disk that is full: what is done is in the journal already.
     fn note(&mut self, record: Record) -> bool {
+        self.write(record).is_ok()
+    }
+
+    fn write(&mut self, record: Record) -> io::Result<()> {
         let written = self.journal.append(record);
-        if let Err(error) = &written {
-            tracing::error!(%error, "the journal cannot be written");
-        }
-        written.is_ok()
+        written.inspect_err(|error| tracing::error!(%error, "the journal cannot be written"))
     }
 }

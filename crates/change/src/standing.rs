@@ -123,7 +123,8 @@ impl Standing {
             (Phase::Applying, Record::Differs { step, found }) => {
                 *self.touched.get_mut(step)? = Some(found.clone());
             }
-            (Phase::Applying, Record::RollBack { why }) => {
+            // Also of what ended well, and could not be written to have.
+            (Phase::Applying | Phase::Ended(Outcome::Applied { .. }), Record::RollBack { why }) => {
                 self.phase = Phase::RollingBack { why: why.clone() };
             }
             (Phase::Ended(_), Record::UndoAsked { .. }) if self.can_be_undone() => {

@@ -10,16 +10,19 @@ mod world;
 
 use std::fs;
 
-use drover_change::{Journal, Order, Outcome};
+use drover_change::{Order, Outcome};
 use proptest::prelude::*;
 use world::{BOOT, Fate, OTHER_BOOT, Tree, World, order, step};
 
-const FILES: [(&str, &str); 3] = [("a", "1"), ("b", "1"), ("c", "1")];
+const A: &str = "proc/irq/1/smp_affinity_list";
+const B: &str = "proc/irq/2/smp_affinity_list";
+const C: &str = "proc/irq/3/smp_affinity_list";
+const FILES: [(&str, &str); 3] = [(A, "1"), (B, "1"), (C, "1")];
 
 fn three() -> Order {
     order(vec![
-        vec![step("a", "1", "2"), step("b", "1", "2")],
-        vec![step("c", "1", "2")],
+        vec![step(A, "1", "2"), step(B, "1", "2")],
+        vec![step(C, "1", "2")],
     ])
 }
 
@@ -33,7 +36,7 @@ fn tree(value: &str) -> Tree {
 /// A host with a plan that nobody has begun with.
 fn world(order: &Order) -> World {
     let world = World::of(&FILES);
-    Journal::make(&world.folder(), order.clone()).unwrap();
+    world.make(order);
     world
 }
 
@@ -46,7 +49,7 @@ fn dies(call: usize) -> Fate {
 
 fn cut_off() -> Fate {
     Fate {
-        cut_off_by: Some(("c".into(), "2".into())),
+        cut_off_by: Some((C.into(), "2".into())),
         ..Fate::default()
     }
 }
@@ -59,26 +62,18 @@ fn check(world: &World, order: &Order, outcome: &Outcome) {
         other => panic!("{other:?}"),
     };
     assert_eq!(world.tree(&order.plan), expected, "{outcome:?}");
-    assert!(
-        Journal::open(&world.folder())
-            .unwrap()
-            .standing()
-            .has_ended()
-    );
+    assert!(world.account().standing.has_ended());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_plan_is_carried_out_and_undone() {
     let order = three();
     let world = world(&order);
-    let outcome = world.process(Fate::default(), BOOT, true).await.unwrap();
+    let outcome = world.process(Fate::default(), BOOT).await.unwrap();
     assert_eq!(outcome, Outcome::Applied { proven: 1 });
     check(&world, &order, &outcome);
     // One that looks again finds nothing to do.
-    assert_eq!(
-        world.process(Fate::default(), BOOT, false).await,
-        Some(outcome)
-    );
+    assert_eq!(world.process(Fate::default(), BOOT).await, Some(outcome));
     let undone = world.undo(Fate::default()).await.unwrap();
     assert_eq!(undone, Ok(Outcome::Undone));
     check(&world, &order, &Outcome::Undone);
@@ -98,19 +93,19 @@ async fn a_process_that_dies_at_any_call_and_again_at_any_call_leaves_all_or_not
                     dies_at: Some(first),
                     ..fate()
                 };
-                if let Some(outcome) = world.process(dying, BOOT, true).await {
+                if let Some(outcome) = world.process(dying, BOOT).await {
                     check(&world, &order, &outcome);
                     break true;
                 }
                 deaths += 1;
-                let second = world.process(dies(again), BOOT, false).await;
+                let second = world.process(dies(again), BOOT).await;
                 again += 1;
                 if let Some(outcome) = second {
                     assert!(!matches!(outcome, Outcome::Applied { .. }), "never forward");
                     check(&world, &order, &outcome);
                     break false;
                 }
-                let outcome = world.process(Fate::default(), BOOT, false).await.unwrap();
+                let outcome = world.process(Fate::default(), BOOT).await.unwrap();
                 check(&world, &order, &outcome);
             };
             if survived {
@@ -126,9 +121,9 @@ async fn an_undo_that_dies_at_any_call_is_brought_to_its_end() {
     let order = three();
     for first in 0.. {
         let world = world(&order);
-        world.process(Fate::default(), BOOT, true).await.unwrap();
+        world.process(Fate::default(), BOOT).await.unwrap();
         let undone = world.undo(dies(first)).await;
-        let outcome = world.process(Fate::default(), BOOT, false).await.unwrap();
+        let outcome = world.process(Fate::default(), BOOT).await.unwrap();
         check(&world, &order, &outcome);
         if undone.is_some() {
             assert_eq!(outcome, Outcome::Undone);
@@ -144,7 +139,7 @@ async fn an_undo_that_dies_at_any_call_is_brought_to_its_end() {
 async fn at_every_byte(fate: fn() -> Fate, mut found: impl AsyncFnMut(&World, &Order, &Tree)) {
     let order = three();
     let whole = world(&order);
-    whole.process(fate(), BOOT, true).await.unwrap();
+    whole.process(fate(), BOOT).await.unwrap();
     let journal = fs::read(whole.journal_file()).unwrap();
     let mut seen = whole.seen.borrow().clone();
     seen.push((journal.len() as u64, whole.tree(&order.plan)));
@@ -152,6 +147,7 @@ async fn at_every_byte(fate: fn() -> Fate, mut found: impl AsyncFnMut(&World, &O
         let to = seen.get(at + 1).map_or(*from, |(next, _)| *next);
         for cut in *from..=to {
             let world = world(&order);
+            world.forget();
             world.restore(there);
             let cut = usize::try_from(cut).unwrap();
             fs::write(world.journal_file(), &journal[..cut]).unwrap();
@@ -164,7 +160,7 @@ async fn at_every_byte(fate: fn() -> Fate, mut found: impl AsyncFnMut(&World, &O
 async fn a_journal_that_is_cut_at_any_byte_leads_back_to_all_or_nothing() {
     for fate in [Fate::default, cut_off] {
         at_every_byte(fate, async |world, order, _| {
-            let outcome = world.process(Fate::default(), BOOT, false).await.unwrap();
+            let outcome = world.process(Fate::default(), BOOT).await.unwrap();
             check(world, order, &outcome);
         })
         .await;
@@ -175,18 +171,14 @@ async fn a_journal_that_is_cut_at_any_byte_leads_back_to_all_or_nothing() {
 async fn after_a_loss_of_power_at_any_byte_what_was_set_is_gone_and_said_to_be() {
     at_every_byte(Fate::default, async |world, order, _| {
         world.restore(&tree("1"));
-        let outcome = world
-            .process(Fate::default(), OTHER_BOOT, false)
-            .await
-            .unwrap();
+        let outcome = world.process(Fate::default(), OTHER_BOOT).await.unwrap();
         let said = matches!(
             outcome,
             Outcome::GoneWithRestart | Outcome::RolledBack { .. } | Outcome::Applied { .. }
         );
         assert!(said, "{outcome:?}");
         assert_eq!(world.tree(&order.plan), tree("1"));
-        let journal = Journal::open(&world.folder()).unwrap();
-        assert_eq!(journal.standing().left(), []);
+        assert_eq!(world.account().standing.left(), []);
     })
     .await;
 }
@@ -208,7 +200,13 @@ proptest! {
 async fn random(values: &[(u8, u8)], cuts: Option<usize>, deaths: &[usize]) {
     let named: Vec<[String; 3]> = (0..)
         .zip(values)
-        .map(|(at, (from, to)): (u32, _)| [format!("f{at}"), from.to_string(), to.to_string()])
+        .map(|(at, (from, to)): (u32, _)| {
+            [
+                format!("proc/irq/{at}/smp_affinity_list"),
+                from.to_string(),
+                to.to_string(),
+            ]
+        })
         .collect();
     let files: Vec<(&str, &str)> = named
         .iter()
@@ -226,11 +224,10 @@ async fn random(values: &[(u8, u8)], cuts: Option<usize>, deaths: &[usize]) {
         .iter()
         .map(|[path, _, to]| (path.clone(), to.clone()))
         .collect();
-    Journal::make(&world.folder(), order.clone()).unwrap();
+    world.make(&order);
     let cut_off_by = cuts
         .and_then(|at| named.get(at))
         .map(|[path, _, to]| (path.clone(), to.clone()));
-    let mut is_new = true;
     let mut outcome = None;
     for call in deaths.iter().copied().map(Some).chain([None]) {
         let fate = Fate {
@@ -238,8 +235,7 @@ async fn random(values: &[(u8, u8)], cuts: Option<usize>, deaths: &[usize]) {
             cut_off_by: cut_off_by.clone(),
             ..Fate::default()
         };
-        outcome = world.process(fate, BOOT, is_new).await;
-        is_new = false;
+        outcome = world.process(fate, BOOT).await;
     }
     let expected = match outcome.unwrap() {
         Outcome::Applied { .. } => after,

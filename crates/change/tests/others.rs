@@ -8,13 +8,17 @@
 
 mod world;
 
-use drover_change::{Journal, Left, Order, Outcome};
+use drover_change::{Account, Journal, JournalError, Left, Order, Outcome, Record};
 use world::{BOOT, Fate, OTHER_BOOT, World, order, step};
 
+const A: &str = "proc/irq/1/smp_affinity_list";
+const B: &str = "proc/irq/2/smp_affinity_list";
+const FILES: [(&str, &str); 2] = [(A, "1"), (B, "1")];
+
 fn two() -> (World, Order) {
-    let world = World::of(&[("a", "1"), ("b", "1")]);
-    let order = order(vec![vec![step("a", "1", "2"), step("b", "1", "2")]]);
-    Journal::make(&world.folder(), order.clone()).unwrap();
+    let world = World::of(&FILES);
+    let order = order(vec![vec![step(A, "1", "2"), step(B, "1", "2")]]);
+    world.make(&order);
     (world, order)
 }
 
@@ -32,10 +36,13 @@ fn why(outcome: &Outcome) -> &str {
 #[tokio::test(start_paused = true)]
 async fn a_host_that_is_not_as_the_plan_says_is_left_as_it_is() {
     let (world, order) = two();
-    world.set("b", "7");
-    let outcome = world.process(Fate::default(), BOOT, true).await.unwrap();
+    world.set(B, "7");
+    let outcome = world.process(Fate::default(), BOOT).await.unwrap();
     assert!(matches!(outcome, Outcome::Refused { .. }), "{outcome:?}");
-    assert_eq!(why(&outcome), "/b is \"7\", and not \"1\"");
+    assert_eq!(
+        why(&outcome),
+        "/proc/irq/2/smp_affinity_list is \"7\", and not \"1\""
+    );
     assert_eq!(values(&world, &order), ["1", "7"]);
 }
 
@@ -43,10 +50,10 @@ async fn a_host_that_is_not_as_the_plan_says_is_left_as_it_is() {
 async fn paths_that_stop_working_have_all_taken_back_and_are_named() {
     let (world, order) = two();
     let fate = Fate {
-        cut_off_by: Some(("a".into(), "2".into())),
+        cut_off_by: Some((A.into(), "2".into())),
         ..Fate::default()
     };
-    let outcome = world.process(fate, BOOT, true).await.unwrap();
+    let outcome = world.process(fate, BOOT).await.unwrap();
     assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
     assert!(
         why(&outcome).contains("nic0 10.0.0.1 to b 10.0.0.2:1"),
@@ -59,10 +66,10 @@ async fn paths_that_stop_working_have_all_taken_back_and_are_named() {
 async fn paths_that_did_not_work_before_prove_nothing() {
     let (world, order) = two();
     let fate = Fate {
-        cut_off_by: Some(("a".into(), "1".into())),
+        cut_off_by: Some((A.into(), "1".into())),
         ..Fate::default()
     };
-    let outcome = world.process(fate, BOOT, true).await.unwrap();
+    let outcome = world.process(fate, BOOT).await.unwrap();
     assert_eq!(outcome, Outcome::Applied { proven: 0 });
     assert_eq!(values(&world, &order), ["2", "2"]);
 }
@@ -72,21 +79,21 @@ async fn a_setting_that_is_not_taken_or_becomes_another_has_all_taken_back() {
     for (fate, says) in [
         (
             Fate {
-                refuses: Some("b".into()),
+                refuses: Some(B.into()),
                 ..Fate::default()
             },
-            "/b was not set to \"2\": it is not taken",
+            "/proc/irq/2/smp_affinity_list was not set to \"2\": it is not taken",
         ),
         (
             Fate {
-                becomes: Some(("b".into(), "5".into())),
+                becomes: Some((B.into(), "5".into())),
                 ..Fate::default()
             },
-            "/b was set to \"2\" and became \"5\"",
+            "/proc/irq/2/smp_affinity_list was set to \"2\" and became \"5\"",
         ),
     ] {
         let (world, order) = two();
-        let outcome = world.process(fate, BOOT, true).await.unwrap();
+        let outcome = world.process(fate, BOOT).await.unwrap();
         assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
         assert_eq!(why(&outcome), says);
         assert_eq!(values(&world, &order), ["1", "1"]);
@@ -99,20 +106,23 @@ async fn what_somebody_else_has_set_meanwhile_is_left_alone_and_reported() {
     let after_both = 3 + 2 * 4;
     let (world, order) = two();
     let fate = Fate {
-        meddles: Some((after_both, "a".into(), "9".into())),
-        cut_off_by: Some(("a".into(), "9".into())),
+        meddles: Some((after_both, A.into(), "9".into())),
+        cut_off_by: Some((A.into(), "9".into())),
         ..Fate::default()
     };
-    let outcome = world.process(fate, BOOT, true).await.unwrap();
+    let outcome = world.process(fate, BOOT).await.unwrap();
     assert!(matches!(outcome, Outcome::InDoubt { .. }), "{outcome:?}");
     assert_eq!(values(&world, &order), ["9", "1"]);
-    let standing = Journal::open(&world.folder()).unwrap().standing().clone();
+    let standing = world.account().standing;
     let found = "\"9\"".to_owned();
     assert_eq!(standing.left(), [Left { step: 0, found }]);
     // Once it is as one of the two again it can be undone.
     let refused = world.undo(Fate::default()).await.unwrap().unwrap_err();
-    assert_eq!(refused, "/a is \"9\", and not \"2\"");
-    world.set("a", "2");
+    assert_eq!(
+        refused,
+        "/proc/irq/1/smp_affinity_list is \"9\", and not \"2\""
+    );
+    world.set(A, "2");
     assert_eq!(world.undo(Fate::default()).await, Some(Ok(Outcome::Undone)));
     assert_eq!(values(&world, &order), ["1", "1"]);
 }
@@ -120,10 +130,13 @@ async fn what_somebody_else_has_set_meanwhile_is_left_alone_and_reported() {
 #[tokio::test(start_paused = true)]
 async fn an_undo_touches_nothing_if_one_setting_was_changed_since() {
     let (world, order) = two();
-    world.process(Fate::default(), BOOT, true).await.unwrap();
-    world.set("a", "3");
+    world.process(Fate::default(), BOOT).await.unwrap();
+    world.set(A, "3");
     let refused = world.undo(Fate::default()).await.unwrap().unwrap_err();
-    assert_eq!(refused, "/a is \"3\", and not \"2\"");
+    assert_eq!(
+        refused,
+        "/proc/irq/1/smp_affinity_list is \"3\", and not \"2\""
+    );
     assert_eq!(values(&world, &order), ["3", "2"]);
 }
 
@@ -134,13 +147,13 @@ async fn what_is_not_as_before_after_a_restart_is_reported_and_left_alone() {
         dies_at: Some(11),
         ..Fate::default()
     };
-    assert_eq!(world.process(fate, BOOT, true).await, None);
-    world.set("a", "2");
-    world.set("b", "1");
-    let outcome = world.process(Fate::default(), OTHER_BOOT, false).await;
+    assert_eq!(world.process(fate, BOOT).await, None);
+    world.set(A, "2");
+    world.set(B, "1");
+    let outcome = world.process(Fate::default(), OTHER_BOOT).await;
     assert_eq!(outcome, Some(Outcome::GoneWithRestart));
     assert_eq!(values(&world, &order), ["2", "1"]);
-    let standing = Journal::open(&world.folder()).unwrap().standing().clone();
+    let standing = world.account().standing;
     assert_eq!(standing.left().len(), 1);
 }
 
@@ -152,12 +165,107 @@ async fn a_disk_that_goes_at_any_call_has_all_taken_back_or_nothing_begun() {
             disk_gone_at: Some(call),
             ..Fate::default()
         };
-        let outcome = world.process(fate, BOOT, true).await.unwrap();
-        let all = if matches!(outcome, Outcome::Applied { .. }) {
-            "2"
-        } else {
-            "1"
-        };
-        assert_eq!(values(&world, &order), [all, all], "{call}: {outcome:?}");
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        // It would be taken back by the next one.
+        assert!(!matches!(outcome, Outcome::Applied { .. }), "{call}");
+        assert_eq!(values(&world, &order), ["1", "1"], "{call}: {outcome:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_that_cannot_be_written_down_is_not_begun() {
+    let (world, order) = two();
+    world.process(Fate::default(), BOOT).await.unwrap();
+    let fate = Fate {
+        disk_gone_at: Some(0),
+        ..Fate::default()
+    };
+    let refused = world.undo(fate).await.unwrap().unwrap_err();
+    assert!(refused.contains("cannot be written"), "{refused}");
+    assert_eq!(values(&world, &order), ["2", "2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_plan_of_another_host_or_of_the_boot_before_is_refused() {
+    for (host, boot, says) in [
+        ("b", BOOT, "it is a plan for b, and this is a"),
+        (
+            "a",
+            OTHER_BOOT,
+            "the host was restarted since the plan was made",
+        ),
+    ] {
+        let world = World::of(&FILES);
+        let mut order = order(vec![vec![step(A, "1", "2"), step(B, "1", "2")]]);
+        order.plan.host = host.parse().unwrap();
+        world.make(&order);
+        let outcome = world.process(Fate::default(), boot).await.unwrap();
+        assert!(matches!(outcome, Outcome::Refused { .. }), "{outcome:?}");
+        assert_eq!(why(&outcome), says);
+        assert_eq!(values(&world, &order), ["1", "1"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_process_left_in_the_middle_is_not_gone_on_with() {
+    let (world, order) = two();
+    let fate = Fate {
+        dies_at: Some(7),
+        ..Fate::default()
+    };
+    // The very process that made it, with the same journal open.
+    let mut journal = world.taken();
+    assert_eq!(world.run(&mut journal, fate, BOOT).await, None);
+    let outcome = world
+        .run(&mut journal, Fate::default(), BOOT)
+        .await
+        .unwrap();
+    assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+    assert_eq!(values(&world, &order), ["1", "1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_one_process_can_write_no_other_one_has_a_plan_of_the_host_and_all_can_look() {
+    let (world, order) = two();
+    let mut journal = world.taken();
+    let beside = world.folder().with_file_name("another");
+    for refused in [
+        Journal::open(&world.folder()),
+        Journal::make(&beside, &order),
+    ] {
+        assert!(
+            matches!(refused, Err(JournalError::Busy { .. })),
+            "{refused:?}"
+        );
+    }
+    assert!(!beside.exists());
+    assert!(!world.account().standing.has_ended());
+    let outcome = world.run(&mut journal, Fate::default(), BOOT).await;
+    assert_eq!(outcome, Some(Outcome::Applied { proven: 1 }));
+    assert_eq!(world.account(), *journal.account());
+    drop(journal);
+    Journal::open(&world.folder()).unwrap();
+}
+
+#[test]
+fn a_record_that_does_not_follow_is_neither_written_nor_counted() {
+    let (world, _) = two();
+    let mut journal = world.taken();
+    let error = journal.append(Record::Done { step: 0 }).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
+    assert_eq!(journal.account().records, []);
+    assert!(!world.journal_file().exists());
+}
+
+#[test]
+fn a_folder_whose_process_died_before_the_order_was_there_is_told_apart() {
+    let world = World::of(&FILES);
+    let read = Account::read(&world.folder());
+    assert!(matches!(read, Err(JournalError::File { .. })), "{read:?}");
+    std::fs::create_dir(world.folder()).unwrap();
+    let read = Journal::open(&world.folder());
+    assert!(
+        matches!(read, Err(JournalError::NotBegun { .. })),
+        "{read:?}"
+    );
 }

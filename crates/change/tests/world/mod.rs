@@ -12,8 +12,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use drover_change::{Hands, Journal, Order, Outcome, PathTo, Paths, Plan, Planned, Runner};
+use drover_change::{
+    Account, Hands, Journal, Order, Outcome, PathTo, Paths, Plan, Planned, Runner,
+};
 use drover_tune::{Disruption, Step};
+use drover_types::HostName;
 use tempfile::TempDir;
 use tokio::sync::Notify;
 
@@ -44,6 +47,9 @@ pub struct World {
     fate: RefCell<Fate>,
     calls: Cell<usize>,
     dead: Notify,
+    name: HostName,
+    /// A journal that nobody has run.
+    made: RefCell<Option<Journal>>,
     /// Before each call: how long the journal was, and what was there.
     pub seen: RefCell<Vec<(u64, Tree)>>,
 }
@@ -64,12 +70,28 @@ impl World {
             fate: RefCell::default(),
             calls: Cell::new(0),
             dead: Notify::new(),
+            name: "a".parse().unwrap(),
+            made: RefCell::default(),
             seen: RefCell::default(),
         }
     }
 
     pub fn folder(&self) -> PathBuf {
         self.root.path().join("change")
+    }
+
+    /// Makes the plan's folder, for the next process to begin with.
+    pub fn make(&self, order: &Order) {
+        *self.made.borrow_mut() = Some(Journal::make(&self.folder(), order).unwrap());
+    }
+
+    /// As if the process that made it had died.
+    pub fn forget(&self) {
+        self.made.borrow_mut().take();
+    }
+
+    pub fn account(&self) -> Account {
+        Account::read(&self.folder()).unwrap()
     }
 
     pub fn journal_file(&self) -> PathBuf {
@@ -126,20 +148,32 @@ impl World {
     }
 
     /// Runs a process on the plan's folder; `None` if it died.
-    pub async fn process(&self, fate: Fate, boot: &str, is_new: bool) -> Option<Outcome> {
-        let mut journal = Journal::open(&self.folder()).unwrap();
-        let host = self.host(&journal, fate);
+    pub async fn process(&self, fate: Fate, boot: &str) -> Option<Outcome> {
+        let made = self.made.borrow_mut().take();
+        let mut journal = made.unwrap_or_else(|| Journal::open(&self.folder()).unwrap());
+        self.run(&mut journal, fate, boot).await
+    }
+
+    /// The journal that was made and that nobody has run.
+    pub fn taken(&self) -> Journal {
+        self.made.borrow_mut().take().unwrap()
+    }
+
+    /// Runs what is open; `None` if the process died.
+    pub async fn run(&self, journal: &mut Journal, fate: Fate, boot: &str) -> Option<Outcome> {
+        let host = self.host(journal, fate);
         let (hands, paths) = (&host, &host);
         let mut runner = Runner {
-            journal: &mut journal,
+            journal,
             hands,
             paths,
+            host: &self.name,
             boot,
         };
         tokio::select! {
             biased;
             () = self.dead.notified() => None,
-            outcome = runner.run(is_new) => Some(outcome),
+            outcome = runner.run() => Some(outcome),
         }
     }
 
@@ -151,6 +185,7 @@ impl World {
             journal: &mut journal,
             hands: &host,
             paths: &host,
+            host: &self.name,
             boot: BOOT,
         };
         tokio::select! {
@@ -164,7 +199,7 @@ impl World {
         *self.fate.borrow_mut() = fate;
         self.calls.set(0);
         self.seen.borrow_mut().clear();
-        let plan = journal.order().plan.clone();
+        let plan = journal.account().order.plan.clone();
         Host { world: self, plan }
     }
 }
