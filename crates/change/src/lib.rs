@@ -14,6 +14,7 @@
 //! back, never on; and takes back only what is still as a step left it. One process at a time has any plan of a host open to write;
 //! whoever only wants to know where one is reads its [`Account`].
 
+mod check;
 mod folder;
 mod hands;
 mod journal;
@@ -27,12 +28,13 @@ mod standing;
 mod step;
 mod text;
 
+pub use check::PlanError;
 pub use folder::JournalError;
 pub use hands::{Hands, Paths};
 pub use journal::{Account, Journal};
 pub use moved::{Moved, RunError, moved};
 pub use order::{Order, PathTo};
-pub use plan::{LeftOut, Plan, PlanError, Planned};
+pub use plan::{LeftOut, Plan, Planned};
 pub use record::{Outcome, Record};
 pub use run::Runner;
 pub use standing::{Left, Next, Phase, Standing, StandingError};

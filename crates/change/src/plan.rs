@@ -1,11 +1,10 @@
 //! What would be changed on a host.
 
-use drover_tune::{Disruption, Finding, Report, Step};
+use drover_tune::{Disruption, Finding, Report, Step, disruption};
 use drover_types::HostName;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::limits::{STEPS, WORD_BYTES};
 use crate::step::{ends, named, raises_mtu, same_setting};
 
 /// Changes of one host, as it was when the plan was made.
@@ -52,56 +51,6 @@ pub struct LeftOut {
     pub why: String,
 }
 
-/// Why a plan is not carried out on any host.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    /// It says nothing.
-    #[error("the plan has no changes")]
-    Empty,
-    /// It says too much.
-    #[error("the plan has {steps} steps; {STEPS} are taken at most")]
-    Long {
-        /// How many.
-        steps: usize,
-    },
-    /// The same thing is set twice.
-    #[error("the plan sets {setting} twice")]
-    Twice {
-        /// What.
-        setting: String,
-    },
-    /// A change that is not made while the host runs, or not by it.
-    #[error(
-        "the change of {rule} is {disruption}: only those that are safe or may bounce a link are made"
-    )]
-    Disruption {
-        /// The rule.
-        rule: String,
-        /// What it does.
-        disruption: Disruption,
-    },
-    /// Larger packets, which the network may not carry.
-    #[error(
-        "the plan raises {setting} from {from} to {to}, and it is not known that the network carries that"
-    )]
-    RaisesMtu {
-        /// The interface.
-        setting: String,
-        /// What it is.
-        from: String,
-        /// What it is to be.
-        to: String,
-    },
-    /// A word that no setting has.
-    #[error(
-        "a name or value of {rule} is longer than {WORD_BYTES} bytes, or has signs that do not belong there"
-    )]
-    Word {
-        /// The rule.
-        rule: String,
-    },
-}
-
 impl Plan {
     /// What a report's findings about one host ask for; and what they ask for that is not in it. Changes that bounce a link only
     /// with `bounce`. The same twice is done once, and of two that want different things the first one is taken.
@@ -139,7 +88,10 @@ impl Plan {
         let Some(change) = &finding.found.change else {
             return Err("it is for people to do".to_owned());
         };
-        match change.disruption {
+        // Whoever found it may take it for less than it is.
+        let least = change.steps.iter().map(disruption).max();
+        let disruption = least.map_or(change.disruption, |least| least.max(change.disruption));
+        match disruption {
             Disruption::Safe => {}
             Disruption::BouncesLink if bounce => {}
             Disruption::BouncesLink => return Err("it may bounce the link".to_owned()),
@@ -173,7 +125,7 @@ impl Plan {
         self.changes.push(Planned {
             rule: finding.rule.clone(),
             nic: finding.subject.nic.clone(),
-            disruption: change.disruption,
+            disruption,
             why: finding.found.why.clone(),
             steps,
         });
@@ -191,59 +143,4 @@ impl Plan {
         let bounces = |change: &Planned| change.disruption == Disruption::BouncesLink;
         self.changes.iter().any(bounces)
     }
-
-    /// Whether it can be carried out at all, wherever it comes from.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn check(&self) -> Result<(), PlanError> {
-        let steps: Vec<&Step> = self.steps().collect();
-        if steps.is_empty() {
-            return Err(PlanError::Empty);
-        }
-        if steps.len() > STEPS {
-            return Err(PlanError::Long { steps: steps.len() });
-        }
-        for change in &self.changes {
-            check_change(change)?;
-        }
-        // By name, so that it does not take the square of the steps.
-        let mut names: Vec<String> = steps.into_iter().map(named).collect();
-        names.sort_unstable();
-        match names.windows(2).find(|two| two[0] == two[1]) {
-            Some(two) => Err(PlanError::Twice {
-                setting: two[0].clone(),
-            }),
-            None => Ok(()),
-        }
-    }
-}
-
-fn check_change(change: &Planned) -> Result<(), PlanError> {
-    let rule = &change.rule;
-    if change.disruption > Disruption::BouncesLink {
-        return Err(PlanError::Disruption {
-            rule: rule.clone(),
-            disruption: change.disruption,
-        });
-    }
-    let strange =
-        |word: &str| word.len() > WORD_BYTES || word.chars().any(|letter| letter.is_control());
-    for step in &change.steps {
-        let (from, to) = ends(step);
-        if [from, to, rule, &change.why, &named(step)]
-            .into_iter()
-            .any(strange)
-        {
-            return Err(PlanError::Word { rule: rule.clone() });
-        }
-        if raises_mtu(step) {
-            return Err(PlanError::RaisesMtu {
-                setting: named(step),
-                from: from.to_owned(),
-                to: to.to_owned(),
-            });
-        }
-    }
-    Ok(())
 }

@@ -7,7 +7,9 @@ use drover_types::{HostName, in_short};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Plan, PlanError, Planned};
+use crate::check::PlanError;
+use crate::limits::PLAN_BYTES;
+use crate::plan::{Plan, Planned};
 use crate::step::{ends, named};
 
 /// Why a file is no plan.
@@ -16,6 +18,12 @@ pub enum FileError {
     /// It is not written as plans are.
     #[error("it is no plan of changes: {0}")]
     Text(String),
+    /// It says too much.
+    #[error("it has {bytes} bytes; a plan has {PLAN_BYTES} at most")]
+    Long {
+        /// How many.
+        bytes: usize,
+    },
     /// A step that is not told in full, or twice.
     #[error(
         "step {step} of the change of {rule} names no file and no setting of an interface, or more than one"
@@ -148,6 +156,10 @@ fn told(step: &Step) -> StepText {
 /// # Errors
 /// It is none.
 pub fn read(text: &str) -> Result<Plan, FileError> {
+    let bytes = text.len();
+    if bytes as u64 > PLAN_BYTES {
+        return Err(FileError::Long { bytes });
+    }
     let file: FileText = toml::from_str(text).map_err(|error| FileError::Text(in_short(error)))?;
     let changes = file.changes.into_iter().map(planned);
     let plan = Plan {

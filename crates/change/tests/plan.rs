@@ -56,10 +56,18 @@ fn all() -> Report {
         (
             "tcp-buffers",
             Disruption::Safe,
-            vec![file(wmem, "4096 1 2")],
+            vec![file(wmem, "4096 16384 8388608")],
         ),
-        ("tcp-same", Disruption::Safe, vec![file(wmem, "4096 1 2")]),
-        ("tcp-other", Disruption::Safe, vec![file(wmem, "4096 1 3")]),
+        (
+            "tcp-same",
+            Disruption::Safe,
+            vec![file(wmem, "4096 16384 8388608")],
+        ),
+        (
+            "tcp-other",
+            Disruption::Safe,
+            vec![file(wmem, "4096 16384 9437184")],
+        ),
         (
             "nic-lro",
             Disruption::Safe,
@@ -104,7 +112,7 @@ fn a_plan_has_what_is_safe_once_and_says_what_it_leaves_out() {
         said,
         [
             "tcp-same: another change does the same",
-            "tcp-other: net.ipv4.tcp_wmem becomes \"4096 1 2\" already, by another change",
+            "tcp-other: net.ipv4.tcp_wmem becomes \"4096 16384 8388608\" already, by another change",
             "nic-queues: it may bounce the link",
             "mtu-layers: it may bounce the link",
             "firmware: it is persistent",
@@ -130,8 +138,8 @@ fn a_file_shows_a_diff_and_is_read_as_the_plan_that_it_was_written_from() {
     let text = write(&plan).unwrap();
     for line in [
         "# - net.ipv4.tcp_wmem = 4096 16384 4194304",
-        "# + net.ipv4.tcp_wmem = 4096 1 2",
-        "#   sysctl -w 'net.ipv4.tcp_wmem=4096 1 2'",
+        "# + net.ipv4.tcp_wmem = 4096 16384 8388608",
+        "#   sysctl -w 'net.ipv4.tcp_wmem=4096 16384 8388608'",
         "# - ens1f0 rx-lro = on",
         "#   ethtool -L ens1f0 combined 8",
     ] {
@@ -153,10 +161,10 @@ fn a_file_that_says_more_or_less_than_a_plan_is_refused() {
     assert_eq!(read(&text), Err(FileError::Plan(PlanError::Empty)));
     let change = "[[changes]]\nrule='r'\ndisruption='safe'\nwhy='w'\n[[changes.steps]]\nfrom='1'\n";
     let with = |step: &str| read(&format!("{text}\n{change}{step}\n"));
-    assert!(with("to='2'\nfile='proc/sys/x'").is_ok());
+    assert!(with("to='2'\nfile='proc/irq/7/smp_affinity_list'").is_ok());
     for wrong in [
         "to='2'",
-        "to='2'\nfile='proc/sys/x'\nnic='a'",
+        "to='2'\nfile='proc/irq/7/smp_affinity_list'\nnic='a'",
         "to='2'\nnic='a'\nsetting='mtu'\nfeature='x'",
     ] {
         assert!(
@@ -165,8 +173,8 @@ fn a_file_that_says_more_or_less_than_a_plan_is_refused() {
         );
     }
     for strange in [
-        "file='proc/sys/x'",
-        "to='2'\nfile='proc/sys/x'\nhow='fast'",
+        "file='proc/irq/7/smp_affinity_list'",
+        "to='2'\nfile='proc/sys/net/ipv4/tcp_timestamps'\nhow='fast'",
         "to='2'\nnic='a'\nsetting='colour'",
     ] {
         assert!(
@@ -174,20 +182,123 @@ fn a_file_that_says_more_or_less_than_a_plan_is_refused() {
             "{strange}"
         );
     }
-    let mtu = with("to='9000'\nnic='a'\nsetting='mtu'");
-    assert!(
-        matches!(mtu, Err(FileError::Plan(PlanError::RaisesMtu { .. }))),
-        "{mtu:?}"
-    );
-    assert!(with("to='1'\nnic='a'\nsetting='mtu'").is_ok());
-    let escape = with("to=\"\\u001b[2J\"\nfile='proc/sys/x'");
+
+    let escape = with("to=\"\\u001b[2J\"\nfile='proc/irq/7/smp_affinity_list'");
     assert!(
         matches!(escape, Err(FileError::Plan(PlanError::Word { .. }))),
         "{escape:?}"
     );
-    let twice = format!("to='2'\nfile='proc/sys/x'\n{change}to='3'\nfile='proc/sys/x'");
+    let twice = format!(
+        "to='2'\nfile='proc/irq/7/smp_affinity_list'\n{change}to='3'\nfile='proc/irq/7/smp_affinity_list'"
+    );
     assert!(matches!(
         with(&twice),
         Err(FileError::Plan(PlanError::Twice { .. }))
     ));
+}
+
+/// What becomes of a plan with one step.
+fn checked(disruption: Disruption, step: Step) -> Result<(), PlanError> {
+    let (mut plan, _) = planned(&all(), true);
+    plan.changes.truncate(1);
+    plan.changes[0].disruption = disruption;
+    plan.changes[0].steps = vec![step];
+    plan.check()
+}
+
+#[test]
+fn packets_get_no_larger_and_never_so_small_that_addresses_go() {
+    let mtu = |from, to| checked(Disruption::BouncesLink, nic(NicSetting::Mtu, from, to));
+    assert_eq!(mtu("9000", "1500"), Ok(()));
+    assert_eq!(mtu("9000", "1280"), Ok(()));
+    assert!(matches!(
+        mtu("1500", "9000"),
+        Err(PlanError::RaisesMtu { .. })
+    ));
+    for small in ["1279", "67", "1", "0"] {
+        let refused = mtu("9000", small);
+        assert!(
+            matches!(refused, Err(PlanError::SmallMtu { .. })),
+            "{refused:?}"
+        );
+    }
+    assert!(mtu("9000", "-1").is_err() && mtu("9000", "").is_err());
+}
+
+#[test]
+fn nothing_is_set_but_what_rules_set_and_to_nothing_that_they_do_not_want() {
+    let set = |path: &str, to| checked(Disruption::Safe, file(path, to));
+    let (wmem, irq) = ("proc/sys/net/ipv4/tcp_wmem", "proc/irq/7/smp_affinity_list");
+    let rps = "sys/class/net/ens1f0/queues/rx-0/rps_cpus";
+    let stamps = "proc/sys/net/ipv4/tcp_timestamps";
+    for (path, fits, not) in [
+        (wmem, "4096 16384 8388608", "4096 8388608 16384"),
+        (wmem, "1 1 1", "4096 16384"),
+        (irq, "0-3,8", ""),
+        (rps, "0", "f"),
+        (stamps, "1", "0"),
+    ] {
+        assert_eq!(set(path, fits), Ok(()), "{path}");
+        let refused = set(path, not);
+        assert!(
+            matches!(refused, Err(PlanError::Value { .. })),
+            "{path}: {refused:?}"
+        );
+    }
+    for path in [
+        "proc/sys/kernel/core_pattern",
+        "proc/sys/net//ipv4/./tcp_timestamps",
+    ] {
+        let refused = set(path, "1");
+        assert!(
+            matches!(refused, Err(PlanError::Setting { .. })),
+            "{refused:?}"
+        );
+    }
+    let feature = nic(NicSetting::Feature("rx-all".into()), "off", "on");
+    let refused = checked(Disruption::Safe, feature);
+    assert!(
+        matches!(refused, Err(PlanError::Setting { .. })),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn a_change_says_at_least_what_its_settings_do_to_others() {
+    let queues = || nic(NicSetting::CombinedChannels, "1", "8");
+    let refused = checked(Disruption::Safe, queues());
+    assert!(
+        matches!(refused, Err(PlanError::Understated { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(checked(Disruption::BouncesLink, queues()), Ok(()));
+    // Nor is a finding believed.
+    let found = report(&[("nic-queues", Disruption::Safe, vec![queues()])]);
+    let (plan, left_out) = planned(&found, false);
+    assert_eq!(rules(&plan), <[&str; 0]>::default());
+    assert_eq!(left_out[0].1, "it may bounce the link");
+    assert!(planned(&found, true).0.bounces());
+}
+
+#[test]
+fn words_of_a_plan_have_nothing_that_a_terminal_takes_for_an_order() {
+    let (plan, _) = planned(&all(), true);
+    let escape = || "\u{1b}[2J".to_owned();
+    let spoils: [fn(&mut Plan, String); 4] = [
+        |plan, word| plan.boot = word,
+        |plan, word| plan.version = word,
+        |plan, word| plan.changes[0].nic = Some(word),
+        |plan, word| plan.changes[0].why = word,
+    ];
+    for spoil in spoils {
+        let mut plan = plan.clone();
+        spoil(&mut plan, escape());
+        assert!(matches!(plan.check(), Err(PlanError::Word { .. })));
+    }
+}
+
+#[test]
+fn a_file_that_is_too_long_is_not_looked_at() {
+    let long = "#".repeat((4 << 20) + 1);
+    assert!(matches!(read(&long), Err(FileError::Long { .. })));
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use drover_host::change::ChangeError;
 use drover_host::{LinkChange, LinkEvent, LinkWatch, Told, Tree, change, facts, interfaces};
 use drover_tune::facts::{Duplex, Host, Kind};
 use drover_tune::{NicSetting, Step};
@@ -98,11 +99,7 @@ async fn inside_the_namespace() {
     for (what, from, to) in [
         (NicSetting::Mtu, "9000", "8000"),
         (NicSetting::Feature("rx-gro".into()), "off", "on"),
-        (
-            NicSetting::Feature("tx-tcp-segmentation".into()),
-            "on",
-            "off",
-        ),
+        (NicSetting::Feature("rx-checksum".into()), "on", "off"),
     ] {
         let nic = "nic0".to_owned();
         let (from, to) = (from.to_owned(), to.to_owned());
@@ -128,10 +125,16 @@ async fn inside_the_namespace() {
         error.to_string().contains("nic0 was not changed"),
         "{error}"
     );
-    for path in ["etc/passwd", "proc/sys/../../etc/passwd", "sys/class/net"] {
-        let (path, from, to) = (path.to_owned(), String::new(), String::new());
+    for path in [
+        "etc/passwd",
+        "proc/sys/../../etc/passwd",
+        "proc/sys/net/ipv4/./tcp_timestamps",
+        "proc/sys/net/ipv4/ip_forward",
+    ] {
+        let (path, from, to) = (path.to_owned(), String::new(), "1".to_owned());
         let step = Step::File { path, from, to };
-        assert!(change::perform(Path::new("/"), &step).await.is_err());
+        let error = change::perform(Path::new("/"), &step).await.unwrap_err();
+        assert!(matches!(error, ChangeError::NotSet { .. }), "{error}");
     }
 }
 

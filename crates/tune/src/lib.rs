@@ -17,8 +17,10 @@ pub mod facts;
 mod finding;
 mod report;
 mod rules;
+mod settable;
 
 pub use change::{Change, Disruption, NicSetting, Step, fec_words, negotiation_words};
 pub use finding::{Finding, Severity, Subject};
 pub use report::{Report, Right, Skipped, examine};
 pub use rules::{RULES, Rule};
+pub use settable::{MTU_LEAST, disruption, settable};

@@ -4,9 +4,10 @@
 
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use drover_tune::{NicSetting, Step};
+use drover_types::in_short;
 use rtnetlink::LinkUnspec;
 
 use crate::error::HostError;
@@ -27,11 +28,11 @@ pub enum ChangeError {
     /// Interfaces are not listed.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// Steps are about files of `/sys` and `/proc` alone.
-    #[error("{path:?} is no file of /sys or /proc that is changed")]
-    Path {
-        /// As it was given.
-        path: String,
+    /// Nothing is set but what rules set.
+    #[error("no rule sets what this does: {step}")]
+    NotSet {
+        /// The command that does it.
+        step: String,
     },
     /// A file cannot be read or written.
     #[error("cannot {what} /{path}")]
@@ -90,10 +91,10 @@ pub enum ChangeError {
 /// # Errors
 /// [`ChangeError`].
 pub async fn current(root: &Path, step: &Step) -> Result<String, ChangeError> {
+    checked(step)?;
     match step {
         Step::File { path, .. } => {
-            let file = checked(root, path)?;
-            let text = files::text(&file);
+            let text = files::text(&root.join(path));
             let text = text.map_err(|source| of_file("read", path, source))?;
             Ok(text.split_ascii_whitespace().collect::<Vec<_>>().join(" "))
         }
@@ -112,10 +113,10 @@ pub async fn current(root: &Path, step: &Step) -> Result<String, ChangeError> {
 /// # Errors
 /// [`ChangeError`].
 pub async fn perform(root: &Path, step: &Step) -> Result<(), ChangeError> {
+    checked(step)?;
     match step {
         Step::File { path, to, .. } => {
-            let file = checked(root, path)?;
-            fs::write(&file, to).map_err(|source| of_file("write", path, source))
+            fs::write(root.join(path), to).map_err(|source| of_file("write", path, source))
         }
         Step::Nic { nic, what, to, .. } => {
             let (index, _) = find(root, nic).await?;
@@ -135,19 +136,12 @@ fn of_file(what: &'static str, path: &str, source: io::Error) -> ChangeError {
     ChangeError::File { what, path, source }
 }
 
-/// Where the file is, if it is one of those that a kernel changes itself by.
-fn checked(root: &Path, path: &str) -> Result<PathBuf, ChangeError> {
-    let known = ["proc/sys/", "proc/irq/", "sys/class/net/", "sys/devices/"];
-    let normal = Path::new(path)
-        .components()
-        .all(|name| matches!(name, Component::Normal(_)));
-    if normal && known.iter().any(|folder| path.starts_with(folder)) {
-        Ok(root.join(path))
-    } else {
-        Err(ChangeError::Path {
-            path: path.to_owned(),
-        })
-    }
+/// Whoever made the step may have read it from a file.
+fn checked(step: &Step) -> Result<(), ChangeError> {
+    let settable = drover_tune::settable(step);
+    settable.then_some(()).ok_or_else(|| ChangeError::NotSet {
+        step: in_short(step),
+    })
 }
 
 /// Its index, and its largest packet.

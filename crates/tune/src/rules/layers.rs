@@ -5,6 +5,7 @@ use super::used::is_in_use;
 use crate::change::{Disruption, NicSetting};
 use crate::facts::{Bond, Host, Kind, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
+use crate::settable::MTU_LEAST;
 
 /// Policies by which all packets between two hosts take one member.
 const BY_HOST: [&str; 4] = ["layer2", "layer2+3", "encap2+3", "vlan+srcmac"];
@@ -29,6 +30,22 @@ pub fn mtu(host: &Host, nic: &Nic) -> Verdict {
         return Ok(Answer::Right);
     }
     let (name, mtu) = (&least.name, least.mtu);
+    // The kernel lowers what stands on it as well, and takes addresses away below the least: neither comes back with the size.
+    let is_below = |upper: &Nic| upper.lower.contains(&nic.name);
+    let alone = mtu >= MTU_LEAST && !host.nics.iter().any(is_below);
+    let change = alone.then(|| {
+        let (from, to) = (nic.mtu.to_string(), mtu.to_string());
+        of_nic(Disruption::BouncesLink, nic, NicSetting::Mtu, from, to)
+    });
+    let network = format!(
+        "set {name} to {}, if the network behind it carries that",
+        nic.mtu
+    );
+    let by_hand = if alone {
+        format!("or {network}")
+    } else {
+        format!("{network}; or set this one and what stands on it to {mtu}")
+    };
     Ok(Answer::Found(Found {
         severity: Severity::Critical,
         read: format!("packets of {} bytes, over {name} with {mtu}", nic.mtu),
@@ -36,17 +53,8 @@ pub fn mtu(host: &Host, nic: &Nic) -> Verdict {
         why: "large packets vanish, small ones arrive: connections are made, and stand still"
             .into(),
         cost: None,
-        change: Some(of_nic(
-            Disruption::BouncesLink,
-            nic,
-            NicSetting::Mtu,
-            nic.mtu.to_string(),
-            mtu.to_string(),
-        )),
-        by_hand: Some(format!(
-            "or set {name} to {}, if the network behind it carries that",
-            nic.mtu
-        )),
+        change,
+        by_hand: Some(by_hand),
     }))
 }
 

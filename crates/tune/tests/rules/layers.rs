@@ -120,3 +120,26 @@ fn the_packet_size_of_a_vrf_means_nothing() {
     host.nics.push(vrf);
     assert_eq!(names(&examine(&[host], &[])), <[&str; 0]>::default());
 }
+
+#[test]
+fn packets_get_smaller_only_where_nothing_stands_on_the_interface_and_no_address_goes() {
+    let change = |least: u32, vlan: bool| {
+        let mut host = healthy("a", 1);
+        host.nics[0].mtu = least;
+        let mut bridge = on_top("br0", Kind::Bridge, &["ens1f0"]);
+        bridge.mtu = 9000;
+        host.nics.push(bridge);
+        if vlan {
+            let mut vlan = on_top("br0.7", Kind::Vlan, &["br0"]);
+            vlan.mtu = least;
+            host.nics.push(vlan);
+        }
+        let findings = examine(&[host], &[]).findings.into_iter();
+        let mut findings = findings.filter(|finding| finding.rule == "mtu-layers");
+        let found = findings.next().map(|finding| finding.found);
+        found.map(|found| (found.change.is_some(), found.by_hand.is_some()))
+    };
+    assert_eq!(change(1500, false), Some((true, true)));
+    assert_eq!(change(1500, true), Some((false, true)));
+    assert_eq!(change(1279, false), Some((false, true)));
+}

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use cases::{CASES, PAIRS};
 use drover_tune::facts::{Fact, Fact::Known, Host};
-use drover_tune::{RULES, Report, Severity, examine};
+use drover_tune::{RULES, Report, Severity, disruption, examine, settable};
 use hosts::{healthy, names, set};
 
 #[test]
@@ -37,6 +37,24 @@ fn each_rule_finds_the_one_thing_that_it_is_for_and_no_other_does() {
         );
         assert_eq!(finding.subject.host, "a");
     }
+}
+
+#[test]
+fn what_rules_set_can_be_set_and_does_no_more_to_others_than_they_say() {
+    let mut rules = BTreeSet::new();
+    for (rule, _, spoil) in CASES {
+        let mut host = healthy("a", 1);
+        spoil(&mut host);
+        let findings = examine(&[host], &[]).findings.into_iter();
+        for change in findings.filter_map(|finding| finding.found.change) {
+            for step in &change.steps {
+                assert!(settable(step) && settable(&step.undo()), "{rule}: {step}");
+                assert_eq!(disruption(step), change.disruption, "{rule}: {step}");
+                rules.insert(*rule);
+            }
+        }
+    }
+    assert!(rules.len() > 10, "{rules:?}");
 }
 
 #[test]

@@ -1,0 +1,223 @@
+//! Whether a plan can be carried out at all, wherever it comes from.
+
+use drover_tune::{Disruption, MTU_LEAST, NicSetting, Step, disruption, settable};
+use drover_types::CpuSet;
+
+use crate::limits::{STEPS, WORD_BYTES};
+use crate::plan::{Plan, Planned};
+use crate::step::{ends, named, raises_mtu};
+
+/// Why a plan is not carried out on any host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// It says nothing.
+    #[error("the plan has no changes")]
+    Empty,
+    /// It says too much.
+    #[error("the plan has {steps} steps; {STEPS} are taken at most")]
+    Long {
+        /// How many.
+        steps: usize,
+    },
+    /// The same thing is set twice.
+    #[error("the plan sets {setting} twice")]
+    Twice {
+        /// What.
+        setting: String,
+    },
+    /// A change that is not made while the host runs, or not by it.
+    #[error(
+        "the change of {rule} is {disruption}: only those that are safe or may bounce a link are made"
+    )]
+    Disruption {
+        /// The rule.
+        rule: String,
+        /// What it does.
+        disruption: Disruption,
+    },
+    /// A change that does more to others than it says.
+    #[error("the change of {rule} says that it is {said}, and setting {setting} {least}")]
+    Understated {
+        /// The rule.
+        rule: String,
+        /// What it says.
+        said: Disruption,
+        /// What it sets.
+        setting: String,
+        /// What that does.
+        least: Disruption,
+    },
+    /// Something that no rule sets.
+    #[error("the change of {rule} sets {setting}, which no rule sets")]
+    Setting {
+        /// The rule.
+        rule: String,
+        /// What it sets.
+        setting: String,
+    },
+    /// A value that no rule wants.
+    #[error("the plan sets {setting} to {to:?}; {expected} is what it can be set to")]
+    Value {
+        /// What it sets.
+        setting: String,
+        /// What it is to be.
+        to: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// Larger packets, which the network may not carry.
+    #[error(
+        "the plan raises {setting} from {from} to {to}, and it is not known that the network carries that"
+    )]
+    RaisesMtu {
+        /// The interface.
+        setting: String,
+        /// What it is.
+        from: String,
+        /// What it is to be.
+        to: String,
+    },
+    /// Packets so small that the kernel takes addresses away, which no undo gives back.
+    #[error(
+        "the plan sets {setting} to {to}: below {MTU_LEAST} the kernel takes the interface's addresses away"
+    )]
+    SmallMtu {
+        /// The interface.
+        setting: String,
+        /// What it is to be.
+        to: String,
+    },
+    /// A word that no setting has.
+    #[error(
+        "a name or value of {of} is longer than {WORD_BYTES} bytes, or has signs that do not belong there"
+    )]
+    Word {
+        /// The rule, or the plan.
+        of: String,
+    },
+}
+
+impl Plan {
+    /// Whether it can be carried out at all, wherever it comes from.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check(&self) -> Result<(), PlanError> {
+        let steps: Vec<&Step> = self.steps().collect();
+        if steps.is_empty() {
+            return Err(PlanError::Empty);
+        }
+        if steps.len() > STEPS {
+            return Err(PlanError::Long { steps: steps.len() });
+        }
+        if is_strange(&self.boot) || is_strange(&self.version) {
+            let of = "the plan".to_owned();
+            return Err(PlanError::Word { of });
+        }
+        for change in &self.changes {
+            check_change(change)?;
+        }
+        // By name, so that it does not take the square of the steps.
+        let mut names: Vec<String> = steps.into_iter().map(named).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|two| two[0] == two[1]) {
+            Some(two) => Err(PlanError::Twice {
+                setting: two[0].clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+fn check_change(change: &Planned) -> Result<(), PlanError> {
+    let rule = &change.rule;
+    let nic = change.nic.as_deref().unwrap_or_default();
+    if [rule, &change.why, nic].into_iter().any(is_strange) {
+        return Err(PlanError::Word { of: rule.clone() });
+    }
+    if change.disruption > Disruption::BouncesLink {
+        return Err(PlanError::Disruption {
+            rule: rule.clone(),
+            disruption: change.disruption,
+        });
+    }
+    change.steps.iter().try_for_each(|step| {
+        let (from, to) = ends(step);
+        if [from, to, &named(step)].into_iter().any(is_strange) {
+            return Err(PlanError::Word { of: rule.clone() });
+        }
+        if !settable(step) {
+            let (rule, setting) = (rule.clone(), named(step));
+            return Err(PlanError::Setting { rule, setting });
+        }
+        if change.disruption < disruption(step) {
+            return Err(PlanError::Understated {
+                rule: rule.clone(),
+                said: change.disruption,
+                setting: named(step),
+                least: disruption(step),
+            });
+        }
+        check_value(step)
+    })
+}
+
+/// What would do something to whoever shows it.
+fn is_strange(word: &str) -> bool {
+    word.len() > WORD_BYTES || word.chars().any(char::is_control)
+}
+
+fn check_value(step: &Step) -> Result<(), PlanError> {
+    match step {
+        Step::File { path, to, .. } => {
+            let (fits, expected) = of_file(path, to);
+            let (setting, to) = (named(step), to.clone());
+            fits.then_some(()).ok_or(PlanError::Value {
+                setting,
+                to,
+                expected,
+            })
+        }
+        Step::Nic {
+            what: NicSetting::Mtu,
+            from,
+            to,
+            ..
+        } => {
+            let setting = named(step);
+            let to = to.clone();
+            if raises_mtu(step) {
+                let from = from.clone();
+                return Err(PlanError::RaisesMtu { setting, from, to });
+            }
+            let large = to.parse().is_ok_and(|bytes: u32| bytes >= MTU_LEAST);
+            large
+                .then_some(())
+                .ok_or(PlanError::SmallMtu { setting, to })
+        }
+        // The kernel knows what its driver can.
+        Step::Nic { .. } => Ok(()),
+    }
+}
+
+/// Whether a file may get that value, and what it may.
+fn of_file(path: &str, to: &str) -> (bool, &'static str) {
+    match path.rsplit('/').next() {
+        Some("tcp_rmem" | "tcp_wmem") => (is_ascending(to), "three numbers, none below the last"),
+        Some("rps_cpus") => (to == "0", "0"),
+        Some("smp_affinity_list") => {
+            let cpus = to.parse();
+            (
+                cpus.is_ok_and(|cpus: CpuSet| !cpus.is_empty()),
+                "a list of processors",
+            )
+        }
+        _ => (to == "1", "1"),
+    }
+}
+
+/// The least, the usual and the most bytes of a buffer.
+fn is_ascending(text: &str) -> bool {
+    let numbers: Result<Vec<u64>, _> = text.split(' ').map(str::parse).collect();
+    numbers.is_ok_and(|numbers| numbers.len() == 3 && numbers.is_sorted())
+}
