@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use drover_types::in_short;
 
-use crate::limits::{JOURNAL_BYTES, ORDER_BYTES};
+use crate::check::PlanError;
+use crate::limits::{JOURNAL_BYTES, ORDER_BYTES, PATHS};
 use crate::order::Order;
 use crate::record::Record;
 use crate::standing::StandingError;
@@ -31,6 +32,19 @@ pub enum JournalError {
     NotBegun {
         /// The folder.
         path: PathBuf,
+    },
+    /// The plan cannot be carried out.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The order says more than one that is read.
+    #[error(
+        "the order has {paths} paths and {bytes} bytes; {PATHS} and {ORDER_BYTES} are taken at most"
+    )]
+    Long {
+        /// Paths to other hosts.
+        paths: usize,
+        /// Bytes in its file.
+        bytes: usize,
     },
     /// A file cannot be read or written.
     #[error("cannot {what} {}", path.display())]

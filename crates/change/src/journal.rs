@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use drover_tune::Step;
 
 use crate::folder::{self, JournalError};
+use crate::limits::{JOURNAL_BEGIN_BYTES, ORDER_BYTES, PATHS};
 use crate::order::Order;
 use crate::record::Record;
 use crate::standing::Standing;
@@ -65,8 +66,9 @@ impl Journal {
     /// Makes the folder, which must not be there. The order is on the disk when this returns.
     ///
     /// # Errors
-    /// [`JournalError::Busy`] and [`JournalError::File`].
+    /// [`JournalError`]: another process has one open, the plan cannot be carried out, or its files cannot be written.
     pub fn make(folder: &Path, order: &Order) -> Result<Self, JournalError> {
+        order.plan.check()?;
         let lock = folder::lock(folder)?;
         let failed = |source| JournalError::File {
             what: "write",
@@ -74,6 +76,7 @@ impl Journal {
             source,
         };
         let bytes = serde_json::to_vec_pretty(order).map_err(|error| failed(error.into()))?;
+        check_size(order.paths.len(), bytes.len())?;
         folder::make(folder, &bytes).map_err(failed)?;
         Self::with(folder, lock, true)
     }
@@ -115,9 +118,15 @@ impl Journal {
     /// Adds a record. When this returns it outlives a loss of power.
     ///
     /// # Errors
-    /// It is not on the disk. It counts all the same, and is written with the next one, unless it does not follow from those before
-    /// it ([`io::ErrorKind::InvalidInput`]): then it does not count.
+    /// It is not on the disk. It counts all the same, and is written with the next one; but not if it does not follow from those
+    /// before it ([`io::ErrorKind::InvalidInput`]), or begins something that the journal may have no room to end
+    /// ([`io::ErrorKind::FileTooLarge`]).
     pub fn append(&mut self, record: Record) -> io::Result<()> {
+        let begins = matches!(record, Record::AboutTo { .. } | Record::UndoAsked { .. });
+        if begins && self.account.whole + self.pending.len() as u64 > JOURNAL_BEGIN_BYTES {
+            let why = format!("it has more than {JOURNAL_BEGIN_BYTES} bytes already");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+        }
         let mut line = serde_json::to_vec(&record)?;
         line.push(b'\n');
         if self.account.standing.take(&record).is_none() {
@@ -151,4 +160,12 @@ impl Journal {
         self.pending.clear();
         Ok(())
     }
+}
+
+/// Nothing is written that is not read.
+fn check_size(paths: usize, bytes: usize) -> Result<(), JournalError> {
+    if paths > PATHS || bytes as u64 > ORDER_BYTES {
+        return Err(JournalError::Long { paths, bytes });
+    }
+    Ok(())
 }

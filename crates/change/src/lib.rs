@@ -13,6 +13,9 @@
 //! What a step is about to change is in the journal, on the disk, before it is changed. Whoever finds a journal without an end goes
 //! back, never on; and takes back only what is still as a step left it. One process at a time has any plan of a host open to write;
 //! whoever only wants to know where one is reads its [`Account`].
+//!
+//! A value of which a driver makes another one is known only once it was read back. A process that dies between the two leaves a
+//! value that is nobody's: the rest is taken back, that one is left, and the outcome is [`Outcome::InDoubt`].
 
 mod check;
 mod folder;

@@ -14,8 +14,14 @@ pub const PLAN_BYTES: u64 = 4 << 20;
 /// Bytes of an order: a plan, and the paths of 64 interfaces to 64 hosts at some 150 bytes each.
 pub const ORDER_BYTES: u64 = 8 << 20;
 
+/// Paths of one order: 64 interfaces to 64 hosts.
+pub const PATHS: usize = 4096;
+
 /// Bytes of a journal: four records for each of [`STEPS`], twice, at some 100 bytes each, and as much for values that are found.
 pub const JOURNAL_BYTES: u64 = 8 << 20;
+
+/// From here on a journal takes nothing that begins with anything: the other half is for taking back what was begun.
+pub const JOURNAL_BEGIN_BYTES: u64 = JOURNAL_BYTES / 2;
 
 /// From the last step until paths are tried: what a driver does to its link after it has answered begins within a second.
 pub const SETTLE: Duration = Duration::from_secs(1);
@@ -29,7 +35,8 @@ pub const PROVE: Duration = Duration::from_secs(20);
 /// Between two tries.
 pub const PROVE_AGAIN: Duration = Duration::from_millis(500);
 
-/// Tries to take one step back: a driver that resets says that it is busy.
+/// Tries to take one step back: a driver that resets says that it is busy. While it does not tell what is there, it is asked for
+/// [`PROVE`].
 pub const TAKE_BACK_TRIES: usize = 3;
 
 /// Between two of them.

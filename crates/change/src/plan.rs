@@ -1,6 +1,8 @@
 //! What would be changed on a host.
 
-use drover_tune::{Disruption, Finding, Report, Step, disruption};
+use std::collections::BTreeSet;
+
+use drover_tune::{Disruption, Finding, NicSetting, Report, Step, disruption};
 use drover_types::HostName;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -53,7 +55,8 @@ pub struct LeftOut {
 
 impl Plan {
     /// What a report's findings about one host ask for; and what they ask for that is not in it. Changes that bounce a link only
-    /// with `bounce`. The same twice is done once, and of two that want different things the first one is taken.
+    /// with `bounce`. The same twice is done once, and of two that want different things the first one is taken. Files of an
+    /// interface whose queues become others are left out.
     #[must_use]
     pub fn of(
         report: &Report,
@@ -81,7 +84,32 @@ impl Plan {
                 });
             }
         }
+        left_out.extend(plan.drop_stale());
         (plan, left_out)
+    }
+
+    /// With the number of an adapter's queues its interrupts and their files become others: what is wrong with these is seen then.
+    fn drop_stale(&mut self) -> Vec<LeftOut> {
+        let requeued = self.steps().filter_map(|step| match step {
+            Step::Nic { nic, what, .. } if *what == NicSetting::CombinedChannels => Some(nic),
+            _ => None,
+        });
+        let requeued: BTreeSet<String> = requeued.cloned().collect();
+        let is_its_file =
+            |step: &Step| matches!(step, Step::File { path, .. } if !path.starts_with("proc/sys/"));
+        let stale = self.changes.extract_if(.., |change| {
+            let of_it = change
+                .nic
+                .as_ref()
+                .is_some_and(|nic| requeued.contains(nic));
+            of_it && change.steps.iter().any(is_its_file)
+        });
+        let stale = stale.map(|change| LeftOut {
+            rule: change.rule,
+            nic: change.nic,
+            why: "its queues become others: run the doctor again after that".to_owned(),
+        });
+        stale.collect()
     }
 
     fn add(&mut self, finding: &Finding, bounce: bool) -> Result<(), String> {

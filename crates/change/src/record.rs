@@ -33,7 +33,7 @@ pub enum Record {
         /// Which.
         step: usize,
     },
-    /// It was done, and something else is there.
+    /// Something else is there than there was and than was wanted.
     Differs {
         /// Which.
         step: usize,
@@ -56,11 +56,6 @@ pub enum Record {
     UndoAsked {
         /// When.
         at: Timestamp,
-    },
-    /// A step is taken back next.
-    Undoing {
-        /// Which.
-        step: usize,
     },
     /// It is as it was before.
     Undone {

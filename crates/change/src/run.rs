@@ -3,7 +3,7 @@
 use std::io;
 
 use drover_tune::Step;
-use drover_types::HostName;
+use drover_types::{HostName, in_short};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
@@ -103,9 +103,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         }
         let moved = moved(self.hands, self.journal.account().order.plan.steps()).await;
         if !moved.is_empty() {
-            self.end(Outcome::Refused {
-                why: listed(&moved),
-            });
+            let why = in_short(listed(&moved));
+            self.end(Outcome::Refused { why });
             return;
         }
         let all = &self.journal.account().order.paths;
@@ -150,25 +149,32 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             self.roll_back("its journal cannot be written".to_owned());
             return;
         }
-        if let Err(why) = self.hands.perform(&step).await {
-            self.roll_back(format!("{setting} was not set to {to:?}: {why}"));
-            return;
+        let performed = self.hands.perform(&step).await;
+        let found = self.hands.current(&step).await;
+        // What is neither end is the step's as well, even if it could not be done.
+        if let Ok(found) = &found
+            && !is(&step, found, from)
+            && !is(&step, found, to)
+        {
+            let found = found.clone();
+            self.note(Record::Differs {
+                step: number,
+                found,
+            });
         }
-        match self.hands.current(&step).await {
-            Ok(found) if is(&step, &found, to) => {
+        match (performed, found) {
+            (Err(why), _) => self.roll_back(format!("{setting} was not set to {to:?}: {why}")),
+            (Ok(()), Ok(found)) if is(&step, &found, to) => {
                 if !self.note(Record::Done { step: number }) {
                     self.roll_back("its journal cannot be written".to_owned());
                 }
             }
-            Ok(found) => {
-                let why = format!("{setting} was set to {to:?} and became {found:?}");
-                self.note(Record::Differs {
-                    step: number,
-                    found,
-                });
-                self.roll_back(why);
+            (Ok(()), Ok(found)) => {
+                self.roll_back(format!("{setting} was set to {to:?} and became {found:?}"));
             }
-            Err(why) => self.roll_back(format!("what {setting} became is not known: {why}")),
+            (Ok(()), Err(why)) => {
+                self.roll_back(format!("what {setting} became is not known: {why}"));
+            }
         }
     }
 
@@ -212,65 +218,53 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             .collect()
     }
 
+    /// A link that comes back tells nothing for a while: only what is done counts as a try.
     async fn take_back(&mut self, number: usize) {
         let undo = self.step(number).undo();
         let (_, before) = ends(&undo);
-        let mut last = String::new();
-        for attempt in 0..TAKE_BACK_TRIES {
-            if attempt > 0 {
-                sleep(TAKE_BACK_AGAIN).await;
-            }
+        let deadline = Instant::now() + PROVE;
+        let mut tries = 0;
+        let mut refused = String::new();
+        let found = loop {
             match self.hands.current(&undo).await {
                 Ok(found) if is(&undo, &found, before) => {
                     self.note(Record::Undone { step: number });
                     return;
                 }
-                Ok(found) if self.is_ours(number, &found) => {
-                    if attempt == 0 {
-                        self.note(Record::Undoing { step: number });
+                Ok(found) if self.is_ours(number, &found) && tries < TAKE_BACK_TRIES => {
+                    tries += 1;
+                    if let Err(why) = self.hands.perform(&undo).await {
+                        refused = format!(", and was not set back: {why}");
                     }
-                    last = match self.hands.perform(&undo).await {
-                        Ok(()) => format!("{found:?}"),
-                        Err(why) => format!("{found:?}, and was not set back: {why}"),
-                    };
                 }
-                Ok(found) => {
-                    last = format!("{found:?}");
-                    break;
+                Ok(found) => break format!("{found:?}{refused}"),
+                Err(why) if Instant::now() >= deadline => {
+                    break format!("not known, because {why}{refused}");
                 }
-                Err(why) => last = format!("not known, because {why}"),
+                Err(_) => {}
             }
-        }
-        self.leave_or_note(number, &undo, last).await;
+            sleep(TAKE_BACK_AGAIN).await;
+        };
+        self.leave(number, &found);
     }
 
-    /// The last try may have been the one that did it.
-    async fn leave_or_note(&mut self, number: usize, undo: &Step, found: String) {
-        let (_, before) = ends(undo);
-        let now = self.hands.current(undo).await;
-        let record = match now {
-            Ok(now) if is(undo, &now, before) => Record::Undone { step: number },
-            _ => Record::Left {
-                step: number,
-                found,
-            },
-        };
-        self.note(record);
+    fn leave(&mut self, number: usize, found: &str) {
+        self.note(Record::Left {
+            step: number,
+            found: in_short(found),
+        });
     }
 
     /// What a restart has made of a step.
     async fn look(&mut self, number: usize) {
         let step = self.step(number);
         let (before, _) = ends(step);
-        let found = self.hands.current(step).await;
-        let record = match found {
-            Ok(found) if is(step, &found, before) => Record::Undone { step: number },
-            found => Record::Left {
-                step: number,
-                found: said(found),
-            },
-        };
-        self.note(record);
+        match self.hands.current(step).await {
+            Ok(found) if is(step, &found, before) => {
+                self.note(Record::Undone { step: number });
+            }
+            found => self.leave(number, &said(found)),
+        }
     }
 
     /// Standing names no others than there are.
@@ -287,6 +281,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
 
     fn roll_back(&mut self, why: String) {
         if self.journal.standing().phase == Phase::Applying {
+            let why = in_short(why);
             self.note(Record::RollBack { why });
         }
     }

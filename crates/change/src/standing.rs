@@ -133,9 +133,6 @@ impl Standing {
             }
             (Phase::Ended(_), _) => return None,
             (_, Record::TakenUp { boot, .. }) => self.taken_up(boot),
-            (Phase::RollingBack { .. } | Phase::Undoing, Record::Undoing { step }) => {
-                self.touched.get(step)?;
-            }
             (
                 Phase::RollingBack { .. } | Phase::Undoing | Phase::Restarted,
                 Record::Undone { step },
@@ -185,7 +182,11 @@ impl Standing {
             (Phase::Applying, _) if self.done < self.steps => Next::Do(self.done),
             (Phase::Applying, _) => Next::Prove,
             (Phase::Restarted, Some(step)) => Next::Look(step),
-            (Phase::Restarted, None) => Next::End(Outcome::GoneWithRestart),
+            (Phase::Restarted, None) if self.left.is_empty() => Next::End(Outcome::GoneWithRestart),
+            (Phase::Restarted, None) => {
+                let why = "the host was restarted".to_owned();
+                Next::End(Outcome::InDoubt { why })
+            }
             (_, Some(step)) if !matches!(self.phase, Phase::Ended(_)) => Next::TakeBack(step),
             (Phase::RollingBack { why }, _) if self.left.is_empty() => {
                 Next::End(Outcome::RolledBack { why: why.clone() })

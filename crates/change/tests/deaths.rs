@@ -117,6 +117,38 @@ async fn a_process_that_dies_at_any_call_and_again_at_any_call_leaves_all_or_not
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_value_that_became_another_is_taken_back_unless_one_dies_before_it_was_read_back() {
+    let order = three();
+    let mut in_doubt = 0;
+    for call in 0.. {
+        let world = world(&order);
+        let fate = Fate {
+            dies_at: Some(call),
+            becomes: Some((B.into(), "5".into())),
+            ..Fate::default()
+        };
+        let survived = world.process(fate, BOOT).await;
+        let outcome = match &survived {
+            Some(outcome) => outcome.clone(),
+            None => world.process(Fate::default(), BOOT).await.unwrap(),
+        };
+        if matches!(outcome, Outcome::InDoubt { .. }) {
+            in_doubt += 1;
+            let mut expected = tree("1");
+            expected.insert(B.into(), "5".into());
+            assert_eq!(world.tree(&order.plan), expected, "{call}");
+        } else {
+            check(&world, &order, &outcome);
+        }
+        if survived.is_some() {
+            break;
+        }
+    }
+    // After it was set, and before what it became was read.
+    assert_eq!(in_doubt, 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_undo_that_dies_at_any_call_is_brought_to_its_end() {
     let order = three();
     for first in 0.. {

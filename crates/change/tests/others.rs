@@ -8,6 +8,8 @@
 
 mod world;
 
+use std::time::Duration;
+
 use drover_change::{Account, Journal, JournalError, Left, Order, Outcome, Record};
 use world::{BOOT, Fate, OTHER_BOOT, World, order, step};
 
@@ -91,6 +93,14 @@ async fn a_setting_that_is_not_taken_or_becomes_another_has_all_taken_back() {
             },
             "/proc/irq/2/smp_affinity_list was set to \"2\" and became \"5\"",
         ),
+        (
+            Fate {
+                refuses: Some(B.into()),
+                becomes: Some((B.into(), "5".into())),
+                ..Fate::default()
+            },
+            "/proc/irq/2/smp_affinity_list was not set to \"2\": it is not taken",
+        ),
     ] {
         let (world, order) = two();
         let outcome = world.process(fate, BOOT).await.unwrap();
@@ -151,7 +161,10 @@ async fn what_is_not_as_before_after_a_restart_is_reported_and_left_alone() {
     world.set(A, "2");
     world.set(B, "1");
     let outcome = world.process(Fate::default(), OTHER_BOOT).await;
-    assert_eq!(outcome, Some(Outcome::GoneWithRestart));
+    // What is not as before was not gone with it.
+    let outcome = outcome.unwrap();
+    assert!(matches!(outcome, Outcome::InDoubt { .. }), "{outcome:?}");
+    assert_eq!(why(&outcome), "the host was restarted");
     assert_eq!(values(&world, &order), ["2", "1"]);
     let standing = world.account().standing;
     assert_eq!(standing.left().len(), 1);
@@ -268,4 +281,63 @@ fn a_folder_whose_process_died_before_the_order_was_there_is_told_apart() {
         matches!(read, Err(JournalError::NotBegun { .. })),
         "{read:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_comes_back_late_is_waited_for_and_one_that_does_not_is_in_doubt() {
+    for (seconds, fits) in [(10, true), (60, false)] {
+        let (world, order) = two();
+        let fate = Fate {
+            cut_off_by: Some((B.into(), "2".into())),
+            silent: Some(Duration::from_secs(seconds)),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        let rolled_back = matches!(outcome, Outcome::RolledBack { .. });
+        assert_eq!(rolled_back, fits, "{outcome:?}");
+        if fits {
+            assert_eq!(values(&world, &order), ["1", "1"]);
+        }
+    }
+}
+
+#[test]
+fn what_could_not_be_read_again_is_not_written() {
+    let world = World::of(&FILES);
+    let order = order(vec![vec![step(A, "1", "2"), step(B, "1", "2")]]);
+    let mut empty = order.clone();
+    empty.plan.changes.clear();
+    let refused = Journal::make(&world.folder(), &empty);
+    assert!(matches!(refused, Err(JournalError::Plan(_))), "{refused:?}");
+    let mut long = order.clone();
+    long.paths = vec![order.paths[0].clone(); 4097];
+    let refused = Journal::make(&world.folder(), &long);
+    assert!(
+        matches!(refused, Err(JournalError::Long { .. })),
+        "{refused:?}"
+    );
+    assert!(!world.folder().exists());
+}
+
+#[test]
+fn a_journal_that_is_half_full_begins_nothing_and_takes_back_what_was_begun() {
+    let (world, order) = two();
+    let mut journal = world.taken();
+    let at = order.plan.made_at;
+    let paths = vec![order.paths[0].clone(); 100_000];
+    let boot = BOOT.to_owned();
+    journal.append(Record::Began { at, boot, paths }).unwrap();
+    let error = journal.append(Record::AboutTo { step: 0 }).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
+    let why = "it is full".to_owned();
+    journal.append(Record::RollBack { why }).unwrap();
+    assert_eq!(world.account(), *journal.account());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_of_a_long_value_is_short() {
+    let (world, _) = two();
+    world.set(A, &"9".repeat(100_000));
+    let outcome = world.process(Fate::default(), BOOT).await.unwrap();
+    assert!(why(&outcome).len() < 10_000, "{}", why(&outcome).len());
 }

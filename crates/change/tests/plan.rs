@@ -302,3 +302,25 @@ fn a_file_that_is_too_long_is_not_looked_at() {
     let long = "#".repeat((4 << 20) + 1);
     assert!(matches!(read(&long), Err(FileError::Long { .. })));
 }
+
+#[test]
+fn files_of_an_interface_whose_queues_become_others_are_left_out() {
+    let far = file("proc/irq/7/smp_affinity_list", "0-3");
+    let found = report(&[
+        ("nic-interrupts", Disruption::Safe, vec![far]),
+        (
+            "nic-queues",
+            Disruption::BouncesLink,
+            vec![nic(NicSetting::CombinedChannels, "1", "8")],
+        ),
+    ]);
+    let (plan, left_out) = planned(&found, true);
+    assert_eq!(rules(&plan), ["nic-queues"]);
+    assert_eq!(left_out[0].0, "nic-interrupts");
+    assert!(
+        left_out[0].1.contains("run the doctor again"),
+        "{left_out:?}"
+    );
+    // As long as these stay, so do they.
+    assert_eq!(rules(&planned(&found, false).0), ["nic-interrupts"]);
+}

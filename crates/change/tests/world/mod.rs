@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use drover_change::{
     Account, Hands, Journal, Order, Outcome, PathTo, Paths, Plan, Planned, Runner,
@@ -19,6 +20,7 @@ use drover_tune::{Disruption, Step};
 use drover_types::HostName;
 use tempfile::TempDir;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub const BOOT: &str = "this boot";
 pub const OTHER_BOOT: &str = "the next boot";
@@ -34,8 +36,10 @@ pub struct Fate {
     pub cut_off_by: Option<(String, String)>,
     /// What becomes of a file whatever is written.
     pub becomes: Option<(String, String)>,
-    /// A file that cannot be written.
+    /// A file of which it is said that it cannot be written.
     pub refuses: Option<String>,
+    /// For so long nothing is told after each thing that is done while going back.
+    pub silent: Option<Duration>,
     /// Somebody else writes this at this call.
     pub meddles: Option<(usize, String, String)>,
     /// At which call the journal's disk goes.
@@ -47,6 +51,8 @@ pub struct World {
     fate: RefCell<Fate>,
     calls: Cell<usize>,
     dead: Notify,
+    /// Until when nothing is told.
+    silent_until: Cell<Option<Instant>>,
     name: HostName,
     /// A journal that nobody has run.
     made: RefCell<Option<Journal>>,
@@ -70,6 +76,7 @@ impl World {
             fate: RefCell::default(),
             calls: Cell::new(0),
             dead: Notify::new(),
+            silent_until: Cell::default(),
             name: "a".parse().unwrap(),
             made: RefCell::default(),
             seen: RefCell::default(),
@@ -197,6 +204,7 @@ impl World {
 
     fn host(&self, journal: &Journal, fate: Fate) -> Host<'_> {
         *self.fate.borrow_mut() = fate;
+        self.silent_until.set(None);
         self.calls.set(0);
         self.seen.borrow_mut().clear();
         let plan = journal.account().order.plan.clone();
@@ -219,6 +227,10 @@ fn path_of(step: &Step) -> &str {
 impl Hands for Host<'_> {
     async fn current(&self, step: &Step) -> Result<String, String> {
         self.world.call(&self.plan).await;
+        let until = self.world.silent_until.get();
+        if until.is_some_and(|until| Instant::now() < until) {
+            return Err("the link is down".to_owned());
+        }
         fs::read_to_string(self.world.file(path_of(step))).map_err(|error| error.to_string())
     }
 
@@ -230,12 +242,18 @@ impl Hands for Host<'_> {
         };
         {
             let fate = self.world.fate.borrow();
-            if fate.refuses.as_deref() == Some(path) {
-                return Err("it is not taken".to_owned());
+            let forward = to != "1";
+            if let Some(silent) = fate.silent.filter(|_| !forward) {
+                self.world.silent_until.set(Some(Instant::now() + silent));
             }
+            let refuses = forward && fate.refuses.as_deref() == Some(path);
             match &fate.becomes {
-                Some((one, value)) if one == path && to != "1" => self.world.set(path, value),
+                Some((one, value)) if one == path && forward => self.world.set(path, value),
+                _ if refuses => {}
                 _ => self.world.set(path, to),
+            }
+            if refuses {
+                return Err("it is not taken".to_owned());
             }
         }
         // Once more, so that one dies after it was done and before it could say so.

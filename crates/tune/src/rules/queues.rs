@@ -165,7 +165,9 @@ pub fn ring(host: &Host, nic: &Nic) -> Verdict {
     let places = PLACES.iter().find(|(most, _)| rate <= *most);
     let all = places.map_or(0, |(_, places)| *places);
     let queues = queues(nic);
-    let wanted = all.div_ceil(queues).min(rings.receive_most);
+    // Drivers take powers of two, and round up what is none.
+    let each = all.div_ceil(queues).next_power_of_two();
+    let wanted = each.min(rings.receive_most);
     if rings.receive >= wanted {
         return Ok(Answer::Right);
     }

@@ -1,7 +1,7 @@
 //! Cables, slots, and what is counted of them.
 
 use drover_tune::facts::{Fact::Known, Fec, Link, Pci};
-use drover_tune::{Disruption, Severity, examine};
+use drover_tune::{Disruption, Severity, Step, examine};
 
 use crate::hosts::{adapter, by_hand, gbit, healthy, link, names, value, words};
 
@@ -141,4 +141,16 @@ fn a_link_that_is_down_with_error_correction_by_hand_is_found() {
         change.steps[0].undo().to_string(),
         "ethtool --set-fec ens1f0 encoding baser"
     );
+}
+
+#[test]
+fn places_are_asked_for_in_the_numbers_that_drivers_have() {
+    let mut host = healthy("a", 1);
+    value(&mut host.nics[0].channels).combined = 3;
+    value(&mut host.nics[0].rings).receive = 256;
+    let report = examine(&[host], &[]);
+    assert_eq!(names(&report), ["nic-ring"]);
+    // A third of 1024 is none of them, and would become another one.
+    let change = report.findings[0].found.change.as_ref().unwrap();
+    assert!(matches!(&change.steps[..], [Step::Nic { to, .. }] if to == "512"));
 }
