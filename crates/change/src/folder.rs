@@ -198,3 +198,15 @@ fn parent(folder: &Path) -> &Path {
 pub(crate) fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_name_is_in_the_current_folder() {
+        assert_eq!(parent(Path::new("x")), Path::new("."));
+        assert_eq!(parent(Path::new("a/x")), Path::new("a"));
+        assert_eq!(parent(Path::new("/x")), Path::new("/"));
+    }
+}

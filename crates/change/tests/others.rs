@@ -10,7 +10,7 @@ mod world;
 
 use std::time::Duration;
 
-use drover_change::{Account, Journal, JournalError, Left, Order, Outcome, Record};
+use drover_change::{Left, Order, Outcome};
 use world::{BOOT, Fate, OTHER_BOOT, World, order, step};
 
 const A: &str = "proc/irq/1/smp_affinity_list";
@@ -50,18 +50,21 @@ async fn a_host_that_is_not_as_the_plan_says_is_left_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn paths_that_stop_working_have_all_taken_back_and_are_named() {
-    let (world, order) = two();
-    let fate = Fate {
-        cut_off_by: Some((A.into(), "2".into())),
-        ..Fate::default()
-    };
-    let outcome = world.process(fate, BOOT).await.unwrap();
-    assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
-    assert!(
-        why(&outcome).contains("nic0 10.0.0.1 to b 10.0.0.2:1"),
-        "{outcome:?}"
-    );
-    assert_eq!(values(&world, &order), ["1", "1"]);
+    for unanswered in [false, true] {
+        let (world, order) = two();
+        let fate = Fate {
+            cut_off_by: Some((A.into(), "2".into())),
+            unanswered,
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+        assert!(
+            why(&outcome).contains("nic0 10.0.0.1 to b 10.0.0.2:1"),
+            "{outcome:?}"
+        );
+        assert_eq!(values(&world, &order), ["1", "1"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,52 +241,6 @@ async fn what_a_process_left_in_the_middle_is_not_gone_on_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_one_process_can_write_no_other_one_has_a_plan_of_the_host_and_all_can_look() {
-    let (world, order) = two();
-    let mut journal = world.taken();
-    let beside = world.folder().with_file_name("another");
-    for refused in [
-        Journal::open(&world.folder()),
-        Journal::make(&beside, &order),
-    ] {
-        assert!(
-            matches!(refused, Err(JournalError::Busy { .. })),
-            "{refused:?}"
-        );
-    }
-    assert!(!beside.exists());
-    assert!(!world.account().standing.has_ended());
-    let outcome = world.run(&mut journal, Fate::default(), BOOT).await;
-    assert_eq!(outcome, Some(Outcome::Applied { proven: 1 }));
-    assert_eq!(world.account(), *journal.account());
-    drop(journal);
-    Journal::open(&world.folder()).unwrap();
-}
-
-#[test]
-fn a_record_that_does_not_follow_is_neither_written_nor_counted() {
-    let (world, _) = two();
-    let mut journal = world.taken();
-    let error = journal.append(Record::Done { step: 0 }).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput);
-    assert_eq!(journal.account().records, []);
-    assert!(!world.journal_file().exists());
-}
-
-#[test]
-fn a_folder_whose_process_died_before_the_order_was_there_is_told_apart() {
-    let world = World::of(&FILES);
-    let read = Account::read(&world.folder());
-    assert!(matches!(read, Err(JournalError::File { .. })), "{read:?}");
-    std::fs::create_dir(world.folder()).unwrap();
-    let read = Journal::open(&world.folder());
-    assert!(
-        matches!(read, Err(JournalError::NotBegun { .. })),
-        "{read:?}"
-    );
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_link_that_comes_back_late_is_waited_for_and_one_that_does_not_is_in_doubt() {
     for (seconds, fits) in [(10, true), (60, false)] {
         let (world, order) = two();
@@ -299,39 +256,6 @@ async fn a_link_that_comes_back_late_is_waited_for_and_one_that_does_not_is_in_d
             assert_eq!(values(&world, &order), ["1", "1"]);
         }
     }
-}
-
-#[test]
-fn what_could_not_be_read_again_is_not_written() {
-    let world = World::of(&FILES);
-    let order = order(vec![vec![step(A, "1", "2"), step(B, "1", "2")]]);
-    let mut empty = order.clone();
-    empty.plan.changes.clear();
-    let refused = Journal::make(&world.folder(), &empty);
-    assert!(matches!(refused, Err(JournalError::Plan(_))), "{refused:?}");
-    let mut long = order.clone();
-    long.paths = vec![order.paths[0].clone(); 4097];
-    let refused = Journal::make(&world.folder(), &long);
-    assert!(
-        matches!(refused, Err(JournalError::Long { .. })),
-        "{refused:?}"
-    );
-    assert!(!world.folder().exists());
-}
-
-#[test]
-fn a_journal_that_is_half_full_begins_nothing_and_takes_back_what_was_begun() {
-    let (world, order) = two();
-    let mut journal = world.taken();
-    let at = order.plan.made_at;
-    let paths = vec![order.paths[0].clone(); 100_000];
-    let boot = BOOT.to_owned();
-    journal.append(Record::Began { at, boot, paths }).unwrap();
-    let error = journal.append(Record::AboutTo { step: 0 }).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
-    let why = "it is full".to_owned();
-    journal.append(Record::RollBack { why }).unwrap();
-    assert_eq!(world.account(), *journal.account());
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,11 +7,12 @@
     reason = "helpers of tests; none uses all"
 )]
 
+mod fate;
+
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use drover_change::{
     Account, Hands, Journal, Order, Outcome, PathTo, Paths, Plan, Planned, Runner,
@@ -22,29 +23,12 @@ use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use fate::Fate;
+
 pub const BOOT: &str = "this boot";
 pub const OTHER_BOOT: &str = "the next boot";
 
 pub type Tree = BTreeMap<String, String>;
-
-/// What is on it, and what happens to whoever looks.
-#[derive(Default)]
-pub struct Fate {
-    /// At which call its process ends.
-    pub dies_at: Option<usize>,
-    /// While this file has this value, no other host reaches this one.
-    pub cut_off_by: Option<(String, String)>,
-    /// What becomes of a file whatever is written.
-    pub becomes: Option<(String, String)>,
-    /// A file of which it is said that it cannot be written.
-    pub refuses: Option<String>,
-    /// For so long nothing is told after each thing that is done while going back.
-    pub silent: Option<Duration>,
-    /// Somebody else writes this at this call.
-    pub meddles: Option<(usize, String, String)>,
-    /// At which call the journal's disk goes.
-    pub disk_gone_at: Option<usize>,
-}
 
 pub struct World {
     root: TempDir,
@@ -269,6 +253,9 @@ impl Paths for Host<'_> {
         let cut_off = cut_off_by.is_some_and(|(path, value)| {
             fs::read_to_string(self.world.file(&path)).unwrap() == value
         });
+        if cut_off && self.world.fate.borrow().unanswered {
+            return Vec::new();
+        }
         paths.iter().map(|_| !cut_off).collect()
     }
 }

@@ -1,5 +1,7 @@
 //! Carries an order out: asks where it is, writes down what comes next, does it.
 
+mod back;
+
 use std::io;
 
 use drover_tune::Step;
@@ -9,8 +11,8 @@ use tokio::time::{Instant, sleep};
 
 use crate::hands::{Hands, Paths};
 use crate::journal::Journal;
-use crate::limits::{PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED, TAKE_BACK_AGAIN, TAKE_BACK_TRIES};
-use crate::moved::{Moved, RunError, listed, moved, said};
+use crate::limits::{PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED};
+use crate::moved::{RunError, listed, moved, said};
 use crate::order::PathTo;
 use crate::record::{Outcome, Record};
 use crate::standing::{Next, Phase};
@@ -58,26 +60,6 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         let asked = self.write(Record::UndoAsked { at });
         asked.map_err(RunError::Journal)?;
         Ok(self.drive().await)
-    }
-
-    /// Settings that are neither as they were set nor as they were before.
-    async fn not_as_left(&self) -> Vec<Moved> {
-        let mut moved = Vec::new();
-        for number in self.journal.standing().touched() {
-            let step = self.step(number);
-            let (from, to) = ends(step);
-            let found = self.hands.current(step).await;
-            let known =
-                matches!(&found, Ok(found) if is(step, found, from) || self.is_ours(number, found));
-            if !known {
-                moved.push(Moved {
-                    setting: named(step),
-                    expected: to.to_owned(),
-                    found: said(found),
-                });
-            }
-        }
-        moved
     }
 
     async fn drive(&mut self) -> Outcome {
@@ -218,65 +200,9 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             .collect()
     }
 
-    /// A link that comes back tells nothing for a while: only what is done counts as a try.
-    async fn take_back(&mut self, number: usize) {
-        let undo = self.step(number).undo();
-        let (_, before) = ends(&undo);
-        let deadline = Instant::now() + PROVE;
-        let mut tries = 0;
-        let mut refused = String::new();
-        let found = loop {
-            match self.hands.current(&undo).await {
-                Ok(found) if is(&undo, &found, before) => {
-                    self.note(Record::Undone { step: number });
-                    return;
-                }
-                Ok(found) if self.is_ours(number, &found) && tries < TAKE_BACK_TRIES => {
-                    tries += 1;
-                    if let Err(why) = self.hands.perform(&undo).await {
-                        refused = format!(", and was not set back: {why}");
-                    }
-                }
-                Ok(found) => break format!("{found:?}{refused}"),
-                Err(why) if Instant::now() >= deadline => {
-                    break format!("not known, because {why}{refused}");
-                }
-                Err(_) => {}
-            }
-            sleep(TAKE_BACK_AGAIN).await;
-        };
-        self.leave(number, &found);
-    }
-
-    fn leave(&mut self, number: usize, found: &str) {
-        self.note(Record::Left {
-            step: number,
-            found: in_short(found),
-        });
-    }
-
-    /// What a restart has made of a step.
-    async fn look(&mut self, number: usize) {
-        let step = self.step(number);
-        let (before, _) = ends(step);
-        match self.hands.current(step).await {
-            Ok(found) if is(step, &found, before) => {
-                self.note(Record::Undone { step: number });
-            }
-            found => self.leave(number, &said(found)),
-        }
-    }
-
     /// Standing names no others than there are.
     fn step(&self, number: usize) -> &Step {
         &self.journal.account().steps[number]
-    }
-
-    /// Whether what is there is what a step made.
-    fn is_ours(&self, number: usize, found: &str) -> bool {
-        let step = self.step(number);
-        let differs = self.journal.standing().differs(number);
-        is(step, found, ends(step).1) || differs.is_some_and(|differs| is(step, found, differs))
     }
 
     fn roll_back(&mut self, why: String) {

@@ -1,0 +1,24 @@
+//! What happens to a process.
+
+use std::time::Duration;
+
+/// What happens to whoever looks.
+#[derive(Default)]
+pub struct Fate {
+    /// At which call its process ends.
+    pub dies_at: Option<usize>,
+    /// While this file has this value, no other host reaches this one.
+    pub cut_off_by: Option<(String, String)>,
+    /// Nor is anything answered then of whether one does.
+    pub unanswered: bool,
+    /// What becomes of a file whatever is written.
+    pub becomes: Option<(String, String)>,
+    /// A file of which it is said that it cannot be written.
+    pub refuses: Option<String>,
+    /// For so long nothing is told after each thing that is done while going back.
+    pub silent: Option<Duration>,
+    /// Somebody else writes this at this call.
+    pub meddles: Option<(usize, String, String)>,
+    /// At which call the journal's disk goes.
+    pub disk_gone_at: Option<usize>,
+}
