@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 
 use drover_relay::{Codec, End, Policy, Settings, Way};
-use pair::{Protected, content, ended, exchange, pair_of};
+use pair::{Pair, Protected, content, ended, exchange, pair_of};
 use streams::{BEGINNING_BYTES, PAGE, Pages, by, main_channel, multifd, packet, page, rounds};
 
 const SYNC: u32 = 1;
@@ -65,6 +65,12 @@ fn strange() -> Vec<(Vec<u8>, &'static str)> {
     ]
 }
 
+/// What a channel is to carry, and both of its ends.
+fn opened(pair: &Pair, bytes: Vec<u8>) -> (Vec<u8>, UnixStream, UnixStream) {
+    let near = UnixStream::connect(&pair.near).unwrap();
+    (bytes, near, pair.far.accept().unwrap().0)
+}
+
 /// Carries a main channel, one with that in its middle and one without; what is told of channels that are not looked into.
 fn carried(settings: Settings, strange: &[u8]) -> Vec<(u16, String)> {
     let good = multifd(&[pages(), pages(), pages()]);
@@ -76,10 +82,7 @@ fn carried(settings: Settings, strange: &[u8]) -> Vec<(u16, String)> {
     ];
     let pair = pair_of(Protected::Plain, settings);
     pair.connect();
-    let channels = sent.map(|bytes| {
-        let near = UnixStream::connect(&pair.near).unwrap();
-        (bytes, near, pair.far.accept().unwrap().0)
-    });
+    let channels = sent.map(|bytes| opened(&pair, bytes));
     thread::scope(|scope| {
         for (bytes, near, far) in &channels {
             scope.spawn(move || {
@@ -150,10 +153,7 @@ fn a_main_channel_of_a_qemu_never_seen_arrives_unchanged_and_is_told_and_the_oth
     let sent = [unknown, multifd(&[pages(), pages(), pages()])];
     let pair = pair_of(Protected::ByTls, streams::settings());
     pair.connect();
-    let channels = sent.map(|bytes| {
-        let near = UnixStream::connect(&pair.near).unwrap();
-        (bytes, near, pair.far.accept().unwrap().0)
-    });
+    let channels = sent.map(|bytes| opened(&pair, bytes));
     thread::scope(|scope| {
         for (bytes, near, far) in &channels {
             scope.spawn(move || {

@@ -50,7 +50,8 @@ impl Key {
         let read = file.take(1024).read_to_string(&mut text);
         read.map_err(|error| error.to_string())?;
         let key = blake3::Hash::from_hex(text.trim());
-        let key = key.map_err(|_| "it is not 64 hexadecimal digits".to_owned())?;
+        let key = key.map_err(|_| "it is not 64 hexadecimal digits: name the file of another key, or one that is not there yet"
+                .to_owned())?;
         Ok(Self(*key.as_bytes()))
     }
 
