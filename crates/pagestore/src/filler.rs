@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::digest::{Digest, DigestKey};
 use crate::known::KnownDigests;
-use crate::layout::{NoSegment, Shape};
+use crate::layout::{BY_DIGEST, NoSegment, Shape};
 use crate::seal::SealKey;
 use crate::segment::Segment;
 
@@ -93,7 +93,7 @@ impl Filler {
             let file = self.segment.file();
             // In this order, so that what is counted is there, for others and whenever this process dies.
             file.write_all_at(&pages, self.segment.page_at(seen))?;
-            file.write_all_at(&digests, Shape::digest_at(seen))?;
+            file.write_all_at(&digests, Shape::known_at(seen, BY_DIGEST))?;
             Shape::set_count(file, seen + new)?;
             for (digest, _) in &batch {
                 self.known.add(*digest);

@@ -1,4 +1,4 @@
-//! Pages of guests in files, found by their digest.
+//! Pages of guests in files, found by their digest or by their address.
 //!
 //! ```text
 //!  Filler, in one process ──┐                 ┌──▶ Segment, in one process: digests of the first N pages, a page by its number
@@ -10,9 +10,13 @@
 //!
 //! On a disk pages are sealed with a [key](SealKey) of their file, so that nobody reads them who does not have it.
 //!
-//! A page is known by its [`Digest`], which depends on a [secret key](DigestKey): who does not have the key cannot make two
+//! A [`Baseline`] has the pages of one guest by their address, in the last version that was recorded of each, for one process at a
+//! time.
+//!
+//! A page of a segment is known by its [`Digest`], which depends on a [secret key](DigestKey): who does not have the key cannot make two
 //! pages of one digest, nor tell from a digest whether a page is there.
 
+mod baseline;
 mod digest;
 mod filler;
 mod known;
@@ -20,6 +24,7 @@ mod layout;
 mod seal;
 mod segment;
 
+pub use baseline::{Baseline, Recorder};
 pub use digest::{DIGEST_BYTES, Digest, DigestKey, KEY_BYTES};
 pub use filler::{Added, Filler};
 pub use known::KnownDigests;

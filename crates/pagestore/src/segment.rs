@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::digest::{DIGEST_BYTES, Digest};
-use crate::layout::{NoSegment, Shape};
+use crate::layout::{BY_DIGEST, NoSegment, Shape};
 use crate::seal::{SEAL_BYTES, Seal, SealKey};
 
 /// Sealed pages that are read at once: 64 KiB of the usual ones.
@@ -43,7 +43,7 @@ impl Segment {
     }
 
     fn make(file: File, shape: Shape, key: Option<&SealKey>) -> Result<Self, NoSegment> {
-        let shape = shape.write(&file, key.is_some())?;
+        let shape = shape.write(&file, BY_DIGEST, key.is_some())?;
         let seal = key.map(Seal::new).transpose()?;
         Ok(Self { file, shape, seal })
     }
@@ -53,7 +53,7 @@ impl Segment {
     /// # Errors
     /// [`NoSegment`].
     pub fn open(file: File, key: Option<&SealKey>) -> Result<Self, NoSegment> {
-        let shape = Shape::read(&file, key.is_some())?;
+        let shape = Shape::read(&file, BY_DIGEST, key.is_some())?;
         let seal = key.map(Seal::new).transpose()?;
         Ok(Self { file, shape, seal })
     }
@@ -86,7 +86,7 @@ impl Segment {
 
     /// Where a page is.
     pub(crate) fn page_at(&self, number: u32) -> u64 {
-        self.shape.page_at(number, self.seal.is_some())
+        self.shape.page_at(number, BY_DIGEST, self.seal.is_some())
     }
 
     /// The digests of these pages, of which there are so many.
@@ -96,7 +96,7 @@ impl Segment {
     pub fn digests(&self, pages: Range<u32>) -> io::Result<Vec<Digest>> {
         let pages = pages.start..pages.end.min(self.shape.places);
         let mut bytes = vec![0; pages.len() * DIGEST_BYTES];
-        let at = Shape::digest_at(pages.start);
+        let at = Shape::known_at(pages.start, BY_DIGEST);
         self.file.read_exact_at(&mut bytes, at)?;
         let (digests, _) = bytes.as_chunks();
         Ok(digests.iter().copied().map(Digest).collect())

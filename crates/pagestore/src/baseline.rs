@@ -1,0 +1,200 @@
+//! The pages of one guest by their address: the last version that was recorded of each.
+//!
+//! Unlike those of a [`Segment`](crate::Segment), a page is written anew where it is when its address is recorded again, so that nobody
+//! may read while somebody records. Each is sealed for its place: one that was half written when a process or a host died is not taken
+//! for another, but for none.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use crate::layout::{BY_ADDRESS, NoSegment, Shape, within};
+use crate::seal::{SEAL_BYTES, Seal, SealKey};
+
+/// Addresses that are read at once: 64 KiB.
+const ADDRESSES_AT_ONCE: u32 = 8192;
+
+const ADDRESS_BYTES: usize = size_of::<u64>();
+
+/// What was recorded, to be read.
+#[derive(Debug)]
+pub struct Baseline {
+    file: File,
+    shape: Shape,
+    seal: Seal,
+    /// Of each address, in their order, its place.
+    places: Vec<(u64, u32)>,
+}
+
+/// Records pages.
+#[derive(Debug)]
+pub struct Recorder {
+    file: File,
+    shape: Shape,
+    seal: Seal,
+    places: HashMap<u64, u32>,
+    /// Written at once.
+    records: Vec<u8>,
+    addresses: Vec<u8>,
+}
+
+impl Baseline {
+    /// What fits into so many bytes; `None` where that is not one page.
+    #[must_use]
+    pub fn shape_within(bytes: u64, page_bytes: u32) -> Option<Shape> {
+        within(bytes, page_bytes, true, BY_ADDRESS)
+    }
+
+    /// Makes this file, of which nothing is kept, an empty one, to be recorded to with the same key.
+    ///
+    /// # Errors
+    /// [`NoSegment`].
+    pub fn make(file: &File, shape: Shape) -> Result<(), NoSegment> {
+        file.set_len(0)?;
+        shape.write(file, BY_ADDRESS, true)?;
+        Ok(())
+    }
+
+    /// Opens one, and learns of which addresses it has a page: 16 bytes of memory for each.
+    ///
+    /// # Errors
+    /// [`NoSegment`].
+    pub fn open(file: File, key: &SealKey) -> Result<Self, NoSegment> {
+        let shape = Shape::read(&file, BY_ADDRESS, true)?;
+        let count = shape.count(&file)?;
+        let mut places = Vec::with_capacity(count as usize);
+        let mut bytes = vec![0; ADDRESSES_AT_ONCE.min(count) as usize * ADDRESS_BYTES];
+        let mut seen = 0;
+        while seen < count {
+            let some = &mut bytes[..(count - seen).min(ADDRESSES_AT_ONCE) as usize * ADDRESS_BYTES];
+            file.read_exact_at(some, Shape::known_at(seen, BY_ADDRESS))?;
+            let (addresses, _) = some.as_chunks();
+            for (address, place) in addresses.iter().zip(seen..) {
+                places.push((u64::from_be_bytes(*address), place));
+            }
+            seen += addresses.len() as u32;
+        }
+        places.sort_unstable();
+        let seal = Seal::new(key)?;
+        Ok(Self {
+            file,
+            shape,
+            seal,
+            places,
+        })
+    }
+
+    /// How large it is.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Pages that it has.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Fills `page` with the page of that address; `false` where it has none, or one that was half written. `memory` is for what is
+    /// sealed.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn read(&self, address: u64, page: &mut [u8], memory: &mut Vec<u8>) -> io::Result<bool> {
+        let found = self
+            .places
+            .binary_search_by_key(&address, |(known, _)| *known);
+        let Some((_, place)) = found.ok().and_then(|at| self.places.get(at)) else {
+            return Ok(false);
+        };
+        if page.len() != self.shape.page_bytes as usize {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        memory.resize(page.len() + SEAL_BYTES, 0);
+        let at = self.shape.page_at(*place, BY_ADDRESS, true);
+        self.file.read_exact_at(memory, at)?;
+        Ok(self.seal.open(*place, memory, page).is_ok())
+    }
+}
+
+impl Recorder {
+    /// To a file that was [made](Baseline::make) and in which nothing is recorded yet.
+    ///
+    /// # Errors
+    /// [`NoSegment`].
+    pub fn new(file: File, key: &SealKey) -> Result<Self, NoSegment> {
+        let shape = Shape::read(&file, BY_ADDRESS, true)?;
+        let seal = Seal::new(key)?;
+        Ok(Self {
+            file,
+            shape,
+            seal,
+            places: HashMap::new(),
+            records: Vec::new(),
+            addresses: Vec::new(),
+        })
+    }
+
+    /// How large the file is.
+    #[must_use]
+    pub const fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Records the pages, which stand one behind the other, for these addresses: how many found no room.
+    ///
+    /// # Errors
+    /// The kernel's; what was recorded before may be half there, which is noticed where it is read.
+    pub fn record(&mut self, addresses: &[u64], pages: &[u8]) -> io::Result<u32> {
+        let first = self.places.len() as u32;
+        let mut left_out = 0;
+        self.records.clear();
+        self.addresses.clear();
+        let each = pages.chunks_exact(self.shape.page_bytes as usize);
+        for (address, page) in addresses.iter().zip(each) {
+            match self.places.get(address) {
+                Some(place) if *place < first => self.again(*place, page)?,
+                Some(place) => {
+                    // Twice in what is written at once: the later one counts.
+                    let (place, record) = (*place, self.record_bytes());
+                    let at = (place - first) as usize * record;
+                    let mut sealed = Vec::with_capacity(record);
+                    self.seal.seal(place, page, &mut sealed)?;
+                    self.records[at..at + record].copy_from_slice(&sealed);
+                }
+                None if self.places.len() as u32 == self.shape.places => left_out += 1,
+                None => {
+                    let place = self.places.len() as u32;
+                    self.seal.seal(place, page, &mut self.records)?;
+                    self.addresses.extend(address.to_be_bytes());
+                    self.places.insert(*address, place);
+                }
+            }
+        }
+        let count = self.places.len() as u32;
+        if count > first {
+            // In this order, so that what is counted is there whenever this process dies.
+            self.file.write_all_at(&self.records, self.page_at(first))?;
+            let at = Shape::known_at(first, BY_ADDRESS);
+            self.file.write_all_at(&self.addresses, at)?;
+            Shape::set_count(&self.file, count)?;
+        }
+        Ok(left_out)
+    }
+
+    fn again(&self, place: u32, page: &[u8]) -> io::Result<()> {
+        let mut sealed = Vec::with_capacity(self.record_bytes());
+        self.seal.seal(place, page, &mut sealed)?;
+        self.file.write_all_at(&sealed, self.page_at(place))
+    }
+
+    fn page_at(&self, place: u32) -> u64 {
+        self.shape.page_at(place, BY_ADDRESS, true)
+    }
+
+    const fn record_bytes(&self) -> usize {
+        self.shape.page_bytes as usize + SEAL_BYTES
+    }
+}
