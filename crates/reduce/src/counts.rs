@@ -33,6 +33,9 @@ pub struct Counts {
     /// Pages that its host had stored.
     #[serde(default)]
     pub stored: u64,
+    /// Pages of which its host had stored another version.
+    #[serde(default)]
+    pub stored_changed: u64,
     /// Pages of which it had another version.
     pub changed: u64,
     /// What the changes took, in bytes before the codec.
@@ -78,6 +81,7 @@ impl AddAssign for Counts {
         self.filled += other.filled;
         self.same += other.same;
         self.stored += other.stored;
+        self.stored_changed += other.stored_changed;
         self.changed += other.changed;
         self.change_bytes += other.change_bytes;
         self.ordinary += other.ordinary;
@@ -113,6 +117,7 @@ impl Sub for Counts {
             filled: self.filled.saturating_sub(other.filled),
             same: self.same.saturating_sub(other.same),
             stored: self.stored.saturating_sub(other.stored),
+            stored_changed: self.stored_changed.saturating_sub(other.stored_changed),
             changed: self.changed.saturating_sub(other.changed),
             change_bytes: self.change_bytes.saturating_sub(other.change_bytes),
             ordinary: self.ordinary.saturating_sub(other.ordinary),

@@ -148,8 +148,10 @@ impl<'d> Unpacked<'d> {
         // The first of those that follow each other, and where it goes.
         let mut run: Option<(StoredId, usize)> = None;
         for op in Reader::new(self.sections.operations) {
-            let Op::Stored { pages, id, .. } = op? else {
-                continue;
+            let (pages, id) = match op? {
+                Op::Stored { pages, id, .. } => (pages, id),
+                Op::StoredChanged { id, .. } => (1, id),
+                _ => continue,
             };
             let begin = stored.len();
             let count = (pages as usize).saturating_mul(self.page_bytes);
@@ -274,6 +276,7 @@ impl Expansion<'_> {
             }
             Op::Stored { pages, keep, .. } => self.stored(pages, keep),
             Op::Changed { slot, keep, change } => self.changed(slot, keep, change),
+            Op::StoredChanged { keep, change, .. } => self.stored_changed(keep, change),
         }
     }
 
@@ -322,6 +325,19 @@ impl Expansion<'_> {
             self.kept.put(slot, page)?;
         }
         Ok(())
+    }
+
+    fn stored_changed(&mut self, keep: Option<SlotId>, change: &[u8]) -> Result<(), Wrong> {
+        let count = self.room_for(1)?;
+        let base = take(&mut self.stored, count)?;
+        let begin = self.raw.len();
+        self.raw.extend_from_slice(base);
+        let page = &mut self.raw[begin..];
+        delta::apply(change, page).ok_or(Wrong::Change)?;
+        match keep {
+            Some(slot) => self.kept.put(slot, page),
+            None => Ok(()),
+        }
     }
 
     /// The bytes of so many pages, if there is room for them.

@@ -9,7 +9,7 @@ use crate::kept::source::{Found, Kept, Turn};
 use crate::layout::{HEADER_BYTES, Header, checksum};
 use crate::ops::{Op, Writer};
 use crate::stored::Told;
-use crate::{PageId, limits};
+use crate::{PageId, SlotId, delta, limits};
 
 /// What the next bytes of a channel are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,16 +149,37 @@ impl Encoder {
             }
             Found::New { keep } => {
                 let pages = 1;
-                let op = if let Some(id) = told.find(page) {
+                if let Some(id) = told.find(page) {
                     self.counts.stored += 1;
-                    Op::Stored { pages, id, keep }
-                } else {
+                    self.ops.put(Op::Stored { pages, id, keep });
+                } else if !(measures.deltas && self.stored_changed(id, page, keep, told)) {
                     let class = self.literal(page);
-                    Op::Literal { class, pages, keep }
-                };
-                self.ops.put(op);
+                    self.ops.put(Op::Literal { class, pages, keep });
+                }
             }
         }
+    }
+
+    /// The page as what changed of a stored one; `false` where it is too much, or there is none.
+    fn stored_changed(
+        &mut self,
+        page: PageId,
+        content: &[u8],
+        keep: Option<SlotId>,
+        told: &mut impl Told,
+    ) -> bool {
+        let Some((id, base)) = told.base(page) else {
+            return false;
+        };
+        self.change.clear();
+        let most = content.len() / limits::DELTA_PART;
+        let fits = base.len() == content.len() && delta::put(base, content, most, &mut self.change);
+        if fits {
+            self.counts.stored_changed += 1;
+            self.counts.change_bytes += self.change.len() as u64;
+            self.ops.put_stored_changed(id, keep, &self.change);
+        }
+        fits
     }
 
     fn literal(&mut self, page: &[u8]) -> Class {

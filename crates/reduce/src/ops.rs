@@ -12,6 +12,8 @@
 //!   8 CHANGED, KEPT    slot, bytes, ...  as before, and the new page is kept instead
 //!   9 STORED    pages, id                stored pages: of that number, the next one, ...
 //!  10 STORED, KEPT     pages, id, slot   as before, and each is kept: at that slot, the next one, ...
+//!  11 STORED, CHANGED  id, bytes, the change        the stored page of that number, changed
+//!  12 STORED, CHANGED, KEPT   id, slot, bytes, ...  as before, and the new page is kept at that slot
 //! ```
 //! Each begins with one byte; numbers are as short as they can be.
 
@@ -31,6 +33,8 @@ const CHANGED: u8 = 7;
 const CHANGED_KEPT: u8 = 8;
 const STORED: u8 = 9;
 const STORED_KEPT: u8 = 10;
+const STORED_CHANGED: u8 = 11;
+const STORED_CHANGED_KEPT: u8 = 12;
 
 /// What the next bytes of a chunk are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +85,15 @@ pub enum Op<'b> {
         /// What changes.
         change: &'b [u8],
     },
+    /// A page that the destination has stored, changed.
+    StoredChanged {
+        /// Its number.
+        id: StoredId,
+        /// Where the new one is kept.
+        keep: Option<SlotId>,
+        /// What changes.
+        change: &'b [u8],
+    },
 }
 
 /// Operations being written. Those that go on where the last one ends become one.
@@ -118,13 +131,33 @@ impl Writer {
         self.flush();
         self.bytes.push(if keep { CHANGED_KEPT } else { CHANGED });
         varint::put(slot.0, &mut self.bytes);
+        self.change(change);
+    }
+
+    /// Adds a changed stored page.
+    pub fn put_stored_changed(&mut self, id: StoredId, keep: Option<SlotId>, change: &[u8]) {
+        self.flush();
+        let name = if keep.is_some() {
+            STORED_CHANGED_KEPT
+        } else {
+            STORED_CHANGED
+        };
+        self.bytes.push(name);
+        varint::put(id.0, &mut self.bytes);
+        if let Some(slot) = keep {
+            varint::put(slot.0, &mut self.bytes);
+        }
+        self.change(change);
+    }
+
+    fn change(&mut self, change: &[u8]) {
         varint::put(change.len() as u32, &mut self.bytes);
         self.bytes.extend_from_slice(change);
     }
 
     fn flush(&mut self) {
         match self.last.take() {
-            None | Some(Op::Changed { .. }) => {}
+            None | Some(Op::Changed { .. } | Op::StoredChanged { .. }) => {}
             Some(Op::Plain { bytes }) => self.numbers(PLAIN, bytes, None),
             Some(Op::Fill { pages, word }) => {
                 self.numbers(FILL, pages, None);
@@ -298,6 +331,17 @@ impl<'b> Reader<'b> {
                     change: self.bytes(count)?,
                 })
             }
+            STORED_CHANGED | STORED_CHANGED_KEPT => {
+                let id = StoredId(self.number()?);
+                let keep = if name == STORED_CHANGED_KEPT {
+                    Some(self.slot()?)
+                } else {
+                    None
+                };
+                let count = self.number()? as usize;
+                let change = self.bytes(count)?;
+                Ok(Op::StoredChanged { id, keep, change })
+            }
             _ => Err(Wrong::Layout("an operation that is not known")),
         }
     }
@@ -376,6 +420,13 @@ mod tests {
         ] {
             ops.put(op);
         }
+        ops.put_stored_changed(StoredId(91), None, b"a");
+        ops.put_stored_changed(StoredId(92), Some(SlotId(8)), b"bc");
+        let stored_changed = |id, keep: Option<u32>, change| Op::StoredChanged {
+            id: StoredId(id),
+            keep: keep.map(SlotId),
+            change,
+        };
         assert_eq!(
             read(ops.finish()),
             [
@@ -405,6 +456,8 @@ mod tests {
                 stored(2, 72, Some(3)),
                 stored(1, 74, Some(6)),
                 stored(1, 90, Some(7)),
+                stored_changed(91, None, b"a"),
+                stored_changed(92, Some(8), b"bc"),
             ]
         );
         ops.clear();

@@ -1,7 +1,7 @@
 //! Pages that the destination's host has stored, of whatever guest: it tells the source which, and numbers them in the
 //! order in which it tells.
 
-use crate::Wrong;
+use crate::{PageId, Wrong};
 
 /// The number of a stored page, which stands for the same content as long as the session lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,6 +11,9 @@ pub struct StoredId(pub u32);
 pub trait Told {
     /// The stored page of that content.
     fn find(&mut self, page: &[u8]) -> Option<StoredId>;
+
+    /// A stored page of which it is likely that this one was made, and what is in it.
+    fn base(&mut self, page: PageId) -> Option<(StoredId, &[u8])>;
 }
 
 /// What the destination has stored.
@@ -25,6 +28,10 @@ pub trait Stored {
 /// Nothing.
 impl Told for () {
     fn find(&mut self, _: &[u8]) -> Option<StoredId> {
+        None
+    }
+
+    fn base(&mut self, _: PageId) -> Option<(StoredId, &[u8])> {
         None
     }
 }

@@ -100,6 +100,13 @@ impl Told for Library {
         let at = self.0.iter().position(|stored| stored == page)?;
         Some(StoredId(at as u32))
     }
+
+    /// Any: nothing depends on whether it is like the page.
+    fn base(&mut self, page: PageId) -> Option<(StoredId, &[u8])> {
+        let at = page.0.checked_rem(self.0.len() as u64)?;
+        let stored = self.0.get(at as usize)?;
+        Some((StoredId(at as u32), stored))
+    }
 }
 
 impl Stored for Library {
@@ -476,6 +483,51 @@ fn a_stored_page_crosses_as_its_number_and_only_what_crossed_is_told_as_such() {
     ends.send(1, Codec::None, &[(0, 2, changed)]);
     assert!(ends.channels[1].under_way[0].1.len() < 200);
     ends.work(1);
+}
+
+#[test]
+fn a_stored_page_that_changed_a_little_crosses_as_what_changed_and_is_kept() {
+    let mut ends = Ends::new();
+    let content = |change| Content {
+        kind: 2,
+        changed_at: 100,
+        change,
+    };
+    let dense = |kind| Content { kind, ..content(0) };
+    ends.stored.0 = [2, 3].map(|kind| dense(kind).bytes()).to_vec();
+    ends.told = ends.stored.clone();
+    // The base of page 6 is the first, that of 7 the second.
+    ends.send(
+        1,
+        Codec::None,
+        &[(3, 6, content(1)), (0, 7, dense(7)), (0, 9, dense(3))],
+    );
+    let (_, chunk) = &ends.channels[1].under_way[0];
+    assert!(chunk.len() < PAGE + 200, "{}", chunk.len());
+    ends.work(1);
+    ends.send(1, Codec::None, &[(0, 6, content(2))]);
+    assert!(ends.channels[1].under_way[0].1.len() < 120);
+    ends.work(1);
+}
+
+#[test]
+fn a_change_of_a_stored_page_that_fits_none_or_of_a_page_that_is_not_there_is_refused() {
+    let page = PAGE as u32;
+    // Bytes 1000 to 1024 stay, one more changes.
+    let change = [11, 1, 4, 0x80, 0x08, 1, 7];
+    assert_eq!(
+        refused(&forged(page, &change, 0)),
+        Wrong::NotStored(StoredId(1))
+    );
+    let chunk = forged(page, &change, 0);
+    let mut decoder = Decoder::new(CHUNK, PAGE, WINDOW_LOG);
+    let fetched = decoder.unpack(&chunk).unwrap().fetch(&Runs::default());
+    let mut kept = destination::Kept::new(PAGE, SLOTS);
+    let changed = fetched
+        .unwrap()
+        .expand(&mut kept, &mut Vec::new())
+        .map(drop);
+    assert_eq!(changed.unwrap_err(), Wrong::Change);
 }
 
 #[test]
