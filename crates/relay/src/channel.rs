@@ -16,7 +16,7 @@ use socket2::{Domain, SockAddr, Socket, Type};
 use crate::chunk::Chunk;
 use crate::errands::Errands;
 use crate::limits::{ACCEPT_PAUSE, DRAIN_BYTES, DRAIN_SILENCE, HELP_JOBS, QEMU_SOCKET_BYTES};
-use crate::reduction::{Expander, Glance, Reducer, Taken};
+use crate::reduction::{Expander, Glance, Reducer, Shared as Reduction, Taken};
 use crate::report::Event;
 use crate::shared::{ChannelPort, Reading, Shared, spawn};
 use crate::turns::{Bringer, Turns};
@@ -357,12 +357,13 @@ impl Tool {
                 // Anything but the peer's bytes would be written into the guest's memory.
                 let lost = || io::Error::other("the bytes of a chunk are not in their buffer");
                 let give = |chunk: &mut Chunk| {
-                    if patience == Patience::Hurry && self.would_wait(chunk, reduced) {
+                    if patience == Patience::Hurry && self.would_wait(shared, chunk, reduced) {
                         return Err(io::ErrorKind::WouldBlock.into());
                     }
                     if reduced {
                         self.expand(shared, chunk)?;
                     }
+                    self.record(shared, chunk);
                     chunk.give_to(stream, patience)
                 };
                 shared.pool.empty(buffer, give).ok_or_else(lost)?
@@ -382,8 +383,19 @@ impl Tool {
     }
 
     /// Whether to write it is not for a thread that only helps.
-    fn would_wait(&self, chunk: &Chunk, reduced: bool) -> bool {
-        reduced || chunk.is_in_pipe() && !self.never_waits
+    fn would_wait(&self, shared: &Shared, chunk: &Chunk, reduced: bool) -> bool {
+        reduced || records(shared).is_some() || chunk.is_in_pipe() && !self.never_waits
+    }
+
+    /// Has the pages of a chunk recorded, where that is wanted and all before it were.
+    fn record(&mut self, shared: &Shared, chunk: &Chunk) {
+        let Some((reduction, expander)) = records(shared).zip(self.expander.as_mut()) else {
+            return;
+        };
+        match chunk.all_in_memory() {
+            Some(raw) => expander.record(reduction, raw),
+            None => expander.record_no_more(),
+        }
     }
 
     /// Replaces what the chunk has with what that stands for.
@@ -400,6 +412,12 @@ impl Tool {
         chunk.filled(count);
         Ok(())
     }
+}
+
+/// What has arriving pages recorded.
+fn records(shared: &Shared) -> Option<&Reduction> {
+    let reduction = shared.reduction.as_ref();
+    reduction.filter(|reduction| reduction.recording().is_some())
 }
 
 /// Writes what arrived, in order, as far as it goes without waiting.

@@ -58,7 +58,7 @@ pub use goodput::Goodput;
 pub use handshake::{LaneFailure, LanePlan, NotOpened, Opened, Order, open_lanes, probe};
 pub use listener::{Expected, LaneListener};
 pub use opening::open_lane;
-pub use reduction::{Decided, NotAdded, Policy, Reduction, StoredFile, StoredPages};
+pub use reduction::{BaselineFile, Decided, NotAdded, Policy, Reduction, StoredFile, StoredPages};
 pub use relay::Relay;
 pub use report::{
     DataPath, Event, LaneEnd, LaneEnds, LaneReport, NotStarted, Reduced, Report, Settings,

@@ -17,7 +17,7 @@ use crate::dialer::{Dialer, Use};
 use crate::handshake::{Opened, Order};
 use crate::limits::{BUFFER_BYTES_MAX, SPARE_BYTES_MAX};
 use crate::pool::Pool;
-use crate::reduction::{NotAdded, StoredFile};
+use crate::reduction::{BaselineFile, NotAdded, StoredFile};
 use crate::report::{Event, NotStarted, Report, Settings};
 use crate::shared::{Listener, Local, Shared, spawn};
 
@@ -196,6 +196,16 @@ impl Relay {
     pub fn add_stored(&self, file: StoredFile) -> Result<(), NotAdded> {
         let reduction = self.shared.reduction.as_ref();
         reduction.ok_or(NotAdded::NotAgreed)?.add_stored(file)
+    }
+
+    /// The guest's baseline: as the destination, pages are recorded there as they arrive; as the source, they are compared with it.
+    /// To be given before the first byte of QEMU.
+    ///
+    /// # Errors
+    /// [`NotAdded`]; the session goes on without.
+    pub fn add_baseline(&self, file: BaselineFile) -> Result<(), NotAdded> {
+        let reduction = self.shared.reduction.as_ref();
+        reduction.ok_or(NotAdded::NotAgreed)?.add_baseline(file)
     }
 
     /// Limits the payload that is sent on a path, or on all together; `None` lifts the limit.

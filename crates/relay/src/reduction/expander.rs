@@ -2,6 +2,7 @@
 
 use drover_reduce::{Decoder, Wrong};
 
+use super::stored::Tap;
 use super::{End, Shared};
 use crate::pool::lock;
 
@@ -10,6 +11,8 @@ use crate::pool::lock;
 pub(crate) struct Expander {
     decoder: Decoder,
     raw: Vec<u8>,
+    /// Nothing once bytes were missed.
+    tap: Option<Tap>,
 }
 
 impl Expander {
@@ -20,7 +23,20 @@ impl Expander {
         Self {
             decoder: Decoder::new(raw_most, page_bytes, agreed.window_log),
             raw: Vec::new(),
+            tap: Some(Tap::new(agreed.page_bytes)),
         }
+    }
+
+    /// Has the channel's next bytes recorded, where that is wanted.
+    pub(crate) fn record(&mut self, shared: &Shared, raw: &[u8]) {
+        if let Some((tap, recording)) = self.tap.as_mut().zip(shared.recording()) {
+            tap.see(raw, recording);
+        }
+    }
+
+    /// The channel's next bytes are not seen, so that nobody can tell what comes behind them.
+    pub(crate) fn record_no_more(&mut self) {
+        self.tap = None;
     }
 
     /// Finds the bytes that a chunk stands for.

@@ -37,8 +37,8 @@ pub(crate) use expander::Expander;
 pub(crate) use glance::Glance;
 pub(crate) use reducer::{Reducer, Taken};
 pub(crate) use stored::TELLING;
-use stored::{Filling, Known, Store};
-pub use stored::{NotAdded, StoredFile, StoredPages};
+pub use stored::{BaselineFile, NotAdded, StoredFile, StoredPages};
+use stored::{Bases, Filling, Known, Recording, Store};
 
 use crate::pool::lock;
 use crate::report::Reduced;
@@ -70,6 +70,10 @@ pub(crate) struct Shared {
     opaque: Mutex<BTreeMap<ChannelId, String>>,
     /// Stores the pages that cross, where that is wanted.
     filling: OnceLock<Filling>,
+    /// As the destination: records the pages that arrive, where that is wanted.
+    recording: OnceLock<Recording>,
+    /// As the source: how pages were when the guest arrived here, where that is known.
+    bases: OnceLock<Bases>,
 }
 
 #[derive(Debug)]
@@ -101,6 +105,8 @@ impl Shared {
             deciding: Mutex::new(Deciding::new(agreed.policy, Instant::now())),
             opaque: Mutex::default(),
             filling: OnceLock::new(),
+            recording: OnceLock::new(),
+            bases: OnceLock::new(),
         }
     }
 
@@ -160,6 +166,24 @@ impl Shared {
         Ok(())
     }
 
+    /// As the destination: where to record the pages that arrive. As the source: how they were when the guest arrived here.
+    pub(crate) fn add_baseline(&self, file: BaselineFile) -> Result<(), NotAdded> {
+        let page_bytes = self.agreed.page_bytes;
+        let is_new = match &self.end {
+            End::Source(..) => self.bases.set(Bases::open(file, page_bytes)?).is_ok(),
+            End::Destination(..) => {
+                let recording = Recording::start(file, page_bytes)?;
+                self.recording.set(recording).is_ok()
+            }
+        };
+        is_new.then_some(()).ok_or(NotAdded::BaselineAlready)
+    }
+
+    /// Where pages that arrive are recorded.
+    pub(crate) fn recording(&self) -> Option<&Recording> {
+        self.recording.get()
+    }
+
     /// Where pages that cross are stored.
     fn filling(&self) -> Option<&Filling> {
         self.filling.get()
@@ -175,18 +199,30 @@ impl Shared {
     /// What became of stored pages so far, where they were agreed on or are stored.
     pub(crate) fn report_stored(&self) -> Option<StoredPages> {
         let filling = self.filling().map(Filling::report);
-        (self.agreed.stored_pages > 0 || filling.is_some()).then(|| {
+        let (recording, bases) = (self.recording(), self.bases.get());
+        let is_any = self.agreed.stored_pages > 0
+            || filling.is_some()
+            || recording.is_some()
+            || bases.is_some();
+        is_any.then(|| {
             let told = match &self.end {
                 End::Source(_, known) => known.report(),
                 End::Destination(_, store) => store.report(),
             };
             let filling = filling.unwrap_or_default();
-            StoredPages {
+            let mut report = StoredPages {
                 added: filling.added,
                 left_out: filling.left_out,
                 trouble: told.trouble.or(filling.trouble),
                 ..told
+            };
+            if let Some(recording) = recording {
+                recording.add_to(&mut report);
             }
+            if let Some(bases) = bases {
+                bases.add_to(&mut report);
+            }
+            report
         })
     }
 

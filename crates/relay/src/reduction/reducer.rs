@@ -11,14 +11,14 @@ use drover_qstream::{Channel, Kind, Opaque};
 use drover_reduce::decide::{Times, Tried, Way};
 use drover_reduce::kept::source::Kept;
 use drover_reduce::limits::raw_bytes_most;
-use drover_reduce::{Choice, Class, Codec, Counts, Encoder, Measures, Sampler, Span};
+use drover_reduce::{Choice, Class, Codec, Counts, Encoder, Measures, Sampler, Span, Told};
 use drover_session::ChannelId;
 
 use super::courtesy::with_less_priority;
 use super::deciding::{Done, Stopwatch, worked};
 use super::glance::Glance;
 use super::pages::Pages;
-use super::stored::{Filling, Known};
+use super::stored::Filling;
 use super::{End, Shared};
 use crate::chunk::Chunk;
 use crate::pool::lock;
@@ -150,7 +150,8 @@ impl Reducer {
         let taken = match (choice(order.way), &shared.end) {
             (Some(choice), End::Source(kept, known)) if worthwhile => {
                 done = with_less_priority(|| {
-                    self.describe(reading.sequence, (whole, &spans), kept, known);
+                    let told = known.asking(shared.bases.get());
+                    self.describe(reading.sequence, (whole, &spans), kept, told);
                     let tried = if order.sample {
                         self.sampled(&shared.sampler)?
                     } else {
@@ -253,10 +254,9 @@ impl Reducer {
         sequence: u64,
         (whole, spans): (usize, &[Span]),
         kept: &Mutex<Kept>,
-        known: &Known,
+        mut told: impl Told,
     ) {
         let raw = &self.staged[..whole];
-        let mut told = known.asking();
         self.encoder
             .describe(sequence, raw, spans, &mut lock(kept), &mut told, MEASURES);
         drop(told);

@@ -1,33 +1,16 @@
-//! Stores the pages of a guest that cross, for others or for its return: in a thread of its own and with less priority, so that no chunk
-//! waits for it. What it cannot keep up with is left out.
+//! Stores the pages of a guest that cross, for others or for its return.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
 
 use drover_pagestore::{DigestKey, Filler, SealKey, Segment};
 
+use super::background::{Background, Written};
 use super::{NotAdded, StoredPages};
-use crate::limits::STORED_WAITING;
-use crate::pool::lock;
-use crate::reduction::courtesy::lower_priority;
-use crate::shared::spawn;
 
 #[derive(Debug)]
 pub(crate) struct Filling {
     page_bytes: u32,
-    pages: SyncSender<Vec<u8>>,
-    counts: Arc<Counts>,
-}
-
-#[derive(Debug, Default)]
-struct Counts {
-    added: AtomicU64,
-    left_out: AtomicU64,
-    trouble: Mutex<Option<String>>,
-    /// Nobody takes pages any more.
-    over: AtomicBool,
+    background: Background<Vec<u8>>,
 }
 
 impl Filling {
@@ -37,17 +20,19 @@ impl Filling {
         key: DigestKey,
         seal: Option<&SealKey>,
     ) -> Result<Self, NotAdded> {
-        let filler = Filler::new(segment.file(), key, seal)?;
-        let (pages, offered) = sync_channel(STORED_WAITING);
-        let counts = Arc::<Counts>::default();
-        let own = counts.clone();
-        let started = spawn("store", move || fill(filler, &offered, &own));
-        started.map_err(NotAdded::Thread)?;
-        let page_bytes = segment.shape().page_bytes;
+        let mut filler = Filler::new(segment.file(), key, seal)?;
+        let fill = move |pages: Vec<u8>| {
+            let added = filler.add(&pages)?;
+            Ok(Written {
+                pages: added.new.into(),
+                left_out: 0,
+                full: added.full,
+            })
+        };
+        let background = Background::start("store", "the file of stored pages", fill);
         Ok(Self {
-            page_bytes,
-            pages,
-            counts,
+            page_bytes: segment.shape().page_bytes,
+            background: background.map_err(NotAdded::Thread)?,
         })
     }
 
@@ -58,47 +43,21 @@ impl Filling {
             return;
         }
         let count = bytes as u64 / u64::from(self.page_bytes);
-        if self.counts.over.load(Ordering::Relaxed) {
-            self.counts.left_out.fetch_add(count, Ordering::Relaxed);
-            return;
-        }
-        let all = pages.iter().filter_map(|at| raw.get(at.clone()));
-        let all = all.collect::<Vec<_>>().concat();
-        if self.pages.try_send(all).is_err() {
-            self.counts.left_out.fetch_add(count, Ordering::Relaxed);
-        }
+        self.background.offer(count, || {
+            let all = pages.iter().filter_map(|at| raw.get(at.clone()));
+            all.collect::<Vec<_>>().concat()
+        });
     }
 
     pub(crate) fn report(&self) -> StoredPages {
+        let standing = self.background.standing();
         StoredPages {
-            added: self.counts.added.load(Ordering::Relaxed),
-            left_out: self.counts.left_out.load(Ordering::Relaxed),
-            trouble: lock(&self.counts.trouble).clone(),
+            added: standing.written,
+            left_out: standing.left_out,
+            trouble: standing.trouble,
             ..StoredPages::default()
         }
     }
-}
-
-/// Ends when there is no more room, or nobody who offers pages.
-fn fill(mut filler: Filler, offered: &Receiver<Vec<u8>>, counts: &Counts) {
-    lower_priority();
-    let why = loop {
-        let Ok(pages) = offered.recv() else {
-            return;
-        };
-        match filler.add(&pages) {
-            Ok(added) => {
-                counts.added.fetch_add(added.new.into(), Ordering::Relaxed);
-                if added.full {
-                    break "no more pages fit into the file of stored pages".to_owned();
-                }
-            }
-            Err(error) => break format!("no more pages are stored: {error}"),
-        }
-    };
-    tracing::info!(why);
-    *lock(&counts.trouble) = Some(why);
-    counts.over.store(true, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use drover_pagestore::{DIGEST_BYTES, Digest, DigestKey, KEY_BYTES, KnownDigests};
-use drover_reduce::{StoredId, Told};
+use drover_reduce::{PageId, StoredId, Told};
 
-use super::StoredPages;
+use super::{Bases, StoredPages};
 
 /// Digests that are read at once.
 const BATCH: usize = 4096;
@@ -85,13 +85,22 @@ impl Known {
         change(&mut self.heard.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// To look pages up for a while.
-    pub(crate) fn asking(&self) -> Asking<'_> {
-        Asking(self.heard.read().unwrap_or_else(PoisonError::into_inner))
+    /// To look pages up for a while, also by what they were made of.
+    pub(crate) fn asking<'k>(&'k self, bases: Option<&'k Bases>) -> Asking<'k> {
+        Asking {
+            heard: self.heard(),
+            bases,
+            base: Vec::new(),
+            memory: Vec::new(),
+        }
+    }
+
+    fn heard(&self) -> RwLockReadGuard<'_, Heard> {
+        self.heard.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn report(&self) -> StoredPages {
-        let heard = self.asking().0;
+        let heard = self.heard();
         StoredPages {
             told: heard.digests.count().into(),
             trouble: heard.trouble.clone(),
@@ -102,15 +111,35 @@ impl Known {
 
 /// Looks pages up.
 #[derive(Debug)]
-pub(crate) struct Asking<'k>(RwLockReadGuard<'k, Heard>);
+pub(crate) struct Asking<'k> {
+    heard: RwLockReadGuard<'k, Heard>,
+    bases: Option<&'k Bases>,
+    base: Vec<u8>,
+    memory: Vec<u8>,
+}
+
+impl Heard {
+    fn find(&self, page: &[u8]) -> Option<StoredId> {
+        if self.digests.count() == 0 {
+            return None;
+        }
+        let digest = self.key.as_ref()?.digest(page);
+        self.digests.find(&digest).map(StoredId)
+    }
+}
 
 impl Told for Asking<'_> {
     fn find(&mut self, page: &[u8]) -> Option<StoredId> {
-        let Heard { key, digests, .. } = &*self.0;
-        if digests.count() == 0 {
+        self.heard.find(page)
+    }
+
+    fn base(&mut self, page: PageId) -> Option<(StoredId, &[u8])> {
+        let bases = self.bases.filter(|_| self.heard.digests.count() > 0)?;
+        if !bases.find(page, &mut self.base, &mut self.memory) {
             return None;
         }
-        digests.find(&key.as_ref()?.digest(page)).map(StoredId)
+        let id = self.heard.find(&self.base)?;
+        Some((id, &self.base))
     }
 }
 
@@ -138,9 +167,9 @@ mod tests {
         }
         told.extend([0; 3]);
         let known = Known::new(4);
-        assert_eq!(known.asking().find(&page(1)), None);
+        assert_eq!(known.asking(None).find(&page(1)), None);
         known.hear(&mut Slowly(&told)).unwrap();
-        let mut asking = known.asking();
+        let mut asking = known.asking(None);
         let found = [1, 2, 3, 4].map(|byte| asking.find(&page(byte)).map(|id| id.0));
         assert_eq!(found, [Some(0), Some(1), Some(3), None]);
         drop(asking);

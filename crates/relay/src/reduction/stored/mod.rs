@@ -8,6 +8,13 @@
 //! ```
 //! The source stores pages, too, where the guest is to find them when it comes back: all that leave, through a Filling of its own.
 //!
+//! Of a guest that comes back, what changed of a page crosses where the source knows how it was when the guest arrived there: the
+//! destination of the first trip records that, and gives it as the source of the return.
+//!
+//! ```text
+//!  arrives: chunk ─▶ Expander ─▶ Tap ─▶ Recording ─▶ baseline      leaves again: baseline ─▶ Bases ─▶ Reducer: "stored page 7, changed"
+//! ```
+//!
 //! The destination tells first a key, then the digest of each page, the first of which has number 0. That goes over a channel
 //! of the relays' own, which no QEMU sees: the second of the session, opened by the source right behind the main channel.
 //! The source never says anything there; the destination tells until the main channel has ended.
@@ -16,6 +23,8 @@
 //! A number stands for the same page as long as the session lasts: it is given before it is told, and the files neither
 //! change nor forget a page. What is told late, lost or left out costs bytes, and nothing else.
 
+mod background;
+mod bases;
 mod filling;
 mod known;
 mod store;
@@ -26,6 +35,8 @@ use drover_pagestore::{DigestKey, SealKey, Segment};
 use drover_session::ChannelId;
 use serde::{Deserialize, Serialize};
 
+pub use bases::BaselineFile;
+pub(crate) use bases::{Bases, Recording, Tap};
 pub(crate) use filling::Filling;
 pub(crate) use known::Known;
 pub(crate) use store::Store;
@@ -66,6 +77,9 @@ pub enum NotAdded {
     /// The source computes one digest of a page.
     #[error("its digests have another key than those of the files that are there")]
     Key,
+    /// A guest has one.
+    #[error("the guest's baseline is there already")]
+    BaselineAlready,
     /// Pages go into one file.
     #[error("pages are added to another file already")]
     FilledAlready,
@@ -105,6 +119,15 @@ pub struct StoredPages {
     pub added: u64,
     /// Pages that cross and were not looked at, for want of room or time.
     pub left_out: u64,
-    /// Why fewer are told or added than there could be.
+    /// At the destination: pages that were recorded as they arrived, as often as they were.
+    #[serde(default)]
+    pub recorded: u64,
+    /// At the destination: pages that were not recorded, for want of room or time.
+    #[serde(default)]
+    pub unrecorded: u64,
+    /// At the source: pages that were compared with what they were when the guest arrived here.
+    #[serde(default)]
+    pub compared: u64,
+    /// Why fewer are told, added, recorded or compared than there could be.
     pub trouble: Option<String>,
 }

@@ -312,7 +312,7 @@ mod tests {
 
     /// What the page is whose number the source would give for one filled with that byte.
     fn found(known: &Known, store: &Store, byte: u8) -> Option<Vec<u8>> {
-        let id = known.asking().find(&[byte; PAGE])?;
+        let id = known.asking(None).find(&[byte; PAGE])?;
         let mut page = vec![0; PAGE];
         store.reading().read(id, &mut page).unwrap();
         Some(page)

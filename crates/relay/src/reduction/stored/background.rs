@@ -1,0 +1,107 @@
+//! Writes pages to a file in a thread of its own and with less priority, so that no chunk waits for it. What it cannot keep up with is
+//! left out.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use crate::limits::STORED_WAITING;
+use crate::pool::lock;
+use crate::reduction::courtesy::lower_priority;
+use crate::shared::spawn;
+
+/// A thread that takes batches of pages.
+#[derive(Debug)]
+pub(super) struct Background<B> {
+    batches: SyncSender<B>,
+    counts: Arc<Counts>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    /// Pages of it that are in the file now.
+    pub(super) pages: u64,
+    /// Pages of it that found no room.
+    pub(super) left_out: u64,
+    /// There is no room for any that comes.
+    pub(super) full: bool,
+}
+
+/// What became of all so far.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Standing {
+    pub(super) written: u64,
+    pub(super) left_out: u64,
+    pub(super) trouble: Option<String>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    written: AtomicU64,
+    left_out: AtomicU64,
+    trouble: Mutex<Option<String>>,
+    /// Nobody takes pages any more.
+    over: AtomicBool,
+}
+
+impl<B: Send + 'static> Background<B> {
+    /// Starts it; `what` is the file.
+    pub(super) fn start(
+        name: &str,
+        what: &'static str,
+        write: impl FnMut(B) -> io::Result<Written> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (batches, offered) = sync_channel(STORED_WAITING);
+        let counts = Arc::<Counts>::default();
+        let own = counts.clone();
+        spawn(name, move || write_all(what, write, &offered, &own))?;
+        Ok(Self { batches, counts })
+    }
+
+    /// Offers so many pages, which are put together only if somebody takes them.
+    pub(super) fn offer(&self, pages: u64, batch: impl FnOnce() -> B) {
+        let is_over = self.counts.over.load(Ordering::Relaxed);
+        if is_over || self.batches.try_send(batch()).is_err() {
+            self.counts.left_out.fetch_add(pages, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        Standing {
+            written: self.counts.written.load(Ordering::Relaxed),
+            left_out: self.counts.left_out.load(Ordering::Relaxed),
+            trouble: lock(&self.counts.trouble).clone(),
+        }
+    }
+}
+
+/// Ends when there is no more room, or nobody who offers pages.
+fn write_all<B>(
+    what: &str,
+    mut write: impl FnMut(B) -> io::Result<Written>,
+    offered: &Receiver<B>,
+    counts: &Counts,
+) {
+    lower_priority();
+    let why = loop {
+        let Ok(batch) = offered.recv() else {
+            return;
+        };
+        match write(batch) {
+            Ok(written) => {
+                counts.written.fetch_add(written.pages, Ordering::Relaxed);
+                let left_out = written.left_out;
+                counts.left_out.fetch_add(left_out, Ordering::Relaxed);
+                if written.full {
+                    break format!("no more pages fit into {what}");
+                }
+            }
+            Err(error) => break format!("no more pages are written to {what}: {error}"),
+        }
+    };
+    tracing::info!(why);
+    *lock(&counts.trouble) = Some(why);
+    counts.over.store(true, Ordering::Relaxed);
+}

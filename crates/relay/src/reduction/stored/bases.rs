@@ -1,0 +1,176 @@
+//! The guest's baseline at both ends: recorded at the destination when it arrives, read at the source when it leaves again.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use drover_pagestore::{Baseline, Recorder, SealKey, Shape};
+use drover_qstream::Channel;
+use drover_reduce::{PageId, Span};
+
+use super::background::{Background, Written};
+use super::{NotAdded, StoredPages};
+use crate::pool::lock;
+use crate::reduction::pages::Pages;
+
+/// The file of a guest's pages by their address: as they cross, or as they were when it arrived here.
+#[derive(Debug)]
+pub struct BaselineFile {
+    /// The file, as [`drover_pagestore::Baseline`] reads it.
+    pub file: File,
+    /// The key of its pages.
+    pub seal: SealKey,
+}
+
+/// Records pages as they arrive.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    background: Background<Batch>,
+}
+
+#[derive(Debug)]
+struct Batch {
+    addresses: Vec<u64>,
+    pages: Vec<u8>,
+}
+
+impl Recording {
+    /// Records to this file from now on pages of so many bytes.
+    pub(crate) fn start(file: BaselineFile, page_bytes: u32) -> Result<Self, NotAdded> {
+        let mut recorder = Recorder::new(file.file, &file.seal)?;
+        check(recorder.shape(), page_bytes)?;
+        let record = move |batch: Batch| {
+            let left_out = recorder.record(&batch.addresses, &batch.pages)?.into();
+            Ok(Written {
+                pages: batch.addresses.len() as u64 - left_out,
+                left_out,
+                // Those that are there may come again.
+                full: false,
+            })
+        };
+        let background = Background::start("baseline", "the guest's baseline", record);
+        let background = background.map_err(NotAdded::Thread)?;
+        Ok(Self { background })
+    }
+
+    fn offer(&self, raw: &[u8], pages: &[(PageId, Range<usize>)]) {
+        if pages.is_empty() {
+            return;
+        }
+        self.background.offer(pages.len() as u64, || {
+            let bytes = pages.iter().filter_map(|(_, at)| raw.get(at.clone()));
+            Batch {
+                addresses: pages.iter().map(|(page, _)| page.0).collect(),
+                pages: bytes.collect::<Vec<_>>().concat(),
+            }
+        });
+    }
+
+    pub(crate) fn add_to(&self, report: &mut StoredPages) {
+        let standing = self.background.standing();
+        report.recorded = standing.written;
+        report.unrecorded = standing.left_out;
+        report.trouble = report.trouble.take().or(standing.trouble);
+    }
+}
+
+/// Finds the pages in what one channel gives its QEMU.
+#[derive(Debug)]
+pub(crate) struct Tap {
+    channel: Channel,
+    pages: Pages,
+    page_bytes: usize,
+    begins: u64,
+}
+
+impl Tap {
+    pub(crate) fn new(page_bytes: u32) -> Self {
+        Self {
+            channel: Channel::new(page_bytes),
+            pages: Pages::new(page_bytes),
+            page_bytes: page_bytes as usize,
+            begins: 0,
+        }
+    }
+
+    /// Has the pages recorded that are in the channel's next bytes. One that goes on in the next chunk is left out; the source cuts none
+    /// where it keeps what leaves.
+    pub(crate) fn see(&mut self, raw: &[u8], recording: &Recording) {
+        let pages = &mut self.pages;
+        self.channel.feed(raw, &mut |found| pages.add(found));
+        let begins = self.begins;
+        self.begins += raw.len() as u64;
+        let mut at = 0;
+        let mut all = Vec::new();
+        for span in self.pages.spans(begins..self.begins) {
+            match span {
+                Span::Plain(bytes) => at += bytes,
+                Span::Page(page) => {
+                    all.push((page, at..at + self.page_bytes));
+                    at += self.page_bytes;
+                }
+            }
+        }
+        recording.offer(raw, &all);
+    }
+}
+
+/// What the source has of the guest as it arrived.
+#[derive(Debug)]
+pub(crate) struct Bases {
+    baseline: Baseline,
+    read: AtomicU64,
+    trouble: Mutex<Option<String>>,
+}
+
+impl Bases {
+    /// Of this file, for pages of so many bytes.
+    pub(crate) fn open(file: BaselineFile, page_bytes: u32) -> Result<Self, NotAdded> {
+        let baseline = Baseline::open(file.file, &file.seal)?;
+        check(baseline.shape(), page_bytes)?;
+        Ok(Self {
+            baseline,
+            read: AtomicU64::default(),
+            trouble: Mutex::default(),
+        })
+    }
+
+    /// Fills `page` with what was there when the guest arrived; `false` where that is not known.
+    pub(super) fn find(&self, id: PageId, page: &mut Vec<u8>, memory: &mut Vec<u8>) -> bool {
+        page.resize(self.baseline.shape().page_bytes as usize, 0);
+        match self.baseline.read(id.0, page, memory) {
+            Ok(found) => {
+                self.read.fetch_add(found.into(), Ordering::Relaxed);
+                found
+            }
+            Err(error) => {
+                self.fails(&error);
+                false
+            }
+        }
+    }
+
+    fn fails(&self, error: &io::Error) {
+        lock(&self.trouble).get_or_insert_with(|| {
+            tracing::warn!(%error, "the guest's baseline cannot be read");
+            format!("the guest's baseline cannot be read: {error}")
+        });
+    }
+
+    pub(crate) fn add_to(&self, report: &mut StoredPages) {
+        report.compared = self.read.load(Ordering::Relaxed);
+        let trouble = || lock(&self.trouble).clone();
+        report.trouble = report.trouble.take().or_else(trouble);
+    }
+}
+
+fn check(shape: Shape, wanted: u32) -> Result<(), NotAdded> {
+    let found = shape.page_bytes;
+    if found == wanted {
+        Ok(())
+    } else {
+        Err(NotAdded::PageBytes { found, wanted })
+    }
+}
