@@ -50,6 +50,9 @@ pub const SHARED_PAGES_LEAST: Bytes = Bytes(16 << 20);
 /// A checkpoint has room for this part of the guest's memory more than that: pages that changed while it left are in it twice.
 pub const CHECKPOINT_SPARE: u64 = 4;
 
+/// A baseline has room for this part more: for what its pages are known and sealed by, 36 bytes for each.
+pub const BASELINE_SPARE: u64 = 100;
+
 /// And for so much beside: memory of devices, and digests.
 pub const CHECKPOINT_BESIDE: Bytes = Bytes(16 << 20);
 

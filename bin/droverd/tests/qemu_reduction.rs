@@ -9,9 +9,11 @@
 
 mod hosts;
 
-use drover_api::{EventKind, MigrationPhase, MigrationView, ReductionView, VmDefinition};
+use drover_api::{
+    CheckpointKind, EventKind, MigrationPhase, MigrationView, ReductionView, VmDefinition,
+};
 use drover_types::{AtDeadline, Convergence, ReductionMode, Throttle};
-use hosts::reduced::{checkpoints_when, moved, moved_by, with_checkpoints};
+use hosts::reduced::{checkpoints_when, moved, moved_by, that_keep, with_checkpoints};
 use hosts::{A, B, Hosts, SLOW, SLOWER, set_word};
 
 /// Moves the guest over QEMU's main channel alone, as postcopy begins after so many seconds.
@@ -146,6 +148,37 @@ async fn a_guest_that_comes_back_finds_its_pages_also_at_an_agent_that_was_start
         "{back:#?}"
     );
     checkpoints_when(&hosts, A, |kept| kept.checkpoints.is_empty()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_goes_back_to_a_host_sends_what_changed_of_its_pages() {
+    let Some(mut hosts) = that_keep(&[A, B], "baseline", SLOW).await else {
+        return;
+    };
+    let [_, arrived] = moved(&mut hosts, A, "zstd:1").await;
+    let stored = arrived.shared_pages.clone().unwrap();
+    assert!(
+        stored.recorded > 6000 && stored.trouble.is_none(),
+        "{arrived:#?}"
+    );
+    let kept = checkpoints_when(&hosts, B, |kept| kept.checkpoints.len() == 1).await;
+    assert_eq!(kept.checkpoints[0].kind, CheckpointKind::Baseline);
+    checkpoints_when(&hosts, A, |kept| kept.checkpoints.len() == 1).await;
+
+    // Who has it is another agent by then.
+    assert_eq!(hosts.terminate_agent(B).await, Some(0));
+    hosts.start_agent(B).await;
+    let [back, _] = moved(&mut hosts, B, "zstd:1").await;
+    let reduction = back.reduction.clone().unwrap();
+    let compared = back.shared_pages.clone().unwrap().compared;
+    let changed = reduction.pages.stored_changed;
+    assert!(changed > 100 && compared >= changed, "{back:#?}");
+    assert!(reduction.change_bytes.0 < reduction.pages.changed * 2048 + changed * 2048);
+    // It left a checkpoint there, as the other host has a baseline now.
+    let kept = checkpoints_when(&hosts, B, |kept| kept.checkpoints.len() == 1).await;
+    assert_eq!(kept.checkpoints[0].kind, CheckpointKind::Checkpoint);
+    let kept = checkpoints_when(&hosts, A, |kept| kept.checkpoints.len() == 1).await;
+    assert_eq!(kept.checkpoints[0].kind, CheckpointKind::Baseline);
 }
 
 /// Longer than any guest takes here.

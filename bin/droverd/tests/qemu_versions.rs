@@ -120,6 +120,7 @@ async fn a_source_of_another_version_is_refused_and_nothing_is_started() {
             verify: false,
             certificate: "0".repeat(64),
         },
+        keeps: None,
         interfaces: Vec::new(),
         cpus: 1,
         channels: None,

@@ -31,7 +31,7 @@ pub use decode::decode;
 pub use definition::{DEFAULT_QEMU, InvalidDefinition, VmDefinition};
 pub use error::{ErrorBody, ErrorCode, Refusal};
 pub use schema::{InterfaceSchema, MemberSchema, MembershipSchema, PathEndSchema, PathSchema};
-pub use views::checkpoint::{CheckpointView, CheckpointsView};
+pub use views::checkpoint::{CheckpointKind, CheckpointView, CheckpointsView};
 pub use views::cluster::{
     AdmissionRequest, CertificateView, ClusterView, CoordinatorRequest, HostCertificate,
     JoinRequest, MemberView, OperatorCertificate, OperatorRequest, OperatorView, RemovedView,

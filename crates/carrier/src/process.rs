@@ -243,6 +243,10 @@ impl<'a> Process<'a> {
                 let file = agent.descriptor();
                 self.served.add_stored(&stored, file)
             }
+            Request::Baseline(baseline) => {
+                let file = agent.descriptor();
+                self.served.add_baseline(&baseline, file)
+            }
             Request::Place { nics } => self.served.place(nics),
             Request::Limit { path, rate } => self.served.limit(path, rate),
             Request::Report => {

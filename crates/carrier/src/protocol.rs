@@ -82,6 +82,9 @@ pub enum Request {
     /// The file that came with this line has pages that this host has stored (as the source, only to add some). Answer: `done`. Only asked of a
     /// process that was just started, which is of this version.
     Stored(StoredFile),
+    /// The file that came with this line is the guest's baseline: as the destination, to record pages there as they arrive; as the
+    /// source, to compare with. Answer: `done`. Only asked of a process that was just started, which is of this version.
+    Baseline(BaselineFile),
     /// Have the threads of lanes over these interfaces, which joined, run there. Answer: `done`.
     Place {
         /// The interfaces.
@@ -127,6 +130,19 @@ impl std::fmt::Debug for StoredFile {
         f.debug_struct("StoredFile")
             .field("fill", &fill)
             .finish_non_exhaustive()
+    }
+}
+
+/// The file of a guest's baseline.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BaselineFile {
+    /// The key of its pages. It is never shown.
+    pub seal: [u8; 32],
+}
+
+impl std::fmt::Debug for BaselineFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BaselineFile(hidden)")
     }
 }
 

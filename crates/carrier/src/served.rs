@@ -15,7 +15,9 @@ use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, w
 
 use crate::inbox::{Inbox, News};
 use crate::limits::{LANES_OPENING, LIMITS_HELD};
-use crate::protocol::{Answer, Failure, Held, Keys, Open, Opened, Side, Start, State, StoredFile};
+use crate::protocol::{
+    Answer, BaselineFile, Failure, Held, Keys, Open, Opened, Side, Start, State, StoredFile,
+};
 
 /// Tells when the last thread of the relay has let go of it.
 struct Watch(Arc<Inbox>);
@@ -232,6 +234,21 @@ impl Served {
             key: DigestKey::new(stored.key),
             seal: stored.seal.map(SealKey::new),
             fill: stored.fill,
+        });
+        added.map_err(|error| with_sources(&error))?;
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn add_baseline(
+        &self,
+        baseline: &BaselineFile,
+        file: Option<OwnedFd>,
+    ) -> Result<Answer, String> {
+        let file = file.ok_or("no file came with it")?;
+        let (relay, _) = self.running()?;
+        let added = relay.add_baseline(drover_relay::BaselineFile {
+            file: file.into(),
+            seal: SealKey::new(baseline.seal),
         });
         added.map_err(|error| with_sources(&error))?;
         Ok(Answer::Done)

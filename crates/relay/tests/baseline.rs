@@ -73,10 +73,7 @@ fn comes_back(protected: Protected, segment: &Segment, file: &File) -> (Counts, 
         until(|| of_stored(&pair.source).told == there);
     });
     let report = pair.source.report();
-    (
-        report.reduced.unwrap().counts,
-        report.stored.unwrap(),
-    )
+    (report.reduced.unwrap().counts, report.stored.unwrap())
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a host keeps of guests that left.
+//! What a host keeps of guests that left, and of those that arrived.
 
 use drover_api::CheckpointsView;
 
@@ -9,10 +9,11 @@ pub fn checkpoints(view: &CheckpointsView) -> String {
     if view.size.0 == 0 {
         return "none are kept here (`checkpoints.size` in the agent's configuration)\n".to_owned();
     }
-    let mut rows = vec![row(&["VM", "SIZE", "SINCE", "UNTIL"])];
+    let mut rows = vec![row(&["VM", "KIND", "SIZE", "SINCE", "UNTIL"])];
     for kept in &view.checkpoints {
         rows.push(vec![
             kept.vm.to_string(),
+            kept.kind.to_string(),
             kept.bytes.to_string(),
             format!("{:.0}", kept.since),
             format!("{:.0}", kept.until),
@@ -42,7 +43,7 @@ mod tests {
         let mut view: CheckpointsView = serde_json::from_value(kept).unwrap();
         let text = checkpoints(&view);
         assert!(
-            text.contains("web") && text.contains("2026-11-24T10:00:00Z"),
+            text.contains("web  checkpoint") && text.contains("2026-11-24T10:00:00Z"),
             "{text}"
         );
         assert!(text.ends_with("3 GiB of 64 GiB taken\n"), "{text}");

@@ -1,4 +1,6 @@
-use drover_pagestore::Filler;
+use std::path::Path;
+
+use drover_pagestore::{Filler, Recorder};
 use tempfile::TempDir;
 
 use super::*;
@@ -32,12 +34,27 @@ fn leaves(all: &Checkpoints, name: &str, byte: u8) -> Growing {
     growing
 }
 
-/// Files that there are, of both kinds.
-fn there(directory: &TempDir) -> (usize, usize) {
+/// A guest arrives with one page of this byte.
+fn arrives(all: &Checkpoints, name: &str, byte: u8) -> Growing {
+    let (growing, file, baseline) = all.begin_baseline(&vm(name), MEMORY, 4096).unwrap();
+    let mut recorder = Recorder::new(file, &SealKey::new(baseline.seal)).unwrap();
+    recorder.record(&[1 << 40], &[byte; 4096]).unwrap();
+    growing
+}
+
+const CHECKPOINT: CheckpointKind = CheckpointKind::Checkpoint;
+const BASELINE: CheckpointKind = CheckpointKind::Baseline;
+
+/// Files that there are of a kind, by which it is told, and with pages.
+fn there_of(directory: &TempDir, kind: CheckpointKind) -> (usize, usize) {
     let root = directory.path();
-    let state = named(&root.join("state/checkpoints"), TOLD).unwrap();
-    let pages = named(&root.join("pages"), PAGES).unwrap();
+    let state = named(&root.join("state/checkpoints"), told(kind)).unwrap();
+    let pages = named(&root.join("pages"), pages(kind)).unwrap();
     (state.len(), pages.len())
+}
+
+fn there(directory: &TempDir) -> (usize, usize) {
+    there_of(directory, CHECKPOINT)
 }
 
 #[test]
@@ -89,12 +106,13 @@ fn what_is_given_up_too_old_replaced_or_not_wanted_any_more_leaves_nothing() {
     assert_eq!(there(&directory), (0, 0));
 
     leaves(&all, "db", 4).keep().unwrap();
-    let told = place(&all.0.own, &vm("db"), TOLD);
-    let mut old: Told = files::read_document(&told).unwrap().unwrap();
+    let told = place(&all.0.own, &vm("db"), told(CHECKPOINT));
+    let mut old: Told = documents::read_document(&told).unwrap().unwrap();
     old.until = Timestamp::now();
     let mut entries = all.lock();
     let takes = Bytes(1);
-    entries.insert(vm("db"), Checkpoint::Kept { told: old, takes });
+    let key = (vm("db"), CHECKPOINT);
+    entries.insert(key, Checkpoint::Kept { told: old, takes });
     drop(entries);
     assert!(!all.has(&vm("db")) && all.take(&vm("db")).unwrap().is_none());
     leaves(&all, "db", 5).keep().unwrap();
@@ -126,11 +144,74 @@ fn no_more_is_taken_than_there_is_room_and_what_cannot_be_read_is_not_used() {
     first.keep().unwrap();
     drop(second);
     drop(leaves(&all, "c", 3));
-    fs::write(place(&all.0.own, &vm("d"), TOLD), "{").unwrap();
-    fs::remove_file(place(&all.0.directory, &vm("a"), PAGES)).unwrap();
+    fs::write(place(&all.0.own, &vm("d"), told(CHECKPOINT)), "{").unwrap();
+    fs::remove_file(place(&all.0.directory, &vm("a"), pages(CHECKPOINT))).unwrap();
     assert!(matches!(all.take(&vm("a")), Err(NoCheckpoint::Io(_))));
     assert_eq!(there(&directory), (1, 0));
     let all = opened(&directory, size);
     assert_eq!(there(&directory), (0, 0));
     assert!(all.view().checkpoints.is_empty());
+}
+
+#[test]
+fn a_baseline_is_there_until_its_guest_has_left_also_for_another_agent() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    drop(arrives(&all, "web", 1));
+    assert_eq!(there_of(&directory, BASELINE), (0, 0));
+    arrives(&all, "web", 7).keep().unwrap();
+    assert!(!all.has(&vm("web")));
+    drop(all);
+
+    let all = opened(&directory, 64 << 20);
+    let kinds: Vec<_> = all
+        .view()
+        .checkpoints
+        .iter()
+        .map(|kept| kept.kind)
+        .collect();
+    assert_eq!(kinds, [BASELINE]);
+    // It leaves, fails to, and leaves again.
+    for _ in 0..2 {
+        let growing = leaves(&all, "web", 8);
+        let (file, given) = all.baseline(&vm("web")).unwrap().unwrap();
+        let baseline = Baseline::open(file, &SealKey::new(given.seal)).unwrap();
+        let mut page = [0; 4096];
+        assert!(baseline.read(1 << 40, &mut page, &mut Vec::new()).unwrap());
+        assert_eq!(page, [7; 4096]);
+        drop(growing);
+    }
+    leaves(&all, "web", 8).keep().unwrap();
+    all.remove_baseline(&vm("web"));
+    assert_eq!(there_of(&directory, BASELINE), (0, 0));
+    assert!(all.has(&vm("web")) && all.baseline(&vm("web")).unwrap().is_none());
+
+    // All that is kept of a guest is removed at once, and what an agent left half.
+    arrives(&all, "web", 9).keep().unwrap();
+    assert!(all.remove(&vm("web")) && !all.remove(&vm("web")));
+    std::mem::forget(arrives(&all, "db", 1));
+    assert_eq!(there_of(&directory, BASELINE), (0, 1));
+    drop(opened(&directory, 64 << 20));
+    assert_eq!(there_of(&directory, BASELINE), (0, 0));
+}
+
+#[test]
+fn no_checkpoint_is_missing_because_of_a_baseline() {
+    let directory = tempfile::tempdir().unwrap();
+    let one = checkpoint_bytes(MEMORY).0;
+    // Not even that of its own guest.
+    let all = opened(&directory, 2 * one - (MEMORY.0 / 2));
+    let refused = all.begin_baseline(&vm("web"), MEMORY, 4096).unwrap_err();
+    assert!(matches!(refused, NoCheckpoint::NoRoom { .. }), "{refused}");
+
+    let all = opened(&directory, 2 * one);
+    arrives(&all, "old", 1).keep().unwrap();
+    arrives(&all, "new", 2).keep().unwrap();
+    let first = leaves(&all, "a", 3);
+    assert_eq!(there_of(&directory, BASELINE), (2, 2));
+    // For the second there is room only without them.
+    let (_file, _) = all.baseline(&vm("old")).unwrap().unwrap();
+    let second = leaves(&all, "b", 4);
+    assert_eq!(there_of(&directory, BASELINE), (0, 0));
+    drop((first, second));
 }

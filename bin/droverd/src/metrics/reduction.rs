@@ -105,6 +105,7 @@ impl Families {
             ("filled", of.filled),
             ("same", of.same),
             ("stored", of.stored),
+            ("stored_changed", of.stored_changed),
             ("changed", of.changed),
             ("ordinary", of.ordinary),
             ("dense", of.dense),

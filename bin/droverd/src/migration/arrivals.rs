@@ -92,6 +92,7 @@ impl Migrations {
                             || self.context.checkpoints.has(&migration.vm),
                     ),
                     outage_limit_s: request.outage_limit_s,
+                    keeps: request.keeps,
                 },
                 own: Own::new(ours)?,
                 nics,
@@ -240,6 +241,7 @@ impl Migrations {
                 session: request.session,
                 lanes: request.lanes,
                 // What is still to follow is urgent: a page at a time.
+                keeps: None,
                 reduction: None,
                 outage_limit_s: request.outage_limit_s.min(own_limit),
             },

@@ -45,6 +45,7 @@ pub fn decide(
         kept_pages: wanted.kept_pages.min(own.kept_pages),
         window_log: wanted.window_log.min(own.window_log),
         stored_pages: if shares { wanted.stored_pages } else { 0 },
+        stored_changes: shares && wanted.stored_changes,
         ..own
     })
 }
@@ -66,6 +67,7 @@ pub fn check(
             && decided.kept_pages <= wanted.kept_pages
             && decided.window_log <= wanted.window_log
             && decided.stored_pages <= wanted.stored_pages
+            && decided.stored_changes <= wanted.stored_changes
     };
     if wanted.is_some_and(within) {
         return Ok(());
@@ -127,6 +129,7 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
         filled: counts.filled,
         same: counts.same,
         stored: counts.stored,
+        stored_changed: counts.stored_changed,
         changed: counts.changed,
         ordinary: counts.ordinary,
         dense: counts.dense,
@@ -149,6 +152,9 @@ pub fn shared(stored: &StoredPages) -> SharedPagesView {
         found_in_checkpoint: stored.read_sealed,
         added: stored.added,
         left_out: stored.left_out,
+        recorded: stored.recorded,
+        unrecorded: stored.unrecorded,
+        compared: stored.compared,
         trouble: stored.trouble.clone(),
     }
 }
@@ -251,6 +257,7 @@ fn terms(memory: Bytes, sizes: SessionSizes) -> Option<ReductionTerms> {
         kept_pages: u32::try_from(kept).unwrap_or(u32::MAX),
         window_log,
         stored_pages: u32::try_from(stored / STORED_PAGE_BYTES).unwrap_or(u32::MAX),
+        stored_changes: true,
     })
 }
 
@@ -295,7 +302,16 @@ mod tests {
         };
         assert_eq!(decided, Some(all));
         let unshared = decide(Some(&much), Bytes(64 << 20), SIZES, false);
-        assert_eq!(unshared.unwrap().stored_pages, 0);
+        let unshared = unshared.unwrap();
+        assert_eq!((unshared.stored_pages, unshared.stored_changes), (0, false));
+        // An agent that does not know of them has asked for none.
+        let older = ReductionTerms {
+            stored_changes: false,
+            ..much
+        };
+        let decided_older = decide(Some(&older), Bytes(64 << 20), SIZES, true).unwrap();
+        assert!(!decided_older.stored_changes);
+        assert!(check(&"b".parse().unwrap(), Some(&older), decided.as_ref()).is_err());
         let host = "b".parse().unwrap();
         assert!(check(&host, Some(&much), decided.as_ref()).is_ok());
         assert!(check(&host, Some(&much), None).is_ok());

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use drover_carrier::{
-    Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State, StoredFile,
-    Told,
+    BaselineFile, Control, Counters, Heard, Keys, Open, Opened, Place, Request, Side, Start, State,
+    StoredFile, Told,
 };
 use drover_relay::{Event, TurnedAway};
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
@@ -258,6 +258,16 @@ impl RelayProcess {
     /// Why it cannot use it.
     pub fn add_stored(&self, file: &File, stored: StoredFile) -> Result<(), String> {
         let request = Request::Stored(stored);
+        let added = self.control.request(&request, Some(file.as_fd()));
+        added.map_err(|error| with_sources(&error))
+    }
+
+    /// Gives it the guest's baseline.
+    ///
+    /// # Errors
+    /// Why it cannot use it.
+    pub fn add_baseline(&self, file: &File, baseline: BaselineFile) -> Result<(), String> {
+        let request = Request::Baseline(baseline);
         let added = self.control.request(&request, Some(file.as_fd()));
         added.map_err(|error| with_sources(&error))
     }

@@ -11,11 +11,16 @@ use super::{A, B, Hosts, PATIENCE, name, set_word, until};
 
 /// Two hosts that share no pages and of which only the first keeps checkpoints, with the guest on it.
 pub async fn with_checkpoints(test: &str, rate: &str) -> Option<Hosts> {
+    that_keep(&[A], test, rate).await
+}
+
+/// Two hosts that share no pages and of which these keep checkpoints, with the guest on the first.
+pub async fn that_keep(which: &[usize], test: &str, rate: &str) -> Option<Hosts> {
     let mut hosts = Hosts::new(test, rate).await?;
     for host in [A, B] {
         hosts.configure(host, |config| {
             set_word(config, "migration", "shared_pages_memory", "0");
-            if host == A {
+            if which.contains(&host) {
                 set_word(config, "checkpoints", "size", "1 GiB");
             }
         });

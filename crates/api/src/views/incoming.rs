@@ -18,7 +18,7 @@
 //!                ◀────────────────────────── GET /migrations/{id}/verdict, when in doubt
 //! ```
 
-use drover_types::{HostName, Interface, MigrationId, Path, VmName};
+use drover_types::{Bytes, HostName, Interface, MigrationId, Path, VmName};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -60,6 +60,10 @@ pub struct IncomingRequest {
     /// How the source would have its bytes reduced; missing when not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduction: Option<ReductionTerms>,
+    /// The guest's memory, where the source would keep its pages for its return.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<u64>)]
+    pub keeps: Option<Bytes>,
     /// The source's interfaces.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
@@ -99,6 +103,9 @@ pub struct ReductionTerms {
     /// Pages of which the destination tells at most that its host has them of other guests.
     #[serde(default)]
     pub stored_pages: u32,
+    /// What changed of such a page may be sent.
+    #[serde(default)]
+    pub stored_changes: bool,
 }
 
 /// The destination is prepared.

@@ -55,6 +55,9 @@ pub struct ReducedPages {
     /// Its host had them of another guest.
     #[serde(default)]
     pub stored: u64,
+    /// Its host had stored another version, and what changed was sent.
+    #[serde(default)]
+    pub stored_changed: u64,
     /// It had another version, and what changed was sent.
     pub changed: u64,
     /// Sent, compressed with the others.
@@ -79,7 +82,16 @@ pub struct SharedPagesView {
     pub added: u64,
     /// Pages of it that cross and were not looked at, for want of room or time.
     pub left_out: u64,
-    /// Why fewer are told or added than there could be.
+    /// At the destination: pages that were recorded in the guest's baseline as they arrived, as often as they were.
+    #[serde(default)]
+    pub recorded: u64,
+    /// At the destination: pages that were not, for want of room or time.
+    #[serde(default)]
+    pub unrecorded: u64,
+    /// At the source: pages that were compared with how they were when the guest arrived there.
+    #[serde(default)]
+    pub compared: u64,
+    /// Why fewer are told, added, recorded or compared than there could be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
 }
@@ -92,6 +104,9 @@ impl fmt::Display for SharedPagesView {
             found_in_checkpoint,
             added,
             left_out,
+            recorded,
+            unrecorded,
+            compared,
             trouble,
         } = self;
         write!(f, "{told} known to the source")?;
@@ -103,6 +118,12 @@ impl fmt::Display for SharedPagesView {
         }
         if *added > 0 || *left_out > 0 {
             write!(f, ", {added} added, {left_out} left out")?;
+        }
+        if *compared > 0 {
+            write!(f, ", {compared} compared with the baseline")?;
+        }
+        if *recorded > 0 || *unrecorded > 0 {
+            write!(f, ", {recorded} in the baseline, {unrecorded} not")?;
         }
         match trouble {
             Some(why) => write!(f, " ({why})"),

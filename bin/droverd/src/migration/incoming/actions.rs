@@ -342,6 +342,14 @@ impl Incoming {
             // The kernel takes its time for a large file.
             tokio::task::spawn_blocking(move || drop(returning));
         }
+        if let Some(recording) = self.recording.take() {
+            let runs_here = *ending == Ending::Running;
+            tokio::task::spawn_blocking(move || {
+                if runs_here && let Err(error) = recording.keep() {
+                    tracing::error!(%error, "a baseline was not kept");
+                }
+            });
+        }
         self.carrier = None;
         self.reservation = None;
         tracing::info!(id = %view.id, ?ending, "migration ended");

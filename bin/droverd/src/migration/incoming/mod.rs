@@ -36,7 +36,7 @@ use super::resolve;
 use super::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::api::Accepted;
-use crate::checkpoints::Returning;
+use crate::checkpoints::{Growing, Returning};
 use crate::clock::{Moment, until};
 use crate::limits;
 use crate::registry::Reservation;
@@ -117,6 +117,8 @@ pub struct Incoming {
     lease: Lease,
     /// Its checkpoint here, where it comes back.
     returning: Option<Returning>,
+    /// Its baseline, for what changes until it goes back.
+    recording: Option<Growing>,
     /// The number of its session.
     session: u32,
     watcher: Option<Watcher>,
@@ -178,17 +180,18 @@ pub fn start(
         beginning.snapshot.view.verify = session.offer.lanes.verify;
     }
     let (snapshot, shown) = watch::channel(beginning.snapshot);
-    let (carrier, lease, returning, expected, offer) = match session {
+    let (carrier, lease, returning, recording, expected, offer) = match session {
         Some(session) => (
             Some(session.carrier),
             session.lease,
             session.returning,
+            session.recording,
             Some(session.expected),
             Some(session.offer),
         ),
         None => {
             let returning = context.checkpoints.take_up(&snapshot.borrow().view.vm);
-            (None, Lease::default(), returning, None, None)
+            (None, Lease::default(), returning, None, None, None)
         }
     };
     let task = Incoming {
@@ -215,6 +218,7 @@ pub fn start(
         expected,
         lease,
         returning,
+        recording,
         session: 0,
         watcher: None,
         abandoned_for: None,

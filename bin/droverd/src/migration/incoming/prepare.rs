@@ -8,12 +8,12 @@ use std::time::Duration;
 use drover_api::{ErrorCode, IncomingOffer, LaneSecurity, ReductionTerms, Refusal, SessionSizes};
 use drover_carrier::{Keys, Side};
 use drover_relay::{Cause, Expected, LaneListener, TurnedAway};
-use drover_types::{MigrationId, NicPlacement, ReductionMode, VmName, with_sources};
+use drover_types::{Bytes, MigrationId, NicPlacement, ReductionMode, VmName, with_sources};
 use tokio::sync::mpsc;
 
 use super::Message;
 use crate::agent::Context;
-use crate::checkpoints::{Checkpoints, Returning};
+use crate::checkpoints::{Checkpoints, Growing, Returning};
 use crate::migration::carrier::{self, Carried, Carrier, Order};
 use crate::migration::reduction;
 use crate::migration::relays::{RelayProcess, Relays};
@@ -28,6 +28,8 @@ pub struct Session {
     pub lease: Lease,
     /// Its checkpoint here, where it comes back.
     pub returning: Option<Returning>,
+    /// Its baseline, for what changes until it goes back.
+    pub recording: Option<Growing>,
     /// While this lives, lanes with the token are let in.
     pub expected: Expected,
     /// What the source is told; what is not known yet is filled in later.
@@ -47,6 +49,8 @@ pub struct Wanted {
     pub reduction: Option<ReductionTerms>,
     /// How long both ends wait for a path when they have none left.
     pub outage_limit_s: u64,
+    /// The guest's memory, where the source keeps its pages for its return.
+    pub keeps: Option<Bytes>,
 }
 
 /// What another host wants, and what this one has for it.
@@ -103,6 +107,7 @@ pub fn session(
         cpu_latency_us: context.config.migration.cpu_latency_us,
         memo: String::new(),
     };
+    let keys_encrypt = tls.is_some();
     let keys = Keys {
         token: token.0,
         tls,
@@ -123,6 +128,14 @@ pub fn session(
     let returning = take_checkpoint(&relay, &context.checkpoints, vm, stored.is_some());
     let returning = returning.unwrap_or_else(|why| {
         notes.push(format!("the checkpoint of it here is not used: {why}"));
+        None
+    });
+    let terms = reduction.filter(|_| keys_encrypt);
+    let recording = record(&relay, &context.checkpoints, (vm, wanted.keeps), terms);
+    let recording = recording.unwrap_or_else(|why| {
+        notes.push(format!(
+            "what changes of it here will go back as whole pages: {why}"
+        ));
         None
     });
     let shared = &context.shared_pages;
@@ -163,6 +176,7 @@ pub fn session(
         carrier,
         lease,
         returning,
+        recording,
         expected,
         offer,
     })
@@ -187,6 +201,23 @@ fn take_checkpoint(
     };
     tokio::task::block_in_place(|| relay.add_stored(&file, stored))?;
     Ok(Some(returning))
+}
+
+/// Has the relay record the guest as it arrives, where the source keeps its pages: when it goes back, what changed of them
+/// is enough.
+fn record(
+    relay: &RelayProcess,
+    checkpoints: &Checkpoints,
+    (vm, keeps): (&VmName, Option<Bytes>),
+    terms: Option<ReductionTerms>,
+) -> Result<Option<Growing>, String> {
+    let Some((memory, terms)) = keeps.zip(terms).filter(|_| checkpoints.is_on()) else {
+        return Ok(None);
+    };
+    let begun = checkpoints.begin_baseline(vm, memory, terms.page_bytes);
+    let (growing, file, baseline) = begun.map_err(|error| with_sources(&error))?;
+    tokio::task::block_in_place(|| relay.add_baseline(&file, baseline))?;
+    Ok(Some(growing))
 }
 
 /// Gives the relay the pages that guests share here.

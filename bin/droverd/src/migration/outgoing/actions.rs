@@ -363,6 +363,14 @@ impl Outgoing {
         view
     }
 
+    /// The guest has left: how it arrived is of no use any more.
+    fn remove_baseline(&self) {
+        let context = self.link.context.clone();
+        let vm = self.source.migration().vm.clone();
+        // The kernel takes its time for a large file.
+        tokio::task::spawn_blocking(move || context.checkpoints.remove_baseline(&vm));
+    }
+
     pub(super) async fn finish(&mut self, outcome: &Outcome) {
         let view = self.last_view.take();
         let view = view.unwrap_or_else(|| self.final_view(outcome));
@@ -375,6 +383,9 @@ impl Outgoing {
                     tracing::error!(%error, "a checkpoint was not kept");
                 }
             });
+        }
+        if *outcome == Outcome::Completed {
+            self.remove_baseline();
         }
         let ends_here = matches!(
             outcome,

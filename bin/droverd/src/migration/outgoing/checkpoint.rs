@@ -1,4 +1,4 @@
-//! Keeping a guest's pages here for its return.
+//! Keeping a guest's pages here for its return, and using what was kept when it arrived.
 
 use drover_types::{Bytes, VmName, with_sources};
 
@@ -47,6 +47,36 @@ impl Checkpoint {
                 let what = format!("no checkpoint of it is kept here: {why}");
                 link.fallback(what).await;
             }
+        }
+    }
+}
+
+/// Comparing a guest's pages with how they were when it arrived here.
+pub struct Compares {
+    vm: VmName,
+}
+
+impl Compares {
+    /// Where the destination takes what changed of pages that it has stored.
+    pub fn wanted(opening: &Opening) -> Option<Self> {
+        let terms = opening.offer.reduction?;
+        terms.stored_changes.then(|| Self {
+            vm: opening.migration.vm.clone(),
+        })
+    }
+
+    /// Has the relay compare, before QEMU begins. Without it pages that changed cross as they are.
+    pub async fn begin(self, link: &Link, carrier: &Carrier) {
+        let begun = tokio::task::block_in_place(|| {
+            let found = link.context.checkpoints.baseline(&self.vm);
+            let Some((file, baseline)) = found.map_err(|error| with_sources(&error))? else {
+                return Ok(());
+            };
+            carrier.relay.add_baseline(&file, baseline)
+        });
+        if let Err(why) = begun {
+            let what = format!("what changed since it arrived here crosses as whole pages: {why}");
+            link.fallback(what).await;
         }
     }
 }

@@ -16,7 +16,7 @@ use drover_migrate::{ChannelLimit, Migration, Question, Reason, channels};
 use drover_relay::limits::CONNECT_TIMEOUT;
 use drover_types::{BitRate, Bytes, HostName, Interface, MigrationId, Path, with_sources};
 
-use super::checkpoint::Checkpoint;
+use super::checkpoint::{Checkpoint, Compares};
 use super::reach::{leads_there, probe};
 use super::{Agreed, Found, Link, Message, NotAgreed};
 use crate::facts;
@@ -66,6 +66,9 @@ async fn ask(
         session,
         lanes: lanes.told(),
         reduction,
+        keeps: reservation
+            .may_be_kept()
+            .filter(|_| link.context.checkpoints.is_on()),
         interfaces: networks.own.clone(),
         cpus,
         channels: link.options.channels,
@@ -250,8 +253,12 @@ pub struct Opening {
 /// Starts the relay and opens its lanes.
 pub async fn open(link: Link, opening: Opening) {
     let checkpoint = Checkpoint::wanted(&link, &opening);
+    let compares = Compares::wanted(&opening);
     match open_session(&link, opening).await {
         Ok(carrier) => {
+            if let Some(compares) = compares {
+                compares.begin(&link, &carrier).await;
+            }
             if let Some(checkpoint) = checkpoint {
                 checkpoint.begin(&link, &carrier).await;
             }

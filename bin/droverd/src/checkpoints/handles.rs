@@ -1,0 +1,107 @@
+//! What is in use of what is kept: one that grows, and one that its guest comes back to.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+
+use drover_api::CheckpointKind;
+use drover_types::VmName;
+use jiff::{SignedDuration, Timestamp};
+
+use super::files::{Told, erase, make, place, taken, told};
+use super::{Checkpoint, Checkpoints, Key};
+use crate::registry::files as documents;
+
+/// A checkpoint that grows while its guest leaves, or a baseline while it arrives. Dropped, it is given up.
+#[derive(Debug)]
+pub struct Growing {
+    all: Checkpoints,
+    key: Key,
+    file: File,
+    told: Told,
+    over: bool,
+}
+
+/// A checkpoint that its guest uses while it comes back. Dropped, it is removed: the guest is back, or the pages may be why it
+/// is not.
+#[derive(Debug)]
+pub struct Returning {
+    all: Checkpoints,
+    vm: VmName,
+    since: Timestamp,
+}
+
+impl Growing {
+    pub(super) const fn new(all: Checkpoints, key: Key, file: File, told: Told) -> Self {
+        Self {
+            all,
+            key,
+            file,
+            told,
+            over: false,
+        }
+    }
+
+    pub(super) const fn told(&self) -> &Told {
+        &self.told
+    }
+
+    /// Keeps it: its guest has left, or is here. Blocks until it is on the disk.
+    ///
+    /// # Errors
+    /// It cannot be written; then it is given up.
+    pub fn keep(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        let inner = &self.all.0;
+        let lasts = SignedDuration::try_from(inner.lasts).map_err(io::Error::other)?;
+        self.told.begin(lasts);
+        make(&inner.own)?;
+        let text = serde_json::to_vec_pretty(&self.told)?;
+        let takes = taken(&self.file.metadata()?);
+        let mut all = self.all.lock();
+        let (vm, kind) = &self.key;
+        documents::write_whole(&place(&inner.own, vm, told(*kind)), &text)?;
+        let told = self.told.clone();
+        all.insert(self.key.clone(), Checkpoint::Kept { told, takes });
+        drop(all);
+        self.over = true;
+        Ok(())
+    }
+
+    /// The same as to drop it, for who has the lock.
+    pub(super) fn give_up(mut self, all: &mut BTreeMap<Key, Checkpoint>) {
+        self.over = true;
+        self.forget(all);
+    }
+
+    fn forget(&self, all: &mut BTreeMap<Key, Checkpoint>) {
+        all.remove(&self.key);
+        let (vm, kind) = &self.key;
+        erase(&place(&self.all.0.own, vm, told(*kind)), &self.told.path);
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        if !self.over {
+            self.forget(&mut self.all.lock());
+        }
+    }
+}
+
+impl Returning {
+    pub(super) const fn new(all: Checkpoints, vm: VmName, since: Timestamp) -> Self {
+        Self { all, vm, since }
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        let mut all = self.all.lock();
+        let key = (self.vm.clone(), CheckpointKind::Checkpoint);
+        let is_same = |told: &Told| told.since == self.since;
+        if matches!(all.get(&key), Some(Checkpoint::Kept { told, .. }) if is_same(told)) {
+            self.all.erase(&mut all, &key);
+        }
+    }
+}
