@@ -55,6 +55,16 @@ pub(crate) const WORTH_A_CHANGE: f64 = 1.07;
 /// Of ways that promise as much but for this, the cheapest is taken. With [`WORTH_A_CHANGE`] that is a tenth at most.
 pub(crate) const ABOUT_AS_FAST: f64 = 1.03;
 
+/// Of ways that are as fast, one that takes so much more of processors than the cheapest is used...
+pub(crate) const LITTLE_MORE: f64 = 1.10;
+
+/// ...and stays in use up to here...
+pub(crate) const LITTLE_MORE_STAYS: f64 = 1.20;
+
+/// ...where it leaves so much less for the lines. A codec over all pages of a first trip takes several times what carrying takes; over
+/// those that a guest brings which comes back, a twentieth.
+pub(crate) const MUCH_LESS: f64 = 1.25;
+
 /// What a way that promised more has to reach in its trial, of what crossed before: more than what [`AS_FAST`] gives away, so
 /// that two ways do not follow each other for ever.
 pub(crate) const FASTER: f64 = 1.04;

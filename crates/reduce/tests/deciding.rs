@@ -307,7 +307,8 @@ fn lines_that_a_quicker_way_would_need_are_not_tried_again_and_again_to_spare_pr
     let world = homecoming();
     let mut controller = Controller::default();
     world.run(&mut controller, seconds(2));
-    assert!(controller.changes() <= 2, "{controller:#?}");
+    // To and from passing everything, and to a codec for what is left.
+    assert!(controller.changes() <= 3, "{controller:#?}");
     let before = controller.changes();
     // For long enough that they are believed to carry anything.
     let reached = world.run(&mut controller, seconds(200));
@@ -347,6 +348,56 @@ fn what_the_destination_has_is_not_passed_at_the_beginning_though_it_tells_of_it
         world.run(&mut controller, DECIDED_EVERY);
     }
     assert!(passed <= Duration::from_millis(200), "{passed:?}");
+}
+
+/// Whether a codec is in use.
+fn packs(controller: &Controller) -> bool {
+    matches!(controller.way(), Way::On { codec, .. } if codec != Codec::None)
+}
+
+#[test]
+fn the_little_that_is_left_goes_through_a_codec_also_where_nobody_waits_for_the_lines() {
+    let world = homecoming();
+    let mut controller = Controller::default();
+    let reached = world.run(&mut controller, seconds(2));
+    assert!(reached > 0.97 && packs(&controller), "{controller:#?}");
+    let before = controller.changes();
+    world.run(&mut controller, seconds(60));
+    assert!(
+        packs(&controller) && controller.changes() - before <= 2,
+        "{controller:#?}"
+    );
+    // What is written over and over, at the end, is no longer little.
+    let rest = World {
+        ordinary: 1.0,
+        destination: 4.0 * GIGABIT,
+        destination_passed: 4.0 * GIGABIT,
+        line: 20.0 * GIGABIT,
+        ..world
+    };
+    rest.run(&mut controller, seconds(2));
+    assert!(!packs(&controller), "{controller:#?}");
+}
+
+#[test]
+fn a_guest_that_is_known_to_come_back_is_packed_from_the_beginning() {
+    let mut controller = Controller::of_a_return();
+    let mut packed = 0;
+    for _ in 0..36 {
+        packed += i32::from(packs(&controller));
+        homecoming().run(&mut controller, DECIDED_EVERY);
+    }
+    assert_eq!(packed, 36, "{controller:#?}");
+    // Unless it has become another one meanwhile.
+    let world = World {
+        line: 100.0 * GIGABIT,
+        ..world()
+    };
+    let mut controller = Controller::of_a_return();
+    world.run(&mut controller, seconds(1));
+    assert!(!packs(&controller), "{controller:#?}");
+    world.run(&mut controller, seconds(3));
+    assert_eq!(controller.way(), Way::Off);
 }
 
 #[test]

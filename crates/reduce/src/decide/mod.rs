@@ -12,7 +12,8 @@
 //! while ([`trial`]).
 //!
 //! Of ways that are as fast the one that takes the least of processors is used: guests have a use for them. But what
-//! the destination has is only passed to it where that is faster: others have a use for the lines.
+//! the destination has is only passed to it where that is faster, and where a codec takes next to nothing, as little is left for it,
+//! it is used: others have a use for the lines.
 
 mod line;
 mod model;
@@ -26,7 +27,10 @@ use serde::{Deserialize, Serialize};
 use crate::class::Class;
 use crate::codec::{Codec, Level};
 use crate::counts::Counts;
-use crate::limits::{ABOUT_AS_FAST, FIRST_LOOK, LASTING, LEAP, WORTH_A_CHANGE};
+use crate::limits::{
+    ABOUT_AS_FAST, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
+    WORTH_A_CHANGE,
+};
 
 use line::Line;
 use model::Model;
@@ -238,6 +242,19 @@ impl Default for Controller {
 }
 
 impl Controller {
+    /// For a guest whose destination has most of it: what is left crosses through a codec until more is known, as it is little, and
+    /// whether it would be quicker to pass all of it is not tried at first.
+    #[must_use]
+    pub fn of_a_return() -> Self {
+        let mut trials = Trials::default();
+        trials.bar(Duration::ZERO, Way::Off);
+        Self {
+            way: Way::with(Codec::Zstd(Level::USUAL)),
+            trials,
+            ..Self::default()
+        }
+    }
+
     /// What is to be done.
     #[must_use]
     pub const fn way(&self) -> Way {
@@ -299,12 +316,14 @@ impl Controller {
         // may carry more is tried for time, which may be gained, and not for processors alone.
         let proven = self.model.goodput(best, self.line.proven()) * ABOUT_AS_FAST >= now;
         let carried = proven || !self.line.was_waited_for();
-        let lasting = self.lasts((cheaper || faster && leap) && carried);
+        let thriftier = self.model.ratio(best) * MUCH_LESS < self.model.ratio(self.way);
+        let wanted = (cheaper || faster && leap) && carried || thriftier;
+        let lasting = self.lasts(wanted);
         if best != self.way && (faster && !leap || lasting) {
-            let promise = match (leap, cheaper) {
+            let promise = match (leap, faster && !cheaper) {
                 (true, _) => Promise::Leap,
-                (false, true) => Promise::Cheaper,
-                (false, false) => Promise::Faster,
+                (false, true) => Promise::Faster,
+                (false, false) => Promise::Cheaper,
             };
             let fewer = self.model.ratio(best) / self.model.ratio(self.way);
             let fewer = (slowest == Slowest::Lines).then_some(fewer.min(1.0));
@@ -353,7 +372,8 @@ impl Controller {
         self.model.goodput(way, self.line.rate())
     }
 
-    /// Of the ways that are about as fast as the fastest, the one that takes least of processors.
+    /// Of the ways that are about as fast as the fastest, the one that takes least of processors; or little more, for much less on
+    /// the lines.
     fn best(&self) -> Way {
         let usable = |way: &Way| {
             *way == self.way || self.model.knows(*way) && !self.trials.is_barred(self.now, *way)
@@ -366,12 +386,28 @@ impl Controller {
             .iter()
             .map(|(_, goodput)| *goodput)
             .fold(0.0, f64::max);
-        let as_fast = known
-            .iter()
-            .filter(|(_, goodput)| goodput * ABOUT_AS_FAST >= most);
-        let least =
-            as_fast.min_by(|(a, _), (b, _)| self.model.cost(*a).total_cmp(&self.model.cost(*b)));
-        least.map_or(self.way, |(way, _)| *way)
+        let as_fast = || {
+            let as_fast = known
+                .iter()
+                .filter(|(_, goodput)| goodput * ABOUT_AS_FAST >= most);
+            as_fast.map(|(way, _)| *way)
+        };
+        let cost = |way: Way| self.model.cost(way);
+        let least = as_fast().min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+        let Some(least) = least else {
+            return self.way;
+        };
+        let ratio = |way: Way| self.model.ratio(way);
+        let thrifty = as_fast().filter(|way| {
+            let more = if *way == self.way {
+                LITTLE_MORE_STAYS
+            } else {
+                LITTLE_MORE
+            };
+            cost(*way) <= cost(least) * more && ratio(*way) * MUCH_LESS < ratio(least)
+        });
+        let thrifty = thrifty.min_by(|a, b| ratio(*a).total_cmp(&ratio(*b)));
+        thrifty.unwrap_or(least)
     }
 
     /// What is thought of each way of which anything is known.

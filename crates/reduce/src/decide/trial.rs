@@ -12,7 +12,7 @@ use crate::limits::{
 pub(super) enum Promise {
     /// More is to cross.
     Faster,
-    /// As much is to cross, for less.
+    /// As much is to cross, for less of processors or of the lines.
     Cheaper,
     /// More is to cross, though what is there already is passed, too.
     Leap,

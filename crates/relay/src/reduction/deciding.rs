@@ -71,6 +71,11 @@ impl Deciding {
         }
     }
 
+    /// The guest comes back to a host that has most of it. To be said before anything is decided.
+    pub(super) fn comes_back(&mut self) {
+        self.controller = Controller::of_a_return();
+    }
+
     pub(super) fn next(&mut self, now: Instant) -> Order {
         if let Policy::Always(way) = self.policy {
             return Order { way, sample: false };

@@ -170,7 +170,11 @@ impl Shared {
     pub(crate) fn add_baseline(&self, file: BaselineFile) -> Result<(), NotAdded> {
         let page_bytes = self.agreed.page_bytes;
         let is_new = match &self.end {
-            End::Source(..) => self.bases.set(Bases::open(file, page_bytes)?).is_ok(),
+            End::Source(..) => {
+                let is_new = self.bases.set(Bases::open(file, page_bytes)?).is_ok();
+                lock(&self.deciding).comes_back();
+                is_new
+            }
             End::Destination(..) => {
                 let recording = Recording::start(file, page_bytes)?;
                 self.recording.set(recording).is_ok()
