@@ -342,7 +342,12 @@ impl fmt::Display for ReductionView {
         write!(
             f,
             "; pages: {} filled, {} there already, {} shared, {} changed, {} compressed, {} dense",
-            pages.filled, pages.same, pages.stored, pages.changed, pages.ordinary, pages.dense
+            pages.filled,
+            pages.same,
+            pages.stored,
+            pages.changed + pages.stored_changed,
+            pages.ordinary,
+            pages.dense
         )?;
         for OpaqueChannel { channel, why } in &self.opaque {
             write!(f, "; channel {channel} is not looked into {why}")?;
