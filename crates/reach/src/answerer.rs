@@ -2,14 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::Pace;
-use crate::limits::{
-    ANSWER_AHEAD, ANSWER_BYTES, ANSWER_RATE, ANSWER_TIME_MOST, ASKERS, PACKET_MOST,
-};
+use crate::allowance::Allowance;
+use crate::limits::{ANSWER_TIME_MOST, ASKERS, PACKET_MOST};
 use crate::packet::{HEADER, Message, Packet, Ticket};
 use crate::socket::{Datagrams, Sent};
 
@@ -77,16 +76,18 @@ impl Answerer {
         self.socket.local()
     }
 
-    /// Answers until its time is over.
-    pub async fn run(mut self) -> Answered {
+    /// Answers until that, or until its time is over.
+    pub async fn run(mut self, until: impl Future<Output = ()>) -> Answered {
         let end = Instant::now() + self.order.time;
-        let mut pace = Pace::new(ANSWER_RATE, std::time::Instant::now());
+        let mut until = pin!(until);
+        let mut allowance = Allowance::new(std::time::Instant::now());
         let mut buffer = vec![0; PACKET_MOST as usize];
         loop {
             // The end first: whoever floods the port does not keep it open.
             let arrived = tokio::select! {
                 biased;
                 () = sleep_until(end) => return self.answered,
+                () = until.as_mut() => return self.answered,
                 arrived = self.socket.receive(&mut buffer) => arrived,
             };
             let Ok(arrived) = arrived else { continue };
@@ -105,17 +106,21 @@ impl Answerer {
                     sequence,
                     size: answer,
                 };
-                self.answer(packet, arrived.from, &mut pace, &mut buffer);
+                self.answer(packet, arrived.from, &mut allowance, &mut buffer);
             }
         }
     }
 
     /// Sends it, or says that it is too large for this end.
-    fn answer(&mut self, packet: Packet, to: SocketAddr, pace: &mut Pace, buffer: &mut [u8]) {
+    fn answer(
+        &mut self,
+        packet: Packet,
+        to: SocketAddr,
+        allowance: &mut Allowance,
+        buffer: &mut [u8],
+    ) {
         let bytes = u64::from(packet.size);
-        let ahead = ANSWER_AHEAD;
-        let fits = self.answered.bytes + bytes <= ANSWER_BYTES.0;
-        if !fits || !pace.admits(std::time::Instant::now(), bytes, ahead) {
+        if !allowance.admits(std::time::Instant::now(), bytes) {
             self.answered.left += 1;
             return;
         }
@@ -136,5 +141,75 @@ impl Answerer {
         }
         self.answered.answers += 1;
         self.answered.bytes += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::{Budget, Question, Unfinished, ask};
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    fn order(ticket: &Ticket, askers: Vec<IpAddr>) -> Order {
+        Order {
+            ticket: ticket.clone(),
+            askers,
+            time: Duration::MAX,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_time_is_ordered_it_ends_by_itself() {
+        let ticket = Ticket::random().unwrap();
+        let begun = Instant::now();
+        let answerer = Answerer::bind(HERE, order(&ticket, vec![HERE])).unwrap();
+        assert_eq!(answerer.run(pending()).await, Answered::default());
+        let lasted = begun.elapsed();
+        assert!(lasted >= ANSWER_TIME_MOST, "{lasted:?}");
+    }
+
+    #[tokio::test]
+    async fn it_ends_when_it_is_told_to_and_says_what_it_did() {
+        let ticket = Ticket::random().unwrap();
+        let answerer = Answerer::bind(HERE, order(&ticket, vec![HERE])).unwrap();
+        let (asked, answered) = asked(answerer, ticket).await;
+        assert_eq!(asked.unfinished, None, "{asked:?}");
+        // A hundred small ones, and sizes both ways.
+        assert!(answered.answers > 102, "{answered:?}");
+        assert_eq!(answered.left, 0);
+    }
+
+    #[tokio::test]
+    async fn those_beyond_the_most_askers_are_not_answered() {
+        let ticket = Ticket::random().unwrap();
+        let mut askers = vec![IpAddr::from([127, 0, 0, 9]); ASKERS];
+        askers.push(HERE);
+        let answerer = Answerer::bind(HERE, order(&ticket, askers)).unwrap();
+        let (asked, answered) = asked(answerer, ticket).await;
+        assert_eq!(asked.unfinished, Some(Unfinished::Silent));
+        assert_eq!(answered, Answered::default());
+    }
+
+    /// Asks, has the answerer end then, and what both say.
+    async fn asked(answerer: Answerer, ticket: Ticket) -> (crate::Report, Answered) {
+        let question = Question {
+            interface: "lo".into(),
+            local: HERE,
+            remote: answerer.local(),
+            ticket,
+            mtu: 1500,
+            far_mtu: 1500,
+            rate: None,
+            budget: Budget::default(),
+        };
+        let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let answering = tokio::spawn(answerer.run(async move { drop(ended.await) }));
+        let asked = ask(&question).await.unwrap();
+        end.send(()).unwrap();
+        (asked, answering.await.unwrap())
     }
 }

@@ -1,7 +1,7 @@
 //! Asks by datagrams what a path between two hosts carries, and answers.
 //!
 //! Owns a socket on one address of this host for as long as it asks or answers; judges nothing. What is to be found out is
-//! decided by pure parts ([`Search`], [`Volley`], [`Pace`]); [`ask`] and [`Answerer`] only move datagrams.
+//! decided by pure parts (`Search`, `Volley`, `Pace`, `Allowance`); [`ask`] and [`Answerer`] only move datagrams.
 //!
 //! ```text
 //!  ask ── Ask(sequence, size of the answer), padded to its own size ──▶ Answerer
@@ -13,6 +13,7 @@
 //! Nothing is said to an address that was not named with the ticket, nor for a question that was not made with it. Who has recorded one on its way
 //! can have it answered once more, to the address that was named, within the bounds of bytes and rate.
 
+mod allowance;
 mod answerer;
 pub mod limits;
 mod pace;
@@ -25,9 +26,8 @@ mod socket;
 mod volley;
 
 pub use answerer::{Answered, Answerer, NotAnswering, Order};
-pub use pace::Pace;
-pub use packet::{Message, Packet, Refused, Ticket};
+pub use packet::Ticket;
 pub use prober::{Budget, NotAsked, Question, ask};
 pub use report::{Report, Unfinished};
-pub use search::{Beyond, Largest, Search};
-pub use volley::{RoundTrip, Trips, Volley};
+pub use search::{Beyond, Largest};
+pub use volley::{RoundTrip, Trips};

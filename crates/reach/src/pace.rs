@@ -6,21 +6,20 @@ use drover_types::ByteRate;
 
 /// When the next bytes may go.
 #[derive(Debug, Clone)]
-pub struct Pace {
+pub(crate) struct Pace {
     rate: ByteRate,
     free_at: Instant,
 }
 
 impl Pace {
     /// So many bytes a second, from now on; one at least.
-    #[must_use]
-    pub fn new(rate: ByteRate, now: Instant) -> Self {
+    pub(crate) fn new(rate: ByteRate, now: Instant) -> Self {
         let rate = ByteRate(rate.0.max(1));
         Self { rate, free_at: now }
     }
 
     /// Takes the time of these bytes: how long until the next ones may go.
-    pub fn take(&mut self, now: Instant, bytes: u64) -> Duration {
+    pub(crate) fn take(&mut self, now: Instant, bytes: u64) -> Duration {
         let lasts = Duration::from_secs(bytes / self.rate.0)
             + Duration::from_nanos(
                 (bytes % self.rate.0).saturating_mul(1_000_000_000) / self.rate.0,
@@ -30,7 +29,7 @@ impl Pace {
     }
 
     /// Takes the time of these bytes unless those before them are that far ahead: whether they may go.
-    pub fn admits(&mut self, now: Instant, bytes: u64, ahead: Duration) -> bool {
+    pub(crate) fn admits(&mut self, now: Instant, bytes: u64, ahead: Duration) -> bool {
         let admitted = self.free_at <= now + ahead;
         if admitted {
             self.take(now, bytes);

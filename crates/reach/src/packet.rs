@@ -1,8 +1,8 @@
 //! Questions and answers as bytes.
 //!
 //! ```text
-//!  0      4        5     6     8         10        14     30    62
-//!  magic  version  kind  size  answer    sequence  token  MAC   zeros, up to its size
+//!  0      4        5     6     8         10        14    46
+//!  magic  version  kind  size  answer    sequence  MAC   zeros, up to its size
 //! ```
 //! Numbers have their highest byte first. The MAC is BLAKE3, keyed, of all before it; the size is the whole datagram's, so that a
 //! datagram that was cut off is none.
@@ -13,19 +13,14 @@ use std::io;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 /// Bytes before the padding.
-pub(crate) const HEADER: usize = 62;
-const SIGNED: usize = 30;
+pub(crate) const HEADER: usize = 46;
+const SIGNED: usize = 14;
 const MAGIC: [u8; 4] = *b"DrvR";
 const VERSION: u8 = 1;
 
-/// What makes an answerer speak: by which it is known, and a secret. It goes over the agents' own TLS only, and is never shown.
+/// The secret that makes an answerer speak: whoever has it can ask. It goes over the agents' own TLS only, and is never shown.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Ticket {
-    /// Names the order, in the clear.
-    pub token: [u8; 16],
-    /// Whoever has it can ask.
-    pub key: [u8; 32],
-}
+pub struct Ticket(pub [u8; 32]);
 
 impl fmt::Debug for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,21 +34,18 @@ impl Ticket {
     /// # Errors
     /// The system gives no random numbers.
     pub fn random() -> io::Result<Self> {
-        let mut bytes = [0; 48];
+        let mut key = [0; 32];
         // So few come at once, or not at all.
-        if getrandom(&mut bytes, GetRandomFlags::empty())? != bytes.len() {
+        if getrandom(&mut key, GetRandomFlags::empty())? != key.len() {
             return Err(io::Error::other("too few random numbers"));
         }
-        let (mut token, mut key) = ([0; 16], [0; 32]);
-        token.copy_from_slice(&bytes[..16]);
-        key.copy_from_slice(&bytes[16..]);
-        Ok(Self { token, key })
+        Ok(Self(key))
     }
 }
 
 /// What is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Message {
+pub(crate) enum Message {
     /// Say something of that size, in bytes of UDP's payload.
     Ask {
         /// The size.
@@ -67,7 +59,7 @@ pub enum Message {
 
 /// A datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Packet {
+pub(crate) struct Packet {
     /// What is said.
     pub message: Message,
     /// Which question this is, or which one it answers.
@@ -78,7 +70,7 @@ pub struct Packet {
 
 /// A datagram that is not for us.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub(crate) enum Refused {
     /// It is none of ours, or a part of one, or of a version that is not known.
     #[error("it is not a question or answer of this version")]
     Foreign,
@@ -90,7 +82,7 @@ pub enum Refused {
 impl Packet {
     /// Writes it to the beginning of the buffer, whose rest is left as it is: its bytes, or none where the size does not fit the
     /// buffer or the header.
-    pub fn write<'b>(&self, ticket: &Ticket, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+    pub(crate) fn write<'b>(&self, ticket: &Ticket, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
         let size = usize::from(self.size);
         let datagram = buffer.get_mut(..size).filter(|_| size >= HEADER)?;
         let (kind, answer) = match self.message {
@@ -104,8 +96,7 @@ impl Packet {
         datagram[6..8].copy_from_slice(&self.size.to_be_bytes());
         datagram[8..10].copy_from_slice(&answer.to_be_bytes());
         datagram[10..14].copy_from_slice(&self.sequence.to_be_bytes());
-        datagram[14..SIGNED].copy_from_slice(&ticket.token);
-        let mac = blake3::keyed_hash(&ticket.key, &datagram[..SIGNED]);
+        let mac = blake3::keyed_hash(&ticket.0, &datagram[..SIGNED]);
         datagram[SIGNED..HEADER].copy_from_slice(mac.as_bytes());
         datagram[HEADER..].fill(0);
         Some(datagram)
@@ -115,20 +106,17 @@ impl Packet {
     ///
     /// # Errors
     /// It is not for us.
-    pub fn read(ticket: &Ticket, datagram: &[u8]) -> Result<Self, Refused> {
+    pub(crate) fn read(ticket: &Ticket, datagram: &[u8]) -> Result<Self, Refused> {
         let header: &[u8; HEADER] = datagram.first_chunk().ok_or(Refused::Foreign)?;
         let number = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let size = number(6);
         if header[..4] != MAGIC || header[4] != VERSION || usize::from(size) != datagram.len() {
             return Err(Refused::Foreign);
         }
-        if header[14..SIGNED] != ticket.token {
-            return Err(Refused::Forged);
-        }
         let mut mac = [0; 32];
         mac.copy_from_slice(&header[SIGNED..]);
         // Compared in constant time.
-        if blake3::keyed_hash(&ticket.key, &header[..SIGNED]) != blake3::Hash::from_bytes(mac) {
+        if blake3::keyed_hash(&ticket.0, &header[..SIGNED]) != blake3::Hash::from_bytes(mac) {
             return Err(Refused::Forged);
         }
         let message = match header[5] {
@@ -153,10 +141,7 @@ mod tests {
     use super::*;
 
     fn ticket(key: u8) -> Ticket {
-        Ticket {
-            token: [9; 16],
-            key: [key; 32],
-        }
+        Ticket([key; 32])
     }
 
     fn message() -> impl Strategy<Value = Message> {
@@ -209,7 +194,7 @@ mod tests {
     #[test]
     fn a_ticket_is_new_each_time_and_never_shown() {
         let (one, other) = (Ticket::random().unwrap(), Ticket::random().unwrap());
-        assert!(one != other && one.key != other.key);
+        assert!(one != other);
         assert_eq!(format!("{one:?}"), "Ticket(hidden)");
     }
 }

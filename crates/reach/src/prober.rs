@@ -12,11 +12,13 @@ use crate::limits::{
     ANSWER_RATE, ASK_BYTES, ASK_TIME, ASK_TIME_MOST, OF_RATE, PACKET_MOST, PATIENCE_LEAST,
     PATIENCE_MOST, PATIENCE_TRIPS, RATE_UNKNOWN, VOLLEY, VOLLEY_GAP,
 };
+use crate::pace::Pace;
 use crate::packet::{HEADER, Message, Packet, Ticket};
 use crate::report::{Report, Unfinished};
 use crate::round::{Heard, Round, Sizes};
+use crate::search::{Largest, Search};
 use crate::socket::{Datagrams, Sent, headers};
-use crate::{Largest, Pace, Search, Volley};
+use crate::volley::{Trips, Volley};
 
 /// A path that is to be asked about.
 #[derive(Debug, Clone)]
@@ -81,7 +83,7 @@ pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
         source,
     })?;
     let mut report = Report {
-        trips: crate::Trips::default(),
+        trips: Trips::default(),
         arrivals: BTreeMap::new(),
         there: None,
         back: None,

@@ -14,7 +14,7 @@ use crate::limits::{CONFIRM, CONTROLS, ROUNDS, SIZES, TRIES};
 
 /// The search in one direction, in bytes of IP packets.
 #[derive(Debug, Clone)]
-pub struct Search {
+pub(crate) struct Search {
     most: u32,
     /// The largest that crossed.
     crossed: u32,
@@ -58,8 +58,7 @@ pub enum Beyond {
 
 impl Search {
     /// Above a size that is known to cross, up to the most.
-    #[must_use]
-    pub fn new(crossed: u32, most: u32) -> Self {
+    pub(crate) fn new(crossed: u32, most: u32) -> Self {
         let mut search = Self {
             most,
             crossed,
@@ -75,13 +74,12 @@ impl Search {
     }
 
     /// The sizes that are to be asked for now, all at once; none when it is over. A size may be in it several times.
-    #[must_use]
-    pub fn asks(&self) -> &[u32] {
+    pub(crate) fn asks(&self) -> &[u32] {
         &self.asks
     }
 
     /// That size crossed.
-    pub fn crossed(&mut self, size: u32) {
+    pub(crate) fn crossed(&mut self, size: u32) {
         self.crossed = self.crossed.max(size);
         if size >= self.failed {
             self.failed = self.most + 1;
@@ -91,7 +89,7 @@ impl Search {
     }
 
     /// The sender's kernel does not send that size.
-    pub fn refused(&mut self, size: u32) {
+    pub(crate) fn refused(&mut self, size: u32) {
         if size <= self.crossed {
             // It crossed before: what there is to find changes.
             self.rounds = ROUNDS + 1;
@@ -105,7 +103,7 @@ impl Search {
     }
 
     /// Nothing more is to be waited for of what was asked.
-    pub fn over(&mut self) {
+    pub(crate) fn over(&mut self) {
         self.tries += 1;
         let silent = self.asks.iter().min().copied();
         match (self.stage, silent) {
@@ -121,8 +119,7 @@ impl Search {
     }
 
     /// What was found; none before it is over, or where that has no end.
-    #[must_use]
-    pub fn found(&self) -> Option<Largest> {
+    pub(crate) fn found(&self) -> Option<Largest> {
         let over = self.stage == Stage::Done && self.rounds <= ROUNDS;
         over.then_some(Largest {
             size: self.crossed,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// Packets of which each is answered once, or not.
 #[derive(Debug, Clone, Default)]
-pub struct Volley {
+pub(crate) struct Volley {
     sent: u32,
     microseconds: Vec<u64>,
 }
@@ -35,19 +35,18 @@ pub struct RoundTrip {
 
 impl Volley {
     /// One has left.
-    pub fn sent(&mut self) {
+    pub(crate) fn sent(&mut self) {
         self.sent += 1;
     }
 
     /// One was answered, after so long.
-    pub fn answered(&mut self, after: Duration) {
+    pub(crate) fn answered(&mut self, after: Duration) {
         let microseconds = u64::try_from(after.as_micros()).unwrap_or(u64::MAX);
         self.microseconds.push(microseconds);
     }
 
     /// What became of all.
-    #[must_use]
-    pub fn trips(mut self) -> Trips {
+    pub(crate) fn trips(mut self) -> Trips {
         self.microseconds.sort_unstable();
         let all = &self.microseconds;
         let round_trip = all.first().zip(all.last()).map(|(least, most)| RoundTrip {

@@ -132,7 +132,7 @@ impl Network {
                 self.within("far", async move || {
                     let answerer = Answerer::bind(at, order).unwrap();
                     tell.send(answerer.local()).unwrap();
-                    tokio::select! { _ = answerer.run() => {}, _ = stopped => {} }
+                    answerer.run(async move { drop(stopped.await) }).await;
                 });
             });
             let remote = told.recv().unwrap();
