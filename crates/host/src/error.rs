@@ -1,6 +1,7 @@
 //! What can go wrong when facts are read, or the kernel is asked for something.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Why a fact could not be read, or a request was not taken.
@@ -41,6 +42,24 @@ pub enum HostError {
     Late {
         /// The bound.
         seconds: u64,
+    },
+    /// It would not send.
+    #[error("the kernel has no route from {from} to {to}")]
+    NoRoute {
+        /// An address of this host.
+        from: IpAddr,
+        /// The other one.
+        to: IpAddr,
+        /// What it said.
+        source: rtnetlink::Error,
+    },
+    /// Its route leads out of no interface, or that was gone a moment later.
+    #[error("the kernel's route from {from} to {to} leaves by no interface")]
+    NoInterface {
+        /// An address of this host.
+        from: IpAddr,
+        /// The other one.
+        to: IpAddr,
     },
     /// The kernel does not count in which idle states its processors are.
     #[error(

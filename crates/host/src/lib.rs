@@ -24,6 +24,7 @@ pub mod limits;
 mod memory;
 mod placement;
 mod processor;
+mod route;
 mod sysfs;
 mod watch;
 
@@ -37,4 +38,5 @@ pub use latency::LatencyRequest;
 pub use memory::{Memory, memory};
 pub use placement::placements;
 pub use processor::{Processor, processor};
+pub use route::route;
 pub use watch::{LinkChange, LinkEvent, LinkWatch};

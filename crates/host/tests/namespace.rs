@@ -2,12 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use drover_host::change::ChangeError;
-use drover_host::{LinkChange, LinkEvent, LinkWatch, Told, Tree, change, facts, interfaces};
+use drover_host::{
+    HostError, LinkChange, LinkEvent, LinkWatch, Told, Tree, change, facts, interfaces, route,
+};
 use drover_tune::facts::{Duplex, Host, Kind};
 use drover_tune::{NicSetting, Step};
 use drover_types::{BitRate, Interface};
@@ -293,4 +296,70 @@ async fn watching_inside_the_namespace() {
         let in_time = tokio::time::timeout(Duration::from_secs(10), told).await;
         assert!(in_time.is_ok(), "{step}: no {expected:?}");
     }
+}
+
+#[test]
+fn a_route_is_that_of_both_addresses() {
+    let Some(namespace) = Namespace::new("route") else {
+        return;
+    };
+    let setup = [
+        "ip link set lo up",
+        "ip link add nic0 type veth peer name far0",
+        "ip link add nic1 type veth peer name far1",
+        "ip addr add 10.9.1.1/24 dev nic0",
+        "ip addr add 10.9.2.1/24 dev nic1",
+        "ip addr add fd00:9:1::1/64 dev nic0 nodad",
+        "ip link set nic0 up",
+        "ip link set far0 up",
+        "ip link set nic1 up",
+        "ip link set far1 up",
+        "ip route add 10.9.1.77/32 dev nic1",
+    ];
+    for line in setup {
+        namespace.run(&line.split(' ').collect::<Vec<_>>());
+    }
+    namespace.test("routes_inside_the_namespace");
+    // This kernel may have been built without them.
+    let rule = "ip rule add from 10.9.1.1 to 10.9.1.88 table 7";
+    let rule: Vec<&str> = rule.split(' ').collect();
+    let made = Command::new("ip")
+        .args(["netns", "exec", &namespace.0])
+        .args(rule)
+        .status();
+    if !made.is_ok_and(|made| made.success()) {
+        println!("skipped in part, because no rule by source can be made");
+        return;
+    }
+    let table = "ip route add default dev nic1 table 7";
+    namespace.run(&table.split(' ').collect::<Vec<_>>());
+    namespace.test("a_rule_by_source_inside_the_namespace");
+}
+
+async fn routed(from: &str, to: &str) -> Result<String, HostError> {
+    let ip = |address: &str| -> IpAddr { address.parse().unwrap() };
+    route(ip(from), ip(to)).await
+}
+
+#[tokio::test]
+#[ignore = "the test above starts it, inside the namespace that it made"]
+async fn routes_inside_the_namespace() {
+    for (from, to, nic) in [
+        ("10.9.1.1", "10.9.1.9", "nic0"),
+        ("10.9.2.1", "10.9.2.9", "nic1"),
+        ("10.9.1.1", "10.9.1.77", "nic1"),
+        ("fd00:9:1::1", "fd00:9:1::9", "nic0"),
+    ] {
+        assert_eq!(routed(from, to).await.unwrap(), nic, "{from} {to}");
+    }
+    let none = routed("10.9.1.1", "10.9.3.1").await.unwrap_err();
+    assert!(matches!(none, HostError::NoRoute { .. }), "{none:?}");
+    let foreign = routed("10.9.1.2", "10.9.1.9").await;
+    assert!(foreign.is_err(), "{foreign:?}");
+}
+
+#[tokio::test]
+#[ignore = "the test above starts it, inside the namespace that it made"]
+async fn a_rule_by_source_inside_the_namespace() {
+    assert_eq!(routed("10.9.1.1", "10.9.1.88").await.unwrap(), "nic1");
 }
