@@ -27,6 +27,7 @@ fn healthy() -> Path {
         near: end("a", "10.0.1.1"),
         far: end("b", "10.0.1.2"),
         route: Known("ens1f0".into()),
+        refused: None,
         answers: answers(100),
         arrivals: Known(["ens1f0".to_owned()].into()),
         there: Known(WHOLE),
@@ -56,6 +57,11 @@ const CASES: &[(&str, Severity, Spoil)] = &[
             *fact = Fact::unknown("nothing came back");
         }
         path.round_trip = Fact::unknown("nothing came back");
+    }),
+    ("path-reach", Severity::Critical, |path| {
+        path.refused = Some("Network is unreachable (os error 101)".into());
+        path.answers = Fact::unknown("no question left");
+        path.arrivals = Fact::unknown("no question left");
     }),
     ("path-arrival", Severity::Critical, |path| {
         path.arrivals = Known(["ens1f1".to_owned()].into());

@@ -16,6 +16,9 @@ pub struct Path {
     pub far: PathEnd,
     /// The interface by which the near host's kernel would send to the far address, were it left to choose.
     pub route: Fact<String>,
+    /// What the near host's kernel said where it sent no question at all.
+    #[serde(default)]
+    pub refused: Option<String>,
     /// How many questions were answered.
     pub answers: Fact<Answers>,
     /// Interfaces of the near host by which answers arrived.

@@ -22,12 +22,19 @@ pub fn reach(path: &Path) -> Verdict {
         return Ok(Answer::Right);
     }
     let (near, far) = (&path.near, &path.far);
-    Ok(found(
-        Severity::Critical,
-        format!(
+    let read = match &path.refused {
+        Some(why) => format!(
+            "the kernel of {} sends nothing from {} by {} to {}: {why}",
+            near.host, near.address, near.nic, far.address
+        ),
+        None => format!(
             "nothing from {} reaches {} and comes back",
             near.address, far.address
         ),
+    };
+    Ok(found(
+        Severity::Critical,
+        read,
         "answers".into(),
         "a migration that counts on the path does without it",
         None,
@@ -165,6 +172,9 @@ fn cost(round_trip: u64, packet: u32, lost: u32, asked: u32) -> String {
 }
 
 fn is_silent(path: &Path) -> Result<bool, Because> {
+    if path.refused.is_some() {
+        return Ok(true);
+    }
     let answers = path.answers.get()?;
     if answers.asked == 0 {
         return Err("nothing was asked".into());
