@@ -33,10 +33,10 @@ pub struct Answerer {
 
 /// It cannot answer.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot answer at {address}")]
+#[error("cannot answer at {at}")]
 pub struct NotAnswering {
     /// Where.
-    pub address: IpAddr,
+    pub at: SocketAddr,
     /// What the kernel said.
     #[source]
     pub source: io::Error,
@@ -54,15 +54,15 @@ pub struct Answered {
 }
 
 impl Answerer {
-    /// At any port of that address. To be called within a runtime of tokio.
+    /// There; at any port for 0. To be called within a runtime of tokio.
     ///
     /// # Errors
-    /// [`NotAnswering`], for one when the host does not have the address.
-    pub fn bind(address: IpAddr, mut order: Order) -> Result<Self, NotAnswering> {
+    /// [`NotAnswering`], for one when the host does not have the address, or something else has the port.
+    pub fn bind(at: SocketAddr, mut order: Order) -> Result<Self, NotAnswering> {
         order.askers.truncate(ASKERS);
         order.time = order.time.min(ANSWER_TIME_MOST);
-        let socket = Datagrams::bind(SocketAddr::new(address, 0));
-        let socket = socket.map_err(|source| NotAnswering { address, source })?;
+        let socket = Datagrams::bind(at);
+        let socket = socket.map_err(|source| NotAnswering { at, source })?;
         Ok(Self {
             socket,
             order,
@@ -166,7 +166,8 @@ mod tests {
     async fn whatever_time_is_ordered_it_ends_by_itself() {
         let ticket = Ticket::random().unwrap();
         let begun = Instant::now();
-        let answerer = Answerer::bind(HERE, order(&ticket, vec![HERE])).unwrap();
+        let answerer =
+            Answerer::bind(SocketAddr::new(HERE, 0), order(&ticket, vec![HERE])).unwrap();
         assert_eq!(answerer.run(pending()).await, Answered::default());
         let lasted = begun.elapsed();
         assert!(lasted >= ANSWER_TIME_MOST, "{lasted:?}");
@@ -175,7 +176,8 @@ mod tests {
     #[tokio::test]
     async fn it_ends_when_it_is_told_to_and_says_what_it_did() {
         let ticket = Ticket::random().unwrap();
-        let answerer = Answerer::bind(HERE, order(&ticket, vec![HERE])).unwrap();
+        let answerer =
+            Answerer::bind(SocketAddr::new(HERE, 0), order(&ticket, vec![HERE])).unwrap();
         let (asked, answered) = asked(answerer, ticket).await;
         assert_eq!(asked.unfinished, None, "{asked:?}");
         // A hundred small ones, and sizes both ways.
@@ -188,7 +190,7 @@ mod tests {
         let ticket = Ticket::random().unwrap();
         let mut askers = vec![IpAddr::from([127, 0, 0, 9]); ASKERS];
         askers.push(HERE);
-        let answerer = Answerer::bind(HERE, order(&ticket, askers)).unwrap();
+        let answerer = Answerer::bind(SocketAddr::new(HERE, 0), order(&ticket, askers)).unwrap();
         let (asked, answered) = asked(answerer, ticket).await;
         assert_eq!(asked.unfinished, Some(Unfinished::Silent));
         assert_eq!(answered, Answered::default());

@@ -26,6 +26,10 @@ pub const CONTROLS: usize = 2;
 /// whose answers change all the time ends it.
 pub const ROUNDS: u32 = 48;
 
+/// How often it is asked whether anybody is there, each time for [`PATIENCE_MOST`]: the kernel looks for a neighbour three times, a
+/// second apart, and what it has lost of that is no loss of the path. Where each way loses a tenth, all three are lost once in 150 times.
+pub const KNOCKS: u32 = 5;
+
 /// Small packets that are counted for loss and round trips: one of them lost is one in a hundred.
 pub const VOLLEY: usize = 100;
 
@@ -47,7 +51,7 @@ pub const OF_RATE: u64 = 10;
 /// What a link of unknown rate counts as: 1 Gbit/s, as slow as those between hosts are.
 pub const RATE_UNKNOWN: u64 = 1_000_000_000;
 
-/// How long one path may be asked: a volley takes 0.7 s without an answer, a search over a path that loses some 3 s each way.
+/// How long one path may be asked: it takes 2.5 s until nobody is there, a search over a path that loses some 3 s each way.
 pub const ASK_TIME: Duration = Duration::from_secs(15);
 
 /// Longest time that one path may be asked, whatever is given.

@@ -9,7 +9,7 @@ use drover_types::{BitRate, ByteRate, Bytes};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::limits::{
-    ANSWER_RATE, ASK_BYTES, ASK_TIME, ASK_TIME_MOST, OF_RATE, PACKET_MOST, PATIENCE_LEAST,
+    ANSWER_RATE, ASK_BYTES, ASK_TIME, ASK_TIME_MOST, KNOCKS, OF_RATE, PACKET_MOST, PATIENCE_LEAST,
     PATIENCE_MOST, PATIENCE_TRIPS, RATE_UNKNOWN, VOLLEY, VOLLEY_GAP,
 };
 use crate::pace::Pace;
@@ -72,7 +72,7 @@ pub struct NotAsked {
     pub source: io::Error,
 }
 
-/// Asks: first small packets, then sizes there, then sizes back. To be called within a runtime of tokio.
+/// Asks: first whether anybody is there, then small packets, then sizes there, then sizes back. To be called within a runtime of tokio.
 ///
 /// # Errors
 /// [`NotAsked`], for one when this host does not have the address. All else is in the report.
@@ -133,6 +133,10 @@ impl<'q> Asking<'q> {
     }
 
     async fn all(&mut self, report: &mut Report) -> Result<(), Unfinished> {
+        if !self.is_answered().await? {
+            report.trips.sent = KNOCKS;
+            return Err(Unfinished::Silent);
+        }
         let mut volley = Volley::default();
         let small = [(HEADER as u16, HEADER as u16); VOLLEY];
         let mut round = self.round(&small);
@@ -155,6 +159,19 @@ impl<'q> Asking<'q> {
         report.there = Some(self.search(most, |size| (size, HEADER as u16)).await?);
         report.back = Some(self.search(most, |size| (HEADER as u16, size)).await?);
         Ok(())
+    }
+
+    /// Whether anybody is there. By then both kernels have found their neighbours.
+    async fn is_answered(&mut self) -> Result<bool, Unfinished> {
+        let one = [(HEADER as u16, HEADER as u16)];
+        for _ in 0..KNOCKS {
+            let mut round = self.round(&one);
+            self.exchange(&mut round, Duration::ZERO).await?;
+            if matches!(round.told(), [Heard::Answer(_)]) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The largest packet up to `most` in the direction that `sizes` makes of it.

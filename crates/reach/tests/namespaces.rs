@@ -130,7 +130,7 @@ impl Network {
         thread::scope(|scope| {
             let answering = scope.spawn(move || {
                 self.within("far", async move || {
-                    let answerer = Answerer::bind(at, order).unwrap();
+                    let answerer = Answerer::bind(SocketAddr::new(at, 0), order).unwrap();
                     tell.send(answerer.local()).unwrap();
                     answerer.run(async move { drop(stopped.await) }).await;
                 });
@@ -296,6 +296,30 @@ fn answers_that_arrive_by_another_interface_are_told_by_its_name() {
     });
     assert_eq!(report.trips.answered, 100, "{report:?}");
     assert_eq!(report.arrivals.keys().collect::<Vec<_>>(), ["a1"]);
+}
+
+#[test]
+fn a_neighbour_that_is_not_found_at_once_is_no_loss() {
+    let setup = [
+        "near: ip link add a0 type veth peer name b0 netns @far",
+        "near: ip addr add 10.9.1.1/24 dev a0",
+        "far: ip addr add 10.9.1.2/24 dev b0",
+        "near: ip link set a0 up",
+        "far: ip link set b0 up",
+        "far: nft add table netdev lossy",
+        "far: nft add chain netdev lossy b0 { type filter hook ingress device b0 priority 0; }",
+        // The first, the third and so on.
+        "far: nft add rule netdev lossy b0 meta protocol arp numgen inc mod 2 == 0 drop",
+    ];
+    let Some(network) = Network::new("neighbour", &["near", "far"], &setup) else {
+        return;
+    };
+    let ticket = Ticket::random().unwrap();
+    let report = network.ask(order(&ticket, "10.9.1.1"), ip("10.9.1.2"), |remote| {
+        question(&ticket, "10.9.1.1", remote)
+    });
+    assert_eq!((report.trips.sent, report.trips.answered), (100, 100));
+    assert_eq!(report.unfinished, None, "{report:?}");
 }
 
 #[test]
