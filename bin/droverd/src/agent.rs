@@ -23,6 +23,7 @@ use crate::links::Links;
 use crate::metrics::{self, Metrics};
 use crate::migration::Migrations;
 use crate::parking::Parking;
+use crate::paths::Paths;
 use crate::peers::Peers;
 use crate::places;
 use crate::planning::LastSaid;
@@ -59,6 +60,8 @@ pub struct Context {
     pub checkpoints: Checkpoints,
     /// What the members said last.
     pub last_said: LastSaid,
+    /// Questions about paths, and answers.
+    pub paths: Paths,
 }
 
 /// Runs the agent until it is told to end.
@@ -112,6 +115,7 @@ pub async fn run(config: Config) -> Result<()> {
         ),
         checkpoints,
         last_said: LastSaid::default(),
+        paths: Paths::default(),
     });
     let migrations = Arc::new(Migrations::open(Arc::clone(&context))?);
     migrations.recover(recovered).await?;

@@ -290,6 +290,50 @@ const _: () = assert!(INVENTORY.as_secs() < api::READ_CALL.as_secs());
 /// definitions that are not as they should be, each of 400 characters at most.
 pub const HOST_NOTES: usize = 32;
 
+/// Orders to answer questions about paths that are carried out at once: whoever asks a whole cluster has one host answer one other
+/// at a time, so these are four people who do. Each may have [`ANSWER_ADDRESSES`] sockets.
+pub const ANSWERERS: usize = 4;
+
+/// Of them, those of one host or operator: one that lost the answer to its first order gives another.
+pub const ANSWERERS_OF_ONE: usize = 2;
+
+/// Addresses that one such order is answered at: twice as many as a session has paths.
+pub const ANSWER_ADDRESSES: usize = 2 * drover_migrate::limits::PATHS;
+
+/// From how many addresses such questions may come: all that a host may have in use.
+pub const ASKERS: usize = drover_migrate::limits::INTERFACES * drover_migrate::limits::ADDRESSES;
+
+const _: () = assert!(ASKERS <= drover_reach::limits::ASKERS);
+
+/// Asking all paths to one host takes so long at most. 32 of them on one interface are asked one after another, in 0.3 s each where
+/// nothing is wrong; one over which much is lost takes 7 s.
+pub const ASKING: Duration = Duration::from_secs(60);
+
+/// Nobody is answered for longer, should nobody end it: [`ASKING`], and what ordering takes on a busy host.
+pub const ANSWERING: Duration = Duration::from_secs(ASKING.as_secs() + 5);
+
+const _: () = assert!(ANSWERING.as_secs() <= drover_reach::limits::ANSWER_TIME_MOST.as_secs());
+
+/// A request to ask paths waits so long for the one before it.
+pub const ASK_TURN: Duration = Duration::from_secs(30);
+
+const _: () = assert!(
+    ASK_TURN.as_secs() + ASKING.as_secs() + 2 * api::READ_CALL.as_secs()
+        <= api::PATHS_ASK_CALL.as_secs()
+);
+
+/// Hosts that ask at the same time when the paths of a cluster are asked: each is a connection, and each asks and answers at a
+/// tenth of 1 Gbit/s at most.
+pub const ASKING_AT_ONCE: usize = 32;
+
+/// Asking the paths of a cluster takes so long at most; two hosts with two paths take half a second. 16 hosts take some 10 s.
+pub const CLUSTER_PATHS: Duration = Duration::from_secs(120);
+
+const _: () = assert!(
+    CLUSTER_PATHS.as_secs() + PEER_PROBE.as_secs() < api::PATHS_CALL.as_secs()
+        && api::PATHS_CALL.as_secs() < REQUEST.as_secs()
+);
+
 /// Before the kernel's socket for link events is opened again.
 pub const WATCH_AGAIN: Duration = Duration::from_secs(1);
 

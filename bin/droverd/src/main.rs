@@ -31,6 +31,7 @@ mod logging;
 mod metrics;
 mod migration;
 mod parking;
+mod paths;
 mod peers;
 mod places;
 mod planning;

@@ -7,6 +7,7 @@ mod cluster;
 mod connect;
 mod error;
 mod incoming;
+mod paths;
 mod runs;
 
 use std::fmt;

@@ -163,6 +163,9 @@ codes! {
     /// The migration is not in a phase in which that can be asked.
     WrongPhase = "wrong-phase", 409, false;
 
+    /// Nothing answers by that id; not for whoever asks, or no longer.
+    NoSuchAnswerer = "no-such-answerer", 404, false;
+
     /// Runs are carried out by the agent of another host.
     NotTheCoordinator = "not-the-coordinator", 409, true;
     /// The order was given under a leadership that a newer one has followed.

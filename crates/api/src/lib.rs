@@ -56,6 +56,10 @@ pub use views::migration::{
     RelayView,
 };
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
+pub use views::paths::{
+    AnsweredAt, AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView,
+    PathLeftOut, PathsAskRequest, PathsView, TicketText,
+};
 pub use views::plan::{ClusterInventoryView, InventoryView, MemberLeftOut, PlanRequest, PlanView};
 pub use views::postcopy::PostcopyView;
 pub use views::reduction::{

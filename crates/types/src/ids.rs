@@ -1,4 +1,4 @@
-//! Names of hosts and guests, and the ids of migrations, of runs, and of orders to park a guest.
+//! Names of hosts and guests, and the ids of migrations, of runs, of orders to park a guest, and of orders to answer.
 
 use std::fmt;
 use std::str::FromStr;
@@ -123,6 +123,11 @@ pub struct RunId(pub Uuid);
 #[serde(transparent)]
 pub struct ParkId(pub Uuid);
 
+/// One order to answer questions about paths, at one agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct AnswererId(pub Uuid);
+
 macro_rules! text_of_id {
     ($name:ident) => {
         impl fmt::Display for $name {
@@ -143,6 +148,7 @@ macro_rules! text_of_id {
 text_of_id!(MigrationId);
 text_of_id!(RunId);
 text_of_id!(ParkId);
+text_of_id!(AnswererId);
 
 #[cfg(test)]
 mod tests {

@@ -17,7 +17,9 @@ pub use convergence::{
     AtDeadline, Convergence, Deadline, DowntimeLimit, OutOfRange, Throttle, ThrottleMost,
 };
 pub use cpus::{CpuSet, InvalidCpus, NicPlacement, Placement};
-pub use ids::{HostName, InvalidName, MigrationId, OperatorName, ParkId, RunId, VmName};
+pub use ids::{
+    AnswererId, HostName, InvalidName, MigrationId, OperatorName, ParkId, RunId, VmName,
+};
 pub use latency::{CpuLatency, IdleTime};
 pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId, network_of};
 pub use reduction::{InvalidReduction, ReductionMode};

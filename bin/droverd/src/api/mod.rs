@@ -8,6 +8,7 @@ mod cluster;
 mod extract;
 mod local;
 mod orders;
+mod paths;
 mod peer;
 mod runs;
 mod server;
@@ -179,11 +180,13 @@ fn all_routes() -> OpenApiRouter<App> {
     OpenApiRouter::with_openapi(Document::openapi())
         .merge(peer::routes())
         .merge(trust::peer_routes())
+        .merge(paths::peer_routes())
         .merge(trust::open_routes())
         .merge(orders::routes())
         .merge(local::routes())
         .merge(runs::routes())
         .merge(cluster::routes())
+        .merge(paths::routes())
 }
 
 /// The OpenAPI document as it is committed.
@@ -199,10 +202,12 @@ fn full_router(app: &App, caller: Caller) -> Router {
     let routes = OpenApiRouter::new()
         .merge(peer::routes())
         .merge(trust::peer_routes())
+        .merge(paths::peer_routes())
         .merge(orders::routes_for(app))
         .merge(local::routes())
         .merge(runs::routes())
-        .merge(cluster::routes());
+        .merge(cluster::routes())
+        .merge(paths::routes());
     let (router, _) = routes.split_for_parts();
     let who = match caller {
         Caller::Local => "local",
@@ -216,6 +221,7 @@ fn full_router(app: &App, caller: Caller) -> Router {
 fn peer_router(app: &App, host: HostName) -> Router {
     let routes = peer::routes()
         .merge(trust::peer_routes())
+        .merge(paths::peer_routes())
         .merge(orders::routes_for(app))
         .merge(runs::routes_for(app));
     let (router, _) = routes.split_for_parts();

@@ -52,8 +52,9 @@ use tokio::sync::{oneshot, watch};
 
 use self::journal::Journal;
 pub use self::lanes::near_interface;
+pub use self::offered::offered;
 use self::orders::Orders;
-pub use self::outgoing::{CANCELLED_BY_OPERATOR, PAST_DEADLINE};
+pub use self::outgoing::{CANCELLED_BY_OPERATOR, PAST_DEADLINE, leads_there};
 use self::snapshot::Snapshot;
 use crate::agent::Context;
 use crate::api::Caller;

@@ -1,6 +1,6 @@
 //! What of this host's interfaces a guest may arrive over.
 
-use drover_migrate::paths::{Endpoint, LeftOut, LeftOutReason, Side, select};
+use drover_migrate::paths::{Endpoint, LeftOut, LeftOutReason, Selected, Selection, Side, select};
 use drover_types::{Interface, NicPlacement, PathEnd};
 
 use super::placing;
@@ -19,17 +19,9 @@ pub struct Offered {
 
 impl Offered {
     /// Of these interfaces.
-    pub async fn of(config: &Config, mut interfaces: Vec<Interface>) -> Self {
-        let selected = select(Side::Destination, &interfaces, &config.networks);
+    pub async fn of(config: &Config, interfaces: Vec<Interface>) -> Self {
+        let (interfaces, selected) = offered(&config.networks, interfaces);
         let (endpoints, host) = (&selected.endpoints, &config.host);
-        for interface in &mut interfaces {
-            let name = &interface.name;
-            interface.addresses.retain(|address| {
-                let same = |end: &Endpoint| end.interface == *name && end.address == *address;
-                endpoints.iter().any(same)
-            });
-        }
-        interfaces.retain(|interface| !interface.addresses.is_empty());
         // Loopback is nobody's loss, nor is one address of an interface that is used.
         let silent = |left: &&LeftOut| {
             let same = |end: &Endpoint| end.interface == left.interface;
@@ -45,6 +37,20 @@ impl Offered {
             interfaces,
         }
     }
+}
+
+/// Of these interfaces and their addresses those that this configuration lets migrations use; and of all, why.
+pub fn offered(networks: &Selection, mut interfaces: Vec<Interface>) -> (Vec<Interface>, Selected) {
+    let selected = select(Side::Destination, &interfaces, networks);
+    for interface in &mut interfaces {
+        let name = &interface.name;
+        interface.addresses.retain(|address| {
+            let same = |end: &Endpoint| end.interface == *name && end.address == *address;
+            selected.endpoints.iter().any(same)
+        });
+    }
+    interfaces.retain(|interface| !interface.addresses.is_empty());
+    (interfaces, selected)
 }
 
 fn end(endpoint: &Endpoint) -> PathEnd {

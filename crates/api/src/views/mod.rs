@@ -12,6 +12,7 @@ pub mod latency;
 pub mod limit;
 pub mod migration;
 pub mod park;
+pub mod paths;
 pub mod plan;
 pub mod postcopy;
 pub mod reduction;

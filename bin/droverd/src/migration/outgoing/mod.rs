@@ -17,6 +17,7 @@ mod show;
 
 pub use hand_off::timestamp;
 pub use message::{Agreed, Found, Link, Message, NotAgreed, Options};
+pub use reach::leads_there;
 pub use show::{CANCELLED_BY_OPERATOR, PAST_DEADLINE, path_chosen, paths_without_lanes};
 
 use std::sync::Arc;

@@ -1,0 +1,87 @@
+//! Routes with which the paths between hosts are asked about.
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use drover_api::{
+    AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView, ErrorBody,
+    PathsAskRequest, PathsView,
+};
+use drover_types::AnswererId;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::extract::{JsonBody, Named, OptionalBody};
+use super::{App, Caller, Refused, to_its_end};
+use crate::paths;
+
+/// For the agents of other hosts.
+pub fn peer_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(order_answerer))
+        .routes(routes!(end_answerer))
+        .routes(routes!(ask_paths))
+}
+
+pub fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new().routes(routes!(cluster_paths))
+}
+
+/// Answers questions of the caller that come by datagrams, at each address that migrations may use, for a time. The ticket is for
+/// the caller alone.
+#[utoipa::path(post, path = "/v1/answerers", tag = "peer", request_body = AnswererRequest,
+    responses((status = 200, body = AnswererView), (status = "default", body = ErrorBody)))]
+async fn order_answerer(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(request): JsonBody<AnswererRequest>,
+) -> Result<Json<AnswererView>, Refused> {
+    let ordered = to_its_end(async move {
+        let context = &app.0.context;
+        let config = &context.config;
+        let here = paths::Here {
+            host: &config.host,
+            networks: &config.networks,
+            port: config.migration.data_port,
+        };
+        context.paths.answerers.order(&here, caller, request).await
+    });
+    Ok(Json(ordered.await?))
+}
+
+/// Answers no more; only for the caller that ordered it. What was answered, and what was left.
+#[utoipa::path(post, path = "/v1/answerers/{id}/end", tag = "peer",
+    params(("id" = String, Path)),
+    responses((status = 200, body = AnsweredView), (status = "default", body = ErrorBody)))]
+async fn end_answerer(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<AnswererId>,
+) -> Result<Json<AnsweredView>, Refused> {
+    let ended = to_its_end(async move { app.0.context.paths.answerers.end(&caller, id).await });
+    Ok(Json(ended.await?))
+}
+
+/// Asks the paths from this host to another, which answers. One such request is carried out at a time.
+#[utoipa::path(post, path = "/v1/paths/ask", tag = "peer", request_body = PathsAskRequest,
+    responses((status = 200, body = PathsView), (status = "default", body = ErrorBody)))]
+async fn ask_paths(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(request): JsonBody<PathsAskRequest>,
+) -> Result<Json<PathsView>, Refused> {
+    tracing::info!(%caller, answerer = %request.answerer, "paths are to be asked");
+    // To its end, so that the other agent is told when it need answer no longer.
+    let asked = to_its_end(async move { paths::ask(&app.0.context, &request.answerer).await });
+    Ok(Json(asked.await?))
+}
+
+/// Has the hosts of the cluster ask the paths between them, each from both of its ends. Whoever hangs up has no more of them asked.
+#[utoipa::path(post, path = "/v1/cluster/paths", tag = "local",
+    request_body = Option<ClusterPathsRequest>,
+    responses((status = 200, body = ClusterPathsView), (status = "default", body = ErrorBody)))]
+async fn cluster_paths(
+    State(app): State<App>,
+    OptionalBody(request): OptionalBody<ClusterPathsRequest>,
+) -> Result<Json<ClusterPathsView>, Refused> {
+    Ok(Json(paths::cluster(&app.0.context, request).await?))
+}

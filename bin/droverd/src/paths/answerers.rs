@@ -1,0 +1,275 @@
+//! Answerers of this host, by the order of others.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use data_encoding::HEXLOWER;
+use drover_api::{
+    AnsweredAt, AnsweredView, AnswererRequest, AnswererView, ErrorCode, Refusal, TicketText,
+};
+use drover_migrate::paths::Selection;
+use drover_reach::{Answerer, Order, Ticket};
+use drover_types::{AnswererId, HostName, Interface, with_sources};
+use futures_util::future::join_all;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use crate::api::Caller;
+use crate::{facts, limits, migration};
+
+/// Those that answer now.
+#[derive(Debug, Clone, Default)]
+pub struct Answerers(Arc<Mutex<HashMap<AnswererId, Live>>>);
+
+/// What of this host's configuration is to be known.
+#[derive(Debug)]
+pub struct Here<'a> {
+    /// Its name.
+    pub host: &'a HostName,
+    /// What migrations may use.
+    pub networks: &'a Selection,
+    /// That of memory, which is open between hosts: answered at, too, where it is free.
+    pub port: u16,
+}
+
+#[derive(Debug)]
+struct Live {
+    by: Caller,
+    end: watch::Sender<bool>,
+    answered: JoinHandle<Vec<AnsweredAt>>,
+}
+
+impl Answerers {
+    fn live(&self) -> MutexGuard<'_, HashMap<AnswererId, Live>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers at every address that migrations may use, and that can be answered at.
+    ///
+    /// # Errors
+    /// Too many are answered already, or nobody was named whom to answer.
+    pub async fn order(
+        &self,
+        here: &Here<'_>,
+        by: Caller,
+        request: AnswererRequest,
+    ) -> Result<AnswererView, Refusal> {
+        check(&request)?;
+        let failed = |why: String| {
+            let message = format!("cannot answer questions about paths: {why}");
+            Refusal::new(ErrorCode::Internal, message)
+        };
+        let interfaces = facts::interfaces().await;
+        let interfaces = interfaces.map_err(|error| failed(with_sources(&error)))?;
+        let (interfaces, _) = migration::offered(here.networks, interfaces);
+        let ticket = Ticket::random().map_err(|error| failed(error.to_string()))?;
+        let order = Order {
+            ticket: ticket.clone(),
+            askers: request.askers,
+            time: Duration::from_secs(request.time_s).min(limits::ANSWERING),
+        };
+        // Before any socket is opened: whoever is refused costs none.
+        let mut live = self.live();
+        check_room(&live, here.host, &by)?;
+        let answerers = bind(&interfaces, here.port, &order);
+        let at = answerers.iter().map(Answerer::local).collect();
+        let id = AnswererId(Uuid::now_v7());
+        tracing::info!(%by, %id, addresses = answerers.len(), "answers questions about paths");
+        let (end, ended) = watch::channel(false);
+        let answered = tokio::spawn(self.clone().answer(id, answerers, ended));
+        live.insert(id, Live { by, end, answered });
+        Ok(AnswererView {
+            id,
+            ticket: TicketText(HEXLOWER.encode(&ticket.0)),
+            at,
+            interfaces,
+        })
+    }
+
+    /// Until it is ended, or its time is over.
+    async fn answer(
+        self,
+        id: AnswererId,
+        answerers: Vec<Answerer>,
+        ended: watch::Receiver<bool>,
+    ) -> Vec<AnsweredAt> {
+        let answered = join_all(answerers.into_iter().map(async |answerer| {
+            let address = answerer.local().ip();
+            let mut ended = ended.clone();
+            // Its other end goes with the agent alone.
+            let answered = answerer.run(async move { drop(ended.wait_for(|ended| *ended).await) });
+            let answered = answered.await;
+            AnsweredAt {
+                address,
+                answers: answered.answers,
+                left: answered.left,
+            }
+        }));
+        let answered = answered.await;
+        if self.live().remove(&id).is_some() {
+            tracing::info!(%id, "answers no more: its time is over");
+        }
+        answered
+    }
+
+    /// Ends it; what it did.
+    ///
+    /// # Errors
+    /// It has ended by itself, or is somebody else's.
+    pub async fn end(&self, by: &Caller, id: AnswererId) -> Result<AnsweredView, Refusal> {
+        let none = || {
+            let message = format!("nothing answers by the id {id} any more, or not for {by}");
+            Refusal::new(ErrorCode::NoSuchAnswerer, message)
+        };
+        let ended = {
+            let mut live = self.live();
+            if live.get(&id).is_none_or(|live| live.by != *by) {
+                return Err(none());
+            }
+            live.remove(&id).ok_or_else(none)?
+        };
+        ended.end.send_replace(true);
+        let at = ended.answered.await.map_err(|error| {
+            let message = format!("the answerer {id} failed: {error}");
+            Refusal::new(ErrorCode::Internal, message)
+        })?;
+        Ok(AnsweredView { at })
+    }
+}
+
+fn check(request: &AnswererRequest) -> Result<(), Refusal> {
+    let (count, most) = (request.askers.len(), limits::ASKERS);
+    if (1..=most).contains(&count) {
+        return Ok(());
+    }
+    let message = format!("questions come from 1 to {most} addresses, not from {count}");
+    Err(Refusal::new(ErrorCode::BadRequest, message))
+}
+
+fn check_room(
+    live: &HashMap<AnswererId, Live>,
+    host: &HostName,
+    by: &Caller,
+) -> Result<(), Refusal> {
+    let all = live.len();
+    let own = live.values().filter(|live| live.by == *by).count();
+    let message = if own >= limits::ANSWERERS_OF_ONE {
+        format!("{host} answers {by} already, by {own} orders")
+    } else if all >= limits::ANSWERERS {
+        format!("{host} answers others already, by {all} orders")
+    } else {
+        return Ok(());
+    };
+    let seconds = limits::ANSWERING.as_secs();
+    let next = format!("ask again; an order ends by itself within {seconds} s");
+    Err(Refusal::new(ErrorCode::TooManyRequests, message).next(next))
+}
+
+/// One that cannot be answered at, as one that is just being taken away, is left: whoever asks sees that.
+fn bind(interfaces: &[Interface], port: u16, order: &Order) -> Vec<Answerer> {
+    let addresses = interfaces.iter().flat_map(|nic| &nic.addresses);
+    let answerers = addresses.filter_map(|address| {
+        let at = |port| SocketAddr::new(address.address(), port);
+        // Another order may have it.
+        let bound = Answerer::bind(at(port), order.clone());
+        bound
+            .or_else(|_| Answerer::bind(at(0), order.clone()))
+            .inspect_err(|error| tracing::warn!(error = with_sources(error)))
+            .ok()
+    });
+    answerers.take(limits::ANSWER_ADDRESSES).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer(name: &str) -> Caller {
+        Caller::Peer(name.parse().unwrap())
+    }
+
+    /// By the order of that host, for a minute.
+    async fn order(answerers: &Answerers, by: &str) -> Result<AnswererView, Refusal> {
+        order_as(answerers, by, request()).await
+    }
+
+    async fn order_as(
+        answerers: &Answerers,
+        by: &str,
+        request: AnswererRequest,
+    ) -> Result<AnswererView, Refusal> {
+        let (host, networks) = ("a".parse().unwrap(), Selection::default());
+        let here = Here {
+            host: &host,
+            networks: &networks,
+            port: 0,
+        };
+        answerers.order(&here, peer(by), request).await
+    }
+
+    fn request() -> AnswererRequest {
+        AnswererRequest {
+            askers: vec!["127.0.0.1".parse().unwrap()],
+            time_s: 60,
+        }
+    }
+
+    #[tokio::test]
+    async fn no_more_is_answered_at_once_than_there_is_room_for_and_what_has_ended_makes_room() {
+        let answerers = Answerers::default();
+        let order = async |by: &str| order(&answerers, by).await;
+        let first = order("b").await.unwrap();
+        order("b").await.unwrap();
+        let refused = order("b").await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::TooManyRequests);
+        assert!(refused.message.contains("host b"), "{refused}");
+        order("c").await.unwrap();
+        order("d").await.unwrap();
+        assert!(order("e").await.is_err());
+        answerers.end(&peer("b"), first.id).await.unwrap();
+        order("e").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn it_is_ended_once_and_only_by_whoever_ordered_it() {
+        let answerers = Answerers::default();
+        let ordered = order(&answerers, "b").await.unwrap();
+        for other in [peer("c"), Caller::Local] {
+            let refused = answerers.end(&other, ordered.id).await.unwrap_err();
+            assert_eq!(refused.code, ErrorCode::NoSuchAnswerer);
+        }
+        let answered = answerers.end(&peer("b"), ordered.id).await.unwrap();
+        assert_eq!(answered.at.len(), ordered.at.len());
+        assert!(answered.at.iter().all(|at| at.answers == 0));
+        assert!(answerers.end(&peer("b"), ordered.id).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn one_that_nobody_ends_ends_by_itself() {
+        let answerers = Answerers::default();
+        let at_once = AnswererRequest {
+            time_s: 0,
+            ..request()
+        };
+        let ordered = order_as(&answerers, "b", at_once).await.unwrap();
+        while answerers.live().contains_key(&ordered.id) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn whom_to_answer_is_named_within_bounds() {
+        let answerers = Answerers::default();
+        for askers in [0, limits::ASKERS + 1] {
+            let request = AnswererRequest {
+                askers: vec!["127.0.0.1".parse().unwrap(); askers],
+                time_s: 1,
+            };
+            let refused = order_as(&answerers, "b", request).await;
+            assert_eq!(refused.unwrap_err().code, ErrorCode::BadRequest);
+        }
+    }
+}

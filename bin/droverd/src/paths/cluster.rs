@@ -1,0 +1,241 @@
+//! The paths between all hosts of the cluster.
+//!
+//! Every host asks the others in turn, beginning with the one after it, so that at any time each asks one and
+//! answers one: what an answerer leaves for want of time looks like loss.
+//!
+//! ```text
+//!   a asks   b c d
+//!   b asks   c d a
+//!   c asks   d a b
+//!   d asks   a b c
+//! ```
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use drover_api::{
+    ClusterPathsRequest, ClusterPathsView, ErrorCode, MemberLeftOut, PathLeftOut, PathsView,
+    Refusal,
+};
+use drover_plan::Text;
+use drover_tune::facts::{Path, PathEnd};
+use drover_types::HostName;
+use futures_util::future::join_all;
+use tokio::sync::{Mutex, Semaphore};
+use tokio::time::{Instant, timeout_at};
+
+use super::ask::{ask, not_answered};
+use crate::agent::Context;
+use crate::limits;
+
+/// Has them asked. Nothing more is asked once the caller has hung up.
+///
+/// # Errors
+/// There is no cluster, or no host of a name that is asked for.
+pub async fn cluster(
+    context: &Arc<Context>,
+    request: ClusterPathsRequest,
+) -> Result<ClusterPathsView, Refusal> {
+    context.peers.are_known()?;
+    let only = Only::new(context, request.hosts)?;
+    let mut view = ClusterPathsView::default();
+    let hosts = there(context, &only, &mut view.left_out).await;
+    let round = Round {
+        context,
+        only,
+        answering: hosts.iter().map(|_| Mutex::default()).collect(),
+        hosts,
+        asking: Semaphore::new(limits::ASKING_AT_ONCE),
+        end: Instant::now() + limits::CLUSTER_PATHS,
+    };
+    let told = join_all((0..round.hosts.len()).map(|asker| round.asks(asker))).await;
+    for told in told.into_iter().flatten() {
+        view.paths.extend(told.paths);
+        view.paths_left_out.extend(told.left_out);
+    }
+    view.paths
+        .sort_by(|one, other| in_order(one).cmp(&in_order(other)));
+    view.paths_left_out.sort_by(|one, other| {
+        (&one.near, &one.far, &one.nic).cmp(&(&other.near, &other.far, &other.nic))
+    });
+    Ok(view)
+}
+
+fn in_order(path: &Path) -> (&str, &str, &PathEnd, &PathEnd) {
+    (&path.near.host, &path.far.host, &path.near, &path.far)
+}
+
+/// Which hosts are asked for: of one all that it has to do with, of several those among them.
+struct Only(BTreeSet<HostName>);
+
+impl Only {
+    fn new(context: &Context, hosts: Vec<HostName>) -> Result<Self, Refusal> {
+        for host in hosts.iter().filter(|host| **host != context.config.host) {
+            // Refuses who is no member.
+            context.peers.client(host)?;
+        }
+        Ok(Self(hosts.into_iter().collect()))
+    }
+
+    fn has(&self, one: &HostName, other: &HostName) -> bool {
+        let (one, other) = (self.0.contains(one), self.0.contains(other));
+        match self.0.len() {
+            0 => true,
+            1 => one || other,
+            _ => one && other,
+        }
+    }
+
+    fn concerns(&self, host: &HostName) -> bool {
+        self.0.len() <= 1 || self.0.contains(host)
+    }
+}
+
+/// The hosts that it is about, by their names; those that are silent are neither asked nor do they ask.
+async fn there(
+    context: &Arc<Context>,
+    only: &Only,
+    silent: &mut Vec<MemberLeftOut>,
+) -> Vec<HostName> {
+    let mut hosts = vec![context.config.host.clone()];
+    let looked = context.peers.look().await;
+    for peer in looked.into_iter().filter(|peer| only.concerns(&peer.host)) {
+        match peer.problem {
+            None => hosts.push(peer.host),
+            Some(problem) => silent.push(MemberLeftOut {
+                host: peer.host,
+                why: cleaned(problem.message),
+            }),
+        }
+    }
+    hosts.retain(|host| only.concerns(host));
+    hosts.sort();
+    hosts
+}
+
+/// Another agent's words, to be shown on a terminal.
+fn cleaned(words: String) -> String {
+    Text::from(words).to_string()
+}
+
+struct Round<'a> {
+    context: &'a Arc<Context>,
+    hosts: Vec<HostName>,
+    only: Only,
+    /// Held while that host answers.
+    answering: Vec<Mutex<()>>,
+    asking: Semaphore,
+    end: Instant,
+}
+
+impl Round<'_> {
+    /// One host asks all others, one after the other.
+    async fn asks(&self, asker: usize) -> Vec<PathsView> {
+        let mut told = Vec::new();
+        let count = self.hosts.len();
+        for answerer in (1..count).map(|step| (asker + step) % count) {
+            let (near, far) = (&self.hosts[asker], &self.hosts[answerer]);
+            if self.only.has(near, far) {
+                told.push(self.asked(near, (answerer, far)).await);
+            }
+        }
+        told
+    }
+
+    async fn asked(&self, near: &HostName, (answerer, far): (usize, &HostName)) -> PathsView {
+        let asked = async {
+            let _answers = self.answering[answerer].lock().await;
+            // Never closed.
+            let _slot = self.asking.acquire().await.ok();
+            self.ask(near, far).await
+        };
+        let why = match timeout_at(self.end, asked).await {
+            Ok(Ok(view)) if is_about(&view, near, far) => return view,
+            Ok(Ok(_)) => format!("{near} told of paths that it was not asked for"),
+            Ok(Err(refusal)) => refusal.message,
+            Err(_) => {
+                let seconds = limits::CLUSTER_PATHS.as_secs();
+                format!("all together took {seconds} s already: name the hosts that matter")
+            }
+        };
+        let left = PathLeftOut {
+            near: near.clone(),
+            far: far.clone(),
+            nic: None,
+            why: cleaned(why),
+        };
+        PathsView {
+            paths: Vec::new(),
+            left_out: vec![left],
+        }
+    }
+
+    async fn ask(&self, near: &HostName, far: &HostName) -> Result<PathsView, Refusal> {
+        let context = self.context;
+        if *near != context.config.host {
+            let client = context.peers.client(near)?;
+            let asked = client.ask_paths(far).await;
+            return asked.map_err(|error| not_answered(near, &error));
+        }
+        // To its end, as when another host is asked to.
+        let (context, far) = (Arc::clone(context), far.clone());
+        let asked = tokio::spawn(async move { ask(&context, &far).await });
+        asked.await.unwrap_or_else(|error| {
+            let message = format!("the agent failed at this: {error}");
+            Err(Refusal::new(ErrorCode::Internal, message))
+        })
+    }
+}
+
+/// Nobody speaks of other paths than its own.
+fn is_about(view: &PathsView, near: &HostName, far: &HostName) -> bool {
+    let (near_name, far_name) = (near.as_str(), far.as_str());
+    let paths = &view.paths;
+    paths
+        .iter()
+        .all(|path| path.near.host == near_name && path.far.host == far_name)
+        && view
+            .left_out
+            .iter()
+            .all(|left| left.near == *near && left.far == *far)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn only(hosts: &[&str]) -> Only {
+        Only(hosts.iter().map(|host| host.parse().unwrap()).collect())
+    }
+
+    fn has(only: &Only, one: &str, other: &str) -> bool {
+        only.has(&one.parse().unwrap(), &other.parse().unwrap())
+    }
+
+    #[test]
+    fn of_one_host_all_its_paths_are_asked_and_of_several_those_among_them() {
+        assert!(has(&only(&[]), "a", "b"));
+        let of_a = only(&["a"]);
+        assert!(has(&of_a, "a", "b") && has(&of_a, "b", "a") && !has(&of_a, "b", "c"));
+        let of_two = only(&["a", "b"]);
+        assert!(has(&of_two, "b", "a") && !has(&of_two, "a", "c"));
+        let host = |name: &str| name.parse().unwrap();
+        assert!(of_a.concerns(&host("b")) && !of_two.concerns(&host("c")));
+    }
+
+    #[test]
+    fn nobody_is_believed_about_paths_of_others() {
+        let (a, b): (HostName, HostName) = ("a".parse().unwrap(), "b".parse().unwrap());
+        let left = |near: &HostName, far: &HostName| PathsView {
+            paths: Vec::new(),
+            left_out: vec![PathLeftOut {
+                near: near.clone(),
+                far: far.clone(),
+                nic: None,
+                why: String::new(),
+            }],
+        };
+        assert!(is_about(&left(&a, &b), &a, &b));
+        assert!(!is_about(&left(&b, &a), &a, &b));
+    }
+}

@@ -1,0 +1,176 @@
+//! Which pairs of interfaces are asked, and which of them at the same time.
+
+use drover_api::PathLeftOut;
+use drover_migrate::paths::{LeftOut, LeftOutReason, Selected, Side, candidates, choose};
+use drover_types::{BitRate, HostName, Interface, PathEnd};
+
+use crate::migration::leads_there;
+
+/// A pair of interfaces that a migration would use, were it answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// The end that asks.
+    pub near: PathEnd,
+    /// The one that answers.
+    pub far: PathEnd,
+    /// Rate of the slower link, where known.
+    pub rate: Option<BitRate>,
+    /// Both are in one network. Of those that are not, nobody claims that they reach each other.
+    pub one_network: bool,
+}
+
+/// What is asked, and why the rest is not.
+#[derive(Debug, Default)]
+pub struct Pairs {
+    /// As a migration would choose them, each of its candidates taken for answered.
+    pub chosen: Vec<Pair>,
+    /// Interfaces of the near host that are in none.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The pairs of what a host has in use with what the other one offers. `own` are all its interfaces.
+pub fn pairs(own: &[Interface], ours: &Selected, theirs: &Selected) -> Pairs {
+    let mut all = candidates(ours, theirs);
+    all.retain(|candidate| leads_there(own, candidate));
+    let pairing = choose(ours, theirs, &all);
+    let chosen: Vec<Pair> = pairing
+        .paths
+        .into_iter()
+        .map(|path| Pair {
+            one_network: one_network(ours, theirs, &path.source, &path.destination),
+            near: path.source,
+            far: path.destination,
+            rate: path.rate,
+        })
+        .collect();
+    let mut left_out = pairing.left_out;
+    left_out.retain(|left| {
+        let used = chosen
+            .iter()
+            .any(|pair| pair.near.interface == left.interface);
+        left.side == Side::Source && left.reason != LeftOutReason::Loopback && !used
+    });
+    Pairs { chosen, left_out }
+}
+
+fn one_network(ours: &Selected, theirs: &Selected, near: &PathEnd, far: &PathEnd) -> bool {
+    let of = |selected: &Selected, end: &PathEnd| {
+        let mut all = selected.endpoints.iter();
+        let same =
+            all.find(|one| one.interface == end.interface && one.address.address() == end.address);
+        same.map(|found| found.address)
+    };
+    let both = of(ours, near).zip(of(theirs, far));
+    both.is_some_and(|(near, far)| near.shares_network(&far))
+}
+
+/// What of an interface was left out, as it is told.
+pub fn told(near: &HostName, far: &HostName, left: LeftOut) -> PathLeftOut {
+    PathLeftOut {
+        near: near.clone(),
+        far: far.clone(),
+        nic: Some(left.interface),
+        why: left.reason.to_string(),
+    }
+}
+
+/// Pairs that are asked at the same time: no interface is in two of them, so that none is loss to another.
+pub fn waves(pairs: Vec<Pair>) -> Vec<Vec<Pair>> {
+    let mut waves: Vec<Vec<Pair>> = Vec::new();
+    for pair in pairs {
+        let meets = |other: &Pair| {
+            other.near.interface == pair.near.interface || other.far.interface == pair.far.interface
+        };
+        match waves.iter_mut().find(|wave| !wave.iter().any(meets)) {
+            Some(wave) => wave.push(pair),
+            None => waves.push(vec![pair]),
+        }
+    }
+    waves
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_migrate::paths::{Selection, select};
+
+    use super::*;
+
+    fn nic(name: &str, addresses: &[&str]) -> Interface {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap());
+        Interface {
+            name: name.into(),
+            addresses: addresses.collect(),
+            speed: None,
+            mtu: 1500,
+            up: true,
+            loopback: name == "lo",
+            tx_queues: 1,
+            rx_queues: 1,
+            rdma: None,
+        }
+    }
+
+    fn asked(own: &[Interface], other: &[Interface]) -> Pairs {
+        let all = Selection::default();
+        let ours = select(Side::Source, own, &all);
+        let theirs = select(Side::Destination, other, &all);
+        pairs(own, &ours, &theirs)
+    }
+
+    fn names(pairs: &[Pair]) -> Vec<String> {
+        let name = |pair: &Pair| format!("{}-{}", pair.near.interface, pair.far.interface);
+        pairs.iter().map(name).collect()
+    }
+
+    #[test]
+    fn interfaces_of_one_network_are_asked_and_one_that_has_no_peer_is_told() {
+        let own = [
+            nic("lo", &["127.0.0.1/8"]),
+            nic("a0", &["10.0.0.1/24"]),
+            nic("a1", &["10.0.1.1/24"]),
+            nic("a2", &[]),
+        ];
+        let other = [nic("b0", &["10.0.0.2/24"]), nic("b1", &["10.0.1.2/24"])];
+        let found = asked(&own, &other);
+        assert_eq!(names(&found.chosen), ["a0-b0", "a1-b1"]);
+        assert!(found.chosen.iter().all(|pair| pair.one_network));
+        let left: Vec<_> = found.left_out.iter().map(|left| &left.interface).collect();
+        assert_eq!(left, ["a2"]);
+    }
+
+    #[test]
+    fn interfaces_of_different_networks_are_asked_and_known_to_be() {
+        let found = asked(
+            &[nic("a0", &["10.0.0.1/24"])],
+            &[nic("b0", &["10.9.0.2/24"])],
+        );
+        assert_eq!(names(&found.chosen), ["a0-b0"]);
+        assert!(!found.chosen[0].one_network);
+    }
+
+    #[test]
+    fn no_interface_is_asked_on_two_paths_at_once() {
+        let own: Vec<_> = (1..=4)
+            .map(|at| nic(&format!("a{at}"), &[&format!("10.0.0.{at}/24")]))
+            .collect();
+        let found = asked(
+            &own,
+            &[nic("b0", &["10.0.0.9/24"]), nic("b1", &["10.0.0.8/24"])],
+        );
+        assert_eq!(found.chosen.len(), 4);
+        let waves = waves(found.chosen.clone());
+        // Those beyond the first two share an interface of the other host with them.
+        assert_eq!(waves[0].len(), 2);
+        for wave in &waves {
+            for (at, pair) in wave.iter().enumerate() {
+                for other in &wave[at + 1..] {
+                    assert_ne!(pair.near.interface, other.near.interface);
+                    assert_ne!(pair.far.interface, other.far.interface);
+                }
+            }
+        }
+        let mut all = names(&waves.concat());
+        all.sort();
+        assert_eq!(all, names(&found.chosen));
+    }
+}

@@ -1,0 +1,255 @@
+//! Agents that ask each other what the paths between them carry.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests are tests too"
+)]
+
+mod cluster;
+#[path = "../trust/provision.rs"]
+#[allow(dead_code, reason = "helpers of tests, not all used by each of them")]
+mod provision;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::time::{Duration, Instant};
+
+use drover_api::{ClientError, ClusterPathsRequest, ErrorCode};
+use drover_tune::examine;
+
+use cluster::{Cluster, SWITCH, findings};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_millis(5);
+
+const NOTHING: [&str; 0] = [];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_with_nothing_wrong_are_all_asked_from_both_ends_and_nothing_is_found() {
+    let Some(cluster) = Cluster::new("clean", &["a", "b", "c"], 2).await else {
+        return;
+    };
+    let view = cluster.asked("b", &[]).await;
+    assert_eq!(
+        (&view.left_out[..], &view.paths_left_out[..]),
+        (&[][..], &[][..])
+    );
+    let told: Vec<_> = view
+        .paths
+        .iter()
+        .map(|path| {
+            format!(
+                "{}>{} {}-{}",
+                path.near.host, path.far.host, path.near.nic, path.far.nic
+            )
+        })
+        .collect();
+    let pairs = ["a>b", "a>c", "b>a", "b>c", "c>a", "c>b"];
+    let all: Vec<_> = pairs
+        .iter()
+        .flat_map(|pair| ["n0-n0", "n1-n1"].map(|nics| format!("{pair} {nics}")))
+        .collect();
+    assert_eq!(told, all);
+    assert_eq!(findings(&view.paths), NOTHING);
+    for path in &view.paths {
+        assert_eq!(path.there.get().unwrap().size, 9000);
+        assert_eq!(path.back.get().unwrap().size, 9000);
+        assert!(path.round_trip.known().is_some());
+    }
+    // Of one host those to and from all others, of several those among them.
+    let pairs = |view: &drover_api::ClusterPathsView| view.paths.len() / 2;
+    assert_eq!(pairs(&cluster.asked("a", &["b"]).await), 4);
+    assert_eq!(pairs(&cluster.asked("a", &["b", "c"]).await), 2);
+    let hosts = vec!["x".parse().unwrap()];
+    let request = ClusterPathsRequest { hosts };
+    let unknown = cluster.client("a").cluster_paths(&request).await;
+    let refused = unknown.unwrap_err();
+    assert!(refused.is_refused_with(ErrorCode::NoSuchHost), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_who_ask_at_the_same_time_hinder_nobody() {
+    let Some(cluster) = Cluster::new("twice", &["a", "b", "c"], 2).await else {
+        return;
+    };
+    let (one, other) = tokio::join!(cluster.asked("a", &[]), cluster.asked("c", &[]));
+    for view in [one, other] {
+        assert_eq!(view.paths_left_out, []);
+        assert_eq!(view.paths.len(), 12);
+        assert_eq!(findings(&view.paths), NOTHING);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_switch_that_carries_smaller_packets_than_both_ends_is_found_on_its_paths_alone() {
+    let Some(cluster) = Cluster::new("middle", &["a", "b", "c"], 2).await else {
+        return;
+    };
+    cluster.run(SWITCH, "ip link set b1 mtu 1500");
+    let view = cluster.asked("a", &[]).await;
+    let all = ["a>b", "b>a", "b>c", "c>b"];
+    assert_eq!(
+        findings(&view.paths),
+        all.map(|pair| format!("path-mtu {pair} n1"))
+    );
+    for finding in examine(&[], &view.paths).findings {
+        assert!(finding.found.read.contains("15"), "{finding:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_that_takes_less_than_the_other_is_no_finding_of_its_path() {
+    let Some(cluster) = Cluster::new("end", &["a", "b"], 2).await else {
+        return;
+    };
+    cluster.run("b", "ip link set n1 mtu 1500");
+    let view = cluster.asked("a", &[]).await;
+    assert_eq!(view.paths.len(), 4);
+    assert_eq!(findings(&view.paths), NOTHING);
+    let short = view.paths.iter().filter(|path| path.near.nic == "n1");
+    for path in short {
+        assert_eq!(path.there.get().unwrap().size, 1500, "{path:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loss_one_way_is_found_from_both_ends_and_takes_no_size_for_smaller() {
+    let Some(cluster) = Cluster::new("loss", &["a", "b", "c"], 2).await else {
+        return;
+    };
+    cluster.lose("b1", 5);
+    let view = cluster.asked("a", &[]).await;
+    let all = ["a>b", "b>a", "b>c", "c>b"];
+    assert_eq!(
+        findings(&view.paths),
+        all.map(|pair| format!("path-loss {pair} n1"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_route_by_another_interface_is_found_where_it_is_and_by_where_its_answers_arrive() {
+    let Some(cluster) = Cluster::new("route", &["a", "b", "c"], 2).await else {
+        return;
+    };
+    cluster.run("b", "ip route add 10.78.1.1/32 dev n0");
+    let view = cluster.asked("c", &[]).await;
+    let found = findings(&view.paths);
+    assert_eq!(found, ["path-arrival a>b n1", "path-route b>a n1"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_path_on_which_nothing_comes_back_is_found_and_the_agents_ask_over_the_other() {
+    let Some(cluster) = Cluster::new("silent", &["a", "b"], 2).await else {
+        return;
+    };
+    cluster.run(SWITCH, "ip link set b1 nomaster");
+    let view = cluster.asked("a", &[]).await;
+    let all = ["path-reach a>b n1", "path-reach b>a n1"];
+    assert_eq!(findings(&view.paths), all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interface_without_a_path_and_a_member_without_an_agent_are_named() {
+    let Some(mut cluster) = Cluster::new("named", &["a", "b", "c"], 2).await else {
+        return;
+    };
+    cluster.kill("c");
+    for host in ["a", "b"] {
+        cluster.run(host, "ip addr flush dev n1");
+    }
+    let view = cluster.asked("a", &[]).await;
+    let silent: Vec<_> = view
+        .left_out
+        .iter()
+        .map(|left| left.host.as_str())
+        .collect();
+    assert_eq!(silent, ["c"]);
+    assert_eq!(findings(&view.paths), NOTHING);
+    assert_eq!(view.paths.len(), 2);
+    let left: Vec<_> = view
+        .paths_left_out
+        .iter()
+        .map(|left| {
+            format!(
+                "{}>{} {}",
+                left.near,
+                left.far,
+                left.nic.as_deref().unwrap()
+            )
+        })
+        .collect();
+    assert_eq!(left, ["a>b n1", "b>a n1"]);
+    assert!(
+        view.paths_left_out[0].why.contains("no address"),
+        "{view:#?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answerer_that_dies_is_no_loss() {
+    let Some(mut cluster) = Cluster::new("dies", &["a", "b"], 2).await else {
+        return;
+    };
+    // Asking takes seconds then.
+    cluster.lose("b0", 4);
+    cluster.lose("b1", 4);
+    let client = cluster.client("a");
+    let b = "b".parse().unwrap();
+    let asked = tokio::spawn(async move { client.ask_paths(&b).await });
+    let deadline = Instant::now() + PATIENCE;
+    while !cluster.log("b").contains("answers questions about paths") {
+        assert!(Instant::now() < deadline, "{}", cluster.log("b"));
+        tokio::time::sleep(SOON).await;
+    }
+    cluster.kill("b");
+    let view = asked.await.unwrap().unwrap();
+    let report = examine(&[], &view.paths);
+    assert_eq!(report.findings, [], "{view:#?}");
+    assert!(!report.skipped.is_empty(), "{view:#?}");
+    for skipped in report.skipped {
+        assert!(skipped.because.contains("did not say"), "{skipped:?}");
+    }
+    // And the one that is back has nothing of it.
+    cluster.start("b").await;
+    let b = "b".parse().unwrap();
+    let again = cluster.client("a").ask_paths(&b).await.unwrap();
+    assert_eq!(again.paths.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_asks_no_path_to_itself() {
+    let Some(cluster) = Cluster::new("self", &["a", "b"], 1).await else {
+        return;
+    };
+    let refused = cluster.client("a").ask_paths(&"a".parse().unwrap()).await;
+    let refused: ClientError = refused.unwrap_err();
+    assert!(refused.is_refused_with(ErrorCode::SameHost), "{refused}");
+}
+
+/// Prints how long it takes.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "it measures: run it by its name, with --no-capture, on a machine that does nothing else"]
+async fn sixteen_hosts_ask_all_their_paths() {
+    let names = [
+        "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p",
+    ];
+    let Some(cluster) = Cluster::new("all", &names, 2).await else {
+        return;
+    };
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let view = cluster.asked("a", &[]).await;
+        let took = begun.elapsed();
+        let report = examine(&[], &view.paths);
+        println!(
+            "{} paths of {} hosts in {took:?}; findings: {}, skipped: {}, left out: {}",
+            view.paths.len(),
+            names.len(),
+            report.findings.len(),
+            report.skipped.len(),
+            view.paths_left_out.len() + view.left_out.len(),
+        );
+        assert_eq!(view.paths.len(), 480);
+    }
+}

@@ -1,0 +1,148 @@
+//! What agents ask of each other to find out what the paths between them carry.
+//!
+//! ```text
+//!   who wants to know     asker                           answerer
+//!   POST /paths/ask ────▶ POST /answerers ──────────────▶ answers at its addresses
+//!                         (datagrams, to and fro)
+//!                         POST /answerers/{id}/end ─────▶ tells what it answered, and what it left
+//! ```
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use drover_tune::facts::Path;
+use drover_types::{AnswererId, HostName, Interface};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::plan::MemberLeftOut;
+use crate::schema::InterfaceSchema;
+
+/// Asks a host to answer questions that come by datagrams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AnswererRequest {
+    /// From where they come.
+    #[schema(value_type = Vec<String>)]
+    pub askers: Vec<IpAddr>,
+    /// How long, in seconds; less where that is more than the host gives.
+    pub time_s: u64,
+}
+
+/// A host that answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AnswererView {
+    /// By which it is ended.
+    #[schema(value_type = String, format = "uuid")]
+    pub id: AnswererId,
+    /// What questions have to be made with.
+    #[schema(value_type = String)]
+    pub ticket: TicketText,
+    /// Where it answers: addresses and ports.
+    #[schema(value_type = Vec<String>)]
+    pub at: Vec<SocketAddr>,
+    /// The interfaces that the host lets migrations use, with those of their addresses alone.
+    #[schema(value_type = Vec<InterfaceSchema>)]
+    pub interfaces: Vec<Interface>,
+}
+
+/// A secret of 32 bytes in hexadecimal digits.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TicketText(pub String);
+
+impl fmt::Debug for TicketText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TicketText(hidden)")
+    }
+}
+
+/// What was answered, where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AnsweredView {
+    /// At each address.
+    pub at: Vec<AnsweredAt>,
+}
+
+/// What was answered at one address.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AnsweredAt {
+    /// The address.
+    #[schema(value_type = String)]
+    pub address: IpAddr,
+    /// Answers.
+    pub answers: u64,
+    /// Questions that were left, as they came too fast or there were too many. With any, silence means nothing.
+    pub left: u64,
+}
+
+/// Asks a host to ask its paths to another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PathsAskRequest {
+    /// That other one.
+    #[schema(value_type = String)]
+    pub answerer: HostName,
+}
+
+/// The paths from one host to another, as they were found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PathsView {
+    /// Those that were asked, in the format of the crate `drover-tune`.
+    #[schema(value_type = Vec<Object>)]
+    pub paths: Vec<Path>,
+    /// What was not.
+    #[serde(default)]
+    pub left_out: Vec<PathLeftOut>,
+}
+
+/// What was not asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PathLeftOut {
+    /// The host that was to ask.
+    #[schema(value_type = String)]
+    pub near: HostName,
+    /// The one that was to answer.
+    #[schema(value_type = String)]
+    pub far: HostName,
+    /// The interface of the first that has no path; missing where nothing could be asked between the two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<String>,
+    /// Why.
+    pub why: String,
+}
+
+/// Asks for the paths between the hosts of a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterPathsRequest {
+    /// Of one host those to and from all others, of several those among them; all where none is named.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub hosts: Vec<HostName>,
+}
+
+/// The paths between the hosts of a cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ClusterPathsView {
+    /// Those that were asked, each from both of its ends, by the names of both hosts; in the format of the crate
+    /// `drover-tune`.
+    #[schema(value_type = Vec<Object>)]
+    pub paths: Vec<Path>,
+    /// What was not.
+    #[serde(default)]
+    pub paths_left_out: Vec<PathLeftOut>,
+    /// Members that did not answer, and why.
+    #[serde(default)]
+    pub left_out: Vec<MemberLeftOut>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ticket_is_sent_and_never_shown() {
+        let ticket = TicketText("00ff".into());
+        assert_eq!(format!("{ticket:?}"), "TicketText(hidden)");
+        assert_eq!(serde_json::to_value(&ticket).unwrap(), "00ff");
+    }
+}
