@@ -1,22 +1,23 @@
-//! Reports as JUnit's XML, which pipelines show: a test for each rule and subject, and one for each member that did not answer.
+//! Reports as JUnit's XML, which pipelines show: a test for each rule and subject, and one for each member that did not answer or ask.
 
 use std::fmt::Write as _;
 
-use drover_api::MemberLeftOut;
 use drover_tune::{Report, Subject};
 
+use super::missing::Missing;
+
 /// The whole document.
-pub fn xml(report: &Report, left_out: &[MemberLeftOut]) -> String {
-    let (failures, skipped, errors) = (report.findings.len(), report.skipped.len(), left_out.len());
+pub fn xml(report: &Report, missing: &[Missing]) -> String {
+    let (failures, skipped, errors) = (report.findings.len(), report.skipped.len(), missing.len());
     let tests = failures + skipped + errors + report.right.len();
     let mut said = format!(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n\
          <testsuite name=\"drover doctor\" tests=\"{tests}\" failures=\"{failures}\" errors=\"{errors}\" \
          skipped=\"{skipped}\">\n"
     );
-    for left in left_out {
-        let why = format!("<error message=\"{}\"/>", escaped(&left.why));
-        said.push_str(&case(left.host.as_str(), "answers", &why));
+    for one in missing {
+        let why = format!("<error message=\"{}\"/>", escaped(&one.why));
+        said.push_str(&case(&one.whom, one.test, &why));
     }
     for finding in &report.findings {
         let found = &finding.found;
@@ -80,6 +81,7 @@ fn is_no_letter(letter: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use drover_api::MemberLeftOut;
     use drover_tune::Right;
 
     #[test]
@@ -104,13 +106,15 @@ mod tests {
             }],
             ..Report::default()
         };
-        let left = MemberLeftOut {
+        let silent = Missing::from(&MemberLeftOut {
             host: "b".parse().unwrap(),
             why: "it does not answer".into(),
-        };
-        let xml = xml(&report, &[left]);
+        });
+        let (a, b) = ("a".parse().unwrap(), "b".parse().unwrap());
+        let xml = xml(&report, &[silent, Missing::pair(&a, &b, "it is busy")]);
         for part in [
-            "tests=\"2\" failures=\"0\" errors=\"1\" skipped=\"0\"",
+            "tests=\"3\" failures=\"0\" errors=\"2\" skipped=\"0\"",
+            "<testcase classname=\"a to b\" name=\"asks\"><error message=\"it is busy\"/></testcase>",
             "<testcase classname=\"b\" name=\"answers\"><error message=\"it does not answer\"/></testcase>",
             "<testcase classname=\"a eth0\" name=\"nic-queues\"></testcase>",
         ] {

@@ -3,6 +3,8 @@
 mod anonymous;
 mod capture;
 mod junit;
+mod missing;
+mod paths;
 mod show;
 
 use std::path::{Path, PathBuf};
@@ -11,10 +13,12 @@ use clap::{Args, Subcommand};
 use drover_host::{Told, Tree, facts};
 use drover_tune::facts::Host;
 use drover_tune::{Finding, RULES, Rule, examine};
-use drover_types::with_sources;
+use drover_types::{HostName, with_sources};
 use serde_json::json;
 
 use self::anonymous::Key;
+use self::missing::Missing;
+use self::paths::Asked;
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
 use crate::failure::Failure;
@@ -23,6 +27,8 @@ pub const EXAMPLES: &str = "\
 Examples:
   drover doctor                               this host
   drover doctor --all                         all hosts of the cluster, and what differs between them
+  drover doctor --all --paths                 and the paths between them, asked by packets on the real ways
+  drover doctor --all --paths=a,b             the paths between these; of one host those to and from all others
   drover doctor --explain nic-queues          what a rule wants, and all that it found
   drover doctor capture /tmp/a --anonymous    what was read here, to be looked at elsewhere
   drover doctor --captured a --captured b     two captured hosts, and what differs between them
@@ -31,10 +37,11 @@ Examples:
 ";
 
 pub const AFTER: &str = "\
-Nothing is changed. What could not be looked at is skipped, and --skipped says why.
+Nothing is changed; with --paths the agents send each other a tenth of a link's rate and 4 MiB a path at most.
+What could not be looked at is skipped, and --skipped says why.
 
-Exit code: 0 nothing was found, 2 something was, 1 an error, or a member that did not answer,
-7 with --all: the agent does not answer.";
+Exit code: 0 nothing was found, 2 something was, 1 an error, or a member that did not answer
+or could not ask another, 7 with --all: the agent does not answer.";
 
 /// Something was found.
 const FOUND: u8 = 2;
@@ -50,6 +57,9 @@ pub struct DoctorArgs {
     /// Look at all hosts of the cluster, and at what differs between them; asks the agent
     #[arg(long, conflicts_with = "captured")]
     all: bool,
+    /// Have the agents ask the paths between all hosts, or these: reachability, the largest packet, loss, round trips
+    #[arg(long, value_name = "HOST", requires = "all", num_args = 0.., value_delimiter = ',', require_equals = true)]
+    paths: Option<Vec<HostName>>,
     /// Look at a captured host instead of this one; several are compared with each other
     #[arg(long, value_name = "DIR")]
     captured: Vec<PathBuf>,
@@ -115,16 +125,26 @@ pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure>
 }
 
 async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
-    let (hosts, left_out) = if args.all {
+    let (hosts, mut left_out) = if args.all {
         let asked = client(agent)?.cluster_facts().await;
         let view = asked.map_err(Failure::of_reading)?;
         (view.facts, view.left_out)
     } else {
         (hosts(&args.captured).await?, Vec::new())
     };
-    let report = examine(&hosts, &[]);
+    let asked = match args.paths {
+        Some(hosts) => Some(paths::ask(agent, hosts, &mut left_out).await?),
+        None => None,
+    };
+    let paths = asked.as_ref().map(|asked| asked.paths.as_slice());
+    let mut report = examine(&hosts, paths.unwrap_or_default());
+    let mut missing: Vec<Missing> = left_out.iter().map(Missing::from).collect();
+    if let Some(asked) = &asked {
+        asked.skip(&mut report);
+        missing.extend(asked.missing());
+    }
     if let Some(file) = &args.junit {
-        let written = std::fs::write(file, junit::xml(&report, &left_out));
+        let written = std::fs::write(file, junit::xml(&report, &missing));
         written
             .map_err(|error| Failure::error(format!("cannot write {}: {error}", file.display())))?;
     }
@@ -132,21 +152,26 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
         Some(rule) => {
             let of_rule = |finding: &Finding| finding.rule == rule.name;
             let found = report.findings.iter().any(of_rule);
-            (show::explained(rule, &report, &left_out), found)
+            (show::explained(rule, &report, &missing), found)
         }
         None => {
-            let text = show::report(&report, args.skipped, &left_out);
-            (text, !report.findings.is_empty())
+            let about_paths = asked.as_ref().map(Asked::summary).unwrap_or_default();
+            let text = show::report(&report, args.skipped, &missing);
+            (about_paths + &text, !report.findings.is_empty())
         }
     };
-    let parts = [
+    let mut parts = vec![
         ("findings", encoded(&report.findings)?),
         ("skipped", encoded(&report.skipped)?),
         ("right", encoded(&report.right.len())?),
         ("left_out", encoded(&left_out)?),
     ];
+    if let Some(asked) = &asked {
+        parts.push(("paths", encoded(&asked.paths)?));
+        parts.push(("paths_left_out", encoded(&asked.left_out)?));
+    }
     let outcome = Outcome::of_parts(text, &parts)?;
-    Ok(match (found, left_out.is_empty()) {
+    Ok(match (found, missing.is_empty()) {
         (true, _) => outcome.with_exit(FOUND),
         (false, false) => outcome.with_exit(NOT_ALL),
         (false, true) => outcome,

@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 
-use drover_api::MemberLeftOut;
 use drover_plan::Text;
 use drover_tune::{Finding, RULES, Report, Rule, Severity};
 
+use super::missing::Missing;
 use crate::show::{row, table};
 
 /// Columns that one line of a finding may take.
 const COLUMNS: usize = 100;
 
 /// One line for each finding, and what else there is to say.
-pub fn report(report: &Report, with_skipped: bool, left_out: &[MemberLeftOut]) -> String {
+pub fn report(report: &Report, with_skipped: bool, missing: &[Missing]) -> String {
     let mut said = String::new();
     if !report.findings.is_empty() {
         let mut rows = vec![row(&["", "WHERE", "RULE", "FOUND"])];
@@ -40,7 +40,7 @@ pub fn report(report: &Report, with_skipped: bool, left_out: &[MemberLeftOut]) -
         }
         said.push('\n');
     }
-    said.push_str(&not_looked_at(left_out));
+    said.push_str(&not_looked_at(missing));
     let _ = writeln!(said, "{}", counted(report));
     if let Some(first) = report.findings.first() {
         let rule = &first.rule;
@@ -89,7 +89,7 @@ fn counted(report: &Report) -> String {
 }
 
 /// All of one rule.
-pub fn explained(rule: &Rule, report: &Report, left_out: &[MemberLeftOut]) -> String {
+pub fn explained(rule: &Rule, report: &Report, missing: &[Missing]) -> String {
     let mut said = format!("{}: {}\nsource: {}\n", rule.name, rule.wants, rule.source);
     for finding in report
         .findings
@@ -110,16 +110,14 @@ pub fn explained(rule: &Rule, report: &Report, left_out: &[MemberLeftOut]) -> St
             clean(&skipped.subject)
         );
     }
-    said.push_str(&not_looked_at(left_out));
+    said.push_str(&not_looked_at(missing));
     said
 }
 
-/// Members that did not tell.
-fn not_looked_at(left_out: &[MemberLeftOut]) -> String {
-    let lines = left_out
-        .iter()
-        .map(|left| format!("not looked at: {}: {}\n", left.host, left.why));
-    lines.collect()
+/// Members that did not tell, and those that could not ask each other.
+fn not_looked_at(missing: &[Missing]) -> String {
+    let line = |one: &Missing| format!("not {}: {}: {}\n", one.to_do, one.whom, clean(&one.why));
+    missing.iter().map(line).collect()
 }
 
 /// Words of another host, or of a file that somebody else wrote, as they may be shown on a terminal.

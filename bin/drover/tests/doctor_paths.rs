@@ -1,0 +1,56 @@
+//! `drover doctor --all --paths` of agents on the loopback, between which there is no path. Those that have some are tests of
+//! `droverd`.
+
+mod hosts;
+
+use hosts::Host;
+use serde_json::Value;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_asked_is_named_and_a_silent_member_is_named_once() {
+    let a = Host::start("a").await;
+    a.done(&["cluster", "init"]);
+    let mut b = Host::start("b").await;
+    a.join(&b);
+
+    let ran = a.drover(&["doctor", "--all", "--paths", "--json"]);
+    let document = ran.document();
+    assert!(matches!(ran.code, Some(0 | 2)), "{document:#}");
+    assert_eq!(document["paths"], Value::Array(Vec::new()));
+    assert_eq!(document["left_out"], Value::Array(Vec::new()));
+    // Both have the addresses of this machine.
+    let skipped = document["skipped"].as_array().unwrap();
+    for left in document["paths_left_out"].as_array().unwrap() {
+        let same = |one: &&Value| {
+            one["rule"] == "path-reach"
+                && one["subject"]["nic"] == left["nic"]
+                && one["because"] == left["why"]
+        };
+        assert!(skipped.iter().any(|one| same(&one)), "{document:#}");
+    }
+    let said = a.drover(&["doctor", "--all", "--paths=b"]).stdout;
+    assert!(said.starts_with("0 paths were asked\n"), "{said}");
+
+    b.stop();
+    let document = a
+        .drover(&["doctor", "--all", "--paths", "--json"])
+        .document();
+    let silent: Vec<_> = document["left_out"].as_array().unwrap().iter().collect();
+    assert_eq!(silent.len(), 1, "{document:#}");
+    assert_eq!(silent[0]["host"], "b");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn paths_of_one_host_alone_and_of_a_host_that_is_not_there_are_refused() {
+    let a = Host::start("a").await;
+    let alone = a.drover(&["doctor", "--paths"]);
+    assert_eq!(alone.code, Some(2));
+    assert!(alone.stderr.contains("--all"), "{}", alone.stderr);
+    let without = a.drover(&["doctor", "--all", "--paths"]);
+    assert_eq!(without.code, Some(1), "{}", without.stderr);
+    assert!(without.stderr.contains("cluster"), "{}", without.stderr);
+    a.done(&["cluster", "init"]);
+    let unknown = a.drover(&["doctor", "--all", "--paths=x"]);
+    assert_eq!(unknown.code, Some(1));
+    assert!(unknown.stderr.contains("no host x"), "{}", unknown.stderr);
+}
