@@ -18,9 +18,11 @@ mod finding;
 mod report;
 mod rules;
 mod settable;
+mod since;
 
 pub use change::{Change, Disruption, NicSetting, Step, fec_words, negotiation_words};
 pub use finding::{Finding, Severity, Subject};
 pub use report::{Report, Right, Skipped, examine};
 pub use rules::{RULES, Rule};
 pub use settable::{MTU_LEAST, disruption, settable};
+pub use since::{PathChange, compare};

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use Fact::Known;
 use drover_tune::facts::{Answers, Crossing, Fact, Path, PathEnd};
-use drover_tune::{RULES, Report, Severity, examine};
+use drover_tune::{RULES, Report, Severity, compare, examine};
 
 fn end(host: &str, address: &str) -> PathEnd {
     PathEnd {
@@ -169,4 +169,87 @@ fn what_could_not_be_asked_is_skipped_because() {
         .collect();
     let rules = ["path-reach", "path-arrival", "path-mtu", "path-loss"];
     assert_eq!(skipped, rules.map(|rule| (rule, unknown)));
+}
+
+/// What has changed, as `what: before, now`.
+fn changed(before: &[Path], now: &[Path]) -> Vec<String> {
+    let changes = compare(before, now).into_iter();
+    changes
+        .map(|change| {
+            assert_eq!(change.subject.to_string(), "a and b ens1f0");
+            format!("{}: {}, {}", change.what, change.before, change.now)
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_as_it_was_or_differs_by_chance_has_not_changed() {
+    let mut now = healthy();
+    now.answers = answers(97);
+    now.round_trip = Known(500);
+    assert_eq!(changed(&[healthy()], &[now]), <[&str; 0]>::default());
+}
+
+#[test]
+fn each_thing_that_is_otherwise_is_told_as_it_was_and_as_it_is() {
+    type Otherwise = fn(&mut Path);
+    let cases: [(&str, Otherwise); 7] = [
+        ("route: ens1f0, ens1f1", |path| {
+            path.route = Known("ens1f1".into());
+        }),
+        ("arrivals: ens1f0, ens1f1", |path| {
+            path.arrivals = Known(["ens1f1".to_owned()].into());
+        }),
+        (
+            "largest there: 9000 bytes, 1400 bytes, larger ones vanish",
+            |path| path.there = crossing(1400, true),
+        ),
+        ("largest back: 9000 bytes, 1500 bytes", |path| {
+            path.back = crossing(1500, false);
+        }),
+        ("loss: 0 %, 10 %", |path| path.answers = answers(90)),
+        ("round trip: 200 µs, 900 µs", |path| {
+            path.round_trip = Known(900);
+        }),
+        (
+            "addresses: 10.0.1.1 to 10.0.1.2, 10.0.9.1 to 10.0.1.2",
+            |path| {
+                path.near.address = "10.0.9.1".parse().unwrap();
+            },
+        ),
+    ];
+    for (told, otherwise) in cases {
+        let mut now = healthy();
+        otherwise(&mut now);
+        assert_eq!(changed(&[healthy()], &[now]), [told]);
+    }
+    let mut silent = healthy();
+    silent.answers = answers(0);
+    silent.arrivals = Known(BTreeSet::new());
+    for fact in [&mut silent.there, &mut silent.back] {
+        *fact = Fact::unknown("nothing came back");
+    }
+    silent.round_trip = Fact::unknown("nothing came back");
+    let (before, now) = ([healthy()], [silent]);
+    assert_eq!(changed(&before, &now), ["answers: some, none"]);
+    assert_eq!(changed(&now, &before), ["answers: none, some"]);
+}
+
+#[test]
+fn a_path_that_came_or_went_is_told_only_of_hosts_that_asked_each_other_both_times() {
+    let mut other = healthy();
+    other.near.nic = "ens1f1".into();
+    let (one, both) = ([healthy()], [healthy(), other]);
+    let told = |before: &[Path], now: &[Path]| {
+        let changes = compare(before, now).into_iter();
+        changes
+            .map(|change| (change.subject.nic.unwrap(), change.now))
+            .collect::<Vec<_>>()
+    };
+    let gone = [("ens1f1".to_owned(), "there is none".to_owned())];
+    assert_eq!(told(&both, &one), gone);
+    let new = [("ens1f1".to_owned(), "asked".to_owned())];
+    assert_eq!(told(&one, &both), new);
+    assert_eq!(told(&[], &one), []);
+    assert_eq!(told(&one, &[]), []);
 }
