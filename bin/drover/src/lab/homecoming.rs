@@ -32,7 +32,7 @@ pub struct ReturnArgs {
     /// Seconds that the guest is away; what it does meanwhile is --dirty, 8MiB@1MiB unless given (nothing with --contents idle)
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     away: u64,
-    /// Disk space of each host for the pages [default: twice the guest's memory]
+    /// Disk space of each host for the pages [default: three times the guest's memory]
     #[arg(long, value_name = "SIZE")]
     checkpoints: Option<Bytes>,
     /// Write every trip to this file as JSON
@@ -49,7 +49,7 @@ impl ReturnArgs {
         }
         let guest = self.made_of.guest.settings_with(LIGHT)?;
         let lab = self.made_of.lab(&self.name, 2)?;
-        let room = self.checkpoints.unwrap_or(Bytes(2 * guest.memory.0));
+        let room = self.checkpoints.unwrap_or(Bytes(3 * guest.memory.0));
         let agents = AgentSettings {
             checkpoints: Some(room),
             ..lab.agents
@@ -102,7 +102,7 @@ mod tests {
         };
         let usual = plan("");
         assert_eq!(usual.guest.dirty, LIGHT.parse().unwrap());
-        assert_eq!(usual.lab.agents.checkpoints, Some(Bytes(2 << 30)));
+        assert_eq!(usual.lab.agents.checkpoints, Some(Bytes(3 << 30)));
         let off = ["return", "--methods", "drover,drover-off"];
         let refused = Line::try_parse_from(off).unwrap().args.plan().unwrap_err();
         assert!(refused.to_string().contains("leave it out"), "{refused}");

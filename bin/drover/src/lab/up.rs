@@ -16,7 +16,7 @@ Examples:
   drover lab up --rate none --mix random=100
   drover lab up --hosts 4 --guests 6                    a small cluster: drain, resume, top
   drover lab up --name small --hosts 3 --guests 2 --content 32MiB
-  drover lab up --checkpoints 2GiB                      a guest that comes back finds its pages
+  drover lab up --checkpoints 3GiB                      a guest that comes back finds its pages
 
 ";
 

@@ -76,14 +76,14 @@ enum Checkpoint {
 pub enum NoCheckpoint {
     /// Others take it.
     #[error(
-        "{room} of `checkpoints.size` are left, too little for a guest with {memory}; \
-         `drover checkpoints` lists what takes it"
+        "{room} of `checkpoints.size` are left, and it takes at least {least}; \
+         `drover checkpoints` lists what takes the rest"
     )]
     NoRoom {
         /// What is left.
         room: Bytes,
-        /// The guest's memory.
-        memory: Bytes,
+        /// What there has to be.
+        least: Bytes,
     },
     /// One of it is being written.
     #[error("one of it is still being written")]
@@ -184,9 +184,9 @@ impl Checkpoints {
         self.make_room(&mut all, wanted);
         let room = self.room(&all);
         let most = wanted.min(room);
-        let shape = shape_within(most.0, page_bytes, true);
-        let shape = shape.filter(|_| most.0 >= memory.0 / CHECKPOINT_PART_LEAST);
-        let shape = shape.ok_or(NoCheckpoint::NoRoom { room, memory })?;
+        let least = Bytes(memory.0 / CHECKPOINT_PART_LEAST);
+        let shape = shape_within(most.0, page_bytes, true).filter(|_| most >= least);
+        let shape = shape.ok_or(NoCheckpoint::NoRoom { room, least })?;
         let seal = SealKey::random()?;
         let (growing, file) = self.grow(&mut all, key, most, &seal)?;
         let segment = Segment::sealed(file, shape, &seal)?;
@@ -210,9 +210,9 @@ impl Checkpoints {
         let key = self.replaced(&mut all, vm, CheckpointKind::Baseline)?;
         let most = Bytes(memory.0 + memory.0 / BASELINE_SPARE + CHECKPOINT_BESIDE.0);
         let room = self.room(&all);
-        let fits = most.0 + checkpoint_bytes(memory).0 <= room.0;
-        let shape = Baseline::shape_within(most.0, page_bytes).filter(|_| fits);
-        let shape = shape.ok_or(NoCheckpoint::NoRoom { room, memory })?;
+        let least = Bytes(most.0 + checkpoint_bytes(memory).0);
+        let shape = Baseline::shape_within(most.0, page_bytes).filter(|_| least <= room);
+        let shape = shape.ok_or(NoCheckpoint::NoRoom { room, least })?;
         let seal = SealKey::random()?;
         let (growing, file) = self.grow(&mut all, key, most, &seal)?;
         Baseline::make(&file, shape)?;
