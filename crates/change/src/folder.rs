@@ -1,8 +1,9 @@
 //! The files of a plan's folder, and the lock beside it.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use drover_types::in_short;
@@ -24,6 +25,12 @@ pub enum JournalError {
     /// Another process is about a plan of this host.
     #[error("another process changes this host: it holds {}", path.display())]
     Busy {
+        /// The lock.
+        path: PathBuf,
+    },
+    /// What was passed on is another file.
+    #[error("what was passed on is not {}, which the agent that starts this has locked", path.display())]
+    NotTheLock {
         /// The lock.
         path: PathBuf,
     },
@@ -97,6 +104,28 @@ pub(crate) fn lock(folder: &Path) -> Result<File, JournalError> {
             source,
         },
     })
+}
+
+/// The lock that another process took and passed on.
+pub(crate) fn taken_over(folder: &Path, passed: OwnedFd) -> Result<File, JournalError> {
+    let path = parent(folder).join(LOCK);
+    let file = File::from(passed);
+    let is_it = |(passed, there): (Metadata, Metadata)| {
+        (passed.dev(), passed.ino()) == (there.dev(), there.ino())
+    };
+    let both = file
+        .metadata()
+        .and_then(|passed| Ok((passed, fs::metadata(&path)?)));
+    match (both.map(is_it), file.try_lock()) {
+        (Ok(true), Ok(())) => Ok(file),
+        (Ok(true), Err(TryLockError::WouldBlock)) => Err(JournalError::Busy { path }),
+        (Ok(false), _) => Err(JournalError::NotTheLock { path }),
+        (Err(source), _) | (_, Err(TryLockError::Error(source))) => Err(JournalError::File {
+            what: "lock",
+            path,
+            source,
+        }),
+    }
 }
 
 /// Makes the folder, which must not be there, with an order that is on the disk when this returns.

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -59,7 +60,7 @@ pub struct Journal {
     /// Records that the disk did not take.
     pending: Vec<u8>,
     is_made: bool,
-    _lock: File,
+    lock: File,
 }
 
 impl Journal {
@@ -90,13 +91,45 @@ impl Journal {
         Self::with(folder, lock, false)
     }
 
+    /// Removes a folder whose process ended before its order was there; one with an order stays.
+    ///
+    /// # Errors
+    /// [`JournalError`]: another process may be making it.
+    pub fn clear_up(folder: &Path) -> Result<(), JournalError> {
+        let _lock = folder::lock(folder)?;
+        match folder::order(folder) {
+            Err(JournalError::NotBegun { path }) => {
+                let removed = std::fs::remove_dir_all(&path);
+                let what = "remove";
+                removed.map_err(|source| JournalError::File { what, path, source })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Opens what another process made, or found, and passed on with its lock ([`Journal::into_lock`]). With `is_new` that one made it
+    /// for this one to begin with; without, it is gone back with what was left of it.
+    ///
+    /// # Errors
+    /// [`JournalError`].
+    pub fn passed_on(folder: &Path, lock: OwnedFd, is_new: bool) -> Result<Self, JournalError> {
+        let lock = folder::taken_over(folder, lock)?;
+        Self::with(folder, lock, is_new)
+    }
+
+    /// The lock, for the process that goes on with it. Nobody else has a plan of the host open as long as one of both does.
+    #[must_use]
+    pub fn into_lock(self) -> OwnedFd {
+        self.lock.into()
+    }
+
     fn with(folder: &Path, lock: File, is_made: bool) -> Result<Self, JournalError> {
         Ok(Self {
             path: folder::journal_of(folder),
             account: Account::read(folder)?,
             pending: Vec::new(),
             is_made,
-            _lock: lock,
+            lock,
         })
     }
 
@@ -110,7 +143,7 @@ impl Journal {
         &self.account.standing
     }
 
-    /// Whether it was made by this process, and nothing of it was begun.
+    /// Whether it was made by this process, or for it, and nothing of it was begun.
     pub(crate) fn is_new(&self) -> bool {
         self.is_made && self.account.records.is_empty()
     }

@@ -62,6 +62,17 @@ fn a_folder_whose_process_died_before_the_order_was_there_is_told_apart() {
         matches!(read, Err(JournalError::NotBegun { .. })),
         "{read:?}"
     );
+    Journal::clear_up(&world.folder()).unwrap();
+    assert!(!world.folder().exists());
+    let (world, _) = two();
+    let refused = Journal::clear_up(&world.folder());
+    assert!(
+        matches!(refused, Err(JournalError::Busy { .. })),
+        "{refused:?}"
+    );
+    world.forget();
+    Journal::clear_up(&world.folder()).unwrap();
+    assert!(world.folder().exists(), "it has an order");
 }
 
 #[test]
@@ -95,4 +106,56 @@ fn a_journal_that_is_half_full_begins_nothing_and_takes_back_what_was_begun() {
     let why = "it is full".to_owned();
     journal.append(Record::RollBack { why }).unwrap();
     assert_eq!(world.account(), *journal.account());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_was_passed_on_keeps_all_others_out_until_its_last_holder_is_gone() {
+    let (world, _) = two();
+    let folder = world.folder();
+    let lock = world.taken().into_lock();
+    let kept = lock.try_clone().unwrap();
+    let mut journal = Journal::passed_on(&folder, lock, true).unwrap();
+    drop(kept);
+    let refused = Journal::open(&folder);
+    assert!(
+        matches!(refused, Err(JournalError::Busy { .. })),
+        "{refused:?}"
+    );
+    let outcome = world.run(&mut journal, Fate::default(), BOOT).await;
+    assert_eq!(outcome, Some(Outcome::Applied { proven: 1 }));
+    drop(journal);
+    Journal::open(&folder).unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_passed_on_is_gone_back_with_unless_it_is_said_to_be_new() {
+    let (world, order) = two();
+    let before = world.tree(&order.plan);
+    let lock = world.taken().into_lock();
+    let mut journal = Journal::passed_on(&world.folder(), lock, false).unwrap();
+    let outcome = world.run(&mut journal, Fate::default(), BOOT).await;
+    assert!(
+        matches!(outcome, Some(Outcome::RolledBack { .. })),
+        "{outcome:?}"
+    );
+    assert_eq!(world.tree(&order.plan), before);
+}
+
+#[test]
+fn another_file_than_the_lock_and_one_that_is_not_held_are_told() {
+    let (world, _) = two();
+    let folder = world.folder();
+    let other = std::fs::File::open(folder.join("order.json")).unwrap();
+    let refused = Journal::passed_on(&folder, other.into(), true);
+    assert!(
+        matches!(refused, Err(JournalError::NotTheLock { .. })),
+        "{refused:?}"
+    );
+    // The world holds it still.
+    let lock = folder.with_file_name("lock");
+    let refused = Journal::passed_on(&folder, std::fs::File::open(lock).unwrap().into(), true);
+    assert!(
+        matches!(refused, Err(JournalError::Busy { .. })),
+        "{refused:?}"
+    );
 }
