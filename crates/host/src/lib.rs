@@ -11,6 +11,7 @@
 //! What a driver does not tell is `None`, never a guess. A file of `/sys` counts only if it is
 //! about an interface of the same network namespace as netlink's.
 
+mod boot;
 pub mod change;
 mod cpus;
 mod error;
@@ -28,6 +29,7 @@ mod route;
 mod sysfs;
 mod watch;
 
+pub use boot::boot_id;
 pub use cpus::{Cpus, cpus};
 pub use error::HostError;
 pub use ethtool::OrderError;

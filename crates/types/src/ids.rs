@@ -1,4 +1,5 @@
-//! Names of hosts and guests, and the ids of migrations, of runs, of orders to park a guest, and of orders to answer.
+//! Names of hosts and guests, and the ids of migrations, of runs, of orders to park a guest, of orders to answer, and of changes
+//! to a host.
 
 use std::fmt;
 use std::str::FromStr;
@@ -128,6 +129,12 @@ pub struct ParkId(pub Uuid);
 #[serde(transparent)]
 pub struct AnswererId(pub Uuid);
 
+/// One plan of changes to a host that is carried out there, and what is left of it afterwards. Ids of version 7 are in the order in
+/// which they came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChangeId(pub Uuid);
+
 macro_rules! text_of_id {
     ($name:ident) => {
         impl fmt::Display for $name {
@@ -149,6 +156,7 @@ text_of_id!(MigrationId);
 text_of_id!(RunId);
 text_of_id!(ParkId);
 text_of_id!(AnswererId);
+text_of_id!(ChangeId);
 
 #[cfg(test)]
 mod tests {
