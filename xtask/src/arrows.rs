@@ -80,6 +80,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
             "hypervisor",
             "tune",
             "host",
+            "change",
             "reach",
             "api",
             "trust",

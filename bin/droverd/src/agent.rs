@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::api::{self, App};
+use crate::changes::Changes;
 use crate::checkpoints::Checkpoints;
 use crate::cluster::Cluster;
 use crate::config::Config;
@@ -125,10 +126,15 @@ pub async fn run(config: Config) -> Result<()> {
     let parking = Arc::new(parking);
     parking.tidy().await;
 
+    let changes = Arc::new(Changes::new(Arc::clone(&context), Arc::clone(&migrations)));
     let coordinator = Arc::new(Coordinator::new(Arc::clone(&context)));
     let app = App::new(
         Arc::clone(&context),
-        (Arc::clone(&migrations), Arc::clone(&parking)),
+        (
+            Arc::clone(&migrations),
+            Arc::clone(&parking),
+            Arc::clone(&changes),
+        ),
         Arc::clone(&coordinator),
         for_others,
     );
@@ -148,6 +154,7 @@ pub async fn run(config: Config) -> Result<()> {
         let context = Arc::clone(&context);
         async move { context.checkpoints.keep_tidy().await }
     });
+    beside.spawn(changes.keep_up());
     beside.spawn(context.registry.clone().keep_settled());
     beside.spawn(part_with_removed(
         Arc::clone(&cluster),

@@ -65,6 +65,33 @@ pub const CHECKPOINTS_LOOK: Duration = Duration::from_mins(1);
 /// At least this part of the memory for reduction is for kept pages.
 pub const KEPT_PART_LEAST: u64 = 2;
 
+/// Between two looks for a change whose process has died. One that is carried out is left alone; of one that was left, what it did is
+/// taken back that much later.
+pub const CHANGES_LOOK: Duration = Duration::from_secs(2);
+
+/// Changes to this host that are kept: of one a day those of four months. Each has an order and a journal of some kilobytes.
+pub const CHANGES_KEPT: usize = 128;
+
+/// Folders of changes that are looked at, should somebody have put others there.
+pub const CHANGES_LISTED: usize = 1024;
+
+/// A change that is to be undone says within this that it is, or why it is not: 64 settings are looked at and set back within a
+/// second. One that takes longer goes on by itself.
+pub const UNDO_ANSWER: Duration = Duration::from_secs(20);
+
+const _: () = assert!(UNDO_ANSWER.as_secs() < api::UNDO_CALL.as_secs());
+const _: () = assert!(api::CHANGE_PLAN_BYTES as u64 == drover_change::limits::PLAN_BYTES);
+
+/// For one other host to answer on one path: a round trip of a millisecond or two.
+pub const CHANGE_PATH: Duration = Duration::from_secs(1);
+
+/// Paths that are tried at once, at the least: a host answers as many handshakes of one address.
+pub const CHANGE_PATHS_AT_ONCE: usize = HANDSHAKES_OF_ONE_EXPECTED;
+
+/// Rounds in which all paths are tried, at the most: together they take as many times [`CHANGE_PATH`]. The longest order has 4096 paths,
+/// so that 512 sockets are open at once, half of what a process may have.
+pub const CHANGE_PATH_ROUNDS: usize = 8;
+
 /// Definition files read: each guest costs a process, and no host runs more than some hundreds.
 pub const DEFINITIONS: usize = 4096;
 
@@ -265,7 +292,7 @@ pub const SAMPLE_AGAIN: Duration = Duration::from_secs(60);
 /// The same after one for the shortest time only, as the first of a guest that boots, or has just arrived, is.
 pub const SAMPLE_SOON: Duration = Duration::from_secs(5);
 
-/// How long an agent that begins waits for another's lock. Milliseconds are enough for a process that is being
+/// How long an agent that begins waits for another's lock, and a change for that of one that is at its end. Milliseconds are enough for a process that is being
 /// started to close what it has inherited; on a busy host some more.
 pub const LOCK_LET_GO: Duration = Duration::from_secs(1);
 

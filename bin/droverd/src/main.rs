@@ -10,6 +10,7 @@
 
 mod agent;
 mod api;
+mod changes;
 mod checkpoints;
 mod clock;
 mod cluster;
@@ -35,6 +36,7 @@ mod paths;
 mod peers;
 mod places;
 mod planning;
+mod present;
 mod registry;
 mod relay;
 mod saved;
@@ -47,6 +49,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use drover_types::HostName;
 
 use crate::config::Config;
 
@@ -81,6 +84,18 @@ enum Command {
     Relay {
         /// The process' own directory.
         directory: PathBuf,
+    },
+
+    /// Carry a change to this host out, or take it back, for an agent: its stdin is the lock that the agent has taken.
+    #[command(hide = true)]
+    Change {
+        /// The host's name.
+        #[arg(long)]
+        host: HostName,
+        /// The change's folder.
+        folder: PathBuf,
+        /// What is to be done.
+        what: changes::What,
     },
 
     /// Become a command that ends with the agent that started it.
@@ -130,6 +145,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
             return Ok(());
         }
         Some(Command::Relay { directory }) => return relay::run(directory.clone()),
+        Some(Command::Change { host, folder, what }) => {
+            return changes::run_process(host, folder, *what);
+        }
         Some(Command::EndWith { agent, command }) => return end_with::run(*agent, command),
         None => {}
     }

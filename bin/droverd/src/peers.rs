@@ -69,6 +69,17 @@ impl Peers {
         self.cluster.addresses(host).unwrap_or_default()
     }
 
+    /// Every other member, and where the cluster has it now.
+    pub fn all(&self) -> Vec<(HostName, Vec<SocketAddr>)> {
+        let others = self.others().unwrap_or_default().into_iter();
+        others
+            .map(|host| {
+                let addresses = self.addresses(&host);
+                (host, addresses)
+            })
+            .collect()
+    }
+
     /// Whether it is known which hosts there are.
     ///
     /// # Errors

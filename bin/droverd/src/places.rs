@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use rustix::fs::{FlockOperation, flock};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
+use crate::changes;
 use crate::config::Config;
 use crate::limits::{self, LOCK_LET_GO, LOCK_LOOK};
 use crate::migration::relays;
@@ -65,12 +66,13 @@ pub fn check(config: &Config) -> Result<()> {
     Ok(())
 }
 
-fn directories(config: &Config) -> [(&'static str, PathBuf); 7] {
+fn directories(config: &Config) -> [(&'static str, PathBuf); 8] {
     [
         ("definitions", config.definitions.clone()),
         ("state", config.state.clone()),
         ("state", config.state.join("migrations")),
         ("state", config.state.join("departed")),
+        ("state", config.state.join(changes::DIRECTORY)),
         ("runtime", config.runtime.clone()),
         ("runtime", config.runtime.join("vms")),
         ("runtime", config.runtime.join(relays::DIRECTORY)),

@@ -3,6 +3,7 @@
 //! One connection per call: control messages are a few per second, and a call that fails then
 //! leaves nothing behind to be mistaken for the next one.
 
+mod changes;
 mod cluster;
 mod connect;
 mod error;

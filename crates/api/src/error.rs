@@ -178,6 +178,16 @@ codes! {
     RunEnded = "run-ended", 409, true;
     /// The cluster is no longer as it was when the plan was made.
     PlanOutdated = "plan-outdated", 409, true;
+    /// The host is changed already, or what was left of an earlier change is not cleared up yet.
+    ChangeUnderWay = "change-under-way", 409, true;
+    /// No change of that id.
+    NoSuchChange = "no-such-change", 404, true;
+    /// The plan of changes cannot be carried out here: it is none, or of another host, start or version.
+    ChangePlanUnusable = "change-plan-unusable", 422, true;
+    /// A link may go for some seconds, and the host has guests or may get some.
+    NotDrained = "not-drained", 409, true;
+    /// Nothing of the change is there to be undone, or something else has changed it since.
+    NotUndoable = "not-undoable", 409, true;
     /// The cluster's state cannot be read or written.
     StoreUnavailable = "store-unavailable", 503, true;
 }

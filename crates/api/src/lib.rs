@@ -31,6 +31,10 @@ pub use decode::decode;
 pub use definition::{DEFAULT_QEMU, InvalidDefinition, VmDefinition};
 pub use error::{ErrorBody, ErrorCode, Refusal};
 pub use schema::{InterfaceSchema, MemberSchema, MembershipSchema, PathEndSchema, PathSchema};
+pub use views::change::{
+    ChangeDetailView, ChangeLeftOut, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeState,
+    ChangeStepState, ChangeStepView, ChangeView, UndoRequest,
+};
 pub use views::checkpoint::{CheckpointKind, CheckpointView, CheckpointsView};
 pub use views::cluster::{
     AdmissionRequest, CertificateView, ClusterView, CoordinatorRequest, HostCertificate,

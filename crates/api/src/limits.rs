@@ -67,6 +67,12 @@ pub const PATHS_ASK_CALL: Duration = Duration::from_secs(90 + 2 * READ_CALL.as_s
 /// The paths of a cluster: whoever asks for all ends after 120 s, and all members are looked for before.
 pub const PATHS_CALL: Duration = Duration::from_secs(140);
 
+/// The text of a plan of changes to a host. A step takes some 300 bytes, with its comments; the longest plan has 4096.
+pub const CHANGE_PLAN_BYTES: usize = 4 << 20;
+
+/// Taking a change back: its process says within this that it does, or why it does not.
+pub const UNDO_CALL: Duration = Duration::from_secs(30);
+
 /// Suspending a guest, or starting one that may be suspended: 1 TiB is written or read at 300 MB/s in an hour.
 pub const SAVED_CALL: Duration = Duration::from_secs(3600 + START_CALL.as_secs());
 

@@ -6,13 +6,14 @@ use drover_api::{
     ClusterView, CoordinatorRequest, ErrorBody, ErrorCode, JoinRequest, OperatorCertificate,
     OperatorRequest, Refusal, TokenRequest, TokenView,
 };
-use drover_types::{HostName, OperatorName, in_short};
+use drover_types::{HostName, OperatorName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Caller, Refused, to_its_end};
 use crate::cluster::advertised;
+use crate::present;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -104,20 +105,9 @@ async fn leave(State(app): State<App>) -> Result<Json<ClusterView>, Refused> {
 
 async fn check_empty(app: &App) -> Result<(), Refusal> {
     let own = &app.0.context.config.host;
-    let vms = app.0.context.registry.list().await?;
-    let here = vms.into_iter().filter(|vm| vm.pid.is_some());
-    let moving = app.0.migrations.under_way().into_iter();
-    let mut names: Vec<String> = here
-        .map(|vm| vm.name)
-        .chain(moving.map(|view| view.vm.to_string()))
-        .collect();
-    names.sort();
-    names.dedup();
-    if names.is_empty() {
+    let Some(message) = present::guests(&app.0.context, &app.0.migrations).await? else {
         return Ok(());
-    }
-    let (count, names) = (names.len(), in_short(names.join(", ")));
-    let message = format!("{own} has {count} guests in memory or on their way: {names}");
+    };
     Err(Refusal::new(ErrorCode::VmRunning, message).next(format!(
         "`drover drain {own}` moves them, `drover vm stop` ends them"
     )))

@@ -4,6 +4,7 @@
 //! It owns no state of its own but whether work is still taken. Handlers of requests that change
 //! something run to their end also when the caller hangs up.
 
+mod changes;
 mod cluster;
 mod extract;
 mod local;
@@ -31,6 +32,7 @@ use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::agent::Context;
+use crate::changes::Changes;
 use crate::clock::Moment;
 use crate::coordinator::Coordinator;
 use crate::migration::Migrations;
@@ -73,6 +75,7 @@ struct Inner {
     context: Arc<Context>,
     migrations: Arc<Migrations>,
     parking: Arc<Parking>,
+    changes: Arc<Changes>,
     coordinator: Arc<Coordinator>,
     ending: AtomicBool,
     /// Whether the ports for other hosts are open. They stay so in a host that left its cluster, and believe nobody.
@@ -89,7 +92,7 @@ impl App {
     /// An API that takes work.
     pub fn new(
         context: Arc<Context>,
-        (migrations, parking): (Arc<Migrations>, Arc<Parking>),
+        (migrations, parking, changes): (Arc<Migrations>, Arc<Parking>, Arc<Changes>),
         coordinator: Arc<Coordinator>,
         opened: mpsc::Sender<TcpListener>,
     ) -> Self {
@@ -99,6 +102,7 @@ impl App {
             context,
             migrations,
             parking,
+            changes,
             coordinator,
             ending: AtomicBool::new(false),
             opened,
@@ -185,6 +189,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(orders::routes())
         .merge(local::routes())
         .merge(runs::routes())
+        .merge(changes::routes())
         .merge(cluster::routes())
         .merge(paths::routes())
 }
@@ -206,6 +211,7 @@ fn full_router(app: &App, caller: Caller) -> Router {
         .merge(orders::routes_for(app))
         .merge(local::routes())
         .merge(runs::routes())
+        .merge(changes::routes())
         .merge(cluster::routes())
         .merge(paths::routes());
     let (router, _) = routes.split_for_parts();

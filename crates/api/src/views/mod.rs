@@ -1,5 +1,6 @@
 //! What the agent shows and takes, one file per noun.
 
+pub mod change;
 pub mod checkpoint;
 pub mod cluster;
 pub mod cordon;

@@ -1,0 +1,106 @@
+//! What has to hold before a change is begun.
+
+use std::error::Error;
+
+use drover_api::{ErrorCode, Refusal};
+use drover_change::{Account, Outcome, Phase, Plan};
+use drover_types::{ChangeId, HostName, with_sources};
+
+use crate::agent::Context;
+use crate::migration::Migrations;
+use crate::present;
+
+/// What makes a plan that fits.
+const ANEW: &str = "`drover doctor plan -o FILE` on this host makes one that fits";
+
+/// A plan that is none, or cannot be carried out anywhere.
+pub fn unusable(error: &dyn Error) -> Refusal {
+    Refusal::new(ErrorCode::ChangePlanUnusable, with_sources(error)).next(ANEW)
+}
+
+/// Whether a plan is for this host, as it runs now, and for this agent. Whether its settings are as it says is looked at by whoever
+/// carries it out, right before.
+///
+/// # Errors
+/// It is not.
+pub fn fits(plan: &Plan, host: &HostName, boot: &str) -> Result<(), Refusal> {
+    let version = env!("CARGO_PKG_VERSION");
+    let message = if plan.host != *host {
+        format!("the plan is for {}, and this is {host}", plan.host)
+    } else if plan.version != version {
+        let of = &plan.version;
+        format!("the plan was made by version {of}, and this is version {version}")
+    } else if plan.boot != boot {
+        format!("{host} was restarted since the plan was made")
+    } else {
+        return Ok(());
+    };
+    Err(Refusal::new(ErrorCode::ChangePlanUnusable, message).next(ANEW))
+}
+
+/// Whether no guest is here, or can come.
+///
+/// # Errors
+/// One is, or can.
+pub async fn drained(context: &Context, migrations: &Migrations) -> Result<(), Refusal> {
+    let host = &context.config.host;
+    let why = match present::guests(context, migrations).await? {
+        Some(guests) => guests,
+        None if context.cordon.view().is_none() => format!("{host} takes guests"),
+        None => return Ok(()),
+    };
+    let message = format!("links of {host} may go for some seconds by this, and {why}");
+    Err(Refusal::new(ErrorCode::NotDrained, message).next(format!(
+        "`drover drain {host}` first, or add --force: guests lose their network, and migrations stand still, for that long"
+    )))
+}
+
+/// Whether something of a change is there that can be taken back.
+///
+/// # Errors
+/// Nothing is.
+pub fn undoable(id: ChangeId, account: &Account, boot: &str) -> Result<(), Refusal> {
+    let standing = &account.standing;
+    let why = match &standing.phase {
+        _ if standing.boot.as_deref().is_some_and(|began| began != boot) => {
+            "this host was restarted since, and what it set is gone with that"
+        }
+        Phase::Ended(Outcome::Applied { .. } | Outcome::InDoubt { .. }) => return Ok(()),
+        Phase::Ended(Outcome::Refused { .. }) => "it was refused, and nothing was done",
+        Phase::Ended(Outcome::RolledBack { .. }) => "it was taken back by itself",
+        Phase::Ended(Outcome::Undone) => "it is undone already",
+        Phase::Ended(Outcome::GoneWithRestart) => "what it set is gone with a restart",
+        _ => "it is not at its end",
+    };
+    let message = format!("nothing of change {id} can be undone: {why}");
+    Err(Refusal::new(ErrorCode::NotUndoable, message)
+        .next("`drover doctor changes` shows which can be"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_of_another_host_version_or_start_does_not_fit() {
+        let host: HostName = "a".parse().unwrap();
+        let plan = Plan {
+            host: host.clone(),
+            boot: "now".into(),
+            made_at: "2026-01-02T03:04:05Z".parse().unwrap(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            changes: Vec::new(),
+        };
+        let why = |plan: &Plan| fits(plan, &host, "now").unwrap_err().message;
+        fits(&plan, &host, "now").unwrap();
+        let mut other = plan.clone();
+        other.host = "b".parse().unwrap();
+        assert!(why(&other).contains("for b"));
+        let mut other = plan.clone();
+        other.version = "0.0.0".into();
+        assert!(why(&other).contains("version 0.0.0"));
+        let mut other = plan;
+        other.boot = "before".into();
+        assert!(why(&other).contains("restarted"));
+    }
+}

@@ -1,0 +1,27 @@
+//! Sets and reads what steps say, on this host.
+
+use std::path::Path;
+
+use drover_change::Hands;
+use drover_host::change::{current, perform};
+use drover_tune::Step;
+use drover_types::with_sources;
+
+/// This host's own files and kernel.
+#[derive(Debug)]
+pub struct ThisHost<'a> {
+    /// Where its files are.
+    pub root: &'a Path,
+}
+
+impl Hands for ThisHost<'_> {
+    async fn current(&self, step: &Step) -> Result<String, String> {
+        let read = current(self.root, step).await;
+        read.map_err(|error| with_sources(&error))
+    }
+
+    async fn perform(&self, step: &Step) -> Result<(), String> {
+        let done = perform(self.root, step).await;
+        done.map_err(|error| with_sources(&error))
+    }
+}

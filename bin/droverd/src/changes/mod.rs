@@ -1,0 +1,296 @@
+//! Changes to this host: planned, carried out by a process of their own, taken back.
+//!
+//! ```text
+//!  plan: facts ─▶ tune ─▶ text, which a person reads
+//!  apply: text ─▶ check ─▶ folder, lock ─▶ `droverd change`, which outlives this agent ─▶ journal
+//!  keep_up: a journal without an end, and a lock that nobody holds ─▶ `droverd change` goes back
+//! ```
+//! Owns the folder `changes` below the state directory. What is done next, and what is taken back, is `drover-change`'s; this agent
+//! starts its processes, one at a time, and shows what their journals say.
+//!
+//! # Invariant
+//! Nobody but a process that holds the lock sets anything, and the lock is free only when that process has ended.
+
+mod check;
+mod folders;
+mod hands;
+mod paths;
+mod process;
+mod recover;
+mod show;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::process::Output;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use drover_api::{
+    ChangeDetailView, ChangeLeftOut, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView,
+    ErrorCode, Refusal, UndoRequest,
+};
+use drover_change::{Account, Journal, JournalError, Order, Plan};
+use drover_types::{ChangeId, HostName, with_sources};
+use jiff::Timestamp;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use self::folders::Folders;
+pub use self::process::{What, run as run_process};
+use crate::agent::Context;
+use crate::migration::Migrations;
+use crate::{doctor, facts, limits};
+
+/// The folder with them, below the state directory.
+pub const DIRECTORY: &str = "changes";
+
+/// Where the host's own files are.
+const ROOT: &str = "/";
+
+/// Changes to this host.
+#[derive(Debug)]
+pub struct Changes {
+    context: Arc<Context>,
+    migrations: Arc<Migrations>,
+    folders: Folders,
+    /// Those of which nothing is to be done by itself any more.
+    settled: Mutex<BTreeSet<ChangeId>>,
+}
+
+impl Changes {
+    /// Those of this agent's host.
+    pub fn new(context: Arc<Context>, migrations: Arc<Migrations>) -> Self {
+        Self {
+            folders: Folders::below(context.config.state.join(DIRECTORY)),
+            context,
+            migrations,
+            settled: Mutex::default(),
+        }
+    }
+
+    /// What would be changed, by what is found now.
+    ///
+    /// # Errors
+    /// The host's facts cannot be read.
+    pub async fn plan(&self, request: ChangePlanRequest) -> Result<ChangePlanView, Refusal> {
+        let read = doctor::facts(&self.context).await?;
+        let report = drover_tune::examine(&[read.facts], &[]);
+        let boot = boot()?;
+        let of = (self.host(), boot.as_str());
+        let (plan, left_out) = Plan::of(&report, of, Timestamp::now(), request.bounce);
+        let steps = plan.steps().count();
+        let text = (steps > 0).then(|| drover_change::write(&plan));
+        let left_out = left_out.into_iter().map(|left| ChangeLeftOut {
+            rule: left.rule,
+            nic: left.nic,
+            why: left.why,
+        });
+        Ok(ChangePlanView {
+            plan: text.transpose().map_err(|error| internal(&error))?,
+            changes: plan.changes.len(),
+            steps,
+            left_out: left_out.collect(),
+        })
+    }
+
+    /// Begins to carry out the plan of a text.
+    ///
+    /// # Errors
+    /// It cannot be, or another one is; nothing was changed then.
+    pub async fn apply(&self, request: ChangeRequest) -> Result<ChangeView, Refusal> {
+        let plan = drover_change::read(&request.plan).map_err(|error| check::unusable(&error))?;
+        self.apply_plan(plan, request.force).await
+    }
+
+    /// Begins to carry out a plan, on a host that is not drained only with `force`, if it may take a link away.
+    ///
+    /// # Errors
+    /// It cannot be, or another one is; nothing was changed then.
+    pub async fn apply_plan(&self, plan: Plan, force: bool) -> Result<ChangeView, Refusal> {
+        check::fits(&plan, self.host(), &boot()?)?;
+        if plan.bounces() && !force {
+            check::drained(&self.context, &self.migrations).await?;
+        }
+        let interfaces = facts::interfaces().await;
+        let interfaces = interfaces.map_err(|error| internal(&error))?;
+        let paths = paths::between(&interfaces, &self.context.peers.all());
+        let order = Order { plan, paths };
+        let id = ChangeId(Uuid::now_v7());
+        let folder = self.folders.of(id);
+        tokio::task::block_in_place(|| self.folders.make_room(&boot()?))?;
+        let journal = self.when_free(|| Journal::make(&folder, &order)).await?;
+        tokio::task::block_in_place(|| self.begin(id, journal))?;
+        self.view(id)
+    }
+
+    fn begin(&self, id: ChangeId, journal: Journal) -> Result<(), Refusal> {
+        let folder = self.folders.of(id);
+        let lock = journal.into_lock();
+        // Held until there is a process that holds it, or nothing of the folder.
+        let held = lock.try_clone().map_err(|error| internal(&error))?;
+        let started = self
+            .only_one(Some(id))
+            .and_then(|()| self.start(&folder, What::Apply, lock));
+        if started.is_err() {
+            // Nothing of it was begun. What cannot be removed is cleared up later.
+            let _ = std::fs::remove_dir_all(&folder);
+        }
+        drop(held);
+        started.map(drop)
+    }
+
+    /// Takes a change back.
+    ///
+    /// # Errors
+    /// It cannot be; nothing was changed then.
+    pub async fn undo(&self, id: ChangeId, request: UndoRequest) -> Result<ChangeView, Refusal> {
+        let folder = self.folders.existing(id)?;
+        let journal = self.when_free(|| Journal::open(&folder)).await?;
+        let boot = boot()?;
+        self.only_one(None)?;
+        check::undoable(id, journal.account(), &boot)?;
+        if journal.account().order.plan.bounces() && !request.force {
+            check::drained(&self.context, &self.migrations).await?;
+        }
+        self.settled().remove(&id);
+        let process = self.start(&folder, What::Undo, journal.into_lock())?;
+        match tokio::time::timeout(limits::UNDO_ANSWER, process).await {
+            Ok(ended) => process::undone(id, ended, &folder)?,
+            // It goes on, whoever looks.
+            Err(_) => tracing::info!(%id, "is still being undone"),
+        }
+        self.view(id)
+    }
+
+    /// All that are remembered, newest first.
+    ///
+    /// # Errors
+    /// The host does not tell since when it runs.
+    pub fn list(&self) -> Result<Vec<ChangeView>, Refusal> {
+        let boot = boot()?;
+        let listed = tokio::task::block_in_place(|| self.folders.all());
+        let shown = listed
+            .into_iter()
+            .rev()
+            .filter_map(|(id, read)| match read {
+                Ok(account) => Some(show::change(id, &account, &boot)),
+                Err(JournalError::NotBegun { .. }) => None,
+                Err(error) => Some(show::unreadable(id, &error)),
+            });
+        Ok(shown.collect())
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    /// There is none of that id.
+    pub fn get(&self, id: ChangeId) -> Result<ChangeDetailView, Refusal> {
+        let folder = self.folders.existing(id)?;
+        match tokio::task::block_in_place(|| Account::read(&folder)) {
+            Ok(account) => Ok(show::detail(id, &account, &boot()?)),
+            Err(error) => Ok(ChangeDetailView {
+                change: show::unreadable(id, &error),
+                steps: Vec::new(),
+            }),
+        }
+    }
+
+    fn view(&self, id: ChangeId) -> Result<ChangeView, Refusal> {
+        Ok(self.get(id)?.change)
+    }
+
+    fn host(&self) -> &HostName {
+        &self.context.config.host
+    }
+
+    /// Opens a folder, once the process of a change that is at its end has let go of the lock.
+    async fn when_free(
+        &self,
+        open: impl Fn() -> Result<Journal, JournalError>,
+    ) -> Result<Journal, Refusal> {
+        let deadline = Instant::now() + limits::LOCK_LET_GO;
+        let is_over = |(_, read): &(_, Result<Account, JournalError>)| {
+            read.as_ref()
+                .is_ok_and(|account| account.standing.has_ended())
+        };
+        loop {
+            let opened = tokio::task::block_in_place(&open);
+            let is_busy = matches!(opened, Err(JournalError::Busy { .. }));
+            let waits =
+                is_busy && Instant::now() < deadline && self.folders.all().iter().all(is_over);
+            if !waits {
+                return opened.map_err(|error| refused(&error));
+            }
+            tokio::time::sleep(limits::LOCK_LOOK).await;
+        }
+    }
+
+    /// Refuses while another change is not at its end, though no process is about it: what it left is taken back first. To be asked
+    /// with the lock.
+    fn only_one(&self, but: Option<ChangeId>) -> Result<(), Refusal> {
+        for (id, read) in self.folders.all() {
+            match read {
+                _ if Some(id) == but => {}
+                Ok(account) if account.standing.has_ended() => {}
+                Err(JournalError::NotBegun { .. }) => {}
+                Ok(_) => {
+                    let message = format!("change {id} is not at its end, and is taken back first");
+                    let next = "try again in some seconds; `drover doctor changes` shows it";
+                    return Err(Refusal::new(ErrorCode::ChangeUnderWay, message).next(next));
+                }
+                Err(error) => {
+                    let why = with_sources(&error);
+                    let folder = self.folders.of(id);
+                    let message =
+                        format!("it is not known what is left of an earlier change: {why}");
+                    return Err(
+                        Refusal::new(ErrorCode::ChangeUnderWay, message).next(format!(
+                            "see what is set on this host, then remove {}",
+                            folder.display()
+                        )),
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start(
+        &self,
+        folder: &Path,
+        what: What,
+        lock: std::os::fd::OwnedFd,
+    ) -> Result<JoinHandle<io::Result<Output>>, Refusal> {
+        process::start(self.host(), folder, what, lock).map_err(|error| {
+            let message = format!("the process that changes this host was not started: {error}");
+            Refusal::new(ErrorCode::Internal, message)
+        })
+    }
+
+    fn settled(&self) -> std::sync::MutexGuard<'_, BTreeSet<ChangeId>> {
+        self.settled.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The id of this start of the host.
+fn boot() -> Result<String, Refusal> {
+    drover_host::boot_id(Path::new(ROOT)).map_err(|error| internal(&error))
+}
+
+fn internal(error: &dyn std::error::Error) -> Refusal {
+    Refusal::new(ErrorCode::Internal, with_sources(error))
+}
+
+/// Why a folder cannot be made or opened.
+fn refused(error: &JournalError) -> Refusal {
+    match error {
+        JournalError::Busy { .. } => {
+            let message = "this host is being changed already";
+            let next = "`drover doctor changes` shows by what; try again when that is over";
+            Refusal::new(ErrorCode::ChangeUnderWay, message).next(next)
+        }
+        JournalError::Plan(_) | JournalError::Long { .. } => check::unusable(error),
+        _ => internal(error),
+    }
+}

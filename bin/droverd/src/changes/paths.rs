@@ -1,0 +1,148 @@
+//! Which paths have to work after a change as they did before, and whether they do.
+//!
+//! A path works if the other host's agent, or its kernel, answers to a connection from the path's address by the path's interface. That
+//! says that small packets cross in both directions, and not how large ones may be: no plan raises that.
+
+use std::net::{IpAddr, SocketAddr};
+
+use drover_change::limits::PATHS;
+use drover_change::{PathTo, Paths};
+use drover_types::{HostName, Interface, IpNetwork};
+use futures_util::{StreamExt, stream};
+use tokio::net::TcpSocket;
+
+use crate::limits::{CHANGE_PATH, CHANGE_PATH_ROUNDS, CHANGE_PATHS_AT_ONCE};
+
+/// Every path between this host's interfaces and other hosts: from each address to all that are in its network; to hosts that share no
+/// network with this one from all addresses to all.
+pub fn between(own: &[Interface], others: &[(HostName, Vec<SocketAddr>)]) -> Vec<PathTo> {
+    let usable = own.iter().filter(|nic| nic.up && !nic.loopback);
+    let from: Vec<(&Interface, &IpNetwork)> = usable
+        .flat_map(|nic| nic.addresses.iter().map(move |address| (nic, address)))
+        .filter(|(_, address)| !address.is_link_local())
+        .collect();
+    let mut paths = Vec::new();
+    for (host, addresses) in others {
+        let near = |to: &SocketAddr| from.iter().any(|(_, own)| own.contains(to.ip()));
+        let is_near = addresses.iter().any(near);
+        for (nic, own) in &from {
+            let fits = |to: &&SocketAddr| {
+                own.address().is_ipv4() == to.is_ipv4() && (!is_near || own.contains(to.ip()))
+            };
+            paths.extend(addresses.iter().filter(fits).map(|to| PathTo {
+                host: host.clone(),
+                nic: nic.name.clone(),
+                from: own.address(),
+                to: *to,
+            }));
+        }
+    }
+    paths.truncate(PATHS);
+    paths
+}
+
+/// Tries paths by opening connections.
+#[derive(Debug)]
+pub struct Connections;
+
+impl Paths for Connections {
+    async fn work(&self, paths: &[PathTo]) -> Vec<bool> {
+        let at_once = paths.len().div_ceil(CHANGE_PATH_ROUNDS);
+        let tried = stream::iter(paths).map(answers);
+        let tried = tried.buffered(at_once.max(CHANGE_PATHS_AT_ONCE));
+        tried.collect().await
+    }
+}
+
+async fn answers(path: &PathTo) -> bool {
+    let connecting = async {
+        let socket = match path.from {
+            IpAddr::V4(_) => TcpSocket::new_v4(),
+            IpAddr::V6(_) => TcpSocket::new_v6(),
+        }?;
+        socket.bind_device(Some(path.nic.as_bytes()))?;
+        socket.bind(SocketAddr::new(path.from, 0))?;
+        socket.connect(path.to).await
+    };
+    match tokio::time::timeout(CHANGE_PATH, connecting).await {
+        Ok(Ok(_)) => true,
+        // Its kernel answers though its agent does not run.
+        Ok(Err(error)) => error.kind() == std::io::ErrorKind::ConnectionRefused,
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(name: &str, up: bool, addresses: &[&str]) -> Interface {
+        Interface {
+            name: name.into(),
+            addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
+            speed: None,
+            mtu: 1500,
+            up,
+            loopback: name == "lo",
+            tx_queues: 1,
+            rx_queues: 1,
+            rdma: None,
+        }
+    }
+
+    fn shown(others: &[(&str, &[&str])]) -> Vec<String> {
+        let own = [
+            interface("lo", true, &["127.0.0.1/8"]),
+            interface("nic0", true, &["10.0.0.1/24", "fe80::1/64", "fd00::1/64"]),
+            interface("nic1", true, &["10.0.1.1/24"]),
+            interface("nic2", false, &["10.0.2.1/24"]),
+        ];
+        let others: Vec<(HostName, Vec<SocketAddr>)> = others
+            .iter()
+            .map(|(host, addresses)| {
+                let addresses = addresses.iter().map(|address| address.parse().unwrap());
+                (host.parse().unwrap(), addresses.collect())
+            })
+            .collect();
+        let paths = between(&own, &others);
+        paths.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn paths_are_within_a_network_where_hosts_share_one() {
+        let near = ["10.0.0.2:7", "10.0.1.2:7", "10.0.2.2:7", "[fd00::2]:7"];
+        let expected = [
+            "nic0 10.0.0.1 to b 10.0.0.2:7",
+            "nic0 fd00::1 to b [fd00::2]:7",
+            "nic1 10.0.1.1 to b 10.0.1.2:7",
+        ];
+        assert_eq!(shown(&[("b", &near)]), expected);
+    }
+
+    #[test]
+    fn a_host_behind_a_router_is_tried_from_every_address() {
+        let expected = [
+            "nic0 10.0.0.1 to c 192.0.2.9:7",
+            "nic1 10.0.1.1 to c 192.0.2.9:7",
+        ];
+        assert_eq!(shown(&[("b", &[]), ("c", &["192.0.2.9:7"])]), expected);
+    }
+
+    #[tokio::test]
+    async fn a_host_whose_agent_does_not_run_answers_and_an_address_of_nobody_does_not() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let there = listener.local_addr().unwrap();
+        let path = |to: SocketAddr| PathTo {
+            host: "b".parse().unwrap(),
+            nic: "lo".into(),
+            from: "127.0.0.1".parse().unwrap(),
+            to,
+        };
+        // Nobody routes these over the loopback (RFC 5737).
+        let nowhere = "192.0.2.1:7".parse().unwrap();
+        let paths = [path(there), path(nowhere)];
+        assert_eq!(Connections.work(&paths).await, [true, false]);
+        drop(listener);
+        assert_eq!(Connections.work(&paths).await, [true, false]);
+    }
+}

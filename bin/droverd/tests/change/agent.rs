@@ -1,0 +1,121 @@
+//! What an agent applies and takes back, and that it may die at any moment of it.
+
+use drover_api::{ChangeState, ChangeStepState};
+use drover_change::Outcome;
+
+use crate::host::Host;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_applied_and_undone_leaves_every_fact_as_before() {
+    let Some(host) = Host::new("undo").await else {
+        return;
+    };
+    let before = host.facts().await;
+    let plan = host.plan().await;
+    for setting in ["tcp_timestamps = 1", "nic0 rx-gro = on"] {
+        assert!(plan.contains(setting), "{plan}");
+    }
+    let applied = host.applied(&plan).await;
+    assert_eq!((applied.paths, applied.set), (2, applied.steps));
+    let after = host.facts().await;
+    assert_ne!(after, before);
+    let timestamps = after.setting("net.ipv4.tcp_timestamps");
+    assert_eq!(timestamps, Ok("1"));
+    let again = host.client().plan_changes(&Default::default()).await;
+    assert_eq!(again.unwrap().plan, None, "nothing is left to be done");
+    let detail = host.client().change(applied.id).await.unwrap();
+    let done = |step: &drover_api::ChangeStepView| step.state == ChangeStepState::Done;
+    assert!(detail.steps.iter().all(done), "{detail:#?}");
+
+    let undone = host.undo(applied.id).await.unwrap();
+    assert_eq!(undone.state, ChangeState::Undone, "{undone:#?}");
+    assert_eq!(host.facts().await, before);
+    let listed = host.client().changes().await.unwrap();
+    assert_eq!(listed, [undone]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_killed_at_any_record_of_a_change_does_not_keep_it_from_its_end() {
+    let Some(mut host) = Host::new("agent").await else {
+        return;
+    };
+    let before = host.facts().await;
+    let plan = host.plan().await;
+    let whole = host.applied(&plan).await;
+    let records = host.account(whole.id).records.len();
+    assert!(records >= 10, "{records}");
+    host.undo(whole.id).await.unwrap();
+    for at in 0..records {
+        let id = host.apply(&plan).await.unwrap().id;
+        host.when_written(id, at).await;
+        host.kill_agent();
+        let account = host.when_ended(id).await;
+        let ended = account.records.last();
+        host.start().await;
+        let view = host.ended(id).await;
+        assert_eq!(view.state, ChangeState::Applied, "{at}: {ended:?}");
+        host.undo(id).await.unwrap();
+        assert_eq!(host.facts().await, before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_whose_process_is_killed_is_taken_back_by_the_agent_or_by_the_next_one() {
+    let Some(mut host) = Host::new("process").await else {
+        return;
+    };
+    let before = host.facts().await;
+    let plan = host.plan().await;
+    let mut taken_back = 0;
+    for at in 0..8 {
+        let id = host.apply(&plan).await.unwrap().id;
+        host.when_written(id, at).await;
+        // With the agent alive, and with neither alive.
+        if at % 2 == 0 {
+            host.kill_process(id);
+        } else {
+            host.kill_agent();
+            host.kill_process(id);
+            host.start().await;
+        }
+        let view = host.ended(id).await;
+        match view.state {
+            ChangeState::RolledBack => taken_back += 1,
+            // It was quicker than the test.
+            ChangeState::Applied => assert!(host.undo(id).await.is_ok()),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(host.facts().await, before);
+    }
+    assert!(taken_back > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_after_which_a_path_does_not_work_is_taken_back_and_names_it() {
+    let Some(host) = Host::new("path").await else {
+        return;
+    };
+    let before = host.facts().await;
+    let id = host.apply(&host.plan().await).await.unwrap().id;
+    host.when_written(id, 2).await;
+    host.network.set_far("nic1", "down");
+    let account = host.when_ended(id).await;
+    host.network.set_far("nic1", "up");
+    let outcome = account.records.last().unwrap();
+    let view = host.ended(id).await;
+    assert_eq!(view.state, ChangeState::RolledBack, "{outcome:?}");
+    let why = view.why.unwrap();
+    assert!(
+        why.contains("nic1 10.77.1.1 to b 10.77.1.2:7470") && !why.contains("nic0"),
+        "{why}"
+    );
+    let mut after = host.facts().await;
+    for (nic, was) in after.nics.iter_mut().zip(&before.nics) {
+        nic.carrier_changes = was.carrier_changes.clone();
+    }
+    assert_eq!(after, before);
+    assert!(!matches!(
+        account.standing.phase,
+        drover_change::Phase::Ended(Outcome::Applied { .. })
+    ));
+}

@@ -1,0 +1,230 @@
+//! The process that carries a change out, killed at every single call of the system that writes, sends, or opens anything.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+
+use drover_change::{Account, Journal, Order, Outcome, PathTo, Phase, Plan, Planned};
+use drover_host::{Told, Tree};
+use drover_tune::facts::Host as Facts;
+use drover_tune::{Disruption, NicSetting, Step};
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+use crate::host::settled;
+use crate::network::Network;
+
+/// Runs the test below in a network of its own.
+fn killed_at_every(calls: &str) {
+    if Command::new("strace").arg("--version").output().is_err() {
+        println!("skipped, because strace does not run, which kills at a call");
+        return;
+    }
+    let Some(network) = Network::new("deaths") else {
+        return;
+    };
+    network.test("deaths::inside_the_network", calls);
+}
+
+#[test]
+fn a_process_that_is_killed_at_any_record_of_its_journal_leaves_all_or_nothing() {
+    killed_at_every("write,fsync,ftruncate");
+}
+
+#[test]
+fn a_process_that_is_killed_at_anything_that_it_asks_of_the_kernel_leaves_all_or_nothing() {
+    killed_at_every("sendto,sendmsg,connect");
+}
+
+#[test]
+fn a_process_that_is_killed_at_any_file_that_it_opens_leaves_all_or_nothing() {
+    killed_at_every("openat");
+}
+
+#[tokio::test]
+#[ignore = "the tests above start it, inside the network that they made"]
+async fn inside_the_network() {
+    let calls = std::env::var("DROVER_TEST_WORD").unwrap();
+    let host = Changed::new().await;
+    let counted = host.count(&calls).await;
+    let mut deaths = 0;
+    let mut ends = BTreeMap::new();
+    for (call, times) in &counted {
+        for at in 1..=*times {
+            let (died, outcome) = host.round(call, at).await;
+            deaths += u32::from(died);
+            *ends.entry(outcome).or_insert(0) += 1;
+        }
+    }
+    println!("{deaths} deaths at {counted:?} came to {ends:?}");
+    assert!(deaths > 20, "{deaths}");
+}
+
+/// This namespace's host.
+struct Changed {
+    folder: TempDir,
+    order: Order,
+    before: Facts,
+    after: Facts,
+}
+
+async fn facts() -> Facts {
+    let root = Path::new("/");
+    let told = Told::ask(root, "a").await.unwrap();
+    settled(drover_host::facts(&Tree::at(root), &told))
+}
+
+/// On top of what the rules want here: what they want of adapters, and of paths.
+fn by_hand() -> Planned {
+    let smaller = Step::Nic {
+        nic: "nic1".into(),
+        what: NicSetting::Mtu,
+        from: "9000".into(),
+        to: "1500".into(),
+    };
+    let steering = ["nic0", "nic1"].map(|nic| Step::File {
+        path: format!("sys/class/net/{nic}/queues/rx-0/rps_cpus"),
+        from: "1".into(),
+        to: "0".into(),
+    });
+    Planned {
+        rule: "a-rule".into(),
+        nic: None,
+        disruption: Disruption::BouncesLink,
+        why: "it is to be tried".into(),
+        steps: steering.into_iter().chain([smaller]).collect(),
+    }
+}
+
+impl Changed {
+    async fn new() -> Self {
+        let before = facts().await;
+        let report = drover_tune::examine(std::slice::from_ref(&before), &[]);
+        let boot = drover_host::boot_id(Path::new("/")).unwrap();
+        let of = (&"a".parse().unwrap(), boot.as_str());
+        let (mut plan, _) = Plan::of(&report, of, Timestamp::now(), false);
+        assert!(plan.steps().count() >= 4, "{plan:#?}");
+        plan.changes.push(by_hand());
+        let path = |nic: u8| PathTo {
+            host: "b".parse().unwrap(),
+            nic: format!("nic{nic}"),
+            from: IpAddr::from([10, 77, nic, 1]),
+            to: (IpAddr::from([10, 77, nic, 2]), 7470).into(),
+        };
+        let paths = vec![path(0), path(1)];
+        let after = before.clone();
+        let folder = tempfile::tempdir().unwrap();
+        let order = Order { plan, paths };
+        let mut host = Self {
+            folder,
+            order,
+            before,
+            after,
+        };
+        let (folder, ended) = host.apply(&[]).await;
+        assert!(ended.success());
+        let applied = Outcome::Applied { proven: 2 };
+        assert_eq!(outcome(&folder), applied);
+        host.after = facts().await;
+        assert_ne!(host.after, host.before);
+        host.undo(&folder).await;
+        host
+    }
+
+    /// How often a whole run does each of these calls.
+    async fn count(&self, calls: &str) -> BTreeMap<String, usize> {
+        let log = self.folder.path().join("strace");
+        let trace = format!("trace={calls}");
+        let log_file = log.to_str().unwrap();
+        let (folder, _) = self.apply(&["-f", "-o", log_file, "-e", &trace]).await;
+        self.undo(&folder).await;
+        let mut counted = BTreeMap::new();
+        for line in fs::read_to_string(log).unwrap().lines() {
+            for call in calls.split(',') {
+                if line.contains(&format!(" {call}(")) {
+                    *counted.entry(call.to_owned()).or_insert(0) += 1;
+                }
+            }
+        }
+        counted
+    }
+
+    /// Killed as it makes this call for the n-th time, and followed by one that goes back.
+    async fn round(&self, call: &str, at: usize) -> (bool, String) {
+        let inject = format!("inject={call}:signal=SIGKILL:when={at}");
+        let trace = format!("trace={call}");
+        let strace = ["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
+        let (folder, ended) = self.apply(&strace).await;
+        let said = format!("{call} {at} {ended:?}");
+        if !Account::read(&folder).unwrap().standing.has_ended() {
+            let lock = Journal::open(&folder).unwrap().into_lock();
+            assert!(
+                process(&[], "recover", &folder, lock).await.success(),
+                "{said}"
+            );
+        }
+        let end = outcome(&folder);
+        let word = match &end {
+            Outcome::Applied { .. } => "applied",
+            Outcome::RolledBack { .. } => "rolled back",
+            other => panic!("{said}: {other:?}"),
+        };
+        let there = facts().await;
+        if word == "applied" {
+            assert_eq!(there, self.after, "{said}: {end:?}");
+            self.undo(&folder).await;
+        } else {
+            assert_eq!(there, self.before, "{said}: {end:?}");
+        }
+        (!ended.success(), word.to_owned())
+    }
+
+    /// A process that begins with a new folder, below this.
+    async fn apply(&self, strace: &[&str]) -> (PathBuf, ExitStatus) {
+        let number = fs::read_dir(self.folder.path()).unwrap().count();
+        let folder = self.folder.path().join(number.to_string());
+        let lock = Journal::make(&folder, &self.order).unwrap().into_lock();
+        let ended = process(strace, "apply", &folder, lock).await;
+        (folder, ended)
+    }
+
+    async fn undo(&self, folder: &Path) {
+        let lock = Journal::open(folder).unwrap().into_lock();
+        assert!(process(&[], "undo", folder, lock).await.success());
+        assert_eq!(outcome(folder), Outcome::Undone);
+        assert_eq!(facts().await, self.before);
+    }
+}
+
+async fn process(strace: &[&str], what: &str, folder: &Path, lock: OwnedFd) -> ExitStatus {
+    let droverd = env!("CARGO_BIN_EXE_droverd");
+    let mut command = match strace {
+        [] => Command::new(droverd),
+        strace => {
+            let mut command = Command::new("strace");
+            command.args(strace).arg(droverd);
+            command
+        }
+    };
+    command
+        .args(["change", "--host", "a"])
+        .arg(folder)
+        .arg(what);
+    command
+        .stdin(Stdio::from(lock))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = tokio::process::Command::from(command).spawn().unwrap();
+    child.wait().await.unwrap()
+}
+
+fn outcome(folder: &Path) -> Outcome {
+    let account = Account::read(folder).unwrap();
+    let Phase::Ended(outcome) = account.standing.phase else {
+        panic!("{:?}", account.standing);
+    };
+    outcome
+}

@@ -1,0 +1,174 @@
+//! A host whose agent is told to change it.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use drover_api::{
+    ChangePlanRequest, ChangeRequest, ChangeState, ChangeView, Client, ClientError, UndoRequest,
+};
+use drover_change::Account;
+use drover_tune::facts::{Counters, Fact, Host as Facts};
+use drover_types::ChangeId;
+
+use crate::network::Network;
+use crate::provision::Office;
+use crate::support::{Agent, Place, kill};
+
+/// For anything to happen on a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(5);
+
+/// Host `a`, in a cluster with a `b` whose kernel answers.
+pub struct Host {
+    pub network: Network,
+    pub place: Place,
+    agent: Option<Agent>,
+}
+
+impl Host {
+    /// `None`, and said so, where there can be none.
+    pub async fn new(test: &str) -> Option<Self> {
+        let network = Network::new(test)?;
+        let place = Place::new();
+        let mut office = Office::new();
+        let at = |host: u32| (0..2).map(move |nic| format!("10.77.{nic}.{host}:7470").parse());
+        for (host, name) in [(1, "a"), (2, "b")] {
+            office.admit(name, at(host).collect::<Result<_, _>>().unwrap());
+        }
+        office.settle(&place.path("state"), "a");
+        let mut host = Self {
+            network,
+            place,
+            agent: None,
+        };
+        host.start().await;
+        Some(host)
+    }
+
+    /// Starts its agent.
+    pub async fn start(&mut self) {
+        self.start_by("exec \"$0\" \"$@\"").await;
+    }
+
+    /// The same by a shell's line, to which the agent is what is executed.
+    pub async fn start_by(&mut self, line: &str) {
+        let droverd = self.place.droverd();
+        let mut command = self.network.command("sh");
+        command.args(["-c", line]).arg(droverd.get_program());
+        command.args(droverd.get_args());
+        command.env_remove("JOURNAL_STREAM");
+        self.agent = Some(self.place.start_by(command).await);
+    }
+
+    /// Ends its agent without a word.
+    pub fn kill_agent(&mut self) {
+        self.agent.take().unwrap().kill();
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.agent.as_ref().unwrap().client
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.place.path("log")).unwrap_or_default()
+    }
+
+    /// All that is known of it, but what counts up by itself.
+    pub async fn facts(&self) -> Facts {
+        settled(self.client().facts().await.unwrap().facts)
+    }
+
+    /// What its doctor wants to be changed.
+    pub async fn plan(&self) -> String {
+        let request = ChangePlanRequest { bounce: false };
+        let view = self.client().plan_changes(&request).await.unwrap();
+        view.plan.clone().unwrap_or_else(|| panic!("{view:#?}"))
+    }
+
+    pub async fn apply(&self, plan: &str) -> Result<ChangeView, ClientError> {
+        self.apply_with(plan, false).await
+    }
+
+    pub async fn apply_with(&self, plan: &str, force: bool) -> Result<ChangeView, ClientError> {
+        let plan = plan.to_owned();
+        let request = ChangeRequest { plan, force };
+        self.client().apply_changes(&request).await
+    }
+
+    pub async fn undo(&self, id: ChangeId) -> Result<ChangeView, ClientError> {
+        let request = UndoRequest { force: true };
+        self.client().undo_change(id, &request).await
+    }
+
+    /// A change once it is at its end.
+    pub async fn ended(&self, id: ChangeId) -> ChangeView {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let view = self.client().change(id).await.unwrap().change;
+            if view.state.has_ended() {
+                return view;
+            }
+            assert!(Instant::now() < deadline, "{view:#?}\n{}", self.log());
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Applies a plan, to its end.
+    pub async fn applied(&self, plan: &str) -> ChangeView {
+        let id = self.apply(plan).await.unwrap().id;
+        let view = self.ended(id).await;
+        assert_eq!(view.state, ChangeState::Applied, "{view:#?}");
+        view
+    }
+
+    pub fn folder(&self, id: ChangeId) -> PathBuf {
+        self.place.path("state/changes").join(id.to_string())
+    }
+
+    pub fn account(&self, id: ChangeId) -> Account {
+        Account::read(&self.folder(id)).unwrap()
+    }
+
+    /// Waits until a change's journal has so many records, whoever is alive.
+    pub async fn when_written(&self, id: ChangeId, records: usize) -> Account {
+        self.when(id, |account| account.records.len() >= records)
+            .await
+    }
+
+    /// Waits until a change is at its end, whoever is alive.
+    pub async fn when_ended(&self, id: ChangeId) -> Account {
+        self.when(id, |account| account.standing.has_ended()).await
+    }
+
+    async fn when(&self, id: ChangeId, accept: impl Fn(&Account) -> bool) -> Account {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let account = self.account(id);
+            if accept(&account) {
+                return account;
+            }
+            assert!(Instant::now() < deadline, "{account:#?}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Kills the process that carries a change out; whether there was one.
+    pub fn kill_process(&self, id: ChangeId) -> bool {
+        let folder = self.folder(id).display().to_string();
+        let listed = Command::new("pgrep").args(["-f", &folder]).output();
+        let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+        let found: Vec<u32> = listed.lines().map(|pid| pid.parse().unwrap()).collect();
+        found.iter().for_each(|pid| kill(*pid, "-KILL"));
+        !found.is_empty()
+    }
+}
+
+/// Facts without what counts up by itself.
+pub fn settled(mut facts: Facts) -> Facts {
+    facts.uptime_s = Fact::unknown("it counts up");
+    for nic in &mut facts.nics {
+        nic.counters = Fact::<Counters>::unknown("they count up");
+    }
+    facts
+}

@@ -1,0 +1,128 @@
+//! What is refused, and changes nothing.
+
+use drover_api::{ChangeState, ClientError, CordonRequest, ErrorCode};
+use drover_change::{Plan, Planned};
+use drover_tune::{Disruption, NicSetting, Step};
+use drover_types::ChangeId;
+
+use crate::host::Host;
+
+pub fn refused<T: std::fmt::Debug>(answer: Result<T, ClientError>) -> (ErrorCode, String) {
+    let error = answer.unwrap_err();
+    let refusal = error.refusal().unwrap_or_else(|| panic!("{error}"));
+    (refusal.code, refusal.message.clone())
+}
+
+/// The same plan for smaller packets of an interface instead.
+fn smaller_packets(plan: &str) -> String {
+    let step = Step::Nic {
+        nic: "nic0".into(),
+        what: NicSetting::Mtu,
+        from: "9000".into(),
+        to: "1500".into(),
+    };
+    let changes = vec![Planned {
+        rule: "path-mtu".into(),
+        nic: Some("nic0".into()),
+        disruption: Disruption::BouncesLink,
+        why: "larger ones vanish".into(),
+        steps: vec![step],
+    }];
+    let plan = drover_change::read(plan).unwrap();
+    drover_change::write(&Plan { changes, ..plan }).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_that_does_not_fit_is_refused_with_the_reason_and_changes_nothing() {
+    let Some(host) = Host::new("refuse").await else {
+        return;
+    };
+    let plan = host.plan().await;
+    let before = host.facts().await;
+    for (from, to, why) in [
+        ("host = \"a\"", "host = \"z\"", "for z"),
+        ("boot = \"", "boot = \"x", "restarted since"),
+        ("version = \"", "version = \"9", "version 9"),
+        ("tcp_timestamps\"", "tcp_sack\"", "which no rule sets"),
+        ("host", "ghost", "no plan of changes"),
+    ] {
+        let (code, message) = refused(host.apply(&plan.replacen(from, to, 1)).await);
+        assert_eq!(code, ErrorCode::ChangePlanUnusable, "{message}");
+        assert!(message.contains(why), "{message}");
+    }
+    let (code, _) = refused(host.undo(ChangeId(uuid::Uuid::nil())).await);
+    assert_eq!(code, ErrorCode::NoSuchChange);
+    assert_eq!(host.client().changes().await.unwrap(), []);
+
+    // What has moved since the plan was made is seen right before it would be changed.
+    host.network
+        .on_a("sysctl -qw net.ipv4.tcp_window_scaling=1");
+    let moved = host.facts().await;
+    let id = host.apply(&plan).await.unwrap().id;
+    let view = host.ended(id).await;
+    assert_eq!(view.state, ChangeState::Refused, "{view:#?}");
+    let why = view.why.unwrap();
+    assert!(
+        why.contains("net.ipv4.tcp_window_scaling is \"1\""),
+        "{why}"
+    );
+    assert_eq!(host.facts().await, moved);
+    assert_ne!(moved, before);
+    let (code, message) = refused(host.undo(id).await);
+    assert_eq!(code, ErrorCode::NotUndoable);
+    assert!(message.contains("refused"), "{message}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_is_bounced_only_on_a_drained_host_or_by_force() {
+    let Some(host) = Host::new("bounce").await else {
+        return;
+    };
+    let plan = smaller_packets(&host.plan().await);
+    let before = host.facts().await;
+    let (code, message) = refused(host.apply(&plan).await);
+    assert_eq!(code, ErrorCode::NotDrained);
+    assert!(message.contains("a takes guests"), "{message}");
+    assert_eq!(host.facts().await, before);
+    let forced = host.apply_with(&plan, true).await.unwrap().id;
+    assert_eq!(host.ended(forced).await.state, ChangeState::Applied);
+    host.undo(forced).await.unwrap();
+    host.client()
+        .cordon(&CordonRequest::default())
+        .await
+        .unwrap();
+    let applied = host.applied(&plan).await;
+    assert_eq!(host.facts().await.nic("nic0").unwrap().mtu, 1500);
+
+    // Nor is it set back on a host that takes guests.
+    host.client().uncordon().await.unwrap();
+    let request = drover_api::UndoRequest { force: false };
+    let (code, _) = refused(host.client().undo_change(applied.id, &request).await);
+    assert_eq!(code, ErrorCode::NotDrained);
+    let undone = host.undo(applied.id).await.unwrap();
+    assert_eq!(undone.state, ChangeState::Undone);
+    assert_eq!(host.facts().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_change_at_a_time_and_what_somebody_else_has_set_since_stays() {
+    let Some(host) = Host::new("one").await else {
+        return;
+    };
+    let before = host.facts().await;
+    let plan = host.plan().await;
+    let first = host.apply(&plan).await.unwrap().id;
+    let (code, message) = refused(host.apply(&plan).await);
+    assert_eq!(code, ErrorCode::ChangeUnderWay, "{message}");
+    assert_eq!(host.ended(first).await.state, ChangeState::Applied);
+
+    host.network.on_a("sysctl -qw net.ipv4.tcp_timestamps=2");
+    let meddled = host.facts().await;
+    let (code, message) = refused(host.undo(first).await);
+    assert_eq!(code, ErrorCode::NotUndoable);
+    assert!(message.contains("tcp_timestamps is \"2\""), "{message}");
+    assert_eq!(host.facts().await, meddled, "nothing of it was undone");
+    host.network.on_a("sysctl -qw net.ipv4.tcp_timestamps=1");
+    host.undo(first).await.unwrap();
+    assert_eq!(host.facts().await, before);
+}

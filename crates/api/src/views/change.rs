@@ -1,0 +1,194 @@
+//! Changes to a host: what would be done, what is done, and what was.
+
+use drover_types::ChangeId;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Asks what would be changed on a host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangePlanRequest {
+    /// Also what may take a link away for some seconds.
+    #[serde(default)]
+    pub bounce: bool,
+}
+
+/// What would be changed on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangePlanView {
+    /// The plan as a file for people, which is what `POST /v1/changes` takes; none where nothing would be changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<String>,
+    /// How many changes it has.
+    pub changes: usize,
+    /// How many settings they set.
+    pub steps: usize,
+    /// What was found and is not in it.
+    pub left_out: Vec<ChangeLeftOut>,
+}
+
+/// A finding that a plan does nothing about.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangeLeftOut {
+    /// The rule that found it.
+    pub rule: String,
+    /// The interface that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nic: Option<String>,
+    /// Why it is not.
+    pub why: String,
+}
+
+/// Asks that a plan is carried out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ChangeRequest {
+    /// The plan's text.
+    pub plan: String,
+    /// Also where a link may go for some seconds and the host is not drained.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Asks that what was changed is taken back.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UndoRequest {
+    /// Also where a link may go for some seconds and the host is not drained.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Where a change is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeState {
+    /// It is carried out.
+    Applying,
+    /// All is set, and it is tried whether other hosts reach this one as before.
+    Proving,
+    /// What was done is taken back by itself.
+    RollingBack,
+    /// What was done is taken back as somebody wanted.
+    Undoing,
+    /// The host was restarted meanwhile: it is looked at what is there.
+    Recovering,
+    /// Nothing was done.
+    Refused,
+    /// All is set.
+    Applied,
+    /// All was taken back by itself.
+    RolledBack,
+    /// All was taken back as somebody wanted.
+    Undone,
+    /// The host was restarted, and what was set is gone with that.
+    GoneWithRestart,
+    /// Some settings are neither as they were nor as they were to be, and were left alone.
+    InDoubt,
+    /// What was written down of it cannot be read.
+    Unreadable,
+    /// A state of a newer agent that this one does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+impl ChangeState {
+    /// Whether nothing is done any more, unless somebody wants it.
+    #[must_use]
+    pub fn has_ended(self) -> bool {
+        !matches!(
+            self,
+            Self::Applying | Self::Proving | Self::RollingBack | Self::Undoing | Self::Recovering
+        )
+    }
+}
+
+/// One plan that was carried out on a host, or is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangeView {
+    /// Its id.
+    #[schema(value_type = String)]
+    pub id: ChangeId,
+    /// Where it is.
+    pub state: ChangeState,
+    /// When the first step was taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub began: Option<Timestamp>,
+    /// When it ended last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub ended: Option<Timestamp>,
+    /// The rules that wanted it.
+    pub rules: Vec<String>,
+    /// How many settings it sets.
+    pub steps: usize,
+    /// How many of them may be set now.
+    pub set: usize,
+    /// Paths to other hosts that worked before, and have to afterwards.
+    pub paths: usize,
+    /// Why it did not come to its end, or was taken back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Whether something of it is there that can be taken back.
+    pub can_be_undone: bool,
+}
+
+/// One plan with all that it sets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangeDetailView {
+    /// Where it is.
+    pub change: ChangeView,
+    /// What it sets, in the order in which it is set.
+    pub steps: Vec<ChangeStepView>,
+}
+
+/// What became of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeStepState {
+    /// It was not done.
+    NotDone,
+    /// It was done; of a change that has not ended, or whose process died: it may have been.
+    Done,
+    /// It is as it was before.
+    TakenBack,
+    /// It was left alone: something else is there.
+    Left,
+    /// A state of a newer agent that this one does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// One setting of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangeStepView {
+    /// What is set, such as `net.ipv4.tcp_rmem`.
+    pub setting: String,
+    /// What was there.
+    pub from: String,
+    /// What was to be there.
+    pub to: String,
+    /// What became of it.
+    pub state: ChangeStepState,
+    /// What is there instead, of one that was left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_of_a_newer_agent_is_read_and_counts_as_an_end() {
+        let state: ChangeState = serde_json::from_str("\"moonlit\"").unwrap();
+        assert_eq!(state, ChangeState::Unknown);
+        assert!(state.has_ended());
+        assert_eq!(
+            serde_json::to_string(&ChangeState::GoneWithRestart).unwrap(),
+            "\"gone-with-restart\""
+        );
+    }
+}
