@@ -194,7 +194,7 @@ pub enum Command {
         #[command(subcommand)]
         command: Option<RecentCommand>,
     },
-    /// What of this host costs its migrations, and what to do about it; nothing is changed
+    /// What of this host costs its migrations, and what to do about it
     #[command(before_help = doctor::EXAMPLES, after_help = doctor::AFTER)]
     Doctor(DoctorArgs),
     /// Hosts, NICs and a guest made on this machine: see Drover work, and compare it

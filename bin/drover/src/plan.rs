@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use drover_api::{PlanRequest, PlanView};
 use drover_plan::request::Avoid;
-use drover_plan::{Plan, Request, text};
+use drover_plan::{Request, text};
 use drover_types::HostName;
 use serde_json::json;
 
@@ -69,14 +69,17 @@ pub async fn show(
     output: Option<&Path>,
     force: bool,
 ) -> Result<Outcome, Failure> {
-    if let Some(path) = output.filter(|path| !force && path.exists()) {
-        return Err(not_written(path, &ErrorKind::AlreadyExists.into()));
+    if let Some(path) = output {
+        check_place(path, force)?;
     }
     let planned = client(agent)?.plan(request).await;
     let view = planned.map_err(Failure::of_changing)?;
     let mut said = shown(&view);
     if let Some(path) = output {
-        write_whole(path, &view.plan, force).map_err(|error| not_written(path, &error))?;
+        let mut text = serde_json::to_vec_pretty(&view.plan)
+            .map_err(|error| Failure::error(error.to_string()))?;
+        text.push(b'\n');
+        write_whole(path, &text, force)?;
         // Writing to a String cannot fail.
         let _ = writeln!(said, "The plan is in {}.", path.display());
     }
@@ -94,15 +97,31 @@ fn shown(view: &PlanView) -> String {
     said + "Nothing was changed.\n"
 }
 
-/// Writes a plan beside its place and gives it its name when it is whole.
-fn write_whole(path: &Path, plan: &Plan, replace: bool) -> io::Result<()> {
+/// Whether a file can be written there, as far as that is known before there is something to write.
+///
+/// # Errors
+/// There is one, which is to be replaced only with `replace`.
+pub fn check_place(path: &Path, replace: bool) -> Result<(), Failure> {
+    if !replace && path.exists() {
+        return Err(not_written(path, &ErrorKind::AlreadyExists.into()));
+    }
+    Ok(())
+}
+
+/// Writes a file beside its place and gives it its name when it is whole.
+///
+/// # Errors
+/// It cannot be written, or there is one that is not to be replaced.
+pub fn write_whole(path: &Path, text: &[u8], replace: bool) -> Result<(), Failure> {
+    written(path, text, replace).map_err(|error| not_written(path, &error))
+}
+
+fn written(path: &Path, text: &[u8], replace: bool) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(format!(".{}.new", std::process::id()));
     let beside = Path::new(&beside);
-    let mut text = serde_json::to_vec_pretty(plan)?;
-    text.push(b'\n');
     let written = File::create_new(beside).and_then(|mut file| {
-        file.write_all(&text)?;
+        file.write_all(text)?;
         file.sync_all()?;
         // A link is refused where something of that name has come meanwhile.
         if replace {
@@ -160,25 +179,23 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_written_whole_and_never_over_a_file_unless_that_is_wanted() {
+    fn a_file_is_written_whole_and_never_over_a_file_unless_that_is_wanted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("plan.json");
-        let plan = view().plan;
-        write_whole(&path, &plan, false).unwrap();
-        let read = || serde_json::from_slice::<Plan>(&fs::read(&path).unwrap());
-        assert_eq!(read().unwrap(), plan);
+        written(&path, b"one", false).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one");
         fs::write(&path, "precious").unwrap();
-        let refused = write_whole(&path, &plan, false).unwrap_err();
+        let refused = written(&path, b"two", false).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::AlreadyExists);
         assert_eq!(fs::read(&path).unwrap(), b"precious");
-        write_whole(&path, &plan, true).unwrap();
-        assert_eq!(read().unwrap(), plan);
+        written(&path, b"two", true).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
         assert_eq!(
             fs::read_dir(directory.path()).unwrap().count(),
             1,
             "nothing beside it"
         );
         let nowhere = directory.path().join("no/plan.json");
-        assert!(write_whole(&nowhere, &plan, false).is_err());
+        assert!(written(&nowhere, b"one", false).is_err());
     }
 }

@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 40] = [
+    let commands: [&[&str]; 44] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -45,6 +45,10 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["checkpoints"],
         &["doctor"],
         &["doctor", "capture"],
+        &["doctor", "plan"],
+        &["doctor", "apply"],
+        &["doctor", "undo"],
+        &["doctor", "changes"],
         &["cordon"],
         &["uncordon"],
         &["drain"],

@@ -1,7 +1,8 @@
-//! `drover doctor`: what of a host costs its migrations, and what would be done about it.
+//! `drover doctor`: what of a host costs its migrations, and what is done about it.
 
 mod anonymous;
 mod capture;
+mod changes;
 mod junit;
 mod missing;
 mod paths;
@@ -17,6 +18,7 @@ use drover_types::{HostName, with_sources};
 use serde_json::json;
 
 use self::anonymous::Key;
+use self::changes::ChangeCommand;
 use self::missing::Missing;
 use self::paths::Asked;
 use crate::cli::Agent;
@@ -33,12 +35,15 @@ Examples:
   drover doctor capture /tmp/a --anonymous    what was read here, to be looked at elsewhere
   drover doctor --captured a --captured b     two captured hosts, and what differs between them
   drover doctor --junit doctor.xml            for a pipeline
+  drover doctor plan -o tune.plan             what would be changed on this host, as a diff
+  drover doctor apply tune.plan               do that, or take it back if other hosts are cut off
+  drover doctor undo                          take it back
 
 ";
 
 pub const AFTER: &str = "\
-Nothing is changed; with --paths the agents send each other a tenth of a link's rate and 4 MiB a path at most.
-What could not be looked at is skipped, and --skipped says why.
+Only apply and undo change anything; with --paths the agents send each other a tenth of a link's
+rate and 4 MiB a path at most. What could not be looked at is skipped, and --skipped says why.
 
 Exit code: 0 nothing was found, 2 something was, 1 an error, or a member that did not answer
 or could not ask another, 7 with --all: the agent does not answer.";
@@ -77,7 +82,7 @@ pub struct DoctorArgs {
 impl DoctorArgs {
     /// Whether it asks an agent.
     pub fn asks_an_agent(&self) -> bool {
-        self.all
+        self.all || matches!(self.command, Some(DoctorCommand::Change(_)))
     }
 }
 
@@ -97,6 +102,8 @@ enum DoctorCommand {
     },
     /// List the rules, and what each wants
     Rules,
+    #[command(flatten)]
+    Change(ChangeCommand),
 }
 
 fn known_rule(name: &str) -> Result<&'static Rule, String> {
@@ -112,6 +119,7 @@ pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure>
             let rules: Vec<_> = RULES.iter().map(told).collect();
             Outcome::new(show::rules(), "rules", &rules)
         }
+        Some(DoctorCommand::Change(command)) => changes::run(agent, command).await,
         Some(DoctorCommand::Capture {
             directory,
             anonymous,

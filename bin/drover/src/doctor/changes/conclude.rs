@@ -1,0 +1,163 @@
+//! What a command that changed a host says at its end.
+
+use drover_api::{ChangeDetailView, ChangeState, ChangeStepState, ChangeView};
+
+use super::show::{cleaned, counted};
+use crate::command::Outcome;
+use crate::failure::{Failure, exit};
+
+/// Of `drover doctor apply`.
+pub fn applied(view: &ChangeDetailView) -> Result<Outcome, Failure> {
+    let change = &view.change;
+    if change.state != ChangeState::Applied {
+        return Err(otherwise(view));
+    }
+    let steps = counted(change.steps, "setting");
+    let proof = match change.paths {
+        0 => "nothing is proved by that: no path to another host worked before".to_owned(),
+        paths => format!(
+            "other hosts are reached as before, over {}",
+            counted(paths, "path")
+        ),
+    };
+    let text = format!(
+        "applied: {steps}; {proof}\n`drover doctor undo {}` takes it back; a restart of the host does as well\n",
+        change.id
+    );
+    Outcome::new(text, "change", view)
+}
+
+/// Of `drover doctor undo`.
+pub fn undone(view: &ChangeDetailView) -> Result<Outcome, Failure> {
+    let change = &view.change;
+    if change.state != ChangeState::Undone {
+        return Err(otherwise(view));
+    }
+    let steps = counted(change.steps, "setting");
+    Outcome::new(format!("undone: {steps} as before\n"), "change", view)
+}
+
+/// It did not come to what was wanted.
+fn otherwise(view: &ChangeDetailView) -> Failure {
+    let ChangeView { id, state, .. } = &view.change;
+    let why = view
+        .change
+        .why
+        .as_deref()
+        .unwrap_or("its journal tells no reason");
+    let why = cleaned(why);
+    let look = format!("`drover doctor changes {id}` shows all of it");
+    let failure = match state {
+        ChangeState::Refused => {
+            let message = format!("nothing was changed: {why}");
+            Failure::new(exit::REFUSED, "change-refused", message)
+                .next("`drover doctor plan -o FILE` makes a plan that fits")
+        }
+        ChangeState::RolledBack => {
+            let message = format!("all is as before, since {why}");
+            Failure::new(exit::ERROR, "rolled-back", message).next(look)
+        }
+        ChangeState::GoneWithRestart => {
+            let message = "the host was restarted meanwhile, and what was set is gone with that";
+            Failure::new(exit::ERROR, "gone-with-restart", message).next(look)
+        }
+        ChangeState::InDoubt => {
+            let message = format!("{}: {why}", left(view));
+            Failure::new(exit::PARTIAL, "in-doubt", message).next(format!(
+                "set them as they are to be; {look}, and `drover doctor undo {id}` tries again"
+            ))
+        }
+        _ => Failure::error(format!("change {id} came to no end that is known: {why}")).next(look),
+    };
+    failure.with("change", view)
+}
+
+fn left(view: &ChangeDetailView) -> String {
+    let left = view.steps.iter();
+    let left = left.filter(|step| step.state == ChangeStepState::Left);
+    let named: Vec<String> = left
+        .map(|step| {
+            let found = step.found.as_deref().unwrap_or("not known");
+            format!("{} is {}", cleaned(&step.setting), cleaned(found))
+        })
+        .collect();
+    format!(
+        "{} left alone, as something else has changed them: {}",
+        counted(named.len(), "setting"),
+        named.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drover_api::ChangeStepView;
+
+    fn view(state: ChangeState) -> ChangeDetailView {
+        ChangeDetailView {
+            change: ChangeView {
+                id: "01938f2e-7b1c-7000-8000-2f8e9d3c4b5a".parse().unwrap(),
+                state,
+                began: None,
+                ended: None,
+                rules: vec!["tcp-buffers".into()],
+                steps: 1,
+                set: 1,
+                paths: 2,
+                why: Some("nic0 went".into()),
+                can_be_undone: true,
+            },
+            steps: vec![ChangeStepView {
+                setting: "nic0 mtu".into(),
+                from: "9000".into(),
+                to: "1500".into(),
+                state: ChangeStepState::Left,
+                found: Some("\"1400\"".into()),
+            }],
+        }
+    }
+
+    #[test]
+    fn every_end_has_its_exit_code_and_says_what_is_there() {
+        let done = applied(&view(ChangeState::Applied)).unwrap();
+        let text = format!("{done:?}");
+        assert!(
+            text.contains("1 setting; other hosts are reached as before, over 2 paths"),
+            "{text}"
+        );
+        undone(&view(ChangeState::Undone)).unwrap();
+        for (state, exit, said) in [
+            (
+                ChangeState::Refused,
+                exit::REFUSED,
+                "nothing was changed: nic0 went",
+            ),
+            (
+                ChangeState::RolledBack,
+                exit::ERROR,
+                "all is as before, since nic0 went",
+            ),
+            (ChangeState::InDoubt, exit::PARTIAL, "1 setting left alone"),
+            (
+                ChangeState::GoneWithRestart,
+                exit::ERROR,
+                "restarted meanwhile",
+            ),
+            (ChangeState::Unknown, exit::ERROR, "no end that is known"),
+        ] {
+            let failure = applied(&view(state)).unwrap_err();
+            assert_eq!(failure.exit(), exit, "{state:?}");
+            assert!(failure.message().contains(said), "{failure:?}");
+        }
+        let nothing = view(ChangeState::Applied);
+        assert!(undone(&nothing).is_err());
+    }
+
+    #[test]
+    fn what_was_not_proved_is_said() {
+        let mut view = view(ChangeState::Applied);
+        view.change.paths = 0;
+        let text = format!("{:?}", applied(&view).unwrap());
+        assert!(text.contains("nothing is proved by that"), "{text}");
+    }
+}

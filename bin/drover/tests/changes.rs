@@ -1,0 +1,148 @@
+//! `drover doctor plan`, `apply`, `undo` and `changes`, with a real agent on a host that is a network namespace.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+#[path = "../../droverd/tests/change/network.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod network;
+#[path = "../../droverd/tests/support/mod.rs"]
+mod support;
+
+use std::fs;
+use std::process::{Command, Stdio};
+
+use network::Network;
+use serde_json::Value;
+use support::{Agent, Place};
+
+struct Host {
+    network: Network,
+    place: Place,
+    _agent: Agent,
+}
+
+impl Host {
+    async fn new(test: &str) -> Option<Self> {
+        let network = Network::new(test)?;
+        let place = Place::new();
+        let droverd = place.droverd();
+        let mut command = network.command(droverd.get_program());
+        command
+            .args(droverd.get_args())
+            .env_remove("JOURNAL_STREAM");
+        let agent = place.start_by(command).await;
+        Some(Self {
+            network,
+            place,
+            _agent: agent,
+        })
+    }
+
+    /// Exit code, answer and errors of a command below `doctor`.
+    fn doctor(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
+        command.arg("doctor").args(arguments);
+        command
+            .env("DROVER_SOCKET", self.place.socket())
+            .env_remove("HOME")
+            .env_remove("XDG_STATE_HOME")
+            .stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        let (out, err) = (text(output.stdout), text(output.stderr));
+        (output.status.code(), out, err)
+    }
+
+    fn done(&self, arguments: &[&str]) -> String {
+        let (code, out, err) = self.doctor(arguments);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{arguments:?}: {out}");
+        out
+    }
+
+    fn document(&self, arguments: &[&str]) -> Value {
+        let (code, out, err) = self.doctor(&[arguments, &["--json"]].concat());
+        assert_eq!(err, "", "everything is in the document");
+        let document: Value = serde_json::from_str(&out).unwrap();
+        assert_eq!(document["exit_code"].as_i64(), code.map(i64::from));
+        document
+    }
+
+    fn timestamps(&self) -> String {
+        let read = self.network.on_a("sysctl -n net.ipv4.tcp_timestamps");
+        read.trim().to_owned()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_written_applied_listed_and_undone() {
+    let Some(host) = Host::new("cli").await else {
+        return;
+    };
+    let file = host.place.path("tune.plan");
+    let file = file.to_str().unwrap();
+    let shown = host.done(&["plan"]);
+    assert!(shown.contains("# + net.ipv4.tcp_timestamps = 1"), "{shown}");
+    let said = host.done(&["plan", "-o", file]);
+    assert!(
+        said.starts_with(&format!("{file}: 4 changes, 4 settings;")),
+        "{said}"
+    );
+    let (code, _, said) = host.doctor(&["plan", "-o", file]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("is there already"), "{said}");
+    assert_eq!(host.timestamps(), "0", "nothing was changed");
+
+    let said = host.done(&["apply", file]);
+    let expected =
+        "applied: 4 settings; nothing is proved by that: no path to another host worked before";
+    assert!(said.starts_with(expected), "{said}");
+    assert_eq!(host.timestamps(), "1");
+    let said = host.done(&["plan"]);
+    assert!(said.starts_with("nothing would be changed"), "{said}");
+
+    let document = host.document(&["changes"]);
+    let change = &document["changes"][0];
+    assert_eq!(change["state"], "applied");
+    let id = change["id"].as_str().unwrap();
+    let said = host.done(&["changes", id]);
+    assert!(said.contains(&format!("change {id}: applied")), "{said}");
+    assert!(said.contains("net.ipv4.tcp_timestamps"), "{said}");
+
+    assert_eq!(host.done(&["undo"]), "undone: 4 settings as before\n");
+    assert_eq!(host.timestamps(), "0");
+    let document = host.document(&["undo"]);
+    assert_eq!(document["error"]["code"], "not-undoable");
+    assert_eq!(document["exit_code"], 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_applied_is_an_error_with_its_code_and_what_to_do() {
+    let Some(host) = Host::new("clino").await else {
+        return;
+    };
+    let file = host.place.path("tune.plan");
+    let path = file.to_str().unwrap();
+    let (code, _, said) = host.doctor(&["apply", path]);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cannot read the plan"), "{said}");
+    fs::write(&file, "host = 7").unwrap();
+    let (code, _, said) = host.doctor(&["apply", path]);
+    assert_eq!(code, Some(4));
+    assert!(said.contains("it is no plan of changes"), "{said}");
+    assert!(
+        said.contains("next: `drover doctor plan -o FILE`"),
+        "{said}"
+    );
+    fs::remove_file(&file).unwrap();
+
+    host.done(&["plan", "-o", path]);
+    host.network.on_a("sysctl -qw net.ipv4.tcp_timestamps=1");
+    let document = host.document(&["apply", path]);
+    assert_eq!(document["error"]["code"], "change-refused");
+    assert_eq!(document["change"]["change"]["state"], "refused");
+    let message = document["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("tcp_timestamps is \"1\", and not \"0\""),
+        "{message}"
+    );
+}
