@@ -87,3 +87,72 @@ impl Folders {
         Err(Refusal::new(ErrorCode::ChangeUnderWay, message).next(next))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drover_change::{Journal, Order, Outcome, Plan, Planned, Record};
+    use drover_tune::{Disruption, Step};
+    use jiff::Timestamp;
+    use uuid::Uuid;
+
+    /// A change that was applied as the host had this boot id.
+    fn applied(folders: &Folders, number: u128, boot: &str) -> ChangeId {
+        let id = ChangeId(Uuid::from_u128(number));
+        let at = Timestamp::UNIX_EPOCH;
+        let plan = Plan {
+            host: "a".parse().unwrap(),
+            boot: boot.into(),
+            made_at: at,
+            version: "1".into(),
+            changes: vec![Planned {
+                rule: "a-rule".into(),
+                nic: None,
+                disruption: Disruption::Safe,
+                why: "because".into(),
+                steps: vec![Step::File {
+                    path: "proc/sys/net/ipv4/tcp_timestamps".into(),
+                    from: "0".into(),
+                    to: "1".into(),
+                }],
+            }],
+        };
+        let paths = Vec::new();
+        let mut journal = Journal::make(&folders.of(id), &Order { plan, paths }).unwrap();
+        let outcome = Outcome::Applied { proven: 0 };
+        for record in [
+            Record::Began {
+                at,
+                boot: boot.into(),
+                paths: Vec::new(),
+            },
+            Record::AboutTo { step: 0 },
+            Record::Done { step: 0 },
+            Record::Ended { at, outcome },
+        ] {
+            journal.append(record).unwrap();
+        }
+        id
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_that_cannot_be_undone_and_without_such_there_is_no_room() {
+        let root = tempfile::tempdir().unwrap();
+        let folders = Folders::below(root.path().to_owned());
+        let there = applied(&folders, 1, "now");
+        let gone = applied(&folders, 2, "before");
+        for number in 3..=CHANGES_KEPT as u128 {
+            applied(&folders, number, "now");
+        }
+        folders.make_room("now").unwrap();
+        let ids = folders.ids();
+        assert!(ids.contains(&there) && !ids.contains(&gone), "{ids:?}");
+        folders.make_room("now").unwrap();
+        applied(&folders, 1000, "now");
+        let refusal = folders.make_room("now").unwrap_err();
+        assert_eq!(refusal.code, ErrorCode::ChangeUnderWay);
+        assert_eq!(folders.ids().len(), CHANGES_KEPT);
+        folders.make_room("after a restart").unwrap();
+        assert_eq!(folders.ids().len(), CHANGES_KEPT - 1);
+    }
+}

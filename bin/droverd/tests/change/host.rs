@@ -1,6 +1,6 @@
 //! A host whose agent is told to change it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -149,6 +149,15 @@ impl Host {
                 return account;
             }
             assert!(Instant::now() < deadline, "{account:#?}");
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    /// Waits until the agent has cleared a folder up.
+    pub async fn when_gone(&self, folder: &Path) {
+        let deadline = Instant::now() + PATIENCE;
+        while folder.exists() {
+            assert!(Instant::now() < deadline, "{}", self.log());
             tokio::time::sleep(POLL).await;
         }
     }

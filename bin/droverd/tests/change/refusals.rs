@@ -1,5 +1,7 @@
 //! What is refused, and changes nothing.
 
+use std::fs;
+
 use drover_api::{ChangeState, ClientError, CordonRequest, ErrorCode};
 use drover_change::{Plan, Planned};
 use drover_tune::{Disruption, NicSetting, Step};
@@ -125,4 +127,37 @@ async fn one_change_at_a_time_and_what_somebody_else_has_set_since_stays() {
     host.network.on_a("sysctl -qw net.ipv4.tcp_timestamps=1");
     host.undo(first).await.unwrap();
     assert_eq!(host.facts().await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_of_a_change_that_nobody_can_read_keeps_others_from_beginning_until_it_is_removed()
+ {
+    let Some(host) = Host::new("broken").await else {
+        return;
+    };
+    let plan = host.plan().await;
+    let first = host.applied(&plan).await;
+    host.undo(first.id).await.unwrap();
+    let journal = host.folder(first.id).join("journal");
+    let whole = fs::read(&journal).unwrap();
+    fs::write(&journal, [b"nonsense\n", &whole[..]].concat()).unwrap();
+
+    // As an agent leaves it that dies before the order is there; and what is no change at all.
+    let unbegun = host.folder(ChangeId(uuid::Uuid::nil()));
+    fs::create_dir(&unbegun).unwrap();
+    fs::create_dir(unbegun.with_file_name("notes")).unwrap();
+
+    let (code, message) = refused(host.apply(&plan).await);
+    assert_eq!(code, ErrorCode::ChangeUnderWay);
+    assert!(message.contains("not known what is left"), "{message}");
+    let [shown] = &host.client().changes().await.unwrap()[..] else {
+        panic!("one is unreadable, and the others are none");
+    };
+    assert_eq!(shown.state, ChangeState::Unreadable);
+    assert!(shown.why.as_ref().unwrap().contains("line 1"), "{shown:#?}");
+    fs::remove_dir_all(host.folder(first.id)).unwrap();
+    let id = host.apply(&plan).await.unwrap().id;
+    assert_eq!(host.ended(id).await.state, ChangeState::Applied);
+    host.when_gone(&unbegun).await;
+    assert!(unbegun.with_file_name("notes").exists());
 }
