@@ -42,3 +42,6 @@ pub const INTERRUPTS: usize = 2048;
 
 /// Idle states of one processor: as many as the kernel has room for (`CPUIDLE_STATE_MAX`).
 pub const IDLE_STATES: u32 = 10;
+
+/// Profiles of tuned that include each other: those that come with it have four at most.
+pub const PROFILES: usize = 16;

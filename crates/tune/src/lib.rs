@@ -15,6 +15,7 @@ mod change;
 mod cost;
 pub mod facts;
 mod finding;
+pub mod lasting;
 mod report;
 mod rules;
 mod settable;

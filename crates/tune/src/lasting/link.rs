@@ -1,0 +1,68 @@
+//! udev's `.link` files. Source: systemd.link(5).
+
+use super::owners::LinkFile;
+use super::{How, Lasting};
+use crate::change::NicSetting;
+
+const BY: &str = "systemd .link";
+
+/// Lines of the part `[Link]`.
+///
+/// # Errors
+/// Why there are none.
+pub(super) fn lines(what: &NicSetting, to: &str) -> Result<Vec<String>, String> {
+    let switch = |key: &str| {
+        let word = if to == "on" { "yes" } else { "no" };
+        Ok(vec![format!("{key}={word}")])
+    };
+    match what {
+        NicSetting::Mtu => Ok(vec![format!("MTUBytes={to}")]),
+        NicSetting::CombinedChannels => Ok(vec![format!("CombinedChannels={to}")]),
+        NicSetting::ReceiveRing => Ok(vec![format!("RxBufferSize={to}")]),
+        NicSetting::AdaptiveReceive => switch("UseAdaptiveRxCoalesce"),
+        NicSetting::Feature(name) => match name.as_str() {
+            "rx-checksum" => switch("ReceiveChecksumOffload"),
+            "rx-gro" => switch("GenericReceiveOffload"),
+            "rx-lro" => switch("LargeReceiveOffload"),
+            other => Err(format!("a .link has no word for {other}")),
+        },
+        NicSetting::Negotiation => match to.split(' ').collect::<Vec<_>>()[..] {
+            ["on"] => Ok(vec!["AutoNegotiation=yes".to_owned()]),
+            ["off", "speed", mbit, "duplex", duplex] => Ok(vec![
+                "AutoNegotiation=no".to_owned(),
+                format!("BitsPerSecond={mbit}M"),
+                format!("Duplex={duplex}"),
+            ]),
+            _ => Err(format!("a .link has no word for {to:?}")),
+        },
+        NicSetting::Fec => Err("a .link has no word for the correction of errors".to_owned()),
+    }
+}
+
+/// One file is about an interface: the first one that matches. What comes with the system is about many, so that its lines are taken over
+/// into one of ours; what somebody wrote gets our lines.
+pub(super) fn told(nic: &str, lines: Vec<String>, found: &LinkFile) -> Lasting {
+    let theirs = found.file.starts_with("/etc/") || found.file.starts_with("/run/");
+    if theirs {
+        let how = How::Lines {
+            path: found.file.clone(),
+            part: Some("[Link]".to_owned()),
+            lines,
+        };
+        return Lasting { by: BY, how };
+    }
+    let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
+    let is_ours = |line: &String| lines.iter().any(|own| key(own) == key(line));
+    let kept = found.lines.iter().filter(|line| !is_ours(line)).cloned();
+    let head = [
+        "[Match]".to_owned(),
+        format!("Path={}", found.place),
+        String::new(),
+        "[Link]".to_owned(),
+    ];
+    let how = How::File {
+        path: format!("/etc/systemd/network/10-drover-{nic}.link"),
+        lines: head.into_iter().chain(kept).chain(lines.clone()).collect(),
+    };
+    Lasting { by: BY, how }
+}

@@ -1,0 +1,172 @@
+//! What makes a setting last beyond a restart: through whoever sets it when the host comes up, and never beside him.
+//!
+//! Owns no host and writes nothing: it is told who sets what, and answers with the file, the lines or the commands, to the letter.
+//!
+//! ```text
+//! steps, Owners ─▶ lasting ─▶ Lasting: of each place what is to be there; and of which settings nobody keeps them, because
+//! ```
+
+mod link;
+mod network_manager;
+mod owners;
+mod settings;
+
+use std::collections::BTreeMap;
+
+pub use self::owners::{LinkFile, NicOwner, Owners, SetUp, SettingOwner};
+use crate::change::{NicSetting, Step};
+
+/// What is to be done, where, that settings last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lasting {
+    /// Who sets them when the host comes up.
+    pub by: &'static str,
+    /// What is to be done.
+    pub how: How,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum How {
+    /// A file is to be there, with these lines and no others.
+    File {
+        /// Its path, from the root.
+        path: String,
+        /// What is in it.
+        lines: Vec<String>,
+    },
+    /// A file of somebody's is to have these lines.
+    Lines {
+        /// Its path.
+        path: String,
+        /// In which part of it, if it has parts.
+        part: Option<String>,
+        /// What is to be there, in place of other lines about the same.
+        lines: Vec<String>,
+    },
+    /// Commands for a shell.
+    Commands(Vec<String>),
+}
+
+/// A setting that nobody keeps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotKept {
+    /// The command that sets it until the next restart.
+    pub step: String,
+    /// Why not.
+    pub why: String,
+}
+
+/// What makes these steps last, one answer for each place; and which of them do not.
+#[must_use]
+pub fn lasting<'a>(
+    steps: impl Iterator<Item = &'a Step>,
+    owners: &Owners,
+) -> (Vec<Lasting>, Vec<NotKept>) {
+    let mut places = Places::default();
+    let mut not_kept = Vec::new();
+    for step in steps {
+        if let Err(why) = places.take(step, owners) {
+            let step = step.to_string();
+            not_kept.push(NotKept { step, why });
+        }
+    }
+    (places.told(owners), not_kept)
+}
+
+/// What goes where, gathered until all steps were seen.
+#[derive(Default)]
+struct Places {
+    /// Settings of the kernel, by their names.
+    settings: BTreeMap<String, String>,
+    /// Of interfaces whose hardware udev sets up: lines of a `.link`.
+    links: BTreeMap<String, Vec<String>>,
+    /// Of those of NetworkManager: properties of their profiles.
+    profiles: BTreeMap<String, Vec<String>>,
+    /// Lines of a stanza of ifupdown, or of a `.network`.
+    stanzas: BTreeMap<String, Vec<String>>,
+}
+
+impl Places {
+    fn take(&mut self, step: &Step, owners: &Owners) -> Result<(), String> {
+        match step {
+            Step::File { path, to, .. } => {
+                let name = path.strip_prefix("proc/sys/");
+                let name = name.ok_or(
+                    "nobody keeps it: whoever pins interrupts and queues does so at each start",
+                )?;
+                self.settings.insert(name.replace('/', "."), to.clone());
+                Ok(())
+            }
+            Step::Nic { nic, what, to, .. } => {
+                let owner = owners.nics.get(nic);
+                let owner = owner.ok_or_else(|| format!("it is not known who sets {nic} up"))?;
+                self.take_nic(nic, what, to, owner)
+            }
+        }
+    }
+
+    fn take_nic(
+        &mut self,
+        nic: &str,
+        what: &NicSetting,
+        to: &str,
+        owner: &NicOwner,
+    ) -> Result<(), String> {
+        let line = match (&owner.by, what) {
+            (SetUp::NetworkManager { .. }, _) => {
+                let properties = network_manager::properties(what, to)?;
+                self.profiles
+                    .entry(nic.to_owned())
+                    .or_default()
+                    .extend(properties);
+                return Ok(());
+            }
+            // These set it after udev has.
+            (SetUp::Ifupdown { .. }, NicSetting::Mtu) => format!("mtu {to}"),
+            (SetUp::Networkd { .. }, NicSetting::Mtu) => format!("MTUBytes={to}"),
+            _ => {
+                let lines = link::lines(what, to)?;
+                let found = owner.link.as_ref();
+                found.ok_or_else(|| format!("udev tells nothing of how it sets {nic} up"))?;
+                self.links.entry(nic.to_owned()).or_default().extend(lines);
+                return Ok(());
+            }
+        };
+        self.stanzas.entry(nic.to_owned()).or_default().push(line);
+        Ok(())
+    }
+
+    fn told(self, owners: &Owners) -> Vec<Lasting> {
+        let mut told = settings::told(&self.settings, owners);
+        let owned = |nic: &String| owners.nics.get(nic);
+        for (nic, lines) in self.stanzas {
+            told.extend(owned(&nic).and_then(|owner| stanza(&nic, lines, owner)));
+        }
+        for (nic, lines) in self.links {
+            let found = owned(&nic).and_then(|owner| owner.link.as_ref());
+            told.extend(found.map(|found| link::told(&nic, lines, found)));
+        }
+        for (nic, properties) in self.profiles {
+            told.extend(owned(&nic).and_then(|owner| network_manager::told(&properties, owner)));
+        }
+        told
+    }
+}
+
+fn stanza(nic: &str, lines: Vec<String>, owner: &NicOwner) -> Option<Lasting> {
+    let (by, path, part) = match &owner.by {
+        SetUp::Ifupdown { file } => ("ifupdown", file, format!("iface {nic}")),
+        SetUp::Networkd { file } => ("systemd-networkd", file, "[Link]".to_owned()),
+        SetUp::NetworkManager { .. } | SetUp::Udev => return None,
+    };
+    let how = How::Lines {
+        path: path.clone(),
+        part: Some(part),
+        lines,
+    };
+    Some(Lasting { by, how })
+}
+
+#[cfg(test)]
+mod tests;

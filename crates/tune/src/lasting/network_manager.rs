@@ -1,0 +1,57 @@
+//! Profiles of NetworkManager. Source: nm-settings-nmcli(5).
+
+use super::{How, Lasting, NicOwner, SetUp};
+use crate::change::{NicSetting, quoted};
+
+/// Properties of a profile with their values, as `nmcli` takes them.
+///
+/// # Errors
+/// Why there are none.
+pub(super) fn properties(what: &NicSetting, to: &str) -> Result<Vec<String>, String> {
+    let one = |property: &str, value: &str| Ok(vec![format!("{property} {}", quoted(value))]);
+    match what {
+        NicSetting::Mtu => one("802-3-ethernet.mtu", to),
+        NicSetting::CombinedChannels => one("ethtool.channels-combined", to),
+        NicSetting::ReceiveRing => one("ethtool.ring-rx", to),
+        NicSetting::AdaptiveReceive => {
+            let number = if to == "on" { "1" } else { "0" };
+            one("ethtool.coalesce-adaptive-rx", number)
+        }
+        NicSetting::Feature(name) => match name.as_str() {
+            "rx-checksum" => one("ethtool.feature-rx", to),
+            "rx-gro" => one("ethtool.feature-gro", to),
+            "rx-lro" => one("ethtool.feature-lro", to),
+            other => Err(format!("NetworkManager has no word for {other}")),
+        },
+        NicSetting::Negotiation => match to.split(' ').collect::<Vec<_>>()[..] {
+            ["on"] => negotiation("yes", "0", "''"),
+            ["off", "speed", mbit, "duplex", duplex] => negotiation("no", mbit, duplex),
+            _ => Err(format!("NetworkManager has no word for {to:?}")),
+        },
+        NicSetting::Fec => Err(
+            "only some versions of NetworkManager have a word for the correction of errors"
+                .to_owned(),
+        ),
+    }
+}
+
+fn negotiation(agrees: &str, mbit: &str, duplex: &str) -> Result<Vec<String>, String> {
+    Ok(vec![
+        format!("802-3-ethernet.auto-negotiate {agrees}"),
+        format!("802-3-ethernet.speed {mbit}"),
+        format!("802-3-ethernet.duplex {duplex}"),
+    ])
+}
+
+pub(super) fn told(properties: &[String], owner: &NicOwner) -> Option<Lasting> {
+    let SetUp::NetworkManager { profile } = &owner.by else {
+        return None;
+    };
+    let profile = quoted(profile);
+    let properties = properties.join(" ");
+    let command = format!("nmcli connection modify uuid {profile} {properties}");
+    Some(Lasting {
+        by: "NetworkManager",
+        how: How::Commands(vec![command]),
+    })
+}

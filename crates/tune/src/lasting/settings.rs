@@ -1,0 +1,95 @@
+//! Settings of the kernel: sysctl.d, and tuned. Source: sysctl.d(5), tuned-profiles(7).
+
+use std::collections::BTreeMap;
+
+use super::{How, Lasting, Owners, SettingOwner};
+
+/// Ours. Files are read in the order of their names, and the last one that sets something has the say.
+const FILE: &str = "/etc/sysctl.d/90-drover.conf";
+
+pub(super) fn told(settings: &BTreeMap<String, String>, owners: &Owners) -> Vec<Lasting> {
+    let mut own = Vec::new();
+    let mut told = Vec::new();
+    let mut of_tuned: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (name, value) in settings {
+        let line = format!("{name} = {value}");
+        match owners.settings.get(name) {
+            Some(SettingOwner::Tuned { profile }) => {
+                let line = format!("{name}={value}");
+                of_tuned.entry(profile).or_default().push(line);
+            }
+            Some(SettingOwner::File { path }) if comes_after_ours(path) => {
+                let (path, part) = (path.clone(), None);
+                let lines = vec![line];
+                let how = How::Lines { path, part, lines };
+                told.push(Lasting {
+                    by: "sysctl.d",
+                    how,
+                });
+            }
+            _ => own.push(line),
+        }
+    }
+    if !own.is_empty() {
+        told.insert(0, in_ours(own, owners));
+    }
+    for (profile, lines) in of_tuned {
+        told.extend(tuned(profile, lines));
+    }
+    told
+}
+
+/// What is in it of earlier plans stays.
+fn in_ours(lines: Vec<String>, owners: &Owners) -> Lasting {
+    let is_ours =
+        |owner: &SettingOwner| matches!(owner, SettingOwner::File { path } if path == FILE);
+    let path = FILE.to_owned();
+    let how = if owners.settings.values().any(is_ours) {
+        let part = None;
+        How::Lines { path, part, lines }
+    } else {
+        How::File { path, lines }
+    };
+    Lasting {
+        by: "sysctl.d",
+        how,
+    }
+}
+
+/// Names count, not folders.
+fn comes_after_ours(path: &str) -> bool {
+    let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
+    name(path) > name(FILE)
+}
+
+/// A profile that does what the active one does, and this; or this within ours, if that is active.
+fn tuned(profile: &str, lines: Vec<String>) -> Vec<Lasting> {
+    let by = "tuned";
+    let ours = if profile.ends_with("-drover") {
+        profile.to_owned()
+    } else {
+        format!("{profile}-drover")
+    };
+    let path = format!("/etc/tuned/{ours}/tuned.conf");
+    if ours == profile {
+        let part = Some("[sysctl]".to_owned());
+        return vec![Lasting {
+            by,
+            how: How::Lines { path, part, lines },
+        }];
+    }
+    let head = ["[main]".to_owned(), format!("include={profile}")];
+    let body = [String::new(), "[sysctl]".to_owned()];
+    let lines = head.into_iter().chain(body).chain(lines).collect();
+    let command = format!("tuned-adm profile {}", crate::change::quoted(&ours));
+    vec![
+        Lasting {
+            by,
+            how: How::File { path, lines },
+        },
+        Lasting {
+            by,
+            how: How::Commands(vec![command]),
+        },
+    ]
+}

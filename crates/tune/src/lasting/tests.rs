@@ -1,0 +1,246 @@
+use super::*;
+
+fn nic(nic: &str, what: NicSetting, to: &str) -> Step {
+    Step::Nic {
+        nic: nic.into(),
+        what,
+        from: "x".into(),
+        to: to.into(),
+    }
+}
+
+fn setting(name: &str, to: &str) -> Step {
+    Step::setting(name, "x", to)
+}
+
+fn owner(by: SetUp, file: &str) -> NicOwner {
+    let link = LinkFile {
+        file: file.into(),
+        lines: vec!["NamePolicy=keep kernel".into(), "MTUBytes=9000".into()],
+        place: "pci-0000:03:00.0".into(),
+    };
+    NicOwner {
+        by,
+        link: Some(link),
+    }
+}
+
+fn told(steps: &[Step], owners: &Owners) -> Vec<How> {
+    let (told, not_kept) = lasting(steps.iter(), owners);
+    assert_eq!(not_kept, []);
+    told.into_iter().map(|one| one.how).collect()
+}
+
+fn strings(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(|line| (*line).to_owned()).collect()
+}
+
+const DEFAULT: &str = "/usr/lib/systemd/network/99-default.link";
+
+#[test]
+fn settings_that_nobody_sets_later_are_in_one_file_and_others_where_they_are_set() {
+    let mut owners = Owners::default();
+    let steps = [
+        setting("net.ipv4.tcp_rmem", "4096 131072 16777216"),
+        setting("net.ipv4.tcp_timestamps", "1"),
+        setting("net.ipv4.tcp_window_scaling", "1"),
+    ];
+    let file = |path: &str| SettingOwner::File { path: path.into() };
+    let earlier = file("/usr/lib/sysctl.d/50-default.conf");
+    owners.settings.insert("net.ipv4.tcp_rmem".into(), earlier);
+    let later = file("/etc/sysctl.d/99-sysctl.conf");
+    owners
+        .settings
+        .insert("net.ipv4.tcp_timestamps".into(), later);
+    let expected = [
+        How::File {
+            path: "/etc/sysctl.d/90-drover.conf".into(),
+            lines: strings(&[
+                "net.ipv4.tcp_rmem = 4096 131072 16777216",
+                "net.ipv4.tcp_window_scaling = 1",
+            ]),
+        },
+        How::Lines {
+            path: "/etc/sysctl.d/99-sysctl.conf".into(),
+            part: None,
+            lines: strings(&["net.ipv4.tcp_timestamps = 1"]),
+        },
+    ];
+    assert_eq!(told(&steps, &owners), expected);
+}
+
+#[test]
+fn lines_of_earlier_plans_stay() {
+    let mut owners = Owners::default();
+    let path = "/etc/sysctl.d/90-drover.conf".to_owned();
+    let ours = SettingOwner::File { path: path.clone() };
+    owners.settings.insert("net.ipv4.tcp_rmem".into(), ours);
+    let steps = [setting("net.ipv4.tcp_timestamps", "1")];
+    let expected = [How::Lines {
+        path,
+        part: None,
+        lines: strings(&["net.ipv4.tcp_timestamps = 1"]),
+    }];
+    assert_eq!(told(&steps, &owners), expected);
+}
+
+#[test]
+fn what_tuned_sets_is_set_by_a_profile_that_includes_the_active_one() {
+    let tuned = |profile: &str| SettingOwner::Tuned {
+        profile: profile.into(),
+    };
+    let name = "net.ipv4.tcp_wmem";
+    let steps = [setting(name, "4096 16384 16777216")];
+    let mut owners = Owners::default();
+    owners.settings.insert(name.into(), tuned("virtual-host"));
+    let expected = [
+        How::File {
+            path: "/etc/tuned/virtual-host-drover/tuned.conf".into(),
+            lines: strings(&[
+                "[main]",
+                "include=virtual-host",
+                "",
+                "[sysctl]",
+                "net.ipv4.tcp_wmem=4096 16384 16777216",
+            ]),
+        },
+        How::Commands(strings(&["tuned-adm profile virtual-host-drover"])),
+    ];
+    assert_eq!(told(&steps, &owners), expected);
+    owners
+        .settings
+        .insert(name.into(), tuned("virtual-host-drover"));
+    let expected = [How::Lines {
+        path: "/etc/tuned/virtual-host-drover/tuned.conf".into(),
+        part: Some("[sysctl]".into()),
+        lines: strings(&["net.ipv4.tcp_wmem=4096 16384 16777216"]),
+    }];
+    assert_eq!(told(&steps, &owners), expected);
+}
+
+#[test]
+fn network_manager_is_told_all_of_an_interface_in_one_command() {
+    let mut owners = Owners::default();
+    let by = SetUp::NetworkManager {
+        profile: "0f2c".into(),
+    };
+    owners.nics.insert("ens1".into(), owner(by, DEFAULT));
+    let steps = [
+        nic("ens1", NicSetting::Mtu, "1500"),
+        nic("ens1", NicSetting::Feature("rx-gro".into()), "on"),
+        nic("ens1", NicSetting::AdaptiveReceive, "on"),
+        nic("ens1", NicSetting::Negotiation, "on"),
+    ];
+    let expected = "nmcli connection modify uuid 0f2c 802-3-ethernet.mtu 1500 ethtool.feature-gro on \
+        ethtool.coalesce-adaptive-rx 1 802-3-ethernet.auto-negotiate yes 802-3-ethernet.speed 0 802-3-ethernet.duplex ''";
+    assert_eq!(told(&steps, &owners), [How::Commands(strings(&[expected]))]);
+}
+
+#[test]
+fn hardware_that_udev_sets_up_gets_a_file_of_its_own_or_lines_in_somebodys() {
+    let mut owners = Owners::default();
+    owners
+        .nics
+        .insert("ens1".into(), owner(SetUp::Udev, DEFAULT));
+    let steps = [
+        nic("ens1", NicSetting::ReceiveRing, "4096"),
+        nic("ens1", NicSetting::Mtu, "1500"),
+        nic(
+            "ens1",
+            NicSetting::Negotiation,
+            "off speed 10000 duplex full",
+        ),
+    ];
+    let own = [
+        "RxBufferSize=4096",
+        "MTUBytes=1500",
+        "AutoNegotiation=no",
+        "BitsPerSecond=10000M",
+        "Duplex=full",
+    ];
+    let head = [
+        "[Match]",
+        "Path=pci-0000:03:00.0",
+        "",
+        "[Link]",
+        "NamePolicy=keep kernel",
+    ];
+    let expected = [How::File {
+        path: "/etc/systemd/network/10-drover-ens1.link".into(),
+        lines: strings(&[&head[..], &own[..]].concat()),
+    }];
+    assert_eq!(told(&steps, &owners), expected);
+    let theirs = "/etc/systemd/network/20-storage.link";
+    owners
+        .nics
+        .insert("ens1".into(), owner(SetUp::Udev, theirs));
+    let expected = [How::Lines {
+        path: theirs.into(),
+        part: Some("[Link]".into()),
+        lines: strings(&own),
+    }];
+    assert_eq!(told(&steps, &owners), expected);
+}
+
+#[test]
+fn packets_are_set_where_addresses_are_and_hardware_by_udev() {
+    let mut owners = Owners::default();
+    let file = "/etc/network/interfaces".to_owned();
+    let ifupdown = owner(SetUp::Ifupdown { file: file.clone() }, DEFAULT);
+    owners.nics.insert("eth0".into(), ifupdown);
+    let network = "/etc/systemd/network/lan.network".to_owned();
+    let networkd = SetUp::Networkd {
+        file: network.clone(),
+    };
+    owners.nics.insert("eth1".into(), owner(networkd, DEFAULT));
+    let steps = [
+        nic("eth0", NicSetting::Mtu, "1500"),
+        nic("eth1", NicSetting::Mtu, "1400"),
+        nic("eth1", NicSetting::CombinedChannels, "8"),
+    ];
+    let answers = told(&steps, &owners);
+    let lines = |path: String, part: &str, line: &str| How::Lines {
+        path,
+        part: Some(part.into()),
+        lines: strings(&[line]),
+    };
+    assert_eq!(answers[0], lines(file, "iface eth0", "mtu 1500"));
+    assert_eq!(answers[1], lines(network, "[Link]", "MTUBytes=1400"));
+    let How::File { path, lines } = &answers[2] else {
+        panic!("{answers:?}");
+    };
+    assert_eq!(path, "/etc/systemd/network/10-drover-eth1.link");
+    assert_eq!(lines.last().unwrap(), "CombinedChannels=8");
+}
+
+#[test]
+fn what_nobody_keeps_is_named_with_the_reason() {
+    let mut owners = Owners::default();
+    let mut of_udev = owner(SetUp::Udev, DEFAULT);
+    let fec = nic("ens1", NicSetting::Fec, "rs");
+    owners.nics.insert("ens1".into(), of_udev.clone());
+    of_udev.link = None;
+    owners.nics.insert("ens2".into(), of_udev);
+    let interrupt = Step::File {
+        path: "proc/irq/7/smp_affinity_list".into(),
+        from: "0".into(),
+        to: "1".into(),
+    };
+    let steps = [
+        fec,
+        nic("ens2", NicSetting::ReceiveRing, "1"),
+        nic("ens3", NicSetting::ReceiveRing, "1"),
+        interrupt,
+    ];
+    let (answers, not_kept) = lasting(steps.iter(), &owners);
+    assert_eq!(answers, []);
+    let why: Vec<&str> = not_kept.iter().map(|one| one.why.as_str()).collect();
+    let expected = [
+        "a .link has no word for the correction of errors",
+        "udev tells nothing of how it sets ens2 up",
+        "it is not known who sets ens3 up",
+        "nobody keeps it: whoever pins interrupts and queues does so at each start",
+    ];
+    assert_eq!(why, expected);
+    assert_eq!(not_kept[0].step, "ethtool --set-fec ens1 encoding rs");
+}
