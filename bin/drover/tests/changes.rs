@@ -87,6 +87,15 @@ async fn a_plan_is_written_applied_listed_and_undone() {
         said.starts_with(&format!("{file}: 4 changes, 4 settings;")),
         "{said}"
     );
+    let lasting = host.document(&["plan", "--lasting"]);
+    let places = lasting["lasting"].as_array().unwrap();
+    let lines = places.iter().map(|place| place["lines"].to_string());
+    assert!(
+        lines.collect::<String>().contains("tcp_timestamps"),
+        "{lasting:#}"
+    );
+    // No hardware is behind these, of which udev could tell.
+    assert_eq!(lasting["not_kept"].as_array().unwrap().len(), 2);
     let (code, _, said) = host.doctor(&["plan", "-o", file]);
     assert_eq!(code, Some(1));
     assert!(said.contains("is there already"), "{said}");

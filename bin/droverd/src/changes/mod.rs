@@ -15,6 +15,7 @@ mod check;
 mod folders;
 mod hands;
 mod paths;
+mod plan;
 mod process;
 mod recover;
 mod show;
@@ -25,13 +26,9 @@ use std::path::Path;
 use std::process::Output;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use drover_api::{
-    ChangeDetailView, ChangeLeftOut, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView,
-    ErrorCode, Refusal, UndoRequest,
-};
+use drover_api::{ChangeDetailView, ChangeRequest, ChangeView, ErrorCode, Refusal, UndoRequest};
 use drover_change::{Account, Journal, JournalError, Order, Plan};
 use drover_types::{ChangeId, HostName, with_sources};
-use jiff::Timestamp;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -40,7 +37,7 @@ use self::folders::Folders;
 pub use self::process::{What, run as run_process};
 use crate::agent::Context;
 use crate::migration::Migrations;
-use crate::{doctor, facts, limits};
+use crate::{facts, limits};
 
 /// The folder with them, below the state directory.
 pub const DIRECTORY: &str = "changes";
@@ -67,31 +64,6 @@ impl Changes {
             migrations,
             settled: Mutex::default(),
         }
-    }
-
-    /// What would be changed, by what is found now.
-    ///
-    /// # Errors
-    /// The host's facts cannot be read.
-    pub async fn plan(&self, request: ChangePlanRequest) -> Result<ChangePlanView, Refusal> {
-        let read = doctor::facts(&self.context).await?;
-        let report = drover_tune::examine(&[read.facts], &[]);
-        let boot = boot()?;
-        let of = (self.host(), boot.as_str());
-        let (plan, left_out) = Plan::of(&report, of, Timestamp::now(), request.bounce);
-        let steps = plan.steps().count();
-        let text = (steps > 0).then(|| drover_change::write(&plan));
-        let left_out = left_out.into_iter().map(|left| ChangeLeftOut {
-            rule: left.rule,
-            nic: left.nic,
-            why: left.why,
-        });
-        Ok(ChangePlanView {
-            plan: text.transpose().map_err(|error| internal(&error))?,
-            changes: plan.changes.len(),
-            steps,
-            left_out: left_out.collect(),
-        })
     }
 
     /// Begins to carry out the plan of a text.

@@ -81,7 +81,7 @@ impl Host {
 
     /// What its doctor wants to be changed.
     pub async fn plan(&self) -> String {
-        let request = ChangePlanRequest { bounce: false };
+        let request = ChangePlanRequest::default();
         let view = self.client().plan_changes(&request).await.unwrap();
         view.plan.clone().unwrap_or_else(|| panic!("{view:#?}"))
     }

@@ -12,6 +12,9 @@ pub struct ChangePlanRequest {
     /// Also what may take a link away for some seconds.
     #[serde(default)]
     pub bounce: bool,
+    /// Also what would make it last beyond a restart.
+    #[serde(default)]
+    pub lasting: bool,
 }
 
 /// What would be changed on a host.
@@ -26,6 +29,53 @@ pub struct ChangePlanView {
     pub steps: usize,
     /// What was found and is not in it.
     pub left_out: Vec<ChangeLeftOut>,
+    /// What makes it last beyond a restart, if that was asked for: for people to do, through whoever sets it when the host comes up.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lasting: Vec<ChangeLastingView>,
+    /// Settings that nobody keeps over a restart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_kept: Vec<ChangeNotKept>,
+}
+
+/// What is to be done in one place, that settings last beyond a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangeLastingView {
+    /// Who sets them when the host comes up, such as `NetworkManager`.
+    pub by: String,
+    /// What is to be done with the lines.
+    pub how: ChangeLastingHow,
+    /// The file that they belong in; none for commands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// The part of that file, such as `[Link]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
+    /// Lines of the file, or commands for a shell.
+    pub lines: Vec<String>,
+}
+
+/// What is to be done with lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChangeLastingHow {
+    /// They are a file that is to be there.
+    File,
+    /// A file of somebody's is to have them, in place of others about the same.
+    Lines,
+    /// They are commands.
+    Commands,
+    /// A way of a newer agent that this one does not know.
+    #[serde(other)]
+    Unknown,
+}
+
+/// A setting that nobody keeps over a restart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangeNotKept {
+    /// The command that sets it until then.
+    pub step: String,
+    /// Why not.
+    pub why: String,
 }
 
 /// A finding that a plan does nothing about.

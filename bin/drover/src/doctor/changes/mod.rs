@@ -27,6 +27,7 @@ Examples:
   drover doctor plan                   what would be changed on this host, as a diff
   drover doctor plan -o tune.plan      the same, to be read, cut down, and applied
   drover doctor plan --bounce          also what may take a link away for some seconds
+  drover doctor plan --lasting         also what makes it last beyond a restart, for people to do
 
 ";
 
@@ -120,6 +121,9 @@ pub struct PlanArgs {
     /// Also what may take a link away for some seconds
     #[arg(long)]
     bounce: bool,
+    /// Say as well what makes it last beyond a restart: files and commands, by who sets what when the host comes up
+    #[arg(long)]
+    lasting: bool,
 }
 
 /// Carries one of them out.
@@ -144,8 +148,9 @@ async fn plan(client: &Client, args: PlanArgs) -> Result<Outcome, Failure> {
     if let Some(path) = &args.output {
         check_place(path, args.force)?;
     }
-    let bounce = args.bounce;
-    let planned = client.plan_changes(&ChangePlanRequest { bounce }).await;
+    let (bounce, lasting) = (args.bounce, args.lasting);
+    let request = ChangePlanRequest { bounce, lasting };
+    let planned = client.plan_changes(&request).await;
     let view = planned.map_err(Failure::of_reading)?;
     let text = show::planned(&view);
     let written = args.output.filter(|_| view.plan.is_some());
@@ -162,10 +167,12 @@ async fn plan(client: &Client, args: PlanArgs) -> Result<Outcome, Failure> {
 fn parts(
     view: &ChangePlanView,
     file: Option<&Path>,
-) -> Result<[(&'static str, serde_json::Value); 3], Failure> {
+) -> Result<[(&'static str, serde_json::Value); 5], Failure> {
     Ok([
         ("plan", json!(view.plan)),
         ("left_out", encoded(&view.left_out)?),
+        ("lasting", encoded(&view.lasting)?),
+        ("not_kept", encoded(&view.not_kept)?),
         ("file", json!(file)),
     ])
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use drover_api::{ChangeDetailView, ChangeLeftOut, ChangePlanView, ChangeView};
+use drover_api::{ChangeDetailView, ChangeLastingHow, ChangeLeftOut, ChangePlanView, ChangeView};
 use drover_plan::Text;
 use jiff::Timestamp;
 
@@ -21,7 +21,36 @@ pub fn planned(view: &ChangePlanView) -> String {
     for left in &view.left_out {
         let _ = writeln!(text, "#   {}", left_out(left));
     }
+    for line in lasting(view) {
+        let _ = writeln!(text, "# {line}");
+    }
     text
+}
+
+/// What makes it last, a line each.
+fn lasting(view: &ChangePlanView) -> Vec<String> {
+    let mut said = Vec::new();
+    for place in &view.lasting {
+        let of_file = |what: &str| {
+            let file = place.file.as_deref().unwrap_or_default();
+            let part = place.part.as_ref();
+            let part = part.map_or_else(String::new, |part| format!(", in {part}"));
+            format!("To have it last, {}: {what} {file}{part}:", place.by)
+        };
+        said.push(cleaned(&match place.how {
+            ChangeLastingHow::File => of_file("the file"),
+            ChangeLastingHow::Lines => of_file("lines of"),
+            ChangeLastingHow::Commands => format!("To have it last, {}:", place.by),
+            ChangeLastingHow::Unknown => continue,
+        }));
+        said.extend(place.lines.iter().map(|line| cleaned(&format!("  {line}"))));
+    }
+    let not_kept = view.not_kept.iter();
+    said.extend(not_kept.map(|one| {
+        let (step, why) = (&one.step, &one.why);
+        cleaned(&format!("This does not last: {step}, because {why}"))
+    }));
+    said
 }
 
 /// The same of one that is in a file.
@@ -34,6 +63,9 @@ pub fn written(view: &ChangePlanView, file: &Path) -> String {
     );
     for left in &view.left_out {
         let _ = writeln!(text, "not in it: {}", left_out(left));
+    }
+    if !view.lasting.is_empty() || !view.not_kept.is_empty() {
+        text.push_str("what makes it last stands at the end of the file\n");
     }
     text
 }
@@ -114,7 +146,46 @@ mod tests {
                 nic: Some("nic0".into()),
                 why: "it may bounce the link".into(),
             }],
+            lasting: Vec::new(),
+            not_kept: Vec::new(),
         }
+    }
+
+    #[test]
+    fn what_makes_a_plan_last_stands_below_it_as_comments() {
+        let mut view = view(Some("host = \"a\"\n"));
+        let place = |how, file: Option<&str>, part: Option<&str>, lines: &[&str]| {
+            let owned = |word: &&str| (*word).to_owned();
+            drover_api::ChangeLastingView {
+                by: "somebody".into(),
+                how,
+                file: file.as_ref().map(owned),
+                part: part.as_ref().map(owned),
+                lines: lines.iter().map(owned).collect(),
+            }
+        };
+        let of_link = Some("[Link]");
+        view.lasting = vec![
+            place(ChangeLastingHow::File, Some("/etc/a"), None, &["x = 1"]),
+            place(ChangeLastingHow::Lines, Some("/etc/b"), of_link, &["y=1"]),
+            place(ChangeLastingHow::Commands, None, None, &["z 1"]),
+        ];
+        view.not_kept = vec![drover_api::ChangeNotKept {
+            step: "echo 1 > /q".into(),
+            why: "nobody keeps it".into(),
+        }];
+        view.left_out.clear();
+        insta::assert_snapshot!(planned(&view), @r#"
+        host = "a"
+        # To have it last, somebody: the file /etc/a:
+        #   x = 1
+        # To have it last, somebody: lines of /etc/b, in [Link]:
+        #   y=1
+        # To have it last, somebody:
+        #   z 1
+        # This does not last: echo 1 > /q, because nobody keeps it
+        "#);
+        assert!(written(&view, Path::new("f")).ends_with("at the end of the file\n"));
     }
 
     #[test]
