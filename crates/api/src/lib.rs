@@ -42,10 +42,12 @@ pub use views::cluster::{
     JoinRequest, MemberView, OperatorCertificate, OperatorRequest, OperatorView, RemovedView,
     RenewalRequest, SyncRequest, TokenRequest, TokenView,
 };
+pub use views::codec::{CodecView, ContentClass};
 pub use views::cordon::{CordonRequest, CordonView};
 pub use views::data_path::{DataPathKind, DataPathView, PlacementView};
 pub use views::doctor::{ClusterFactsView, FactsView};
 pub use views::event::{EventKind, EventView, NicPair};
+pub use views::expansion::{ExpansionTimes, ExpansionView};
 pub use views::host::{API_VERSION, HostView, MemoryView, PeerView, ProtocolRange, StatusView};
 pub use views::incoming::{
     AbandonRequest, IncomingNetworks, IncomingOffer, IncomingPaths, IncomingPhase, IncomingReopen,

@@ -1,7 +1,10 @@
 //! What kind of content a page has, told quickly: what pays for one does not for another.
 
+use serde::{Deserialize, Serialize};
+
 /// A page's content.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// Text, code, tables: a codec makes it less.
     Ordinary,

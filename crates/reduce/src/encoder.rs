@@ -1,9 +1,12 @@
 //! The source's end of one channel.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::class::{Class, filled_with};
 use crate::codec::{Codec, Packer, ZstdFailed};
+use crate::codecs::PackingTook;
 use crate::counts::{Counts, Section};
 use crate::kept::source::{Found, Kept, Turn};
 use crate::layout::{HEADER_BYTES, Header, checksum};
@@ -217,13 +220,34 @@ impl Encoder {
         choice: Choice,
         to: &mut Vec<u8>,
     ) -> Result<Counts, ZstdFailed> {
+        let packed = self.pack_timed(raw, choice, to, || Duration::ZERO);
+        packed.map(|(counts, _)| counts)
+    }
+
+    /// The same, and what each codec took; `clock` says what the thread took of processors so far.
+    ///
+    /// # Errors
+    /// As [`Encoder::pack`].
+    pub fn pack_timed(
+        &mut self,
+        raw: &[u8],
+        choice: Choice,
+        to: &mut Vec<u8>,
+        clock: impl Fn() -> Duration,
+    ) -> Result<(Counts, PackingTook), ZstdFailed> {
         to.clear();
         to.resize(HEADER_BYTES, 0);
         let pages = self.ordinary.len();
         self.ordinary.extend_from_slice(self.ops.finish());
+        let began = clock();
         let ordinary_packing = self.packer.pack(choice.ordinary, &self.ordinary, to)?;
         let packed = to.len() - HEADER_BYTES;
+        let between = clock();
         let dense_packing = self.packer.pack(choice.dense, &self.dense, to)?;
+        let took = PackingTook {
+            ordinary: between.saturating_sub(began),
+            dense: clock().saturating_sub(between),
+        };
         let header = Header {
             raw: raw.len() as u32,
             checksum: checksum(raw),
@@ -246,6 +270,6 @@ impl Encoder {
             bytes: self.dense.len() as u64,
             packed: (to.len() - HEADER_BYTES - packed) as u64,
         };
-        Ok(self.counts)
+        Ok((self.counts, took))
     }
 }

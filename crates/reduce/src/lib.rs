@@ -29,6 +29,7 @@ pub mod ops;
 
 mod class;
 mod codec;
+mod codecs;
 mod counts;
 mod decoder;
 mod delta;
@@ -41,6 +42,7 @@ mod wrong;
 
 pub use class::Class;
 pub use codec::{Codec, Level, NoLevel, ZstdFailed};
+pub use codecs::{OfCodec, OfCodecs, PackingTook};
 pub use counts::{Counts, Section};
 pub use decoder::{Checked, Decoder, Expanded, Fetched, Unpacked};
 pub use encoder::{Choice, Encoder, Measures, Span};

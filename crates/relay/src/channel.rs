@@ -352,7 +352,9 @@ impl Tool {
         match piece {
             Piece::Begin => Ok(()),
             Piece::Bytes {
-                buffer, reduced, ..
+                buffer,
+                length,
+                reduced,
             } => {
                 // Anything but the peer's bytes would be written into the guest's memory.
                 let lost = || io::Error::other("the bytes of a chunk are not in their buffer");
@@ -360,11 +362,15 @@ impl Tool {
                     if patience == Patience::Hurry && self.would_wait(shared, chunk, reduced) {
                         return Err(io::ErrorKind::WouldBlock.into());
                     }
-                    if reduced {
-                        self.expand(shared, chunk)?;
-                    }
+                    let raw = if reduced {
+                        self.expand(shared, chunk)?
+                    } else {
+                        length
+                    };
                     self.record(shared, chunk);
-                    chunk.give_to(stream, patience)
+                    chunk.give_to(stream, patience)?;
+                    self.gave(shared, raw, length, reduced);
+                    Ok(())
                 };
                 shared.pool.empty(buffer, give).ok_or_else(lost)?
             }
@@ -398,8 +404,17 @@ impl Tool {
         }
     }
 
-    /// Replaces what the chunk has with what that stands for.
-    fn expand(&mut self, shared: &Shared, chunk: &mut Chunk) -> io::Result<()> {
+    /// QEMU has so many bytes more, for so many that arrived.
+    fn gave(&mut self, shared: &Shared, raw: u32, wire: u32, reduced: bool) {
+        if let (Some(reduction), Some(expander)) = (&shared.reduction, &mut self.expander)
+            && !shared.is_source()
+        {
+            expander.gave(reduction, raw.into(), wire.into(), reduced);
+        }
+    }
+
+    /// Replaces what the chunk has with what that stands for; how many bytes that is.
+    fn expand(&mut self, shared: &Shared, chunk: &mut Chunk) -> io::Result<u32> {
         let not_agreed = || io::Error::other("the peer reduces, which was not agreed on");
         let agreed = shared.reduction.as_ref().zip(self.expander.as_mut());
         let (reduction, expander) = agreed.ok_or_else(not_agreed)?;
@@ -410,7 +425,7 @@ impl Tool {
         expander.give(memory);
         let count = memory.len();
         chunk.filled(count);
-        Ok(())
+        Ok(count as u32)
     }
 }
 

@@ -51,14 +51,17 @@ pub use drover_lanes::{
 };
 pub use drover_pagestore::{DigestKey, SealKey};
 pub use drover_reduce::decide::{Slowest, Times, Verdict, Way};
-pub use drover_reduce::{Codec, Level, Section};
+pub use drover_reduce::{Class, Codec, Level, OfCodec, OfCodecs, Section};
 pub use drover_session::{ChannelStats, End, ForgottenStats, LaneHealth, LaneId, LaneStats, Stats};
 pub use drover_wire::{ByeCode, PREAMBLE_BYTES, Token};
 pub use goodput::Goodput;
 pub use handshake::{LaneFailure, LanePlan, NotOpened, Opened, Order, open_lanes, probe};
 pub use listener::{Expected, LaneListener};
 pub use opening::open_lane;
-pub use reduction::{BaselineFile, Decided, NotAdded, Policy, Reduction, StoredFile, StoredPages};
+pub use reduction::{
+    BaselineFile, Decided, ExpandTimes, Expanded, NotAdded, Policy, Reduction, StoredFile,
+    StoredPages,
+};
 pub use relay::Relay;
 pub use report::{
     DataPath, Event, LaneEnd, LaneEnds, LaneReport, NotStarted, Reduced, Report, Settings,

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_lanes::TcpFacts;
-use drover_reduce::Counts;
 use drover_reduce::decide::Times;
+use drover_reduce::{Counts, OfCodecs};
 use drover_session::{ChannelId, LaneId};
 use drover_types::{ByteRate, NicPlacement, PathId};
 use drover_wire::limits::LANES_MAX;
@@ -15,8 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dialer::PathReport;
 use crate::limits::{BUFFER_BYTES_MAX, SPARE_BYTES_MAX};
-use crate::{Decided, Reduction, StoredPages};
-use crate::{End, Sizes, Stats};
+use crate::{Decided, End, Expanded, Reduction, Sizes, Stats, StoredPages};
 
 /// What both ends agreed on for one migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +43,9 @@ pub struct Settings {
 pub struct Reduced {
     /// In numbers.
     pub counts: Counts,
+    /// What each codec made of what it was given.
+    #[serde(default)]
+    pub codecs: OfCodecs,
     /// Where the time went of the threads that did it.
     pub times: Times,
     /// What was decided, where it is decided by what is fastest.
@@ -251,6 +253,9 @@ pub struct Report {
     pub data_path: DataPath,
     /// What became of QEMU's bytes, where they are reduced; at the source.
     pub reduced: Option<Reduced>,
+    /// What became of what arrived, where that was agreed on; at the destination.
+    #[serde(default)]
+    pub expanded: Option<Expanded>,
     /// What became of pages that the destination's host has stored, where that was agreed on.
     #[serde(default)]
     pub stored: Option<StoredPages>,

@@ -26,7 +26,7 @@ use crate::goodput::Goodput;
 use crate::lane::{self, Sending};
 use crate::places::{self, Places};
 use crate::pool::{Pool, lock};
-use crate::reduction;
+use crate::reduction::{self, Expanded};
 use crate::report::{Event, LaneEnd, LaneEnds, LaneReport, Reduced, Report, Settings};
 use crate::turns::Bringer;
 
@@ -186,6 +186,7 @@ impl Shared {
         let tcp = self.tcp_facts();
         // Before the session is locked: whoever describes pages with less priority may hold what these wait for.
         let reduced = self.reduced();
+        let expanded = self.expanded();
         let reduction = self.reduction.as_ref();
         let stored = reduction.and_then(reduction::Shared::report_stored);
         let core = self.lock();
@@ -209,6 +210,7 @@ impl Shared {
             nics: self.places.report(),
             data_path: self.pool.data_path(self.reduction.is_some()),
             reduced,
+            expanded,
             stored,
             bulk: core.goodput.bulk(),
             session,
@@ -218,6 +220,11 @@ impl Shared {
     fn reduced(&self) -> Option<Reduced> {
         let reduction = self.reduction.as_ref().filter(|_| self.is_source())?;
         Some(reduction.report())
+    }
+
+    fn expanded(&self) -> Option<Expanded> {
+        let reduction = self.reduction.as_ref().filter(|_| !self.is_source())?;
+        Some(reduction.report_expanded())
     }
 
     fn lock(&self) -> MutexGuard<'_, Core> {

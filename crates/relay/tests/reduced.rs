@@ -14,8 +14,8 @@ use std::thread;
 use drover_pagestore::{Segment, Shape, shape_within};
 use drover_reduce::Counts;
 use drover_relay::{
-    Codec, DataPath, DigestKey, End, Event, Level, NotAdded, Policy, Reduction, Relay, SealKey,
-    Settings, StoredFile, Way,
+    Class, Codec, DataPath, DigestKey, End, Event, Level, NotAdded, Policy, Reduction, Relay,
+    SealKey, Section, Settings, StoredFile, Way,
 };
 use pair::{BOTH, PATIENCE, Pair, Protected, content, ended, exchange, pair_of};
 use streams::{
@@ -69,6 +69,32 @@ fn channels_of_qemu_arrive_as_they_were_sent_and_take_a_fraction() {
     }
 }
 
+/// What both ends tell of the codecs and of what was expanded fits what crossed.
+fn adds_up(pair: &Pair) {
+    let reduced = pair.source.report().reduced.unwrap();
+    let of = |class| {
+        let mut section = Section::default();
+        for of in reduced.codecs.iter().filter(|of| of.class == class) {
+            section += of.section;
+        }
+        section
+    };
+    let counts = reduced.counts;
+    assert_eq!(of(Class::Ordinary), counts.ordinary_section);
+    assert_eq!(of(Class::Dense), counts.dense_section);
+    let report = pair.destination.report();
+    let expanded = report.expanded.unwrap();
+    let sent = [main_channel(&[]), rounds(0), rounds(1)];
+    let sent: usize = sent.iter().map(Vec::len).sum();
+    assert_eq!(expanded.raw, sent as u64);
+    let channels = report.session.channels.iter();
+    let written: u64 = channels.map(|channel| channel.written_bytes).sum();
+    assert_eq!(expanded.wire, written);
+    assert_eq!(expanded.chunks, counts.chunks);
+    assert!(expanded.passed >= counts.passed, "{expanded:?} {counts:?}");
+    assert_eq!(pair.source.report().expanded, None);
+}
+
 #[test]
 fn every_way_gives_what_was_sent() {
     let on = |codec, dense| Way::On { codec, dense };
@@ -93,6 +119,7 @@ fn every_way_gives_what_was_sent() {
             let reduced = report.reduced.unwrap();
             assert_eq!(reduced.decided.is_some(), policy == Policy::Fastest);
             assert!(reduced.times.all() > std::time::Duration::ZERO);
+            adds_up(&pair);
             // What stays in the kernel is looked at all the same.
             assert_eq!(reduced.opaque, []);
             let spliced = matches!(report.data_path, DataPath::Splice { .. });

@@ -276,14 +276,8 @@ impl Metrics {
             outcome: outcome(view.phase),
         };
         self.ended.get_or_create(&labels).inc();
-        let moved = match view.role {
-            MigrationRole::Source => view.bytes.transferred.0,
-            MigrationRole::Destination => {
-                let channels = view.channel_traffic.iter();
-                channels.map(|channel| channel.written_bytes.0).sum()
-            }
-        };
-        self.moved.get_or_create(&labels).inc_by(moved);
+        let moved = view.moved_bytes();
+        self.moved.get_or_create(&labels).inc_by(moved.0);
         if let Some(end) = view.ended_at {
             let lasted = end.duration_since(view.started_at).as_secs_f64().max(0.0);
             self.duration.get_or_create(&labels).observe(lasted);

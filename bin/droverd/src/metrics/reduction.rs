@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use drover_api::{MigrationView, ReductionView, SharedPagesView};
+use drover_api::{ExpansionView, MigrationView, ReductionView, SharedPagesView};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -24,6 +24,14 @@ struct Section {
     vm: String,
     peer: String,
     class: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCodec {
+    vm: String,
+    peer: String,
+    class: &'static str,
+    codec: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -55,9 +63,15 @@ struct Families {
     pages: Family<Pages, Counter>,
     section: Family<Section, Counter>,
     packed: Family<Section, Counter>,
+    codec: Family<OfCodec, Counter>,
+    codec_packed: Family<OfCodec, Counter>,
+    codec_seconds: Family<OfCodec, Counter<f64, AtomicU64>>,
     seconds: Family<Stage, Counter<f64, AtomicU64>>,
     used: Family<Used, Gauge>,
     found: Family<Found, Counter>,
+    expanded_raw: Family<Moving, Counter>,
+    expanded_wire: Family<Moving, Counter>,
+    expanding: Family<Stage, Counter<f64, AtomicU64>>,
 }
 
 pub(super) fn register(registry: &mut Registry, views: &[&MigrationView]) {
@@ -65,6 +79,9 @@ pub(super) fn register(registry: &mut Registry, views: &[&MigrationView]) {
     for view in views {
         if let Some(reduction) = &view.reduction {
             families.add(labels(view), reduction);
+        }
+        if let Some(expansion) = &view.expansion {
+            families.add_expansion(labels(view), expansion);
         }
         if let Some(shared) = &view.shared_pages {
             families.add_found(labels(view), shared);
@@ -90,6 +107,7 @@ impl Families {
             self.section.get_or_create(&labels).inc_by(section.bytes.0);
             self.packed.get_or_create(&labels).inc_by(section.packed.0);
         }
+        self.add_codecs(&vm, &peer, view);
         self.add_times(&vm, &peer, view);
         let mode = view
             .decided
@@ -100,19 +118,40 @@ impl Families {
     }
 
     fn add_pages(&self, vm: &str, peer: &str, view: &ReductionView) {
-        let of = view.pages;
-        for (pages, number) in [
-            ("filled", of.filled),
-            ("same", of.same),
-            ("stored", of.stored),
-            ("stored_changed", of.stored_changed),
-            ("changed", of.changed),
-            ("ordinary", of.ordinary),
-            ("dense", of.dense),
-        ] {
+        for (pages, number) in view.pages.kinds() {
             let (vm, peer) = (vm.to_owned(), peer.to_owned());
             let labels = Pages { vm, peer, pages };
             self.pages.get_or_create(&labels).inc_by(number);
+        }
+    }
+
+    fn add_codecs(&self, vm: &str, peer: &str, view: &ReductionView) {
+        for of in &view.codecs {
+            let labels = OfCodec {
+                vm: vm.to_owned(),
+                peer: peer.to_owned(),
+                class: of.class.as_str(),
+                codec: of.codec.clone(),
+            };
+            self.codec.get_or_create(&labels).inc_by(of.bytes.0);
+            let packed = self.codec_packed.get_or_create(&labels);
+            packed.inc_by(of.packed.0);
+            let seconds = self.codec_seconds.get_or_create(&labels);
+            seconds.inc_by(of.took_ms as f64 / 1000.0);
+        }
+    }
+
+    fn add_expansion(&self, moving: Moving, view: &ExpansionView) {
+        let raw = self.expanded_raw.get_or_create(&moving);
+        raw.inc_by(view.raw_bytes.0);
+        let wire = self.expanded_wire.get_or_create(&moving);
+        wire.inc_by(view.wire_bytes.0);
+        let Moving { vm, peer, .. } = moving;
+        for (stage, milliseconds) in view.times.stages() {
+            let (vm, peer) = (vm.clone(), peer.clone());
+            let labels = Stage { vm, peer, stage };
+            let seconds = self.expanding.get_or_create(&labels);
+            seconds.inc_by(milliseconds as f64 / 1000.0);
         }
     }
 
@@ -129,17 +168,7 @@ impl Families {
     }
 
     fn add_times(&self, vm: &str, peer: &str, view: &ReductionView) {
-        let times = view.times;
-        for (stage, milliseconds) in [
-            ("lines", times.lines_ms),
-            ("destination", times.destination_ms),
-            ("hypervisor", times.hypervisor_ms),
-            ("processors", times.processors_ms),
-            ("describing", times.describing_ms),
-            ("packing", times.packing_ms),
-            ("trying", times.trying_ms),
-            ("carrying", times.carrying_ms),
-        ] {
+        for (stage, milliseconds) in view.times.stages() {
             let (vm, peer) = (vm.to_owned(), peer.to_owned());
             let labels = Stage { vm, peer, stage };
             let seconds = milliseconds as f64 / 1000.0;
@@ -160,11 +189,25 @@ impl Families {
         registry.register("migration_reduction_section_bytes", help, self.section);
         let help = "The same behind it";
         registry.register("migration_reduction_packed_bytes", help, self.packed);
+        let help = "Bytes that a codec was given";
+        registry.register("migration_reduction_codec_bytes", help, self.codec);
+        let help = "What it made of them";
+        let name = "migration_reduction_codec_packed_bytes";
+        registry.register(name, help, self.codec_packed);
+        let help = "What that took of processors";
+        let name = "migration_reduction_codec_seconds";
+        registry.register(name, help, self.codec_seconds);
         let help = "Time of the threads that read channels, by what they did";
         registry.register("migration_reduction_seconds", help, self.seconds);
         let help = "How bytes are reduced now: 1";
         registry.register("migration_reduction_mode", help, self.used);
         let help = "Pages that a guest found at its destination";
         registry.register("migration_stored_pages", help, self.found);
+        let help = "Bytes of QEMU out of what arrived, where it may be reduced";
+        registry.register("migration_expansion_raw_bytes", help, self.expanded_raw);
+        let help = "Bytes that arrived for them";
+        registry.register("migration_expansion_wire_bytes", help, self.expanded_wire);
+        let help = "Time of the threads that write channels, by what they did";
+        registry.register("migration_expansion_seconds", help, self.expanding);
     }
 }

@@ -12,6 +12,7 @@ use drover_carrier::Counters;
 use drover_relay::{DataPath, ForgottenStats, LaneEnd, LaneHealth, LaneId, LaneReport, Report};
 use drover_types::{ByteRate, Bytes, Path, PathEnd, PathId, Placement};
 
+use super::expansion;
 use super::latency;
 use super::noticed::Noticed;
 use super::outgoing::millis;
@@ -266,6 +267,9 @@ fn show_way(snapshot: &mut Snapshot, report: &Report) {
     if let (Some(view), Some(reduced)) = (&mut snapshot.view.reduction, &report.reduced) {
         reduction::show(view, reduced);
     }
+    if let Some(expanded) = &report.expanded {
+        snapshot.view.expansion = Some(expansion::expansion(expanded));
+    }
     if let Some(stored) = &report.stored {
         snapshot.view.shared_pages = Some(reduction::shared(stored));
     }
@@ -458,6 +462,7 @@ mod tests {
                     reduced: false,
                 },
                 reduced: None,
+                expanded: None,
                 stored: None,
                 bulk: None,
             },

@@ -12,6 +12,7 @@ mod amend;
 mod arrivals;
 mod carrier;
 mod events;
+mod expansion;
 mod incoming;
 pub(crate) mod journal;
 mod lanes;

@@ -231,6 +231,7 @@ mod tests {
                 reduced: false,
             },
             reduced: None,
+            expanded: None,
             stored: None,
             bulk: None,
         }

@@ -13,6 +13,7 @@ use drover_relay::{
 };
 use drover_types::{ByteRate, Bytes, HostName, ReductionMode};
 
+use super::expansion::codecs;
 use crate::limits::{
     KEPT_PART_LEAST, STORED_PAGE_BYTES, STORED_PART, WINDOW_LOG, WINDOW_LOG_LEAST,
 };
@@ -108,6 +109,7 @@ pub fn view(
         change_bytes: Bytes(0),
         ordinary: ReducedSection::default(),
         dense: ReducedSection::default(),
+        codecs: Vec::new(),
         times: ReductionTimes::default(),
         decided: None,
         opaque: Vec::new(),
@@ -136,6 +138,7 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
     };
     view.ordinary = section(counts.ordinary_section);
     view.dense = section(counts.dense_section);
+    view.codecs = codecs(&reduced.codecs);
     view.times = times(&reduced.times);
     view.decided = reduced.decided.as_ref().map(decided);
     let opaque = reduced.opaque.iter().cloned();

@@ -89,6 +89,7 @@ impl Snapshot {
             verify: false,
             data_path: None,
             reduction: None,
+            expansion: None,
             shared_pages: None,
             paths: Vec::new(),
             limit: None,

@@ -9,6 +9,7 @@ use utoipa::ToSchema;
 
 use super::data_path::DataPathView;
 use super::event::EventKind;
+use super::expansion::ExpansionView;
 use super::latency::{CpuLatencyView, IdleStateView};
 use super::postcopy::PostcopyView;
 use super::reduction::{ReductionView, SharedPagesView};
@@ -297,6 +298,9 @@ pub struct MigrationView {
     /// How the bytes of this host's QEMU are reduced, where both ends agreed on that; at the source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduction: Option<ReductionView>,
+    /// What became of what arrived, where both ends agreed on that; at the destination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expansion: Option<ExpansionView>,
     /// Pages that guests arriving at the destination's host share, where that was agreed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared_pages: Option<SharedPagesView>,
@@ -328,7 +332,8 @@ pub struct MigrationView {
     pub left_out: Vec<LeftOut>,
     /// What of its events an operator should see without asking for its history.
     pub notes: Vec<String>,
-    /// Payload rate between 5 % and 95 % of the bytes, in bytes per second.
+    /// Payload rate between 5 % and 95 % of the bytes that crossed, in bytes per second; where bytes are reduced, of what
+    /// became of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
     pub bulk_goodput: Option<ByteRate>,
@@ -357,6 +362,41 @@ pub struct RelayView {
 }
 
 impl MigrationView {
+    /// Bytes of the hypervisor that were moved so far: at the source what it counts itself, at the destination what it got.
+    #[must_use]
+    pub fn moved_bytes(&self) -> Bytes {
+        match (self.role, &self.expansion) {
+            (MigrationRole::Source, _) => self.bytes.transferred,
+            (MigrationRole::Destination, Some(expansion)) => expansion.raw_bytes,
+            (MigrationRole::Destination, None) => self.crossed_bytes(),
+        }
+    }
+
+    /// Bytes that crossed for them, each counted once.
+    #[must_use]
+    pub fn crossed_bytes(&self) -> Bytes {
+        match self.role {
+            MigrationRole::Source => self.traffic.sent_bytes,
+            MigrationRole::Destination => {
+                let channels = self.channel_traffic.iter();
+                channels.map(|channel| channel.written_bytes).sum()
+            }
+        }
+    }
+
+    /// What became of its bytes where fewer crossed, in one line; nothing where that was not to be.
+    #[must_use]
+    pub fn reduced_in_words(&self) -> Option<String> {
+        let done = match (&self.reduction, &self.expansion) {
+            (Some(reduction), _) => format!("reduction: {reduction}"),
+            (None, Some(expansion)) => format!("expansion: {expansion}"),
+            (None, None) => return None,
+        };
+        let shared = self.shared_pages.as_ref();
+        let shared = shared.map(|shared| format!("; shared pages: {shared}"));
+        Some(done + &shared.unwrap_or_default())
+    }
+
     /// Where it left the guest, in words that follow its name; nothing where that is not known.
     #[must_use]
     pub fn guest_in_words(&self) -> Option<String> {

@@ -3,10 +3,12 @@
 pub mod change;
 pub mod checkpoint;
 pub mod cluster;
+pub mod codec;
 pub mod cordon;
 pub mod data_path;
 pub mod doctor;
 pub mod event;
+pub mod expansion;
 pub mod host;
 pub mod incoming;
 pub mod latency;

@@ -6,6 +6,8 @@ use drover_types::{ByteRate, Bytes, ReductionMode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::codec::{CodecView, percent};
+
 /// How a migration's bytes are reduced, and what came of it so far; at the source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReductionView {
@@ -34,6 +36,9 @@ pub struct ReductionView {
     pub ordinary: ReducedSection,
     /// Pages that look compressed or encrypted already.
     pub dense: ReducedSection,
+    /// The same by codec: with `auto` there may be several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub codecs: Vec<CodecView>,
     /// Where the time went of the threads that read channels.
     #[serde(default)]
     pub times: ReductionTimes,
@@ -166,6 +171,39 @@ pub struct ReductionTimes {
     pub carrying_ms: u64,
 }
 
+impl ReducedPages {
+    /// Each kind by its name.
+    #[must_use]
+    pub const fn kinds(&self) -> [(&'static str, u64); 7] {
+        [
+            ("filled", self.filled),
+            ("same", self.same),
+            ("stored", self.stored),
+            ("stored_changed", self.stored_changed),
+            ("changed", self.changed),
+            ("ordinary", self.ordinary),
+            ("dense", self.dense),
+        ]
+    }
+}
+
+impl ReductionTimes {
+    /// Each stage by its name.
+    #[must_use]
+    pub const fn stages(&self) -> [(&'static str, u64); 8] {
+        [
+            ("lines", self.lines_ms),
+            ("destination", self.destination_ms),
+            ("hypervisor", self.hypervisor_ms),
+            ("processors", self.processors_ms),
+            ("describing", self.describing_ms),
+            ("packing", self.packing_ms),
+            ("trying", self.trying_ms),
+            ("carrying", self.carrying_ms),
+        ]
+    }
+}
+
 impl fmt::Display for ReductionTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [
@@ -177,17 +215,9 @@ impl fmt::Display for ReductionTimes {
             packing,
             trying,
             carrying,
-        ] = [
-            self.lines_ms,
-            self.destination_ms,
-            self.hypervisor_ms,
-            self.processors_ms,
-            self.describing_ms,
-            self.packing_ms,
-            self.trying_ms,
-            self.carrying_ms,
-        ]
-        .map(|milliseconds| milliseconds as f64 / 1000.0);
+        ] = self
+            .stages()
+            .map(|(_, milliseconds)| milliseconds as f64 / 1000.0);
         write!(
             f,
             "threads waited {lines:.1} s for the lines, {destination:.1} s for the destination, {hypervisor:.1} s for the \
@@ -260,13 +290,14 @@ pub struct ReductionVerdict {
 }
 
 impl ReductionDecided {
-    /// Each way but that in use, beside it: `lz4: 37 % more bytes, 1.3 x slower`.
+    /// Each way but that in use, beside it: `lz4: 37 % more bytes, 1.3 x slower`. What is done to dense pages does not make another
+    /// one of it.
     pub fn beside(&self) -> impl Iterator<Item = String> {
         let used = self.verdicts.iter().find(|verdict| verdict.used);
         let others = self
             .verdicts
             .iter()
-            .filter(|verdict| !verdict.used && !verdict.dense);
+            .filter(|verdict| verdict.mode != self.mode && !verdict.dense);
         used.into_iter()
             .flat_map(move |used| others.clone().map(|verdict| verdict.beside(used)))
     }
@@ -316,8 +347,13 @@ impl ReductionView {
         let held_up = decided
             .slowest
             .map(|slowest| format!(", held up by the {slowest}"));
+        let dense = if decided.dense {
+            " of dense pages, too"
+        } else {
+            ""
+        };
         format!(
-            "{} ({}{})",
+            "{} ({}{dense}{})",
             self.mode,
             decided.mode,
             held_up.unwrap_or_default()
@@ -336,8 +372,7 @@ impl fmt::Display for ReductionView {
         } = self;
         write!(f, "{}: {raw_bytes} became {wire_bytes}", self.how())?;
         if raw_bytes.0 > 0 {
-            let percent = wire_bytes.0.saturating_mul(100).div_ceil(raw_bytes.0);
-            write!(f, " ({percent} %)")?;
+            write!(f, " ({} %)", percent(*wire_bytes, *raw_bytes))?;
         }
         write!(
             f,
@@ -372,6 +407,7 @@ mod tests {
             change_bytes: Bytes(0),
             ordinary: ReducedSection::default(),
             dense: ReducedSection::default(),
+            codecs: Vec::new(),
             times: ReductionTimes::default(),
             decided: None,
             opaque: Vec::new(),
@@ -412,7 +448,7 @@ mod tests {
             slower: true,
             ..verdict("zstd:-1", 500, 1200)
         }]);
-        let decided = ReductionDecided {
+        let mut decided = ReductionDecided {
             mode: ReductionMode::Zstd(1),
             dense: false,
             slowest: Some(SlowestStage::Lines),
@@ -428,5 +464,16 @@ mod tests {
                 "zstd:-1: as many bytes, slower when it was tried",
             ]
         );
+        // The same codec without dense pages is no other way.
+        let dense = decided.verdicts[2].clone();
+        decided.verdicts[2].used = false;
+        decided.verdicts.push(ReductionVerdict {
+            dense: true,
+            ..dense
+        });
+        decided.dense = true;
+        let told: Vec<_> = decided.beside().collect();
+        assert_eq!(told.len(), 4, "{told:?}");
+        assert!(!told.iter().any(|told| told.starts_with("zstd:1:")));
     }
 }

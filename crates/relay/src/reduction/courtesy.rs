@@ -1,5 +1,5 @@
 //! Packing gives way to guests: it is done with less priority, so that a processor which a guest needs is a slow one, and
-//! something cheaper is decided.
+//! something cheaper is decided. So does unpacking, for the guests of the destination's host.
 
 use std::io;
 use std::sync::OnceLock;
@@ -69,7 +69,7 @@ mod tests {
         let before = nice();
         let meanwhile = with_less_priority(nice);
         assert_eq!(nice(), before);
-        let expected = if can_return() { PACKING_NICE } else { 0 };
-        assert_eq!(meanwhile - before, expected);
+        let less = if can_return() { PACKING_NICE } else { 0 };
+        assert_eq!(meanwhile, (before + less).min(19));
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use drover_reduce::decide::{Controller, Seen, Slowest, Times, Tried, Verdict, Way};
 use drover_reduce::limits::{DECIDED_EVERY, SAMPLED_EVERY};
-use drover_reduce::{Codec, Counts};
+use drover_reduce::{Choice, Codec, Counts, OfCodecs, PackingTook};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +43,8 @@ pub(super) struct Order {
 #[derive(Debug, Default)]
 pub(super) struct Done {
     pub(super) counts: Counts,
+    /// What it went through, where it was described.
+    pub(super) packed: Option<(Choice, PackingTook)>,
     pub(super) times: Times,
     pub(super) tried: Vec<Tried>,
 }
@@ -53,6 +55,7 @@ pub(super) struct Deciding {
     policy: Policy,
     controller: Controller,
     counts: Counts,
+    codecs: OfCodecs,
     times: Times,
     /// When it was last decided, and what had come of everything by then.
     decided: (Instant, Counts, Times),
@@ -65,6 +68,7 @@ impl Deciding {
             policy,
             controller: Controller::default(),
             counts: Counts::default(),
+            codecs: OfCodecs::default(),
             times: Times::default(),
             decided: (now, Counts::default(), Times::default()),
             sampled: None,
@@ -95,6 +99,9 @@ impl Deciding {
 
     pub(super) fn done(&mut self, now: Instant, done: &Done) {
         self.counts += done.counts;
+        if let Some((choice, took)) = done.packed {
+            self.codecs.add(choice, &done.counts, took);
+        }
         self.times += done.times;
         if matches!(self.policy, Policy::Always(_)) {
             return;
@@ -116,6 +123,10 @@ impl Deciding {
 
     pub(super) const fn counts(&self) -> Counts {
         self.counts
+    }
+
+    pub(super) fn codecs(&self) -> OfCodecs {
+        self.codecs.clone()
     }
 
     pub(super) const fn times(&self) -> Times {

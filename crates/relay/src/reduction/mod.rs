@@ -34,6 +34,7 @@ use serde::{Deserialize, Serialize};
 pub use deciding::{Decided, Policy};
 use deciding::{Deciding, Done, Order};
 pub(crate) use expander::Expander;
+pub use expander::{ExpandTimes, Expanded};
 pub(crate) use glance::Glance;
 pub(crate) use reducer::{Reducer, Taken};
 pub(crate) use stored::TELLING;
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     recording: OnceLock<Recording>,
     /// As the source: how pages were when the guest arrived here, where that is known.
     bases: OnceLock<Bases>,
+    /// What became of what arrived, at the destination.
+    expanded: Mutex<Expanded>,
 }
 
 #[derive(Debug)]
@@ -107,6 +110,7 @@ impl Shared {
             filling: OnceLock::new(),
             recording: OnceLock::new(),
             bases: OnceLock::new(),
+            expanded: Mutex::default(),
         }
     }
 
@@ -242,12 +246,22 @@ impl Shared {
         lock(&self.opaque).insert(channel, why);
     }
 
+    fn expanded(&self, done: &Expanded) {
+        *lock(&self.expanded) += *done;
+    }
+
+    /// What became of what arrived so far.
+    pub(crate) fn report_expanded(&self) -> Expanded {
+        *lock(&self.expanded)
+    }
+
     /// What became of the bytes so far.
     pub(crate) fn report(&self) -> Reduced {
         let opaque = lock(&self.opaque).clone();
         let deciding = lock(&self.deciding);
         Reduced {
             counts: deciding.counts(),
+            codecs: deciding.codecs(),
             times: deciding.times(),
             decided: deciding.decided(),
             opaque: opaque.into_iter().collect(),

@@ -11,7 +11,9 @@ use drover_qstream::{Channel, Kind, Opaque};
 use drover_reduce::decide::{Times, Tried, Way};
 use drover_reduce::kept::source::Kept;
 use drover_reduce::limits::raw_bytes_most;
-use drover_reduce::{Choice, Class, Codec, Counts, Encoder, Measures, Sampler, Span, Told};
+use drover_reduce::{
+    Choice, Class, Codec, Counts, Encoder, Measures, PackingTook, Sampler, Span, Told,
+};
 use drover_session::ChannelId;
 
 use super::courtesy::with_less_priority;
@@ -157,9 +159,10 @@ impl Reducer {
                     } else {
                         Vec::new()
                     };
-                    let counts = self.pack(whole, choice, chunk)?;
+                    let (counts, took) = self.pack(whole, choice, chunk)?;
                     io::Result::Ok(Done {
                         counts,
+                        packed: Some((choice, took)),
                         tried,
                         ..Done::default()
                     })
@@ -277,16 +280,22 @@ impl Reducer {
         Ok(all)
     }
 
-    fn pack(&mut self, whole: usize, choice: Choice, chunk: &mut Chunk) -> io::Result<Counts> {
+    fn pack(
+        &mut self,
+        whole: usize,
+        choice: Choice,
+        chunk: &mut Chunk,
+    ) -> io::Result<(Counts, PackingTook)> {
         let bytes = chunk.memory_to_fill();
-        let packed = self.encoder.pack(&self.staged[..whole], choice, bytes);
-        let counts = packed.map_err(io::Error::other)?;
+        let raw = &self.staged[..whole];
+        let packed = self.encoder.pack_timed(raw, choice, bytes, worked);
+        let packed = packed.map_err(io::Error::other)?;
         let count = bytes.len();
         chunk.filled(count);
         self.worked(|times| &mut times.packing);
         self.staged.copy_within(whole..self.held, 0);
         self.took(whole);
-        Ok(counts)
+        Ok(packed)
     }
 
     /// What was read is the chunk, in exchange for its memory.
