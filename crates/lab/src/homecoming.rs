@@ -13,7 +13,9 @@ use drover_types::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
-use crate::compare::{DroverFacts, Method, Say, Spread, aligned, move_by_drover, order, spread};
+use crate::compare::{
+    DroverFacts, Method, ReducedSummary, Say, Spread, aligned, move_by_drover, order, spread,
+};
 use crate::guest::Image;
 use crate::lab::{Lab, State};
 use crate::machine::Machine;
@@ -257,6 +259,16 @@ pub fn table(returned: &Returned) -> String {
         returned.settings.away_s,
         aligned(&rows)
     );
+    for method in &returned.settings.methods {
+        for (trip, what) in ["away", "back"].into_iter().enumerate() {
+            let own = returned.pairs.iter().filter(|pair| pair.method == *method);
+            let facts: Vec<_> = own.map(|pair| &pair.drover[trip]).collect();
+            if let Some(reduced) = ReducedSummary::of(&facts) {
+                let lines = reduced.lines();
+                let _ = write!(text, "Bytes of {method}, {what}:\n{lines}");
+            }
+        }
+    }
     if let Some(wrong) = &returned.wrong {
         let _ = writeln!(text, "ended early: {wrong}");
     }

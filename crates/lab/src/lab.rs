@@ -50,6 +50,11 @@ fn base() -> PathBuf {
     std::env::var_os("DROVER_LAB_RUN").map_or_else(|| FOLDER.into(), PathBuf::from)
 }
 
+/// Where the lab of this name has its files, whether it is up or not.
+pub(crate) fn folder_of(name: &LabName) -> PathBuf {
+    base().join(name.to_string())
+}
+
 /// The right to change a lab. Gone with the process that holds it, however that ends.
 #[derive(Debug)]
 struct Lock {
@@ -96,7 +101,7 @@ impl Lock {
 }
 
 fn state_file(name: &LabName) -> PathBuf {
-    base().join(name.to_string()).join("lab.json")
+    folder_of(name).join("lab.json")
 }
 
 impl Lab {
@@ -110,7 +115,7 @@ impl Lab {
         let lock = Lock::take(&name)?;
         clear(&name).await?;
         let lab = Self {
-            folder: base().join(name.to_string()),
+            folder: folder_of(&name),
             state,
             lock,
         };
@@ -143,7 +148,7 @@ impl Lab {
         };
         let lock = Lock::take(name)?;
         Ok(Some(Self {
-            folder: base().join(name.to_string()),
+            folder: folder_of(name),
             state,
             lock,
         }))
@@ -244,12 +249,12 @@ impl Lab {
 /// A host of the lab of this name, whether it is up or not.
 #[must_use]
 pub fn host_of(name: &LabName, number: usize) -> Host {
-    Host::new(name, number, &base().join(name.to_string()))
+    Host::new(name, number, &folder_of(name))
 }
 
 async fn clear(name: &LabName) -> Result<()> {
     network::remove(name).await?;
-    let folder = base().join(name.to_string());
+    let folder = folder_of(name);
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("cannot remove {}", folder.display()))

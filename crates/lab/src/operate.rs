@@ -151,7 +151,8 @@ pub async fn migrate(
     }
     let mut guest = find_guest(name, &agents).await?;
     let from = guest.host;
-    let (measured, view) = move_by_drover(&lab, &mut guest, &agents, Method::Drover, watch).await?;
+    let moved = move_by_drover(&lab, &mut guest, &agents, Method::Drover, watch);
+    let (measured, views) = moved.await?;
     let verified = guest
         .console
         .verify()
@@ -162,7 +163,7 @@ pub async fn migrate(
         from: HOSTS[from].to_owned(),
         to: HOSTS[guest.host].to_owned(),
         measured,
-        drover: DroverFacts::of(&view),
+        drover: DroverFacts::of(&views),
         verified_pages: verified.pages,
         verified: true,
     })
@@ -241,6 +242,12 @@ async fn find_guest(name: &LabName, agents: &[Agent]) -> Result<Resident> {
         "the lab's guest runs on neither host; `drover lab status{}` shows both",
         name.option()
     )
+}
+
+/// The folder of the lab of this name, which is removed with it.
+#[must_use]
+pub fn folder(name: &LabName) -> std::path::PathBuf {
+    crate::lab::folder_of(name)
 }
 
 /// Removes the lab of this name; whether there was anything to remove.

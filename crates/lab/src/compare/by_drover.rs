@@ -22,7 +22,7 @@ const ASK: std::time::Duration = std::time::Duration::from_millis(100);
 const DEADLINE_S: i64 = 6;
 
 /// Moves a guest that an agent runs to the other host, with a deadline where the method does something at it;
-/// `watch` is shown every state.
+/// `watch` is shown every state. What was measured, and what the source's agent tells at the end, and the destination's.
 ///
 /// # Errors
 /// The agent refused, or the move failed.
@@ -32,7 +32,7 @@ pub async fn move_guest(
     agents: &[Agent],
     method: Method,
     watch: &mut (dyn FnMut(&MigrationView) + Send),
-) -> Result<(Measured, MigrationView)> {
+) -> Result<(Measured, [MigrationView; 2])> {
     let at = |number: usize| {
         let found = agents.iter().find(|agent| agent.host.number == number);
         found.with_context(|| format!("no agent runs on host {number}"))
@@ -101,17 +101,18 @@ pub async fn move_guest(
     guest.monitor = monitor;
     guest.pid = pid;
     guest.host = destination.host.number;
-    Ok((measured, view))
+    let arrived = follow(destination, &begun, &mut |_| {}).await?;
+    Ok((measured, [view, arrived]))
 }
 
 async fn follow(
-    source: &Agent,
+    agent: &Agent,
     begun: &MigrationView,
     watch: &mut (dyn FnMut(&MigrationView) + Send),
 ) -> Result<MigrationView> {
     let deadline = Instant::now() + limits::MOVE;
     loop {
-        let view = source.client.migration(begun.id).await?;
+        let view = agent.client.migration(begun.id).await?;
         watch(&view);
         if view.phase.has_ended() {
             return Ok(view);

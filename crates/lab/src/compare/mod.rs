@@ -12,6 +12,7 @@ mod by_qemu;
 mod foretold;
 mod method;
 mod ordeal;
+mod reduced;
 mod report;
 mod stage;
 mod summary;
@@ -21,6 +22,7 @@ pub use by_qemu::{DOWNTIME_LIMIT_MS, move_guest as move_by_qemu};
 pub use foretold::Foretold;
 pub use method::{Method, Variant};
 pub use ordeal::{FaultSummary, Faulted, Outcome};
+pub use reduced::{CodecSummary, ReducedSummary};
 pub use report::table;
 pub use summary::{Comparison, DroverFacts, Run, Skipped, Spread, Summary};
 

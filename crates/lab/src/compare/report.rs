@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use drover_api::ReductionView;
-
 use super::method::Method;
 use super::ordeal::{Faulted, Outcome};
 use super::summary::{Comparison, Run, Spread, Summary};
@@ -128,9 +126,7 @@ pub fn table(comparison: &Comparison) -> String {
     for (method, summary) in &comparison.summary {
         text += &rates_and_ratios(*method, summary);
     }
-    for (method, reduction) in reductions(comparison) {
-        let _ = writeln!(text, "Last of {method}: {reduction}\n  {}", reduction.times);
-    }
+    text += &reductions(comparison);
     for skipped in &comparison.skipped {
         let _ = writeln!(
             text,
@@ -237,13 +233,25 @@ fn faulted_table(comparison: &Comparison) -> String {
     )
 }
 
-/// What became of the bytes of each method's last guest, where they were reduced.
-fn reductions(comparison: &Comparison) -> impl Iterator<Item = (Method, &ReductionView)> {
-    comparison.summary.keys().filter_map(|method| {
+/// What became of the bytes of each method's guests, where they were reduced; what was decided of the last.
+fn reductions(comparison: &Comparison) -> String {
+    let mut text = String::new();
+    for (method, summary) in &comparison.summary {
+        let Some(reduced) = &summary.reduced else {
+            continue;
+        };
         let mut runs = comparison.runs.iter().rev();
-        let last = runs.find(|run| run.method == *method && run.verified)?;
-        Some((*method, last.drover.as_ref()?.reduction.as_ref()?))
-    })
+        let last = runs.find(|run| run.method == *method && run.verified);
+        let facts = last.and_then(|run| run.drover.as_ref());
+        let how = facts.and_then(|facts| Some(facts.reduction.as_ref()?.how()));
+        let how = how.map_or_else(String::new, |how| format!(", the last by {how}"));
+        let _ = writeln!(
+            text,
+            "Bytes of {method}{how}:\n{}",
+            reduced.lines().trim_end()
+        );
+    }
+    text
 }
 
 fn agents_costs(comparison: &Comparison) -> impl Iterator<Item = (Method, f64, f64)> {

@@ -204,10 +204,10 @@ impl<'a> Stage<'a> {
             let mut watch = |view: &_| looks.look(view);
             let agents = &self.agents;
             let moved = by_drover::move_guest(self.lab, guest, agents, task.method, &mut watch);
-            let (measured, view) = moved.await?;
+            let (measured, views) = moved.await?;
             let facts = DroverFacts {
-                foretold: looks.foretold(&view),
-                ..DroverFacts::of(&view)
+                foretold: looks.foretold(&views[0]),
+                ..DroverFacts::of(&views)
             };
             return Ok((measured, Some(facts)));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_api::{LaneEncryption, MigrationView, ReductionView};
+use drover_api::{ExpansionView, LaneEncryption, MigrationView, ReductionView, SharedPagesView};
 use drover_types::ByteRate;
 use serde::{Deserialize, Serialize};
 
@@ -10,6 +10,7 @@ use super::Plan;
 use super::foretold::Foretold;
 use super::method::{Method, Variant};
 use super::ordeal::{FaultSummary, Faulted};
+use super::reduced::ReducedSummary;
 use crate::machine::Machine;
 use crate::meter::Measured;
 use crate::network::HOSTS;
@@ -96,6 +97,12 @@ pub struct DroverFacts {
     /// How bytes were reduced, and what came of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduction: Option<ReductionView>,
+    /// What the destination made of what arrived.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expansion: Option<ExpansionView>,
+    /// What the guest found among pages that the destination's host has stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_pages: Option<SharedPagesView>,
     /// What was used instead of something else, and why.
     pub notes: Vec<String>,
     /// NICs and addresses that were not used, and why.
@@ -104,9 +111,9 @@ pub struct DroverFacts {
 }
 
 impl DroverFacts {
-    /// From the view of the source's agent.
+    /// From the views of the source's agent and of the destination's.
     #[must_use]
-    pub fn of(view: &MigrationView) -> Self {
+    pub fn of([view, arrived]: &[MigrationView; 2]) -> Self {
         let lanes = || view.paths.iter().flat_map(|path| &path.lanes);
         Self {
             total_ms: view.total_ms,
@@ -119,6 +126,8 @@ impl DroverFacts {
             encryption: view.encryption,
             foretold: None,
             reduction: view.reduction.clone(),
+            expansion: arrived.expansion,
+            shared_pages: arrived.shared_pages.clone(),
             notes: view.notes.clone(),
             left_out: view
                 .left_out
@@ -205,6 +214,9 @@ pub struct Summary {
     pub rewrites_during: Option<Spread>,
     /// The most memory of their own that the agent of either host had at once, in bytes.
     pub agent_memory: Option<Spread>,
+    /// What became of the bytes, where they were reduced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduced: Option<ReducedSummary>,
     /// Median total time as a part of multifd's.
     pub total_ratio: Option<f64>,
     /// Median downtime as a part of multifd's.
@@ -322,6 +334,8 @@ fn of_runs(variant: Variant, runs: &[&Run]) -> Summary {
         .filter(|run| run.verified)
         .filter_map(|run| run.measured.as_ref())
         .collect();
+    let verified = runs.iter().filter(|run| run.verified);
+    let facts: Vec<_> = verified.filter_map(|run| run.drover.as_ref()).collect();
     let spread = |value: fn(&Measured) -> Option<f64>| {
         Spread::of(good.iter().filter_map(|measured| value(measured)))
     };
@@ -346,6 +360,7 @@ fn of_runs(variant: Variant, runs: &[&Run]) -> Summary {
             let most = m.agent_memory.iter().max().map_or(0, |bytes| bytes.0);
             (most > 0).then_some(most as f64)
         }),
+        reduced: ReducedSummary::of(&facts),
         rewrites_before: spread(|m| m.rewrites_before),
         rewrites_during: spread(|m| m.rewrites_during),
         total_ratio: None,

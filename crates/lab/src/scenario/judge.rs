@@ -366,6 +366,8 @@ mod tests {
             encryption: None,
             foretold: None,
             reduction: None,
+            expansion: None,
+            shared_pages: None,
             notes: Vec::new(),
             left_out: Vec::new(),
         };
