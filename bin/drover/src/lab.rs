@@ -18,10 +18,12 @@ use drover_lab::compare::{self, Method, Plan};
 use drover_lab::fault::{self, Fault};
 use drover_lab::operate::{self, Moved};
 use drover_lab::settings::{DEFAULT_NAME, LabName};
-use drover_lab::{Lab, State, require};
+use drover_lab::{State, require};
 use drover_types::MigrationId;
 use made_of::{GuestArgs, MadeOf};
 use tokio::signal::unix::{SignalKind, signal};
+
+use crate::recent;
 
 /// Everything went well.
 const OK: u8 = 0;
@@ -139,7 +141,7 @@ pub enum LabCommand {
     #[command(before_help = examples::SOAK)]
     Soak(soak::SoakArgs),
     /// Move a guest away and back, after some time, to a host that kept its pages
-    #[command(before_help = examples::RETURN)]
+    #[command(before_help = examples::RETURN, mut_arg("dirty", homecoming::light))]
     Return(homecoming::ReturnArgs),
     /// Empty a host with several guests by drover and as scripts do it, in turn, and compare
     #[command(before_help = examples::DRAIN)]
@@ -255,9 +257,18 @@ async fn status(name: &LabName, json: bool) -> Result<u8> {
     Ok(OK)
 }
 
+/// Removes a lab, also from the clusters that this user has used; whether there was anything to remove.
+async fn remove(name: &LabName) -> Result<bool> {
+    let removed = operate::down(name).await?;
+    if let Some(note) = recent::forget_within(&operate::folder(name)) {
+        say(&note);
+    }
+    Ok(removed)
+}
+
 async fn down(name: &LabName, json: bool) -> Result<u8> {
     require::check(Path::new("/bin/sh"))?;
-    let removed = operate::down(name).await?;
+    let removed = remove(name).await?;
     let words = if removed { "removed" } else { "nothing was up" };
     let answer = serde_json::json!({ "lab": name, "removed": removed });
     print(json, &answer, || format!("lab {name}: {words}\n"))?;
@@ -335,14 +346,14 @@ async fn demo(args: &DemoArgs, json: bool) -> Result<u8> {
         bail!("lab {name} is up already; `drover lab down{option}` removes it");
     }
     // What an earlier demonstration left behind, had it been killed.
-    operate::down(&args.name).await?;
+    remove(&args.name).await?;
     let work = async {
         operate::up(state, &mut say).await?;
         say("moving the guest from a to b");
         follow(&args.name).await
     };
     let moved = uninterrupted(work).await;
-    operate::down(&args.name)
+    remove(&args.name)
         .await
         .context("the demonstration's lab was not removed")?;
     let Some(moved) = moved? else {
@@ -369,7 +380,7 @@ async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let compared = uninterrupted(compare::compare(&plan, &command, &mut say)).await;
     // A comparison removes its lab itself; one that failed or was interrupted has not.
-    operate::down(&args.name)
+    remove(&args.name)
         .await
         .context("the comparison's lab was not removed")?;
     let Some(comparison) = compared? else {
@@ -419,7 +430,7 @@ async fn uninterrupted<T>(work: impl Future<Output = Result<T>>) -> Result<Optio
 }
 
 async fn interrupted(name: &LabName) -> Result<u8> {
-    Lab::remove_named(name).await?;
+    remove(name).await?;
     say("interrupted; everything was removed");
     Ok(INTERRUPTED)
 }

@@ -315,7 +315,11 @@ pub fn moved(view: &MigrationView) -> String {
     if let Some(downtime) = view.downtime_ms {
         add(format!(", stopped for {}", milliseconds(downtime)));
     }
-    add(format!(", {} sent", view.bytes.transferred));
+    let (moved, crossed) = (view.moved_bytes(), view.crossed_bytes());
+    add(format!(", {moved} sent"));
+    if view.reduction.is_some() {
+        add(format!(", for which {crossed} crossed"));
+    }
     if let Some(postcopy) = &view.postcopy {
         add(format!("; {}", followed(postcopy)));
     }
@@ -332,6 +336,9 @@ pub fn moved(view: &MigrationView) -> String {
         None => {}
     }
     text.push('\n');
+    if let Some(done) = view.reduced_in_words() {
+        let _ = writeln!(text, "  {done}");
+    }
     for note in &view.notes {
         let _ = writeln!(text, "  note: {note}");
     }

@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 44] = [
+    let commands: [&[&str]; 45] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -49,6 +49,7 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["doctor", "apply"],
         &["doctor", "undo"],
         &["doctor", "changes"],
+        &["doctor", "rules"],
         &["cordon"],
         &["uncordon"],
         &["drain"],

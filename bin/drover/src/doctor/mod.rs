@@ -41,6 +41,22 @@ Examples:
 
 ";
 
+const RULES_EXAMPLES: &str = "\
+Examples:
+  drover doctor rules                         each rule, and what it wants
+  drover doctor rules --json                  the same with where that is said
+  drover doctor --explain nic-queues          all of one of them, and what it found here
+
+";
+
+const CAPTURE_EXAMPLES: &str = "\
+Examples:
+  drover doctor capture /tmp/a                            what was read here
+  drover doctor capture /tmp/a --anonymous --key /tmp/k   to be compared with others of the same key
+  drover doctor --captured /tmp/a                         looks at it, here or elsewhere
+
+";
+
 pub const AFTER: &str = "\
 Only apply and undo change anything; with --paths the agents send each other a tenth of a link's
 rate and 4 MiB a path at most. What could not be looked at is skipped, and --skipped says why.
@@ -89,6 +105,7 @@ impl DoctorArgs {
 #[derive(Debug, Subcommand)]
 enum DoctorCommand {
     /// Write what was read of this host to a directory, which must not be there
+    #[command(before_help = CAPTURE_EXAMPLES)]
     Capture {
         /// The directory
         #[arg(value_name = "DIR")]
@@ -101,6 +118,7 @@ enum DoctorCommand {
         key: Option<PathBuf>,
     },
     /// List the rules, and what each wants
+    #[command(before_help = RULES_EXAMPLES)]
     Rules,
     #[command(flatten)]
     Change(ChangeCommand),

@@ -4,13 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use drover_lab::operate;
 use drover_lab::require;
 use drover_lab::scenario::{self, CATALOGUE, Plan};
 use drover_lab::settings::LabName;
 
 use super::{
-    FAILED, GuestArgs, INTERRUPTED, OK, check_folder, print, say, uninterrupted, write_json,
+    FAILED, GuestArgs, INTERRUPTED, OK, check_folder, print, remove, say, uninterrupted, write_json,
 };
 
 /// Options of `drover lab faults`.
@@ -52,7 +51,7 @@ pub(super) async fn faults(args: &FaultsArgs, json: bool) -> Result<u8> {
     };
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let shown = uninterrupted(scenario::show(&plan, &command, &mut say)).await;
-    operate::down(&args.name)
+    remove(&args.name)
         .await
         .context("the scenarios' lab was not removed")?;
     let Some(shown) = shown? else {

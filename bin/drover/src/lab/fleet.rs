@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 use drover_lab::fleet::{self, Emptying, Plan, RoundsPlan};
+use drover_lab::require;
 use drover_lab::settings::{
     AgentSettings, Contents, Dirty, GuestSettings, LabName, LabSettings, nic_rates,
 };
-use drover_lab::{operate, require};
 use drover_types::{Bytes, ReductionMode};
 
-use super::{FAILED, INTERRUPTED, OK, check_folder, print, say, uninterrupted, write_json};
+use super::{FAILED, INTERRUPTED, OK, check_folder, print, remove, say, uninterrupted, write_json};
 
 /// What the first of several guests has, where nothing else is said; others have more.
 pub(super) const CONTENT: &str = "128MiB";
@@ -195,9 +195,7 @@ fn command() -> String {
 /// Runs `work`, which removes its lab unless it failed or was interrupted; `None` when it was.
 async fn in_lab<T>(name: &LabName, work: impl Future<Output = Result<T>>) -> Result<Option<T>> {
     let done = uninterrupted(work).await;
-    operate::down(name)
-        .await
-        .context("the lab was not removed")?;
+    remove(name).await.context("the lab was not removed")?;
     let done = done?;
     if done.is_none() {
         say("interrupted; everything was removed");

@@ -3,17 +3,27 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use clap::Args;
+use clap::{Arg, Args};
 use drover_lab::compare::Method;
 use drover_lab::homecoming::{self, Plan};
+use drover_lab::require;
 use drover_lab::settings::{AgentSettings, LabName, LabSettings};
-use drover_lab::{operate, require};
 use drover_types::Bytes;
 
-use super::{FAILED, INTERRUPTED, MadeOf, OK, check_folder, print, say, uninterrupted, write_json};
+use super::{
+    FAILED, INTERRUPTED, MadeOf, OK, check_folder, print, remove, say, uninterrupted, write_json,
+};
 
 /// What a guest does that works lightly: 256 pages a second, in 8 MiB of its memory.
 const LIGHT: &str = "8MiB@1MiB";
+
+/// What it rewrites, as `drover lab return` has it where nothing is said.
+pub(super) fn light(dirty: Arg) -> Arg {
+    dirty.help(format!(
+        "What the guest rewrites all the time: size@rate (bytes a second), size@max, or none \
+         [default: {LIGHT}]"
+    ))
+}
 
 /// Options of `drover lab return`.
 #[derive(Debug, Clone, Args)]
@@ -29,7 +39,7 @@ pub struct ReturnArgs {
     /// How often each moves the guest away and back
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeats: u32,
-    /// Seconds that the guest is away; what it does meanwhile is --dirty, 8MiB@1MiB unless given (nothing with --contents idle)
+    /// Seconds that the guest is away; what it does meanwhile is --dirty
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     away: u64,
     /// Disk space of each host for the pages [default: three times the guest's memory]
@@ -70,7 +80,7 @@ pub(super) async fn returns(args: &ReturnArgs, json: bool) -> Result<u8> {
     let plan = args.plan()?;
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let returned = uninterrupted(homecoming::returns(&plan, &command, &mut say)).await;
-    operate::down(&args.name)
+    remove(&args.name)
         .await
         .context("the lab was not removed")?;
     let Some(returned) = returned? else {

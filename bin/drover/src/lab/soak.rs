@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use drover_lab::require;
 use drover_lab::soak::{self, FEWEST, Plan};
-use drover_lab::{operate, require};
 
 use drover_lab::settings::LabName;
 
-use super::{FAILED, INTERRUPTED, MadeOf, OK, check_folder, print, say, uninterrupted, write_json};
+use super::{
+    FAILED, INTERRUPTED, MadeOf, OK, check_folder, print, remove, say, uninterrupted, write_json,
+};
 
 /// Options of `drover lab soak`.
 #[derive(Debug, Clone, Args)]
@@ -37,7 +39,7 @@ pub(super) async fn soak(args: &SoakArgs, json: bool) -> Result<u8> {
     };
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let soaked = uninterrupted(soak::soak(&plan, &command, &mut say)).await;
-    operate::down(&args.name)
+    remove(&args.name)
         .await
         .context("the lab was not removed")?;
     let Some(soaked) = soaked? else {

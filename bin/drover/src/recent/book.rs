@@ -2,7 +2,7 @@
 //!
 //! Owns their names and which of them are kept. Never reads a clock or a file, and never asks an agent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use drover_trust::Fingerprint;
@@ -49,6 +49,14 @@ impl Way {
             _ => Self::Socket {
                 path: whole(&agent.socket),
             },
+        }
+    }
+
+    /// Whether it is a socket in this directory.
+    fn is_within(&self, directory: &Path) -> bool {
+        match self {
+            Self::Socket { path } => path.starts_with(directory),
+            Self::Remote { .. } => false,
         }
     }
 
@@ -211,6 +219,14 @@ impl Book {
         gone
     }
 
+    /// Takes out those that are reached by a socket in this directory; whether there were any.
+    pub fn forget_within(&mut self, directory: &Path) -> bool {
+        let before = self.clusters.len();
+        let stays = |known: &Known| !known.way.is_within(directory);
+        self.clusters.retain(stays);
+        self.clusters.len() < before
+    }
+
     /// Notes what a look at a cluster found; whether that is new.
     pub fn looked(&mut self, fingerprint: Fingerprint, is_there: bool, now: Timestamp) -> bool {
         let mut clusters = self.clusters.iter_mut();
@@ -290,6 +306,22 @@ mod tests {
         assert_eq!(book.clusters.len(), CLUSTERS);
         assert!(book.find(&"h0".parse().unwrap()).is_none());
         assert!(book.find(&"h1".parse().unwrap()).is_some());
+    }
+
+    #[test]
+    fn clusters_in_a_directory_that_is_gone_are_forgotten_and_no_others() {
+        let mut book = Book::default();
+        for (cluster, path) in [(1, "/run/labs/one/a/s"), (2, "/run/labs/one2/s")] {
+            let way = Way::Socket { path: path.into() };
+            let reached = Reached {
+                way,
+                ..reached(cluster, "a")
+            };
+            book.note(reached, at(0));
+        }
+        assert!(book.forget_within(Path::new("/run/labs/one")));
+        assert_eq!(names(&book), ["a-2"]);
+        assert!(!book.forget_within(Path::new("/run/labs/one")));
     }
 
     #[test]

@@ -13,6 +13,8 @@ mod look;
 mod prune;
 mod show;
 
+use std::path::Path;
+
 use clap::Subcommand;
 use drover_types::HostName;
 use jiff::Timestamp;
@@ -235,6 +237,20 @@ pub async fn note(agent: &Agent) -> Option<String> {
     let error = noted.err()?;
     Some(format!(
         "note: `drover recent` will not show this cluster: {error}"
+    ))
+}
+
+/// Forgets the clusters of agents whose sockets were in a directory that was removed. That this cannot be done keeps nobody from
+/// his work: what a person should know is returned.
+pub fn forget_within(directory: &Path) -> Option<String> {
+    let place = Place::of_user().ok()?;
+    // Nothing is locked or made where there is nothing to forget.
+    let mut book = place.read().ok()?;
+    book.forget_within(directory).then_some(())?;
+    let forgotten = place.change(|book| (book.forget_within(directory), ()));
+    let error = forgotten.err()?;
+    Some(format!(
+        "note: `drover recent` still shows what was there: {error}"
     ))
 }
 

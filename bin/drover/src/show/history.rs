@@ -21,6 +21,10 @@ pub fn events(view: &MigrationView, events: &[EventView]) -> String {
         "{} from {} to {}, as seen by this host since {:.3}\n",
         view.vm, view.source, view.destination, view.started_at
     );
+    if let Some(done) = view.reduced_in_words() {
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "{done}");
+    }
     if events.is_empty() {
         text.push_str("nothing is kept of what happened\n");
         return text;
@@ -36,7 +40,6 @@ pub fn events(view: &MigrationView, events: &[EventView]) -> String {
         .map(|event| {
             let mut what = event.text.clone();
             if let Some(last) = event.last_at {
-                // Writing to a String cannot fail.
                 let _ = write!(what, " ({} times until {})", event.count, since(last));
             }
             row(&[&since(event.at), &what])
@@ -77,6 +80,19 @@ mod tests {
         +66.000 s  completed
         ");
         assert!(events(&view, &[]).contains("nothing is kept"));
+        let mut value = serde_json::to_value(&view).unwrap();
+        value["role"] = json!("destination");
+        value["expansion"] = json!({
+            "chunks": 1, "raw_bytes": 4096, "wire_bytes": 1024, "passed_bytes": 0,
+            "times": {"unpacking_ms": 0, "fetching_ms": 0, "expanding_ms": 0, "checking_ms": 0, "storing_ms": 0,
+                      "processors_ms": 0, "hypervisor_ms": 0},
+        });
+        let arrived = serde_json::from_value(value).unwrap();
+        let told = events(&arrived, &list);
+        assert!(
+            told.contains("\nexpansion: 1 KiB became 4 KiB\n+0.000 s"),
+            "{told}"
+        );
         assert!(history(&[]).contains("no guest has moved"));
     }
 }

@@ -35,9 +35,15 @@ pub fn of_status(status: &StatusView) -> String {
     } else {
         rows(&shown)
     };
+    for view in shown.iter().filter(|view| view.phase.has_ended()) {
+        if let Some(done) = view.reduced_in_words() {
+            let (vm, source, destination) = (&view.vm, &view.source, &view.destination);
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{vm} from {source} to {destination}: {done}");
+        }
+    }
     if ended.len() > ENDED_SHOWN {
         let more = ended.len() - ENDED_SHOWN;
-        // Writing to a String cannot fail.
         let _ = writeln!(text, "and {more} more that ended: `drover history`");
     }
     if !refused.is_empty() {
@@ -71,7 +77,8 @@ pub fn rows(migrations: &[&MigrationView]) -> String {
         "STARTED",
         "TOTAL",
         "DOWNTIME",
-        "SENT",
+        "MOVED",
+        "CROSSED",
         "ENCRYPTION",
         "ID",
     ])];
@@ -84,7 +91,8 @@ pub fn rows(migrations: &[&MigrationView]) -> String {
             format!("{} ago", age(view.started_at, now)),
             or_dash(view.total_ms.map(milliseconds)),
             or_dash(view.downtime_ms.map(milliseconds)),
-            or_dash(moved(view)),
+            or_dash(some(view.moved_bytes())),
+            or_dash(some(view.crossed_bytes())),
             or_dash(view.encryption.map(|encryption| word(&encryption))),
             view.id.to_string(),
         ]);
@@ -143,13 +151,9 @@ fn doubt(text: &mut String, view: &MigrationView) {
     }
 }
 
-/// The bytes of the guest that were moved: QEMU's count, or what this host received.
-fn moved(view: &MigrationView) -> Option<Bytes> {
-    let moved = match view.role {
-        MigrationRole::Source => view.bytes.transferred,
-        MigrationRole::Destination => view.traffic.received_bytes,
-    };
-    (moved > Bytes(0)).then_some(moved)
+/// What is not nothing.
+fn some(bytes: Bytes) -> Option<Bytes> {
+    (bytes > Bytes(0)).then_some(bytes)
 }
 
 /// Everything that is known of what one carries.
@@ -191,9 +195,17 @@ pub fn detail(view: &MigrationView) -> String {
     if let Some(reduction) = &view.reduction {
         let _ = writeln!(text, "  reduction: {reduction}");
         let _ = writeln!(text, "    {}", reduction.times);
+        if !reduction.codecs.is_empty() {
+            let codecs: Vec<_> = reduction.codecs.iter().map(ToString::to_string).collect();
+            let _ = writeln!(text, "    codecs: {}", codecs.join(", "));
+        }
         for verdict in reduction.decided.iter().flat_map(ReductionDecided::beside) {
             let _ = writeln!(text, "    {verdict}");
         }
+    }
+    if let Some(expansion) = &view.expansion {
+        let _ = writeln!(text, "  expansion: {expansion}");
+        let _ = writeln!(text, "    {}", expansion.times);
     }
     if let Some(shared) = &view.shared_pages {
         let _ = writeln!(text, "  shared pages: {shared}");

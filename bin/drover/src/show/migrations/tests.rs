@@ -213,3 +213,66 @@ fn what_was_resolved_is_shown_until_the_other_host_has_heard_of_it() {
     assert!(resolved("conflict").contains(words));
     assert!(!resolved("confirmed").contains(words));
 }
+
+/// What a source tells of bytes that it reduced.
+fn reduction() -> Value {
+    json!({
+        "mode": "auto", "kept_most": 1 << 28, "raw_bytes": 640 << 20, "wire_bytes": 160 << 20,
+        "pages": {"filled": 10, "same": 20, "stored": 30, "changed": 40, "ordinary": 50, "dense": 60},
+        "change_bytes": 4096, "ordinary": {"bytes": 400 << 20, "packed": 120 << 20},
+        "dense": {"bytes": 40 << 20, "packed": 40 << 20},
+        "codecs": [
+            {"codec": "lz4", "class": "ordinary", "bytes": 300 << 20, "packed": 100 << 20, "took_ms": 840},
+            {"codec": "none", "class": "dense", "bytes": 40 << 20, "packed": 40 << 20, "took_ms": 10},
+        ],
+        "times": {"lines_ms": 1, "destination_ms": 2, "hypervisor_ms": 3, "processors_ms": 4, "describing_ms": 5,
+                  "packing_ms": 850, "trying_ms": 7, "carrying_ms": 8},
+    })
+}
+
+fn expansion() -> Value {
+    json!({
+        "chunks": 9, "raw_bytes": 640 << 20, "wire_bytes": 160 << 20, "passed_bytes": 0,
+        "times": {"unpacking_ms": 240, "fetching_ms": 0, "expanding_ms": 120, "checking_ms": 60, "storing_ms": 0,
+                  "processors_ms": 0, "hypervisor_ms": 1950},
+    })
+}
+
+#[test]
+fn what_codecs_made_of_which_bytes_and_what_the_destination_took_for_them_is_shown() {
+    let mut view = carrying();
+    view["reduction"] = reduction();
+    let text = of_status(&status(vec![view.clone()]));
+    let line = "\n    codecs: lz4 300 MiB to 100 MiB (34 %) in 0.8 s, none 40 MiB of dense pages\n";
+    assert!(text.contains(line), "{text}");
+    view["reduction"] = json!(null);
+    view["role"] = json!("destination");
+    view["expansion"] = expansion();
+    let text = of_status(&status(vec![view]));
+    let line = "\n  expansion: 160 MiB became 640 MiB\n    threads unpacked 0.2 s,";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn of_what_ended_the_bytes_that_moved_and_crossed_are_shown_and_a_line_tells_why_they_differ() {
+    let traffic = json!({"sent_bytes": 160 << 20, "resent_bytes": 0, "protocol_bytes": 0, "received_bytes": 0, "rate": 0});
+    let left = view(
+        json!({"phase": "completed", "traffic": traffic, "reduction": reduction(),
+        "shared_pages": {"told": 70, "added": 80, "left_out": 1}}),
+    );
+    let arrived = view(
+        json!({"phase": "running", "role": "destination", "expansion": expansion(),
+        "channel_traffic": [{"id": 0, "read_bytes": 0, "confirmed_bytes": 0, "written_bytes": 160 << 20}],
+        "shared_pages": {"told": 70, "found": 25, "found_in_checkpoint": 5, "added": 0, "left_out": 0}}),
+    );
+    let text = of_status(&status(vec![left, arrived]));
+    assert_eq!(text.matches("640 MiB  160 MiB").count(), 2, "{text}");
+    for line in [
+        "\nweb from a to b: reduction: auto: 640 MiB became 160 MiB (25 %); pages: 10 filled, 20 there already, 30 \
+         shared, 40 changed, 50 compressed, 60 dense; shared pages: 70 known to the source, 80 added, 1 left out\n",
+        "\nweb from a to b: expansion: 160 MiB became 640 MiB; shared pages: 70 known to the source, 25 found among \
+         them, 5 found in its checkpoint\n",
+    ] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+}
