@@ -62,8 +62,7 @@ impl Line {
     /// Takes in what was carried in a second; whether the lines are others than before.
     pub(super) fn seen(&mut self, now: Duration, carried: f64, slowest: Slowest, way: Way) -> bool {
         if slowest != Slowest::Lines {
-            self.free(now, carried, way);
-            return false;
+            return self.free(now, carried, way);
         }
         let at = now;
         let before = self.waited.replace(Waited { at, carried, way });
@@ -87,18 +86,25 @@ impl Line {
         another
     }
 
-    fn free(&mut self, now: Duration, carried: f64, way: Way) {
+    /// They are not waited for. Where they carry more, in the same way, than when they were, they are others.
+    fn free(&mut self, now: Duration, carried: f64, way: Way) -> bool {
         self.proven = self.proven.max(carried);
-        let (Some(rate), Some(waited)) = (&mut self.rate, self.waited) else {
-            return;
+        let (Some(rate), Some(waited)) = (&mut self.rate, &mut self.waited) else {
+            return false;
         };
         *rate = rate.max(carried);
+        let another = waited.way == way && carried > waited.carried * ANOTHER_LINE;
+        if another {
+            waited.carried = carried;
+            self.grows_after = LINE_GROWS_AFTER;
+        }
         let free_for = now.saturating_sub(waited.at);
         let at_once = waited.way == way && self.grows_after == LINE_GROWS_AFTER;
         self.grows |= at_once || free_for > self.grows_after;
         if self.grows {
             *rate *= LINE_GROWTH;
         }
+        another
     }
 }
 
@@ -138,22 +144,26 @@ mod tests {
     fn a_line_that_is_no_longer_waited_for_in_the_same_way_carries_more_at_once() {
         let mut line = Line::default();
         line.seen(at(100), 100.0, Slowest::Lines, Way::Off);
-        line.seen(at(150), 120.0, Slowest::Qemu, Way::Off);
+        assert!(!line.seen(at(150), 120.0, Slowest::Qemu, Way::Off));
         assert!(line.rate() > 150.0);
+        // What was tried to no avail before may be of use then.
+        assert!(!line.seen(at(200), 500.0, Slowest::Qemu, LZ4));
+        assert!(line.seen(at(250), 130.0, Slowest::Processors, Way::Off));
+        assert!(!line.seen(at(300), 130.0, Slowest::Processors, Way::Off));
     }
 
     #[test]
     fn what_was_believed_for_nothing_is_believed_later_until_the_line_is_another() {
         let mut line = Line::default();
         let mut now = Duration::ZERO;
-        for _ in 0..3 {
+        for _ in 0..2 {
             line.seen(now, 100.0, Slowest::Lines, Way::Off);
             now += line.grows_after + at(1);
             line.seen(now, 50.0, Slowest::Processors, LZ4);
             assert!(line.rate() > 150.0);
         }
         line.seen(now, 100.0, Slowest::Lines, Way::Off);
-        assert_eq!(line.grows_after, LINE_GROWS_AFTER * 8);
+        assert_eq!(line.grows_after, LINE_GROWS_AFTER * 4);
         assert!(!line.seen(now, 300.0, Slowest::Lines, LZ4));
         line.seen(now, 100.0, Slowest::Lines, Way::Off);
         assert!(line.seen(now, 300.0, Slowest::Lines, Way::Off));

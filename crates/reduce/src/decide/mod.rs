@@ -221,6 +221,7 @@ pub struct Controller {
     now: Duration,
     slowest: Option<Slowest>,
     changes: u64,
+    looks: u64,
     /// Another way is wanted since then.
     wanted_since: Option<Duration>,
 }
@@ -236,6 +237,7 @@ impl Default for Controller {
             now: Duration::ZERO,
             slowest: None,
             changes: 0,
+            looks: 0,
             wanted_since: None,
         }
     }
@@ -273,6 +275,12 @@ impl Controller {
         self.changes
     }
 
+    /// How often it was looked at what happened, [`DECIDED_EVERY`](crate::limits::DECIDED_EVERY) apart at the least.
+    #[must_use]
+    pub const fn looks(&self) -> u64 {
+        self.looks
+    }
+
     /// Takes in what codecs made of a sample.
     pub fn tried(&mut self, tried: &Tried) {
         self.model.tried(tried);
@@ -284,6 +292,7 @@ impl Controller {
             return;
         }
         self.now += seen.lasted;
+        self.looks += 1;
         let slowest = slowest(&seen.times);
         self.slowest = Some(slowest);
         self.model.seen(seen, slowest, self.way);
