@@ -27,6 +27,9 @@ pub struct Decided {
     pub slowest: Option<Slowest>,
     /// How often that was changed.
     pub changes: u64,
+    /// How often it was looked at what happens, 50 ms apart at the least.
+    #[serde(default)]
+    pub looks: u64,
     /// What is thought of each way.
     pub verdicts: Vec<Verdict>,
 }
@@ -139,6 +142,7 @@ impl Deciding {
             way: self.controller.way(),
             slowest: self.controller.slowest(),
             changes: self.controller.changes(),
+            looks: self.controller.looks(),
             verdicts: self.controller.verdicts().collect(),
         })
     }
