@@ -7,6 +7,9 @@
     reason = "helpers of tests"
 )]
 
+#[path = "../../../crates/hypervisor/tests/common/huge.rs"]
+mod huge;
+
 mod hosts;
 
 use std::fs::{self, File};
@@ -17,6 +20,7 @@ use drover_api::{LimitScope, MigrationPhase, MigrationView};
 use drover_types::MigrationId;
 use hosts::reduced::{begun, checkpoints_when, holders, moved, stayed, with_checkpoints};
 use hosts::{A, B, FAST, Hosts, PATIENCE, kill, limit, set_word, until};
+use huge::HugePages;
 
 const PAGE: u64 = 4096;
 /// With nonce and tag.
@@ -291,40 +295,6 @@ async fn with_the_least_memory_at_one_end_both_reduce_within_it_and_qemus_own_co
         }
     }
     hosts.no_relay_is_left().await;
-}
-
-/// More huge pages of this machine, until it is dropped.
-struct HugePages {
-    before: u64,
-}
-
-const HUGE_PAGES: &str = "/proc/sys/vm/nr_hugepages";
-
-fn huge_pages() -> u64 {
-    let count = fs::read_to_string(HUGE_PAGES).unwrap_or_default();
-    count.trim().parse().unwrap_or(0)
-}
-
-impl HugePages {
-    /// So many; `None`, and said so, where they are not to be had.
-    fn more(count: u64) -> Option<Self> {
-        let before = huge_pages();
-        let pages = Self { before };
-        let wanted = before + count;
-        let set = fs::write(HUGE_PAGES, wanted.to_string());
-        let found = huge_pages();
-        if found < wanted {
-            println!("skipped, because {found} huge pages are to be had, not {wanted} ({set:?})");
-            return None;
-        }
-        Some(pages)
-    }
-}
-
-impl Drop for HugePages {
-    fn drop(&mut self) {
-        let _ = fs::write(HUGE_PAGES, self.before.to_string());
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

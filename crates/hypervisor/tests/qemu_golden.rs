@@ -19,12 +19,12 @@ use std::path::Path;
 
 use common::pair::Pair;
 use common::watched::{Seen, followed, migrated};
-use common::{Place, Qemu, guest};
-use drover_hypervisor::{Guest, Machine, MigrationSettings, Start};
-use drover_qstream::{Found, Kind, Opaque};
+use common::{HugePages, Place, Qemu, guest};
+use drover_hypervisor::{Compression, Guest, Machine, MigrationSettings, Start};
+use drover_qstream::{self as qstream, Found, Kind, Opaque};
 use drover_types::Bytes;
 
-/// What is kept of the first device.
+/// What is kept of the first device, or of the first packet that QEMU compressed: less than its header.
 const DEVICE_BYTES: u64 = 64;
 
 #[tokio::test]
@@ -58,10 +58,28 @@ async fn make(qemu: &Qemu) {
     };
     write("multifd", &migrated(&small(qemu).await, &multifd).await);
     write("postcopy", &[followed(&small(qemu).await).await]);
+    let compressed = MigrationSettings {
+        compression: Some(Compression::Zstd { level: 1 }),
+        ..multifd.clone()
+    };
+    write("zstd", &migrated(&small(qemu).await, &compressed).await);
+    let Some(_pages) = HugePages::more(2 * 4) else {
+        return;
+    };
+    let huge = || small_with(qemu, &["-object", HUGE, "-machine", "memory-backend=huge"]);
+    write("huge-multifd", &migrated(&huge().await, &multifd).await);
+    write("huge-postcopy", &[followed(&huge().await).await]);
+}
+
+/// Its memory, in pages of 2 MiB.
+const HUGE: &str = "memory-backend-memfd,id=huge,size=8M,hugetlb=on,hugetlbsize=2M";
+
+async fn small(qemu: &Qemu) -> Pair {
+    small_with(qemu, &[]).await
 }
 
 /// A guest of 8 MiB, in which 1 MiB is noise.
-async fn small(qemu: &Qemu) -> Pair {
+async fn small_with(qemu: &Qemu, more: &[&str]) -> Pair {
     let place = Place::new();
     let content = place.content(1 << 20);
     let loader = format!(
@@ -74,6 +92,7 @@ async fn small(qemu: &Qemu) -> Pair {
         ..guest(qemu)
     };
     small.args.extend(["-device".to_owned(), loader]);
+    small.args.extend(more.iter().map(|&word| word.to_owned()));
     let source = place.start(&small, "source", Start::Run).await;
     let destination = place.start(&small, "destination", Start::Incoming).await;
     Pair {
@@ -84,13 +103,17 @@ async fn small(qemu: &Qemu) -> Pair {
     }
 }
 
-/// Writes what remains of each channel: the main one, and those of multifd by their number.
+/// Writes what remains of each channel: the main one, and those of multifd by their number, also where QEMU compresses them.
 fn write(name: &str, seen: &[Seen]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../qstream/tests/golden");
     fs::create_dir_all(&folder).unwrap();
     let mut others = 0;
     for seen in seen {
-        let which = if seen.kind == Kind::Multifd {
+        let why = match seen.kind {
+            Kind::Opaque { why, .. } => Some(why),
+            _ => None,
+        };
+        let which = if seen.kind == Kind::Multifd || matches!(why, Some(Opaque::Compressed(_))) {
             others += 1;
             format!("-{others}")
         } else {
@@ -105,7 +128,8 @@ fn write(name: &str, seen: &[Seen]) {
 fn golden(seen: &Seen) -> Vec<u8> {
     let end = match seen.kind {
         Kind::Opaque { from, why } => {
-            assert_eq!(why, Opaque::Devices);
+            let zstd = Opaque::Compressed(qstream::Compression::Zstd);
+            assert!([Opaque::Devices, zstd].contains(&why), "{why}");
             from + DEVICE_BYTES
         }
         _ => seen.bytes.len() as u64,

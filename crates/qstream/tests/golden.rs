@@ -54,6 +54,7 @@ fn name(block: Block) -> &'static str {
         "/rom@etc/acpi/tables",
         "/rom@etc/table-loader",
         "/rom@etc/acpi/rsdp",
+        "huge",
     ];
     let named = |name: &&str| Block::named(name.as_bytes()) == block;
     names.into_iter().find(named).unwrap_or("another block")

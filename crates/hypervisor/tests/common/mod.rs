@@ -5,6 +5,7 @@
 
 pub mod between;
 pub mod fake;
+pub mod huge;
 pub mod pair;
 pub mod watched;
 
@@ -17,6 +18,7 @@ use drover_hypervisor::{
     QemuLauncher, QemuMachine, RunState, Start,
 };
 use drover_types::Bytes;
+pub use huge::HugePages;
 use tempfile::TempDir;
 
 /// For what takes a second on an idle machine; test machines are shared and slow.
