@@ -12,17 +12,20 @@
 )]
 
 mod common;
+#[path = "common/watched.rs"]
+mod watched;
 
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
+use common::huge::HugePages;
 use common::pair::Pair;
-use common::watched::{Seen, followed, migrated};
-use common::{HugePages, Place, Qemu, guest};
+use common::{Place, Qemu, guest};
 use drover_hypervisor::{Compression, Guest, Machine, MigrationSettings, Start};
 use drover_qstream::{self as qstream, Found, Kind, Opaque};
 use drover_types::Bytes;
+use watched::{Seen, followed, migrated};
 
 /// What is kept of the first device, or of the first packet that QEMU compressed: less than its header.
 const DEVICE_BYTES: u64 = 64;

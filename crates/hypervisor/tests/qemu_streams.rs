@@ -8,14 +8,16 @@
 )]
 
 mod common;
+#[path = "common/watched.rs"]
+mod watched;
 
 use std::collections::BTreeMap;
 
 use common::pair::{Pair, multifd};
-use common::watched::{Seen, followed, migrated};
 use common::{CONTENT_AT, Qemu};
 use drover_hypervisor::{Compression, MigrationSettings};
 use drover_qstream::{self as qstream, Block, Found, Kind, Opaque};
+use watched::{Seen, followed, migrated};
 
 on_each_qemu! {
     every_page_of_a_guest_is_found_where_it_is

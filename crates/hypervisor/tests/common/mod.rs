@@ -7,7 +7,6 @@ pub mod between;
 pub mod fake;
 pub mod huge;
 pub mod pair;
-pub mod watched;
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -18,7 +17,6 @@ use drover_hypervisor::{
     QemuLauncher, QemuMachine, RunState, Start,
 };
 use drover_types::Bytes;
-pub use huge::HugePages;
 use tempfile::TempDir;
 
 /// For what takes a second on an idle machine; test machines are shared and slow.

@@ -10,8 +10,8 @@ use std::thread;
 use drover_hypervisor::{Machine, MigrationAddress, MigrationSettings, MigrationStatus, RunState};
 use drover_qstream::{self as qstream, Found, Kind};
 
-use super::pair::{Pair, SLOW};
-use super::{PATIENCE, state, status};
+use crate::common::pair::{Pair, SLOW};
+use crate::common::{PATIENCE, state, status};
 
 /// A channel that has ended: all its bytes, and what was found in them.
 pub struct Seen {
