@@ -6,14 +6,19 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::unix::fs::FileExt;
+
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use crate::layout::{BY_ADDRESS, NoSegment, Shape, within};
 use crate::seal::{SEAL_BYTES, Seal, SealKey};
 
 /// Addresses that are read at once: 64 KiB.
 const ADDRESSES_AT_ONCE: u32 = 8192;
+
+/// Bytes that are read at once to have them in memory.
+const WARMED_AT_ONCE: usize = 1 << 20;
 
 const ADDRESS_BYTES: usize = size_of::<u64>();
 
@@ -56,12 +61,20 @@ impl Baseline {
         Ok(())
     }
 
+    /// How large one is that was made.
+    ///
+    /// # Errors
+    /// [`NoSegment`].
+    pub fn shape_of(file: &File) -> Result<Shape, NoSegment> {
+        Shape::read(file, BY_ADDRESS, true)
+    }
+
     /// Opens one, and learns of which addresses it has a page: 16 bytes of memory for each.
     ///
     /// # Errors
     /// [`NoSegment`].
     pub fn open(file: File, key: &SealKey) -> Result<Self, NoSegment> {
-        let shape = Shape::read(&file, BY_ADDRESS, true)?;
+        let shape = Self::shape_of(&file)?;
         let count = shape.count(&file)?;
         let mut places = Vec::with_capacity(count as usize);
         let mut bytes = vec![0; ADDRESSES_AT_ONCE.min(count) as usize * ADDRESS_BYTES];
@@ -97,8 +110,28 @@ impl Baseline {
         self.places.len()
     }
 
-    /// Fills `page` with the page of that address; `false` where it has none, or one that was half written. `memory` is for what is
-    /// sealed.
+    /// Has the kernel read all of it ahead, as far as it has memory for that. Blocks as long as the disk takes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn warm(&self) -> io::Result<()> {
+        let mut memory = vec![0; WARMED_AT_ONCE];
+        let end = self.page_at(self.places.len() as u32);
+        let mut at = self.page_at(0);
+        while at < end {
+            let count = memory.len().min((end - at) as usize);
+            self.file.read_exact_at(&mut memory[..count], at)?;
+            at += count as u64;
+        }
+        Ok(())
+    }
+
+    fn page_at(&self, place: u32) -> u64 {
+        self.shape.page_at(place, BY_ADDRESS, true)
+    }
+
+    /// Fills `page` with the page of that address; `false` where it has none, one that was half written, or one for which one would have to
+    /// wait for the disk. `memory` is for what is sealed.
     ///
     /// # Errors
     /// The kernel's.
@@ -113,10 +146,27 @@ impl Baseline {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         memory.resize(page.len() + SEAL_BYTES, 0);
-        let at = self.shape.page_at(*place, BY_ADDRESS, true);
-        self.file.read_exact_at(memory, at)?;
+        if !read_at_once(&self.file, memory, self.page_at(*place))? {
+            return Ok(false);
+        }
         Ok(self.seal.open(*place, memory, page).is_ok())
     }
+}
+
+/// Reads what the kernel has in memory; whether that was all.
+fn read_at_once(file: &File, to: &mut [u8], at: u64) -> io::Result<bool> {
+    let mut read = 0;
+    while read < to.len() {
+        let mut rest = [IoSliceMut::new(&mut to[read..])];
+        match preadv2(file, &mut rest, at + read as u64, ReadWriteFlags::NOWAIT) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => read += count,
+            Err(Errno::AGAIN) => return Ok(false),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
 }
 
 impl Recorder {
@@ -125,7 +175,7 @@ impl Recorder {
     /// # Errors
     /// [`NoSegment`].
     pub fn new(file: File, key: &SealKey) -> Result<Self, NoSegment> {
-        let shape = Shape::read(&file, BY_ADDRESS, true)?;
+        let shape = Baseline::shape_of(&file)?;
         let seal = Seal::new(key)?;
         Ok(Self {
             file,

@@ -48,8 +48,8 @@ impl SealKey {
 
 /// Seals and opens.
 ///
-/// Nonces are random: with 2^28 pages, the most of a file, two are alike with a probability of 2^-41. So what a process that
-/// died had sealed for a place may be sealed anew for it.
+/// Nonces are random: with 2^28 pages sealed, the most of a file, two are alike with a probability of 2^-41, and with 2^32, where places are
+/// sealed anew, with 2^-33. So what a process that died had sealed for a place may be sealed anew for it.
 #[derive(Debug)]
 pub(crate) struct Seal(RandomizedNonceKey);
 

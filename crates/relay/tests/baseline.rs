@@ -57,7 +57,7 @@ fn went(protected: Protected, policy: Policy) -> (Segment, File) {
     let all = [round(0), round(1)].concat();
     let different: HashSet<_> = all.into_iter().map(|(_, page)| page).collect();
     until(|| of_stored(&pair.source).added == different.len() as u64);
-    until(|| of_stored(&pair.destination).recorded >= 800);
+    until(|| of_stored(&pair.destination).recorded == 800);
     assert_eq!(of_stored(&pair.destination).unrecorded, 0);
     (segment, file)
 }
@@ -67,6 +67,8 @@ fn comes_back(protected: Protected, segment: &Segment, file: &File) -> (Counts, 
     let pair = pair_of(protected, telling(settings()));
     pair.destination.add_stored(stored(segment, false)).unwrap();
     pair.source.add_baseline(given(file)).unwrap();
+    // Read in a thread of its own.
+    until(|| of_stored(&pair.source).recorded == 400);
     pair.connect();
     let there = u64::from(segment.count().unwrap());
     carry(&pair, &main_channel(&[round(9)]), || {

@@ -87,7 +87,8 @@ pub struct SharedPagesView {
     pub added: u64,
     /// Pages of it that cross and were not looked at, for want of room or time.
     pub left_out: u64,
-    /// At the destination: pages that were recorded in the guest's baseline as they arrived, as often as they were.
+    /// At the destination: pages that were recorded in the guest's baseline as they arrived, as often as they were. At the source:
+    /// those of its baseline.
     #[serde(default)]
     pub recorded: u64,
     /// At the destination: pages that were not, for want of room or time.

@@ -74,7 +74,7 @@ pub(crate) struct Shared {
     /// As the destination: records the pages that arrive, where that is wanted.
     recording: OnceLock<Recording>,
     /// As the source: how pages were when the guest arrived here, where that is known.
-    bases: OnceLock<Bases>,
+    bases: OnceLock<Arc<Bases>>,
     /// What became of what arrived, at the destination.
     expanded: Mutex<Expanded>,
 }
@@ -176,7 +176,9 @@ impl Shared {
         let is_new = match &self.end {
             End::Source(..) => {
                 let is_new = self.bases.set(Bases::open(file, page_bytes)?).is_ok();
-                lock(&self.deciding).comes_back();
+                if is_new {
+                    lock(&self.deciding).comes_back();
+                }
                 is_new
             }
             End::Destination(..) => {

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::sync::Mutex;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drover_lanes::read_some;
@@ -152,7 +152,7 @@ impl Reducer {
         let taken = match (choice(order.way), &shared.end) {
             (Some(choice), End::Source(kept, known)) if worthwhile => {
                 done = with_less_priority(|| {
-                    let told = known.asking(shared.bases.get());
+                    let told = known.asking(shared.bases.get().map(Arc::as_ref));
                     self.describe(reading.sequence, (whole, &spans), kept, told);
                     let tried = if order.sample {
                         self.sampled(&shared.sampler)?

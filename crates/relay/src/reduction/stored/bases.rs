@@ -1,19 +1,21 @@
 //! The guest's baseline at both ends: recorded at the destination when it arrives, read at the source when it leaves again.
 
 use std::fs::File;
-use std::io;
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use drover_pagestore::{Baseline, Recorder, SealKey, Shape};
 use drover_qstream::Channel;
 use drover_reduce::{PageId, Span};
+use drover_types::with_sources;
 
 use super::background::{Background, Written};
 use super::{NotAdded, StoredPages};
 use crate::pool::lock;
+use crate::reduction::courtesy::lower_priority;
 use crate::reduction::pages::Pages;
+use crate::shared::spawn;
 
 /// The file of a guest's pages by their address: as they cross, or as they were when it arrived here.
 #[derive(Debug)]
@@ -117,49 +119,70 @@ impl Tap {
     }
 }
 
-/// What the source has of the guest as it arrived.
-#[derive(Debug)]
+/// What the source has of the guest as it arrived. It is opened, and read ahead, in a thread of its own: no chunk waits for a disk, and
+/// no request for a large file.
+#[derive(Debug, Default)]
 pub(crate) struct Bases {
-    baseline: Baseline,
+    baseline: OnceLock<Baseline>,
+    /// It cannot be read.
+    over: AtomicBool,
     read: AtomicU64,
     trouble: Mutex<Option<String>>,
 }
 
 impl Bases {
     /// Of this file, for pages of so many bytes.
-    pub(crate) fn open(file: BaselineFile, page_bytes: u32) -> Result<Self, NotAdded> {
-        let baseline = Baseline::open(file.file, &file.seal)?;
-        check(baseline.shape(), page_bytes)?;
-        Ok(Self {
-            baseline,
-            read: AtomicU64::default(),
-            trouble: Mutex::default(),
-        })
+    pub(crate) fn open(file: BaselineFile, page_bytes: u32) -> Result<Arc<Self>, NotAdded> {
+        check(Baseline::shape_of(&file.file)?, page_bytes)?;
+        let this = Arc::<Self>::default();
+        let own = this.clone();
+        let started = spawn("bases", move || own.load(file));
+        started.map_err(NotAdded::Thread)?;
+        Ok(this)
+    }
+
+    fn load(&self, file: BaselineFile) {
+        lower_priority();
+        let loaded = Baseline::open(file.file, &file.seal).map_err(|error| with_sources(&error));
+        let warmed = loaded.and_then(|baseline| {
+            let baseline = self.baseline.get_or_init(|| baseline);
+            baseline.warm().map_err(|error| with_sources(&error))
+        });
+        if let Err(why) = warmed {
+            self.fails(&why);
+        }
     }
 
     /// Fills `page` with what was there when the guest arrived; `false` where that is not known.
     pub(super) fn find(&self, id: PageId, page: &mut Vec<u8>, memory: &mut Vec<u8>) -> bool {
-        page.resize(self.baseline.shape().page_bytes as usize, 0);
-        match self.baseline.read(id.0, page, memory) {
+        let baseline = self.baseline.get();
+        let Some(baseline) = baseline.filter(|_| !self.over.load(Ordering::Relaxed)) else {
+            return false;
+        };
+        page.resize(baseline.shape().page_bytes as usize, 0);
+        match baseline.read(id.0, page, memory) {
             Ok(found) => {
                 self.read.fetch_add(found.into(), Ordering::Relaxed);
                 found
             }
             Err(error) => {
-                self.fails(&error);
+                self.fails(&with_sources(&error));
                 false
             }
         }
     }
 
-    fn fails(&self, error: &io::Error) {
+    /// For good: a disk that fails takes long to say so.
+    fn fails(&self, why: &str) {
+        self.over.store(true, Ordering::Relaxed);
         lock(&self.trouble).get_or_insert_with(|| {
-            tracing::warn!(%error, "the guest's baseline cannot be read");
-            format!("the guest's baseline cannot be read: {error}")
+            tracing::warn!(why, "the guest's baseline cannot be read");
+            format!("the guest's baseline cannot be read: {why}")
         });
     }
 
     pub(crate) fn add_to(&self, report: &mut StoredPages) {
+        report.recorded = self.baseline.get().map_or(0, Baseline::count) as u64;
         report.compared = self.read.load(Ordering::Relaxed);
         let trouble = || lock(&self.trouble).clone();
         report.trouble = report.trouble.take().or_else(trouble);

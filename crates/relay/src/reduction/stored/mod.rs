@@ -119,7 +119,7 @@ pub struct StoredPages {
     pub added: u64,
     /// Pages that cross and were not looked at, for want of room or time.
     pub left_out: u64,
-    /// At the destination: pages that were recorded as they arrived, as often as they were.
+    /// At the destination: pages that were recorded as they arrived, as often as they were. At the source: those of the baseline.
     #[serde(default)]
     pub recorded: u64,
     /// At the destination: pages that were not recorded, for want of room or time.
