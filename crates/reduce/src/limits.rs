@@ -65,6 +65,9 @@ pub(crate) const LITTLE_MORE_STAYS: f64 = 1.20;
 /// those that a guest brings which comes back, a twentieth.
 pub(crate) const MUCH_LESS: f64 = 1.25;
 
+/// ...and stays in use up to here.
+pub(crate) const MUCH_LESS_STAYS: f64 = 1.12;
+
 /// What a way that promised more has to reach in its trial, of what crossed before: more than what [`AS_FAST`] gives away, so
 /// that two ways do not follow each other for ever.
 pub(crate) const FASTER: f64 = 1.04;

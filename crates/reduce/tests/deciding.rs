@@ -383,13 +383,35 @@ fn the_little_that_is_left_goes_through_a_codec_also_where_nobody_waits_for_the_
     // What is written over and over, at the end, is no longer little.
     let rest = World {
         ordinary: 1.0,
-        destination: 4.0 * GIGABIT,
-        destination_passed: 4.0 * GIGABIT,
-        line: 20.0 * GIGABIT,
+        destination: 40.0 * GIGABIT,
+        destination_passed: 40.0 * GIGABIT,
+        line: 40.0 * GIGABIT,
         ..world
     };
     rest.run(&mut controller, seconds(2));
     assert!(!packs(&controller), "{controller:#?}");
+}
+
+#[test]
+fn a_little_time_is_not_bought_with_several_times_the_processors() {
+    // Where a codec would have a few percent more cross than describing alone.
+    for percent in 90..=110 {
+        let world = World {
+            line: 8.16 * GIGABIT * f64::from(percent) / 100.0,
+            ..world()
+        };
+        let described = world.goodput(Way::with(Codec::None));
+        let mut controller = Controller::default();
+        world.run(&mut controller, seconds(5));
+        let mut bought = 0;
+        for _ in 0..400 {
+            world.run(&mut controller, DECIDED_EVERY);
+            let little = world.goodput(controller.way()) < described * 1.06;
+            bought += i32::from(packs(&controller) && little);
+        }
+        // A trial now and then.
+        assert!(bought <= 20, "{percent}: {bought} of 400 {controller:#?}");
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::codec::{Codec, Level};
 use crate::counts::Counts;
 use crate::limits::{
     ABOUT_AS_FAST, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
-    WORTH_A_CHANGE,
+    MUCH_LESS_STAYS, WORTH_A_CHANGE,
 };
 
 use line::Line;
@@ -325,7 +325,9 @@ impl Controller {
         // may carry more is tried for time, which may be gained, and not for processors alone.
         let proven = self.model.goodput(best, self.line.proven()) * ABOUT_AS_FAST >= now;
         let carried = proven || !self.line.was_waited_for();
-        let thriftier = self.model.ratio(best) * MUCH_LESS < self.model.ratio(self.way);
+        let little_more = self.model.cost(best) <= self.model.cost(self.way) * LITTLE_MORE;
+        let much_less = self.model.ratio(best) * MUCH_LESS < self.model.ratio(self.way);
+        let thriftier = little_more && much_less;
         let wanted = (cheaper || faster && leap) && carried || thriftier;
         let lasting = self.lasts(wanted);
         if best != self.way && (faster && !leap || lasting) {
@@ -408,14 +410,14 @@ impl Controller {
         };
         let ratio = |way: Way| self.model.ratio(way);
         let thrifty = as_fast().filter(|way| {
-            let more = if *way == self.way {
-                LITTLE_MORE_STAYS
+            let (more, less) = if *way == self.way {
+                (LITTLE_MORE_STAYS, MUCH_LESS_STAYS)
             } else {
-                LITTLE_MORE
+                (LITTLE_MORE, MUCH_LESS)
             };
-            cost(*way) <= cost(least) * more && ratio(*way) * MUCH_LESS < ratio(least)
+            cost(*way) <= cost(least) * more && ratio(*way) * less < ratio(least)
         });
-        let thrifty = thrifty.min_by(|a, b| ratio(*a).total_cmp(&ratio(*b)));
+        let thrifty = thrifty.min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
         thrifty.unwrap_or(least)
     }
 
