@@ -46,12 +46,15 @@ impl Growing {
         &self.told
     }
 
-    /// Keeps it: its guest has left, or is here. Blocks until it is on the disk.
+    /// Keeps it: its guest has left, or is here. Blocks until a checkpoint is on the disk.
     ///
     /// # Errors
     /// It cannot be written; then it is given up.
     pub fn keep(mut self) -> io::Result<()> {
-        self.file.sync_all()?;
+        // What of a baseline does not get to the disk costs bytes and nothing else, and its guest begins to use that disk.
+        if self.key.1 == CheckpointKind::Checkpoint {
+            self.file.sync_all()?;
+        }
         let inner = &self.all.0;
         let lasts = SignedDuration::try_from(inner.lasts).map_err(io::Error::other)?;
         self.told.begin(lasts);

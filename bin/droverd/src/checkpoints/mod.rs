@@ -15,8 +15,8 @@
 //! - A checkpoint is no copy of a guest: nothing is ever started from it. What it lacks crosses again.
 //! - It is known by its pages' content: one that is old, or of another guest of this name, costs room and nothing else. So is a baseline:
 //!   it is used where the other host has the same page.
-//! - No checkpoint is missing because of a baseline, which saves less: for one there is room only beside the checkpoint of its guest, and
-//!   it makes room for any.
+//! - No checkpoint is missing because of a baseline that is kept, which saves less: for one there is room only beside the checkpoint of
+//!   its guest, and it makes room for any. One that is still growing takes its room.
 
 mod files;
 mod handles;
@@ -181,19 +181,17 @@ impl Checkpoints {
         let mut all = self.lock();
         let key = self.replaced(&mut all, vm, CheckpointKind::Checkpoint)?;
         let wanted = checkpoint_bytes(memory);
-        self.make_room(&mut all, wanted);
+        let least = Bytes(memory.0 / CHECKPOINT_PART_LEAST);
+        self.make_room(&mut all, (least, wanted));
         let room = self.room(&all);
         let most = wanted.min(room);
-        let least = Bytes(memory.0 / CHECKPOINT_PART_LEAST);
         let shape = shape_within(most.0, page_bytes, true).filter(|_| most >= least);
         let shape = shape.ok_or(NoCheckpoint::NoRoom { room, least })?;
         let seal = SealKey::random()?;
-        let (growing, file) = self.grow(&mut all, key, most, &seal)?;
-        let segment = Segment::sealed(file, shape, &seal)?;
-        let for_relay = segment.file().try_clone()?;
+        let made = |file: &File| Segment::sealed(file.try_clone()?, shape, &seal).map(drop);
+        let (growing, file) = self.grow(&mut all, key, (most, &seal), made)?;
         let stored = growing.told().stored(true);
-        drop(all);
-        Ok((growing, for_relay, stored))
+        Ok((growing, file, stored))
     }
 
     /// Begins a baseline of a guest that arrives, with so much memory; an earlier one of it is removed.
@@ -208,16 +206,22 @@ impl Checkpoints {
     ) -> Result<(Growing, File, BaselineFile), NoCheckpoint> {
         let mut all = self.lock();
         let key = self.replaced(&mut all, vm, CheckpointKind::Baseline)?;
-        let most = Bytes(memory.0 + memory.0 / BASELINE_SPARE + CHECKPOINT_BESIDE.0);
+        let spare = Bytes(memory.0 / BASELINE_SPARE);
+        let most = sum_of([memory, spare, CHECKPOINT_BESIDE]);
+        // The one that it comes back to goes when it is here, and the next takes its place.
+        let returns_to = match all.get(&(vm.clone(), CheckpointKind::Checkpoint)) {
+            Some(Checkpoint::Kept { takes, .. }) => *takes,
+            _ => Bytes(0),
+        };
+        let next = checkpoint_bytes(memory).0.saturating_sub(returns_to.0);
         let room = self.room(&all);
-        let least = Bytes(most.0 + checkpoint_bytes(memory).0);
+        let least = sum_of([most, Bytes(next)]);
         let shape = Baseline::shape_within(most.0, page_bytes).filter(|_| least <= room);
         let shape = shape.ok_or(NoCheckpoint::NoRoom { room, least })?;
         let seal = SealKey::random()?;
-        let (growing, file) = self.grow(&mut all, key, most, &seal)?;
-        Baseline::make(&file, shape)?;
+        let made = |file: &File| Baseline::make(file, shape);
+        let (growing, file) = self.grow(&mut all, key, (most, &seal), made)?;
         let baseline = growing.told().baseline();
-        drop(all);
         Ok((growing, file, baseline))
     }
 
@@ -236,13 +240,13 @@ impl Checkpoints {
         Ok(key)
     }
 
-    /// Makes a file, of so many bytes at most.
+    /// Makes a file, of so many bytes at most, in which `made` writes the beginning.
     fn grow(
         &self,
         all: &mut BTreeMap<Key, Checkpoint>,
         key: Key,
-        most: Bytes,
-        seal: &SealKey,
+        (most, seal): (Bytes, &SealKey),
+        made: impl FnOnce(&File) -> Result<(), NoSegment>,
     ) -> Result<(Growing, File), NoCheckpoint> {
         let path = place(&self.0.directory, &key.0, pages(key.1));
         make(&self.0.directory)?;
@@ -261,19 +265,28 @@ impl Checkpoints {
             until: Timestamp::now(),
         };
         all.insert(key.clone(), Checkpoint::Growing(most));
-        let for_relay = file.try_clone();
+        let for_relay = made(&file).and_then(|()| Ok(file.try_clone()?));
         let growing = Growing::new(self.clone(), key, file, told);
         match for_relay {
             Ok(file) => Ok((growing, file)),
             Err(error) => {
+                // Dropped, it would wait for the lock, which its caller has.
                 growing.give_up(all);
                 Err(error.into())
             }
         }
     }
 
-    /// Removes baselines, the oldest first, until there is so much room, or none is left that is not growing.
-    fn make_room(&self, all: &mut BTreeMap<Key, Checkpoint>, wanted: Bytes) {
+    /// Removes baselines, the oldest first, until there is so much room, or none is left that is not growing; none where not even the
+    /// least can be had.
+    fn make_room(&self, all: &mut BTreeMap<Key, Checkpoint>, (least, wanted): (Bytes, Bytes)) {
+        let baselines = all.iter().filter_map(|(key, checkpoint)| match checkpoint {
+            Checkpoint::Kept { takes, .. } if key.1 == CheckpointKind::Baseline => Some(*takes),
+            _ => None,
+        });
+        if sum_of(baselines.chain([self.room(all)])) < least {
+            return;
+        }
         while self.room(all) < wanted {
             let kept = all.iter().filter_map(|(key, checkpoint)| match checkpoint {
                 Checkpoint::Kept { told, .. } if key.1 == CheckpointKind::Baseline => {
@@ -423,7 +436,14 @@ impl Checkpoints {
 
 /// What a checkpoint of a guest with so much memory may take.
 fn checkpoint_bytes(memory: Bytes) -> Bytes {
-    Bytes(memory.0 + memory.0 / CHECKPOINT_SPARE + CHECKPOINT_BESIDE.0)
+    let spare = Bytes(memory.0 / CHECKPOINT_SPARE);
+    sum_of([memory, spare, CHECKPOINT_BESIDE])
+}
+
+/// As much as there is, where it is more.
+fn sum_of(all: impl IntoIterator<Item = Bytes>) -> Bytes {
+    let sum = |sum: u64, bytes: Bytes| sum.saturating_add(bytes.0);
+    Bytes(all.into_iter().fold(0, sum))
 }
 
 fn sum(all: &BTreeMap<Key, Checkpoint>) -> Bytes {
@@ -431,7 +451,7 @@ fn sum(all: &BTreeMap<Key, Checkpoint>) -> Bytes {
         Checkpoint::Growing(most) => *most,
         Checkpoint::Kept { takes, .. } => *takes,
     });
-    each.sum()
+    sum_of(each)
 }
 
 #[cfg(test)]

@@ -196,6 +196,23 @@ fn a_baseline_is_there_until_its_guest_has_left_also_for_another_agent() {
 }
 
 #[test]
+fn a_file_that_cannot_be_made_is_an_error_and_holds_nobody_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    // No guest has pages of that size.
+    let refused = all.begin(&vm("web"), MEMORY, 512).unwrap_err();
+    assert!(matches!(refused, NoCheckpoint::Segment(_)), "{refused}");
+    let refused = all.begin_baseline(&vm("web"), MEMORY, 512).unwrap_err();
+    assert!(matches!(refused, NoCheckpoint::Segment(_)), "{refused}");
+    assert_eq!(all.view().taken, Bytes(0));
+    let (kept, recorded) = (there(&directory), there_of(&directory, BASELINE));
+    assert_eq!((kept, recorded), ((0, 0), (0, 0)));
+    // Whatever a peer says of a guest's memory.
+    let much = all.begin_baseline(&vm("web"), Bytes(u64::MAX), 4096);
+    assert!(matches!(much, Err(NoCheckpoint::NoRoom { .. })));
+}
+
+#[test]
 fn no_checkpoint_is_missing_because_of_a_baseline() {
     let directory = tempfile::tempdir().unwrap();
     let one = checkpoint_bytes(MEMORY).0;
@@ -214,4 +231,10 @@ fn no_checkpoint_is_missing_because_of_a_baseline() {
     let second = leaves(&all, "b", 4);
     assert_eq!(there_of(&directory, BASELINE), (0, 0));
     drop((first, second));
+
+    // Nothing is removed for one that does not fit all the same.
+    arrives(&all, "old", 1).keep().unwrap();
+    let refused = all.begin(&vm("large"), Bytes(10 * one), 4096).unwrap_err();
+    assert!(matches!(refused, NoCheckpoint::NoRoom { .. }), "{refused}");
+    assert_eq!(there_of(&directory, BASELINE), (1, 1));
 }

@@ -12,7 +12,7 @@ use drover_api::{
 use drover_migrate::destination::Destination;
 use drover_migrate::limits::PATHS_KNOWN;
 use drover_migrate::{HandOffAnswer, Migration, Resolution};
-use drover_types::{Interface, MigrationId, Path};
+use drover_types::{Interface, MigrationId, Path, VmName};
 use tokio::sync::oneshot;
 
 use super::amend::Change;
@@ -88,11 +88,12 @@ impl Migrations {
                         request.reduction.as_ref(),
                         config.migration.reduction_memory,
                         request.session,
-                        self.context.shared_pages.is_on()
-                            || self.context.checkpoints.has(&migration.vm),
+                        self.stored(&migration.vm),
                     ),
                     outage_limit_s: request.outage_limit_s,
-                    keeps: request.keeps,
+                    keeps: request
+                        .keeps
+                        .map(|keeps| keeps.min(request.definition.memory)),
                 },
                 own: Own::new(ours)?,
                 nics,
@@ -126,6 +127,17 @@ impl Migrations {
             notes: [snapshot.view.notes, left_out, offer.notes].concat(),
             ..offer
         })
+    }
+
+    /// Which pages are stored here for this guest.
+    fn stored(&self, vm: &VmName) -> reduction::Stored {
+        if self.context.checkpoints.has(vm) {
+            reduction::Stored::Checkpoint
+        } else if self.context.shared_pages.is_on() {
+            reduction::Stored::Shared
+        } else {
+            reduction::Stored::Nothing
+        }
     }
 
     fn find_incoming(&self, id: MigrationId) -> Result<Known, Refusal> {

@@ -33,20 +33,36 @@ pub fn wanted(mode: ReductionMode, memory: Bytes, sizes: SessionSizes) -> Option
     terms(memory, sizes)
 }
 
-/// As the destination: what both can do, with this much memory, and whether guests share pages here.
+/// Pages that the destination's host has stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// None.
+    Nothing,
+    /// Those that guests share.
+    Shared,
+    /// The guest's own, whether others' or not.
+    Checkpoint,
+}
+
+/// As the destination: what both can do, with this much memory, and which pages are stored here.
 #[must_use]
 pub fn decide(
     wanted: Option<&ReductionTerms>,
     memory: Bytes,
     sizes: SessionSizes,
-    shares: bool,
+    stored: Stored,
 ) -> Option<ReductionTerms> {
     let (wanted, own) = (wanted?, terms(memory, sizes)?);
     (wanted.layout == LAYOUT && wanted.page_bytes == PAGE_BYTES).then(|| ReductionTerms {
         kept_pages: wanted.kept_pages.min(own.kept_pages),
         window_log: wanted.window_log.min(own.window_log),
-        stored_pages: if shares { wanted.stored_pages } else { 0 },
-        stored_changes: shares && wanted.stored_changes,
+        stored_pages: if stored == Stored::Nothing {
+            0
+        } else {
+            wanted.stored_pages
+        },
+        // Of others' pages nothing is known that this guest has changed.
+        stored_changes: stored == Stored::Checkpoint && wanted.stored_changes,
         ..own
     })
 }
@@ -298,13 +314,13 @@ mod tests {
     #[test]
     fn the_end_with_less_memory_decides_and_the_other_takes_no_more_than_it_asked_for() {
         let (much, little) = (asked(1 << 30), asked(64 << 20));
-        let decided = decide(Some(&much), Bytes(64 << 20), SIZES, true);
+        let decided = decide(Some(&much), Bytes(64 << 20), SIZES, Stored::Checkpoint);
         let all = ReductionTerms {
             stored_pages: much.stored_pages,
             ..little
         };
         assert_eq!(decided, Some(all));
-        let unshared = decide(Some(&much), Bytes(64 << 20), SIZES, false);
+        let unshared = decide(Some(&much), Bytes(64 << 20), SIZES, Stored::Nothing);
         let unshared = unshared.unwrap();
         assert_eq!((unshared.stored_pages, unshared.stored_changes), (0, false));
         // An agent that does not know of them has asked for none.
@@ -312,9 +328,13 @@ mod tests {
             stored_changes: false,
             ..much
         };
-        let decided_older = decide(Some(&older), Bytes(64 << 20), SIZES, true).unwrap();
+        let decided_older =
+            decide(Some(&older), Bytes(64 << 20), SIZES, Stored::Checkpoint).unwrap();
         assert!(!decided_older.stored_changes);
         assert!(check(&"b".parse().unwrap(), Some(&older), decided.as_ref()).is_err());
+        let shared = decide(Some(&much), Bytes(64 << 20), SIZES, Stored::Shared).unwrap();
+        assert_eq!(shared.stored_pages, much.stored_pages);
+        assert!(!shared.stored_changes);
         let host = "b".parse().unwrap();
         assert!(check(&host, Some(&much), decided.as_ref()).is_ok());
         assert!(check(&host, Some(&much), None).is_ok());
@@ -330,8 +350,14 @@ mod tests {
             layout: 2,
             ..asked(1 << 30)
         };
-        assert_eq!(decide(Some(&newer), Bytes(1 << 30), SIZES, true), None);
-        assert_eq!(decide(None, Bytes(1 << 30), SIZES, true), None);
+        assert_eq!(
+            decide(Some(&newer), Bytes(1 << 30), SIZES, Stored::Checkpoint),
+            None
+        );
+        assert_eq!(
+            decide(None, Bytes(1 << 30), SIZES, Stored::Checkpoint),
+            None
+        );
         let host = "b".parse().unwrap();
         let told = view(ZSTD, &host, None).unwrap_err();
         assert!(told.contains("the agent of b"), "{told}");

@@ -91,6 +91,7 @@ pub fn session(
         // Whoever reads the network would learn of pages that came encrypted.
         None => ReductionTerms {
             stored_pages: 0,
+            stored_changes: false,
             ..terms
         },
     });
@@ -131,7 +132,10 @@ pub fn session(
         None
     });
     let terms = reduction.filter(|_| keys_encrypt);
-    let recording = record(&relay, &context.checkpoints, (vm, wanted.keeps), terms);
+    // Files are made and removed.
+    let recording = tokio::task::block_in_place(|| {
+        record(&relay, &context.checkpoints, (vm, wanted.keeps), terms)
+    });
     let recording = recording.unwrap_or_else(|why| {
         notes.push(format!(
             "what changes of it here will go back as whole pages: {why}"
@@ -216,7 +220,7 @@ fn record(
     };
     let begun = checkpoints.begin_baseline(vm, memory, terms.page_bytes);
     let (growing, file, baseline) = begun.map_err(|error| with_sources(&error))?;
-    tokio::task::block_in_place(|| relay.add_baseline(&file, baseline))?;
+    relay.add_baseline(&file, baseline)?;
     Ok(Some(growing))
 }
 

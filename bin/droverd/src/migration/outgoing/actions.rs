@@ -384,13 +384,13 @@ impl Outgoing {
                 }
             });
         }
-        if *outcome == Outcome::Completed {
-            self.remove_baseline();
-        }
         let ends_here = matches!(
             outcome,
             Outcome::Completed | Outcome::CutOff { .. } | Outcome::GivenUp { .. }
         );
+        if ends_here {
+            self.remove_baseline();
+        }
         if ends_here && let Some(reservation) = &self.reservation {
             reservation.release().await;
         }
