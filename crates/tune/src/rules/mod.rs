@@ -169,6 +169,12 @@ pub const RULES: &[Rule] = &[
         OfHost(stack::window),
     ),
     rule(
+        "pair-address",
+        "no address of a network is two hosts'",
+        "RFC 5227, 1 (address conflicts)",
+        OfPair(pairs::address),
+    ),
+    rule(
         "pair-mtu",
         "both ends of a network have the same largest packet",
         "kernel: Documentation/networking/ip-sysctl.rst, ip_no_pmtu_disc",

@@ -2,9 +2,9 @@
 
 use drover_types::IpNetwork;
 
-use super::used::rate;
+use super::used::{is_in_use, rate};
 use crate::cost::of_rate;
-use crate::facts::{Fact, Host, Nic};
+use crate::facts::{Fact, Host, Kind, Layers, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// Interfaces of two hosts that share a network: those of the first host, and their partners.
@@ -30,6 +30,58 @@ fn each(host: &Host, other: &Host, ask: impl Fn(&Nic, &Nic) -> Verdict) -> Vec<(
     pairs
         .map(|(nic, far)| (nic.name.clone(), ask(nic, far)))
         .collect()
+}
+
+/// No address of a network is two hosts'.
+pub fn address(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
+    let mut twice: Vec<(String, Verdict)> = Vec::new();
+    for nic in host.nics.iter().filter(|nic| may_lead_out(host, nic)) {
+        for own in nic.addresses.iter().filter(|own| is_of_a_network(own)) {
+            let has = |far: &&Nic| {
+                let same = |address: &IpNetwork| address.address() == own.address();
+                may_lead_out(other, far) && far.addresses.iter().any(same)
+            };
+            let Some(far) = other.nics.iter().find(has) else {
+                continue;
+            };
+            let found = address_found(own, far, &other.name);
+            twice.push((nic.name.clone(), Ok(Answer::Found(found))));
+        }
+    }
+    let is_told = |nic: &str| twice.iter().any(|(found, _)| found == nic);
+    let right: Vec<_> = shared(host, other)
+        .filter(|(nic, _)| !is_told(&nic.name))
+        .map(|(nic, _)| (nic.name.clone(), Ok(Answer::Right)))
+        .collect();
+    [twice, right].concat()
+}
+
+/// A bridge without hardware is each host's own, and has one address everywhere.
+fn may_lead_out(host: &Host, nic: &Nic) -> bool {
+    let is_inner = nic.kind == Kind::Bridge && Layers::of(host).carriers(nic).is_empty();
+    is_in_use(host, nic) && !is_inner
+}
+
+/// One that stands for itself may be every host's, as a service's is.
+fn is_of_a_network(address: &IpNetwork) -> bool {
+    let alone = if address.address().is_ipv4() { 32 } else { 128 };
+    !address.is_link_local() && address.prefix() < alone
+}
+
+fn address_found(own: &IpNetwork, far: &Nic, other: &str) -> Found {
+    Found {
+        severity: Severity::Critical,
+        read: format!("{own} is also {}'s of {other}", far.name),
+        expected: "an address of its own".into(),
+        why: "packets for it go to one of them, now this and now that: connections break, and migrations do without the path"
+            .into(),
+        cost: None,
+        change: None,
+        by_hand: Some(format!(
+            "give one of them another address, unless {} of {other} leads to another network of the same numbers",
+            far.name
+        )),
+    }
 }
 
 /// Both ends of a network have the same largest packet.

@@ -130,6 +130,9 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
 
 /// The same of two hosts: what is wrong with the second one.
 pub const PAIRS: &[(&str, Severity, Spoil)] = &[
+    ("pair-address", Severity::Critical, |host| {
+        host.nics[0].addresses = vec!["10.0.1.1/24".parse().unwrap()];
+    }),
     ("pair-mtu", Severity::Warning, |host| {
         host.nics[0].mtu = 1500
     }),

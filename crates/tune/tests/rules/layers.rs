@@ -1,7 +1,7 @@
 //! Which interfaces are used, and those that stand on others.
 
 use drover_tune::examine;
-use drover_tune::facts::{Host, Kind};
+use drover_tune::facts::{Host, Kind, Nic};
 
 use crate::hosts::{bonded, gbit, healthy, names, on_top, value};
 
@@ -142,4 +142,45 @@ fn packets_get_smaller_only_where_nothing_stands_on_the_interface_and_no_address
     assert_eq!(change(1500, false), Some((true, true)));
     assert_eq!(change(1500, true), Some((false, true)));
     assert_eq!(change(1279, false), Some((false, true)));
+}
+
+#[test]
+fn an_address_that_each_host_has_for_itself_is_no_second_owner() {
+    let told = |make: fn(&mut Nic)| {
+        let host = |name, number| {
+            let mut host = healthy(name, number);
+            let mut own = on_top("virbr0", Kind::Bridge, &[]);
+            own.addresses = vec!["192.168.122.1/24".parse().unwrap()];
+            make(&mut own);
+            host.nics.push(own);
+            host
+        };
+        let findings = examine(&[host("a", 1), host("b", 2)], &[]).findings;
+        let mut findings = findings.into_iter();
+        findings.any(|finding| finding.rule == "pair-address")
+    };
+    assert!(!told(|_| {}));
+    // A service's, on an interface of every host.
+    assert!(!told(|own| {
+        own.kind = Kind::Virtual;
+        own.addresses = vec!["10.96.0.10/32".parse().unwrap()];
+    }));
+    // Over an adapter it leads to the other host.
+    assert!(told(|own| own.lower.push("ens1f0".to_owned())));
+}
+
+#[test]
+fn the_end_of_a_veth_joins_nothing_and_that_is_right() {
+    let mut host = healthy("a", 1);
+    value(&mut host.nics[0].features).active.remove("rx-gro");
+    assert_eq!(names(&examine(&[host.clone()], &[])), ["nic-offloads"]);
+    host.nics[0].kind = Kind::Virtual;
+    assert_eq!(
+        names(&examine(&[host.clone()], &[])),
+        <[&str; 0]>::default()
+    );
+    value(&mut host.nics[0].features)
+        .active
+        .remove("rx-checksum");
+    assert_eq!(names(&examine(&[host], &[])), ["nic-offloads"]);
 }
