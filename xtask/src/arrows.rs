@@ -57,7 +57,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     (
         "lab",
         Kind::Io,
-        &["types", "plan", "api", "hypervisor", "probe"],
+        &["types", "plan", "api", "hypervisor", "host", "probe"],
     ),
     (
         "drover",

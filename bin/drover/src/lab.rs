@@ -1,5 +1,6 @@
 //! `drover lab`: hosts, NICs and a guest on this machine, to see drover work and to compare it.
 
+mod breaks;
 mod faults;
 mod fleet;
 mod homecoming;
@@ -47,6 +48,7 @@ Examples:
   drover lab heal                                 every NIC as it was
   drover lab compare --repeats 5 --json out.json  against QEMU's own ways to move a guest
   drover lab faults --only cut --repeats 1        with NICs that fail, and what becomes of it
+  drover lab breaks                               hosts badly set up, for the doctor to find
   drover lab soak --migrations 50                 again and again, while nothing may grow
   drover lab return --away 60                     away and back, to a host that kept its pages
   drover lab drain --repeats 3                    a whole host, emptied by drover and by scripts
@@ -137,6 +139,9 @@ pub enum LabCommand {
     /// Have everything happen that a migration must survive, and judge what becomes of it
     #[command(before_help = examples::FAULTS)]
     Faults(faults::FaultsArgs),
+    /// Set hosts up badly, each in another way, and have the doctor find it
+    #[command(before_help = breaks::EXAMPLES)]
+    Breaks(breaks::BreaksArgs),
     /// Move a guest to and fro with random faults, again and again, while nothing may grow
     #[command(before_help = examples::SOAK)]
     Soak(soak::SoakArgs),
@@ -237,6 +242,7 @@ impl LabCommand {
             Self::Heal(name) => heal(&name.name, json).await,
             Self::Compare(args) => compare_methods(&args, json).await,
             Self::Faults(args) => faults::faults(&args, json).await,
+            Self::Breaks(args) => breaks::breaks(&args, json).await,
             Self::Soak(args) => soak::soak(&args, json).await,
             Self::Return(args) => homecoming::returns(&args, json).await,
             Self::Drain(args) => fleet::drain(&args, json).await,

@@ -33,7 +33,7 @@ mod watch;
 pub use boot::boot_id;
 pub use cpus::{Cpus, cpus};
 pub use error::HostError;
-pub use ethtool::OrderError;
+pub use ethtool::{OrderError, attribute, bitset};
 pub use facts::{Seen, Told, Tree, Untold, facts};
 pub use idle::idle_times;
 pub use interfaces::interfaces;

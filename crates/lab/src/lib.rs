@@ -8,6 +8,7 @@
 //!    │     agent     droverd on each host                 │
 //!    │     fault     what goes wrong with the NICs        │
 //!    ├──── compare   the same guest, moved by each method in turn, measured the same way
+//!    ├──── breaks    hosts that are badly set up, for the doctor to find
 //!    ├──── scenario  what a move has to survive, made to happen, and judged
 //!    ├──── homecoming  a guest that comes back to a host that kept its pages
 //!    ├──── fleet     several guests on several hosts: emptied, filled again, watched as a whole
@@ -15,12 +16,14 @@
 //! ```
 //!
 //! Owns everything that it starts and makes, and nothing else of the machine. Knows QEMU only
-//! through `hypervisor`, and drover only through `api`, as any user of it.
+//! through `hypervisor`, and drover only through `api` and its command, as any user of it; of `host` only how a
+//! kernel writes what a captured host tells.
 //!
 //! # Invariant
 //! Whatever fails or is interrupted, [`Lab::remove_named`] leaves the machine as it was.
 
 pub mod agent;
+pub mod breaks;
 mod busy;
 pub mod command;
 pub mod compare;

@@ -110,6 +110,9 @@ pub const RUN: Duration = Duration::from_secs(1800);
 /// Between two questions to the coordinator how far a run is.
 pub const RUN_LOOK: Duration = Duration::from_millis(100);
 
+/// One look of the doctor: 33 ms without paths, which take 15 s each at most.
+pub const DOCTOR: Duration = Duration::from_secs(180);
+
 /// Folders below each other that are looked into for a guest's files.
 pub const FOLDER_DEPTH: usize = 12;
 

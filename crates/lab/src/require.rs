@@ -40,6 +40,15 @@ pub fn check(qemu: &Path) -> Result<()> {
     refuse(&missing)
 }
 
+/// Checks that the caller may make hosts, and that every program is there that they are made with.
+///
+/// # Errors
+/// Everything that is missing, with what to install.
+pub fn check_hosts() -> Result<()> {
+    check_root()?;
+    refuse(&missing(&PROGRAMS))
+}
+
 /// Checks that every program is there that harms NICs.
 ///
 /// # Errors

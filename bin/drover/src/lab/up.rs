@@ -2,11 +2,12 @@
 
 use anyhow::Result;
 use clap::Args;
+use drover_lab::breaks::Break;
 use drover_lab::settings::{AgentSettings, LabSettings};
 use drover_lab::{State, operate, require};
 use drover_types::Bytes;
 
-use super::{MadeOf, NameArg, OK, interrupted, print, say, show, uninterrupted};
+use super::{MadeOf, NameArg, OK, breaks, interrupted, print, say, show, uninterrupted};
 
 /// Examples.
 pub(super) const EXAMPLES: &str = "\
@@ -16,6 +17,7 @@ Examples:
   drover lab up --rate none --mix random=100
   drover lab up --hosts 4 --guests 6                    a small cluster: drain, resume, top
   drover lab up --name small --hosts 3 --guests 2 --content 32MiB
+  drover lab up --no-guest --break slot,window           hosts badly set up, for the doctor to find
   drover lab up --checkpoints 3GiB                      a guest that comes back finds its pages
 
 ";
@@ -48,6 +50,9 @@ pub struct UpArgs {
     /// Start no guest
     #[arg(long, conflicts_with = "guests")]
     no_guest: bool,
+    /// Set the hosts up badly, for the doctor to find: names of `drover lab breaks --list`; may be repeated
+    #[arg(long = "break", value_name = "NAME", value_delimiter = ',', value_parser = breaks::known)]
+    breaks: Vec<&'static Break>,
 }
 
 impl UpArgs {
@@ -68,12 +73,21 @@ impl UpArgs {
 pub(super) async fn up(args: &UpArgs, json: bool) -> Result<u8> {
     let state = args.state()?;
     require::check(&args.made_of.guest.qemu)?;
-    let work = async { operate::up(state, &mut say).await };
-    let Some(made) = uninterrupted(work).await? else {
+    if !args.breaks.is_empty() {
+        drover_lab::breaks::check(&state.lab)?;
+        require::check_faults()?;
+    }
+    let lab = state.lab.clone();
+    let work = async {
+        let made = operate::up(state, &mut say).await?;
+        Ok((made, breaks::break_hosts(&lab, &args.breaks).await?))
+    };
+    let Some((made, broken)) = uninterrupted(work).await? else {
         return interrupted(&args.name.name).await;
     };
     print(json, &made, || {
-        show::status(&made) + &show::next_steps(&made)
+        let broken = broken.map(|broken| breaks::next_steps(&made, &broken));
+        show::status(&made) + &show::next_steps(&made) + &broken.unwrap_or_default()
     })?;
     Ok(OK)
 }

@@ -15,7 +15,9 @@ const BIT_NAME: u16 = 2;
 const BIT_VALUE: u16 = 3;
 const BITSET_NOMASK: u16 = 1;
 
-pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+/// One attribute, as the kernel writes it.
+#[must_use]
+pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
     let mut attribute = Vec::new();
     attribute.extend(length.to_ne_bytes());
@@ -70,7 +72,8 @@ pub(crate) fn bits(attributes: &[u8], kind: u16) -> Vec<(String, bool)> {
 }
 
 /// A set of bits as the kernel tells and takes it: with a mask, those that are not set are told as well.
-pub(crate) fn bitset(kind: u16, mask: bool, bits: &[(&str, bool)]) -> Vec<u8> {
+#[must_use]
+pub fn bitset(kind: u16, mask: bool, bits: &[(&str, bool)]) -> Vec<u8> {
     let mut listed = Vec::new();
     for (name, is_set) in bits {
         let mut bit = attribute(BIT_NAME, format!("{name}\0").as_bytes());

@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 use crate::limits::ETHTOOL_ANSWER;
 use crate::sysfs::megabits;
 
-use attributes::{NESTED, attribute, find};
+use attributes::{NESTED, find};
+pub use attributes::{attribute, bitset};
 pub(crate) use order::Order;
 pub use order::OrderError;
 pub(crate) use told::{channels, coalescing, features, fec, link, rings};

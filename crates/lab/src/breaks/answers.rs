@@ -1,0 +1,109 @@
+//! What ethtool would tell of an adapter of 25 Gbit/s, by the numbers of `include/uapi/linux/ethtool_netlink.h`.
+
+use data_encoding::BASE64;
+use drover_host::{attribute, bitset};
+use serde_json::{Value, json};
+
+/// An adapter, as far as its driver is asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Adapter {
+    /// Of its link now, in Mbit/s.
+    pub(super) speed: u32,
+    /// What it can have, of those below.
+    pub(super) most: u32,
+    /// The rate was set by hand.
+    pub(super) by_hand: bool,
+    /// It carries one way at a time.
+    pub(super) half: bool,
+    /// Queues for both directions, of eight.
+    pub(super) queues: u32,
+    /// Places for packets in each, of 8192.
+    pub(super) ring: u32,
+    /// Interrupts follow what arrives.
+    pub(super) adaptive: bool,
+    /// What of [`FEATURES`] is off.
+    pub(super) off: &'static [&'static str],
+    /// It joins what arrives itself.
+    pub(super) lro: bool,
+}
+
+/// One with nothing wrong.
+pub(super) const WHOLE: Adapter = Adapter {
+    speed: 25_000,
+    most: 25_000,
+    by_hand: false,
+    half: false,
+    queues: 4,
+    ring: 1024,
+    adaptive: true,
+    off: &[],
+    lro: false,
+};
+
+/// What it does for the processors.
+const FEATURES: [&str; 6] = [
+    "rx-checksum",
+    "rx-gro",
+    "tx-checksum-ip-generic",
+    "tx-generic-segmentation",
+    "tx-scatter-gather",
+    "tx-tcp-segmentation",
+];
+
+const LRO: &str = "rx-lro";
+
+/// Rates and the modes that have them.
+const MODES: [(u32, &str); 3] = [
+    (1000, "1000baseKX/Full"),
+    (10_000, "10000baseCR/Full"),
+    (25_000, "25000baseCR/Full"),
+];
+
+impl Adapter {
+    /// The answers, as a captured host has them.
+    pub(super) fn told(&self) -> Value {
+        let shown = |attributes: Vec<u8>| json!({ "attributes": BASE64.encode(&attributes) });
+        json!({
+            "linkmodes": shown(self.linkmodes()),
+            "features": shown(self.features()),
+            "rings": shown([number(2, 8192), number(6, self.ring)].concat()),
+            "channels": shown([number(5, 8), number(9, self.queues)].concat()),
+            "coalesce": shown(attribute(11, &[self.adaptive.into()])),
+            "fec": shown([bitset(2, true, &[("RS", true)]), attribute(3, &[1])].concat()),
+        })
+    }
+
+    fn linkmodes(&self) -> Vec<u8> {
+        let can = MODES.iter().filter(|(rate, _)| *rate <= self.most);
+        let offers = |(rate, mode): &(u32, &'static str)| {
+            let offered = !self.by_hand || *rate == self.speed;
+            (*mode, offered)
+        };
+        let ours: Vec<_> = can.map(offers).collect();
+        let ours = [&[("Autoneg", !self.by_hand)], &ours[..]].concat();
+        let peer = MODES.map(|(_, mode)| (mode, true));
+        [
+            attribute(2, &[(!self.by_hand).into()]),
+            bitset(3, true, &ours),
+            bitset(4, false, &peer),
+            number(5, self.speed),
+            attribute(6, &[(!self.half).into()]),
+        ]
+        .concat()
+    }
+
+    fn features(&self) -> Vec<u8> {
+        let can = FEATURES.iter().chain([&LRO]).map(|name| (*name, true));
+        let can: Vec<_> = can.collect();
+        let on = FEATURES.iter().filter(|name| !self.off.contains(*name));
+        let on: Vec<_> = on
+            .chain(self.lro.then_some(&LRO))
+            .map(|name| (*name, true))
+            .collect();
+        [bitset(2, false, &can), bitset(4, false, &on)].concat()
+    }
+}
+
+fn number(kind: u16, value: u32) -> Vec<u8> {
+    attribute(kind, &value.to_ne_bytes())
+}

@@ -1,0 +1,67 @@
+//! Does to hosts of a lab what is wrong with them.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::captured::{Captured, capture};
+use super::catalogue::Break;
+use crate::command::run;
+use crate::network;
+use crate::settings::{Addressing, LabSettings};
+
+/// NICs that commands of the catalogue name.
+const NICS: usize = 2;
+
+/// What was done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// Something was done to hosts themselves.
+    pub done: bool,
+    /// The hosts with all that is wrong written of them, where a break is written.
+    pub captured: Option<Captured>,
+}
+
+/// Whether these can be wrong with hosts of such a lab.
+///
+/// # Errors
+/// They name NICs or addresses that it does not have.
+pub fn check(lab: &LabSettings) -> Result<()> {
+    let is_named = |nic: usize| lab.addressing_of(nic) == Addressing::V4;
+    if lab.nics.len() >= NICS && (0..NICS).all(is_named) {
+        return Ok(());
+    }
+    bail!(
+        "what can be wrong is about hosts of {NICS} NICs with IPv4: leave --nics, --rate and --addressing as they are, or give more NICs"
+    )
+}
+
+/// Has all of it be wrong with the hosts of a lab that is up, until it is removed. `drover` is the program that captures hosts.
+///
+/// # Errors
+/// As [`check`], or what commands on hosts say.
+pub async fn break_hosts(lab: &LabSettings, breaks: &[&Break], drover: &Path) -> Result<Broken> {
+    check(lab)?;
+    for broken in breaks {
+        let failed = || format!("{} did not come about", broken.name);
+        do_one(lab, broken).await.with_context(failed)?;
+    }
+    let written = breaks.iter().any(|broken| broken.is_written());
+    let captured = match written {
+        true => Some(capture(&lab.name, breaks, drover).await?),
+        false => None,
+    };
+    Ok(Broken {
+        done: breaks.iter().any(|broken| !broken.is_written()),
+        captured,
+    })
+}
+
+async fn do_one(lab: &LabSettings, broken: &Break) -> Result<()> {
+    for command in broken.commands {
+        let (host, command) = command.split_once(": ").context("no host is named")?;
+        let space = network::namespace(&lab.name, host);
+        run("ip", &["netns", "exec", &space, "sh", "-c", command]).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Hosts of a lab that are badly set up on purpose, for the doctor to find.
+//!
+//! ```text
+//!   catalogue   what is wrong, and the rule that finds it
+//!   hand        does it to hosts of a lab
+//!   captured    lays what a namespace cannot have over what was captured of its hosts
+//!   server      the machine that is laid there: processors, adapters
+//!   answers     what ethtool would tell of its adapters
+//!   trial       each on a lab of its own, and what the doctor says
+//!   table       the same for a person
+//! ```
+//!
+//! # Invariant
+//! What was not done to a host but written of it is said to be so, wherever it is shown.
+
+mod answers;
+mod captured;
+mod catalogue;
+mod hand;
+mod server;
+mod table;
+mod trial;
+
+pub use captured::Captured;
+pub use catalogue::{Break, CATALOGUE, chosen};
+pub use hand::{Broken, break_hosts, check};
+pub use table::table;
+pub use trial::{Clean, Found, Look, Plan, Trials, try_all};
