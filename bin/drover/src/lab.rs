@@ -72,6 +72,7 @@ Examples:
   drover lab compare --rate none --dirty none --repeats 9
   drover lab compare --contents store --methods multifd-zstd,drover-off,drover
   drover lab compare --methods multifd,mptcp,drover --fault 'cut nic=0 at=50%'
+  drover lab compare --methods multifd,drover-off --fault 'mtu nic=all to=1500 at=before'
 
 ";
     pub const FAULTS: &str = "\
@@ -173,7 +174,7 @@ fn read_fault(text: &str) -> Result<Fault, String> {
 /// Options of `drover lab harm`.
 #[derive(Debug, Args)]
 pub struct HarmArgs {
-    /// In quotes: cut, down, rate, large or rename, nic=NUMBER or nic=all, and from=, to= or above=
+    /// In quotes: cut, down, rate, large, mtu, single or rename, nic=NUMBER or nic=all, and from=, to= or above=
     #[arg(value_name = "FAULT", value_parser = read_fault)]
     fault: Fault,
     /// The host whose NICs are meant, and that is the source [default: the only guest's]

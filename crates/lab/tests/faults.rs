@@ -220,6 +220,18 @@ async fn links_go_down_get_slow_and_are_renamed_until_they_are_healed() {
     hosts.heal(slow).await;
     assert!(shape().await.unwrap().contains("rate 1Gbit"));
 
+    let small = hosts.harm("mtu nic=all to=1500").await;
+    let single = hosts.harm("single nic=0").await;
+    let links = run("ip", &["-n", &space, "-d", "link"]).await.unwrap();
+    assert_eq!(links.matches(" mtu 1500 ").count(), 2, "{links}");
+    assert_eq!(links.matches("gso_max_segs 1 ").count(), 1, "{links}");
+    hosts.heal(small).await;
+    hosts.heal(single).await;
+    let links = run("ip", &["-n", &space, "-d", "link"]).await.unwrap();
+    assert_eq!(links.matches(" mtu 9000 ").count(), 2, "{links}");
+    assert!(!links.contains("gso_max_segs 1 "), "{links}");
+    assert!(hosts.arrives(0, 0, 8000, ARRIVES));
+
     let renamed = hosts.harm("rename nic=1").await;
     let links = run("ip", &["-n", &space, "link"]).await.unwrap();
     assert!(

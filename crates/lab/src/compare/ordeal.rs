@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::method::Method;
-use super::summary::{Run, Spread};
+use super::summary::{Run, Spread, cpu_per_gib, payload_rate};
 use crate::counters::rate_between;
 use crate::fault::{Change, Fault, ideal_ms, rate_left};
 use crate::meter::Measured;
@@ -160,6 +160,12 @@ pub struct FaultSummary {
     pub resent_bytes: Option<Spread>,
     /// The rate after the fault, as a part of the lines left.
     pub left_share: Option<Spread>,
+    /// CPU seconds of QEMU and the agents, on both hosts, for each GiB of payload.
+    #[serde(default)]
+    pub cpu_per_gib: Option<Spread>,
+    /// Bytes of payload a second, from the first to the last.
+    #[serde(default)]
+    pub payload_rate: Option<Spread>,
 }
 
 impl FaultSummary {
@@ -194,6 +200,8 @@ impl FaultSummary {
             guest_gap_ms: measured(|m| m.guest_gap_ms),
             resent_bytes: spread(&|run, _| run.drover.as_ref().map(|d| d.resent_bytes as f64)),
             left_share: spread(&|_, faulted| faulted.left_share),
+            cpu_per_gib: spread(&|run, _| cpu_per_gib(run.measured.as_ref()?)),
+            payload_rate: spread(&|run, _| payload_rate(run.measured.as_ref()?)),
         })
     }
 }

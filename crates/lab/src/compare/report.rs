@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::method::Method;
-use super::ordeal::{Faulted, Outcome};
+use super::ordeal::{FaultSummary, Faulted, Outcome};
 use super::summary::{Comparison, Run, Spread, Summary};
 use crate::meter::Measured;
 
@@ -226,11 +226,29 @@ fn faulted_table(comparison: &Comparison) -> String {
             spread(summary.resent_bytes, 1.0 / f64::from(1 << 20), 1),
         ]);
     }
+    let costs = comparison.faulted.iter().filter_map(|(method, with)| {
+        let without = comparison.summary.get(method)?;
+        with_and_without(*method, with, without)
+    });
+    let costs: String = costs.collect();
     format!(
-        "\nWith {}:\n{}Ideal: the lines that were left, from the moment of the fault on; extra: beyond that.\n",
+        "\nWith {}:\n{}Ideal: the lines that were left, from the moment of the fault on; extra: beyond that.\n{costs}",
         faults.join(" + "),
         aligned(&rows)
     )
+}
+
+/// What a GiB took with the faults, and what without them.
+fn with_and_without(method: Method, with: &FaultSummary, without: &Summary) -> Option<String> {
+    let cpu = |spread: Option<Spread>| spread.map(|spread| spread.median);
+    let rate = |spread: Option<Spread>| spread.map(|rate| rate.median / f64::from(1 << 20));
+    Some(format!(
+        "{method}: {:.2} CPU s for each GiB of payload, {:.2} without; {:.0} MiB/s of payload, {:.0} without.\n",
+        cpu(with.cpu_per_gib)?,
+        cpu(without.cpu_per_gib)?,
+        rate(with.payload_rate)?,
+        rate(without.payload_rate)?
+    ))
 }
 
 /// What became of the bytes of each method's guests, where they were reduced; what was decided of the last.

@@ -206,6 +206,12 @@ pub struct Summary {
     pub agent_cpu: Option<Spread>,
     /// The agents' CPU seconds for each GiB of payload.
     pub agent_cpu_per_gib: Option<Spread>,
+    /// CPU seconds of QEMU and the agents, on both hosts, for each GiB of payload.
+    #[serde(default)]
+    pub cpu_per_gib: Option<Spread>,
+    /// Bytes of payload a second, from the first to the last.
+    #[serde(default)]
+    pub payload_rate: Option<Spread>,
     /// Pages that the guest rewrote a second before it was moved.
     #[serde(default)]
     pub rewrites_before: Option<Spread>,
@@ -350,12 +356,11 @@ fn of_runs(variant: Variant, runs: &[&Run]) -> Summary {
         line_share: spread(|m| m.line_share),
         goodput_share: spread(|m| m.goodput_share),
         bulk_wire_rate: spread(|m| m.bulk_wire_rate),
-        qemu_cpu: spread(|m| Some(m.cpu_seconds.qemu_source + m.cpu_seconds.qemu_destination)),
+        qemu_cpu: spread(|m| Some(qemu_cpu(m))),
         agent_cpu: spread(|m| Some(agent_cpu(m))),
-        agent_cpu_per_gib: spread(|m| {
-            let gib = m.payload_bytes as f64 / f64::from(1 << 30);
-            (gib > 0.0).then(|| agent_cpu(m) / gib)
-        }),
+        agent_cpu_per_gib: spread(|m| per_gib(m, agent_cpu(m))),
+        cpu_per_gib: spread(cpu_per_gib),
+        payload_rate: spread(payload_rate),
         agent_memory: spread(|m| {
             let most = m.agent_memory.iter().max().map_or(0, |bytes| bytes.0);
             (most > 0).then_some(most as f64)
@@ -368,6 +373,26 @@ fn of_runs(variant: Variant, runs: &[&Run]) -> Summary {
         zstd_total_ratio: None,
         zstd_wire_ratio: None,
     }
+}
+
+fn qemu_cpu(measured: &Measured) -> f64 {
+    measured.cpu_seconds.qemu_source + measured.cpu_seconds.qemu_destination
+}
+
+fn per_gib(measured: &Measured, seconds: f64) -> Option<f64> {
+    let gib = measured.payload_bytes as f64 / f64::from(1 << 30);
+    (gib > 0.0).then_some(seconds / gib)
+}
+
+/// What QEMU and the agents took for each GiB of payload.
+pub(super) fn cpu_per_gib(measured: &Measured) -> Option<f64> {
+    per_gib(measured, qemu_cpu(measured) + agent_cpu(measured))
+}
+
+/// Bytes of payload a second.
+pub(super) fn payload_rate(measured: &Measured) -> Option<f64> {
+    let seconds = measured.total_ms / 1e3;
+    (seconds > 0.0).then(|| measured.payload_bytes as f64 / seconds)
 }
 
 fn agent_cpu(measured: &Measured) -> f64 {
@@ -433,6 +458,10 @@ mod tests {
             run(Method::Drover, 60.0, true),
         ];
         let drover = &summarise(&runs)[&Method::Drover];
+        // 1 GiB in 60 ms.
+        let rate = drover.payload_rate.map(|rate| rate.median);
+        assert_eq!(rate, Some(f64::from(1 << 30) / 0.06));
+        assert_eq!(drover.cpu_per_gib.map(|cpu| cpu.median), Some(0.0));
         assert_eq!(drover.zstd_total_ratio, Some(0.6));
         assert_eq!(drover.zstd_wire_ratio, Some(0.6));
         assert_eq!(drover.total_ratio, None);

@@ -60,6 +60,7 @@ pub async fn heal_all(name: &LabName) -> Result<()> {
         },
         Harm::Rate(NewRate::Part(1.0)),
         Harm::Large { above: 1500 },
+        Harm::Mtu { to: state.lab.mtu },
         Harm::Cut { from: None, every },
     ];
     let faults = harms.map(|harm| Fault {

@@ -269,6 +269,8 @@ impl Work {
             (Harm::Rate(NewRate::Part(part)), _) => part,
             (Harm::Rate(NewRate::Fixed(to)), Some(own)) => to.0 as f64 / own.0 as f64,
             (Harm::Rate(NewRate::Fixed(_)) | Harm::Kill { .. } | Harm::Rename, _) => 1.0,
+            // Headers take more of it, and that is what is to be measured.
+            (Harm::Mtu { .. } | Harm::Single, _) => 1.0,
             // A path that loses large packets may be given up: what the others carry must do.
             (Harm::Cut { .. } | Harm::Down { .. } | Harm::Large { .. }, _) => 0.0,
         }

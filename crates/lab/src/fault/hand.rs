@@ -85,6 +85,8 @@ impl Hand {
             }
             Harm::Down { from, .. } => link(&self.end(from, number), "down").await,
             Harm::Rate(to) => self.rate(number, Some(to)).await,
+            Harm::Mtu { to } => each(self.ends(number).map(|end| largest(end, to))).await,
+            Harm::Single => each(self.ends(number).map(single_packets)).await,
             Harm::Rename => self.rename(&nic(number), &renamed(number)).await,
             Harm::Kill { .. } => Ok(()),
         }
@@ -98,6 +100,11 @@ impl Hand {
                 each(ends.into_iter().map(|end| let_pass("cut", end))).await
             }
             Harm::Large { .. } => each(self.ends(number).map(|end| let_pass("large", end))).await,
+            Harm::Mtu { .. } => {
+                let own = self.lab.mtu;
+                each(self.ends(number).map(|end| largest(end, own))).await
+            }
+            Harm::Single => each(self.ends(number).map(several_packets)).await,
             Harm::Down { from, .. } => link(&self.end(from, number), "up").await,
             Harm::Rate(_) => self.rate(number, None).await,
             Harm::Rename => self.rename(&renamed(number), &nic(number)).await,
@@ -172,6 +179,17 @@ async fn link(end: &End, state: &str) -> Result<()> {
 /// length tells nothing of what would be on the wire.
 async fn single_packets(end: End) -> Result<()> {
     offload(&end, "1").await
+}
+
+async fn several_packets(end: End) -> Result<()> {
+    offload(&end, "65535").await
+}
+
+/// The largest packet that an end takes.
+async fn largest(End { space, device }: End, bytes: u32) -> Result<()> {
+    let bytes = bytes.to_string();
+    let words = ["-n", &space, "link", "set", &device, "mtu", &bytes];
+    run("ip", &words).await.map(drop)
 }
 
 async fn offload(end: &End, segments: &str) -> Result<()> {
@@ -269,7 +287,7 @@ pub async fn heal(lab: &LabSettings, faults: &[Fault]) -> Result<()> {
     for fault in faults {
         for number in fault.nics.of(lab.nics.len()) {
             for end in wire::wires(lab, number).as_flattened() {
-                let restored = restore(end, lab.nics[number], fault.harm).await;
+                let restored = restore(lab, number, end, fault.harm).await;
                 worst = worst.and(restored);
             }
             for host in lab.host_names() {
@@ -288,12 +306,13 @@ pub async fn heal(lab: &LabSettings, faults: &[Fault]) -> Result<()> {
     worst
 }
 
-async fn restore(end: &End, rate: Option<BitRate>, harm: Harm) -> Result<()> {
+async fn restore(lab: &LabSettings, number: usize, end: &End, harm: Harm) -> Result<()> {
     match harm {
         Harm::Cut { .. } | Harm::Kill { .. } | Harm::Rename => Ok(()),
-        Harm::Large { .. } => offload(end, "65535").await,
+        Harm::Large { .. } | Harm::Single => several_packets(end.clone()).await,
+        Harm::Mtu { .. } => largest(end.clone(), lab.mtu).await,
         Harm::Down { .. } => link(end, "up").await,
-        Harm::Rate(_) => wire::shape(end, rate).await,
+        Harm::Rate(_) => wire::shape(end, lab.nics[number]).await,
     }
 }
 

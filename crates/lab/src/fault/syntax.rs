@@ -6,6 +6,8 @@
 //!   flap   nic=1 every=250ms                               the same as cut with every=
 //!   rate   nic=0 to=0.1 | to=100mbit                       the line is slower
 //!   large  nic=1 above=1500                                larger packets vanish (MTU black hole)
+//!   mtu    nic=all to=1500                                 both ends take no larger packets, and say so
+//!   single nic=all                                         each packet is handed over alone, as without offloads
 //!   kill   nic=1 every=250ms                               one connection is reset, at random
 //!   rename nic=1                                           the interface has another name
 //!
@@ -63,6 +65,13 @@ pub enum Harm {
         /// The largest that pass, in bytes.
         above: u32,
     },
+    /// Both ends of the line take no larger packets, and their hosts know it.
+    Mtu {
+        /// The largest, in bytes.
+        to: u32,
+    },
+    /// The kernel hands over each packet alone, and not up to 64 KiB at once, as where no adapter cuts and joins them.
+    Single,
     /// One of the connections on the NIC is reset, at random, again and again.
     Kill {
         /// How often.
@@ -266,11 +275,17 @@ fn harm(word: &str, options: &mut Options<'_>) -> Result<Harm> {
         "large" => Harm::Large {
             above: options.need("above", packet)?,
         },
+        "mtu" => Harm::Mtu {
+            to: options.need("to", packet_of_v6)?,
+        },
+        "single" => Harm::Single,
         "kill" => Harm::Kill {
             every: options.need("every", period)?,
         },
         "rename" => Harm::Rename,
-        other => bail!("{other:?} is no fault: cut, down, flap, rate, large, kill, rename"),
+        other => {
+            bail!("{other:?} is no fault: cut, down, flap, rate, large, mtu, single, kill, rename")
+        }
     })
 }
 
@@ -281,6 +296,14 @@ fn packet(text: &str) -> Result<u32> {
         bail!("{text:?} is no size of a packet: 576 to 65535 bytes");
     }
     Ok(bytes)
+}
+
+/// Below the least of IPv6 an interface loses its addresses, and they do not come back.
+fn packet_of_v6(text: &str) -> Result<u32> {
+    match packet(text)? {
+        bytes @ 1280.. => Ok(bytes),
+        _ => bail!("{text:?} is too small for IPv6: 1280 to 65535 bytes"),
+    }
 }
 
 impl FromStr for Fault {
@@ -339,7 +362,8 @@ impl fmt::Display for Fault {
             Harm::Rate(NewRate::Part(part)) => write!(f, " to={part}")?,
             Harm::Rate(NewRate::Fixed(rate)) => write!(f, " to={}bit", rate.0)?,
             Harm::Large { above } => write!(f, " above={above}")?,
-            Harm::Kill { .. } | Harm::Rename => {}
+            Harm::Mtu { to } => write!(f, " to={to}")?,
+            Harm::Single | Harm::Kill { .. } | Harm::Rename => {}
         }
         if let Some(every) = self.harm.every() {
             write!(f, " every={}", millis(every))?;
@@ -371,6 +395,8 @@ impl Harm {
             Self::Down { .. } => "down",
             Self::Rate(_) => "rate",
             Self::Large { .. } => "large",
+            Self::Mtu { .. } => "mtu",
+            Self::Single => "single",
             Self::Kill { .. } => "kill",
             Self::Rename => "rename",
         }
@@ -382,7 +408,9 @@ impl Harm {
         match self {
             Self::Cut { every, .. } | Self::Down { every, .. } => every,
             Self::Kill { every } => Some(every),
-            Self::Rate(_) | Self::Large { .. } | Self::Rename => None,
+            Self::Rate(_) | Self::Large { .. } | Self::Mtu { .. } | Self::Single | Self::Rename => {
+                None
+            }
         }
     }
 }
@@ -431,6 +459,8 @@ mod tests {
             "rate nic=0 to=0.1 at=50%",
             "rate nic=all to=100000000bit at=1000ms",
             "large nic=1 above=1500 at=before",
+            "mtu nic=all to=1500 at=before",
+            "single nic=all at=before",
             "kill nic=all every=250ms at=0%",
             "rename nic=1 at=30%",
             "cut nic=1 at=0.5ms for=2687ms",
@@ -460,6 +490,8 @@ mod tests {
             ("rate nic=1 to=0", "0.001"),
             ("rate nic=1 to=0mbit", "cut"),
             ("large nic=1 above=40", "576"),
+            ("mtu nic=1 to=1279", "1280"),
+            ("mtu nic=1", "to= is missing"),
         ] {
             let refused = text.parse::<Fault>().unwrap_err();
             let refused = format!("{refused:#}");
