@@ -67,8 +67,11 @@ pub fn arrival(path: &Path) -> Verdict {
         "a lane hears only what arrives by its own interface, so none comes about",
         None,
         format!(
-            "give each interface of {} a network of its own, or a rule by source address",
-            path.far.host
+            "see by which interface {host} sends to {} (ip route get {}): remove a route that leads elsewhere, \
+             or give each interface of {host} a network of its own, or a rule by source address",
+            path.near.address,
+            path.near.address,
+            host = path.far.host,
         ),
     ))
 }
