@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use drover_lab::breaks::{self, Break, Broken, CATALOGUE, Plan};
+use drover_lab::breaks::{self, Break, Broken, Plan};
 use drover_lab::operate::{self, Status};
 use drover_lab::settings::{LabName, LabSettings};
 
@@ -15,8 +15,8 @@ pub(super) const EXAMPLES: &str = "\
 Examples:
   drover lab breaks --list                   what can be wrong, and the rule that finds it
   drover lab breaks                          each on a lab of its own, some two minutes
-  drover lab breaks --only window --only slot --repeats 5 --json breaks.json
-  drover lab up --no-guest --break window     to look for it yourself
+  drover lab breaks --only loss --only slot --repeats 5 --json breaks.json
+  drover lab up --no-guest --break loss       to look for it yourself
 
 ";
 
@@ -84,7 +84,7 @@ fn list() -> String {
         } = broken;
         format!("{name:<16} {how:<8} {rule:<15} {what}\n")
     };
-    CATALOGUE.iter().map(line).collect()
+    breaks::catalogue().map(line).collect()
 }
 
 fn this_program() -> Result<PathBuf> {
@@ -110,7 +110,7 @@ pub(super) fn next_steps(status: &Status, broken: &Broken) -> String {
         && let Some(first) = status.hosts.first()
     {
         text += &format!(
-            "  drover --socket {} doctor --all\n",
+            "  drover --socket {} doctor --all --paths\n",
             first.socket.display()
         );
     }

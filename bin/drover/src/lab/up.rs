@@ -17,7 +17,7 @@ Examples:
   drover lab up --rate none --mix random=100
   drover lab up --hosts 4 --guests 6                    a small cluster: drain, resume, top
   drover lab up --name small --hosts 3 --guests 2 --content 32MiB
-  drover lab up --no-guest --break slot,window           hosts badly set up, for the doctor to find
+  drover lab up --no-guest --break loss,slot            hosts badly set up, for the doctor to find
   drover lab up --checkpoints 3GiB                      a guest that comes back finds its pages
 
 ";
@@ -80,7 +80,14 @@ pub(super) async fn up(args: &UpArgs, json: bool) -> Result<u8> {
     let lab = state.lab.clone();
     let work = async {
         let made = operate::up(state, &mut say).await?;
-        Ok((made, breaks::break_hosts(&lab, &args.breaks).await?))
+        match breaks::break_hosts(&lab, &args.breaks).await {
+            Ok(broken) => Ok((made, broken)),
+            Err(error) => {
+                // The error that led here is the one to tell.
+                let _ = operate::down(&lab.name).await;
+                Err(error)
+            }
+        }
     };
     let Some((made, broken)) = uninterrupted(work).await? else {
         return interrupted(&args.name.name).await;

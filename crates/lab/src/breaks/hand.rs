@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use super::captured::{Captured, capture};
 use super::catalogue::Break;
 use crate::command::run;
+use crate::fault::harm;
 use crate::network;
 use crate::settings::{Addressing, LabSettings};
 
@@ -58,6 +59,9 @@ pub async fn break_hosts(lab: &LabSettings, breaks: &[&Break], drover: &Path) ->
 }
 
 async fn do_one(lab: &LabSettings, broken: &Break) -> Result<()> {
+    if let Some(fault) = broken.harm {
+        harm(lab, 0, &fault.parse()?).await?;
+    }
     for command in broken.commands {
         let (host, command) = command.split_once(": ").context("no host is named")?;
         let space = network::namespace(&lab.name, host);

@@ -6,7 +6,8 @@
 //!   captured    lays what a namespace cannot have over what was captured of its hosts
 //!   server      the machine that is laid there: processors, adapters
 //!   answers     what ethtool would tell of its adapters
-//!   trial       each on a lab of its own, and what the doctor says
+//!   trial       each on a lab of its own
+//!   look        what the doctor says of it, and how long that took
 //!   table       the same for a person
 //! ```
 //!
@@ -17,12 +18,14 @@ mod answers;
 mod captured;
 mod catalogue;
 mod hand;
+mod look;
 mod server;
 mod table;
 mod trial;
 
 pub use captured::Captured;
-pub use catalogue::{Break, CATALOGUE, chosen};
+pub use catalogue::{Break, catalogue, chosen};
 pub use hand::{Broken, break_hosts, check};
+pub use look::Look;
 pub use table::table;
-pub use trial::{Clean, Found, Look, Plan, Trials, try_all};
+pub use trial::{Clean, Found, Plan, Trials, try_all};

@@ -1,0 +1,113 @@
+//! What is done to hosts: on their wires, in their routes and addresses, to their TCP.
+
+use super::{Break, done, harmed};
+
+pub(super) const DONE: &[Break] = &[
+    done(
+        "mtu-one-side",
+        "one end of a network takes 1500 bytes, the other 9000",
+        "pair-mtu",
+        "a and b nic1",
+        &["b: ip link set nic1 mtu 1500"],
+    ),
+    harmed(
+        "mtu-between",
+        "both ends take 9000 bytes, and larger packets than 1500 vanish between them",
+        "path-mtu",
+        "a and b nic1",
+        "large nic=1 above=1500",
+    ),
+    harmed(
+        "cut",
+        "all packets of a NIC vanish, and its link stays up",
+        "path-reach",
+        "a and b nic1",
+        "cut nic=1",
+    ),
+    done(
+        "firewall",
+        "one host keeps UDP and TCP out of a NIC",
+        "path-reach",
+        "a and b nic1",
+        &["b: nft 'add table inet broken; \
+             add chain inet broken input { type filter hook input priority 0; }; \
+             add rule inet broken input iifname nic1 meta l4proto { tcp, udp } drop'"],
+    ),
+    done(
+        "loss",
+        "of packets that arrive at one end a fifth is lost",
+        "path-loss",
+        "a and b nic1",
+        &["b: nft 'add table netdev broken; \
+             add chain netdev broken nic1 { type filter hook ingress device nic1 priority 0; }; \
+             add rule netdev broken nic1 numgen random mod 5 == 0 drop'"],
+    ),
+    done(
+        "wrong-route",
+        "a route that was left behind leads to a peer by another NIC",
+        "path-arrival",
+        "b and a nic1",
+        &["a: ip route add 10.77.1.2/32 via 10.77.0.2 dev nic0"],
+    ),
+    done(
+        "one-network",
+        "two NICs of each host are in one network, so that all is sent by the first",
+        "path-arrival",
+        "a and b nic1",
+        &[
+            "a: ip address replace 10.77.0.101/24 dev nic1",
+            "a: ip address delete 10.77.1.1/24 dev nic1",
+            "b: ip address replace 10.77.0.102/24 dev nic1",
+            "b: ip address delete 10.77.1.2/24 dev nic1",
+        ],
+    ),
+    done(
+        "same-address",
+        "two hosts have the same address on a network",
+        "pair-address",
+        "a and b nic1",
+        &[
+            "b: ip address delete 10.77.1.2/24 dev nic1",
+            "b: ip address add 10.77.1.1/24 dev nic1",
+        ],
+    ),
+    done(
+        "flaps",
+        "a carrier came and went all the time",
+        "link-flaps",
+        "a nic1",
+        // The rule allows ten changes, and one a day.
+        &[
+            "b: for turn in $(seq $((10 + $(cut -d. -f1 /proc/uptime) / 86400))); do \
+             ip link set nic1 down; ip link set nic1 up; done",
+        ],
+    ),
+    done(
+        "window",
+        "TCP's windows are not scaled",
+        "tcp-window",
+        "b",
+        &["b: sysctl -qw net.ipv4.tcp_window_scaling=0"],
+    ),
+    done(
+        "timestamps",
+        "TCP has no time stamps",
+        "tcp-timestamps",
+        "b",
+        &["b: sysctl -qw net.ipv4.tcp_timestamps=0"],
+    ),
+    done(
+        "send-buffer",
+        "a connection may have 256 KiB on its way, however fast its line is",
+        "tcp-buffers",
+        "b",
+        &["b: sysctl -qw net.ipv4.tcp_wmem='4096 16384 262144'"],
+    ),
+    done(
+        "receive-buffer",
+        "a connection may have 256 KiB arrive ahead of its reader, however fast its line is",
+        "tcp-buffers",
+        "b",
+        &["b: sysctl -qw net.ipv4.tcp_rmem='4096 131072 262144'"],
+    ),
+];

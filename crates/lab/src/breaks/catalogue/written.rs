@@ -1,0 +1,208 @@
+//! What no namespace has, written into what was captured of the second host: its processors, adapters, bridges and bonds.
+
+use super::Written::{Adapter as Told, File};
+use super::{Break, Written, upon, written};
+use crate::breaks::answers::{Adapter, WHOLE};
+
+pub(super) const WRITTEN: &[Break] = &[
+    written(
+        "governor",
+        "processors stay at their lowest rate",
+        "cpu-governor",
+        "b",
+        &[
+            File(
+                "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+                "powersave",
+            ),
+            File(
+                "sys/devices/system/cpu/cpu5/cpufreq/scaling_governor",
+                "powersave",
+            ),
+        ],
+    ),
+    written(
+        "rate-capped",
+        "the rate of a link of 25 Gbit/s was set to 1 by hand",
+        "link-speed",
+        "b nic0",
+        &[Told(Adapter {
+            speed: 1000,
+            by_hand: true,
+            ..WHOLE
+        })],
+    ),
+    written(
+        "slower-peer",
+        "one host has an adapter of 10 Gbit/s, the other one of 25",
+        "pair-speed",
+        "a and b nic0",
+        &[Told(Adapter {
+            speed: 10_000,
+            most: 10_000,
+            ..WHOLE
+        })],
+    ),
+    written(
+        "half-duplex",
+        "a link carries one way at a time",
+        "link-duplex",
+        "b nic0",
+        &[Told(Adapter {
+            half: true,
+            ..WHOLE
+        })],
+    ),
+    written(
+        "slot",
+        "an adapter of 25 Gbit/s has one lane of its slot",
+        "pci-slot",
+        "b nic0",
+        &[File("sys/class/net/nic0/device/current_link_width", "1")],
+    ),
+    written(
+        "queues",
+        "an adapter of 25 Gbit/s has one queue",
+        "nic-queues",
+        "b nic0",
+        &[Told(Adapter { queues: 1, ..WHOLE })],
+    ),
+    written(
+        "interrupts",
+        "processors of another node take the interrupts of an adapter",
+        "nic-interrupts",
+        "b nic0",
+        &[
+            File("proc/irq/60/smp_affinity_list", "4"),
+            File("proc/irq/60/effective_affinity_list", "4"),
+            File("proc/irq/61/smp_affinity_list", "5"),
+            File("proc/irq/61/effective_affinity_list", "5"),
+        ],
+    ),
+    written(
+        "steering",
+        "packets are handed on to other processors, as was once set for another adapter",
+        "nic-steering",
+        "b nic0",
+        &[File("sys/class/net/nic0/queues/rx-0/rps_cpus", "ff")],
+    ),
+    written(
+        "ring",
+        "an adapter has 64 places for packets in each queue",
+        "nic-ring",
+        "b nic0",
+        &[Told(Adapter { ring: 64, ..WHOLE })],
+    ),
+    written(
+        "coalescing",
+        "an adapter interrupts for each packet",
+        "nic-coalescing",
+        "b nic0",
+        &[Told(Adapter {
+            adaptive: false,
+            ..WHOLE
+        })],
+    ),
+    written(
+        "offloads",
+        "an adapter leaves checksums and joining of what arrives to the processors",
+        "nic-offloads",
+        "b nic0",
+        &[Told(Adapter {
+            off: &["rx-checksum", "rx-gro"],
+            ..WHOLE
+        })],
+    ),
+    upon(
+        BRIDGE,
+        written(
+            "lro",
+            "the adapter below a bridge joins packets that are to be forwarded",
+            "nic-lro",
+            "b nic0",
+            &[Told(Adapter { lro: true, ..WHOLE })],
+        ),
+    ),
+    upon(
+        LARGE_BRIDGE,
+        written(
+            "bridge-mtu",
+            "a bridge sends packets of 9000 bytes over an adapter that takes 1500",
+            "mtu-layers",
+            "b br0",
+            &[Told(WHOLE)],
+        ),
+    ),
+    upon(
+        BOND,
+        written(
+            "standby",
+            "of a bond of two adapters only one carries",
+            "bond-mode",
+            "b bond0",
+            &[
+                IS_BOND,
+                File("sys/class/net/bond0/bonding/mode", "active-backup 1"),
+                File("sys/class/net/bond0/bonding/active_slave", "nic0"),
+                File(MEMBERS[0], "up"),
+                File(MEMBERS[1], "up"),
+            ],
+        ),
+    ),
+    upon(
+        BOND,
+        written(
+            "member-lost",
+            "of a bond of two adapters one is down",
+            "bond-members",
+            "b bond0",
+            &[
+                IS_BOND,
+                File("sys/class/net/bond0/bonding/mode", "802.3ad 4"),
+                File("sys/class/net/bond0/bonding/xmit_hash_policy", "layer3+4 1"),
+                File(MEMBERS[0], "up"),
+                File(MEMBERS[1], "down"),
+            ],
+        ),
+    ),
+    written(
+        "damaged",
+        "a cable damages one packet of a thousand",
+        "link-errors",
+        "b nic0",
+        &[File("sys/class/net/nic0/statistics/rx_errors", "10000")],
+    ),
+    written(
+        "firmware",
+        "two adapters of one kind have different firmware",
+        "pair-adapter",
+        "a and b nic0",
+        &[File("sys/class/infiniband/mlx5_0/fw_ver", "26.31.2006")],
+    ),
+];
+
+const BRIDGE: &[&str] = &[
+    "b: ip link add br0 type bridge",
+    "b: ip link set nic0 master br0",
+];
+
+const LARGE_BRIDGE: &[&str] = &[
+    BRIDGE[0],
+    BRIDGE[1],
+    "b: ip link set nic0 mtu 1500",
+    "b: ip link set br0 mtu 9000 up",
+];
+
+/// The kernel here may have no bonds: a bridge lends its ports.
+const BOND: &[&str] = &[
+    "b: ip link add bond0 type bridge",
+    "b: ip link set nic0 master bond0",
+    "b: ip link set nic1 master bond0",
+    "b: ip link set bond0 up",
+    "b: ip address add 10.78.0.2/24 dev bond0",
+];
+const IS_BOND: Written = File("sys/class/net/bond0/uevent", "DEVTYPE=bond");
+const MEMBERS: [&str; 2] = [
+    "sys/class/net/nic0/bonding_slave/mii_status",
+    "sys/class/net/nic1/bonding_slave/mii_status",
+];
