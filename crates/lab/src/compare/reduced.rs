@@ -233,7 +233,7 @@ mod tests {
         let told = summary.lines();
         for line in [
             "bytes        100 MiB became 40 MiB (30 MiB-50 MiB), 0 B of them passed",
-            "pages        changed 4, dense 6, filled 1, ordinary 5, same 2, stored 3\n",
+            "pages        changed 4, dense 6, filled 1, ordinary 5, same 2, stored 3, stored_changed 0\n",
             "found there  checkpoint 7, shared 20 (10-30)\n",
             "ordinary     lz4 40 MiB (20 MiB-40 MiB) to 20 MiB (10 MiB-30 MiB) (60 %) in 0.10 s\n",
             "lines 1.04 (1.03-1.05)",
