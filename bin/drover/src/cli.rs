@@ -15,6 +15,7 @@ use drover_types::{HostName, OperatorName, ReductionMode, VmName};
 use crate::convergence::ConvergenceArgs;
 use crate::doctor::{self, DoctorArgs};
 use crate::lab::LabCommand;
+use crate::nic::{self, NicCommand};
 use crate::plan::{self, PlanCommand};
 use crate::recent::{self, RecentCommand};
 use crate::resolve::{self, ResolveArgs};
@@ -197,6 +198,12 @@ pub enum Command {
     /// What of this host costs its migrations, and what to do about it
     #[command(before_help = doctor::EXAMPLES, after_help = doctor::AFTER)]
     Doctor(DoctorArgs),
+    /// Rates, cables and modules of NICs, and what keeps a link below what it could be
+    #[command(before_help = nic::EXAMPLES, after_help = nic::AFTER)]
+    Nic {
+        #[command(subcommand)]
+        command: NicCommand,
+    },
     /// Hosts, NICs and a guest made on this machine: see Drover work, and compare it
     Lab {
         #[command(subcommand)]
@@ -222,6 +229,7 @@ impl Command {
     pub fn asks_an_agent(&self) -> bool {
         match self {
             Self::Doctor(args) => args.asks_an_agent(),
+            Self::Nic { command } => command.asks_an_agent(),
             Self::Completions { .. }
             | Self::Man { .. }
             | Self::Recent { .. }

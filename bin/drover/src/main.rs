@@ -13,6 +13,7 @@ mod interrupts;
 mod lab;
 mod limits;
 mod migrate;
+mod nic;
 mod pages;
 mod plan;
 mod progress;
@@ -77,6 +78,7 @@ async fn perform(agent: &Agent, command: Command, json: bool) -> Result<Outcome,
         }
         Command::Cluster { command } => cluster::run(agent, command).await,
         Command::Host => command::host(agent).await,
+        Command::Nic { command } => nic::run(agent, command).await,
         Command::Doctor(args) => doctor::doctor(agent, args).await,
         Command::Cordon { reason } => command::cordon(agent, reason).await,
         Command::Uncordon => command::uncordon(agent).await,

@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 45] = [
+    let commands: [&[&str]; 48] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -50,6 +50,9 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["doctor", "undo"],
         &["doctor", "changes"],
         &["doctor", "rules"],
+        &["nic"],
+        &["nic", "list"],
+        &["nic", "show"],
         &["cordon"],
         &["uncordon"],
         &["drain"],

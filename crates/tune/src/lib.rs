@@ -16,6 +16,7 @@ mod cost;
 pub mod facts;
 mod finding;
 pub mod lasting;
+mod rates;
 mod report;
 mod rules;
 mod settable;
@@ -23,6 +24,7 @@ mod since;
 
 pub use change::{Change, Disruption, NicSetting, Step, fec_words, negotiation_words};
 pub use finding::{Finding, Severity, Subject};
+pub use rates::{highest, most};
 pub use report::{Report, Right, Skipped, examine};
 pub use rules::{RULES, Rule};
 pub use settable::{MTU_LEAST, disruption, settable};

@@ -19,8 +19,10 @@ use serde_json::json;
 
 use self::anonymous::Key;
 use self::changes::ChangeCommand;
+pub use self::capture::read as captured_host;
 use self::missing::Missing;
 use self::paths::Asked;
+pub use self::show::{clean, in_full};
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
 use crate::failure::Failure;

@@ -121,11 +121,12 @@ fn not_looked_at(missing: &[Missing]) -> String {
 }
 
 /// Words of another host, or of a file that somebody else wrote, as they may be shown on a terminal.
-fn clean(words: &impl ToString) -> Text {
+pub fn clean(words: &impl ToString) -> Text {
     Text::from(words.to_string())
 }
 
-fn in_full(finding: &Finding) -> String {
+/// All of one finding.
+pub fn in_full(finding: &Finding) -> String {
     let found = &finding.found;
     let mut said = format!("{}: {}\n", found.severity, clean(&finding.subject));
     let mut line = |what: &str, text: &str| {

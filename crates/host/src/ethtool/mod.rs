@@ -11,7 +11,9 @@
 //! ```
 
 mod attributes;
+mod module;
 mod order;
+mod state;
 mod told;
 
 use std::io;
@@ -26,8 +28,10 @@ use crate::sysfs::megabits;
 
 use attributes::{NESTED, find};
 pub use attributes::{attribute, bitset};
+pub(crate) use module::module;
 pub(crate) use order::Order;
 pub use order::OrderError;
+pub(crate) use state::{down, port};
 pub(crate) use told::{channels, coalescing, features, fec, link, rings};
 
 const HEADERS: usize = 16 + 4;
@@ -52,32 +56,76 @@ const ETHTOOL_A_LINKMODES_SPEED: u16 = 5;
 /// What can be asked of an interface, by the names of the kernel's messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[repr(u8)]
 pub enum Question {
+    /// What its cable is put into.
+    Linkinfo,
     /// Rates and modes.
-    Linkmodes = 4,
+    Linkmodes,
+    /// Why there is no link.
+    Linkstate,
     /// What is done for the stack.
-    Features = 11,
+    Features,
     /// Places for packets.
-    Rings = 15,
+    Rings,
     /// Queues.
-    Channels = 17,
+    Channels,
     /// When interrupts are raised.
-    Coalesce = 19,
+    Coalesce,
     /// Error correction.
-    Fec = 29,
+    Fec,
+    /// The memory of its cable or module (`MODULE_EEPROM`): the first half, without a serial number.
+    ModuleLower,
+    /// The second half, the same way; asked only of those that have their identity there.
+    ModuleUpper,
 }
 
 impl Question {
-    /// All of them.
-    pub const ALL: [Self; 6] = [
+    /// All of them, in the order in which they are asked.
+    pub const ALL: [Self; 10] = [
+        Self::Linkinfo,
         Self::Linkmodes,
+        Self::Linkstate,
         Self::Features,
         Self::Rings,
         Self::Channels,
         Self::Coalesce,
         Self::Fec,
+        Self::ModuleLower,
+        Self::ModuleUpper,
     ];
+
+    /// Number of the kernel's message (`ETHTOOL_MSG_*_GET`).
+    const fn message(self) -> u8 {
+        match self {
+            Self::Linkinfo => 2,
+            Self::Linkmodes => 4,
+            Self::Linkstate => 6,
+            Self::Features => 11,
+            Self::Rings => 15,
+            Self::Channels => 17,
+            Self::Coalesce => 19,
+            Self::Fec => 29,
+            Self::ModuleLower | Self::ModuleUpper => 31,
+        }
+    }
+
+    /// What is asked for beside the interface.
+    fn attributes(self) -> Vec<u8> {
+        match self {
+            Self::ModuleLower | Self::ModuleUpper => module::asked(self == Self::ModuleUpper),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What is kept of the answer.
+    fn kept(self, answer: Vec<u8>) -> Vec<u8> {
+        match self {
+            Self::ModuleLower | Self::ModuleUpper => {
+                module::kept(self == Self::ModuleUpper, &answer)
+            }
+            _ => answer,
+        }
+    }
 }
 
 /// The attributes of an answer, or why there is none, to be read after "because".
@@ -120,8 +168,28 @@ impl Ethtool {
     /// Asks about the interface with this index.
     pub(crate) fn ask(&mut self, index: u32, question: Question) -> Answer {
         let device = attribute(ETHTOOL_A_HEADER_DEV_INDEX, &index.to_ne_bytes());
-        let header = attribute(ETHTOOL_A_HEADER | NESTED, &device);
-        self.exchange(question as u8, &header)
+        let mut attributes = attribute(ETHTOOL_A_HEADER | NESTED, &device);
+        attributes.extend(question.attributes());
+        let answer = self.exchange(question.message(), &attributes)?;
+        Ok(question.kept(answer))
+    }
+
+    /// Asks all questions about it, but those that an earlier answer makes idle.
+    pub(crate) fn ask_all(&mut self, index: u32) -> Vec<(Question, Answer)> {
+        let mut answers: Vec<(Question, Answer)> = Vec::new();
+        for question in Question::ALL {
+            let is_idle = question == Question::ModuleUpper
+                && !answers.last().is_some_and(|(_, lower)| {
+                    lower.as_ref().is_ok_and(|lower| module::has_upper(lower))
+                });
+            let answer = if is_idle {
+                Err("what is in its port has no second half of a memory".to_owned())
+            } else {
+                self.ask(index, question)
+            };
+            answers.push((question, answer));
+        }
+        answers
     }
 
     /// Has the interface with this index be changed.
@@ -221,7 +289,13 @@ mod tests {
     use super::*;
 
     fn answer(attributes: &[u8]) -> Vec<u8> {
-        request(21, NLM_F_REQUEST, 7, Question::Linkmodes as u8, attributes)
+        request(
+            21,
+            NLM_F_REQUEST,
+            7,
+            Question::Linkmodes.message(),
+            attributes,
+        )
     }
 
     #[test]

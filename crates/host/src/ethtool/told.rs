@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use drover_tune::facts::{Channels, Coalescing, Duplex, Features, Fec, Link, Rings};
+use drover_tune::facts::{Channels, Coalescing, Duplex, Features, Fec, Link, Modes, Rings};
 use drover_types::BitRate;
 
 use super::attributes::{bits, u8_of, u32_of};
@@ -25,7 +25,12 @@ pub(crate) fn link(answer: &[u8]) -> Link {
     };
     let supported = rates(&mut modes.iter());
     let advertised = rates(&mut modes.iter().filter(|(_, is_set)| *is_set));
-    let peer = rates(&mut bits(answer, peer).iter().filter(|(_, is_set)| *is_set));
+    let theirs = bits(answer, peer);
+    let peer = rates(&mut theirs.iter().filter(|(_, is_set)| *is_set));
+    let names = |modes: &[(String, bool)], all: bool| {
+        let named = modes.iter().filter(|(_, is_set)| all || *is_set);
+        named.map(|(name, _)| name.clone()).collect()
+    };
     // None where it cannot.
     let offers_to_negotiate = modes.iter().find(|(name, _)| name == "Autoneg");
     let offers_to_negotiate = offers_to_negotiate.map(|(_, is_set)| *is_set);
@@ -44,6 +49,11 @@ pub(crate) fn link(answer: &[u8]) -> Link {
         supported,
         advertised,
         peer,
+        modes: Modes {
+            supported: names(&modes, true),
+            advertised: names(&modes, false),
+            peer: names(&theirs, false),
+        },
     }
 }
 
@@ -92,9 +102,13 @@ pub(crate) fn coalescing(answer: &[u8]) -> Coalescing {
     }
 }
 
-/// Of `FEC`: what is configured. The one in use is told by its number alone.
+/// Modes of error correction by their numbers among the modes of links (`ETHTOOL_LINK_MODE_FEC_*_BIT`), by which alone the one in use
+/// is told.
+const FEC_MODES: [(u32, &str); 4] = [(49, "None"), (50, "RS"), (51, "BASER"), (74, "LLRS")];
+
+/// Of `FEC`.
 pub(crate) fn fec(answer: &[u8]) -> Fec {
-    let (modes, auto) = (2, 3);
+    let (modes, auto, active) = (2, 3, 4);
     let set = bits(answer, modes)
         .into_iter()
         .filter(|(_, is_set)| *is_set);
@@ -105,6 +119,10 @@ pub(crate) fn fec(answer: &[u8]) -> Fec {
             .map(|(name, _)| name)
             .filter(|name| name != "None")
             .collect(),
+        active: u32_of(answer, active).and_then(|number| {
+            let known = FEC_MODES.iter().find(|(bit, _)| *bit == number);
+            known.map(|(_, name)| (*name).to_owned())
+        }),
     }
 }
 
@@ -145,8 +163,13 @@ mod tests {
             supported: gbit(&[1, 10, 25]),
             advertised: gbit(&[1, 10]),
             peer: gbit(&[10]),
+            modes: link(&answer).modes,
         };
         assert_eq!(link(&answer), expected);
+        let modes = expected.modes;
+        assert_eq!(modes.supported.len(), 5);
+        assert!(!modes.advertised.contains("25000baseCR/Full"));
+        assert!(modes.peer.contains("10000baseCR/Full") && modes.peer.len() == 1);
     }
 
     #[test]
@@ -191,6 +214,19 @@ mod tests {
             Some(true)
         );
         assert_eq!(coalescing(&[]).adaptive_receive, None);
+    }
+
+    #[test]
+    fn error_correction_is_told_as_it_is_set_and_as_it_is_in_use() {
+        let mut answer = bitset(2, false, &[("RS", true), ("BASER", true)]);
+        answer.extend(attribute(3, &[1]));
+        let told = fec(&answer);
+        assert!(told.automatic && told.configured.len() == 2);
+        assert_eq!(told.active, None);
+        for (number, name) in [(50_u32, Some("RS")), (49, Some("None")), (7, None)] {
+            let active = attribute(4, &number.to_ne_bytes());
+            assert_eq!(fec(&active).active.as_deref(), name);
+        }
     }
 
     #[test]

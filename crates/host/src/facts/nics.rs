@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_tune::facts::{Fact, Kind, Nic};
+use drover_tune::facts::{Fact, Kind, Module, Nic};
 
 use super::Told;
 use super::folder::{Folder, lower};
@@ -49,6 +49,11 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
         link: told_of(told, Question::Linkmodes, |answer| {
             Ok(ethtool::link(answer))
         }),
+        port: told_of(told, Question::Linkinfo, ethtool::port),
+        module: module(told),
+        down: told_of(told, Question::Linkstate, |answer| {
+            Ok(ethtool::down(answer))
+        }),
         fec: told_of(told, Question::Fec, |answer| Ok(ethtool::fec(answer))),
         channels: told_of(told, Question::Channels, |answer| {
             Ok(ethtool::channels(answer))
@@ -84,7 +89,24 @@ fn told_of<T>(
     match told.ethtool.get(&question) {
         Some(Answered::Attributes(answer)) => read(answer).map_or_else(Fact::unknown, Fact::Known),
         Some(Answered::Nothing(why)) => Fact::unknown(why),
-        None => Fact::unknown("it has neither hardware nor an address that somebody gave it"),
+        None if told.ethtool.is_empty() => {
+            Fact::unknown("it has neither hardware nor an address that somebody gave it")
+        }
+        None => Fact::default(),
+    }
+}
+
+/// What is in its port, by one half of a memory or by both.
+fn module(told: &ToldNic) -> Fact<Module> {
+    let upper = match told.ethtool.get(&Question::ModuleUpper) {
+        Some(Answered::Attributes(answer)) => Some(answer.as_slice()),
+        _ => None,
+    };
+    match told_of(told, Question::ModuleLower, |lower| Ok(lower.to_vec())) {
+        Fact::Known(lower) => {
+            ethtool::module(&lower, upper).map_or_else(Fact::Unknown, Fact::Known)
+        }
+        Fact::Unknown(why) => Fact::Unknown(why),
     }
 }
 

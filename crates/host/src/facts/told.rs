@@ -142,9 +142,10 @@ fn answers(ethtool: Option<&mut Ethtool>, index: u32) -> BTreeMap<Question, Answ
         let none = || Answered::Nothing("the kernel has no ethtool netlink".to_owned());
         return Question::ALL.map(|question| (question, none())).into();
     };
-    Question::ALL
-        .map(|question| (question, ethtool.ask(index, question).into()))
-        .into()
+    let answers = ethtool.ask_all(index).into_iter();
+    answers
+        .map(|(question, answer)| (question, answer.into()))
+        .collect()
 }
 
 /// Whether there is a process of that program. Names of others are nobody's business.

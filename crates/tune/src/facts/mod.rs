@@ -4,6 +4,7 @@
 //! reason, so that a rule that needs it is skipped and says why.
 
 mod layers;
+mod media;
 mod nic;
 mod path;
 mod processors;
@@ -13,6 +14,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use layers::Layers;
+pub use media::{Down, Medium, Modes, Module, Port};
 pub use nic::{
     Bond, Channels, Coalescing, Counters, Duplex, Features, Fec, Interrupt, Kind, Link, Nic, Pci,
     Rings, Steering,
@@ -28,6 +30,13 @@ pub enum Fact<T> {
     Known(T),
     /// Why not, to be read after "because".
     Unknown(String),
+}
+
+/// What an older agent or capture does not have.
+impl<T> Default for Fact<T> {
+    fn default() -> Self {
+        Self::unknown("what read this host is older, and did not ask")
+    }
 }
 
 impl<T> Fact<T> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use drover_types::{BitRate, CpuSet, IpNetwork};
 use serde::{Deserialize, Serialize};
 
-use super::Fact;
+use super::{Down, Fact, Modes, Module, Port};
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +32,15 @@ pub struct Nic {
     pub model: Fact<String>,
     /// What is agreed on with the other end of its cable.
     pub link: Fact<Link>,
+    /// What its cable is put into.
+    #[serde(default)]
+    pub port: Fact<Port>,
+    /// The cable or module that is in it.
+    #[serde(default)]
+    pub module: Fact<Module>,
+    /// Why it has no carrier; none where it has one, or where nothing tells.
+    #[serde(default)]
+    pub down: Fact<Option<Down>>,
     /// How errors on the cable are corrected.
     pub fec: Fact<Fec>,
     /// How often the carrier went or came (`carrier_changes`).
@@ -109,6 +118,9 @@ pub struct Link {
     pub advertised: BTreeSet<BitRate>,
     /// Rates that the other end offers; empty where it is not known.
     pub peer: BTreeSet<BitRate>,
+    /// The same by name.
+    #[serde(default)]
+    pub modes: Modes,
 }
 
 /// Error correction (ethtool's `FEC`).
@@ -118,6 +130,9 @@ pub struct Fec {
     pub automatic: bool,
     /// What it may choose from, or what is set by hand, such as `RS`; nothing where errors are not corrected.
     pub configured: BTreeSet<String>,
+    /// What is in use, by the same names, or `None`; none where it is not told.
+    #[serde(default)]
+    pub active: Option<String>,
 }
 
 /// Queues (ethtool's `CHANNELS`).

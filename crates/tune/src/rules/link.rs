@@ -8,11 +8,12 @@ use crate::change::{Disruption, NicSetting, fec_words, negotiation_words};
 use crate::cost::of_rate;
 use crate::facts::{Duplex, Host, Link, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
+use crate::rates::in_common;
 
 /// From this rate on links have error correction.
 const WITH_FEC: BitRate = BitRate(25_000_000_000);
 
-/// A link has the highest rate that both of its ends have.
+/// A link has the highest rate that both of its ends have, and what is between them.
 pub fn speed(host: &Host, nic: &Nic) -> Verdict {
     if !is_used(host, nic) {
         return Ok(Answer::NotAbout);
@@ -26,7 +27,7 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
             Err(Because::from("it has no carrier"))
         };
     };
-    let Some(best) = best(link) else {
+    let Some(best) = in_common(link, nic.module.known()).last().copied() else {
         return Err(Because::from(
             "its driver tells no rates that it could have",
         ));
@@ -74,14 +75,6 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
         change,
         by_hand,
     }))
-}
-
-/// The highest rate that both ends could have, as far as the other one tells.
-fn best(link: &Link) -> Option<BitRate> {
-    if link.peer.is_empty() {
-        return link.supported.last().copied();
-    }
-    link.supported.intersection(&link.peer).last().copied()
 }
 
 /// A port without a cable looks the same.

@@ -3,6 +3,7 @@
 mod counted;
 mod layers;
 mod link;
+mod media;
 mod offloads;
 mod pairs;
 mod paths;
@@ -50,7 +51,7 @@ const LANES: u32 = 8;
 pub const RULES: &[Rule] = &[
     rule(
         "link-speed",
-        "a link has the highest rate of both of its ends",
+        "a link has the highest rate of both of its ends, and of what is between them",
         ETHTOOL,
         OfNic(link::speed),
     ),
@@ -65,6 +66,18 @@ pub const RULES: &[Rule] = &[
         "a link that is down is not so for its error correction",
         ETHTOOL,
         OfNic(link::fec),
+    ),
+    rule(
+        "link-module",
+        "a cable or module carries what both ends can",
+        "SFF-8472, SFF-8636 and CMIS; kernel: Documentation/networking/ethtool-netlink.rst, MODULE_EEPROM_GET",
+        OfNic(media::module),
+    ),
+    rule(
+        "link-down",
+        "an interface that is used has a link",
+        "kernel: Documentation/networking/ethtool-netlink.rst, LINKSTATE_GET",
+        OfNic(media::down),
     ),
     rule(
         "link-flaps",

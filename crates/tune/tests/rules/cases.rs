@@ -3,7 +3,7 @@
 use drover_tune::Severity;
 use drover_tune::facts::{Duplex, Fact::Known, Host, Kind, Link};
 
-use crate::hosts::{bonded, by_hand, cpus, gbit, link, on_top, set, value};
+use crate::hosts::{bonded, by_hand, cpus, gbit, is_down, link, on_top, set, value};
 
 pub type Spoil = fn(&mut Host);
 
@@ -24,6 +24,32 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     }),
     ("link-duplex", Severity::Critical, |host| {
         link(host).duplex = Some(Duplex::Half);
+    }),
+    ("link-module", Severity::Warning, |host| {
+        // A cable for SFP+ between two ends of 25.
+        value(&mut host.nics[0].module).carries = [gbit(1), gbit(10)].into();
+        link(host).speed = Some(gbit(10));
+    }),
+    ("link-module", Severity::Notice, |host| {
+        value(&mut host.nics[0].module).carries = [gbit(10)].into();
+        link(host).peer.clear();
+        link(host).speed = Some(gbit(10));
+    }),
+    ("link-module", Severity::Critical, |host| {
+        // Optics for 100 alone.
+        value(&mut host.nics[0].module).carries = [gbit(100)].into();
+        host.nics[0].carrier = false;
+        link(host).speed = None;
+    }),
+    ("link-down", Severity::Critical, |host| {
+        is_down(host, "autoneg", Some("an-no-partner-detected"));
+    }),
+    ("link-down", Severity::Critical, |host| {
+        is_down(host, "autoneg", Some("an-fec-mismatch-during-override"));
+        value(&mut host.nics[0].fec).automatic = false;
+    }),
+    ("link-down", Severity::Notice, |host| {
+        is_down(host, "no-cable", None);
     }),
     ("link-flaps", Severity::Notice, |host| {
         host.nics[0].carrier_changes = Known(40);

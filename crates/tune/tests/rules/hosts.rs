@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use Fact::Known;
 use drover_tune::Report;
 use drover_tune::facts::{
-    Bond, Channels, Coalescing, Core, Counters, Duplex, Fact, Features, Fec, Host, Interrupt, Kind,
-    Link, Nic, Node, Pci, Processors, Rings, Steering,
+    Bond, Channels, Coalescing, Core, Counters, Down, Duplex, Fact, Features, Fec, Host, Interrupt,
+    Kind, Link, Medium, Modes, Module, Nic, Node, Pci, Port, Processors, Rings, Steering,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -51,11 +51,24 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             by_hand: false,
             supported: rates.clone(),
             advertised: rates.clone(),
-            peer: rates,
+            peer: rates.clone(),
+            modes: Modes::default(),
         }),
+        port: Known(Port::DirectAttach),
+        module: Known(Module {
+            form: "SFP28".into(),
+            medium: Medium::PassiveCopper,
+            complies: "25GBASE-CR CA-25G-N".into(),
+            carries: rates,
+            metres: Some(2),
+            vendor: "ACME".into(),
+            part: "DAC-25-2M".into(),
+        }),
+        down: Known(None),
         fec: Known(Fec {
             automatic: true,
             configured: words(&["RS", "BASER"]),
+            active: Some("RS".into()),
         }),
         carrier_changes: Known(2),
         channels: Known(Channels {
@@ -169,6 +182,16 @@ pub fn link(host: &mut Host) -> &mut Link {
 pub fn by_hand(host: &mut Host) {
     link(host).negotiates = Some(false);
     link(host).by_hand = true;
+}
+
+/// Its first interface has no link, for this reason.
+pub fn is_down(host: &mut Host, state: &str, detail: Option<&str>) {
+    host.nics[0].carrier = false;
+    link(host).speed = None;
+    host.nics[0].down = Known(Some(Down {
+        state: state.into(),
+        detail: detail.map(str::to_owned),
+    }));
 }
 
 pub fn set(host: &mut Host, name: &str, to: &str) {

@@ -120,6 +120,7 @@ fn a_link_that_is_down_with_error_correction_by_hand_is_found() {
     *value(&mut host.nics[0].fec) = Fec {
         automatic: false,
         configured: words(&["BASER"]),
+        active: None,
     };
     // What the hardware chose is told the same way.
     assert_eq!(

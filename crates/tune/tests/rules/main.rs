@@ -6,6 +6,7 @@ mod cases;
 mod hosts;
 mod layers;
 mod links;
+mod media;
 
 use std::collections::BTreeSet;
 

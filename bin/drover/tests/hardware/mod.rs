@@ -1,0 +1,111 @@
+//! Captured hosts of several kinds of hardware, **made from documentation, not captured of machines**: the kernel's and its drivers', and
+//! SFF's and IEEE's tables. They show how rules read what such hosts would tell; that a real one tells it so, they do not show.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+pub mod cards;
+pub mod netlink;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+/// A folder as `drover doctor capture` writes one.
+pub struct Machine {
+    folder: PathBuf,
+    name: String,
+    nics: Vec<Value>,
+}
+
+impl Machine {
+    /// Two sockets of four cores; nothing is wrong with it.
+    pub fn new(below: &Path, name: &str) -> Self {
+        let machine = Self {
+            folder: below.join(name),
+            name: name.to_owned(),
+            nics: Vec::new(),
+        };
+        machine.write("proc/uptime", "86400.00 600000.00\n");
+        for (setting, value) in [
+            ("tcp_rmem", "4096\t131072\t67108864"),
+            ("tcp_wmem", "4096\t16384\t67108864"),
+            ("tcp_timestamps", "1"),
+            ("tcp_window_scaling", "1"),
+        ] {
+            machine.write(&format!("proc/sys/net/ipv4/{setting}"), value);
+        }
+        let cpus = "sys/devices/system/cpu";
+        machine.write(&format!("{cpus}/online"), "0-7\n");
+        for cpu in 0..8 {
+            let at = |file: &str| format!("{cpus}/cpu{cpu}/{file}");
+            machine.write(&at("topology/physical_package_id"), &(cpu / 4).to_string());
+            machine.write(&at("topology/core_id"), &(cpu % 4).to_string());
+            machine.write(&at("cpufreq/scaling_governor"), "performance\n");
+            machine.write(&at("cpufreq/scaling_driver"), "acpi-cpufreq\n");
+        }
+        for (node, list) in [("node0", "0-3"), ("node1", "4-7")] {
+            machine.write(&format!("sys/devices/system/node/{node}/cpulist"), list);
+        }
+        machine
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.folder.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    /// Puts a card in.
+    pub fn with(mut self, card: &cards::Card) -> Self {
+        let nic = format!("sys/class/net/{}", card.name);
+        let file = |file: &str, text: &str| self.write(&format!("{nic}/{file}"), text);
+        file("uevent", "INTERFACE=x\nIFINDEX=4\n");
+        file("carrier_changes", "2\n");
+        let slot = format!(
+            "DRIVER={}\nPCI_ID={}\nPCI_SLOT_NAME=0000:3b:00.0\n",
+            card.driver, card.model
+        );
+        file("device/uevent", &slot);
+        for end in ["current", "max"] {
+            file(&format!("device/{end}_link_speed"), "16.0 GT/s PCIe\n");
+            file(&format!("device/{end}_link_width"), "16\n");
+        }
+        file("device/local_cpulist", "0-3\n");
+        for queue in 0..4 {
+            let irq = 60 + queue;
+            file(&format!("device/msi_irqs/{irq}"), "msix\n");
+            file(&format!("queues/rx-{queue}/rps_cpus"), "00\n");
+            let affinity = format!("proc/irq/{irq}/smp_affinity_list");
+            self.write(&affinity, &format!("{queue}\n"));
+        }
+        for counter in ["rx_packets", "rx_errors", "rx_missed_errors"] {
+            file(&format!("statistics/{counter}"), "0\n");
+        }
+        for (path, text) in &card.files {
+            self.write(path, text);
+        }
+        let ethtool: serde_json::Map<String, Value> = card
+            .ethtool
+            .iter()
+            .map(|(question, answer)| ((*question).to_owned(), answer.clone()))
+            .collect();
+        self.nics.push(json!({
+            "interface": {
+                "name": card.name, "addresses": [card.address], "speed": null, "mtu": card.mtu,
+                "up": card.carrier, "loopback": false, "tx_queues": 8, "rx_queues": 8, "rdma": card.rdma,
+            },
+            "has_folder": true,
+            "enabled": true,
+            "ethtool": ethtool,
+        }));
+        self
+    }
+
+    /// Its folder, when all is in it.
+    pub fn done(self) -> PathBuf {
+        let told = json!({ "host": self.name, "nics": self.nics, "irqbalance": false });
+        self.write("told.json", &told.to_string());
+        self.folder
+    }
+}
