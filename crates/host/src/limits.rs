@@ -20,8 +20,15 @@ pub const FILE: u64 = 64 * 1024;
 /// Entries looked at in one folder of `/sys`.
 pub const ENTRIES: usize = 1024;
 
-/// Bytes of one answer of ethtool: link modes take some 100.
-pub const ETHTOOL_ANSWER: usize = 16 * 1024;
+/// Bytes of one answer of ethtool and its like: link modes take some 100, and a table of 2048 places for queues 8 KiB.
+pub const NETLINK_ANSWER: usize = 16 * 1024;
+
+/// Parts of all adapters of a host that tell of their health: an adapter has some ten for each port.
+pub const REPORTERS: usize = 4096;
+
+/// Bytes of what systemd-networkd keeps of the neighbours of one interface: a frame is 1500 bytes at most, and a port has one
+/// neighbour, or few.
+pub const LLDP: u64 = 64 * 1024;
 
 /// How many interfaces may stand on each other until one has hardware: a bridge over a VLAN over a
 /// bond is three, and `netdev` itself allows 8 (`MAX_NEST_DEV`).

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-use drover_host::{Seen, Told};
+use drover_host::{Answered, Seen, Told};
 use drover_types::IpNetwork;
 
 use crate::failure::Failure;
@@ -96,6 +96,10 @@ pub fn make(key: &Key, seen: &mut Seen, told: &mut Told) {
             .filter(|own| !own.is_link_local())
             .filter_map(|own| key.elsewhere(own))
             .collect();
+        // Switches say who they are.
+        nic.neighbours = Some(Answered::Nothing(
+            "what switches say was taken away with the host's name".to_owned(),
+        ));
     }
     told.nics.retain(|nic| !tells_hardware(&nic.interface.name));
     seen.files.retain(|path, _| !tells_hardware(path));

@@ -17,6 +17,11 @@ pub struct Card {
     pub ethtool: Vec<(&'static str, Value)>,
     /// Files beside those that every card has.
     pub files: Vec<(String, String)>,
+    /// Data centre bridging, versions and health by devlink, and what neighbours say.
+    pub dcb: Value,
+    pub versions: Value,
+    pub health: Value,
+    pub neighbours: Value,
 }
 
 impl Card {
@@ -48,6 +53,11 @@ impl Card {
             ethtool: vec![
                 ("linkstate", told(&[attribute(2, &[1])])),
                 (
+                    "pause",
+                    told(&[attribute(2, &[0]), attribute(3, &[0]), attribute(4, &[0])]),
+                ),
+                ("rss", told(&[attribute(4, &table())])),
+                (
                     "features",
                     told(&[bits(2, &features), set(4, &names(&features))]),
                 ),
@@ -57,8 +67,18 @@ impl Card {
                 ("module_upper", nothing("its kind of module has none")),
             ],
             files: Vec::new(),
+            dcb: nothing("its driver does not tell"),
+            versions: nothing("its driver does not tell"),
+            health: nothing("its driver does not tell"),
+            neighbours: nothing("nothing here keeps what switches say by LLDP"),
         }
     }
+}
+
+/// 128 places for four queues in turn.
+fn table() -> Vec<u8> {
+    let places = (0..128_u32).map(|place| place % 4);
+    places.flat_map(u32::to_ne_bytes).collect()
 }
 
 fn names<'n>(all: &[(&'n str, bool)]) -> Vec<&'n str> {

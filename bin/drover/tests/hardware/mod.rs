@@ -1,9 +1,14 @@
 //! Captured hosts of several kinds of hardware, **made from documentation, not captured of machines**: the kernel's and its drivers', and
 //! SFF's and IEEE's tables. They show how rules read what such hosts would tell; that a real one tells it so, they do not show.
 
-#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "helpers of tests, not all used by each of them"
+)]
 
 pub mod cards;
+pub mod fabric;
 pub mod netlink;
 
 use std::fs;
@@ -27,6 +32,7 @@ impl Machine {
             nics: Vec::new(),
         };
         machine.write("proc/uptime", "86400.00 600000.00\n");
+        machine.write("proc/sys/kernel/numa_balancing", "0\n");
         for (setting, value) in [
             ("tcp_rmem", "4096\t131072\t67108864"),
             ("tcp_wmem", "4096\t16384\t67108864"),
@@ -98,6 +104,10 @@ impl Machine {
             "has_folder": true,
             "enabled": true,
             "ethtool": ethtool,
+            "dcb": card.dcb,
+            "versions": card.versions,
+            "health": card.health,
+            "neighbours": card.neighbours,
         }));
         self
     }

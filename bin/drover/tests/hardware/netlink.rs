@@ -52,6 +52,11 @@ pub fn told(parts: &[Vec<u8>]) -> Value {
     json!({ "attributes": BASE64.encode(&bytes) })
 }
 
+/// The same, of what does not begin with that.
+pub fn bare(parts: &[Vec<u8>]) -> Value {
+    json!({ "attributes": BASE64.encode(&parts.concat()) })
+}
+
 pub fn nothing(why: &str) -> Value {
     json!({ "nothing": why })
 }

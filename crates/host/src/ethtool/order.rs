@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::attributes::{attribute, bitset};
+use crate::netlink::attributes::{attribute, bitset};
 
 /// A request that changes something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,8 +108,8 @@ impl Order {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attributes::{NESTED, bits, u8_of, u32_of};
     use super::*;
+    use crate::netlink::attributes::{NESTED, bits, u8_of, u32_of};
 
     #[test]
     fn an_order_says_what_is_to_be_as_the_kernel_reads_it() {

@@ -1,8 +1,8 @@
 //! Facts of a port, and of why a link is down. Numbers are those of `include/uapi/linux/ethtool.h`.
 
-use drover_tune::facts::{Down, Port};
+use drover_tune::facts::{Down, Pause, Port};
 
-use super::attributes::u8_of;
+use crate::netlink::attributes::{find, u8_of, u64_of};
 
 /// Of `LINKINFO`.
 pub(crate) fn port(answer: &[u8]) -> Result<Port, &'static str> {
@@ -12,6 +12,21 @@ pub(crate) fn port(answer: &[u8]) -> Result<Port, &'static str> {
         0x05 => Port::DirectAttach,
         0xef => Port::Nothing,
         _ => Port::Other,
+    })
+}
+
+/// Of `PAUSE`.
+pub(crate) fn pause(answer: &[u8]) -> Result<Pause, &'static str> {
+    let (receive, send, counted) = (3, 4, 5);
+    let is_on = |kind| u8_of(answer, kind).map(|on| on == 1);
+    let not_told = "its driver does not tell";
+    let counted = find(answer, counted).unwrap_or_default();
+    let (sent, received) = (2, 3);
+    Ok(Pause {
+        receive: is_on(receive).ok_or(not_told)?,
+        send: is_on(send).ok_or(not_told)?,
+        sent: u64_of(counted, sent),
+        received: u64_of(counted, received),
     })
 }
 
@@ -93,8 +108,8 @@ pub(crate) fn down(answer: &[u8]) -> Option<Down> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attributes::attribute;
     use super::*;
+    use crate::netlink::attributes::attribute;
 
     #[test]
     fn why_a_link_is_down_is_told_by_the_kernels_names() {
@@ -120,6 +135,22 @@ mod tests {
         assert_eq!(answer(77, Some(9)), told("state-77", "substate-9"));
         assert_eq!(answer(0, Some(200)), told("autoneg", "substate-200"));
         assert_eq!(down(&attribute(2, &[1])), None);
+    }
+
+    #[test]
+    fn pause_frames_are_told_with_how_many_there_were_where_that_is_counted() {
+        let mut answer = [attribute(2, &[1]), attribute(3, &[1]), attribute(4, &[0])].concat();
+        let told = pause(&answer).unwrap();
+        assert!(told.receive && !told.send);
+        assert_eq!((told.sent, told.received), (None, None));
+        let counted = [
+            attribute(2, &7_u64.to_ne_bytes()),
+            attribute(3, &9_u64.to_ne_bytes()),
+        ];
+        answer.extend(attribute(5, &counted.concat()));
+        let told = pause(&answer).unwrap();
+        assert_eq!((told.sent, told.received), (Some(7), Some(9)));
+        assert!(pause(&[]).is_err());
     }
 
     #[test]

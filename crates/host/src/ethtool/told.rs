@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use drover_tune::facts::{Channels, Coalescing, Duplex, Features, Fec, Link, Modes, Rings};
 use drover_types::BitRate;
 
-use super::attributes::{bits, u8_of, u32_of};
+use crate::netlink::attributes::{bits, u8_of, u32_of};
 use crate::sysfs::megabits;
 
 const NOT_TOLD: &str = "its driver does not tell";
@@ -128,8 +128,8 @@ pub(crate) fn fec(answer: &[u8]) -> Fec {
 
 #[cfg(test)]
 mod tests {
-    use super::super::attributes::{attribute, bitset};
     use super::*;
+    use crate::netlink::attributes::{attribute, bitset};
 
     fn gbit(rates: &[u64]) -> BTreeSet<BitRate> {
         rates

@@ -7,16 +7,18 @@
 //! ```
 //! Both halves can be written to a folder and read from there, so that any host can be looked at anywhere.
 
+mod asked;
 mod folder;
 mod nics;
 mod processors;
+mod rdma;
 mod settings;
 mod told;
 mod tree;
 
 use drover_tune::facts::{Fact, Host};
 
-pub use told::{Told, Untold};
+pub use told::{Answered, Told, Untold};
 pub use tree::{Seen, Tree};
 
 /// Reads the host whose files are in the tree, and of which the kernel told that.

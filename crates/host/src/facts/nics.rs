@@ -6,9 +6,11 @@ use drover_tune::facts::{Fact, Kind, Module, Nic};
 
 use super::Told;
 use super::folder::{Folder, lower};
+use super::rdma::rdma;
 use super::told::{Answered, ToldNic};
 use super::tree::Tree;
 use crate::ethtool::{self, Question};
+use crate::{dcb, devlink, lldp};
 
 /// `/sys` belongs to another network namespace.
 const NO_FOLDER: &str = "/sys tells nothing of it in this network namespace";
@@ -44,17 +46,29 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
         mtu: interface.mtu,
         lower: lower(&entries),
         driver: of_device("DRIVER"),
-        firmware: firmware(tree, interface.rdma.as_deref()),
+        firmware: firmware(tree, told),
         model: of_device("PCI_ID"),
         link: told_of(told, Question::Linkmodes, |answer| {
             Ok(ethtool::link(answer))
         }),
-        port: told_of(told, Question::Linkinfo, ethtool::port),
+        port: match kind {
+            Kind::Adapter => told_of(told, Question::Linkinfo, ethtool::port),
+            // Drivers of what has no port say the first kind that there is.
+            _ => Fact::unknown("it has no port of its own"),
+        },
         module: module(told),
         down: told_of(told, Question::Linkstate, |answer| {
             Ok(ethtool::down(answer))
         }),
         fec: told_of(told, Question::Fec, |answer| Ok(ethtool::fec(answer))),
+        pause: told_of(told, Question::Pause, ethtool::pause),
+        dcb: of_hardware(told.dcb.as_ref(), |told| Ok(dcb::dcb(told))),
+        neighbours: of_hardware(told.neighbours.as_ref(), |told| Ok(lldp::neighbours(told))),
+        health: of_hardware(told.health.as_ref(), |told| Ok(devlink::reporters(told))),
+        rdma: interface.rdma.as_ref().map(|device| {
+            rdma(tree, device, &interface.name).map_or_else(Fact::Unknown, Fact::Known)
+        }),
+        spread: told_of(told, Question::Rss, ethtool::spread),
         channels: told_of(told, Question::Channels, |answer| {
             Ok(ethtool::channels(answer))
         }),
@@ -134,12 +148,27 @@ fn kind(entries: &[String], uevent: &BTreeMap<String, String>) -> Kind {
     }
 }
 
-/// The adapter's, as its RDMA device tells it.
-fn firmware(tree: &Tree, rdma: Option<&str>) -> Fact<String> {
-    match rdma {
-        Some(device) => tree.fact(&format!("sys/class/infiniband/{device}/fw_ver")),
-        None => Fact::unknown(
-            "its driver tells it by an old way only (ETHTOOL_GDRVINFO), which is not asked",
-        ),
+/// What only hardware is asked for.
+fn of_hardware<T>(
+    told: Option<&Answered>,
+    read: impl FnOnce(&[u8]) -> Result<T, &'static str>,
+) -> Fact<T> {
+    match told {
+        Some(Answered::Attributes(answer)) => read(answer).map_or_else(Fact::unknown, Fact::Known),
+        Some(Answered::Nothing(why)) => Fact::unknown(why),
+        None => Fact::unknown("it has no hardware, or what read this host is older"),
+    }
+}
+
+/// The adapter's, as its RDMA device tells it, or devlink.
+fn firmware(tree: &Tree, told: &ToldNic) -> Fact<String> {
+    if let Some(device) = &told.interface.rdma {
+        return tree.fact(&format!("sys/class/infiniband/{device}/fw_ver"));
+    }
+    match of_hardware(told.versions.as_ref(), devlink::firmware) {
+        Fact::Known(version) => Fact::Known(version),
+        Fact::Unknown(why) => Fact::unknown(format!(
+            "devlink tells no version ({why}), and the old way (ETHTOOL_GDRVINFO) is not asked"
+        )),
     }
 }

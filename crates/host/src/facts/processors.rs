@@ -27,6 +27,7 @@ pub(super) fn processors(tree: &Tree) -> Processors {
         nodes: nodes(tree),
         governors: words(tree, &cpus, "cpufreq/scaling_governor"),
         drivers: words(tree, &cpus, "cpufreq/scaling_driver"),
+        preferences: words(tree, &cpus, "cpufreq/energy_performance_preference"),
         online,
     }
 }

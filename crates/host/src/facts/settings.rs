@@ -7,7 +7,8 @@ use drover_tune::facts::Fact;
 use super::tree::Tree;
 
 /// Those that a rule asks about, by their names in sysctl.
-const SETTINGS: [&str; 4] = [
+const SETTINGS: [&str; 5] = [
+    "kernel.numa_balancing",
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_timestamps",
     "net.ipv4.tcp_window_scaling",

@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use drover_types::{Interface, IpNetwork};
+use drover_types::Interface;
 use serde::{Deserialize, Serialize};
 
+use super::asked::Asked;
 use crate::error::HostError;
-use crate::ethtool::{Answer, Ethtool, Question};
+use crate::ethtool::Question;
 use crate::files::optional;
-use crate::interfaces::{Listed, listed};
+use crate::interfaces::listed;
 use crate::limits::{LINKS, PROCESSES};
+use crate::netlink::Answer;
 
 /// An interface, and what ethtool says of it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -24,6 +26,18 @@ pub struct ToldNic {
     pub enabled: bool,
     /// Attributes of ethtool's answers, as the kernel gave them.
     pub ethtool: BTreeMap<Question, Answered>,
+    /// Attributes of data centre bridging; none where it was not asked.
+    #[serde(default)]
+    pub dcb: Option<Answered>,
+    /// Versions that run on the adapter, by devlink, the same way.
+    #[serde(default)]
+    pub versions: Option<Answered>,
+    /// What parts of the adapter tell of their health, by devlink, the same way.
+    #[serde(default)]
+    pub health: Option<Answered>,
+    /// What neighbours said by LLDP, as it is kept, the same way.
+    #[serde(default)]
+    pub neighbours: Option<Answered>,
 }
 
 /// What ethtool answered.
@@ -77,24 +91,10 @@ impl Told {
     /// # Errors
     /// As [`crate::interfaces`].
     pub async fn ask(root: &Path, host: &str) -> Result<Self, HostError> {
-        let mut ethtool = Ethtool::open();
-        // Of guests' ends, which have no hardware and at most the address that every link has by itself, there may be thousands, and nobody asks about them.
-        let matters = |listed: &Listed| {
-            let addresses = &listed.interface.addresses;
-            listed.has_device || !addresses.iter().all(IpNetwork::is_link_local)
-        };
-        let of = |listed: Listed| ToldNic {
-            ethtool: if matters(&listed) {
-                answers(ethtool.as_mut(), listed.index)
-            } else {
-                BTreeMap::new()
-            },
-            has_folder: listed.has_folder,
-            enabled: listed.enabled,
-            interface: listed.interface,
-        };
+        let mut asked = Asked::open(root);
         let all = listed(root).await?.into_iter();
-        let nics = all.filter(|listed| !listed.interface.loopback).map(of);
+        let nics = all.filter(|listed| !listed.interface.loopback);
+        let nics = nics.map(|listed| asked.of(listed));
         Ok(Self {
             host: host.to_owned(),
             nics: nics.collect(),
@@ -135,17 +135,6 @@ impl Told {
         }
         Ok(())
     }
-}
-
-fn answers(ethtool: Option<&mut Ethtool>, index: u32) -> BTreeMap<Question, Answered> {
-    let Some(ethtool) = ethtool else {
-        let none = || Answered::Nothing("the kernel has no ethtool netlink".to_owned());
-        return Question::ALL.map(|question| (question, none())).into();
-    };
-    let answers = ethtool.ask_all(index).into_iter();
-    answers
-        .map(|(question, answer)| (question, answer.into()))
-        .collect()
 }
 
 /// Whether there is a process of that program. Names of others are nobody's business.

@@ -3,6 +3,8 @@
 //! Whoever reads a host fills these; nobody guesses. What could not be read is [`Fact::Unknown`] with the
 //! reason, so that a rule that needs it is skipped and says why.
 
+mod device;
+mod fabric;
 mod layers;
 mod media;
 mod nic;
@@ -13,6 +15,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use device::{Rdma, Reporter, Spread};
+pub use fabric::{Dcb, Ets, Neighbour, Pause, Pfc};
 pub use layers::Layers;
 pub use media::{Down, Medium, Modes, Module, Port};
 pub use nic::{

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use drover_types::{BitRate, CpuSet, IpNetwork};
 use serde::{Deserialize, Serialize};
 
-use super::{Down, Fact, Modes, Module, Port};
+use super::{Dcb, Down, Fact, Modes, Module, Neighbour, Pause, Port, Rdma, Reporter, Spread};
 
 /// A network interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,10 +43,22 @@ pub struct Nic {
     pub down: Fact<Option<Down>>,
     /// How errors on the cable are corrected.
     pub fec: Fact<Fec>,
+    /// Whether pause frames hold packets back.
+    #[serde(default)]
+    pub pause: Fact<Pause>,
+    /// What it and the switch do when the line is full.
+    #[serde(default)]
+    pub dcb: Fact<Dcb>,
+    /// Who is at the other end of its cable.
+    #[serde(default)]
+    pub neighbours: Fact<Vec<Neighbour>>,
     /// How often the carrier went or came (`carrier_changes`).
     pub carrier_changes: Fact<u64>,
     /// Queues of the hardware.
     pub channels: Fact<Channels>,
+    /// Which of them packets are handed to.
+    #[serde(default)]
+    pub spread: Fact<Spread>,
     /// Places for packets.
     pub rings: Fact<Rings>,
     /// What the hardware, or the kernel, does for the stack.
@@ -59,6 +71,12 @@ pub struct Nic {
     pub steering: Fact<Steering>,
     /// Its place on the bus.
     pub pci: Fact<Pci>,
+    /// What the adapter's parts tell of their health.
+    #[serde(default)]
+    pub health: Fact<Vec<Reporter>>,
+    /// Its RDMA device, if it has one.
+    #[serde(default)]
+    pub rdma: Option<Fact<Rdma>>,
     /// How its members are used, if it is a bond.
     pub bond: Option<Fact<Bond>>,
     /// What went wrong since it was made.

@@ -20,6 +20,9 @@ pub struct Processors {
     pub governors: Fact<BTreeMap<String, u32>>,
     /// How many of them each driver of their frequency has.
     pub drivers: Fact<BTreeMap<String, u32>>,
+    /// How many of them each preference of energy or performance has (`energy_performance_preference`).
+    #[serde(default)]
+    pub preferences: Fact<BTreeMap<String, u32>>,
 }
 
 /// A core.

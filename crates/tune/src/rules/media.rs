@@ -4,13 +4,13 @@ use super::of_nic;
 use super::used::is_used;
 use crate::change::{Change, Disruption, NicSetting, fec_words};
 use crate::cost::of_rate;
-use crate::facts::{Down, Host, Link, Nic};
+use crate::facts::{Down, Host, Kind, Link, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 use crate::rates::{in_common, listed};
 
 /// A cable or module carries what both ends can.
 pub fn module(host: &Host, nic: &Nic) -> Verdict {
-    if !is_used(host, nic) {
+    if !is_used(host, nic) || nic.kind != Kind::Adapter {
         return Ok(Answer::NotAbout);
     }
     let (module, link) = (nic.module.get()?, nic.link.get()?);

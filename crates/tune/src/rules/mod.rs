@@ -1,6 +1,7 @@
 //! The rules: what is looked at, in one table. How to add one: `docs/DOCTOR.md`.
 
 mod counted;
+mod dcb;
 mod layers;
 mod link;
 mod media;
@@ -9,8 +10,11 @@ mod pairs;
 mod paths;
 mod power;
 mod queues;
+mod rdma;
 mod slot;
+mod spread;
 mod stack;
+mod switches;
 mod used;
 
 use crate::change::{Change, Disruption, NicSetting, Step};
@@ -42,6 +46,9 @@ pub(crate) enum Asks {
 use Asks::{Host as OfHost, Nic as OfNic, Pair as OfPair, Path as OfPath};
 
 const ETHTOOL: &str = "kernel: Documentation/networking/ethtool-netlink.rst";
+const DCB: &str = "IEEE 802.1Qaz and 802.1Qbb; kernel: include/uapi/linux/dcbnl.h; man 8 dcb";
+const LLDP: &str = "IEEE 802.1AB, and 802.3's annex 79";
+const INFINIBAND: &str = "kernel: Documentation/ABI/stable/sysfs-class-infiniband";
 const SCALING: &str = "kernel: Documentation/networking/scaling.rst";
 
 /// Connections that a path gets at most, unless `migration.lanes_per_path_most` says otherwise.
@@ -122,6 +129,18 @@ pub const RULES: &[Rule] = &[
         OfNic(queues::channels),
     ),
     rule(
+        "nic-spread",
+        "every queue gets its part of the packets",
+        SCALING,
+        OfNic(spread::spread),
+    ),
+    rule(
+        "nic-health",
+        "no part of an adapter is broken",
+        "kernel: Documentation/networking/devlink/devlink-health.rst",
+        OfNic(spread::health),
+    ),
+    rule(
         "nic-interrupts",
         "an adapter's interrupts are taken near it",
         "kernel: Documentation/core-api/irq/irq-affinity.rst",
@@ -156,6 +175,96 @@ pub const RULES: &[Rule] = &[
         "nothing that is forwarded was joined by the hardware",
         "kernel: Documentation/networking/segmentation-offloads.rst",
         OfNic(offloads::lro),
+    ),
+    rule(
+        "dcb-pause",
+        "packets are held back by pause frames, or by PFC, and not by both",
+        DCB,
+        OfNic(dcb::pause),
+    ),
+    rule(
+        "dcb-peer",
+        "the switch has PFC and shares as this end has them",
+        DCB,
+        OfNic(dcb::peer),
+    ),
+    rule(
+        "dcb-share",
+        "migrations get a share of a full line that is worth having",
+        DCB,
+        OfNic(dcb::share),
+    ),
+    rule(
+        "dcb-willing",
+        "what was set here is not overwritten by a switch",
+        DCB,
+        OfNic(dcb::willing),
+    ),
+    rule(
+        "dcb-lossless",
+        "RDMA over Ethernet loses no packets",
+        DCB,
+        OfNic(dcb::lossless),
+    ),
+    rule(
+        "dcb-pressure",
+        "a line is not held back all the time",
+        "kernel: Documentation/networking/statistics.rst, pause frames; include/uapi/linux/dcbnl.h",
+        OfNic(dcb::pressure),
+    ),
+    rule(
+        "rdma-port",
+        "an RDMA device works where its interface has a link",
+        INFINIBAND,
+        OfNic(rdma::port),
+    ),
+    rule(
+        "rdma-kind",
+        "RDMA has addresses of the kind that every network carries: RoCE v2",
+        INFINIBAND,
+        OfNic(rdma::kinds),
+    ),
+    rule(
+        "rdma-pieces",
+        "RDMA sends the largest pieces that there are",
+        "InfiniBand Architecture Specification, volume 1, annexes A16 and A17",
+        OfNic(rdma::pieces),
+    ),
+    rule(
+        "rdma-lost",
+        "next to nothing is lost or late by RDMA",
+        INFINIBAND,
+        OfNic(rdma::lost),
+    ),
+    rule(
+        "switch-frames",
+        "a switch's port takes the packets that are sent to it",
+        LLDP,
+        OfNic(switches::frames),
+    ),
+    rule(
+        "switch-negotiation",
+        "both ends of a cable negotiate, or neither does",
+        LLDP,
+        OfNic(switches::negotiation),
+    ),
+    rule(
+        "switch-one",
+        "lines of one host end at more than one switch",
+        LLDP,
+        OfHost(switches::one),
+    ),
+    rule(
+        "cpu-preference",
+        "hardware that chooses its own rate chooses for speed",
+        "kernel: Documentation/admin-guide/pm/intel_pstate.rst, energy_performance_preference",
+        OfHost(power::preference),
+    ),
+    rule(
+        "numa-balancing",
+        "nobody moves guests' memory between nodes while it is copied",
+        "kernel: Documentation/admin-guide/sysctl/kernel.rst, numa_balancing",
+        OfHost(power::numa_balancing),
     ),
     rule(
         "cpu-governor",

@@ -36,6 +36,55 @@ pub fn governor(host: &Host) -> Verdict {
     }))
 }
 
+/// Preferences that keep the rate down; `balance_performance` and `default` rise with the work.
+const SPARING: [&str; 2] = ["power", "balance_power"];
+
+/// Hardware that chooses its own rate is told to choose for speed.
+pub fn preference(host: &Host) -> Verdict {
+    let drivers = host.processors.drivers.get()?;
+    let has_one = |driver: &String| FOLLOW_WORK.contains(&driver.as_str());
+    if !drivers.keys().any(has_one) {
+        return Ok(Answer::NotAbout);
+    }
+    let preferences = host.processors.preferences.get()?;
+    let is_sparing = |word: &String| SPARING.contains(&word.as_str());
+    if !preferences.keys().any(is_sparing) {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: counted(preferences),
+        expected: "performance, or balance_performance".into(),
+        why: "processors rise late and not to their full rate, and QEMU, codecs and encryption with them".into(),
+        cost: None,
+        change: None,
+        by_hand: Some("tuned-adm profile virtual-host, or cpupower set --epp performance".into()),
+    }))
+}
+
+/// Nobody moves guests' memory between nodes while it is copied.
+pub fn numa_balancing(host: &Host) -> Verdict {
+    if host.processors.nodes.get()?.len() < 2 {
+        return Ok(Answer::NotAbout);
+    }
+    if host.setting("kernel.numa_balancing")? == "0" {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: "kernel.numa_balancing is on, on a host with several nodes".into(),
+        expected: "0 where guests are pinned to nodes".into(),
+        why: "the kernel takes pages away to see who wants them, and moves them: a migration touches all of them, and its threads wait for each"
+            .into(),
+        cost: None,
+        change: None,
+        by_hand: Some(
+            "if each guest's processors and memory are pinned to one node: sysctl -w kernel.numa_balancing=0. Guests that are not pinned are better off with it"
+                .into(),
+        ),
+    }))
+}
+
 fn counted(words: &BTreeMap<String, u32>) -> String {
     let words = words
         .iter()

@@ -1,9 +1,9 @@
 //! The one thing wrong that each rule is for.
 
 use drover_tune::Severity;
-use drover_tune::facts::{Duplex, Fact::Known, Host, Kind, Link};
+use drover_tune::facts::{Duplex, Fact::Known, Host, Kind, Link, Reporter};
 
-use crate::hosts::{bonded, by_hand, cpus, gbit, is_down, link, on_top, set, value};
+use crate::hosts::{bonded, by_hand, cpus, gbit, is_down, link, on_top, rdma, set, value};
 
 pub type Spoil = fn(&mut Host);
 
@@ -95,6 +95,20 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     ("nic-queues", Severity::Warning, |host| {
         value(&mut host.nics[0].channels).combined = 1;
     }),
+    ("nic-spread", Severity::Warning, |host| {
+        let places = &mut value(&mut host.nics[0].spread).places;
+        *places = [(0, 128)].into();
+    }),
+    ("nic-spread", Severity::Notice, |host| {
+        value(&mut host.nics[0].spread).places.insert(3, 8);
+    }),
+    ("nic-health", Severity::Warning, |host| {
+        value(&mut host.nics[0].health).push(Reporter {
+            name: "tx".into(),
+            in_error: true,
+            errors: 3,
+        });
+    }),
     ("nic-interrupts", Severity::Warning, |host| {
         // It may be taken anywhere, and is taken far away.
         let interrupt = &mut value(&mut host.nics[0].interrupts)[0];
@@ -136,6 +150,70 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         host.nics.push(on_top("ens1f0.7", Kind::Vlan, &["ens1f0"]));
         host.nics.push(on_top("br0", Kind::Bridge, &["ens1f0.7"]));
     }),
+    ("dcb-pause", Severity::Warning, |host| {
+        value(&mut host.nics[0].pause).receive = true;
+    }),
+    ("dcb-peer", Severity::Warning, |host| {
+        let peer = value(&mut host.nics[0].dcb).peer_pfc.as_mut();
+        peer.unwrap().enabled = [4].into();
+    }),
+    ("dcb-peer", Severity::Warning, |host| {
+        let peer = value(&mut host.nics[0].dcb).peer_ets.as_mut();
+        peer.unwrap().shares[0] = 10;
+    }),
+    ("dcb-share", Severity::Notice, |host| {
+        // 4.75 Gbit/s.
+        let dcb = value(&mut host.nics[0].dcb);
+        dcb.ets.as_mut().unwrap().shares[..2].copy_from_slice(&[19, 81]);
+        dcb.peer_ets = None;
+    }),
+    ("dcb-willing", Severity::Notice, |host| {
+        let ets = value(&mut host.nics[0].dcb).ets.as_mut();
+        ets.unwrap().willing = true;
+    }),
+    ("dcb-lossless", Severity::Notice, |host| {
+        let dcb = value(&mut host.nics[0].dcb);
+        for pfc in [&mut dcb.pfc, &mut dcb.peer_pfc] {
+            pfc.as_mut().unwrap().enabled.clear();
+        }
+    }),
+    ("dcb-pressure", Severity::Notice, |host| {
+        // 1.3 ms each: 13 s of an hour.
+        value(&mut host.nics[0].pause).received = Some(10_000);
+    }),
+    ("dcb-pressure", Severity::Notice, |host| {
+        let pfc = value(&mut host.nics[0].dcb).pfc.as_mut();
+        pfc.unwrap().sent = 10_000;
+    }),
+    ("rdma-port", Severity::Notice, |host| {
+        rdma(host).state = "DOWN".into();
+    }),
+    ("rdma-kind", Severity::Notice, |host| {
+        rdma(host).kinds.remove("RoCE v2");
+    }),
+    ("rdma-pieces", Severity::Notice, |host| {
+        host.nics[0].mtu = 1500;
+    }),
+    ("rdma-lost", Severity::Notice, |host| {
+        rdma(host).lost.insert("packet_seq_err".into(), 100);
+    }),
+    ("switch-frames", Severity::Warning, |host| {
+        value(&mut host.nics[0].neighbours)[0].frame = Some(1518);
+    }),
+    ("switch-negotiation", Severity::Notice, |host| {
+        value(&mut host.nics[0].neighbours)[0].negotiates = Some(false);
+    }),
+    ("switch-one", Severity::Notice, |host| {
+        let switch = value(&mut host.nics[1].neighbours)[0].switch.clone();
+        value(&mut host.nics[0].neighbours)[0].switch = switch;
+    }),
+    ("cpu-preference", Severity::Notice, |host| {
+        host.processors.drivers = Known([("intel_pstate".to_owned(), 8)].into());
+        host.processors.preferences = Known([("balance_power".to_owned(), 8)].into());
+    }),
+    ("numa-balancing", Severity::Notice, |host| {
+        set(host, "kernel.numa_balancing", "1");
+    }),
     ("cpu-governor", Severity::Warning, |host| {
         host.processors.governors = Known([("powersave".to_owned(), 8)].into());
     }),
@@ -160,7 +238,7 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
         host.nics[0].addresses = vec!["10.0.1.1/24".parse().unwrap()];
     }),
     ("pair-mtu", Severity::Warning, |host| {
-        host.nics[0].mtu = 1500
+        host.nics[0].mtu = 8000
     }),
     ("pair-speed", Severity::Warning, |host| {
         *link(host) = Link {

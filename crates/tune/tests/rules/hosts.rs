@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use Fact::Known;
 use drover_tune::Report;
 use drover_tune::facts::{
-    Bond, Channels, Coalescing, Core, Counters, Down, Duplex, Fact, Features, Fec, Host, Interrupt,
-    Kind, Link, Medium, Modes, Module, Nic, Node, Pci, Port, Processors, Rings, Steering,
+    Bond, Channels, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features, Fec, Host,
+    Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node, Pause, Pci, Pfc, Port,
+    Processors, Rdma, Rings, Spread, Steering,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -70,6 +71,35 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             configured: words(&["RS", "BASER"]),
             active: Some("RS".into()),
         }),
+        pause: Known(Pause {
+            sent: Some(0),
+            received: Some(0),
+            ..Pause::default()
+        }),
+        dcb: Known(dcb()),
+        neighbours: Known(vec![Neighbour {
+            switch: format!(
+                "02:00:00:00:00:{:02x}",
+                name.len() + usize::from(name.ends_with('1'))
+            ),
+            name: Some(format!("leaf-{name}")),
+            port: "Ethernet1/7".into(),
+            frame: Some(9216),
+            negotiates: Some(true),
+        }]),
+        spread: Known(Spread {
+            places: (0..4).map(|queue| (queue, 32)).collect(),
+        }),
+        health: Known(Vec::new()),
+        rdma: Some(Known(Rdma {
+            device: "mlx5_0".into(),
+            port: 1,
+            state: "ACTIVE".into(),
+            physical: "LinkUp".into(),
+            layer: "Ethernet".into(),
+            kinds: [("IB/RoCE v1".to_owned(), 2), ("RoCE v2".to_owned(), 2)].into(),
+            lost: [("packet_seq_err".to_owned(), 0)].into(),
+        })),
         carrier_changes: Known(2),
         channels: Known(Channels {
             combined: 4,
@@ -115,6 +145,26 @@ pub fn adapter(name: &str, address: &str) -> Nic {
     }
 }
 
+/// Priority 3 is held back alone, and has half of the line, here and at the switch.
+fn dcb() -> Dcb {
+    let pfc = Pfc {
+        enabled: [3].into(),
+        ..Pfc::default()
+    };
+    let ets = Ets {
+        willing: false,
+        shares: vec![50, 50, 0, 0, 0, 0, 0, 0],
+        algorithms: vec![2, 2, 0, 0, 0, 0, 0, 0],
+        classes: vec![0, 0, 0, 1, 0, 0, 0, 0],
+    };
+    Dcb {
+        pfc: Some(pfc.clone()),
+        ets: Some(ets.clone()),
+        peer_pfc: Some(pfc),
+        peer_ets: Some(ets),
+    }
+}
+
 /// What stands on others.
 pub fn on_top(name: &str, kind: Kind, lower: &[&str]) -> Nic {
     Nic {
@@ -128,6 +178,7 @@ pub fn on_top(name: &str, kind: Kind, lower: &[&str]) -> Nic {
 /// Two sockets of four cores, and two adapters.
 pub fn healthy(name: &str, number: u8) -> Host {
     let settings = [
+        ("kernel.numa_balancing", "0"),
         ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
         ("net.ipv4.tcp_timestamps", "1"),
         ("net.ipv4.tcp_window_scaling", "1"),
@@ -156,6 +207,7 @@ pub fn healthy(name: &str, number: u8) -> Host {
             ),
             governors: Known([("performance".to_owned(), 8)].into()),
             drivers: Known([("acpi-cpufreq".to_owned(), 8)].into()),
+            preferences: Fact::unknown("no CPU has it"),
         },
         nics: vec![
             adapter("ens1f0", &format!("10.0.1.{number}/24")),
@@ -179,7 +231,9 @@ pub fn link(host: &mut Host) -> &mut Link {
     value(&mut host.nics[0].link)
 }
 
+/// The switch's port, too.
 pub fn by_hand(host: &mut Host) {
+    value(&mut host.nics[0].neighbours)[0].negotiates = Some(false);
     link(host).negotiates = Some(false);
     link(host).by_hand = true;
 }
@@ -192,6 +246,10 @@ pub fn is_down(host: &mut Host, state: &str, detail: Option<&str>) {
         state: state.into(),
         detail: detail.map(str::to_owned),
     }));
+}
+
+pub fn rdma(host: &mut Host) -> &mut Rdma {
+    value(host.nics[0].rdma.as_mut().unwrap())
 }
 
 pub fn set(host: &mut Host, name: &str, to: &str) {

@@ -12,7 +12,7 @@ mod sfp;
 
 use drover_tune::facts::Module;
 
-use super::attributes::{attribute, find};
+use crate::netlink::attributes::{attribute, find};
 
 /// Bytes of one answer.
 const PAGE: u32 = 128;

@@ -55,6 +55,17 @@ pub(crate) fn u8_of(attributes: &[u8], kind: u16) -> Option<u8> {
     find(attributes, kind)?.first().copied()
 }
 
+pub(crate) fn u64_of(attributes: &[u8], kind: u16) -> Option<u64> {
+    let value = find(attributes, kind)?;
+    Some(u64::from_ne_bytes(value.try_into().ok()?))
+}
+
+/// Text, up to its zero.
+pub(crate) fn text_of(attributes: &[u8], kind: u16) -> Option<String> {
+    let text = find(attributes, kind)?.split(|byte| *byte == 0).next()?;
+    Some(String::from_utf8_lossy(text).into_owned())
+}
+
 /// Names of a set's bits, and whether each is set.
 pub(crate) fn bits(attributes: &[u8], kind: u16) -> Vec<(String, bool)> {
     let Some(set) = find(attributes, kind) else {
@@ -63,10 +74,8 @@ pub(crate) fn bits(attributes: &[u8], kind: u16) -> Vec<(String, bool)> {
     let all_are_set = find(set, BITSET_NOMASK).is_some();
     let listed = find(set, BITSET_BITS).unwrap_or_default();
     let named = each(listed).filter_map(|(_, bit)| {
-        let name = find(bit, BIT_NAME)?;
-        let name = name.split(|byte| *byte == 0).next()?;
         let is_set = all_are_set || find(bit, BIT_VALUE).is_some();
-        Some((String::from_utf8_lossy(name).into_owned(), is_set))
+        Some((text_of(bit, BIT_NAME)?, is_set))
     });
     named.collect()
 }

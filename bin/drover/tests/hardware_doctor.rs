@@ -1,0 +1,107 @@
+//! `drover doctor` on captured hosts that were made from documentation: see `hardware`.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod hardware;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+use hardware::Machine;
+use hardware::cards::{
+    Card, connectx4, connectx5, e810_with_a_cable_for_10g, x550_on_a_switch_of_1g,
+};
+use hardware::fabric::{connectx5_with_roce, connectx5_with_roce_gone_wrong};
+use serde_json::Value;
+
+fn doctor(captured: &[&Path]) -> Value {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
+    command.args(["doctor", "--json"]);
+    for folder in captured {
+        command.arg("--captured").arg(folder);
+    }
+    let output = command.output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn rules(document: &Value, what: &str) -> BTreeSet<String> {
+    let all = document[what].as_array().unwrap().iter();
+    all.map(|one| one["rule"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+fn alone(card: &Card) -> Value {
+    let folder = tempfile::tempdir().unwrap();
+    doctor(&[&Machine::new(folder.path(), "a").with(card).done()])
+}
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn cards_with_nothing_wrong_have_no_findings() {
+    for card in [
+        connectx4(),
+        connectx5(),
+        connectx5_with_roce(),
+        x550_on_a_switch_of_1g(),
+    ] {
+        let document = alone(&card);
+        assert_eq!(rules(&document, "findings"), names(&[]), "{document:#}");
+    }
+    // Of a card that tells everything, nothing is skipped.
+    let document = alone(&connectx5_with_roce());
+    assert_eq!(rules(&document, "skipped"), names(&[]), "{document:#}");
+}
+
+#[test]
+fn a_cable_for_less_than_the_card_is_the_one_thing_found() {
+    let document = alone(&e810_with_a_cable_for_10g());
+    assert_eq!(rules(&document, "findings"), names(&["link-module"]));
+}
+
+#[test]
+fn what_is_wrong_with_rdma_and_the_switch_is_found_in_what_the_kernel_tells() {
+    let document = alone(&connectx5_with_roce_gone_wrong());
+    let expected = [
+        "dcb-pause",
+        "dcb-peer",
+        "dcb-pressure",
+        "dcb-share",
+        "dcb-willing",
+        "nic-health",
+        "rdma-kind",
+        "rdma-lost",
+        "switch-frames",
+    ];
+    assert_eq!(
+        rules(&document, "findings"),
+        names(&expected),
+        "{document:#}"
+    );
+}
+
+#[test]
+fn firmware_of_two_hosts_is_compared_by_what_devlink_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    let of = |name: &str, address: &'static str, version: &'static str| {
+        let mut card = Card {
+            address,
+            rdma: None,
+            ..connectx5_with_roce()
+        };
+        card.versions = hardware::fabric::firmware(version);
+        Machine::new(folder.path(), name).with(&card).done()
+    };
+    let a = of("a", "10.0.1.1/24", "16.35.2000");
+    let b = of("b", "10.0.1.2/24", "16.26.1040");
+    let document = doctor(&[&a, &b]);
+    assert_eq!(rules(&document, "findings"), names(&["pair-adapter"]));
+    assert_eq!(
+        document["findings"][0]["read"],
+        "firmware 16.35.2000, and 16.26.1040"
+    );
+}

@@ -1,0 +1,149 @@
+//! Data centre bridging, as an adapter has it and as the switch told it by LLDP (`include/uapi/linux/dcbnl.h`).
+//!
+//! ```text
+//! dcbmsg 4: family u8, command u8, padding u16      attributes: IFNAME, IEEE nested: ETS, PFC, PEER_ETS, PEER_PFC
+//! ieee_pfc 136: capable u8, enabled u8 (a bit each), 6, requests [u64; 8], indications [u64; 8]
+//! ieee_ets 59:  willing u8, 2, share to send [u8; 8], to receive [u8; 8], algorithm [u8; 8], class of a priority [u8; 8], 24
+//! ```
+
+use drover_tune::facts::{Dcb, Ets, Pfc};
+use rtnetlink::sys::protocols::NETLINK_ROUTE;
+
+use crate::netlink::attributes::{attribute, find};
+use crate::netlink::{Answer, Netlink};
+
+const RTM_GETDCB: u16 = 78;
+const DCB_CMD_IEEE_GET: u8 = 21;
+const DCB_ATTR_IFNAME: u16 = 1;
+const DCB_ATTR_IEEE: u16 = 13;
+const ETS: u16 = 1;
+const PFC: u16 = 2;
+const PEER_ETS: u16 = 4;
+const PEER_PFC: u16 = 5;
+
+const HEADER: usize = 4;
+
+/// Asks about the interface of that name: the attributes below `IEEE`.
+pub(crate) fn ask(netlink: &mut Netlink, nic: &str) -> Answer {
+    let mut payload = vec![0, DCB_CMD_IEEE_GET, 0, 0];
+    payload.extend(attribute(DCB_ATTR_IFNAME, format!("{nic}\0").as_bytes()));
+    let answer = netlink.ask(RTM_GETDCB, &payload)?;
+    let attributes = answer.get(HEADER..).unwrap_or_default();
+    let found = find(attributes, DCB_ATTR_IEEE);
+    found
+        .map(<[u8]>::to_vec)
+        .ok_or_else(|| "its driver does not tell".to_owned())
+}
+
+/// A socket to what tells it.
+pub(crate) fn open() -> Option<Netlink> {
+    Netlink::open(NETLINK_ROUTE)
+}
+
+/// Of what was told.
+pub(crate) fn dcb(told: &[u8]) -> Dcb {
+    Dcb {
+        pfc: find(told, PFC).and_then(pfc),
+        ets: find(told, ETS).and_then(ets),
+        peer_pfc: find(told, PEER_PFC).and_then(pfc),
+        peer_ets: find(told, PEER_ETS).and_then(ets),
+    }
+}
+
+fn pfc(told: &[u8]) -> Option<Pfc> {
+    let enabled = *told.get(1)?;
+    let sum = |from: usize| -> Option<u64> {
+        let counts = told.get(from..from + 64)?.chunks_exact(8);
+        Some(counts.fold(0, |sum: u64, count| {
+            sum.saturating_add(u64::from_ne_bytes(count.try_into().unwrap_or_default()))
+        }))
+    };
+    Some(Pfc {
+        enabled: (0..8).filter(|bit| enabled & (1 << bit) > 0).collect(),
+        sent: sum(8)?,
+        received: sum(72)?,
+    })
+}
+
+fn ets(told: &[u8]) -> Option<Ets> {
+    let eight = |from: usize| told.get(from..from + 8).map(<[u8]>::to_vec);
+    Some(Ets {
+        willing: *told.first()? > 0,
+        shares: eight(3)?,
+        algorithms: eight(19)?,
+        classes: eight(27)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_and_shares_are_told_of_both_ends() {
+        let mut own = vec![8, 1 << 3, 0, 0, 0, 0, 0, 0];
+        own.extend(
+            [2_u64, 0, 0, 5, 0, 0, 0, 0]
+                .iter()
+                .flat_map(|n| n.to_ne_bytes()),
+        );
+        own.extend(
+            [0_u64, 0, 0, 9, 0, 0, 0, 0]
+                .iter()
+                .flat_map(|n| n.to_ne_bytes()),
+        );
+        assert_eq!(own.len(), 136);
+        let mut shares = vec![1, 8, 0];
+        shares.extend([50, 50, 0, 0, 0, 0, 0, 0]);
+        shares.extend([0; 8]);
+        shares.extend([2, 2, 0, 0, 0, 0, 0, 0]);
+        shares.extend([0, 0, 0, 1, 0, 0, 0, 0]);
+        shares.extend([0; 24]);
+        assert_eq!(shares.len(), 59);
+        let mut peer = own.clone();
+        peer[1] = 1 << 4;
+        let told = [
+            attribute(ETS, &shares),
+            attribute(PFC, &own),
+            attribute(PEER_PFC, &peer),
+        ];
+        let told = dcb(&told.concat());
+        let pfc = told.pfc.unwrap();
+        assert_eq!((pfc.enabled, pfc.sent, pfc.received), ([3].into(), 7, 9));
+        assert_eq!(told.peer_pfc.unwrap().enabled, [4].into());
+        let ets = told.ets.unwrap();
+        assert!(ets.willing);
+        assert_eq!(
+            (ets.shares[1], ets.algorithms[0], ets.classes[3]),
+            (50, 2, 1)
+        );
+        assert_eq!(told.peer_ets, None);
+    }
+
+    #[test]
+    fn what_is_cut_is_not_told() {
+        for length in 0..136 {
+            let told = dcb(&attribute(PFC, &vec![0xff; length]));
+            assert_eq!(told.pfc, None, "{length}");
+        }
+        for length in 0..35 {
+            let told = dcb(&attribute(ETS, &vec![0xff; length]));
+            assert_eq!(told.ets, None, "{length}");
+        }
+    }
+
+    #[test]
+    fn this_kernel_answers_about_an_interface_without_it_that_it_does_not_tell() {
+        let Some(mut netlink) = open() else {
+            println!("skipped, because the kernel gives no socket");
+            return;
+        };
+        let why = ask(&mut netlink, "lo").unwrap_err();
+        assert!(
+            ["its driver does not tell", "the kernel refuses to tell: "]
+                .iter()
+                .any(|known| why.starts_with(known)),
+            "{why}"
+        );
+    }
+}

@@ -1,0 +1,120 @@
+//! RDMA devices (`Documentation/ABI/stable/sysfs-class-infiniband`). Their addresses are not read: what kind they are is enough.
+
+use std::collections::BTreeMap;
+
+use drover_tune::facts::Rdma;
+
+use super::tree::Tree;
+
+/// What was lost or late, by the names of files: of all devices, and of some drivers' (`hw_counters`).
+const LOST: [&str; 8] = [
+    "counters/port_rcv_errors",
+    "counters/symbol_error",
+    "hw_counters/local_ack_timeout_err",
+    "hw_counters/out_of_sequence",
+    "hw_counters/packet_seq_err",
+    "hw_counters/rnr_nak_retry_err",
+    "hw_counters/retry_exceeded_err",
+    "hw_counters/seq_err_naks_rcvd",
+];
+
+/// The port of `device` that has addresses on `nic`, or its first one.
+pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String> {
+    let ports = format!("sys/class/infiniband/{device}/ports");
+    let all = tree.numbered(&ports, "");
+    let kinds = |port: u32| kinds(tree, &format!("{ports}/{port}"), nic);
+    let own = all.iter().find(|(port, _)| !kinds(*port).is_empty());
+    let (port, _) = own.or(all.first()).ok_or("its RDMA device tells no port")?;
+    let path = format!("{ports}/{port}");
+    // Such as "4: ACTIVE".
+    let word = |file: &str| {
+        let text = tree.text(&format!("{path}/{file}"))?;
+        let word = text
+            .split_once(": ")
+            .map_or(text.as_str(), |(_, word)| word);
+        Ok::<String, String>(word.to_owned())
+    };
+    let lost = LOST.iter().filter_map(|file| {
+        let count = tree.parsed(&format!("{path}/{file}"))?;
+        let (_, name) = file.split_once('/')?;
+        Some((name.to_owned(), count))
+    });
+    Ok(Rdma {
+        device: device.to_owned(),
+        port: *port,
+        state: word("state")?,
+        physical: word("phys_state")?,
+        layer: word("link_layer")?,
+        kinds: kinds(*port),
+        lost: lost.collect(),
+    })
+}
+
+/// Places without an address give an error instead of a text.
+fn kinds(tree: &Tree, port: &str, nic: &str) -> BTreeMap<String, u32> {
+    let mut kinds = BTreeMap::new();
+    for (_, place) in tree.numbered(&format!("{port}/gid_attrs/ndevs"), "") {
+        let of = |what: &str| tree.text(&format!("{port}/gid_attrs/{what}/{place}"));
+        if of("ndevs").is_ok_and(|of| of == nic)
+            && let Ok(kind) = of("types")
+            && !kind.is_empty()
+        {
+            *kinds.entry(kind).or_default() += 1;
+        }
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_port_with_addresses_on_the_interface_is_told_with_their_kinds() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root
+                .path()
+                .join("sys/class/infiniband/mlx5_0/ports")
+                .join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        for port in ["1", "2"] {
+            write(&format!("{port}/state"), "4: ACTIVE\n");
+            write(&format!("{port}/phys_state"), "5: LinkUp\n");
+            write(&format!("{port}/link_layer"), "Ethernet\n");
+        }
+        write("1/gid_attrs/ndevs/0", "ens9\n");
+        write("1/gid_attrs/types/0", "RoCE v2\n");
+        for (place, kind) in [
+            ("0", "IB/RoCE v1\n"),
+            ("1", "RoCE v2\n"),
+            ("2", "RoCE v2\n"),
+        ] {
+            write(&format!("2/gid_attrs/ndevs/{place}"), "ens1f0\n");
+            write(&format!("2/gid_attrs/types/{place}"), kind);
+        }
+        // Of a place without an address nothing can be read.
+        write("2/gid_attrs/ndevs/3", "");
+        write("2/hw_counters/packet_seq_err", "12\n");
+        write("2/counters/symbol_error", "0\n");
+        let tree = Tree::at(root.path());
+        let told = rdma(&tree, "mlx5_0", "ens1f0").unwrap();
+        assert_eq!(
+            (told.port, told.state.as_str(), told.physical.as_str()),
+            (2, "ACTIVE", "LinkUp")
+        );
+        let kinds = [("IB/RoCE v1".to_owned(), 1), ("RoCE v2".to_owned(), 2)];
+        assert_eq!(told.kinds, kinds.into());
+        let lost = [
+            ("packet_seq_err".to_owned(), 12),
+            ("symbol_error".to_owned(), 0),
+        ];
+        assert_eq!(told.lost, lost.into());
+        assert_eq!(rdma(&tree, "mlx5_0", "none").unwrap().port, 1);
+        assert!(rdma(&tree, "mlx5_1", "ens1f0").is_err());
+    }
+}

@@ -1,0 +1,244 @@
+//! What an adapter and the switch do when a line is full.
+
+use drover_types::BitRate;
+
+use super::used::is_used;
+use crate::cost::of_rate;
+use crate::facts::{Dcb, Ets, Host, Kind, Nic, Pfc};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
+
+/// Below it a migration is better off with fewer bytes than with this line; half of a slower one is fair.
+const LEAST: BitRate = BitRate(5_000_000_000);
+
+/// Packets that nobody gave a priority have this one: connections of migrations do.
+const USUAL: usize = 0;
+
+/// A class that gets a share (`IEEE_8021QAZ_TSA_ETS`).
+const BY_SHARE: u8 = 2;
+
+/// Bits that a pause frame holds a line for, at most: 65535 times 512.
+const HELD_BITS: u64 = 65_535 * 512;
+
+/// Of the time since the start, one part of so many: less is nothing.
+const OF_TIME: u64 = 1000;
+
+fn is_about(host: &Host, nic: &Nic) -> bool {
+    is_used(host, nic) && nic.kind == Kind::Adapter
+}
+
+fn enabled(pfc: Option<&Pfc>) -> Vec<String> {
+    let enabled = pfc.iter().flat_map(|pfc| &pfc.enabled);
+    enabled.map(u8::to_string).collect()
+}
+
+fn found(read: String, expected: &str, why: &str, by_hand: String) -> Found {
+    Found {
+        severity: Severity::Warning,
+        read,
+        expected: expected.to_owned(),
+        why: why.to_owned(),
+        cost: None,
+        change: None,
+        by_hand: Some(by_hand),
+    }
+}
+
+/// Packets are held back one way.
+pub fn pause(host: &Host, nic: &Nic) -> Verdict {
+    if !is_about(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let (dcb, pause) = (nic.dcb.get()?, nic.pause.get()?);
+    let priorities = enabled(dcb.pfc.as_ref());
+    if priorities.is_empty() || !(pause.receive || pause.send) {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(found(
+        format!(
+            "pause frames, and PFC for priority {}",
+            priorities.join(", ")
+        ),
+        "one of them",
+        "a pause frame holds all priorities back, also those that PFC is to keep going",
+        format!(
+            "where PFC is meant: ethtool -A {} rx off tx off, and the same at the switch's port",
+            nic.name
+        ),
+    )))
+}
+
+/// The switch does the same as this end.
+pub fn peer(host: &Host, nic: &Nic) -> Verdict {
+    if !is_about(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let dcb = nic.dcb.get()?;
+    if dcb.peer_pfc.is_none() && dcb.peer_ets.is_none() {
+        return Err(Because::from(
+            "the switch tells nothing of it, or nothing here listens to LLDP",
+        ));
+    }
+    let differ = differences(dcb);
+    if differ.is_empty() {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(found(
+        differ.join("; "),
+        "the same at both ends",
+        "what one end holds back, or keeps a share for, the other one drops, or sends at will",
+        format!(
+            "set both alike: `dcb pfc show dev {0}` and `dcb ets show dev {0}` tell of this one",
+            nic.name
+        ),
+    )))
+}
+
+fn differences(dcb: &Dcb) -> Vec<String> {
+    let mut differ = Vec::new();
+    if let (Some(own), Some(peer)) = (&dcb.pfc, &dcb.peer_pfc)
+        && own.enabled != peer.enabled
+    {
+        let [own, peer] = [own, peer].map(|pfc| match enabled(Some(pfc)).join(", ") {
+            none if none.is_empty() => "no priority".to_owned(),
+            some => format!("priority {some}"),
+        });
+        differ.push(format!("PFC for {own} here, and for {peer} at the switch"));
+    }
+    if let (Some(own), Some(peer)) = (&dcb.ets, &dcb.peer_ets)
+        && (&own.shares, &own.classes) != (&peer.shares, &peer.classes)
+    {
+        let [own, peer] = [own, peer].map(|ets| percents(&ets.shares));
+        differ.push(format!("shares {own} here, and {peer} at the switch"));
+    }
+    differ
+}
+
+fn percents(shares: &[u8]) -> String {
+    let shares: Vec<String> = shares.iter().map(u8::to_string).collect();
+    shares.join("/")
+}
+
+/// Migrations get a share of a full line that is worth having.
+pub fn share(host: &Host, nic: &Nic) -> Verdict {
+    if !is_about(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let dcb = nic.dcb.get()?;
+    let Some(share) = dcb.ets.as_ref().and_then(usual_share) else {
+        return Ok(Answer::Right);
+    };
+    let rate = nic.link.get()?.speed.ok_or("it tells no rate")?;
+    let own = BitRate(rate.0 / 100 * u64::from(share));
+    if own >= LEAST.min(BitRate(rate.0 / 2)) {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        cost: of_rate(own, rate),
+        ..found(
+            format!(
+                "priority {USUAL}, which migrations have, gets {share} % when others send: {own}"
+            ),
+            "5 Gbit/s at least",
+            "while storage or RDMA send as much as they can, migrations get no more than their share",
+            format!(
+                "give its class more: dcb ets set dev {} tc-bw ..., and the same at the switch",
+                nic.name
+            ),
+        )
+    }))
+}
+
+/// Percent of the line, where it is by shares.
+fn usual_share(ets: &Ets) -> Option<u8> {
+    let class = usize::from(*ets.classes.get(USUAL)?);
+    let by_share = *ets.algorithms.get(class)? == BY_SHARE;
+    ets.shares.get(class).copied().filter(|_| by_share)
+}
+
+/// What was set here is not overwritten by a switch.
+pub fn willing(host: &Host, nic: &Nic) -> Verdict {
+    if !is_about(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let dcb = nic.dcb.get()?;
+    let is_willing = dcb.ets.as_ref().is_some_and(|ets| ets.willing);
+    let priorities = enabled(dcb.pfc.as_ref());
+    if !is_willing || priorities.is_empty() {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        ..found(
+            format!("willing, with PFC for priority {}", priorities.join(", ")),
+            "not willing",
+            "whatever the switch's port says by LLDP is taken instead of what was set here, and differs from port to port",
+            format!("dcb ets set dev {} willing off", nic.name),
+        )
+    }))
+}
+
+/// RDMA over Ethernet loses no packets.
+pub fn lossless(host: &Host, nic: &Nic) -> Verdict {
+    let rdma = nic.rdma.as_ref().and_then(|rdma| rdma.known());
+    let is_roce = rdma.is_some_and(|rdma| rdma.kinds.keys().any(|kind| kind.contains("RoCE")));
+    if !is_about(host, nic) || !is_roce {
+        return Ok(Answer::NotAbout);
+    }
+    let (dcb, pause) = (nic.dcb.get()?, nic.pause.get()?);
+    if !enabled(dcb.pfc.as_ref()).is_empty() || pause.receive && pause.send {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        ..found(
+            "RoCE, with neither PFC nor pause frames".into(),
+            "PFC for the priority of RDMA, here and at the switch",
+            "adapters send all again that was behind a lost packet; connections of TCP do not mind",
+            format!(
+                "if RDMA is used: dcb pfc set dev {} prio-pfc 3:on, and the same at the switch",
+                nic.name
+            ),
+        )
+    }))
+}
+
+/// A line is not held back all the time.
+pub fn pressure(host: &Host, nic: &Nic) -> Verdict {
+    if !is_about(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let pause = nic.pause.get()?;
+    let pfc = nic.dcb.known().and_then(|dcb| dcb.pfc.as_ref());
+    let sum = |pause: Option<u64>, pfc: Option<u64>| match (pause, pfc) {
+        (None, None) => None,
+        (pause, pfc) => Some(pause.unwrap_or(0).saturating_add(pfc.unwrap_or(0))),
+    };
+    let sent = sum(pause.sent, pfc.map(|pfc| pfc.sent));
+    let received = sum(pause.received, pfc.map(|pfc| pfc.received));
+    let (Some(sent), Some(received)) = (sent, received) else {
+        return Err(Because::from("its driver does not count pause frames"));
+    };
+    let rate = nic.link.get()?.speed.ok_or("it tells no rate")?;
+    let uptime = *host.uptime_s.get()?;
+    let (most, who) = if received >= sent {
+        (received, "the switch held this host back")
+    } else {
+        (sent, "this host held the switch back")
+    };
+    let held = u128::from(most) * u128::from(HELD_BITS) / u128::from(rate.0.max(1));
+    if held * u128::from(OF_TIME) <= u128::from(uptime) {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        cost: Some(format!("up to {held} s of {uptime} since the host was started")),
+        ..found(
+            format!("{most} pause frames: {who}"),
+            "next to none",
+            "nothing is sent meanwhile, and queues on the way fill for others, too",
+            "look whether it becomes more: if so, look for what cannot keep up: a slower port at the switch, or too few queues and processors here"
+                .into(),
+        )
+    }))
+}

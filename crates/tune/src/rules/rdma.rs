@@ -1,0 +1,139 @@
+//! RDMA devices. Drover does not use them yet: all are notices, for those that will and for others on the same lines.
+
+use std::collections::BTreeMap;
+
+use super::used::is_used;
+use crate::facts::{Host, Nic, Rdma};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
+
+/// What RDMA adds to what it carries in a packet over IPv6: 40 of IP, 8 of UDP, 12 and 16 of its own, 4 of checksum.
+const HEADERS: u32 = 80;
+
+/// The largest piece that RDMA sends at once, in bytes.
+const LARGEST: u32 = 4096;
+
+/// Fewer than these in a day say nothing.
+const LOST_A_DAY: u64 = 100;
+const DAY_S: u64 = 24 * 3600;
+
+fn of<'n>(host: &Host, nic: &'n Nic) -> Result<Option<&'n Rdma>, Because> {
+    match nic.rdma.as_ref().filter(|_| is_used(host, nic)) {
+        Some(rdma) => Ok(Some(rdma.get()?)),
+        None => Ok(None),
+    }
+}
+
+fn found(read: String, expected: &str, why: &str, by_hand: String) -> Verdict {
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read,
+        expected: expected.to_owned(),
+        why: why.to_owned(),
+        cost: None,
+        change: None,
+        by_hand: Some(by_hand),
+    }))
+}
+
+/// A device works where its interface has a link.
+pub fn port(host: &Host, nic: &Nic) -> Verdict {
+    let Some(rdma) = of(host, nic)?.filter(|_| nic.carrier) else {
+        return Ok(Answer::NotAbout);
+    };
+    if rdma.state == "ACTIVE" && rdma.physical == "LinkUp" {
+        return Ok(Answer::Right);
+    }
+    found(
+        format!("{} is {}, {}", rdma.device, rdma.state, rdma.physical),
+        "ACTIVE, LinkUp: its interface has a link",
+        "RDMA does not work over it, and programs fall back to TCP or fail",
+        format!(
+            "rdma link show {}/{}, and dmesg for its driver",
+            rdma.device, rdma.port
+        ),
+    )
+}
+
+/// Addresses are of the kind that every network carries.
+pub fn kinds(host: &Host, nic: &Nic) -> Verdict {
+    let Some(rdma) = of(host, nic)?.filter(|rdma| rdma.layer == "Ethernet") else {
+        return Ok(Answer::NotAbout);
+    };
+    // Those of iWARP have none.
+    if !rdma.kinds.keys().any(|kind| kind.contains("RoCE")) {
+        return if rdma.kinds.is_empty() {
+            Err(Because::from("it tells no address on this interface"))
+        } else {
+            Ok(Answer::NotAbout)
+        };
+    }
+    if rdma.kinds.contains_key("RoCE v2") {
+        return Ok(Answer::Right);
+    }
+    found(
+        format!("addresses of {} only", listed(&rdma.kinds)),
+        "RoCE v2",
+        "routers do not carry RoCE v1, switches do not spread it, and an end with v2 does not hear it",
+        format!(
+            "see whether the adapter's firmware has RoCE v2 turned on; {} has no address of that kind",
+            rdma.device
+        ),
+    )
+}
+
+fn listed(kinds: &BTreeMap<String, u32>) -> String {
+    let names: Vec<&str> = kinds.keys().map(String::as_str).collect();
+    names.join(", ")
+}
+
+/// Its pieces are as large as they can be.
+pub fn pieces(host: &Host, nic: &Nic) -> Verdict {
+    let Some(rdma) = of(host, nic)?.filter(|rdma| rdma.layer == "Ethernet") else {
+        return Ok(Answer::NotAbout);
+    };
+    if nic.mtu >= LARGEST + HEADERS {
+        return Ok(Answer::Right);
+    }
+    let fits = [2048, 1024, 512, 256]
+        .into_iter()
+        .find(|piece| nic.mtu >= piece + HEADERS);
+    found(
+        format!(
+            "packets of {} bytes: {} sends {} at a time",
+            nic.mtu,
+            rdma.device,
+            fits.unwrap_or(0)
+        ),
+        "4096 bytes, in packets of 4176",
+        "each piece has headers of its own, and adapters manage so many packets a second and not more",
+        "packets of 9000 bytes, if the whole network carries them".into(),
+    )
+}
+
+/// Next to nothing is lost or late.
+pub fn lost(host: &Host, nic: &Nic) -> Verdict {
+    let Some(rdma) = of(host, nic)? else {
+        return Ok(Answer::NotAbout);
+    };
+    if rdma.lost.is_empty() {
+        return Err(Because::from("it does not count"));
+    }
+    let days = host.uptime_s.get()? / DAY_S;
+    let sum = rdma
+        .lost
+        .values()
+        .fold(0_u64, |sum, n| sum.saturating_add(*n));
+    if sum < LOST_A_DAY * days.max(1) {
+        return Ok(Answer::Right);
+    }
+    let counts = rdma.lost.iter().filter(|(_, count)| **count > 0);
+    let counts: Vec<String> = counts
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    found(
+        format!("{}, since the driver was started", counts.join(", ")),
+        "fewer than 100 a day",
+        "all that was behind a lost packet is sent again",
+        "look whether it becomes more: if so, at PFC here and at the switch (`dcb-lossless`, `dcb-peer`), and at the cable".into(),
+    )
+}
