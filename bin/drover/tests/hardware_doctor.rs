@@ -105,3 +105,52 @@ fn firmware_of_two_hosts_is_compared_by_what_devlink_tells() {
         "firmware 16.35.2000, and 16.26.1040"
     );
 }
+
+/// A host of an emulated machine, as `captured/README.md` says.
+fn unpacked(below: &Path, name: &str, captured: &str) -> std::path::PathBuf {
+    let captured: Value = serde_json::from_str(captured).unwrap();
+    let folder = below.join(name);
+    let write = |path: &str, text: &str| {
+        let path = folder.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    for (path, text) in captured["files"].as_object().unwrap() {
+        write(path, text.as_str().unwrap());
+    }
+    write("told.json", &captured["told"].to_string());
+    folder
+}
+
+#[test]
+fn real_drivers_on_emulated_adapters_are_read_as_they_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let several = include_str!("captured/several.json");
+    let several = unpacked(folder.path(), "several", several);
+    let document = doctor(&[&several]);
+    let expected = ["link-speed", "numa-balancing", "rdma-pieces"];
+    assert_eq!(
+        rules(&document, "findings"),
+        names(&expected),
+        "{document:#}"
+    );
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
+    let output = command
+        .args(["nic", "list", "--captured"])
+        .arg(&several)
+        .output();
+    insta::assert_snapshot!(String::from_utf8(output.unwrap().stdout).unwrap());
+}
+
+#[test]
+fn a_bond_whose_members_are_in_different_groups_is_found_in_what_the_kernel_tells() {
+    let folder = tempfile::tempdir().unwrap();
+    let bonded = include_str!("captured/bonded.json");
+    let document = doctor(&[&unpacked(folder.path(), "bonded", bonded)]);
+    let expected = ["bond-members", "bond-mode", "numa-balancing"];
+    assert_eq!(
+        rules(&document, "findings"),
+        names(&expected),
+        "{document:#}"
+    );
+}

@@ -169,6 +169,25 @@ mod tests {
         assert_eq!(told[1].port, "02:00:00:00:00:ab");
     }
 
+    /// What systemd-networkd 252 kept of a frame that was sent to it by hand.
+    const KEPT: &str = "45000000000000000180c200000e0200000000aa88cc0207040200000000aa040c0545746865726e6574312f37\
+                        060200780a056c65616631fe090012 0f01030000001efe060012 0f0424120000";
+
+    #[test]
+    fn what_networkd_keeps_is_read() {
+        let digits: Vec<u8> = KEPT.bytes().filter(|byte| *byte != b' ').collect();
+        let bytes = data_encoding::HEXLOWER.decode(&digits).unwrap();
+        let told = neighbours(&bytes);
+        let [told] = &told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!(
+            (told.switch.as_str(), told.port.as_str()),
+            ("02:00:00:00:00:aa", "Ethernet1/7")
+        );
+        assert_eq!((told.frame, told.negotiates), (Some(9234), Some(true)));
+    }
+
     #[test]
     fn frames_that_are_cut_or_lie_about_their_length_are_none() {
         let whole = frame(&switch());

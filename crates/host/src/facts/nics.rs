@@ -163,7 +163,11 @@ fn of_hardware<T>(
 /// The adapter's, as its RDMA device tells it, or devlink.
 fn firmware(tree: &Tree, told: &ToldNic) -> Fact<String> {
     if let Some(device) = &told.interface.rdma {
-        return tree.fact(&format!("sys/class/infiniband/{device}/fw_ver"));
+        let version = tree.fact(&format!("sys/class/infiniband/{device}/fw_ver"));
+        // Devices in software have none.
+        if version.known().is_some_and(|version| !version.is_empty()) {
+            return version;
+        }
     }
     match of_hardware(told.versions.as_ref(), devlink::firmware) {
         Fact::Known(version) => Fact::Known(version),

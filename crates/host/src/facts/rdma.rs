@@ -21,10 +21,15 @@ const LOST: [&str; 8] = [
 /// The port of `device` that has addresses on `nic`, or its first one.
 pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String> {
     let ports = format!("sys/class/infiniband/{device}/ports");
-    let all = tree.numbered(&ports, "");
-    let kinds = |port: u32| kinds(tree, &format!("{ports}/{port}"), nic);
-    let own = all.iter().find(|(port, _)| !kinds(*port).is_empty());
-    let (port, _) = own.or(all.first()).ok_or("its RDMA device tells no port")?;
+    let all = tree.numbered(&ports, "").into_iter();
+    let mut all: Vec<_> = all
+        .map(|(port, _)| (port, kinds(tree, &format!("{ports}/{port}"), nic)))
+        .collect();
+    let own = all.iter().position(|(_, kinds)| !kinds.is_empty());
+    if all.is_empty() {
+        return Err("its RDMA device tells no port".to_owned());
+    }
+    let (port, kinds) = all.swap_remove(own.unwrap_or(0));
     let path = format!("{ports}/{port}");
     // Such as "4: ACTIVE".
     let word = |file: &str| {
@@ -41,19 +46,19 @@ pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String>
     });
     Ok(Rdma {
         device: device.to_owned(),
-        port: *port,
+        port,
         state: word("state")?,
         physical: word("phys_state")?,
         layer: word("link_layer")?,
-        kinds: kinds(*port),
+        kinds,
         lost: lost.collect(),
     })
 }
 
-/// Places without an address give an error instead of a text.
+/// Of 256 to 1024 places; those without an address give an error instead of a text.
 fn kinds(tree: &Tree, port: &str, nic: &str) -> BTreeMap<String, u32> {
     let mut kinds = BTreeMap::new();
-    for (_, place) in tree.numbered(&format!("{port}/gid_attrs/ndevs"), "") {
+    for place in tree.passing(&format!("{port}/gid_attrs/ndevs")) {
         let of = |what: &str| tree.text(&format!("{port}/gid_attrs/{what}/{place}"));
         if of("ndevs").is_ok_and(|of| of == nic)
             && let Ok(kind) = of("types")

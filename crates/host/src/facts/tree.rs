@@ -121,14 +121,23 @@ impl Tree {
         self.text(path).ok()?.parse().ok()
     }
 
-    /// The names of a folder's entries, in their order; none if it is not there.
-    pub(super) fn entries(&self, path: &str) -> Vec<String> {
+    /// The names of a folder's entries, in their order; none if it is not there. They are not remembered: whoever goes on to read them
+    /// has those remembered that could be read.
+    pub(super) fn passing(&self, path: &str) -> Vec<String> {
         if !self.leads_to(path, Metadata::is_dir) {
             return Vec::new();
         }
         let paths = files::entries(&self.root.join(path));
         let names = paths.iter().filter_map(|path| path.file_name()?.to_str());
-        let names: Vec<String> = names.take(ENTRIES).map(str::to_owned).collect();
+        names.take(ENTRIES).map(str::to_owned).collect()
+    }
+
+    /// The same, and they are remembered.
+    pub(super) fn entries(&self, path: &str) -> Vec<String> {
+        if !self.leads_to(path, Metadata::is_dir) {
+            return Vec::new();
+        }
+        let names = self.passing(path);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.folders.insert(path.to_owned(), names.clone());
         names

@@ -36,13 +36,15 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
         return Ok(Answer::Right);
     }
     let offers = link.advertised.last().is_some_and(|most| *most >= best);
+    let is_given = link.negotiates.is_none();
     let why = match (forced, offers) {
+        _ if is_given => "nothing is negotiated",
         (true, _) => "its rate was set by hand",
         (false, false) => "it does not offer more",
         (false, true) => "its end, the cable or the switch's port agreed on less",
     };
     // Of an end that tells nothing nobody knows what it is made for; what this one has by hand is at least worth a look.
-    let severity = match (link.peer.is_empty(), forced || !offers) {
+    let severity = match (link.peer.is_empty(), (forced || !offers) && !is_given) {
         (false, _) => Severity::Critical,
         (true, true) => Severity::Warning,
         (true, false) => Severity::Notice,
@@ -57,7 +59,11 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
             "on",
         )
     });
-    let by_hand = if forced {
+    let by_hand = if is_given {
+        Some(format!(
+            "see what this end and the switch's port are set to, if they can do {best}; a virtual machine's adapter has what its host gives it"
+        ))
+    } else if forced {
         None
     } else if offers {
         Some(format!(

@@ -22,6 +22,14 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         link(host).advertised.remove(&gbit(25));
         link(host).speed = Some(gbit(10));
     }),
+    ("link-speed", Severity::Notice, |host| {
+        // As virtual adapters tell of themselves: they can, and offer nothing.
+        let link = link(host);
+        link.negotiates = None;
+        link.advertised.clear();
+        link.peer.clear();
+        link.speed = Some(gbit(1));
+    }),
     ("link-duplex", Severity::Critical, |host| {
         link(host).duplex = Some(Duplex::Half);
     }),
