@@ -154,3 +154,21 @@ fn a_bond_whose_members_are_in_different_groups_is_found_in_what_the_kernel_tell
         "{document:#}"
     );
 }
+
+#[test]
+fn a_rate_by_hand_and_a_table_of_one_queue_are_found_in_what_drivers_tell() {
+    let folder = tempfile::tempdir().unwrap();
+    let by_hand = include_str!("captured/by-hand.json");
+    let document = doctor(&[&unpacked(folder.path(), "by-hand", by_hand)]);
+    let expected = ["link-speed", "nic-spread", "numa-balancing"];
+    assert_eq!(
+        rules(&document, "findings"),
+        names(&expected),
+        "{document:#}"
+    );
+    let step = &document["findings"][0]["change"]["steps"][0]["nic"];
+    assert_eq!(
+        (&step["to"], &step["from"]),
+        (&"on".into(), &"off speed 100 duplex full".into())
+    );
+}

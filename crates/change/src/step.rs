@@ -64,6 +64,7 @@ fn of_nic(what: &NicSetting) -> &str {
         NicSetting::Mtu => "mtu",
         NicSetting::Negotiation => "autoneg",
         NicSetting::Fec => "fec",
+        NicSetting::Pause => "pause",
         NicSetting::CombinedChannels => "combined",
         NicSetting::ReceiveRing => "rx",
         NicSetting::AdaptiveReceive => "adaptive-rx",

@@ -61,6 +61,12 @@ pub enum HostError {
         /// The other one.
         to: IpAddr,
     },
+    /// The thread that asked the kernel has ended without an answer.
+    #[error("the kernel was asked about its interfaces, and that came to no end")]
+    Asking {
+        /// Why.
+        source: tokio::task::JoinError,
+    },
     /// The kernel does not count in which idle states its processors are.
     #[error(
         "the kernel counts no idle states: it has no cpuidle driver, as in a virtual machine whose host has the say"

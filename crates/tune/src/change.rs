@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Duplex, Link};
+use crate::facts::{Duplex, Link, Pause};
 
 /// What a change does to those who use the host meanwhile, the least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -77,6 +77,8 @@ pub enum NicSetting {
     Negotiation,
     /// Which errors are corrected, and how.
     Fec,
+    /// Whether pause frames are obeyed and sent.
+    Pause,
     /// Queues for both directions.
     CombinedChannels,
     /// Places for packets that arrive.
@@ -95,6 +97,13 @@ pub fn fec_words(configured: &BTreeSet<String>) -> String {
     }
     let words: Vec<String> = configured.iter().map(|mode| mode.to_lowercase()).collect();
     words.join(" ")
+}
+
+/// Whether pause frames are obeyed and sent, as `ethtool -A NIC` takes it.
+#[must_use]
+pub fn pause_words(pause: &Pause) -> String {
+    let switch = |on: bool| if on { "on" } else { "off" };
+    format!("rx {} tx {}", switch(pause.receive), switch(pause.send))
 }
 
 /// How a rate comes about, as `ethtool -s NIC autoneg` takes it.
@@ -156,6 +165,7 @@ fn of_nic(f: &mut fmt::Formatter<'_>, nic: &str, what: &NicSetting, to: &str) ->
         NicSetting::Mtu => write!(f, "ip link set dev {nic} mtu {to}"),
         NicSetting::Negotiation => write!(f, "ethtool -s {nic} autoneg {to}"),
         NicSetting::Fec => write!(f, "ethtool --set-fec {nic} encoding {to}"),
+        NicSetting::Pause => write!(f, "ethtool -A {nic} {to}"),
         NicSetting::CombinedChannels => write!(f, "ethtool -L {nic} combined {to}"),
         NicSetting::ReceiveRing => write!(f, "ethtool -G {nic} rx {to}"),
         NicSetting::AdaptiveReceive => write!(f, "ethtool -C {nic} adaptive-rx {to}"),

@@ -22,7 +22,7 @@ mod rules;
 mod settable;
 mod since;
 
-pub use change::{Change, Disruption, NicSetting, Step, fec_words, negotiation_words};
+pub use change::{Change, Disruption, NicSetting, Step, fec_words, negotiation_words, pause_words};
 pub use finding::{Finding, Severity, Subject};
 pub use rates::{highest, most};
 pub use report::{Report, Right, Skipped, examine};

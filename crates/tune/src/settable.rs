@@ -51,6 +51,7 @@ pub fn disruption(step: &Step) -> Disruption {
                 NicSetting::Mtu
                 | NicSetting::Negotiation
                 | NicSetting::Fec
+                | NicSetting::Pause
                 | NicSetting::CombinedChannels
                 | NicSetting::ReceiveRing,
             ..

@@ -169,6 +169,20 @@ mod tests {
     }
 
     #[test]
+    fn what_switches_say_of_themselves_is_taken_away() {
+        let told = r#"{ "host": "db7", "irqbalance": false, "nics": [{
+            "interface": { "name": "eth0", "addresses": ["10.0.1.1/24"], "speed": null, "mtu": 1500, "up": true, "loopback": false,
+                "tx_queues": 1, "rx_queues": 1, "rdma": null },
+            "has_folder": false, "enabled": true, "ethtool": {}, "neighbours": { "attributes": "bGVhZjE=" } }] }"#;
+        let mut told: Told = serde_json::from_str(told).unwrap();
+        make(&KEY, &mut Seen::default(), &mut told);
+        let text = serde_json::to_string(&told).unwrap();
+        for word in ["db7", "10.0.1.1", "bGVhZjE="] {
+            assert!(!text.contains(word), "{text}");
+        }
+    }
+
+    #[test]
     fn names_made_of_hardware_addresses_are_known_wherever_they_stand() {
         for name in [
             "enx001122aabbcc",

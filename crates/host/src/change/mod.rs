@@ -191,6 +191,11 @@ fn told(nic: &str, index: u32, what: &NicSetting) -> Result<String, ChangeError>
                 drover_tune::fec_words(&fec.configured)
             })
         }
+        NicSetting::Pause => {
+            let pause = ethtool::pause(&ask(Question::Pause)?);
+            let pause = pause.map_err(|why| untold(why.to_owned()))?;
+            Ok(drover_tune::pause_words(&pause))
+        }
         NicSetting::Negotiation => {
             let link = ethtool::link(&ask(Question::Linkmodes)?);
             drover_tune::negotiation_words(&link).map_err(|why| untold(why.to_owned()))
@@ -223,6 +228,12 @@ fn ordered(what: &NicSetting, to: &str) -> Result<Order, ChangeError> {
                 let modes = words.split(' ').map(str::to_uppercase);
                 Order::fec(false, &modes.collect::<Vec<_>>())
             }
+        },
+        NicSetting::Pause => match to.split(' ').collect::<Vec<_>>()[..] {
+            ["rx", receive @ ("on" | "off"), "tx", send @ ("on" | "off")] => {
+                Order::pause(receive == "on", send == "on")
+            }
+            _ => return Err(wrong("pause frames")),
         },
         NicSetting::Negotiation => match to.split(' ').collect::<Vec<_>>()[..] {
             ["on"] => Order::negotiates(),

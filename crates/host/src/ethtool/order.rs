@@ -92,6 +92,18 @@ impl Order {
         }
     }
 
+    /// `PAUSE_SET`: whether pause frames are obeyed, and whether they are sent.
+    pub(crate) fn pause(receive: bool, send: bool) -> Self {
+        let parts = [
+            attribute(3, &[u8::from(receive)]),
+            attribute(4, &[u8::from(send)]),
+        ];
+        Self {
+            command: 22,
+            attributes: parts.concat(),
+        }
+    }
+
     /// `FEC_SET`: chosen by the hardware, or one of these modes.
     pub(crate) fn fec(automatic: bool, modes: &[String]) -> Self {
         let listed: Vec<(&str, bool)> = modes.iter().map(|mode| (mode.as_str(), true)).collect();
@@ -125,6 +137,15 @@ mod tests {
         let fec = Order::fec(false, &["RS".to_owned()]).attributes;
         assert_eq!(bits(&fec, 2), [("RS".to_owned(), true)]);
         assert_eq!(u8_of(&fec, 3), Some(0));
+        let pause = Order::pause(false, true);
+        assert_eq!(
+            (
+                pause.command,
+                u8_of(&pause.attributes, 3),
+                u8_of(&pause.attributes, 4)
+            ),
+            (22, Some(0), Some(1))
+        );
         // Only nested attributes say so of themselves.
         assert_eq!(Order::negotiates().attributes[3] & (NESTED >> 8) as u8, 0);
     }

@@ -89,17 +89,22 @@ impl Told {
     /// Asks the kernel, in this process's network namespace; `root` is where `/sys` and `/proc` are below.
     ///
     /// # Errors
-    /// As [`crate::interfaces`].
+    /// As [`crate::interfaces`], and [`HostError::Asking`].
     pub async fn ask(root: &Path, host: &str) -> Result<Self, HostError> {
-        let mut asked = Asked::open(root);
         let all = listed(root).await?.into_iter();
-        let nics = all.filter(|listed| !listed.interface.loopback);
-        let nics = nics.map(|listed| asked.of(listed));
-        Ok(Self {
-            host: host.to_owned(),
-            nics: nics.collect(),
-            irqbalance: runs(root, "irqbalance"),
-        })
+        let all: Vec<_> = all.filter(|listed| !listed.interface.loopback).collect();
+        let (root, host) = (root.to_owned(), host.to_owned());
+        // The memory of a module takes some 20 ms, and of one that is broken seconds: nobody else's thread waits for that.
+        let ask = move || {
+            let mut asked = Asked::open(&root);
+            Self {
+                host,
+                nics: all.into_iter().map(|listed| asked.of(listed)).collect(),
+                irqbalance: runs(&root, "irqbalance"),
+            }
+        };
+        let asked = tokio::task::spawn_blocking(ask).await;
+        asked.map_err(|source| HostError::Asking { source })
     }
 }
 

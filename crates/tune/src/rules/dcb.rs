@@ -2,9 +2,11 @@
 
 use drover_types::BitRate;
 
+use super::of_nic;
 use super::used::is_used;
+use crate::change::{Disruption, NicSetting, pause_words};
 use crate::cost::of_rate;
-use crate::facts::{Dcb, Ets, Host, Kind, Nic, Pfc};
+use crate::facts::{Dcb, Ets, Host, Kind, Nic, Pause, Pfc};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// Below it a migration is better off with fewer bytes than with this line; half of a slower one is fair.
@@ -53,18 +55,26 @@ pub fn pause(host: &Host, nic: &Nic) -> Verdict {
     if priorities.is_empty() || !(pause.receive || pause.send) {
         return Ok(Answer::Right);
     }
-    Ok(Answer::Found(found(
-        format!(
-            "pause frames, and PFC for priority {}",
-            priorities.join(", ")
-        ),
-        "one of them",
-        "a pause frame holds all priorities back, also those that PFC is to keep going",
-        format!(
-            "where PFC is meant: ethtool -A {} rx off tx off, and the same at the switch's port",
-            nic.name
-        ),
-    )))
+    let read = format!(
+        "pause frames, and PFC for priority {}",
+        priorities.join(", ")
+    );
+    let off = pause_words(&Pause::default());
+    Ok(Answer::Found(Found {
+        change: Some(of_nic(
+            Disruption::BouncesLink,
+            nic,
+            NicSetting::Pause,
+            pause_words(pause),
+            off,
+        )),
+        ..found(
+            read,
+            "one of them",
+            "a pause frame holds all priorities back, also those that PFC is to keep going",
+            "turn them off at the switch's port, too; or PFC, if that is not meant".into(),
+        )
+    }))
 }
 
 /// The switch does the same as this end.
