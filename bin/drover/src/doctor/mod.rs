@@ -18,8 +18,8 @@ use drover_types::{HostName, with_sources};
 use serde_json::json;
 
 use self::anonymous::Key;
-use self::changes::ChangeCommand;
 pub use self::capture::read as captured_host;
+use self::changes::ChangeCommand;
 use self::missing::Missing;
 use self::paths::Asked;
 pub use self::show::{clean, in_full};

@@ -35,6 +35,16 @@ pub(super) fn lines(what: &NicSetting, to: &str) -> Result<Vec<String>, String> 
             ]),
             _ => Err(format!("a .link has no word for {to:?}")),
         },
+        NicSetting::Pause => match to.split(' ').collect::<Vec<_>>()[..] {
+            ["rx", receive, "tx", send] => {
+                let word = |switch: &str| if switch == "on" { "yes" } else { "no" };
+                Ok(vec![
+                    format!("RxFlowControl={}", word(receive)),
+                    format!("TxFlowControl={}", word(send)),
+                ])
+            }
+            _ => Err(format!("a .link has no word for {to:?}")),
+        },
         NicSetting::Fec => Err("a .link has no word for the correction of errors".to_owned()),
     }
 }

@@ -28,6 +28,13 @@ pub(super) fn properties(what: &NicSetting, to: &str) -> Result<Vec<String>, Str
             ["off", "speed", mbit, "duplex", duplex] => negotiation("no", mbit, duplex),
             _ => Err(format!("NetworkManager has no word for {to:?}")),
         },
+        NicSetting::Pause => match to.split(' ').collect::<Vec<_>>()[..] {
+            ["rx", receive, "tx", send] => Ok(vec![
+                format!("ethtool.pause-rx {}", quoted(receive)),
+                format!("ethtool.pause-tx {}", quoted(send)),
+            ]),
+            _ => Err(format!("NetworkManager has no word for {to:?}")),
+        },
         NicSetting::Fec => Err(
             "only some versions of NetworkManager have a word for the correction of errors"
                 .to_owned(),

@@ -244,3 +244,13 @@ fn what_nobody_keeps_is_named_with_the_reason() {
     assert_eq!(why, expected);
     assert_eq!(not_kept[0].step, "ethtool --set-fec ens1 encoding rs");
 }
+
+#[test]
+fn pause_frames_have_words_in_a_link_and_in_a_profile() {
+    let (what, to) = (NicSetting::Pause, "rx off tx on");
+    let lines = link::lines(&what, to).unwrap();
+    assert_eq!(lines, ["RxFlowControl=no", "TxFlowControl=yes"]);
+    let properties = network_manager::properties(&what, to).unwrap();
+    assert_eq!(properties, ["ethtool.pause-rx off", "ethtool.pause-tx on"]);
+    assert!(link::lines(&what, "off").is_err() && network_manager::properties(&what, "").is_err());
+}
