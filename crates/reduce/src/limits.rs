@@ -56,13 +56,13 @@ pub(crate) const WORTH_A_CHANGE: f64 = 1.07;
 pub(crate) const ABOUT_AS_FAST: f64 = 1.03;
 
 /// Of ways that are as fast, one that takes so much more of processors than the cheapest is used...
-pub(crate) const LITTLE_MORE: f64 = 1.10;
+pub(crate) const LITTLE_MORE: f64 = 1.3;
 
 /// ...and stays in use up to here...
-pub(crate) const LITTLE_MORE_STAYS: f64 = 1.20;
+pub(crate) const LITTLE_MORE_STAYS: f64 = 1.5;
 
 /// ...where it leaves so much less for the lines. A codec over all pages of a first trip takes several times what carrying takes; over
-/// those that a guest brings which comes back, a twentieth.
+/// those that a guest brings which comes back, a twentieth to a fifth.
 pub(crate) const MUCH_LESS: f64 = 1.25;
 
 /// ...and stays in use up to here.
