@@ -15,7 +15,7 @@ use reports::{all, file, nic, planned, report, rules};
 #[test]
 fn a_plan_has_what_is_safe_once_and_says_what_it_leaves_out() {
     let (plan, left_out) = planned(&all(), false);
-    assert_eq!(rules(&plan), ["tcp-buffers", "nic-lro"]);
+    assert_eq!(rules(&plan), ["tcp-buffers", "nic-offloads"]);
     plan.check().unwrap();
     assert!(!plan.bounces());
     let said: Vec<String> = left_out
@@ -37,7 +37,7 @@ fn a_plan_has_what_is_safe_once_and_says_what_it_leaves_out() {
 #[test]
 fn what_bounces_a_link_is_asked_for_by_word_and_larger_packets_never_come() {
     let (plan, left_out) = planned(&all(), true);
-    assert_eq!(rules(&plan), ["tcp-buffers", "nic-lro", "nic-queues"]);
+    assert_eq!(rules(&plan), ["tcp-buffers", "nic-offloads", "nic-queues"]);
     assert!(plan.bounces());
     let raises = left_out.iter().find(|(rule, _)| rule == "mtu-layers");
     assert!(
@@ -54,7 +54,7 @@ fn a_file_shows_a_diff_and_is_read_as_the_plan_that_it_was_written_from() {
         "# - net.ipv4.tcp_wmem = 4096 16384 4194304",
         "# + net.ipv4.tcp_wmem = 4096 16384 8388608",
         "#   sysctl -w 'net.ipv4.tcp_wmem=4096 16384 8388608'",
-        "# - ens1f0 rx-lro = on",
+        "# - ens1f0 rx-gro = off",
         "#   ethtool -L ens1f0 combined 8",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
@@ -66,7 +66,7 @@ fn a_file_shows_a_diff_and_is_read_as_the_plan_that_it_was_written_from() {
     let (head, rest) = text.split_once("\n[[changes]]\n").unwrap();
     let (_, rest) = rest.split_once("\n[[changes]]\n").unwrap();
     let fewer = read(&format!("{head}\n[[changes]]\n{rest}")).unwrap();
-    assert_eq!(rules(&fewer), ["nic-lro", "nic-queues"]);
+    assert_eq!(rules(&fewer), ["nic-offloads", "nic-queues"]);
 }
 
 #[test]

@@ -43,9 +43,14 @@ pub fn disruption(step: &Step) -> Disruption {
     match step {
         Step::File { .. }
         | Step::Nic {
-            what: NicSetting::AdaptiveReceive | NicSetting::Feature(_),
+            what: NicSetting::AdaptiveReceive,
             ..
         } => Disruption::Safe,
+        // The kernel's own; of others an adapter may start anew, as ixgbe does for LRO and e1000 for checksums.
+        Step::Nic {
+            what: NicSetting::Feature(name),
+            ..
+        } if name == "rx-gro" => Disruption::Safe,
         Step::Nic {
             what:
                 NicSetting::Mtu
@@ -53,7 +58,8 @@ pub fn disruption(step: &Step) -> Disruption {
                 | NicSetting::Fec
                 | NicSetting::Pause
                 | NicSetting::CombinedChannels
-                | NicSetting::ReceiveRing,
+                | NicSetting::ReceiveRing
+                | NicSetting::Feature(_),
             ..
         } => Disruption::BouncesLink,
     }

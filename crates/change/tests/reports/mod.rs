@@ -69,9 +69,9 @@ pub fn all() -> Report {
             vec![file(wmem, "4096 16384 9437184")],
         ),
         (
-            "nic-lro",
+            "nic-offloads",
             Disruption::Safe,
-            vec![nic(NicSetting::Feature("rx-lro".into()), "on", "off")],
+            vec![nic(NicSetting::Feature("rx-gro".into()), "off", "on")],
         ),
         (
             "nic-queues",

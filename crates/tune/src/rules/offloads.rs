@@ -5,9 +5,10 @@ use super::{of_nic, switch};
 use crate::change::{Change, Disruption, NicSetting, Step};
 use crate::facts::{Host, Kind, Layers, Nic};
 use crate::finding::{Answer, Found, Severity, Verdict};
+use crate::settable::disruption;
 
-/// What is safe to turn on wherever it can be, by the kernel's names.
-const SAFE: [&str; 2] = ["rx-checksum", JOINED];
+/// What every adapter does well that can, by the kernel's names.
+const WELL: [&str; 2] = ["rx-checksum", JOINED];
 
 /// Packets that arrive are joined.
 const JOINED: &str = "rx-gro";
@@ -35,8 +36,8 @@ pub fn offloads(host: &Host, nic: &Nic) -> Verdict {
         };
         wanted.iter().filter(is_off).copied().collect()
     };
-    let (safe, with_care) = (off(&SAFE), off(&WITH_CARE));
-    if safe.is_empty() && with_care.is_empty() {
+    let (well, with_care) = (off(&WELL), off(&WITH_CARE));
+    if well.is_empty() && with_care.is_empty() {
         return Ok(Answer::Right);
     }
     let step = |name: &&str| Step::Nic {
@@ -45,21 +46,20 @@ pub fn offloads(host: &Host, nic: &Nic) -> Verdict {
         from: switch(false).to_owned(),
         to: switch(true).to_owned(),
     };
-    let change = Change {
-        disruption: Disruption::Safe,
-        steps: safe.iter().map(step).collect(),
-    };
+    let steps: Vec<Step> = well.iter().map(step).collect();
+    let most = steps.iter().map(disruption).max();
+    let change = most.map(|disruption| Change { disruption, steps });
     let by_hand = format!(
         "turn on {}, if the adapter is known to do it well",
         with_care.join(", ")
     );
     Ok(Answer::Found(Found {
-        severity: if safe.is_empty() { Severity::Notice } else { Severity::Warning },
-        read: format!("off: {}", [&safe[..], &with_care[..]].concat().join(", ")),
+        severity: if well.is_empty() { Severity::Notice } else { Severity::Warning },
+        read: format!("off: {}", [&well[..], &with_care[..]].concat().join(", ")),
         expected: "on: the adapter can".into(),
         why: "the processors do it for each packet instead, and guests and codecs want the same processors".into(),
         cost: None,
-        change: (!safe.is_empty()).then_some(change),
+        change,
         by_hand: (!with_care.is_empty()).then_some(by_hand),
     }))
 }
@@ -87,7 +87,7 @@ pub fn lro(host: &Host, nic: &Nic) -> Verdict {
             "packets that were joined cannot be forwarded to guests: their connections stand still"
                 .into(),
         cost: None,
-        change: Some(of_nic(Disruption::Safe, nic, feature, "on", "off")),
+        change: Some(of_nic(Disruption::BouncesLink, nic, feature, "on", "off")),
         by_hand: None,
     }))
 }
