@@ -1,11 +1,11 @@
 //! Whether a plan can be carried out at all, wherever it comes from.
 
-use drover_tune::{Disruption, MTU_LEAST, NicSetting, Step, disruption, settable};
-use drover_types::CpuSet;
+use drover_tune::{Disruption, MTU_LEAST, Step, disruption, settable};
 
 use crate::limits::{STEPS, WORD_BYTES};
 use crate::plan::{Plan, Planned};
-use crate::step::{ends, named, raises_mtu};
+use crate::step::{ends, named};
+use crate::value::check_value;
 
 /// Why a plan is not carried out on any host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -165,59 +165,4 @@ fn check_change(change: &Planned) -> Result<(), PlanError> {
 /// What would do something to whoever shows it.
 fn is_strange(word: &str) -> bool {
     word.len() > WORD_BYTES || word.chars().any(char::is_control)
-}
-
-fn check_value(step: &Step) -> Result<(), PlanError> {
-    match step {
-        Step::File { path, to, .. } => {
-            let (fits, expected) = of_file(path, to);
-            let (setting, to) = (named(step), to.clone());
-            fits.then_some(()).ok_or(PlanError::Value {
-                setting,
-                to,
-                expected,
-            })
-        }
-        Step::Nic {
-            what: NicSetting::Mtu,
-            from,
-            to,
-            ..
-        } => {
-            let setting = named(step);
-            let to = to.clone();
-            if raises_mtu(step) {
-                let from = from.clone();
-                return Err(PlanError::RaisesMtu { setting, from, to });
-            }
-            let large = to.parse().is_ok_and(|bytes: u32| bytes >= MTU_LEAST);
-            large
-                .then_some(())
-                .ok_or(PlanError::SmallMtu { setting, to })
-        }
-        // The kernel knows what its driver can.
-        Step::Nic { .. } => Ok(()),
-    }
-}
-
-/// Whether a file may get that value, and what it may.
-fn of_file(path: &str, to: &str) -> (bool, &'static str) {
-    match path.rsplit('/').next() {
-        Some("tcp_rmem" | "tcp_wmem") => (is_ascending(to), "three numbers, none below the last"),
-        Some("rps_cpus") => (to == "0", "0"),
-        Some("smp_affinity_list") => {
-            let cpus = to.parse();
-            (
-                cpus.is_ok_and(|cpus: CpuSet| !cpus.is_empty()),
-                "a list of processors",
-            )
-        }
-        _ => (to == "1", "1"),
-    }
-}
-
-/// The least, the usual and the most bytes of a buffer.
-fn is_ascending(text: &str) -> bool {
-    let numbers: Result<Vec<u64>, _> = text.split(' ').map(str::parse).collect();
-    numbers.is_ok_and(|numbers| numbers.len() == 3 && numbers.is_sorted())
 }

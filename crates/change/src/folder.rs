@@ -92,7 +92,12 @@ pub(crate) fn lock(folder: &Path) -> Result<File, JournalError> {
     let path = parent(folder).join(LOCK);
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
-    let locked = match options.open(&path) {
+    // On a disk that nobody can write to any more there may still be something to take back.
+    let opened = options.open(&path).or_else(|error| match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => File::open(&path),
+        _ => Err(error),
+    });
+    let locked = match opened {
         Ok(file) => file.try_lock().map(|()| file),
         Err(source) => Err(TryLockError::Error(source)),
     };

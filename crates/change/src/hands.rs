@@ -17,6 +17,9 @@ pub trait Hands {
     /// # Errors
     /// Why it could not.
     fn perform(&self, step: &Step) -> impl Future<Output = Result<(), String>>;
+
+    /// Whether this interface has a carrier; one that is down or not there has none.
+    fn carries(&self, nic: &str) -> impl Future<Output = bool>;
 }
 
 /// Tries whether other hosts reach this one.

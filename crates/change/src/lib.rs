@@ -30,6 +30,7 @@ mod run;
 mod standing;
 mod step;
 mod text;
+mod value;
 
 pub use check::PlanError;
 pub use folder::JournalError;

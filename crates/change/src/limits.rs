@@ -35,8 +35,8 @@ pub const PROVE: Duration = Duration::from_secs(20);
 /// Between two tries.
 pub const PROVE_AGAIN: Duration = Duration::from_millis(500);
 
-/// Tries to take one step back: a driver that resets says that it is busy. While it does not tell what is there, it is asked for
-/// [`PROVE`].
+/// Times that one step is taken back, and does not stay so. While a driver that resets refuses, or does not tell what is there, it is
+/// asked for [`PROVE`]; what is not told by then is set back all the same, and asked for as long again.
 pub const TAKE_BACK_TRIES: usize = 3;
 
 /// Between two of them.

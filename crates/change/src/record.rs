@@ -22,6 +22,9 @@ pub enum Record {
         boot: String,
         /// Paths that work, and have to afterwards.
         paths: Vec<PathTo>,
+        /// Interfaces that settings are of and that have a carrier, and have to afterwards: not each is one of a path.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        carriers: Vec<String>,
     },
     /// A step is done next; counted from 0 over all changes of the plan.
     AboutTo {

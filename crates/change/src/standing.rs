@@ -45,6 +45,8 @@ pub struct Standing {
     pub boot: Option<String>,
     /// Paths that worked before.
     pub paths: Vec<PathTo>,
+    /// Interfaces that had a carrier before.
+    pub carriers: Vec<String>,
     /// Steps that may have been done and were not taken back; with what is there instead of what was wanted.
     touched: BTreeMap<usize, Option<String>>,
     done: usize,
@@ -91,6 +93,7 @@ impl Standing {
             phase: Phase::New,
             boot: None,
             paths: Vec::new(),
+            carriers: Vec::new(),
             touched: BTreeMap::new(),
             done: 0,
             left: BTreeMap::new(),
@@ -107,9 +110,18 @@ impl Standing {
     /// What a record adds; `None` if it cannot be here.
     pub(crate) fn take(&mut self, record: &Record) -> Option<()> {
         match (&self.phase, record) {
-            (Phase::New, Record::Began { boot, paths, .. }) => {
+            (
+                Phase::New,
+                Record::Began {
+                    boot,
+                    paths,
+                    carriers,
+                    ..
+                },
+            ) => {
                 self.boot = Some(boot.clone());
                 self.paths.clone_from(paths);
+                self.carriers.clone_from(carriers);
                 self.phase = Phase::Applying;
             }
             (Phase::Applying, Record::AboutTo { step })

@@ -47,6 +47,14 @@ fn digits(mask: &str) -> String {
     digits.trim().trim_start_matches('0').to_ascii_lowercase()
 }
 
+/// The interface that it is of, if it is of one.
+pub(crate) fn nic(step: &Step) -> Option<&str> {
+    match step {
+        Step::File { path, .. } => path.strip_prefix("sys/class/net/")?.split('/').next(),
+        Step::Nic { nic, .. } => Some(nic),
+    }
+}
+
 /// What is set, in a word for people.
 #[must_use]
 pub fn named(step: &Step) -> String {

@@ -44,7 +44,8 @@ fn nothing_is_set_but_what_rules_set_and_to_nothing_that_they_do_not_want() {
     let stamps = "proc/sys/net/ipv4/tcp_timestamps";
     for (path, fits, not) in [
         (wmem, "4096 16384 8388608", "4096 8388608 16384"),
-        (wmem, "1 1 1", "4096 16384"),
+        (wmem, "4096 16384 4194304", "1 1 1"),
+        (wmem, "8192 16384 8388608", "4096 16384"),
         (irq, "0-3,8", ""),
         (rps, "0", "f"),
         (stamps, "1", "0"),
@@ -105,5 +106,38 @@ fn words_of_a_plan_have_nothing_that_a_terminal_takes_for_an_order() {
         let mut plan = plan.clone();
         spoil(&mut plan, escape());
         assert!(matches!(plan.check(), Err(PlanError::Word { .. })));
+    }
+}
+
+#[test]
+fn no_link_gets_a_rate_or_a_correction_by_hand_and_no_adapter_less_than_it_has() {
+    let set =
+        |what: &NicSetting, from, to| checked(Disruption::BouncesLink, nic(what.clone(), from, to));
+    let by_hand = "off speed 10 duplex half";
+    let feature = |name: &str| NicSetting::Feature(name.into());
+    for (what, from, fits, not) in [
+        (NicSetting::Negotiation, "on", "on", by_hand),
+        (NicSetting::Fec, "rs", "auto", "off"),
+        (NicSetting::CombinedChannels, "2", "8", "1"),
+        (NicSetting::ReceiveRing, "512", "1024", "512"),
+        (NicSetting::AdaptiveReceive, "off", "on", "off"),
+        (feature("rx-checksum"), "off", "on", "off"),
+        (feature("rx-gro"), "off", "on", "off"),
+        (feature("rx-lro"), "on", "off", "on"),
+    ] {
+        assert_eq!(set(&what, from, fits), Ok(()), "{what:?}");
+        let refused = set(&what, from, not);
+        assert!(
+            matches!(refused, Err(PlanError::Value { .. })),
+            "{what:?}: {refused:?}"
+        );
+    }
+    for feature in ["rx-checksum", "rx-lro"].map(feature) {
+        let step = nic(feature, "off", "off");
+        let refused = checked(Disruption::Safe, step);
+        assert!(
+            matches!(refused, Err(PlanError::Understated { .. })),
+            "{refused:?}"
+        );
     }
 }

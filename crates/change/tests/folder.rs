@@ -100,7 +100,14 @@ fn a_journal_that_is_half_full_begins_nothing_and_takes_back_what_was_begun() {
     let at = order.plan.made_at;
     let paths = vec![order.paths[0].clone(); 100_000];
     let boot = BOOT.to_owned();
-    journal.append(Record::Began { at, boot, paths }).unwrap();
+    let carriers = Vec::new();
+    let began = Record::Began {
+        at,
+        boot,
+        paths,
+        carriers,
+    };
+    journal.append(began).unwrap();
     let error = journal.append(Record::AboutTo { step: 0 }).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::FileTooLarge);
     let why = "it is full".to_owned();

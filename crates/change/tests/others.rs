@@ -265,3 +265,53 @@ async fn what_is_written_of_a_long_value_is_short() {
     let outcome = world.process(Fate::default(), BOOT).await.unwrap();
     assert!(why(&outcome).len() < 10_000, "{}", why(&outcome).len());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_driver_that_refuses_for_a_while_is_asked_again_and_one_that_does_so_for_good_is_in_doubt()
+ {
+    for (seconds, fits) in [(10, true), (60, false)] {
+        let (world, order) = two();
+        let fate = Fate {
+            cut_off_by: Some((B.into(), "2".into())),
+            busy: Some(Duration::from_secs(seconds)),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        let rolled_back = matches!(outcome, Outcome::RolledBack { .. });
+        assert_eq!(rolled_back, fits, "{outcome:?}");
+        if fits {
+            assert_eq!(values(&world, &order), ["1", "1"]);
+        } else {
+            let left = world.account().standing.left();
+            assert_eq!(left[1].found, "\"2\", and was not set back: it is busy");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_tells_nothing_for_what_was_set_is_set_back_all_the_same() {
+    let (world, order) = two();
+    let fate = Fate {
+        mute: Some((B.into(), "2".into())),
+        ..Fate::default()
+    };
+    let outcome = world.process(fate, BOOT).await.unwrap();
+    assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+    assert_eq!(values(&world, &order), ["1", "1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_no_path_uses_has_to_carry_again_as_well() {
+    let steering = "sys/class/net/nic7/queues/rx-0/rps_cpus";
+    let world = World::of(&[(steering, "1")]);
+    let order = order(vec![vec![step(steering, "1", "0")]]);
+    world.make(&order);
+    let fate = Fate {
+        drops: Some((steering.into(), "0".into())),
+        ..Fate::default()
+    };
+    let outcome = world.process(fate, BOOT).await.unwrap();
+    assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+    assert!(why(&outcome).contains("the carrier of nic7"), "{outcome:?}");
+    assert_eq!(values(&world, &order), ["1"]);
+}

@@ -125,6 +125,7 @@ mod tests {
                 at,
                 boot: boot.into(),
                 paths: Vec::new(),
+                carriers: Vec::new(),
             },
             Record::AboutTo { step: 0 },
             Record::Done { step: 0 },

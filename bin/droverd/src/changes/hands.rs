@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use drover_change::Hands;
-use drover_host::change::{current, perform};
+use drover_host::change::{carries, current, perform};
 use drover_tune::Step;
 use drover_types::with_sources;
 
@@ -23,5 +23,9 @@ impl Hands for ThisHost<'_> {
     async fn perform(&self, step: &Step) -> Result<(), String> {
         let done = perform(self.root, step).await;
         done.map_err(|error| with_sources(&error))
+    }
+
+    async fn carries(&self, nic: &str) -> bool {
+        carries(self.root, nic)
     }
 }

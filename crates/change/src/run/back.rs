@@ -32,36 +32,47 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         moved
     }
 
-    /// A link that comes back tells nothing for a while: only what is done counts as a try.
+    /// A link that comes back tells nothing for a while, and a driver that resets refuses: only what is done counts as a try.
     pub(super) async fn take_back(&mut self, number: usize) {
         let undo = self.step(number).undo();
         let (_, before) = ends(&undo);
-        let deadline = Instant::now() + PROVE;
+        let mut deadline = Instant::now() + PROVE;
         let mut tries = 0;
+        let mut is_told = true;
         let mut refused = String::new();
         let found = loop {
-            match self.hands.current(&undo).await {
-                Ok(found) if is(&undo, &found, before) => {
+            let is_late = Instant::now() >= deadline;
+            let found = self.hands.current(&undo).await;
+            match &found {
+                Ok(found) if is(&undo, found, before) => {
                     self.note(Record::Undone { step: number });
                     return;
                 }
-                Ok(found) if self.is_ours(number, &found) && tries < TAKE_BACK_TRIES => {
-                    tries += 1;
-                    match self.hands.perform(&undo).await {
-                        Err(why) => refused = format!(", and was not set back: {why}"),
-                        // Many steps are not to take a second each while nobody may reach this host.
-                        Ok(()) if self.is_back(&undo).await => {
-                            self.note(Record::Undone { step: number });
-                            return;
-                        }
-                        Ok(()) => {}
+                Ok(there) => {
+                    let is_over = tries == TAKE_BACK_TRIES || (is_late && !refused.is_empty());
+                    if is_over || !self.is_ours(number, there) {
+                        break said(found) + &refused;
                     }
                 }
-                Ok(found) => break format!("{found:?}{refused}"),
-                Err(why) if Instant::now() >= deadline => {
-                    break format!("not known, because {why}{refused}");
+                Err(_) if !is_late => {
+                    sleep(TAKE_BACK_AGAIN).await;
+                    continue;
                 }
-                Err(_) => {}
+                // A link that is down for what a step set may tell nothing until that is gone: by the journal it is the step's.
+                Err(_) if is_told => {
+                    is_told = false;
+                    deadline += PROVE;
+                }
+                Err(_) => break said(found) + &refused,
+            }
+            match self.hands.perform(&undo).await {
+                Err(why) => refused = format!(", and was not set back: {why}"),
+                // Many steps are not to take a second each while nobody may reach this host.
+                Ok(()) if self.is_back(&undo).await => {
+                    self.note(Record::Undone { step: number });
+                    return;
+                }
+                Ok(()) => tries += 1,
             }
             sleep(TAKE_BACK_AGAIN).await;
         };

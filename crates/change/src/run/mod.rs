@@ -2,6 +2,7 @@
 
 mod back;
 
+use std::collections::BTreeSet;
 use std::io;
 
 use drover_tune::Step;
@@ -13,10 +14,9 @@ use crate::hands::{Hands, Paths};
 use crate::journal::Journal;
 use crate::limits::{PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED};
 use crate::moved::{RunError, listed, moved, said};
-use crate::order::PathTo;
 use crate::record::{Outcome, Record};
 use crate::standing::{Next, Phase};
-use crate::step::{ends, is, named};
+use crate::step::{ends, is, named, nic};
 
 /// One order on its way.
 pub struct Runner<'a, H, P> {
@@ -97,10 +97,24 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             at: Timestamp::now(),
             boot: self.boot.to_owned(),
             paths,
+            carriers: self.carriers().await,
         };
         if !self.note(began) {
             self.roll_back("its journal cannot be written".to_owned());
         }
+    }
+
+    /// Interfaces of the plan that have a carrier.
+    async fn carriers(&self) -> Vec<String> {
+        let steps = self.journal.account().steps.iter();
+        let nics: BTreeSet<&str> = steps.filter_map(nic).collect();
+        let mut carriers = Vec::new();
+        for nic in nics {
+            if self.hands.carries(nic).await {
+                carriers.push(nic.to_owned());
+            }
+        }
+        carriers
     }
 
     /// Why the plan is not for this host as it is.
@@ -160,16 +174,15 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         }
     }
 
-    /// Every path that worked works again, or all is taken back.
+    /// Every path that worked works again, and every link carries again that did, or all is taken back.
     async fn prove(&mut self) {
-        let paths = self.journal.standing().paths.clone();
+        let proven = self.journal.standing().paths.len();
         let bounces = self.journal.account().order.plan.bounces();
         sleep(if bounces { SETTLE_BOUNCED } else { SETTLE }).await;
         let deadline = Instant::now() + PROVE;
         loop {
-            let lost = self.lost(&paths).await;
+            let lost = self.lost().await;
             if lost.is_empty() {
-                let proven = paths.len();
                 if !self.end(Outcome::Applied { proven }) {
                     // The next process would go back: it is not to be heard of as done now.
                     let why = "its journal cannot be written".to_owned();
@@ -179,10 +192,9 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             }
             if Instant::now() >= deadline {
                 let seconds = PROVE.as_secs();
-                let lost: Vec<String> = lost.iter().map(|path| path.to_string()).collect();
                 let lost = lost.join("; ");
                 self.roll_back(format!(
-                    "paths that worked before did not for {seconds} s: {lost}"
+                    "what worked before did not for {seconds} s: {lost}"
                 ));
                 return;
             }
@@ -190,14 +202,23 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         }
     }
 
-    async fn lost<'p>(&self, paths: &'p [PathTo]) -> Vec<&'p PathTo> {
-        let work = self.paths.work(paths).await;
+    /// What worked before and does not now, in words.
+    async fn lost(&self) -> Vec<String> {
+        let standing = self.journal.standing();
+        let work = self.paths.work(&standing.paths).await;
         // One that is not answered for does not work.
         let work = work.into_iter().chain(std::iter::repeat(false));
-        let both = paths.iter().zip(work);
-        both.filter(|(_, works)| !works)
-            .map(|(path, _)| path)
-            .collect()
+        let both = standing.paths.iter().zip(work);
+        let mut lost: Vec<String> = both
+            .filter(|(_, works)| !works)
+            .map(|(path, _)| path.to_string())
+            .collect();
+        for nic in &standing.carriers {
+            if !self.hands.carries(nic).await {
+                lost.push(format!("the carrier of {nic}"));
+            }
+        }
+        lost
     }
 
     /// Standing names no others than there are.

@@ -15,6 +15,12 @@ pub struct Fate {
     pub becomes: Option<(String, String)>,
     /// A file of which it is said that it cannot be written.
     pub refuses: Option<String>,
+    /// While this file has this value, no interface has a carrier.
+    pub drops: Option<(String, String)>,
+    /// While this file has this value, it tells nothing.
+    pub mute: Option<(String, String)>,
+    /// For so long nothing is taken back, from when it first was to be.
+    pub busy: Option<Duration>,
     /// For so long nothing is told after each thing that is done while going back.
     pub silent: Option<Duration>,
     /// Somebody else writes this at this call.

@@ -37,6 +37,8 @@ pub struct World {
     dead: Notify,
     /// Until when nothing is told.
     silent_until: Cell<Option<Instant>>,
+    /// Until when nothing is taken back.
+    busy_until: Cell<Option<Instant>>,
     name: HostName,
     /// A journal that nobody has run.
     made: RefCell<Option<Journal>>,
@@ -61,6 +63,7 @@ impl World {
             calls: Cell::new(0),
             dead: Notify::new(),
             silent_until: Cell::default(),
+            busy_until: Cell::default(),
             name: "a".parse().unwrap(),
             made: RefCell::default(),
             seen: RefCell::default(),
@@ -111,6 +114,21 @@ impl World {
                 )
             })
             .collect()
+    }
+
+    /// Whether a file has the value that something depends on.
+    fn has(&self, value: Option<&(String, String)>) -> bool {
+        value.is_some_and(|(path, value)| fs::read_to_string(self.file(path)).unwrap() == *value)
+    }
+
+    /// Whether what is to be taken back is refused now.
+    fn is_busy(&self) -> bool {
+        let busy = self.fate.borrow().busy;
+        busy.is_some_and(|busy| {
+            let until = self.busy_until.get().unwrap_or(Instant::now() + busy);
+            self.busy_until.set(Some(until));
+            Instant::now() < until
+        })
     }
 
     /// How long the journal is.
@@ -189,6 +207,7 @@ impl World {
     fn host(&self, journal: &Journal, fate: Fate) -> Host<'_> {
         *self.fate.borrow_mut() = fate;
         self.silent_until.set(None);
+        self.busy_until.set(None);
         self.calls.set(0);
         self.seen.borrow_mut().clear();
         let plan = journal.account().order.plan.clone();
@@ -215,6 +234,11 @@ impl Hands for Host<'_> {
         if until.is_some_and(|until| Instant::now() < until) {
             return Err("the link is down".to_owned());
         }
+        let mute = self.world.fate.borrow().mute.clone();
+        let mute = mute.filter(|(path, _)| path == path_of(step));
+        if self.world.has(mute.as_ref()) {
+            return Err("it tells nothing".to_owned());
+        }
         fs::read_to_string(self.world.file(path_of(step))).map_err(|error| error.to_string())
     }
 
@@ -224,6 +248,9 @@ impl Hands for Host<'_> {
         let Step::File { to, .. } = step else {
             return Ok(());
         };
+        if to == "1" && self.world.is_busy() {
+            return Err("it is busy".to_owned());
+        }
         {
             let fate = self.world.fate.borrow();
             let forward = to != "1";
@@ -243,6 +270,12 @@ impl Hands for Host<'_> {
         // Once more, so that one dies after it was done and before it could say so.
         self.world.call(&self.plan).await;
         Ok(())
+    }
+
+    async fn carries(&self, _: &str) -> bool {
+        self.world.call(&self.plan).await;
+        let drops = self.world.fate.borrow().drops.clone();
+        !self.world.has(drops.as_ref())
     }
 }
 

@@ -76,6 +76,18 @@ pub enum ChangeError {
         /// Why.
         source: rtnetlink::Error,
     },
+    /// What stands on it gets smaller packets as well, and not larger ones again.
+    #[error(
+        "{upper} stands on {nic} with packets of {bytes} bytes: the kernel would make them smaller as well, and no undo larger again"
+    )]
+    Above {
+        /// The interface.
+        nic: String,
+        /// What stands on it.
+        upper: String,
+        /// Its largest packet.
+        bytes: u32,
+    },
     /// It takes too long.
     #[error("{nic} was not changed within {seconds} s")]
     Late {
@@ -123,12 +135,37 @@ pub async fn perform(root: &Path, step: &Step) -> Result<(), ChangeError> {
             match what {
                 NicSetting::Mtu => {
                     let mtu = number("the largest packet", to)?;
+                    nothing_above(root, nic, mtu)?;
                     set_mtu(nic, index, mtu).await
                 }
                 what => order(nic, index, &ordered(what, to)?),
             }
         }
     }
+}
+
+/// Whether an interface has a carrier; one that is down or not there has none.
+#[must_use]
+pub fn carries(root: &Path, nic: &str) -> bool {
+    let carrier = files::text(&root.join("sys/class/net").join(nic).join("carrier"));
+    carrier.is_ok_and(|text| text.trim() == "1")
+}
+
+/// Whether all that stands on an interface has packets of at most so many bytes.
+fn nothing_above(root: &Path, nic: &str, most: u32) -> Result<(), ChangeError> {
+    for path in files::entries(&root.join("sys/class/net").join(nic)) {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let Some(upper) = name.and_then(|name| name.strip_prefix("upper_")) else {
+            continue;
+        };
+        let told = files::text(&path.join("mtu")).ok();
+        let bytes = told.and_then(|text| text.trim().parse().ok());
+        if let Some(bytes) = bytes.filter(|bytes| *bytes > most) {
+            let (nic, upper) = (nic.to_owned(), upper.to_owned());
+            return Err(ChangeError::Above { nic, upper, bytes });
+        }
+    }
+    Ok(())
 }
 
 fn of_file(what: &'static str, path: &str, source: io::Error) -> ChangeError {
@@ -276,5 +313,23 @@ async fn set_mtu(nic: &str, index: u32, mtu: u32) -> Result<(), ChangeError> {
             nic,
             seconds: NETLINK.as_secs(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_are_made_no_smaller_below_what_would_get_smaller_with_them() {
+        let root = tempfile::tempdir().unwrap();
+        let nic = root.path().join("sys/class/net/nic0");
+        fs::create_dir_all(nic.join("upper_vlan7")).unwrap();
+        fs::write(nic.join("upper_vlan7/mtu"), "9000\n").unwrap();
+        fs::write(nic.join("carrier"), "1\n").unwrap();
+        nothing_above(root.path(), "nic0", 9000).unwrap();
+        let refused = nothing_above(root.path(), "nic0", 1500).unwrap_err();
+        assert!(refused.to_string().contains("vlan7"), "{refused}");
+        assert!(carries(root.path(), "nic0") && !carries(root.path(), "nic1"));
     }
 }
