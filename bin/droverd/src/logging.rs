@@ -16,6 +16,8 @@ pub fn init() {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
+        // It would say so on stderr, and panic where that is what cannot be written: on a full disk, for one.
+        .log_internal_errors(false)
         .with_ansi(colour);
     if journal {
         builder.without_time().init();

@@ -51,10 +51,12 @@ impl Folders {
         ids
     }
 
-    /// The same, with what each tells.
-    pub fn all(&self) -> Vec<(ChangeId, Result<Account, JournalError>)> {
+    /// The same, with what each tells: read when its turn comes, so that one is in memory at a time.
+    pub fn all(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (ChangeId, Result<Account, JournalError>)> {
         let ids = self.ids().into_iter();
-        ids.map(|id| (id, Account::read(&self.of(id)))).collect()
+        ids.map(|id| (id, Account::read(&self.of(id))))
     }
 
     /// Forgets the oldest ones, as far as nothing of them can be undone, so that there is room for one more.
@@ -62,9 +64,8 @@ impl Folders {
     /// # Errors
     /// There are too many that can be.
     pub fn make_room(&self, boot: &str) -> Result<(), Refusal> {
-        let all = self.all();
-        let mut too_many = (all.len() + 1).saturating_sub(CHANGES_KEPT);
-        for (id, read) in all {
+        let mut too_many = (self.ids().len() + 1).saturating_sub(CHANGES_KEPT);
+        for (id, read) in self.all() {
             if too_many == 0 {
                 break;
             }

@@ -120,15 +120,15 @@ impl Changes {
         let folder = self.folders.existing(id)?;
         let journal = self.when_free(|| Journal::open(&folder)).await?;
         let boot = boot()?;
-        self.only_one(None)?;
+        tokio::task::block_in_place(|| self.only_one(None))?;
         check::undoable(id, journal.account(), &boot)?;
         if journal.account().order.plan.bounces() && !request.force {
             check::drained(&self.context, &self.migrations).await?;
         }
-        self.settled().remove(&id);
+        let records = journal.account().records.len();
         let process = self.start(&folder, What::Undo, journal.into_lock())?;
         match tokio::time::timeout(limits::UNDO_ANSWER, process).await {
-            Ok(ended) => process::undone(id, ended, &folder)?,
+            Ok(ended) => process::undone(id, ended, &folder, records)?,
             // It goes on, whoever looks.
             Err(_) => tracing::info!(%id, "is still being undone"),
         }
@@ -141,16 +141,13 @@ impl Changes {
     /// The host does not tell since when it runs.
     pub fn list(&self) -> Result<Vec<ChangeView>, Refusal> {
         let boot = boot()?;
-        let listed = tokio::task::block_in_place(|| self.folders.all());
-        let shown = listed
-            .into_iter()
-            .rev()
-            .filter_map(|(id, read)| match read {
-                Ok(account) => Some(show::change(id, &account, &boot)),
-                Err(JournalError::NotBegun { .. }) => None,
-                Err(error) => Some(show::unreadable(id, &error)),
-            });
-        Ok(shown.collect())
+        let shown = |(id, read): (ChangeId, Result<Account, JournalError>)| match read {
+            Ok(account) => Some(show::change(id, &account, &boot)),
+            Err(JournalError::NotBegun { .. }) => None,
+            Err(error) => Some(show::unreadable(id, &error)),
+        };
+        let listed = || self.folders.all().rev().filter_map(shown).collect();
+        Ok(tokio::task::block_in_place(listed))
     }
 
     /// One of them.
@@ -182,15 +179,15 @@ impl Changes {
         open: impl Fn() -> Result<Journal, JournalError>,
     ) -> Result<Journal, Refusal> {
         let deadline = Instant::now() + limits::LOCK_LET_GO;
-        let is_over = |(_, read): &(_, Result<Account, JournalError>)| {
-            read.as_ref()
-                .is_ok_and(|account| account.standing.has_ended())
+        let is_over = |(_, read): (_, Result<Account, JournalError>)| {
+            read.is_ok_and(|account| account.standing.has_ended())
         };
         loop {
             let opened = tokio::task::block_in_place(&open);
             let is_busy = matches!(opened, Err(JournalError::Busy { .. }));
-            let waits =
-                is_busy && Instant::now() < deadline && self.folders.all().iter().all(is_over);
+            let waits = is_busy
+                && Instant::now() < deadline
+                && tokio::task::block_in_place(|| self.folders.all().all(is_over));
             if !waits {
                 return opened.map_err(|error| refused(&error));
             }

@@ -37,6 +37,14 @@ pub fn between(own: &[Interface], others: &[(HostName, Vec<SocketAddr>)]) -> Vec
             }));
         }
     }
+    let left_out = paths.len().saturating_sub(PATHS);
+    if left_out > 0 {
+        tracing::warn!(
+            left_out,
+            tried = PATHS,
+            "not every path to another host is tried after the change"
+        );
+    }
     paths.truncate(PATHS);
     paths
 }

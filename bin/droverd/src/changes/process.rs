@@ -14,7 +14,7 @@ use std::process::{Output, Stdio};
 use anyhow::Context as _;
 use clap::ValueEnum;
 use drover_api::{ErrorCode, Refusal};
-use drover_change::{Journal, Runner};
+use drover_change::{Account, Journal, Runner};
 use drover_types::{ChangeId, HostName, with_sources};
 use tokio::task::{JoinError, JoinHandle};
 
@@ -55,7 +55,15 @@ pub fn start(
 ) -> io::Result<JoinHandle<io::Result<Output>>> {
     let mut options = OpenOptions::new();
     let log = options.create(true).append(true).mode(0o600);
-    let log = log.open(folder.join("log"))?;
+    // What is there is taken back also where nobody can write about it.
+    let log = log.open(folder.join("log")).map_or_else(
+        |error| {
+            let folder = folder.display();
+            tracing::error!(%error, %folder, "the process has no log");
+            Stdio::null()
+        },
+        Stdio::from,
+    );
     let mut command = std::process::Command::new(PROGRAM);
     command.arg0("droverd");
     command.arg("change").arg("--host").arg(host.as_str());
@@ -76,7 +84,7 @@ pub fn start(
     Ok(tokio::spawn(child.wait_with_output()))
 }
 
-/// What became of a process that was to take a change back.
+/// What became of a process that was to take a change back whose journal had so many records.
 ///
 /// # Errors
 /// It did nothing, and why.
@@ -84,6 +92,7 @@ pub fn undone(
     id: ChangeId,
     ended: Result<io::Result<Output>, JoinError>,
     folder: &Path,
+    records: usize,
 ) -> Result<(), Refusal> {
     let failed = |why: String| {
         let message = format!("change {id} was not undone: {why}");
@@ -99,7 +108,14 @@ pub fn undone(
             "something else has changed that since: set it as the change left it, or leave it as it is",
         ));
     }
-    // A process that dies is followed by one that goes back.
+    // A process that dies is followed by one that goes back, if it has begun.
+    let has_begun = || Account::read(folder).is_ok_and(|account| account.records.len() > records);
+    if !output.status.success() && !has_begun() {
+        let status = output.status;
+        return Err(failed(format!(
+            "its process ended before it began ({status})"
+        )));
+    }
     Ok(())
 }
 

@@ -24,18 +24,29 @@ impl Changes {
                 continue;
             }
             match Account::read(&self.folders.of(id)) {
+                // Of one that can be undone the process that does so may die as well.
+                Ok(account) if account.standing.can_be_undone() => {}
                 Ok(account) if account.standing.has_ended() => {
                     self.settled().insert(id);
                 }
                 // One at a time: the next one at the next look.
                 Ok(_) => return self.take_up_one(id),
                 Err(JournalError::NotBegun { .. }) => self.remove(id),
-                Err(error) => {
-                    let error = with_sources(&error);
-                    tracing::error!(%id, error, "it is not known what is left of a change");
-                    self.settled().insert(id);
-                }
+                Err(error) => self.unreadable(id, &error),
             }
+        }
+    }
+
+    /// What cannot be read now may be readable at the next look; what is no journal stays none.
+    fn unreadable(&self, id: ChangeId, error: &JournalError) {
+        let is_for_good = matches!(
+            error,
+            JournalError::Broken { .. } | JournalError::Records { .. }
+        );
+        let error = with_sources(error);
+        tracing::error!(%id, error, is_for_good, "it is not known what is left of a change");
+        if is_for_good {
+            self.settled().insert(id);
         }
     }
 

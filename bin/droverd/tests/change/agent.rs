@@ -1,9 +1,14 @@
 //! What an agent applies and takes back, and that it may die at any moment of it.
 
+use std::time::Duration;
+
 use drover_api::{ChangeState, ChangeStepState};
 use drover_change::Outcome;
 
 use crate::host::Host;
+
+/// Longer than an agent takes from one look at its changes to the next.
+const OF_A_LOOK: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_applied_and_undone_leaves_every_fact_as_before() {
@@ -66,7 +71,7 @@ async fn a_change_whose_process_is_killed_is_taken_back_by_the_agent_or_by_the_n
     };
     let before = host.facts().await;
     let plan = host.plan().await;
-    let mut taken_back = 0;
+    let mut taken_back = [0, 0];
     for at in 0..8 {
         let id = host.apply(&plan).await.unwrap().id;
         host.when_written(id, at).await;
@@ -80,14 +85,52 @@ async fn a_change_whose_process_is_killed_is_taken_back_by_the_agent_or_by_the_n
         }
         let view = host.ended(id).await;
         match view.state {
-            ChangeState::RolledBack => taken_back += 1,
+            ChangeState::RolledBack => taken_back[at % 2] += 1,
             // It was quicker than the test.
             ChangeState::Applied => assert!(host.undo(id).await.is_ok()),
             other => panic!("{other:?}"),
         }
         assert_eq!(host.facts().await, before);
     }
-    assert!(taken_back > 0);
+    assert!(
+        taken_back.iter().all(|deaths| *deaths > 0),
+        "{taken_back:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_undo_whose_process_is_killed_is_brought_to_its_end_by_the_living_agent() {
+    let Some(host) = Host::new("undoing").await else {
+        return;
+    };
+    let before = host.facts().await;
+    let plan = host.plan().await;
+    let mut killed = 0;
+    for more in 0..4 {
+        let id = host.applied(&plan).await.id;
+        let records = host.account(id).records.len();
+        let death = async {
+            if more == 0 {
+                // Before it has written that it begins, over a look of the agent, which finds a change at its end.
+                while !host.signal_process(id, "-STOP") && host.account(id).records.len() == records
+                {
+                    tokio::task::yield_now().await;
+                }
+                tokio::time::sleep(OF_A_LOOK).await;
+                host.signal_process(id, "-CONT");
+                host.when_written(id, records + 1).await;
+            } else {
+                host.when_written(id, records + more).await;
+            }
+            host.kill_process(id)
+        };
+        let (undone, was_there) = tokio::join!(host.undo(id), death);
+        killed += u32::from(was_there);
+        undone.unwrap();
+        assert_eq!(host.ended(id).await.state, ChangeState::Undone, "{more}");
+        assert_eq!(host.facts().await, before);
+    }
+    assert!(killed > 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -164,11 +164,16 @@ impl Host {
 
     /// Kills the process that carries a change out; whether there was one.
     pub fn kill_process(&self, id: ChangeId) -> bool {
+        self.signal_process(id, "-KILL")
+    }
+
+    /// Sends it this signal; whether there was one.
+    pub fn signal_process(&self, id: ChangeId, signal: &str) -> bool {
         let folder = self.folder(id).display().to_string();
         let listed = Command::new("pgrep").args(["-f", &folder]).output();
         let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
         let found: Vec<u32> = listed.lines().map(|pid| pid.parse().unwrap()).collect();
-        found.iter().for_each(|pid| kill(*pid, "-KILL"));
+        found.iter().for_each(|pid| kill(*pid, signal));
         !found.is_empty()
     }
 }
