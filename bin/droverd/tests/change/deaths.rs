@@ -17,8 +17,20 @@ use tempfile::TempDir;
 use crate::host::settled;
 use crate::network::Network;
 
-/// Runs the test below in a network of its own.
-fn killed_at_every(calls: &str) {
+/// Words for strace by which an apply dies after some of its steps.
+const KILLED_IN_THE_MIDDLE: [&str; 8] = [
+    "-f",
+    "-qq",
+    "-o",
+    "/dev/null",
+    "-e",
+    "trace=fsync",
+    "-e",
+    "inject=fsync:signal=SIGKILL:when=8",
+];
+
+/// Runs the test below in a network of its own, for a process that does this.
+fn killed_at_every(what: &str, calls: &str) {
     if Command::new("strace").arg("--version").output().is_err() {
         println!("skipped, because strace does not run, which kills at a call");
         return;
@@ -26,41 +38,53 @@ fn killed_at_every(calls: &str) {
     let Some(network) = Network::new("deaths") else {
         return;
     };
-    network.test("deaths::inside_the_network", calls);
+    network.test("deaths::inside_the_network", &format!("{what} {calls}"));
 }
 
 #[test]
 fn a_process_that_is_killed_at_any_record_of_its_journal_leaves_all_or_nothing() {
-    killed_at_every("write,fsync,ftruncate");
+    killed_at_every("apply", "write,fsync,ftruncate");
 }
 
 #[test]
 fn a_process_that_is_killed_at_anything_that_it_asks_of_the_kernel_leaves_all_or_nothing() {
-    killed_at_every("sendto,sendmsg,connect");
+    killed_at_every("apply", "sendto,sendmsg,connect");
 }
 
 #[test]
 fn a_process_that_is_killed_at_any_file_that_it_opens_leaves_all_or_nothing() {
-    killed_at_every("openat");
+    killed_at_every("apply", "openat");
+}
+
+#[test]
+fn an_undo_that_is_killed_at_any_record_of_its_journal_leaves_all_or_nothing() {
+    killed_at_every("undo", "fsync");
+}
+
+#[test]
+fn a_process_that_goes_back_and_is_killed_at_any_record_of_its_journal_is_followed_by_the_next() {
+    killed_at_every("recover", "write,fsync,ftruncate");
 }
 
 #[tokio::test]
 #[ignore = "the tests above start it, inside the network that they made"]
 async fn inside_the_network() {
-    let calls = std::env::var("DROVER_TEST_WORD").unwrap();
+    let word = std::env::var("DROVER_TEST_WORD").unwrap();
+    let (what, calls) = word.split_once(' ').unwrap();
     let host = Changed::new().await;
-    let counted = host.count(&calls).await;
+    let counted = host.count(what, calls).await;
     let mut deaths = 0;
     let mut ends = BTreeMap::new();
     for (call, times) in &counted {
         for at in 1..=*times {
-            let (died, outcome) = host.round(call, at).await;
+            let (died, outcome) = host.round(what, call, at).await;
             deaths += u32::from(died);
             *ends.entry(outcome).or_insert(0) += 1;
         }
     }
     println!("{deaths} deaths at {counted:?} came to {ends:?}");
-    assert!(deaths > 20, "{deaths}");
+    let least = if what == "apply" { 20 } else { 5 };
+    assert!(deaths > least, "{deaths}");
 }
 
 /// This namespace's host.
@@ -135,12 +159,15 @@ impl Changed {
     }
 
     /// How often a whole run does each of these calls.
-    async fn count(&self, calls: &str) -> BTreeMap<String, usize> {
+    async fn count(&self, what: &str, calls: &str) -> BTreeMap<String, usize> {
         let log = self.folder.path().join("strace");
         let trace = format!("trace={calls}");
         let log_file = log.to_str().unwrap();
-        let (folder, _) = self.apply(&["-f", "-o", log_file, "-e", &trace]).await;
-        self.undo(&folder).await;
+        let strace = ["-f", "-o", log_file, "-e", &trace];
+        let (folder, _) = self.process(what, &strace).await;
+        if matches!(outcome(&folder), Outcome::Applied { .. }) {
+            self.undo(&folder).await;
+        }
         let mut counted = BTreeMap::new();
         for line in fs::read_to_string(log).unwrap().lines() {
             for call in calls.split(',') {
@@ -153,11 +180,11 @@ impl Changed {
     }
 
     /// Killed as it makes this call for the n-th time, and followed by one that goes back.
-    async fn round(&self, call: &str, at: usize) -> (bool, String) {
+    async fn round(&self, what: &str, call: &str, at: usize) -> (bool, String) {
         let inject = format!("inject={call}:signal=SIGKILL:when={at}");
         let trace = format!("trace={call}");
         let strace = ["-f", "-qq", "-o", "/dev/null", "-e", &trace, "-e", &inject];
-        let (folder, ended) = self.apply(&strace).await;
+        let (folder, ended) = self.process(what, &strace).await;
         let said = format!("{call} {at} {ended:?}");
         if !Account::read(&folder).unwrap().standing.has_ended() {
             let lock = Journal::open(&folder).unwrap().into_lock();
@@ -170,6 +197,7 @@ impl Changed {
         let word = match &end {
             Outcome::Applied { .. } => "applied",
             Outcome::RolledBack { .. } => "rolled back",
+            Outcome::Undone => "undone",
             other => panic!("{said}: {other:?}"),
         };
         let there = facts().await;
@@ -180,6 +208,18 @@ impl Changed {
             assert_eq!(there, self.before, "{said}: {end:?}");
         }
         (!ended.success(), word.to_owned())
+    }
+
+    /// A process below this, with a folder as it finds it.
+    async fn process(&self, what: &str, strace: &[&str]) -> (PathBuf, ExitStatus) {
+        let (folder, _) = match what {
+            "apply" => return self.apply(strace).await,
+            "undo" => self.apply(&[]).await,
+            _ => self.apply(&KILLED_IN_THE_MIDDLE).await,
+        };
+        let lock = Journal::open(&folder).unwrap().into_lock();
+        let ended = process(strace, what, &folder, lock).await;
+        (folder, ended)
     }
 
     /// A process that begins with a new folder, below this.
@@ -199,6 +239,7 @@ impl Changed {
     }
 }
 
+/// Below strace; what it logs cannot be written, as on a full disk.
 async fn process(strace: &[&str], what: &str, folder: &Path, lock: OwnedFd) -> ExitStatus {
     let droverd = env!("CARGO_BIN_EXE_droverd");
     let mut command = match strace {
@@ -213,10 +254,11 @@ async fn process(strace: &[&str], what: &str, folder: &Path, lock: OwnedFd) -> E
         .args(["change", "--host", "a"])
         .arg(folder)
         .arg(what);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
     command
         .stdin(Stdio::from(lock))
         .stdout(Stdio::null())
-        .stderr(Stdio::null());
+        .stderr(full);
     let mut child = tokio::process::Command::from(command).spawn().unwrap();
     child.wait().await.unwrap()
 }
