@@ -9,6 +9,10 @@ pub const LOOK: Duration = Duration::from_millis(250);
 /// systemd after 1 s and takes up its guests within some seconds.
 pub const AGENT_AWAY: Duration = Duration::from_secs(30);
 
+/// How long a change is waited for of which nothing moves: what it proves takes some 25 s, and to set one step back up to 41 s. An agent
+/// that finds its process dead goes on with it 2 s later.
+pub const CHANGE_STANDS: Duration = Duration::from_secs(120);
+
 /// How long is waited for the destination's word after a hand-off. The source's agent asks on
 /// after that; only the command ends.
 pub const HAND_OFF: Duration = Duration::from_secs(60);

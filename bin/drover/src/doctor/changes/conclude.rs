@@ -16,7 +16,7 @@ pub fn applied(view: &ChangeDetailView) -> Result<Outcome, Failure> {
     let proof = match change.paths {
         0 => "nothing is proved by that: no path to another host worked before".to_owned(),
         paths => format!(
-            "other hosts are reached as before, over {}",
+            "other hosts are reached as before, over {}; a link that is on none of them only carries again",
             counted(paths, "path")
         ),
     };

@@ -11,10 +11,19 @@ use crate::limits;
 /// The change at its end. An agent that does not answer for a while is borne: it may be its link that is bounced.
 pub async fn to_its_end(client: &Client, id: ChangeId) -> Result<ChangeDetailView, Failure> {
     let mut away = None;
+    let mut moved = Instant::now();
+    let mut last = None;
     loop {
         match client.change(id).await {
             Ok(view) if view.change.state.has_ended() => return Ok(view),
-            Ok(_) => away = None,
+            Ok(view) => {
+                away = None;
+                if last.as_ref() != Some(&view) {
+                    (last, moved) = (Some(view), Instant::now());
+                } else if moved.elapsed() > limits::CHANGE_STANDS {
+                    return Err(stands(id));
+                }
+            }
             Err(error) => {
                 let since = *away.get_or_insert_with(Instant::now);
                 if !passes(&error) || since.elapsed() > limits::AGENT_AWAY {
@@ -33,6 +42,14 @@ fn passes(error: &ClientError) -> bool {
             ErrorCode::ShuttingDown | ErrorCode::TooManyRequests | ErrorCode::Timeout
         )
     })
+}
+
+/// Its process stands still, or none can be started that goes back.
+fn stands(id: ChangeId) -> Failure {
+    let seconds = limits::CHANGE_STANDS.as_secs();
+    Failure::error(format!("change {id} is not at its end, and has not moved for {seconds} s")).next(format!(
+        "look at `drover doctor changes {id}`, and at the agent's log, which says what keeps it from going back"
+    ))
 }
 
 fn lost(id: ChangeId, error: ClientError) -> Failure {
