@@ -16,6 +16,7 @@ pub(crate) fn check_value(step: &Step) -> Result<(), PlanError> {
             // A rate by hand that the other end has not leaves a link down that tells nothing any more.
             NicSetting::Negotiation => (to == "on", "on"),
             NicSetting::Fec => (to == "auto", "auto"),
+            NicSetting::Pause => (to == "rx off tx off", "rx off tx off"),
             NicSetting::CombinedChannels | NicSetting::ReceiveRing => {
                 (is_raised(from, to), "a larger number than is set")
             }
