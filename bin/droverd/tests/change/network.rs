@@ -9,10 +9,12 @@ pub struct Network {
 }
 
 /// What makes a doctor speak: settings that cost migrations, and that can be set here.
-const SETUP: [&str; 5] = [
+const SETUP: [&str; 7] = [
     "sysctl -qw net.ipv6.conf.all.disable_ipv6=1",
     "sysctl -qw net.ipv4.tcp_timestamps=0",
     "sysctl -qw net.ipv4.tcp_window_scaling=0",
+    "sysctl -qw net.ipv4.tcp_rmem='4096 65536 131072'",
+    "sysctl -qw net.ipv4.tcp_wmem='4096 65536 131072'",
     "echo 1 > /sys/class/net/nic0/queues/rx-0/rps_cpus",
     "echo 1 > /sys/class/net/nic1/queues/rx-0/rps_cpus",
 ];
