@@ -334,7 +334,11 @@ const _: () = assert!(ASKERS <= drover_reach::limits::ASKERS);
 
 /// Asking all paths to one host takes so long at most. 32 of them on one interface are asked one after another, in 0.3 s each where
 /// nothing is wrong; one over which much is lost takes 7 s.
-pub const ASKING: Duration = Duration::from_secs(60);
+pub const ASKING: Duration = Duration::from_secs(30);
+
+/// Pairs of addresses in different networks at which it is knocked at the same time: each is a socket, and silent for 2.5 s at most.
+/// 256 pairs, all that there may be, take 10 s.
+pub const KNOCKING_AT_ONCE: usize = 64;
 
 /// Nobody is answered for longer, should nobody end it: [`ASKING`], and what ordering takes on a busy host.
 pub const ANSWERING: Duration = Duration::from_secs(ASKING.as_secs() + 5);
@@ -353,7 +357,13 @@ const _: () = assert!(
 /// tenth of 1 Gbit/s at most.
 pub const ASKING_AT_ONCE: usize = 32;
 
-/// Asking the paths of a cluster takes so long at most; two hosts with two paths take half a second. 16 hosts take some 10 s.
+/// One host asks another for so long at most when the paths of a cluster are asked: [`ASKING`], and what ordering and ending take on
+/// busy hosts. Who is silent after that is asked no more.
+pub const ASKED_IN_CLUSTER: Duration = Duration::from_secs(ASKING.as_secs() + 10);
+
+const _: () = assert!(ASKED_IN_CLUSTER.as_secs() < api::PATHS_ASK_CALL.as_secs());
+
+/// Asking the paths of a cluster takes so long at most; two hosts with two paths take half a second. 16 hosts take some 15 s.
 pub const CLUSTER_PATHS: Duration = Duration::from_secs(120);
 
 const _: () = assert!(

@@ -139,7 +139,8 @@ impl Peers {
         join_all(asked).await
     }
 
-    async fn look_at(&self, host: &HostName) -> PeerView {
+    /// Asks one of them whether it is there.
+    pub async fn look_at(&self, host: &HostName) -> PeerView {
         let client = self.client_or_at(host, Vec::new());
         let answer = tokio::time::timeout(limits::PEER_PROBE, client.host()).await;
         let found = match answer {

@@ -60,9 +60,9 @@ pub const JOIN_CALL: Duration = Duration::from_secs(60);
 /// idle processor.
 pub const PLAN_CALL: Duration = Duration::from_secs(40);
 
-/// The paths from one host to another: its agent waits 30 s for its turn and asks for 60 s at most; telling the other agent to
+/// The paths from one host to another: its agent waits 30 s for its turn and asks for 30 s at most; telling the other agent to
 /// answer, and to end, are two calls.
-pub const PATHS_ASK_CALL: Duration = Duration::from_secs(90 + 2 * READ_CALL.as_secs());
+pub const PATHS_ASK_CALL: Duration = Duration::from_secs(60 + 2 * READ_CALL.as_secs());
 
 /// The paths of a cluster: whoever asks for all ends after 120 s, and all members are looked for before.
 pub const PATHS_CALL: Duration = Duration::from_secs(140);

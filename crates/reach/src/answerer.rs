@@ -43,14 +43,18 @@ pub struct NotAnswering {
 }
 
 /// What an answerer did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Answered {
-    /// Answers.
+    /// Answers that the kernel took.
     pub answers: u64,
     /// Bytes of them, in UDP's payload.
     pub bytes: u64,
     /// Questions that were left, as they came too fast or there were too many.
     pub left: u64,
+    /// Answers that the kernel did not send.
+    pub unsent: u64,
+    /// What it said of the last of them.
+    pub unsent_why: Option<String>,
 }
 
 impl Answerer {
@@ -127,8 +131,8 @@ impl Answerer {
         let Some(datagram) = packet.write(&self.order.ticket, buffer) else {
             return;
         };
-        // By the kernel's routes, as the answers of a lane that was accepted. One that cannot be sent now is as good as lost.
-        let sent = self.socket.send_now(datagram, to);
+        // By the kernel's routes, as the answers of a lane that was accepted.
+        let mut sent = self.socket.send_now(datagram, to);
         if matches!(sent, Ok(Sent::TooLarge)) {
             let told = Packet {
                 message: Message::TooLarge,
@@ -136,8 +140,14 @@ impl Answerer {
                 ..packet
             };
             if let Some(told) = told.write(&self.order.ticket, buffer) {
-                let _ = self.socket.send_now(told, to);
+                sent = self.socket.send_now(told, to);
             }
+        }
+        // One that does not leave now is as good as lost, and no loss of the path.
+        if let Err(error) = sent {
+            self.answered.unsent += 1;
+            self.answered.unsent_why = Some(error.to_string());
+            return;
         }
         self.answered.answers += 1;
         self.answered.bytes += bytes;
@@ -182,7 +192,7 @@ mod tests {
         assert_eq!(asked.unfinished, None, "{asked:?}");
         // A hundred small ones, and sizes both ways.
         assert!(answered.answers > 102, "{answered:?}");
-        assert_eq!(answered.left, 0);
+        assert_eq!((answered.left, answered.unsent), (0, 0));
     }
 
     #[tokio::test]

@@ -27,7 +27,7 @@ mod volley;
 
 pub use answerer::{Answered, Answerer, NotAnswering, Order};
 pub use packet::Ticket;
-pub use prober::{Budget, NotAsked, Question, ask};
+pub use prober::{Budget, NotAsked, Question, ask, knock};
 pub use report::{Report, Unfinished};
 pub use search::{Beyond, Largest};
 pub use volley::{RoundTrip, Trips};

@@ -33,6 +33,9 @@ pub const KNOCKS: u32 = 5;
 /// Small packets that are counted for loss and round trips: one of them lost is one in a hundred.
 pub const VOLLEY: usize = 100;
 
+/// Datagrams that are read at the end of a round without waiting: all answers of the largest one, and as many strangers' again.
+pub const DRAINED: usize = 2 * (VOLLEY + KNOCKS as usize);
+
 /// Time between two of them: 100 take 0.2 s, and are no burst to any queue.
 pub const VOLLEY_GAP: Duration = Duration::from_millis(2);
 

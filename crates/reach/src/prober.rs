@@ -9,15 +9,15 @@ use drover_types::{BitRate, ByteRate, Bytes};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::limits::{
-    ANSWER_RATE, ASK_BYTES, ASK_TIME, ASK_TIME_MOST, KNOCKS, OF_RATE, PACKET_MOST, PATIENCE_LEAST,
-    PATIENCE_MOST, PATIENCE_TRIPS, RATE_UNKNOWN, VOLLEY, VOLLEY_GAP,
+    ANSWER_RATE, ASK_BYTES, ASK_TIME, ASK_TIME_MOST, DRAINED, KNOCKS, OF_RATE, PACKET_MOST,
+    PATIENCE_LEAST, PATIENCE_MOST, PATIENCE_TRIPS, RATE_UNKNOWN, VOLLEY, VOLLEY_GAP,
 };
 use crate::pace::Pace;
 use crate::packet::{HEADER, Message, Packet, Ticket};
 use crate::report::{Report, Unfinished};
 use crate::round::{Heard, Round, Sizes};
 use crate::search::{Largest, Search};
-use crate::socket::{Datagrams, Sent, headers};
+use crate::socket::{Arrived, Datagrams, Sent, headers};
 use crate::volley::{Trips, Volley};
 
 /// A path that is to be asked about.
@@ -77,11 +77,7 @@ pub struct NotAsked {
 /// # Errors
 /// [`NotAsked`], for one when this host does not have the address. All else is in the report.
 pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
-    let mut asking = Asking::new(question).map_err(|source| NotAsked {
-        interface: question.interface.clone(),
-        local: question.local,
-        source,
-    })?;
+    let mut asking = Asking::of(question)?;
     let mut report = Report {
         trips: Trips::default(),
         arrivals: BTreeMap::new(),
@@ -99,6 +95,18 @@ pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
     Ok(report)
 }
 
+/// Whether anybody answers to the interface that is claimed: a few small packets, and nothing else. To be called within a runtime of tokio.
+///
+/// # Errors
+/// [`NotAsked`], as [`ask`].
+pub async fn knock(question: &Question) -> Result<bool, NotAsked> {
+    let mut asking = Asking::of(question)?;
+    let end = asking.end;
+    let answered = timeout_at(end, asking.is_answered()).await;
+    let answered = answered.is_ok_and(|answered| answered == Ok(true));
+    Ok(answered && asking.arrivals.contains_key(&question.interface))
+}
+
 struct Asking<'q> {
     question: &'q Question,
     socket: Datagrams,
@@ -113,6 +121,14 @@ struct Asking<'q> {
 }
 
 impl<'q> Asking<'q> {
+    fn of(question: &'q Question) -> Result<Self, NotAsked> {
+        Self::new(question).map_err(|source| NotAsked {
+            interface: question.interface.clone(),
+            local: question.local,
+            source,
+        })
+    }
+
     fn new(question: &'q Question) -> io::Result<Self> {
         let socket = Datagrams::bind(SocketAddr::new(question.local, 0))?;
         let rate = question.rate.map_or(RATE_UNKNOWN, |rate| rate.0) / 8 / OF_RATE;
@@ -138,9 +154,9 @@ impl<'q> Asking<'q> {
             return Err(Unfinished::Silent);
         }
         let mut volley = Volley::default();
-        let small = [(HEADER as u16, HEADER as u16); VOLLEY];
-        let mut round = self.round(&small);
-        let asked = self.exchange(&mut round, VOLLEY_GAP).await;
+        let small = [(HEADER as u16, HEADER as u16); VOLLEY + KNOCKS as usize];
+        let mut round = self.round_with_knocks(&small, KNOCKS as usize);
+        let asked = self.volley(&mut round).await;
         for heard in round.told() {
             volley.sent();
             if let Heard::Answer(after) = heard {
@@ -150,7 +166,7 @@ impl<'q> Asking<'q> {
         report.trips = volley.trips();
         asked?;
         let Some(trip) = report.trips.round_trip else {
-            return Err(Unfinished::Silent);
+            return Err(Unfinished::FellSilent);
         };
         let trips = Duration::from_micros(trip.most).saturating_mul(PATIENCE_TRIPS);
         self.patience = trips.clamp(PATIENCE_LEAST, PATIENCE_MOST);
@@ -158,6 +174,21 @@ impl<'q> Asking<'q> {
         let most = self.question.mtu.min(self.question.far_mtu);
         report.there = Some(self.search(most, |size| (size, HEADER as u16)).await?);
         report.back = Some(self.search(most, |size| (HEADER as u16, size)).await?);
+        Ok(())
+    }
+
+    /// Asks all of it. Where the last is not answered, an end may just not have been woken: a knock that is answered tells.
+    async fn volley(&mut self, round: &mut Round<'_>) -> Result<(), Unfinished> {
+        self.exchange(round, VOLLEY_GAP).await?;
+        while !round.last_is_heard() {
+            if !round.knock() {
+                return Err(Unfinished::FellSilent);
+            }
+            self.exchange(round, Duration::ZERO).await?;
+            if round.is_over() {
+                break;
+            }
+        }
         Ok(())
     }
 
@@ -202,7 +233,11 @@ impl<'q> Asking<'q> {
     }
 
     fn round<'a>(&mut self, asks: &'a [Sizes]) -> Round<'a> {
-        let round = Round::new(self.sequence, asks);
+        self.round_with_knocks(asks, 0)
+    }
+
+    fn round_with_knocks<'a>(&mut self, asks: &'a [Sizes], knocks: usize) -> Round<'a> {
+        let round = Round::new(self.sequence, asks, knocks);
         self.sequence = self.sequence.wrapping_add(asks.len() as u32);
         round
     }
@@ -233,21 +268,36 @@ impl<'q> Asking<'q> {
                             due += self.patience;
                         }
                     }
-                    None => return Ok(()),
+                    None => {
+                        self.drain(round, &mut buffer);
+                        return Ok(());
+                    }
                 },
                 Some(Err(error)) => return Err(not_sent(&error)),
-                Some(Ok(arrived)) if arrived.from != self.question.remote => {}
-                Some(Ok(arrived)) => {
-                    let packet = Packet::read(&self.question.ticket, &buffer[..arrived.size]);
-                    if packet.is_ok_and(|packet| round.take(&packet)) {
-                        let by = arrived.interface.map(|index| self.socket.name(index));
-                        *self
-                            .arrivals
-                            .entry(by.unwrap_or_else(|| "unknown".into()))
-                            .or_default() += 1;
-                    }
-                }
+                Some(Ok(arrived)) => self.hear(arrived, round, &buffer),
             }
+        }
+    }
+
+    /// Hears what had arrived by the end of a round: this end may have been woken late, and then its time comes first.
+    fn drain(&mut self, round: &mut Round<'_>, buffer: &mut [u8]) {
+        for _ in 0..DRAINED {
+            let Some(arrived) = self.socket.receive_now(buffer) else {
+                return;
+            };
+            self.hear(arrived, round, buffer);
+        }
+    }
+
+    fn hear(&mut self, arrived: Arrived, round: &mut Round<'_>, buffer: &[u8]) {
+        if arrived.from != self.question.remote {
+            return;
+        }
+        let packet = Packet::read(&self.question.ticket, &buffer[..arrived.size]);
+        if packet.is_ok_and(|packet| round.take(&packet)) {
+            let by = arrived.interface.map(|index| self.socket.name(index));
+            let by = by.unwrap_or_else(|| "unknown".into());
+            *self.arrivals.entry(by).or_default() += 1;
         }
     }
 

@@ -28,6 +28,9 @@ pub enum Unfinished {
     /// Nothing came back.
     #[error("nothing came back")]
     Silent,
+    /// Somebody was there at first, and then nothing more came back: the path may have gone, or the other end was not woken.
+    #[error("somebody answered at first, and nothing more came back then")]
+    FellSilent,
     /// The time for it was over.
     #[error("the time for asking was over")]
     Time,

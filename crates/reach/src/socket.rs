@@ -131,6 +131,11 @@ impl Datagrams {
         let receive = || receive(&self.socket, buffer);
         self.socket.async_io(Interest::READABLE, receive).await
     }
+
+    /// One that is here already, whether or not the runtime has heard of it.
+    pub(crate) fn receive_now(&self, buffer: &mut [u8]) -> Option<Arrived> {
+        receive(&self.socket, buffer).ok()
+    }
 }
 
 fn sent(done: io::Result<()>) -> io::Result<Sent> {

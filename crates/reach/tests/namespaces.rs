@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_reach::{
-    Answerer, Beyond, Budget, Largest, Order, Question, Report, Ticket, Unfinished, ask,
+    Answered, Answerer, Beyond, Budget, Largest, Order, Question, Report, Ticket, Unfinished, ask,
 };
 use drover_types::Bytes;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -125,6 +125,16 @@ impl Network {
         at: IpAddr,
         question: impl FnOnce(SocketAddr) -> Question + Send,
     ) -> Report {
+        self.ask_both(order, at, question).0
+    }
+
+    /// The same, and what the answerer says of it.
+    fn ask_both(
+        &self,
+        order: Order,
+        at: IpAddr,
+        question: impl FnOnce(SocketAddr) -> Question + Send,
+    ) -> (Report, Answered) {
         let (tell, told) = mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         thread::scope(|scope| {
@@ -132,14 +142,13 @@ impl Network {
                 self.within("far", async move || {
                     let answerer = Answerer::bind(SocketAddr::new(at, 0), order).unwrap();
                     tell.send(answerer.local()).unwrap();
-                    answerer.run(async move { drop(stopped.await) }).await;
-                });
+                    answerer.run(async move { drop(stopped.await) }).await
+                })
             });
             let remote = told.recv().unwrap();
             let asked = self.within("near", async move || ask(&question(remote)).await.unwrap());
             let _ = stop.send(());
-            answering.join().unwrap();
-            asked
+            (asked, answering.join().unwrap())
         })
     }
 }
@@ -357,4 +366,32 @@ fn no_more_is_sent_than_it_may_cost() {
     });
     assert_eq!(report.unfinished, Some(Unfinished::Bytes), "{report:?}");
     assert_eq!((report.trips.answered, report.there), (100, None));
+}
+
+#[test]
+fn answers_that_the_kernel_does_not_send_are_told_apart_from_those_that_it_does() {
+    let setup = [
+        "near: ip link add a0 type veth peer name b0 netns @far",
+        "near: ip addr add 10.0.0.1/24 dev a0",
+        "near: ip link set a0 up",
+        "far: ip addr add 10.0.0.2/24 dev b0",
+        "far: ip link set b0 up",
+        "far: nft add table inet mute",
+        "far: nft add chain inet mute out { type filter hook output priority 0; }",
+        "far: nft add rule inet mute out meta l4proto udp drop",
+    ];
+    let Some(network) = Network::new("mute", &["near", "far"], &setup) else {
+        return;
+    };
+    let ticket = Ticket::random().unwrap();
+    let (report, answered) =
+        network.ask_both(order(&ticket, "10.0.0.1"), ip("10.0.0.2"), |remote| {
+            Question {
+                interface: "a0".into(),
+                ..question(&ticket, "10.0.0.1", remote)
+            }
+        });
+    assert_eq!(report.unfinished, Some(Unfinished::Silent));
+    assert_eq!((answered.answers, answered.unsent), (0, 5), "{answered:?}");
+    assert!(answered.unsent_why.unwrap().contains("not permitted"));
 }

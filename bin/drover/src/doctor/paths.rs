@@ -50,7 +50,7 @@ impl Asked {
                 rule: REACH.to_owned(),
                 subject: Subject {
                     host: left.near.to_string(),
-                    other: Some(left.far.to_string()),
+                    other: left.far.as_ref().map(ToString::to_string),
                     nic: Some(nic.clone()),
                 },
                 because: left.why.clone(),
@@ -61,7 +61,10 @@ impl Asked {
     /// Pairs of hosts of which nothing could be asked.
     pub fn missing(&self) -> impl Iterator<Item = Missing> {
         let whole = self.left_out.iter().filter(|left| left.nic.is_none());
-        whole.map(|left| Missing::pair(&left.near, &left.far, &left.why))
+        whole.filter_map(|left| {
+            let far = left.far.as_ref()?;
+            Some(Missing::pair(&left.near, far, &left.why))
+        })
     }
 
     /// One line about all of them.

@@ -42,6 +42,7 @@ async fn order_answerer(
             host: &config.host,
             networks: &config.networks,
             port: config.migration.data_port,
+            moving: app.0.migrations.under_way().len(),
         };
         context.paths.answerers.order(&here, caller, request).await
     });
@@ -57,7 +58,11 @@ async fn end_answerer(
     Extension(caller): Extension<Caller>,
     Named(id): Named<AnswererId>,
 ) -> Result<Json<AnsweredView>, Refused> {
-    let ended = to_its_end(async move { app.0.context.paths.answerers.end(&caller, id).await });
+    let ended = to_its_end(async move {
+        let moving = app.0.migrations.under_way().len();
+        let answerers = &app.0.context.paths.answerers;
+        answerers.end(&caller, id, moving).await
+    });
     Ok(Json(ended.await?))
 }
 
@@ -71,7 +76,11 @@ async fn ask_paths(
 ) -> Result<Json<PathsView>, Refused> {
     tracing::info!(%caller, answerer = %request.answerer, "paths are to be asked");
     // To its end, so that the other agent is told when it need answer no longer.
-    let asked = to_its_end(async move { paths::ask(&app.0.context, &request.answerer).await });
+    let turn = paths::turn(&app.0.context).await?;
+    let asked = to_its_end(async move {
+        let (context, migrations) = (&app.0.context, &app.0.migrations);
+        paths::ask(context, migrations, &request.answerer, turn).await
+    });
     Ok(Json(asked.await?))
 }
 
@@ -83,5 +92,7 @@ async fn cluster_paths(
     State(app): State<App>,
     OptionalBody(request): OptionalBody<ClusterPathsRequest>,
 ) -> Result<Json<ClusterPathsView>, Refused> {
-    Ok(Json(paths::cluster(&app.0.context, request).await?))
+    Ok(Json(
+        paths::cluster(&app.0.context, &app.0.migrations, request).await?,
+    ))
 }

@@ -33,6 +33,8 @@ pub struct Here<'a> {
     pub networks: &'a Selection,
     /// That of memory, which is open between hosts: answered at, too, where it is free.
     pub port: u16,
+    /// Migrations that are under way from and to it.
+    pub moving: usize,
 }
 
 #[derive(Debug)]
@@ -84,6 +86,8 @@ impl Answerers {
         Ok(AnswererView {
             id,
             ticket: TicketText(HEXLOWER.encode(&ticket.0)),
+            port: here.port,
+            moving: here.moving,
             at,
             interfaces,
         })
@@ -106,6 +110,8 @@ impl Answerers {
                 address,
                 answers: answered.answers,
                 left: answered.left,
+                unsent: answered.unsent,
+                unsent_why: answered.unsent_why,
             }
         }));
         let answered = answered.await;
@@ -115,11 +121,16 @@ impl Answerers {
         answered
     }
 
-    /// Ends it; what it did.
+    /// Ends it; what it did, and that so many migrations are under way by now.
     ///
     /// # Errors
     /// It has ended by itself, or is somebody else's.
-    pub async fn end(&self, by: &Caller, id: AnswererId) -> Result<AnsweredView, Refusal> {
+    pub async fn end(
+        &self,
+        by: &Caller,
+        id: AnswererId,
+        moving: usize,
+    ) -> Result<AnsweredView, Refusal> {
         let none = || {
             let message = format!("nothing answers by the id {id} any more, or not for {by}");
             Refusal::new(ErrorCode::NoSuchAnswerer, message)
@@ -136,7 +147,7 @@ impl Answerers {
             let message = format!("the answerer {id} failed: {error}");
             Refusal::new(ErrorCode::Internal, message)
         })?;
-        Ok(AnsweredView { at })
+        Ok(AnsweredView { at, moving })
     }
 }
 
@@ -173,7 +184,7 @@ fn bind(interfaces: &[Interface], port: u16, order: &Order) -> Vec<Answerer> {
     let addresses = interfaces.iter().flat_map(|nic| &nic.addresses);
     let answerers = addresses.filter_map(|address| {
         let at = |port| SocketAddr::new(address.address(), port);
-        // Another order may have it.
+        // Another order may have it: whoever asks sees by the port that a firewall may keep it out.
         let bound = Answerer::bind(at(port), order.clone());
         bound
             .or_else(|_| Answerer::bind(at(0), order.clone()))
@@ -206,6 +217,7 @@ mod tests {
             host: &host,
             networks: &networks,
             port: 0,
+            moving: 0,
         };
         answerers.order(&here, peer(by), request).await
     }
@@ -229,7 +241,7 @@ mod tests {
         order("c").await.unwrap();
         order("d").await.unwrap();
         assert!(order("e").await.is_err());
-        answerers.end(&peer("b"), first.id).await.unwrap();
+        answerers.end(&peer("b"), first.id, 0).await.unwrap();
         order("e").await.unwrap();
     }
 
@@ -238,13 +250,14 @@ mod tests {
         let answerers = Answerers::default();
         let ordered = order(&answerers, "b").await.unwrap();
         for other in [peer("c"), Caller::Local] {
-            let refused = answerers.end(&other, ordered.id).await.unwrap_err();
+            let refused = answerers.end(&other, ordered.id, 0).await.unwrap_err();
             assert_eq!(refused.code, ErrorCode::NoSuchAnswerer);
         }
-        let answered = answerers.end(&peer("b"), ordered.id).await.unwrap();
+        assert!(!ordered.at.is_empty());
+        let answered = answerers.end(&peer("b"), ordered.id, 0).await.unwrap();
         assert_eq!(answered.at.len(), ordered.at.len());
         assert!(answered.at.iter().all(|at| at.answers == 0));
-        assert!(answerers.end(&peer("b"), ordered.id).await.is_err());
+        assert!(answerers.end(&peer("b"), ordered.id, 0).await.is_err());
     }
 
     #[tokio::test]

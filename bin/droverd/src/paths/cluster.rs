@@ -11,7 +11,7 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use drover_api::{
     ClusterPathsRequest, ClusterPathsView, ErrorCode, MemberLeftOut, PathLeftOut, PathsView,
@@ -22,11 +22,12 @@ use drover_tune::facts::{Path, PathEnd};
 use drover_types::HostName;
 use futures_util::future::join_all;
 use tokio::sync::{Mutex, Semaphore};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::ask::{ask, not_answered};
+use super::ask::{ask, not_answered, turn};
 use crate::agent::Context;
 use crate::limits;
+use crate::migration::Migrations;
 
 /// Has them asked. Nothing more is asked once the caller has hung up.
 ///
@@ -34,6 +35,7 @@ use crate::limits;
 /// There is no cluster, or no host of a name that is asked for.
 pub async fn cluster(
     context: &Arc<Context>,
+    migrations: &Arc<Migrations>,
     request: ClusterPathsRequest,
 ) -> Result<ClusterPathsView, Refusal> {
     context.peers.are_known()?;
@@ -42,8 +44,10 @@ pub async fn cluster(
     let hosts = there(context, &only, &mut view.left_out).await;
     let round = Round {
         context,
+        migrations,
         only,
         answering: hosts.iter().map(|_| Mutex::default()).collect(),
+        gone: hosts.iter().map(|_| OnceLock::new()).collect(),
         hosts,
         asking: Semaphore::new(limits::ASKING_AT_ONCE),
         end: Instant::now() + limits::CLUSTER_PATHS,
@@ -56,8 +60,15 @@ pub async fn cluster(
     view.paths
         .sort_by(|one, other| in_order(one).cmp(&in_order(other)));
     view.paths_left_out.sort_by(|one, other| {
-        (&one.near, &one.far, &one.nic).cmp(&(&other.near, &other.far, &other.nic))
+        (&one.near, &one.far, &one.nic, &one.why).cmp(&(
+            &other.near,
+            &other.far,
+            &other.nic,
+            &other.why,
+        ))
     });
+    // What is wrong with an interface alone is told by each pair of its host.
+    view.paths_left_out.dedup();
     Ok(view)
 }
 
@@ -120,10 +131,13 @@ fn cleaned(words: String) -> String {
 
 struct Round<'a> {
     context: &'a Arc<Context>,
+    migrations: &'a Arc<Migrations>,
     hosts: Vec<HostName>,
     only: Only,
     /// Held while that host answers.
     answering: Vec<Mutex<()>>,
+    /// Why a host that failed, and was silent when it was looked at again, is asked no more.
+    gone: Vec<OnceLock<String>>,
     asking: Semaphore,
     end: Instant,
 }
@@ -136,23 +150,27 @@ impl Round<'_> {
         for answerer in (1..count).map(|step| (asker + step) % count) {
             let (near, far) = (&self.hosts[asker], &self.hosts[answerer]);
             if self.only.has(near, far) {
-                told.push(self.asked(near, (answerer, far)).await);
+                told.push(self.asked((asker, near), (answerer, far)).await);
             }
         }
         told
     }
 
-    async fn asked(&self, near: &HostName, (answerer, far): (usize, &HostName)) -> PathsView {
+    async fn asked(
+        &self,
+        (asker, near): (usize, &HostName),
+        (answerer, far): (usize, &HostName),
+    ) -> PathsView {
         let asked = async {
             let _answers = self.answering[answerer].lock().await;
             // Never closed.
             let _slot = self.asking.acquire().await.ok();
-            self.ask(near, far).await
+            self.ask_in_time((asker, near), (answerer, far)).await
         };
         let why = match timeout_at(self.end, asked).await {
             Ok(Ok(view)) if is_about(&view, near, far) => return view,
             Ok(Ok(_)) => format!("{near} told of paths that it was not asked for"),
-            Ok(Err(refusal)) => refusal.message,
+            Ok(Err(why)) => why,
             Err(_) => {
                 let seconds = limits::CLUSTER_PATHS.as_secs();
                 format!("all together took {seconds} s already: name the hosts that matter")
@@ -160,7 +178,7 @@ impl Round<'_> {
         };
         let left = PathLeftOut {
             near: near.clone(),
-            far: far.clone(),
+            far: Some(far.clone()),
             nic: None,
             why: cleaned(why),
         };
@@ -168,6 +186,34 @@ impl Round<'_> {
             paths: Vec::new(),
             left_out: vec![left],
         }
+    }
+
+    /// Asks, unless one of them is gone. Where that fails both are looked at again: who is silent holds nobody up a second time.
+    async fn ask_in_time(
+        &self,
+        (asker, near): (usize, &HostName),
+        (answerer, far): (usize, &HostName),
+    ) -> Result<PathsView, String> {
+        let gone = [asker, answerer].into_iter();
+        if let Some(why) = gone.filter_map(|host| self.gone[host].get()).next() {
+            return Err(why.clone());
+        }
+        let most = limits::ASKED_IN_CLUSTER;
+        let why = match timeout(most, self.ask(near, far)).await {
+            Ok(Ok(view)) => return Ok(view),
+            Ok(Err(refusal)) => refusal.message,
+            Err(_) => format!("{near} did not tell within {} s", most.as_secs()),
+        };
+        for (at, host) in [(asker, near), (answerer, far)] {
+            if *host == self.context.config.host {
+                continue;
+            }
+            if let Some(problem) = self.context.peers.look_at(host).await.problem {
+                // Two may find out at once, and say the same.
+                let _ = self.gone[at].set(problem.message);
+            }
+        }
+        Err(why)
     }
 
     async fn ask(&self, near: &HostName, far: &HostName) -> Result<PathsView, Refusal> {
@@ -178,8 +224,10 @@ impl Round<'_> {
             return asked.map_err(|error| not_answered(near, &error));
         }
         // To its end, as when another host is asked to.
+        let turn = turn(context).await?;
         let (context, far) = (Arc::clone(context), far.clone());
-        let asked = tokio::spawn(async move { ask(&context, &far).await });
+        let migrations = Arc::clone(self.migrations);
+        let asked = tokio::spawn(async move { ask(&context, &migrations, &far, turn).await });
         asked.await.unwrap_or_else(|error| {
             let message = format!("the agent failed at this: {error}");
             Err(Refusal::new(ErrorCode::Internal, message))
@@ -197,7 +245,7 @@ fn is_about(view: &PathsView, near: &HostName, far: &HostName) -> bool {
         && view
             .left_out
             .iter()
-            .all(|left| left.near == *near && left.far == *far)
+            .all(|left| left.near == *near && left.far.as_ref().is_none_or(|other| other == far))
 }
 
 #[cfg(test)]
@@ -230,7 +278,7 @@ mod tests {
             paths: Vec::new(),
             left_out: vec![PathLeftOut {
                 near: near.clone(),
-                far: far.clone(),
+                far: Some(far.clone()),
                 nic: None,
                 why: String::new(),
             }],

@@ -4,20 +4,30 @@ use drover_reach::limits::VOLLEY;
 use drover_reach::{Beyond, Largest, Report, Unfinished};
 use drover_tune::facts::{Answers, Crossing, Fact, Path, PathEnd};
 
-/// A path between these ends. With a reason why answers cannot be counted on, silence means nothing.
+/// What speaks against taking what was heard for what is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Doubts<'a> {
+    /// Why answers cannot be counted on: silence means nothing then.
+    pub silence: Option<&'a str>,
+    /// Why what is lost may not be the path's fault.
+    pub loss: Option<&'a str>,
+}
+
+/// A path between these ends.
 pub fn path(
     (near, far): (PathEnd, PathEnd),
     route: Fact<String>,
     report: &Report,
-    uncertain: Option<&str>,
+    doubts: Doubts<'_>,
 ) -> Path {
+    let uncertain = doubts.silence;
     let arrivals = report.arrivals.keys().cloned().collect();
     Path {
         near,
         far,
         route,
         refused: refused(report),
-        answers: certain(uncertain, answers(report)),
+        answers: certain(uncertain, answers(report, doubts.loss)),
         arrivals: Fact::Known(arrivals),
         there: certain(uncertain, crossing(report, report.there)),
         back: certain(uncertain, crossing(report, report.back)),
@@ -32,7 +42,7 @@ fn certain<T>(uncertain: Option<&str>, fact: Fact<T>) -> Fact<T> {
     uncertain.map_or(fact, Fact::unknown)
 }
 
-/// What the kernel said where no question left at all.
+/// What the kernel said where no question at all could be sent.
 fn refused(report: &Report) -> Option<String> {
     match &report.unfinished {
         Some(Unfinished::NotSent { why }) if report.trips.sent == 0 => Some(why.clone()),
@@ -41,14 +51,17 @@ fn refused(report: &Report) -> Option<String> {
 }
 
 /// All that were to be asked, or it is not known how many would have been answered.
-fn answers(report: &Report) -> Fact<Answers> {
+fn answers(report: &Report, doubt: Option<&str>) -> Fact<Answers> {
     let trips = report.trips;
     let silent = report.unfinished == Some(Unfinished::Silent);
-    if trips.sent as usize == VOLLEY || silent {
-        return Fact::Known(Answers {
+    let fell_silent = report.unfinished == Some(Unfinished::FellSilent);
+    if (trips.sent as usize == VOLLEY && !fell_silent) || silent {
+        let lost = trips.answered > 0 && trips.answered < trips.sent;
+        let known = Fact::Known(Answers {
             asked: trips.sent,
             answered: trips.answered,
         });
+        return certain(doubt.filter(|_| lost), known);
     }
     Fact::unknown(why(report))
 }
@@ -87,7 +100,11 @@ mod tests {
 
     fn found(report: &Report, uncertain: Option<&str>) -> Path {
         let route = Fact::Known("nic0".into());
-        path((end("a"), end("b")), route, report, uncertain)
+        let doubts = Doubts {
+            silence: uncertain,
+            loss: None,
+        };
+        path((end("a"), end("b")), route, report, doubts)
     }
 
     fn whole() -> Report {
@@ -151,10 +168,37 @@ mod tests {
     }
 
     #[test]
+    fn while_guests_move_loss_is_not_known_and_all_else_is() {
+        let doubts = Doubts {
+            silence: None,
+            loss: Some("one moves"),
+        };
+        let found = |report: &Report| {
+            path(
+                (end("a"), end("b")),
+                Fact::Known("nic0".into()),
+                report,
+                doubts,
+            )
+        };
+        let lossy = found(&whole());
+        assert_eq!(lossy.answers, Fact::unknown("one moves"));
+        assert!(lossy.there.known().is_some());
+        let mut clean = whole();
+        clean.trips.answered = clean.trips.sent;
+        assert!(found(&clean).answers.known().is_some());
+        let silent = found(&nothing(Unfinished::Silent, 5));
+        assert!(silent.answers.known().is_some());
+    }
+
+    #[test]
     fn silence_is_known_and_asking_that_was_cut_short_is_not() {
         let silent = found(&nothing(Unfinished::Silent, 5), None);
         let answers = silent.answers.known().map(|it| (it.asked, it.answered));
         assert_eq!(answers, Some((5, 0)));
+        let stopped = found(&nothing(Unfinished::FellSilent, 100), None);
+        let why = stopped.answers.get().unwrap_err();
+        assert!(why.contains("at first"), "{stopped:?}");
         let late = found(&nothing(Unfinished::Time, 50), None);
         assert!(late.answers.get().unwrap_err().contains("time"), "{late:?}");
         assert_eq!(late.refused, None);

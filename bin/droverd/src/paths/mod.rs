@@ -19,10 +19,12 @@ mod cluster;
 mod found;
 mod pairs;
 
-use tokio::sync::Mutex;
+use std::sync::Arc;
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 pub use self::answerers::{Answerers, Here};
-pub use self::ask::ask;
+pub use self::ask::{ask, turn};
 pub use self::cluster::cluster;
 
 /// Questions and answers of this host.
@@ -31,5 +33,10 @@ pub struct Paths {
     /// Those that answer others.
     pub answerers: Answerers,
     /// Held by whoever asks: two at once would be loss to each other.
-    asking: Mutex<()>,
+    asking: Arc<Mutex<()>>,
+}
+
+/// Held by whoever asks. To be waited for where its caller can give up: who hangs up while waiting gives its place back.
+pub struct Turn {
+    _held: OwnedMutexGuard<()>,
 }

@@ -1,7 +1,9 @@
 //! Which pairs of interfaces are asked, and which of them at the same time.
 
+use std::net::IpAddr;
+
 use drover_api::PathLeftOut;
-use drover_migrate::paths::{LeftOut, LeftOutReason, Selected, Side, candidates, choose};
+use drover_migrate::paths::{self, Candidate, LeftOut, LeftOutReason, Selected, Side, choose};
 use drover_types::{BitRate, HostName, Interface, PathEnd};
 
 use crate::migration::leads_there;
@@ -15,29 +17,37 @@ pub struct Pair {
     pub far: PathEnd,
     /// Rate of the slower link, where known.
     pub rate: Option<BitRate>,
-    /// Both are in one network. Of those that are not, nobody claims that they reach each other.
-    pub one_network: bool,
 }
 
 /// What is asked, and why the rest is not.
 #[derive(Debug, Default)]
 pub struct Pairs {
-    /// As a migration would choose them, each of its candidates taken for answered.
+    /// As a migration would choose them.
     pub chosen: Vec<Pair>,
     /// Interfaces of the near host that are in none.
     pub left_out: Vec<LeftOut>,
 }
 
-/// The pairs of what a host has in use with what the other one offers. `own` are all its interfaces.
-pub fn pairs(own: &[Interface], ours: &Selected, theirs: &Selected) -> Pairs {
-    let mut all = candidates(ours, theirs);
+/// What a host has in use with what the other one offers: those in one network, and those of which nobody claims that they reach
+/// each other. `own` are all its interfaces.
+pub fn candidates(
+    own: &[Interface],
+    ours: &Selected,
+    theirs: &Selected,
+) -> (Vec<Candidate>, Vec<Candidate>) {
+    let mut all = paths::candidates(ours, theirs);
     all.retain(|candidate| leads_there(own, candidate));
-    let pairing = choose(ours, theirs, &all);
+    all.into_iter()
+        .partition(|one| one_network(ours, theirs, &one.source, &one.destination))
+}
+
+/// The pairs among the candidates that are claimed or were answered.
+pub fn pairs(ours: &Selected, theirs: &Selected, answered: &[Candidate]) -> Pairs {
+    let pairing = choose(ours, theirs, answered);
     let chosen: Vec<Pair> = pairing
         .paths
         .into_iter()
         .map(|path| Pair {
-            one_network: one_network(ours, theirs, &path.source, &path.destination),
             near: path.source,
             far: path.destination,
             rate: path.rate,
@@ -64,11 +74,31 @@ fn one_network(ours: &Selected, theirs: &Selected, near: &PathEnd, far: &PathEnd
     both.is_some_and(|(near, far)| near.shares_network(&far))
 }
 
+/// Interfaces that are somebody's: with hardware, or an address that is not just the link's own. All others lead to guests and
+/// containers, or have their addresses above them, and there may be a thousand of them.
+pub fn matter(own: &[Interface], has_hardware: impl Fn(&str) -> bool) -> Vec<Interface> {
+    let own = own.iter();
+    let matter = own.filter(|nic| {
+        let mut addresses = nic.addresses.iter();
+        addresses.any(|at| !is_link_local(at.address())) || has_hardware(&nic.name)
+    });
+    matter.cloned().collect()
+}
+
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
+}
+
 /// What of an interface was left out, as it is told.
 pub fn told(near: &HostName, far: &HostName, left: LeftOut) -> PathLeftOut {
+    use LeftOutReason::{NoPeer, OverLimit, SameAddress};
+    let of_pair = matches!(left.reason, NoPeer | OverLimit { .. } | SameAddress { .. });
     PathLeftOut {
         near: near.clone(),
-        far: far.clone(),
+        far: of_pair.then(|| far.clone()),
         nic: Some(left.interface),
         why: left.reason.to_string(),
     }
@@ -114,7 +144,8 @@ mod tests {
         let all = Selection::default();
         let ours = select(Side::Source, own, &all);
         let theirs = select(Side::Destination, other, &all);
-        pairs(own, &ours, &theirs)
+        let (claimed, _) = candidates(own, &ours, &theirs);
+        pairs(&ours, &theirs, &claimed)
     }
 
     fn names(pairs: &[Pair]) -> Vec<String> {
@@ -133,19 +164,51 @@ mod tests {
         let other = [nic("b0", &["10.0.0.2/24"]), nic("b1", &["10.0.1.2/24"])];
         let found = asked(&own, &other);
         assert_eq!(names(&found.chosen), ["a0-b0", "a1-b1"]);
-        assert!(found.chosen.iter().all(|pair| pair.one_network));
         let left: Vec<_> = found.left_out.iter().map(|left| &left.interface).collect();
         assert_eq!(left, ["a2"]);
     }
 
     #[test]
-    fn interfaces_of_different_networks_are_asked_and_known_to_be() {
-        let found = asked(
-            &[nic("a0", &["10.0.0.1/24"])],
-            &[nic("b0", &["10.9.0.2/24"])],
-        );
-        assert_eq!(names(&found.chosen), ["a0-b0"]);
-        assert!(!found.chosen[0].one_network);
+    fn interfaces_of_different_networks_are_asked_where_they_answered() {
+        let own = [nic("a0", &["10.0.0.1/24"]), nic("a1", &["10.1.0.1/24"])];
+        let other = [nic("b0", &["10.8.0.2/24"]), nic("b1", &["10.9.0.2/24"])];
+        let all = Selection::default();
+        let ours = select(Side::Source, &own, &all);
+        let theirs = select(Side::Destination, &other, &all);
+        let (claimed, across) = candidates(&own, &ours, &theirs);
+        assert_eq!((claimed.len(), across.len()), (0, 4));
+        // Whichever it is: none is guessed.
+        for one in across {
+            let name = format!("{}-{}", one.source.interface, one.destination.interface);
+            let found = pairs(&ours, &theirs, &[one]);
+            assert_eq!(names(&found.chosen), [name]);
+            assert_eq!(found.left_out.len(), 1);
+        }
+    }
+
+    #[test]
+    fn interfaces_of_guests_are_nobodys_and_what_is_wrong_with_one_alone_names_no_other_host() {
+        let own = [
+            nic("tap0", &["fe80::1/64"]),
+            nic("br0", &["10.0.0.1/24"]),
+            nic("eth0", &[]),
+            nic("veth1", &[]),
+        ];
+        let kept = matter(&own, |name| name == "eth0");
+        let kept: Vec<_> = kept.into_iter().map(|nic| nic.name).collect();
+        assert_eq!(kept, ["br0", "eth0"]);
+        let (near, far) = ("a".parse().unwrap(), "b".parse().unwrap());
+        let far_of = |reason| {
+            let left = LeftOut {
+                side: Side::Source,
+                interface: "eth0".into(),
+                address: None,
+                reason,
+            };
+            told(&near, &far, left).far
+        };
+        assert_eq!(far_of(LeftOutReason::NoAddress), None);
+        assert_eq!(far_of(LeftOutReason::NoPeer), Some(far.clone()));
     }
 
     #[test]

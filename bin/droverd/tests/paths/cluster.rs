@@ -168,6 +168,12 @@ impl Cluster {
         host.agent.take().unwrap().kill();
     }
 
+    /// Has the agent of a host hang.
+    pub fn hang(&self, name: &str) {
+        let pid = self.host(name).agent.as_ref().unwrap().pid();
+        super::support::kill(pid, "-STOP");
+    }
+
     /// What the agent of a host has written.
     pub fn log(&self, name: &str) -> String {
         std::fs::read_to_string(self.host(name).place.path("log")).unwrap()

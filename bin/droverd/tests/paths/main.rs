@@ -15,7 +15,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use drover_api::{ClientError, ClusterPathsRequest, ErrorCode};
+use drover_api::{ClientError, ClusterPathsRequest, ErrorCode, PathsView};
 use drover_tune::examine;
 
 use cluster::{Cluster, SWITCH, findings};
@@ -155,9 +155,9 @@ async fn an_interface_without_a_path_and_a_member_without_an_agent_are_named() {
         return;
     };
     cluster.kill("c");
-    for host in ["a", "b"] {
-        cluster.run(host, "ip addr flush dev n1");
-    }
+    // Of a it is an interface alone; that of b has no hardware, and is nobody's without an address.
+    cluster.run("a", "ip link set n1 down");
+    cluster.run("b", "ip addr flush dev n1");
     let view = cluster.asked("a", &[]).await;
     let silent: Vec<_> = view
         .left_out
@@ -171,19 +171,12 @@ async fn an_interface_without_a_path_and_a_member_without_an_agent_are_named() {
         .paths_left_out
         .iter()
         .map(|left| {
-            format!(
-                "{}>{} {}",
-                left.near,
-                left.far,
-                left.nic.as_deref().unwrap()
-            )
+            let nic = left.nic.as_deref().unwrap();
+            (left.near.as_str(), left.far.is_none(), nic)
         })
         .collect();
-    assert_eq!(left, ["a>b n1", "b>a n1"]);
-    assert!(
-        view.paths_left_out[0].why.contains("no address"),
-        "{view:#?}"
-    );
+    assert_eq!(left, [("a", true, "n1")]);
+    assert!(view.paths_left_out[0].why.contains("is down"), "{view:#?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -215,6 +208,74 @@ async fn an_answerer_that_dies_is_no_loss() {
     let b = "b".parse().unwrap();
     let again = cluster.client("a").ask_paths(&b).await.unwrap();
     assert_eq!(again.paths.len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn across_networks_every_pair_is_knocked_at_and_hosts_without_any_path_are_named() {
+    let Some(cluster) = Cluster::new("across", &["a", "b"], 2).await else {
+        return;
+    };
+    // Other networks than b's; the second one alone has a way there.
+    cluster.run("a", "ip addr add 10.79.0.1/32 dev n0");
+    cluster.run("a", "ip addr del 10.78.1.1/24 dev n1");
+    cluster.run("a", "ip addr add 10.79.1.1/24 dev n1");
+    cluster.run("b", "ip addr del 10.78.1.2/24 dev n1");
+    cluster.run("b", "ip addr add 10.80.1.2/24 dev n1");
+    let ask = async || {
+        let b = "b".parse().unwrap();
+        cluster.client("a").ask_paths(&b).await.unwrap()
+    };
+    let of_n1 = |view: &PathsView| view.paths.iter().any(|path| path.near.nic == "n1");
+    let dead = ask().await;
+    assert!(!of_n1(&dead), "{dead:#?}");
+    assert_eq!(dead.left_out[0].nic.as_deref(), Some("n1"), "{dead:#?}");
+    cluster.run("a", "ip route add 10.80.1.0/24 dev n1");
+    cluster.run("b", "ip route add 10.79.1.0/24 dev n1");
+    let alive = ask().await;
+    assert!(of_n1(&alive), "{alive:#?}");
+    assert_eq!(findings(&alive.paths), NOTHING);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_hangs_after_the_look_holds_nobody_else_up() {
+    let Some(cluster) = Cluster::new("hangs", &["a", "b", "c", "d"], 1).await else {
+        return;
+    };
+    // Asking takes seconds then.
+    for port in ["a0", "b0", "c0", "d0"] {
+        cluster.lose(port, 8);
+    }
+    let client = cluster.client("a");
+    let all = ClusterPathsRequest::default();
+    let asked = tokio::spawn(async move { client.cluster_paths(&all).await });
+    let deadline = Instant::now() + PATIENCE;
+    while !cluster.log("d").contains("paths are to be asked") {
+        assert!(Instant::now() < deadline, "{}", cluster.log("d"));
+        tokio::time::sleep(SOON).await;
+    }
+    cluster.hang("d");
+    let view = asked.await.unwrap().unwrap();
+    let pairs: std::collections::BTreeSet<_> = view
+        .paths
+        .iter()
+        .map(|path| (path.near.host.as_str(), path.far.host.as_str()))
+        .collect();
+    for pair in [
+        ("a", "b"),
+        ("a", "c"),
+        ("b", "a"),
+        ("b", "c"),
+        ("c", "a"),
+        ("c", "b"),
+    ] {
+        assert!(pairs.contains(&pair), "{pair:?}: {view:#?}");
+    }
+    let left: Vec<_> = view.paths_left_out.iter().map(|left| &left.why).collect();
+    assert!(!left.is_empty(), "{view:#?}");
+    assert!(
+        !left.iter().any(|why| why.contains("all together")),
+        "{left:#?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -37,9 +37,15 @@ pub struct AnswererView {
     /// What questions have to be made with.
     #[schema(value_type = String)]
     pub ticket: TicketText,
+    /// The port that is open between hosts, by its configuration; 0 where none is certain. It answers at another one where that is taken.
+    #[serde(default)]
+    pub port: u16,
     /// Where it answers: addresses and ports.
     #[schema(value_type = Vec<String>)]
     pub at: Vec<SocketAddr>,
+    /// Migrations that are under way from and to it: what they fill is lost to others.
+    #[serde(default)]
+    pub moving: usize,
     /// The interfaces that the host lets migrations use, with those of their addresses alone.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
@@ -61,6 +67,9 @@ impl fmt::Debug for TicketText {
 pub struct AnsweredView {
     /// At each address.
     pub at: Vec<AnsweredAt>,
+    /// Migrations that are under way by now.
+    #[serde(default)]
+    pub moving: usize,
 }
 
 /// What was answered at one address.
@@ -73,6 +82,12 @@ pub struct AnsweredAt {
     pub answers: u64,
     /// Questions that were left, as they came too fast or there were too many. With any, silence means nothing.
     pub left: u64,
+    /// Answers that its kernel did not send. With any, silence means nothing either.
+    #[serde(default)]
+    pub unsent: u64,
+    /// What the kernel said of the last of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsent_why: Option<String>,
 }
 
 /// Asks a host to ask its paths to another.
@@ -100,10 +115,11 @@ pub struct PathLeftOut {
     /// The host that was to ask.
     #[schema(value_type = String)]
     pub near: HostName,
-    /// The one that was to answer.
-    #[schema(value_type = String)]
-    pub far: HostName,
-    /// The interface of the first that has no path; missing where nothing could be asked between the two.
+    /// The one that was to answer; missing where the interface of the first can be asked with no host at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub far: Option<HostName>,
+    /// The interface of the first that has no path; missing where nothing was answered between the two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nic: Option<String>,
     /// Why.

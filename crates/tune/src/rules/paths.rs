@@ -68,10 +68,12 @@ pub fn arrival(path: &Path) -> Verdict {
         None,
         format!(
             "see by which interface {host} sends to {} (ip route get {}): remove a route that leads elsewhere, \
-             or give each interface of {host} a network of its own, or a rule by source address",
+             or give each interface of {host} a network of its own, or a rule by source address, or have {near} answer ARP \
+             for an address by its own interface alone (arp_ignore=1)",
             path.near.address,
             path.near.address,
             host = path.far.host,
+            near = path.near.host,
         ),
     ))
 }
