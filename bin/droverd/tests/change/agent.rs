@@ -1,5 +1,6 @@
 //! What an agent applies and takes back, and that it may die at any moment of it.
 
+use std::process::Command;
 use std::time::Duration;
 
 use drover_api::{ChangeState, ChangeStepState};
@@ -103,6 +104,12 @@ async fn an_undo_whose_process_is_killed_is_brought_to_its_end_by_the_living_age
     let Some(host) = Host::new("undoing").await else {
         return;
     };
+    let strace_runs = Command::new("strace").arg("--version").output().is_ok();
+    if !strace_runs {
+        println!(
+            "strace does not run, which slows it down: it may be at its end before it is killed"
+        );
+    }
     let before = host.facts().await;
     let plan = host.plan().await;
     let mut killed = 0;
@@ -110,18 +117,19 @@ async fn an_undo_whose_process_is_killed_is_brought_to_its_end_by_the_living_age
         let id = host.applied(&plan).await.id;
         let records = host.account(id).records.len();
         let death = async {
-            if more == 0 {
-                // Before it has written that it begins, over a look of the agent, which finds a change at its end.
-                while !host.signal_process(id, "-STOP") && host.account(id).records.len() == records
-                {
-                    tokio::task::yield_now().await;
-                }
-                tokio::time::sleep(OF_A_LOOK).await;
-                host.signal_process(id, "-CONT");
-                host.when_written(id, records + 1).await;
-            } else {
-                host.when_written(id, records + more).await;
+            // Caught before it has written that it begins.
+            while !host.signal_process(id, "-STOP") && host.account(id).records.len() == records {
+                tokio::task::yield_now().await;
             }
+            if more == 0 {
+                // Over a look of the agent, which finds a change at its end.
+                tokio::time::sleep(OF_A_LOOK).await;
+            }
+            if strace_runs {
+                host.slow_down(id);
+            }
+            host.signal_process(id, "-CONT");
+            host.when_written(id, records + 1 + more).await;
             host.kill_process(id)
         };
         let (undone, was_there) = tokio::join!(host.undo(id), death);
@@ -130,7 +138,7 @@ async fn an_undo_whose_process_is_killed_is_brought_to_its_end_by_the_living_age
         assert_eq!(host.ended(id).await.state, ChangeState::Undone, "{more}");
         assert_eq!(host.facts().await, before);
     }
-    assert!(killed > 0);
+    assert!(killed > 2 || !strace_runs, "{killed} of 4");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,8 @@
 //! A host whose agent is told to change it.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use drover_api::{
@@ -169,12 +170,35 @@ impl Host {
 
     /// Sends it this signal; whether there was one.
     pub fn signal_process(&self, id: ChangeId, signal: &str) -> bool {
+        let found = self.processes(id);
+        found.iter().for_each(|pid| kill(*pid, signal));
+        !found.is_empty()
+    }
+
+    /// Has its process take a while for each record that it writes, from when this returns until it ends.
+    pub fn slow_down(&self, id: ChangeId) {
+        for pid in self.processes(id) {
+            let mut strace = Command::new("strace")
+                .args(["-f", "-o", "/dev/null", "-p", &pid.to_string()])
+                .args(["-e", "trace=fsync,fdatasync"])
+                .args(["-e", "inject=fsync,fdatasync:delay_enter=200000"])
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut said = BufReader::new(strace.stderr.take().unwrap());
+            let mut line = String::new();
+            said.read_line(&mut line).unwrap();
+            assert!(line.contains("attached"), "{line}");
+            // It goes on to tell of threads.
+            std::thread::spawn(move || (said.lines().count(), strace.wait()));
+        }
+    }
+
+    fn processes(&self, id: ChangeId) -> Vec<u32> {
         let folder = self.folder(id).display().to_string();
         let listed = Command::new("pgrep").args(["-f", &folder]).output();
         let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
-        let found: Vec<u32> = listed.lines().map(|pid| pid.parse().unwrap()).collect();
-        found.iter().for_each(|pid| kill(*pid, signal));
-        !found.is_empty()
+        listed.lines().map(|pid| pid.parse().unwrap()).collect()
     }
 }
 
