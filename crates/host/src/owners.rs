@@ -123,7 +123,12 @@ impl Files<'_> {
                 owners.insert(name, SettingOwner::File { path });
             }
         }
+        let reapplied = self.value("etc/tuned/tuned-main.conf", "reapply_sysctl");
+        let files_win = !matches!(reapplied.as_deref(), Some("0" | "false" | "no"));
         for name in self.of_tuned().unwrap_or_default() {
+            if files_win && owners.get(&name).is_some_and(is_reapplied) {
+                continue;
+            }
             let profile = self.tuned_profile().unwrap_or_default();
             owners.insert(name, SettingOwner::Tuned { profile });
         }
@@ -193,6 +198,15 @@ fn sysctl_name(line: &str) -> Option<String> {
         .split_once('=')
         .filter(|_| !line.starts_with(['#', ';']))?;
     Some(name.trim().trim_start_matches('-').replace('/', "."))
+}
+
+/// Whether tuned reads that file once more after its own, unless `reapply_sysctl` says otherwise: what comes with the system it does not.
+fn is_reapplied(owner: &SettingOwner) -> bool {
+    let SettingOwner::File { path } = owner else {
+        return false;
+    };
+    let folders = ["/etc/sysctl.d/", "/run/sysctl.d/"];
+    path == "/etc/sysctl.conf" || folders.iter().any(|folder| path.starts_with(folder))
 }
 
 #[cfg(test)]
@@ -267,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_file_that_sets_something_has_it_and_tuned_comes_after_all() {
+    fn the_last_file_that_sets_something_has_it_and_tuned_comes_after_those_of_the_system() {
         let root = tempfile::tempdir().unwrap();
         let both = "net.ipv4.tcp_rmem = 1 2 3\n-net/ipv4/tcp_wmem=1 2 3\n# net.core.x = 1\n";
         write(
@@ -282,7 +296,7 @@ mod tests {
                 ("etc/tuned/active_profile", "mine\n"),
                 (
                     "etc/tuned/mine/tuned.conf",
-                    "[main]\ninclude=virtual-host\n[sysctl]\nvm.swappiness=2\n",
+                    "[main]\ninclude=virtual-host\n[sysctl]\nvm.swappiness=2\nnet.ipv4.tcp_wmem=1 2 3\n",
                 ),
                 (
                     "usr/lib/tuned/virtual-host/tuned.conf",
@@ -299,12 +313,14 @@ mod tests {
             settings["net.ipv4.tcp_rmem"],
             file("/etc/sysctl.d/60-b.conf")
         );
-        assert_eq!(
-            settings["net.ipv4.tcp_wmem"],
-            file("/usr/lib/sysctl.d/50-a.conf")
-        );
-        assert_eq!(settings["vm.swappiness"], tuned);
+        assert_eq!(settings["net.ipv4.tcp_wmem"], tuned);
+        assert_eq!(settings["vm.swappiness"], file("/etc/sysctl.d/99-c.conf"));
         assert_eq!(settings["kernel.x"], tuned);
         assert_eq!(settings.len(), 4);
+        // Unless tuned is told to leave its own.
+        let told = ("etc/tuned/tuned-main.conf", "# x\nreapply_sysctl = 0\n");
+        write(root.path(), &[told]);
+        let settings = owners(root.path(), &[]).settings;
+        assert_eq!(settings["vm.swappiness"], tuned);
     }
 }

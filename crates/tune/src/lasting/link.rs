@@ -52,8 +52,7 @@ pub(super) fn lines(what: &NicSetting, to: &str) -> Result<Vec<String>, String> 
 /// One file is about an interface: the first one that matches. What comes with the system is about many, so that its lines are taken over
 /// into one of ours; what somebody wrote gets our lines.
 pub(super) fn told(nic: &str, lines: Vec<String>, found: &LinkFile) -> Lasting {
-    let theirs = found.file.starts_with("/etc/") || found.file.starts_with("/run/");
-    if theirs {
+    if found.file.starts_with("/etc/") {
         let how = How::Lines {
             path: found.file.clone(),
             part: Some("[Link]".to_owned()),

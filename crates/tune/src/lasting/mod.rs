@@ -124,11 +124,16 @@ impl Places {
             }
             // These set it after udev has.
             (SetUp::Ifupdown { .. }, NicSetting::Mtu) => format!("mtu {to}"),
-            (SetUp::Networkd { .. }, NicSetting::Mtu) => format!("MTUBytes={to}"),
+            (SetUp::Networkd { file }, NicSetting::Mtu) => {
+                check_place(file)?;
+                format!("MTUBytes={to}")
+            }
             _ => {
                 let lines = link::lines(what, to)?;
                 let found = owner.link.as_ref();
-                found.ok_or_else(|| format!("udev tells nothing of how it sets {nic} up"))?;
+                let found =
+                    found.ok_or_else(|| format!("udev tells nothing of how it sets {nic} up"))?;
+                check_place(&found.file)?;
                 self.links.entry(nic.to_owned()).or_default().extend(lines);
                 return Ok(());
             }
@@ -154,18 +159,42 @@ impl Places {
     }
 }
 
+/// What is below `/run` is made anew at each start.
+fn check_place(file: &str) -> Result<(), String> {
+    if file.starts_with("/run/") {
+        let by = if file.contains("netplan") {
+            "netplan, in whose files it belongs (/etc/netplan)"
+        } else {
+            "somebody whom the file should name"
+        };
+        return Err(format!("{file} is made anew at each start, by {by}"));
+    }
+    Ok(())
+}
+
 fn stanza(nic: &str, lines: Vec<String>, owner: &NicOwner) -> Option<Lasting> {
-    let (by, path, part) = match &owner.by {
-        SetUp::Ifupdown { file } => ("ifupdown", file, format!("iface {nic}")),
-        SetUp::Networkd { file } => ("systemd-networkd", file, "[Link]".to_owned()),
+    let (by, how) = match &owner.by {
+        SetUp::Ifupdown { file } => {
+            let (path, part) = (file.clone(), Some(format!("iface {nic}")));
+            ("ifupdown", How::Lines { path, part, lines })
+        }
+        SetUp::Networkd { file } => ("systemd-networkd", beside(file, lines)),
         SetUp::NetworkManager { .. } | SetUp::Udev => return None,
     };
-    let how = How::Lines {
-        path: path.clone(),
-        part: Some(part),
-        lines,
-    };
     Some(Lasting { by, how })
+}
+
+/// A file of ours that is read behind a `.network`, whoever may replace that. Source: systemd.network(5).
+fn beside(file: &str, lines: Vec<String>) -> How {
+    let name = file.rsplit('/').next().unwrap_or_default();
+    let head = [
+        "# For every interface that the file is about".to_owned(),
+        "[Link]".to_owned(),
+    ];
+    How::File {
+        path: format!("/etc/systemd/network/{name}.d/90-drover.conf"),
+        lines: head.into_iter().chain(lines).collect(),
+    }
 }
 
 #[cfg(test)]

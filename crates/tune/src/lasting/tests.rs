@@ -188,10 +188,8 @@ fn packets_are_set_where_addresses_are_and_hardware_by_udev() {
     let file = "/etc/network/interfaces".to_owned();
     let ifupdown = owner(SetUp::Ifupdown { file: file.clone() }, DEFAULT);
     owners.nics.insert("eth0".into(), ifupdown);
-    let network = "/etc/systemd/network/lan.network".to_owned();
-    let networkd = SetUp::Networkd {
-        file: network.clone(),
-    };
+    let network = "/usr/lib/systemd/network/lan.network".to_owned();
+    let networkd = SetUp::Networkd { file: network };
     owners.nics.insert("eth1".into(), owner(networkd, DEFAULT));
     let steps = [
         nic("eth0", NicSetting::Mtu, "1500"),
@@ -205,7 +203,15 @@ fn packets_are_set_where_addresses_are_and_hardware_by_udev() {
         lines: strings(&[line]),
     };
     assert_eq!(answers[0], lines(file, "iface eth0", "mtu 1500"));
-    assert_eq!(answers[1], lines(network, "[Link]", "MTUBytes=1400"));
+    let beside = How::File {
+        path: "/etc/systemd/network/lan.network.d/90-drover.conf".into(),
+        lines: strings(&[
+            "# For every interface that the file is about",
+            "[Link]",
+            "MTUBytes=1400",
+        ]),
+    };
+    assert_eq!(answers[1], beside);
     let How::File { path, lines } = &answers[2] else {
         panic!("{answers:?}");
     };
@@ -253,4 +259,23 @@ fn pause_frames_have_words_in_a_link_and_in_a_profile() {
     let properties = network_manager::properties(&what, to).unwrap();
     assert_eq!(properties, ["ethtool.pause-rx off", "ethtool.pause-tx on"]);
     assert!(link::lines(&what, "off").is_err() && network_manager::properties(&what, "").is_err());
+}
+
+#[test]
+fn what_is_made_anew_at_each_start_is_told_with_who_makes_it() {
+    let mut owners = Owners::default();
+    let file = "/run/systemd/network/10-netplan-ens1.network".to_owned();
+    let by_netplan = SetUp::Networkd { file };
+    let link = "/run/systemd/network/10-netplan-ens1.link";
+    owners.nics.insert("ens1".into(), owner(by_netplan, link));
+    let steps = [
+        nic("ens1", NicSetting::Mtu, "1500"),
+        nic("ens1", NicSetting::ReceiveRing, "4096"),
+    ];
+    let (told, not_kept) = lasting(steps.iter(), &owners);
+    assert_eq!(told, []);
+    assert_eq!(not_kept.len(), 2);
+    for NotKept { why, .. } in not_kept {
+        assert!(why.contains("by netplan"), "{why}");
+    }
 }
