@@ -112,23 +112,24 @@ async fn an_undo_whose_process_is_killed_is_brought_to_its_end_by_the_living_age
     }
     let before = host.facts().await;
     let plan = host.plan().await;
+    if strace_runs {
+        host.slow_down();
+    }
     let mut killed = 0;
     for more in 0..4 {
         let id = host.applied(&plan).await.id;
         let records = host.account(id).records.len();
+        host.when_process_gone(id).await;
         let death = async {
-            // Caught before it has written that it begins.
-            while !host.signal_process(id, "-STOP") && host.account(id).records.len() == records {
-                tokio::task::yield_now().await;
-            }
             if more == 0 {
-                // Over a look of the agent, which finds a change at its end.
+                // Before it has written that it begins, over a look of the agent, which finds a change at its end.
+                while !host.signal_process(id, "-STOP") && host.account(id).records.len() == records
+                {
+                    tokio::task::yield_now().await;
+                }
                 tokio::time::sleep(OF_A_LOOK).await;
+                host.signal_process(id, "-CONT");
             }
-            if strace_runs {
-                host.slow_down(id);
-            }
-            host.signal_process(id, "-CONT");
             host.when_written(id, records + 1 + more).await;
             host.kill_process(id)
         };

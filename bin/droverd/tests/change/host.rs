@@ -14,7 +14,7 @@ use drover_types::ChangeId;
 
 use crate::network::Network;
 use crate::provision::Office;
-use crate::support::{Agent, Place, kill};
+use crate::support::{Agent, Place};
 
 /// For anything to happen on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -170,28 +170,42 @@ impl Host {
 
     /// Sends it this signal; whether there was one.
     pub fn signal_process(&self, id: ChangeId, signal: &str) -> bool {
-        let found = self.processes(id);
-        found.iter().for_each(|pid| kill(*pid, signal));
-        !found.is_empty()
+        let told = self.processes(id).into_iter().map(|pid| {
+            // It may have ended since it was looked for.
+            let told = Command::new("kill")
+                .args([signal, &pid.to_string()])
+                .output();
+            told.unwrap().status.success()
+        });
+        told.fold(false, |any, told| any | told)
     }
 
-    /// Has its process take a while for each record that it writes, from when this returns until it ends.
-    pub fn slow_down(&self, id: ChangeId) {
-        for pid in self.processes(id) {
-            let mut strace = Command::new("strace")
-                .args(["-f", "-o", "/dev/null", "-p", &pid.to_string()])
-                .args(["-e", "trace=fsync,fdatasync"])
-                .args(["-e", "inject=fsync,fdatasync:delay_enter=200000"])
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut said = BufReader::new(strace.stderr.take().unwrap());
-            let mut line = String::new();
-            said.read_line(&mut line).unwrap();
-            assert!(line.contains("attached"), "{line}");
-            // It goes on to tell of threads.
-            std::thread::spawn(move || (said.lines().count(), strace.wait()));
+    /// Waits until it has ended, beyond its last record.
+    pub async fn when_process_gone(&self, id: ChangeId) {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.processes(id).is_empty() {
+            assert!(Instant::now() < deadline, "{id} has not ended");
+            tokio::time::sleep(POLL).await;
         }
+    }
+
+    /// Has the agent, and all processes that it starts, take a while to begin and for each record that they write.
+    pub fn slow_down(&self) {
+        let agent = self.agent.as_ref().unwrap().pid().to_string();
+        let mut strace = Command::new("strace")
+            .args(["-f", "-o", "/dev/null", "-p", &agent])
+            .args(["-e", "trace=execve,fsync,fdatasync"])
+            .args(["-e", "inject=fsync,fdatasync:delay_enter=100000"])
+            .args(["-e", "inject=execve:delay_exit=500000"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(strace.stderr.take().unwrap());
+        let mut line = String::new();
+        said.read_line(&mut line).unwrap();
+        assert!(line.contains("attached"), "{line}");
+        // It goes on to tell of threads, until all have ended.
+        std::thread::spawn(move || (said.lines().count(), strace.wait()));
     }
 
     fn processes(&self, id: ChangeId) -> Vec<u32> {
