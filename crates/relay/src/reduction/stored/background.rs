@@ -60,7 +60,7 @@ impl<B: Send + 'static> Background<B> {
         Ok(Self { batches, counts })
     }
 
-    /// Offers so many pages, which are put together only if somebody takes them.
+    /// Offers so many pages, which are not even put together once nobody takes any more.
     pub(super) fn offer(&self, pages: u64, batch: impl FnOnce() -> B) {
         let is_over = self.counts.over.load(Ordering::Relaxed);
         if is_over || self.batches.try_send(batch()).is_err() {
