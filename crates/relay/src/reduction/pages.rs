@@ -11,7 +11,7 @@ use drover_reduce::{PageId, Span};
 /// and less is saved; nothing else depends on it.
 const PAGE_BITS: u32 = 40;
 
-/// The pages of one channel that have not been sent.
+/// The pages of one channel of which nothing has been sent: of one that was cut nobody can make anything.
 #[derive(Debug)]
 pub(super) struct Pages {
     page_bytes: u64,
@@ -41,10 +41,9 @@ impl Pages {
         cut.map_or(end, |page| page.begins)
     }
 
-    /// Forgets the pages that end before that.
+    /// Forgets the pages that begin before that.
     pub(super) fn forget(&mut self, before: u64) {
-        let each = self.page_bytes;
-        let gone = |page: &mut Page| page.begins + each <= before;
+        let gone = |page: &mut Page| page.begins < before;
         while self.pages.pop_front_if(gone).is_some() {}
     }
 
@@ -136,5 +135,14 @@ mod tests {
         assert_eq!(cut.spans(3000..9192), [Span::Plain(2096), page(2)]);
         cut.forget(13_388);
         assert!(cut.pages.is_empty());
+    }
+
+    #[test]
+    fn what_follows_the_beginning_of_a_page_that_was_sent_does_not_wait_for_its_end() {
+        let mut pages = pages();
+        pages.forget(3000);
+        assert_eq!(pages.whole(3500), 3500);
+        assert_eq!(pages.spans(3000..3500), [Span::Plain(500)]);
+        assert_eq!(pages.whole(5097), 5096);
     }
 }
