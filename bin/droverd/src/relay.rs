@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use drover_carrier::Place;
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::logging;
 
@@ -19,6 +20,7 @@ const NAME: &std::ffi::CStr = c"droverd-relay";
 /// Its stdin is no socket, or as [`drover_carrier::run`].
 pub fn run(directory: PathBuf) -> anyhow::Result<()> {
     logging::init();
+    end_with_a_panic();
     if let Err(error) = rustix::thread::set_name(NAME) {
         tracing::debug!(%error, "the process keeps its name");
     }
@@ -38,4 +40,53 @@ pub fn run(directory: PathBuf) -> anyhow::Result<()> {
     drover_carrier::run(&place, &listener, env!("CARGO_PKG_VERSION"), root)?;
     tracing::info!("ended");
     Ok(())
+}
+
+/// Has a panic of any thread end the process: without that thread the others would wait for ever, and the guest with them. An agent takes a relay
+/// that ended for what it is. Nothing of a guest's memory is left in a core file.
+fn end_with_a_panic() {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    if let Err(error) = setrlimit(Resource::Core, none) {
+        tracing::debug!(%error, "a core file of this process may be written");
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let thread = thread.name().unwrap_or("without a name").to_owned();
+        tracing::error!(thread, "this is a bug, and the migration ends: {panic}");
+        std::process::abort();
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    const CHILD: &str = "DROVER_TEST_PANICS";
+
+    #[test]
+    fn a_panic_of_any_thread_ends_the_process() {
+        if std::env::var_os(CHILD).is_some() {
+            end_with_a_panic();
+            let thread = std::thread::Builder::new().name("relay-read-2".into());
+            let thread = thread.spawn(|| panic!("what nobody thought of"));
+            drop(thread.map(std::thread::JoinHandle::join));
+            return;
+        }
+        let name = "relay::tests::a_panic_of_any_thread_ends_the_process";
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, "1")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap();
+        assert_eq!(status.signal(), Some(6), "{status}");
+        assert!(!status.core_dumped());
+    }
 }
