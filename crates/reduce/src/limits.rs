@@ -83,6 +83,9 @@ pub(crate) const LASTING: Duration = Duration::from_millis(400);
 /// 0.95 to 0.99 of theirs. What the destination has of a guest that comes back is above.
 pub(crate) const LEAP: f64 = 2.0;
 
+/// Of a guest that comes back nothing that is a [`LEAP`] is tried before: a trial sends as much as all the rest of a small one.
+pub(crate) const RETURN_LEAPS_FROM: Duration = Duration::from_secs(10);
+
 /// Nothing is decided before: threads have just begun then, and the destination has not yet told what it has.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(100);
 

@@ -456,6 +456,20 @@ fn several_times_the_bytes_cross_where_that_is_faster_and_not_to_spare_processor
     let mut controller = Controller::default();
     world.run(&mut controller, seconds(2));
     assert_eq!(controller.way(), Way::Off);
+    // Of a guest that is known to come back, a trial of that would be most of what crosses: also where the line is seen to be another.
+    let mut controller = Controller::of_a_return();
+    for line in [20.0, 2.0, 20.0] {
+        let world = World {
+            line: line * GIGABIT,
+            ..world
+        };
+        for _ in 0..60 {
+            world.run(&mut controller, DECIDED_EVERY);
+            assert_ne!(controller.way(), Way::Off, "{controller:#?}");
+        }
+    }
+    world.run(&mut controller, seconds(3));
+    assert_eq!(controller.way(), Way::Off, "{controller:#?}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::codec::{Codec, Level};
 use crate::counts::Counts;
 use crate::limits::{
     ABOUT_AS_FAST, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
-    MUCH_LESS_STAYS, WORTH_A_CHANGE,
+    MUCH_LESS_STAYS, RETURN_LEAPS_FROM, WORTH_A_CHANGE,
 };
 
 use line::Line;
@@ -88,9 +88,9 @@ pub struct Times {
     pub for_qemu: Duration,
     /// Waited for a processor, or for each other, with work to do.
     pub for_processors: Duration,
-    /// Described, of a processor's time, as all that follows.
+    /// Described, with the checksum and the frame, of a processor's time, as all that follows.
     pub describing: Duration,
-    /// Packed.
+    /// What codecs took.
     pub packing: Duration,
     /// Tried out what other ways make of samples.
     pub trying: Duration,
@@ -224,6 +224,8 @@ pub struct Controller {
     looks: u64,
     /// Another way is wanted since then.
     wanted_since: Option<Duration>,
+    /// What the destination has is not passed before.
+    leaps_from: Duration,
 }
 
 impl Default for Controller {
@@ -239,20 +241,19 @@ impl Default for Controller {
             changes: 0,
             looks: 0,
             wanted_since: None,
+            leaps_from: Duration::ZERO,
         }
     }
 }
 
 impl Controller {
     /// For a guest whose destination has most of it: what is left crosses through a codec until more is known, as it is little, and
-    /// whether it would be quicker to pass all of it is not tried at first.
+    /// whether it would be quicker to pass all of it is not tried for long.
     #[must_use]
     pub fn of_a_return() -> Self {
-        let mut trials = Trials::default();
-        trials.bar(Duration::ZERO, Way::Off);
         Self {
             way: Way::with(Codec::Zstd(Level::USUAL)),
-            trials,
+            leaps_from: RETURN_LEAPS_FROM,
             ..Self::default()
         }
     }
@@ -319,8 +320,7 @@ impl Controller {
         let faster = then > now * WORTH_A_CHANGE;
         let cheaper = self.model.cost(best) * WORTH_A_CHANGE < self.model.cost(self.way);
         // What is there already is passed for time, and not for processors alone, which is seen once it is tried.
-        let described = self.model.ratio(Way::with(Codec::None));
-        let leap = best == Way::Off && described * LEAP < 1.0;
+        let leap = best == Way::Off && self.is_leap();
         // Lines that were never waited for may carry anything, and are tried. Of others what they were seen to carry counts: that they
         // may carry more is tried for time, which may be gained, and not for processors alone.
         let proven = self.model.goodput(best, self.line.proven()) * ABOUT_AS_FAST >= now;
@@ -383,12 +383,20 @@ impl Controller {
         self.model.goodput(way, self.line.rate())
     }
 
+    /// Whether the destination has so much that to pass it would be many times the bytes.
+    fn is_leap(&self) -> bool {
+        self.model.ratio(Way::with(Codec::None)) * LEAP < 1.0
+    }
+
+    fn may_be_used(&self, way: Way) -> bool {
+        let too_early = way == Way::Off && self.now < self.leaps_from && self.is_leap();
+        self.model.knows(way) && !too_early && !self.trials.is_barred(self.now, way)
+    }
+
     /// Of the ways that are about as fast as the fastest, the one that takes least of processors; or little more, for much less on
     /// the lines.
     fn best(&self) -> Way {
-        let usable = |way: &Way| {
-            *way == self.way || self.model.knows(*way) && !self.trials.is_barred(self.now, *way)
-        };
+        let usable = |way: &Way| *way == self.way || self.may_be_used(*way);
         let known: Vec<(Way, f64)> = ways()
             .filter(usable)
             .map(|way| (way, self.goodput(way)))

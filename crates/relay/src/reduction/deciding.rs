@@ -184,8 +184,57 @@ impl Stopwatch {
     }
 }
 
+impl Lap {
+    /// In it a chunk was packed, which took codecs so long. The rest is its checksum and its frame: what every chunk takes that is described,
+    /// however little of it is left for a codec.
+    pub(super) fn packed(self, took: PackingTook, times: &mut Times) {
+        let codecs = (took.ordinary + took.dense).min(self.worked);
+        times.packing += codecs;
+        times.describing += self.worked - codecs;
+        times.for_processors += self.lasted - self.worked;
+    }
+}
+
 /// What this thread took of processors so far.
 pub(super) fn worked() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn what_a_chunk_takes_beside_its_codecs_is_not_theirs() {
+        let lap = Lap {
+            lasted: ms(10),
+            worked: ms(8),
+        };
+        let took = PackingTook {
+            ordinary: ms(2),
+            dense: ms(1),
+        };
+        let mut times = Times::default();
+        lap.packed(took, &mut times);
+        let expected = Times {
+            packing: ms(3),
+            describing: ms(5),
+            for_processors: ms(2),
+            ..Times::default()
+        };
+        assert_eq!(times, expected);
+        assert_eq!(times.all(), lap.lasted);
+        // Clocks that are read one after the other may differ.
+        let took = PackingTook {
+            ordinary: ms(9),
+            ..took
+        };
+        lap.packed(took, &mut times);
+        assert_eq!(times.all(), ms(20));
+    }
 }

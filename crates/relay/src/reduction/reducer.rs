@@ -292,7 +292,7 @@ impl Reducer {
         let packed = packed.map_err(io::Error::other)?;
         let count = bytes.len();
         chunk.filled(count);
-        self.worked(|times| &mut times.packing);
+        self.watch.lap().packed(packed.1, &mut self.times);
         self.staged.copy_within(whole..self.held, 0);
         self.took(whole);
         Ok(packed)
@@ -336,7 +336,8 @@ impl Reducer {
             if may_cut {
                 return Ok(self.held);
             }
-            let whole = self.pages.whole(self.channel.passed()) - self.begins;
+            let whole = self.pages.whole(self.channel.passed());
+            let whole = whole.saturating_sub(self.begins);
             if whole > 0 {
                 return Ok(whole as usize);
             }
