@@ -50,6 +50,8 @@ pub struct Encoder {
     ops: Writer,
     /// The ordinary section, and behind it the operations once they are all known.
     ordinary: Vec<u8>,
+    /// Where those begin.
+    pages_end: usize,
     dense: Vec<u8>,
     change: Vec<u8>,
     counts: Counts,
@@ -65,6 +67,7 @@ impl Encoder {
             packer: Packer::new(window_log),
             ops: Writer::default(),
             ordinary: Vec::new(),
+            pages_end: 0,
             dense: Vec::new(),
             change: Vec::new(),
             counts: Counts::default(),
@@ -109,6 +112,8 @@ impl Encoder {
             }
         }
         self.plain(rest);
+        self.pages_end = self.ordinary.len();
+        self.ordinary.extend_from_slice(self.ops.finish());
     }
 
     fn plain(&mut self, bytes: &[u8]) {
@@ -200,8 +205,8 @@ impl Encoder {
         class
     }
 
-    /// The pages of the class in the chunk that was described, which cross as they are but for their codec. Not after
-    /// [`Encoder::pack`].
+    /// What goes through the codec of that class in the chunk that was described: its pages, and with the ordinary ones what says what
+    /// became of all others.
     #[must_use]
     pub fn section(&self, class: Class) -> &[u8] {
         match class {
@@ -237,8 +242,7 @@ impl Encoder {
     ) -> Result<(Counts, PackingTook), ZstdFailed> {
         to.clear();
         to.resize(HEADER_BYTES, 0);
-        let pages = self.ordinary.len();
-        self.ordinary.extend_from_slice(self.ops.finish());
+        let pages = self.pages_end;
         let began = clock();
         let ordinary_packing = self.packer.pack(choice.ordinary, &self.ordinary, to)?;
         let packed = to.len() - HEADER_BYTES;

@@ -86,6 +86,9 @@ pub(crate) const LEAP: f64 = 2.0;
 /// Of a guest that comes back nothing that is a [`LEAP`] is tried before: a trial sends as much as all the rest of a small one.
 pub(crate) const RETURN_LEAPS_FROM: Duration = Duration::from_secs(10);
 
+/// Of such a guest nothing is passed at all before: what it begins with need not be what it is made of.
+pub(crate) const RETURN_PASSES_FROM: Duration = Duration::from_secs(2);
+
 /// Nothing is decided before: threads have just begun then, and the destination has not yet told what it has.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(100);
 

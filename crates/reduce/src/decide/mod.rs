@@ -29,7 +29,7 @@ use crate::codec::{Codec, Level};
 use crate::counts::Counts;
 use crate::limits::{
     ABOUT_AS_FAST, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
-    MUCH_LESS_STAYS, RETURN_LEAPS_FROM, WORTH_A_CHANGE,
+    MUCH_LESS_STAYS, RETURN_LEAPS_FROM, RETURN_PASSES_FROM, WORTH_A_CHANGE,
 };
 
 use line::Line;
@@ -224,8 +224,8 @@ pub struct Controller {
     looks: u64,
     /// Another way is wanted since then.
     wanted_since: Option<Duration>,
-    /// What the destination has is not passed before.
-    leaps_from: Duration,
+    /// It comes back.
+    returns: bool,
 }
 
 impl Default for Controller {
@@ -241,7 +241,7 @@ impl Default for Controller {
             changes: 0,
             looks: 0,
             wanted_since: None,
-            leaps_from: Duration::ZERO,
+            returns: false,
         }
     }
 }
@@ -253,7 +253,7 @@ impl Controller {
     pub fn of_a_return() -> Self {
         Self {
             way: Way::with(Codec::Zstd(Level::USUAL)),
-            leaps_from: RETURN_LEAPS_FROM,
+            returns: true,
             ..Self::default()
         }
     }
@@ -389,8 +389,10 @@ impl Controller {
     }
 
     fn may_be_used(&self, way: Way) -> bool {
-        let too_early = way == Way::Off && self.now < self.leaps_from && self.is_leap();
-        self.model.knows(way) && !too_early && !self.trials.is_barred(self.now, way)
+        let passes = way == Way::Off && self.returns;
+        let too_early =
+            self.now < RETURN_PASSES_FROM || self.now < RETURN_LEAPS_FROM && self.is_leap();
+        self.model.knows(way) && !(passes && too_early) && !self.trials.is_barred(self.now, way)
     }
 
     /// Of the ways that are about as fast as the fastest, the one that takes least of processors; or little more, for much less on

@@ -50,6 +50,8 @@ pub(super) struct Done {
     pub(super) packed: Option<(Choice, PackingTook)>,
     pub(super) times: Times,
     pub(super) tried: Vec<Tried>,
+    /// It was to be a sample, and there is not yet enough for one.
+    pub(super) gathers: bool,
 }
 
 /// Of one session.
@@ -111,6 +113,10 @@ impl Deciding {
         }
         for tried in &done.tried {
             self.controller.tried(tried);
+        }
+        // What is passed is not described for more.
+        if done.gathers && self.controller.way() != Way::Off {
+            self.sampled = None;
         }
         let (at, counts, times) = self.decided;
         let lasted = now.saturating_duration_since(at);

@@ -163,6 +163,7 @@ impl Reducer {
                     io::Result::Ok(Done {
                         counts,
                         packed: Some((choice, took)),
+                        gathers: order.sample && tried.is_empty(),
                         tried,
                         ..Done::default()
                     })
@@ -266,7 +267,7 @@ impl Reducer {
         self.worked(|times| &mut times.describing);
     }
 
-    /// What codecs make of the pages that were just described.
+    /// What codecs make of what was just described, once there is enough of it.
     fn sampled(&mut self, sampler: &Mutex<Sampler>) -> io::Result<Vec<Tried>> {
         let mut sampler = lock(sampler);
         let mut all = Vec::new();
