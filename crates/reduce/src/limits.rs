@@ -86,8 +86,12 @@ pub(crate) const LEAP: f64 = 2.0;
 /// Of a guest that comes back nothing that is a [`LEAP`] is tried before: a trial sends as much as all the rest of a small one.
 pub(crate) const RETURN_LEAPS_FROM: Duration = Duration::from_secs(10);
 
-/// Of such a guest nothing is passed at all before: what it begins with need not be what it is made of.
-pub(crate) const RETURN_PASSES_FROM: Duration = Duration::from_secs(2);
+/// So long such a guest keeps the codec that it begins with, unless the lines are what is waited for.
+pub(crate) const RETURN_SETTLES: Duration = Duration::from_secs(2);
+
+/// For [`MUCH_LESS`] of it a way may promise so much less: QEMU, which looks for pages, and the destination, which finds them,
+/// work at the same time, and are waited for as well.
+pub(crate) const RETURN_ABOUT_AS_FAST: f64 = LITTLE_MORE_STAYS;
 
 /// Nothing is decided before: threads have just begun then, and the destination has not yet told what it has.
 pub(crate) const FIRST_LOOK: Duration = Duration::from_millis(100);

@@ -436,6 +436,34 @@ fn a_guest_that_is_known_to_come_back_is_packed_from_the_beginning() {
 }
 
 #[test]
+fn what_is_left_of_a_guest_that_comes_back_stays_packed_where_processors_are_short() {
+    // Codecs that take twice as long as usual for a byte, as they get little of it at a time.
+    let dear = |made: Made| Made {
+        seconds: made.seconds * 2.0,
+        ..made
+    };
+    let of = |ordinary: f64| World {
+        line: 20.0 * GIGABIT,
+        destination: 3e9,
+        destination_passed: 3e9,
+        describing: 1.1 / 1024.0 / MIB,
+        ordinary,
+        of_ordinary: world().of_ordinary.map(dear),
+        slowed: 2.0,
+        ..homecoming()
+    };
+    let mut controller = Controller::of_a_return();
+    let mut packed = 0;
+    for (ordinary, looks) in [(0.3, 6), (0.02, 10), (0.1, 4), (0.02, 60)] {
+        for _ in 0..looks {
+            packed += i32::from(packs(&controller));
+            of(ordinary).run(&mut controller, DECIDED_EVERY);
+        }
+    }
+    assert!(packed >= 76, "{packed} of 80 {controller:#?}");
+}
+
+#[test]
 fn several_times_the_bytes_cross_where_that_is_faster_and_not_to_spare_processors() {
     let world = World {
         line: 20.0 * GIGABIT,

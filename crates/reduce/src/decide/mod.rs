@@ -29,7 +29,7 @@ use crate::codec::{Codec, Level};
 use crate::counts::Counts;
 use crate::limits::{
     ABOUT_AS_FAST, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
-    MUCH_LESS_STAYS, RETURN_LEAPS_FROM, RETURN_PASSES_FROM, WORTH_A_CHANGE,
+    MUCH_LESS_STAYS, RETURN_ABOUT_AS_FAST, RETURN_LEAPS_FROM, RETURN_SETTLES, WORTH_A_CHANGE,
 };
 
 use line::Line;
@@ -310,6 +310,8 @@ impl Controller {
             Outcome::GoesOn => {}
             Outcome::Broken(broken) => self.take_back(broken, slowest),
             Outcome::None if self.now < FIRST_LOOK => {}
+            // It comes in pieces that differ: what has changed here, what the destination has there.
+            Outcome::None if self.is_little_left(RETURN_SETTLES) && slowest != Slowest::Lines => {}
             Outcome::None => self.decide(slowest),
         }
     }
@@ -388,11 +390,14 @@ impl Controller {
         self.model.ratio(Way::with(Codec::None)) * LEAP < 1.0
     }
 
+    /// Whether it comes back, has not come for that long, and the destination has most of it.
+    fn is_little_left(&self, within: Duration) -> bool {
+        self.returns && self.now < within && self.is_leap()
+    }
+
     fn may_be_used(&self, way: Way) -> bool {
-        let passes = way == Way::Off && self.returns;
-        let too_early =
-            self.now < RETURN_PASSES_FROM || self.now < RETURN_LEAPS_FROM && self.is_leap();
-        self.model.knows(way) && !(passes && too_early) && !self.trials.is_barred(self.now, way)
+        let too_early = way == Way::Off && self.is_little_left(RETURN_LEAPS_FROM);
+        self.model.knows(way) && !too_early && !self.trials.is_barred(self.now, way)
     }
 
     /// Of the ways that are about as fast as the fastest, the one that takes least of processors; or little more, for much less on
@@ -407,19 +412,24 @@ impl Controller {
             .iter()
             .map(|(_, goodput)| *goodput)
             .fold(0.0, f64::max);
-        let as_fast = || {
+        let as_fast = |about: f64| {
             let as_fast = known
                 .iter()
-                .filter(|(_, goodput)| goodput * ABOUT_AS_FAST >= most);
+                .filter(move |(_, goodput)| goodput * about >= most);
             as_fast.map(|(way, _)| *way)
         };
         let cost = |way: Way| self.model.cost(way);
-        let least = as_fast().min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
+        let least = as_fast(ABOUT_AS_FAST).min_by(|a, b| cost(*a).total_cmp(&cost(*b)));
         let Some(least) = least else {
             return self.way;
         };
         let ratio = |way: Way| self.model.ratio(way);
-        let thrifty = as_fast().filter(|way| {
+        let about = if self.is_little_left(Duration::MAX) {
+            RETURN_ABOUT_AS_FAST
+        } else {
+            ABOUT_AS_FAST
+        };
+        let thrifty = as_fast(about).filter(|way| {
             let (more, less) = if *way == self.way {
                 (LITTLE_MORE_STAYS, MUCH_LESS_STAYS)
             } else {
