@@ -57,7 +57,16 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     (
         "lab",
         Kind::Io,
-        &["types", "plan", "api", "hypervisor", "host", "probe"],
+        &[
+            "types",
+            "plan",
+            "api",
+            "hypervisor",
+            "host",
+            "relay",
+            "carrier",
+            "probe",
+        ],
     ),
     (
         "drover",

@@ -70,7 +70,7 @@ Examples:
   drover lab compare
   drover lab compare --methods multifd,drover --rate 1gbit,500mbit,200mbit --json unequal.json
   drover lab compare --rate none --dirty none --repeats 9
-  drover lab compare --contents store --methods multifd-zstd,drover-off,drover
+  drover lab compare --contents store --methods multifd-zstd,drover-multifd-zstd,drover
   drover lab compare --methods multifd,mptcp,drover --fault 'cut nic=0 at=50%'
   drover lab compare --methods multifd,drover-off --fault 'mtu nic=all to=1500 at=before'
 

@@ -135,7 +135,7 @@ impl Agent {
 }
 
 /// The agent: `DROVERD`, or beside this program.
-fn find() -> Result<PathBuf> {
+pub(crate) fn find() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("DROVERD") {
         return Ok(path.into());
     }

@@ -138,6 +138,17 @@ impl Host {
         program: &Path,
         arguments: &[impl AsRef<OsStr>],
     ) -> Result<Child> {
+        self.start_with(log, program, arguments, Stdio::null())
+    }
+
+    /// The same, with something to read from.
+    pub(crate) fn start_with(
+        &self,
+        log: &str,
+        program: &Path,
+        arguments: &[impl AsRef<OsStr>],
+        stdin: Stdio,
+    ) -> Result<Child> {
         let path = self.log(log);
         let output = File::options()
             .create(true)
@@ -154,7 +165,7 @@ impl Host {
             .arg(program)
             .args(arguments)
             .current_dir("/")
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(output)
             .stderr(errors)
             .spawn()

@@ -5,12 +5,35 @@
 mod guests;
 mod support;
 
+use std::path::Path;
+use std::process::Command;
+
 use drover_lab::compare::{Method, Variant, move_by_qemu};
 use drover_lab::fault::{Driver, Fault, Stage};
 use drover_lab::settings::{LabName, nic_rates};
 use drover_lab::{Lab, network, require};
 use guests::{Removed, boot, name, state};
 use support::{build_probe, lacks_something};
+
+/// The agent's program, built when it is not there.
+fn build_agent() {
+    let own = std::env::current_exe().unwrap();
+    let target = own.ancestors().nth(2).unwrap();
+    if target.join("droverd").is_file() {
+        return;
+    }
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--locked", "--package", "droverd"]);
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    let built = build
+        .arg("--target-dir")
+        .arg(target.parent().unwrap())
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+        .status();
+    assert!(built.unwrap().success(), "the agent cannot be built");
+}
 
 async fn nothing_is_left(name: &LabName) {
     assert_eq!(
@@ -53,6 +76,38 @@ async fn a_guest_that_qemu_moves_to_and_fro_keeps_every_page() {
             measured.wire_bytes["nic1"] < 1 << 20,
             "one NIC is QEMU's way: {measured:?}"
         );
+    }
+    lab.remove().await.unwrap();
+    nothing_is_left(&name).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guest_that_qemu_compresses_and_relays_carry_uses_both_nics_and_keeps_every_page() {
+    if lacks_something().await {
+        return;
+    }
+    build_probe();
+    build_agent();
+    let name = name("relayed");
+    let _removed = Removed(name.clone());
+    let lab = Lab::create(state(&name)).await.unwrap();
+    let mut guest = boot(&lab).await;
+
+    let two = Variant { channels: Some(2) };
+    for number in 0..2 {
+        let method = Method::DroverMultifdZstd;
+        let measured = move_by_qemu(&lab, &mut guest, method, two, None)
+            .await
+            .unwrap();
+        let verified = guest.console.verify().await.unwrap();
+        assert_eq!((verified.pages, verified.bad), ((96 << 20) / 4096, 0));
+        assert_eq!(guest.host, 1 - number);
+        for nic in ["nic0", "nic1"] {
+            assert!(measured.wire_bytes[nic] > 1 << 20, "{measured:?}");
+        }
+        assert!(measured.cpu_seconds.agent_source > 0.0, "{measured:?}");
+        let payload = measured.payload_bytes;
+        assert!(payload < 96 << 20, "it is compressed: {measured:?}");
     }
     lab.remove().await.unwrap();
     nothing_is_left(&name).await;

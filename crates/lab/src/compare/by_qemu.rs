@@ -1,4 +1,4 @@
-//! QEMU's own ways to move a guest, each set as its documentation advises.
+//! QEMU's own ways to move a guest, each set as its documentation advises, and the one whose bytes relays of drover's carry.
 //!
 //! The hand-off is the safe one for all: the destination is started stopped, and runs only once
 //! the source says that it completed and the destination that everything arrived.
@@ -12,6 +12,8 @@ use drover_hypervisor::qmp::Event;
 use serde_json::{Value, json};
 
 use super::method::{Method, Variant};
+use super::relays::Relays;
+use crate::host::Host;
 use crate::lab::Lab;
 use crate::limits;
 use crate::meter::{Measured, Meter, QemuTotals};
@@ -57,7 +59,14 @@ pub async fn move_guest(
     patience: Option<Duration>,
 ) -> Result<Measured> {
     let destination = lab.host(1 - guest.host);
-    let meter = Meter::begin(lab.settings(), guest, None).await?;
+    let hosts = [&lab.host(guest.host), &destination];
+    let channels = variant.channels.unwrap_or(0);
+    let relays = method
+        .is_relayed()
+        .then(|| Relays::start(lab, hosts, channels));
+    let mut relays = relays.transpose()?;
+    let pids = relays.as_ref().map(Relays::pids);
+    let meter = Meter::begin(lab.settings(), guest, pids).await?;
     let mut definition = guest.definition.clone();
     definition.machine = Some(concrete_machine(&guest.monitor, &definition.machine).await?);
     let [serial, _] = guest.sockets_on(&destination);
@@ -66,12 +75,13 @@ pub async fn move_guest(
 
     let moved = async {
         guest.console.attach(&serial, limits::QEMU_START).await?;
-        let nic = lab.settings().fastest();
-        let address = network::address_of(lab.settings(), nic, destination.number)
-            .with_context(|| format!("NIC {nic} has no address that QEMU could be told"))?;
-        let address = SocketAddr::new(address, PORT);
-        let mptcp = if method.is_mptcp() { ",mptcp=on" } else { "" };
-        let uri = format!("tcp:{address}{mptcp}");
+        let [to, at] = match &mut relays {
+            Some(relays) => relays.open()?,
+            None => [
+                uri(lab, &destination, method)?,
+                uri(lab, &destination, method)?,
+            ],
+        };
         for (side, end) in [(&monitor, "server"), (&guest.monitor, "client")] {
             prepare(side, lab.settings(), method, variant).await?;
             if method == Method::MultifdTls {
@@ -79,9 +89,9 @@ pub async fn move_guest(
             }
         }
         monitor
-            .run("migrate-incoming", json!({ "uri": uri }))
+            .run("migrate-incoming", json!({ "uri": at }))
             .await?;
-        guest.monitor.run("migrate", json!({ "uri": uri })).await?;
+        guest.monitor.run("migrate", json!({ "uri": to })).await?;
         let hangs = hangs(&guest.monitor, patience);
         tokio::select! {
             handed_off = arrive(guest, meter.mark(), &monitor) => handed_off?,
@@ -92,7 +102,11 @@ pub async fn move_guest(
             .end(lab.settings(), guest, (&monitor, pid), totals)
             .await
     };
-    match moved.await {
+    let moved = moved.await;
+    if let Some(relays) = relays {
+        relays.end(moved.is_ok()).await?;
+    }
+    match moved {
         Ok(measured) => {
             leave(guest).await?;
             guest.monitor = monitor;
@@ -109,6 +123,16 @@ pub async fn move_guest(
             Err(error)
         }
     }
+}
+
+/// Where the destination's QEMU listens and the source's connects to, over the fastest NIC.
+fn uri(lab: &Lab, destination: &Host, method: Method) -> Result<String> {
+    let nic = lab.settings().fastest();
+    let address = network::address_of(lab.settings(), nic, destination.number)
+        .with_context(|| format!("NIC {nic} has no address that QEMU could be told"))?;
+    let address = SocketAddr::new(address, PORT);
+    let mptcp = if method.is_mptcp() { ",mptcp=on" } else { "" };
+    Ok(format!("tcp:{address}{mptcp}"))
 }
 
 /// A destination of another version must not take `q35` for its own newest.

@@ -38,6 +38,8 @@ pub enum Method {
     DroverLz4,
     /// The same, and the rest through zstd, level 1.
     DroverZstd,
+    /// Compressed by QEMU as multifd-zstd, and carried by drover's relays on all NICs, with reduction off.
+    DroverMultifdZstd,
     /// Drover with a guest that stands still for the rest at a deadline.
     DroverStop,
     /// Drover with a guest that goes on by postcopy at the same deadline.
@@ -46,7 +48,7 @@ pub enum Method {
 
 impl Method {
     /// All of them, in the order of the table.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Tcp,
         Self::Multifd,
         Self::MultifdZstd,
@@ -60,6 +62,7 @@ impl Method {
         Self::DroverPages,
         Self::DroverLz4,
         Self::DroverZstd,
+        Self::DroverMultifdZstd,
         Self::DroverStop,
         Self::DroverPostcopy,
     ];
@@ -81,6 +84,7 @@ impl Method {
             Self::DroverPages => "drover-pages",
             Self::DroverLz4 => "drover-lz4",
             Self::DroverZstd => "drover-zstd",
+            Self::DroverMultifdZstd => "drover-multifd-zstd",
             Self::DroverStop => "drover-stop",
             Self::DroverPostcopy => "drover-postcopy",
         }
@@ -89,7 +93,7 @@ impl Method {
     /// Whether QEMU uses every NIC with it, or one.
     #[must_use]
     pub fn uses_all_nics(self) -> bool {
-        self.is_mptcp() || self.encryption().is_some()
+        self.is_mptcp() || self.is_relayed() || self.encryption().is_some()
     }
 
     /// Whether QEMU is told to use Multipath TCP with it.
@@ -101,10 +105,20 @@ impl Method {
     /// Whether QEMU itself compresses with it.
     #[must_use]
     pub fn is_compressed_by_qemu(self) -> bool {
-        matches!(self, Self::MultifdZstd | Self::MptcpZstd)
+        matches!(
+            self,
+            Self::MultifdZstd | Self::MptcpZstd | Self::DroverMultifdZstd
+        )
     }
 
-    /// How drover's agents are set for it; `None` for what QEMU does by itself.
+    /// Whether the lab tells QEMU to move as with its own methods, and relays of drover's carry its bytes: agents never
+    /// have it compress.
+    #[must_use]
+    pub fn is_relayed(self) -> bool {
+        self == Self::DroverMultifdZstd
+    }
+
+    /// How drover's agents are set for it; `None` for what is done without them.
     #[must_use]
     pub fn encryption(self) -> Option<Encryption> {
         match self {
@@ -161,9 +175,11 @@ impl Method {
             | Self::DroverZstd
             | Self::DroverStop
             | Self::DroverPostcopy => &[ONE],
-            Self::Multifd | Self::MultifdZstd | Self::MultifdTls | Self::MptcpZstd => {
-                &[TWO, THREE, FOUR]
-            }
+            Self::Multifd
+            | Self::MultifdZstd
+            | Self::MultifdTls
+            | Self::MptcpZstd
+            | Self::DroverMultifdZstd => &[TWO, THREE, FOUR],
             Self::Mptcp => &[ONE, TWO, FOUR],
         }
     }
@@ -232,6 +248,17 @@ mod tests {
             assert_eq!(next, Method::ALL);
         }
         assert_eq!(order(&[], 3), []);
+    }
+
+    #[test]
+    fn what_relays_carry_without_agents_is_set_as_qemus_own_method_and_uses_all_nics() {
+        let relayed: Vec<_> = Method::ALL.into_iter().filter(|m| m.is_relayed()).collect();
+        assert_eq!(relayed, [Method::DroverMultifdZstd]);
+        let (method, own) = (Method::DroverMultifdZstd, Method::MultifdZstd);
+        assert!(method.uses_all_nics() && !own.uses_all_nics());
+        assert_eq!(method.encryption(), None);
+        assert!(method.is_compressed_by_qemu() && !method.is_mptcp());
+        assert_eq!(method.variants(), own.variants());
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod foretold;
 mod method;
 mod ordeal;
 mod reduced;
+mod relays;
 mod report;
 mod stage;
 mod summary;
