@@ -1,4 +1,4 @@
-//! Digests by the order in which they came, each found by what it is.
+//! Digests by the order in which they came, each found by what it is; and addresses, likewise.
 //!
 //! ```text
 //!   slots   . 3 . . 0 2 . 1     4 bits of a digest, and its number: 4 bytes each, two thirds full at most
@@ -7,7 +7,7 @@
 //! ```
 //! Where a digest is looked for follows from its first bits, which are as good as random for those of
 //! [`DigestKey`](crate::DigestKey). Whoever makes up digests without a page fills a few slots too much, and those beyond
-//! [`PROBES_MOST`] are not found: which costs a page that crosses.
+//! [`PROBES_MOST`] are not found: which costs a page that crosses. So it is of addresses, whose bits are mixed.
 
 use crate::digest::Digest;
 use crate::layout::PLACES_MOST;
@@ -34,19 +34,64 @@ const NUMBER_BITS: u32 = 28;
 /// No digest: its number would be [`PLACES_MOST`].
 const EMPTY: u32 = u32::MAX;
 
+/// What is found by what it is.
+pub trait Key: Copy + Eq {
+    /// Bits from which it follows where it is looked for.
+    fn first(&self) -> u64;
+
+    /// Others, of which four are in its slot.
+    fn last(&self) -> u8;
+}
+
+impl Key for Digest {
+    fn first(&self) -> u64 {
+        u64::from_be_bytes(self.0.first_chunk().copied().unwrap_or_default())
+    }
+
+    fn last(&self) -> u8 {
+        self.0[self.0.len() - 1]
+    }
+}
+
+/// The address of a page, its bits mixed: those of pages that follow each other have little in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mixed(u64);
+
+impl Mixed {
+    /// One to one (the last steps of `SplitMix64`).
+    pub(crate) const fn address(address: u64) -> Self {
+        let mixed = (address ^ (address >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self(mixed ^ (mixed >> 31))
+    }
+}
+
+impl Key for Mixed {
+    fn first(&self) -> u64 {
+        self.0
+    }
+
+    fn last(&self) -> u8 {
+        self.0.to_be_bytes()[7]
+    }
+}
+
 /// So many digests at most, each numbered by the order in which it came.
+pub type KnownDigests = Known<Digest>;
+
+/// The same of whatever is found by what it is.
 #[derive(Debug)]
-pub struct KnownDigests {
+pub struct Known<K> {
     most: u32,
     count: u32,
     /// All of the same size but for the last, which has room for as many.
-    blocks: Vec<Vec<Digest>>,
+    blocks: Vec<Vec<K>>,
     slots: Vec<u32>,
 }
 
-impl KnownDigests {
-    /// None so far, and at most so many. Memory is taken as they come: 22 bytes for each when all are there, and never more
-    /// than all take.
+impl<K: Key> Known<K> {
+    /// None so far, and at most so many. Memory is taken as they come: 6 bytes for each beside its own when all are there, 22 for a
+    /// digest, and never more than all take.
     #[must_use]
     pub fn new(most: u32) -> Self {
         Self {
@@ -71,12 +116,12 @@ impl KnownDigests {
 
     /// The number of the first that is this one.
     #[must_use]
-    pub fn find(&self, digest: &Digest) -> Option<u32> {
+    pub fn find(&self, digest: &K) -> Option<u32> {
         self.look(digest).ok()
     }
 
     /// Adds one, which has the next number also where it is there already. Beyond the most nothing is added.
-    pub fn add(&mut self, digest: Digest) {
+    pub fn add(&mut self, digest: K) {
         if self.is_full() {
             return;
         }
@@ -114,12 +159,12 @@ impl KnownDigests {
         }
     }
 
-    fn take(&mut self, slot: usize, digest: &Digest, number: u32) {
+    fn take(&mut self, slot: usize, digest: &K, number: u32) {
         self.slots[slot] = tag(digest) | number;
     }
 
     /// The number of a digest that is there; or else the slot that it would take, if there is one.
-    fn look(&self, digest: &Digest) -> Result<u32, Option<usize>> {
+    fn look(&self, digest: &K) -> Result<u32, Option<usize>> {
         let tag = tag(digest);
         let count = self.slots.len();
         let mut slot = first_slot(digest, count);
@@ -140,22 +185,21 @@ impl KnownDigests {
         Err(None)
     }
 
-    fn digest(&self, number: u32) -> &Digest {
+    fn digest(&self, number: u32) -> &K {
         let number = number as usize;
         &self.blocks[number / BLOCK][number % BLOCK]
     }
 }
 
 /// Its first bits, as a part of all slots.
-fn first_slot(digest: &Digest, slots: usize) -> usize {
-    let first = digest.0.first_chunk().copied().unwrap_or_default();
-    let part = u128::from(u64::from_be_bytes(first)) * slots as u128;
+fn first_slot(digest: &impl Key, slots: usize) -> usize {
+    let part = u128::from(digest.first()) * slots as u128;
     (part >> u64::BITS) as usize
 }
 
 /// Its last bits, where a slot has them.
-fn tag(digest: &Digest) -> u32 {
-    u32::from(digest.0[digest.0.len() - 1]) << NUMBER_BITS
+fn tag(digest: &impl Key) -> u32 {
+    u32::from(digest.last()) << NUMBER_BITS
 }
 
 #[cfg(test)]
@@ -228,6 +272,26 @@ mod tests {
         for number in 0..most {
             assert_eq!(known.find(&random(number)), Some(number));
             assert_eq!(known.find(&random(number + most)), None);
+        }
+    }
+
+    #[test]
+    fn an_address_takes_some_14_bytes_and_each_is_found_where_they_follow_each_other_or_not() {
+        let most = 100_000;
+        for apart in [1, 7, 1 << 9, 1 << 20] {
+            let mut known = Known::new(most);
+            for number in 0..most {
+                let address = Mixed::address(u64::from(number) * apart);
+                assert_eq!(known.find(&address), None);
+                known.add(address);
+            }
+            for number in 0..most {
+                let address = Mixed::address(u64::from(number) * apart);
+                assert_eq!(known.find(&address), Some(number));
+            }
+            let slots = known.slots.capacity() * 4;
+            let blocks: usize = known.blocks.iter().map(Vec::capacity).sum();
+            assert!(slots + blocks * size_of::<Mixed>() < 15 * most as usize);
         }
     }
 
