@@ -329,3 +329,43 @@ fn wrong(codec: &'static str, why: &'static str) -> Wrong {
 fn zstd_wrong(code: usize) -> Wrong {
     wrong("zstd", zstd_safe::get_error_name(code))
 }
+
+#[cfg(test)]
+impl Packer {
+    /// What zstd has taken for it.
+    pub fn taken(&self) -> usize {
+        self.zstd
+            .as_ref()
+            .map_or(0, |(context, _)| context.sizeof())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decide::CODECS;
+    use crate::limits::{PACKING_BYTES, UNPACKING_BYTES};
+
+    #[test]
+    fn zstd_takes_its_window_and_no_more_beside_it_than_is_said() {
+        let bytes: Vec<u8> = (0..256_u32 << 10)
+            .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+            .collect();
+        for window_log in WINDOW_LOG_LEAST..=24 {
+            let window = 1 << window_log;
+            let (mut packer, mut unpacker) = (Packer::new(window_log), Unpacker::new(window_log));
+            // In one context, as levels change while a guest moves.
+            for codec in CODECS.into_iter().rev().chain(CODECS) {
+                let (mut packed, mut read) = (Vec::new(), Vec::new());
+                let packing = packer.pack(codec, &bytes, &mut packed).unwrap();
+                let count = bytes.len();
+                unpacker.unpack(packing, &packed, count, &mut read).unwrap();
+                assert!(read == bytes);
+            }
+            let taken = packer.taken();
+            assert!(taken <= window + PACKING_BYTES, "{window_log}: {taken}");
+            let taken = unpacker.zstd.map_or(0, |context| context.sizeof());
+            assert!(taken <= window + UNPACKING_BYTES, "{window_log}: {taken}");
+        }
+    }
+}

@@ -20,6 +20,12 @@ pub const WINDOW_LOG_MOST: u32 = 27;
 /// At least 1 KiB: zstd's own bound.
 pub const WINDOW_LOG_LEAST: u32 = 10;
 
+/// What zstd takes to pack a channel beside its window, at the slowest level that is used: tables, and a block on its way.
+pub const PACKING_BYTES: usize = 4 << 20;
+
+/// The same to unpack one: a block on its way.
+pub const UNPACKING_BYTES: usize = 512 << 10;
+
 /// A change larger than this part of its page is sent as the page that it makes: to find one takes time at both ends, and
 /// a codec takes half of most pages by itself.
 pub const DELTA_PART: usize = 2;
@@ -131,8 +137,15 @@ pub const SAMPLED_EVERY: Duration = Duration::from_millis(100);
 /// Bytes of a sample of each class: eight pages, of which codecs make nearly what they make of more.
 pub const SAMPLE_BYTES: usize = 32 << 10;
 
+/// What it takes to try them out: a window and tables for each level of zstd.
+pub const SAMPLING_BYTES: usize = 10 << 20;
+
 /// What codecs remember of samples, as a power of two of bytes.
 pub(crate) const SAMPLE_WINDOW_LOG: u32 = 18;
+
+/// What it takes at the source to find a kept page, beside its content: who has it on its way, and a place in each of two tables, of
+/// which one may be growing.
+pub const FINDING_BYTES: usize = 168;
 
 /// Pages that are kept take their memory in pieces of so many bytes.
 pub(crate) const PIECE_BYTES: usize = 4 << 20;

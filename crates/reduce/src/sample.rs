@@ -94,6 +94,7 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::SAMPLING_BYTES;
 
     #[test]
     fn sections_are_gathered_until_they_are_a_sample() {
@@ -121,5 +122,26 @@ mod tests {
                 sampler.sample(class, &section, || Duration::ZERO, |one| panic!("{one:?}"));
             sampled.unwrap();
         }
+    }
+
+    #[test]
+    fn to_try_all_codecs_takes_no_more_than_is_said() {
+        let pages: Vec<u8> = (0..SAMPLE_BYTES as u32)
+            .map(|n| (n.wrapping_mul(n) >> 7) as u8)
+            .collect();
+        let mut sampler = Sampler::default();
+        // More than they remember.
+        for _ in 0..16 {
+            let clock = || Duration::ZERO;
+            sampler
+                .sample(Class::Ordinary, &pages, clock, |_| {})
+                .unwrap();
+        }
+        let packers = sampler.packers.iter();
+        let taken: usize = packers.map(|(_, packer)| packer.taken()).sum();
+        let gathered = &sampler.gathered;
+        let memory = [&sampler.packed, &gathered.ordinary, &gathered.dense];
+        let memory: usize = memory.map(Vec::capacity).iter().sum();
+        assert!(taken + memory <= SAMPLING_BYTES, "{taken} {memory}");
     }
 }

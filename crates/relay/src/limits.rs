@@ -170,7 +170,7 @@ pub(crate) const STORED_LOOK: Duration = Duration::from_millis(20);
 pub(crate) const STORED_TOLD_AT_ONCE: u32 = 4096;
 
 /// Chunks whose pages wait to be stored, beyond which they are left out: 16 MiB with chunks of 256 KiB.
-pub(crate) const STORED_WAITING: usize = 64;
+pub const STORED_WAITING: usize = 64;
 
 /// By how much packing is nicer than all else (`nice(2)`): a guest's processor that wants the same CPU gets three quarters of
 /// it.

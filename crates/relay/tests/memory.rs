@@ -3,71 +3,29 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
+mod bounds;
+
 use std::time::Duration;
 
-use drover_lanes::limits::{
-    READ_BYTES, RECORD_BYTES_MAX, RECORD_OVERHEAD, SEAL_BYTES, TLS_WORDS_BYTES,
-};
+use bounds::{Files, MIB, Session};
 use drover_relay::limits::{
-    BUFFER_BYTES_MAX, CHUNK_BYTES, PIPE_SEGMENT_BYTES, SPARE_BYTES_MAX, WINDOW_CHUNKS_MIN,
-    WINDOW_TIME,
+    BUFFER_BYTES_MAX, CHUNK_BYTES, SPARE_BYTES_MAX, WINDOW_CHUNKS_MIN, WINDOW_TIME,
 };
-use drover_relay::{NotStarted, Relay, Settings, Sizes, sizes};
-use drover_session::limits::{FORGOTTEN_PATHS, LOST_LANES_KEPT, QUEUE_TIME};
+use drover_relay::{NotStarted, Policy, Reduction, Relay, Settings, Sizes, sizes};
+use drover_session::limits::QUEUE_TIME;
 use drover_types::BitRate;
 use drover_wire::limits::{CHANNELS_MAX, CHUNK_BYTES_MAX, LANES_MAX, WINDOW_CHUNKS_MAX};
-
-const MIB: u64 = 1 << 20;
 
 /// What docs/SEMANTICS.md promises beside the windows.
 const PROMISED: u64 = 64 * MIB;
 
-/// A slot of a pipe, in the kernel.
-const SLOT_BYTES: u64 = 40;
+/// What it promises beside `migration.reduction_memory` where bytes are reduced, at either end: with the most channels that an agent
+/// opens, and with six.
+const PROMISED_REDUCED: u64 = 96 * MIB;
+const PROMISED_WITH_SIX: u64 = 48 * MIB;
 
-/// Of a thread's stack that was ever touched. They do not recurse, and have no large arrays.
-const STACK_BYTES: u64 = 32 << 10;
-
-/// Two for each lane and each channel, and those of the relay and its process: timer, accept, dial,
-/// count, the process' own and a few that open lanes.
-const OTHER_THREADS: u64 = 8;
-
-/// Counters of a lane that is gone, with the reason.
-const LOST_LANE_BYTES: u64 = 512;
-
-/// What the lanes of a path carried before that, with what a map takes for it.
-const FORGOTTEN_BYTES: u64 = 128;
-
-/// Program, allocator and what the agent did not take yet (`drover_carrier::limits::UNREAD_BYTES` and a
-/// line).
-const PROCESS_BYTES: u64 = 8 * MIB;
-
-/// A lane's own: TLS both ways, with a record that was decrypted and not taken.
-fn tls_bytes() -> u64 {
-    let out = TLS_WORDS_BYTES + SEAL_BYTES + (SEAL_BYTES >> 14) * RECORD_OVERHEAD;
-    (out + READ_BYTES + RECORD_BYTES_MAX) as u64
-}
-
-/// Slots of the pipe of the largest chunk that all channels and lanes may have.
-fn slots() -> u64 {
-    let chunk = SPARE_BYTES_MAX / u64::from(CHANNELS_MAX + LANES_MAX);
-    (chunk / u64::from(PIPE_SEGMENT_BYTES) + 2).next_power_of_two()
-}
-
-/// All but the windows, for the most lanes and channels.
-fn beside_the_windows() -> u64 {
-    let (lanes, channels) = (u64::from(LANES_MAX), u64::from(CHANNELS_MAX));
-    let threads = 2 * lanes + 2 * channels + OTHER_THREADS;
-    // One for each chunk that is read or received into, and a lane's spare one.
-    let pipes = (2 * lanes + channels) * slots() * SLOT_BYTES;
-    SPARE_BYTES_MAX
-        + lanes * tls_bytes()
-        + pipes
-        + threads * STACK_BYTES
-        + LOST_LANES_KEPT as u64 * LOST_LANE_BYTES
-        + FORGOTTEN_PATHS as u64 * FORGOTTEN_BYTES
-        + PROCESS_BYTES
-}
+/// Of an agent: 16 of QEMU's, and three.
+const CHANNELS_OF_AGENTS: u64 = 19;
 
 fn settings(sizes: Sizes, channels_max: u16) -> Settings {
     Settings {
@@ -92,7 +50,13 @@ fn is_allowed(sizes: Sizes, channels: u16) -> bool {
 
 #[test]
 fn a_session_needs_no_more_than_64_mib_beside_its_windows() {
-    let needed = beside_the_windows();
+    let (lanes, channels) = (u64::from(LANES_MAX), u64::from(CHANNELS_MAX));
+    let session = Session {
+        chunk_bytes: SPARE_BYTES_MAX / (lanes + channels),
+        lanes,
+        channels,
+    };
+    let needed = session.beside_the_windows();
     assert!(needed < PROMISED, "{needed}");
 }
 
@@ -146,4 +110,45 @@ fn what_a_peer_may_ask_for_stays_within_the_same_bounds() {
         window: 1,
     };
     assert!(!is_allowed(largest, 1), "64 lanes with chunks of 1 MiB");
+}
+
+/// What agents agree on with 256 MiB of `migration.reduction_memory` at both ends (`droverd::migration::reduction`).
+fn agreed(channels: u64) -> Reduction {
+    let (memory, stored) = (256 * MIB, 32 * MIB);
+    let fits = |log: &u32| channels * (2 << *log) + stored + memory / 2 <= memory;
+    let window_log = (17..=22).rev().find(fits).unwrap();
+    let kept = (memory - stored - channels * (2 << window_log)) / 4096;
+    Reduction {
+        page_bytes: 4096,
+        kept_pages: kept as u32,
+        window_log,
+        stored_pages: (stored / bounds::KNOWN_BYTES) as u32,
+        policy: Policy::Fastest,
+    }
+}
+
+#[test]
+fn what_is_reduced_stored_and_recorded_at_once_takes_no_more_than_is_said() {
+    for (channels, promised) in [
+        (CHANNELS_OF_AGENTS, PROMISED_REDUCED),
+        (6, PROMISED_WITH_SIX),
+    ] {
+        let session = Session {
+            chunk_bytes: CHUNK_BYTES.into(),
+            lanes: LANES_MAX.into(),
+            channels,
+        };
+        let agreed = agreed(channels);
+        let told = agreed.stored_pages.into();
+        let memory = bounds::agreed_memory(&agreed, channels, told);
+        assert!(memory <= 256 * MIB, "{agreed:?}");
+        // What goes by the pages that are in files is promised for each of them.
+        let none = Files::default();
+        let ends = [
+            session.reduced_at_source(&agreed, none),
+            session.reduced_at_destination(&agreed, none),
+        ];
+        println!("{channels} channels: {ends:?} bytes at source and destination");
+        assert!(ends.iter().all(|end| *end < promised), "{ends:?}");
+    }
 }

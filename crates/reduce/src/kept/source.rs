@@ -317,6 +317,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::FINDING_BYTES;
 
     const PAGE: usize = 64;
 
@@ -394,6 +395,34 @@ mod tests {
             put(&mut kept, 1, 4, 24, &content(20)),
             Found::New { .. }
         ));
+    }
+
+    /// Bytes of a table with room for so many entries of 16 bytes: a power of two of them, of which an eighth stays free, with a
+    /// byte for each.
+    const fn table(capacity: usize) -> usize {
+        (capacity * 8 / 7).next_power_of_two() * 17
+    }
+
+    #[test]
+    fn to_find_a_kept_page_takes_no_more_than_is_said_also_while_tables_grow() {
+        let most = 1 << 16;
+        let mut kept = Kept::new(PAGE, most);
+        let (mut tables, mut grown) = ([0; 2], 0);
+        for page in 0..most {
+            let mut content = [0; PAGE];
+            content[..4].copy_from_slice(&page.to_be_bytes());
+            let _ = put(&mut kept, 1, 1, page.into(), &content);
+            let now = [kept.of_page.capacity(), kept.of_content.capacity()].map(table);
+            if now != tables {
+                // One after the other, with what it was until then.
+                grown = tables.into_iter().max().unwrap_or(0);
+                tables = now;
+                let slots = kept.slots.len() * size_of::<Slot>();
+                let each = (slots + tables.iter().sum::<usize>() + grown) / kept.slots.len();
+                assert!(page < 1000 || each <= FINDING_BYTES, "{page}: {each}");
+            }
+        }
+        assert!(grown > 0 && kept.slots.len() == most as usize);
     }
 
     #[test]
