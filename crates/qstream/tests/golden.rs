@@ -1,48 +1,17 @@
 //! What is found in streams of real QEMUs, of which neither pages nor devices are kept (`hypervisor/tests/qemu_golden.rs` makes
 //! them anew).
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests"
-)]
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod kept;
 mod model;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
 use drover_qstream::{Block, Found};
+use kept::streams;
 use model::{fed, glanced};
-
-/// What stands for a byte of a page or a device: it looks like the end of a section.
-const BLANK: u8 = 0x7e;
-
-/// Streams by their names.
-fn streams() -> BTreeMap<String, Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
-    let named = entries.map(|entry| {
-        let name = entry.file_name().into_string().unwrap();
-        (name, whole(&fs::read(entry.path()).unwrap()))
-    });
-    named.collect()
-}
-
-/// As it was, with something in place of what was not kept.
-fn whole(mut golden: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while let Some((lengths, rest)) = golden.split_first_chunk::<8>() {
-        let [kept, blank] = [&lengths[..4], &lengths[4..]]
-            .map(|length| u32::from_be_bytes(length.try_into().unwrap()) as usize);
-        bytes.extend_from_slice(&rest[..kept]);
-        bytes.resize(bytes.len() + blank, BLANK);
-        golden = &rest[kept..];
-    }
-    bytes
-}
 
 /// Blocks of the guests here by their number.
 fn name(block: Block) -> &'static str {

@@ -1,13 +1,15 @@
-//! What each stage does in a second on one core, beside `memcpy` and codecs alone.
+//! What each stage does in a second on one core, beside `memcpy`. Codecs alone are in `alone`.
 //!
-//! `cargo bench -p drover-reduce`. The pages are those of the programs that are installed here, as a guest has them in
+//! `cargo bench -p drover-reduce --bench stages`. The pages are those of the programs that are installed here, as a guest has them in
 //! its page cache.
 
 #![allow(clippy::unwrap_used)] // a bench stops where it cannot go on
 
-use std::hint::black_box;
-use std::path::Path;
+mod content;
 
+use std::hint::black_box;
+
+use content::programs;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use drover_reduce::kept::{destination, source};
 use drover_reduce::{Choice, Class, Codec, Decoder, Encoder, Level, Measures, PageId, Span};
@@ -24,25 +26,6 @@ const NOTHING: Measures = Measures {
     same: false,
     deltas: false,
 };
-
-/// The first bytes of the programs in `/usr/bin`, largest first.
-fn programs(bytes: usize) -> Vec<u8> {
-    let files = std::fs::read_dir("/usr/bin").unwrap().flatten();
-    let mut files: Vec<_> = files
-        .filter_map(|file| Some((file.metadata().ok()?.len(), file.path())))
-        .collect();
-    files.sort();
-    let read = |path: &Path| std::fs::read(path).unwrap_or_default();
-    let mut content = Vec::new();
-    for (_, path) in files.iter().rev() {
-        content.extend(read(path));
-        if content.len() >= bytes {
-            content.truncate(bytes);
-            return content;
-        }
-    }
-    content
-}
 
 fn level(level: i8) -> Codec {
     Codec::Zstd(Level::new(level).unwrap())

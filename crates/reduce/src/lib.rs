@@ -23,6 +23,7 @@
 //! stands for. No chunk, whatever is in it, makes the decoder panic, or take more memory than [`limits`] say.
 
 pub mod decide;
+pub mod delta;
 pub mod kept;
 pub mod limits;
 pub mod ops;
@@ -32,7 +33,6 @@ mod codec;
 mod codecs;
 mod counts;
 mod decoder;
-mod delta;
 mod encoder;
 mod layout;
 mod sample;
