@@ -21,6 +21,7 @@ const NAME: &std::ffi::CStr = c"droverd-relay";
 pub fn run(directory: PathBuf) -> anyhow::Result<()> {
     logging::init();
     end_with_a_panic();
+    end_before_guests();
     if let Err(error) = rustix::thread::set_name(NAME) {
         tracing::debug!(%error, "the process keeps its name");
     }
@@ -40,6 +41,13 @@ pub fn run(directory: PathBuf) -> anyhow::Result<()> {
     drover_carrier::run(&place, &listener, env!("CARGO_PKG_VERSION"), root)?;
     tracing::info!("ended");
     Ok(())
+}
+
+/// Where the kernel has no memory left, this process is what it ends first: that costs a migration, and no guest.
+fn end_before_guests() {
+    if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "1000") {
+        tracing::debug!(%error, "guests may be ended before this process, where memory is short");
+    }
 }
 
 /// Has a panic of any thread end the process: without that thread the others would wait for ever, and the guest with them. An agent takes a relay
@@ -67,7 +75,18 @@ mod tests {
 
     use super::*;
 
-    const CHILD: &str = "DROVER_TEST_PANICS";
+    const CHILD: &str = "DROVER_TEST_CHILD";
+
+    /// The test of that name, in a process of its own.
+    fn alone(name: &str) -> std::process::ExitStatus {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", name, "--nocapture"])
+            .env(CHILD, "1")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .unwrap()
+    }
 
     #[test]
     fn a_panic_of_any_thread_ends_the_process() {
@@ -78,15 +97,20 @@ mod tests {
             drop(thread.map(std::thread::JoinHandle::join));
             return;
         }
-        let name = "relay::tests::a_panic_of_any_thread_ends_the_process";
-        let status = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", name, "--nocapture"])
-            .env(CHILD, "1")
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .unwrap();
+        let status = alone("relay::tests::a_panic_of_any_thread_ends_the_process");
         assert_eq!(status.signal(), Some(6), "{status}");
         assert!(!status.core_dumped());
+    }
+
+    #[test]
+    fn the_kernel_ends_a_relay_before_any_guest() {
+        if std::env::var_os(CHILD).is_some() {
+            end_before_guests();
+            let score = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+            assert_eq!(score.trim(), "1000");
+            return;
+        }
+        let status = alone("relay::tests::the_kernel_ends_a_relay_before_any_guest");
+        assert!(status.success(), "{status}");
     }
 }
