@@ -211,6 +211,13 @@ fn ways() -> impl Iterator<Item = Way> {
     std::iter::once(Way::Off).chain(on)
 }
 
+/// QEMU's bytes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Returned {
+    all: u64,
+    left: u64,
+}
+
 /// Decides for one session.
 #[derive(Debug)]
 pub struct Controller {
@@ -224,8 +231,8 @@ pub struct Controller {
     looks: u64,
     /// Another way is wanted since then.
     wanted_since: Option<Duration>,
-    /// It comes back.
-    returns: bool,
+    /// Of a guest that comes back: how much of it has come, and how much of that the destination did not have.
+    returned: Option<Returned>,
 }
 
 impl Default for Controller {
@@ -241,7 +248,7 @@ impl Default for Controller {
             changes: 0,
             looks: 0,
             wanted_since: None,
-            returns: false,
+            returned: None,
         }
     }
 }
@@ -253,7 +260,7 @@ impl Controller {
     pub fn of_a_return() -> Self {
         Self {
             way: Way::with(Codec::Zstd(Level::USUAL)),
-            returns: true,
+            returned: Some(Returned::default()),
             ..Self::default()
         }
     }
@@ -297,6 +304,12 @@ impl Controller {
         let slowest = slowest(&seen.times);
         self.slowest = Some(slowest);
         self.model.seen(seen, slowest, self.way);
+        if let Some(returned) = &mut self.returned {
+            let counts = &seen.counts;
+            returned.all += counts.raw;
+            returned.left +=
+                counts.passed + counts.ordinary_section.bytes + counts.dense_section.bytes;
+        }
         let in_a_second = |bytes: u64| bytes as f64 / seen.lasted.as_secs_f64();
         let carried = in_a_second(seen.counts.wire);
         if self.line.seen(self.now, carried, slowest, self.way) {
@@ -390,9 +403,11 @@ impl Controller {
         self.model.ratio(Way::with(Codec::None)) * LEAP < 1.0
     }
 
-    /// Whether it comes back, has not come for that long, and the destination has most of it.
+    /// Whether it comes back, has not come for that long, and the destination had most of what has come: what comes just now, such as
+    /// pages that are written over and over, need not be what it has.
     fn is_little_left(&self, within: Duration) -> bool {
-        self.returns && self.now < within && self.is_leap()
+        let is_leap = |of: Returned| of.left as f64 * LEAP < of.all as f64;
+        self.now < within && self.returned.is_some_and(is_leap)
     }
 
     fn may_be_used(&self, way: Way) -> bool {
