@@ -92,8 +92,11 @@ pub(crate) const LEAP: f64 = 2.0;
 /// Of a guest that comes back nothing that is a [`LEAP`] is tried before: a trial sends as much as all the rest of a small one.
 pub(crate) const RETURN_LEAPS_FROM: Duration = Duration::from_secs(10);
 
-/// So long such a guest keeps the codec that it begins with, unless the lines are what is waited for.
-pub(crate) const RETURN_SETTLES: Duration = Duration::from_secs(2);
+/// So long such a guest keeps the codec that it begins with, unless the lines are what is waited for...
+pub(crate) const RETURN_SETTLES: Duration = Duration::from_secs(1);
+
+/// ...and so long where the destination had most of what came.
+pub(crate) const RETURN_KEEPS: Duration = Duration::from_secs(4);
 
 /// For [`MUCH_LESS`] of it a way may promise so much less: QEMU, which looks for pages, and the destination, which finds them,
 /// work at the same time, and are waited for as well.

@@ -429,7 +429,7 @@ fn a_guest_that_is_known_to_come_back_is_packed_from_the_beginning() {
         ..world()
     };
     let mut controller = Controller::of_a_return();
-    world.run(&mut controller, seconds(1));
+    world.run(&mut controller, seconds(2));
     assert!(!packs(&controller), "{controller:#?}");
     world.run(&mut controller, seconds(3));
     assert_eq!(controller.way(), Way::Off);
@@ -454,7 +454,7 @@ fn what_is_left_of_a_guest_that_comes_back_stays_packed_where_processors_are_sho
     };
     let mut controller = Controller::of_a_return();
     let mut packed = 0;
-    for (ordinary, looks) in [(0.3, 6), (0.02, 10), (0.1, 4), (0.02, 60)] {
+    for (ordinary, looks) in [(1.0, 6), (0.02, 10), (0.1, 4), (0.02, 60)] {
         for _ in 0..looks {
             packed += i32::from(packs(&controller));
             of(ordinary).run(&mut controller, DECIDED_EVERY);

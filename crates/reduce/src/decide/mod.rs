@@ -29,7 +29,8 @@ use crate::codec::{Codec, Level};
 use crate::counts::Counts;
 use crate::limits::{
     ABOUT_AS_FAST, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
-    MUCH_LESS_STAYS, RETURN_ABOUT_AS_FAST, RETURN_LEAPS_FROM, RETURN_SETTLES, WORTH_A_CHANGE,
+    MUCH_LESS_STAYS, RETURN_ABOUT_AS_FAST, RETURN_KEEPS, RETURN_LEAPS_FROM, RETURN_SETTLES,
+    WORTH_A_CHANGE,
 };
 
 use line::Line;
@@ -323,8 +324,7 @@ impl Controller {
             Outcome::GoesOn => {}
             Outcome::Broken(broken) => self.take_back(broken, slowest),
             Outcome::None if self.now < FIRST_LOOK => {}
-            // It comes in pieces that differ: what has changed here, what the destination has there.
-            Outcome::None if self.is_little_left(RETURN_SETTLES) && slowest != Slowest::Lines => {}
+            Outcome::None if self.keeps_its_codec() && slowest != Slowest::Lines => {}
             Outcome::None => self.decide(slowest),
         }
     }
@@ -408,6 +408,12 @@ impl Controller {
     fn is_little_left(&self, within: Duration) -> bool {
         let is_leap = |of: Returned| of.left as f64 * LEAP < of.all as f64;
         self.now < within && self.returned.is_some_and(is_leap)
+    }
+
+    /// It comes in pieces that differ: what has changed here, what the destination has there, and at first it has not told what it has.
+    fn keeps_its_codec(&self) -> bool {
+        let begins = self.returned.is_some() && self.now < RETURN_SETTLES;
+        begins || self.is_little_left(RETURN_KEEPS)
     }
 
     fn may_be_used(&self, way: Way) -> bool {
