@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
+mod files;
 mod pair;
 mod streams;
 
@@ -12,27 +13,10 @@ use std::os::unix::net::UnixStream;
 
 use drover_pagestore::{Baseline, Segment, Shape, shape_within};
 use drover_reduce::Counts;
-use drover_relay::{BaselineFile, Codec, End, NotAdded, Policy, SealKey, StoredPages, Way};
+use drover_relay::{Codec, End, NotAdded, Policy, StoredPages, Way};
+use files::{baseline, given};
 use pair::{BOTH, Pair, Protected, ended, exchange, pair_of};
 use streams::{PAGE, by, main_channel, of_stored, round, settings, stored, telling, until};
-
-fn seal() -> SealKey {
-    SealKey::new([3; 32])
-}
-
-fn baseline() -> File {
-    let file = tempfile::tempfile().unwrap();
-    let shape = Baseline::shape_within(16 << 20, PAGE as u32).unwrap();
-    Baseline::make(&file, shape).unwrap();
-    file
-}
-
-fn given(file: &File) -> BaselineFile {
-    BaselineFile {
-        file: file.try_clone().unwrap(),
-        seal: seal(),
-    }
-}
 
 /// Carries what one channel sends, once that has returned, and holds what arrives against it.
 fn carry(pair: &Pair, bytes: &[u8], ready: impl FnOnce()) {

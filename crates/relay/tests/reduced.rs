@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
+mod files;
 mod pair;
 mod streams;
 
-use std::fs::File;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -14,13 +14,13 @@ use std::thread;
 use drover_pagestore::{Segment, Shape, shape_within};
 use drover_reduce::Counts;
 use drover_relay::{
-    Class, Codec, DataPath, DigestKey, End, Event, Level, NotAdded, Policy, Reduction, Relay,
-    SealKey, Section, Settings, StoredFile, Way,
+    Codec, DataPath, End, Event, Level, NotAdded, Policy, Reduction, Relay, Settings, Way,
 };
+use files::{checkpoint, sealed};
 use pair::{BOTH, PATIENCE, Pair, Protected, content, ended, exchange, pair_of};
 use streams::{
-    BEGINNING_BYTES, HEADER_BYTES, PAGE, by, main_channel, multifd, of_stored, page, rounds,
-    settings, stored, telling, until,
+    BEGINNING_BYTES, HEADER_BYTES, PAGE, adds_up, by, main_channel, multifd, of_stored, page,
+    rounds, settings, stored, telling, until,
 };
 
 /// Carries what two channels of multifd and a main channel send, and holds what arrives against it.
@@ -69,32 +69,6 @@ fn channels_of_qemu_arrive_as_they_were_sent_and_take_a_fraction() {
     }
 }
 
-/// What both ends tell of the codecs and of what was expanded fits what crossed.
-fn adds_up(pair: &Pair) {
-    let reduced = pair.source.report().reduced.unwrap();
-    let of = |class| {
-        let mut section = Section::default();
-        for of in reduced.codecs.iter().filter(|of| of.class == class) {
-            section += of.section;
-        }
-        section
-    };
-    let counts = reduced.counts;
-    assert_eq!(of(Class::Ordinary), counts.ordinary_section);
-    assert_eq!(of(Class::Dense), counts.dense_section);
-    let report = pair.destination.report();
-    let expanded = report.expanded.unwrap();
-    let sent = [main_channel(&[]), rounds(0), rounds(1)];
-    let sent: usize = sent.iter().map(Vec::len).sum();
-    assert_eq!(expanded.raw, sent as u64);
-    let channels = report.session.channels.iter();
-    let written: u64 = channels.map(|channel| channel.written_bytes).sum();
-    assert_eq!(expanded.wire, written);
-    assert_eq!(expanded.chunks, counts.chunks);
-    assert!(expanded.passed >= counts.passed, "{expanded:?} {counts:?}");
-    assert_eq!(pair.source.report().expanded, None);
-}
-
 #[test]
 fn every_way_gives_what_was_sent() {
     let on = |codec, dense| Way::On { codec, dense };
@@ -119,7 +93,7 @@ fn every_way_gives_what_was_sent() {
             let reduced = report.reduced.unwrap();
             assert_eq!(reduced.decided.is_some(), policy == Policy::Fastest);
             assert!(reduced.times.all() > std::time::Duration::ZERO);
-            adds_up(&pair);
+            adds_up(&pair, &[main_channel(&[]), rounds(0), rounds(1)]);
             // What stays in the kernel is looked at all the same.
             assert_eq!(reduced.opaque, []);
             let spliced = matches!(report.data_path, DataPath::Splice { .. });
@@ -160,33 +134,19 @@ fn pages_that_one_guest_sent_are_referred_to_by_the_next() {
     }
 }
 
-/// A sealed file on a disk.
-fn sealed(file: File, seal: &SealKey, fill: bool) -> StoredFile {
-    StoredFile {
-        file,
-        key: DigestKey::new([7; 32]),
-        seal: Some(seal.clone()),
-        fill,
-    }
-}
-
 #[test]
 fn a_guest_that_left_does_not_bring_back_what_was_stored_where_it_was() {
     for (policy, pass_through) in [
         (Policy::Always(Way::with(Codec::Lz4)), false),
         (Policy::Always(Way::Off), true),
     ] {
-        let seal = SealKey::random().unwrap();
-        let file = tempfile::tempfile().unwrap();
-        let shape = shape_within(16 << 20, PAGE as u32, true).unwrap();
-        let segment = Segment::sealed(file, shape, &seal).unwrap();
-        let own = || segment.file().try_clone().unwrap();
+        let segment = checkpoint();
         let leaves = Settings {
             pass_through,
             ..by(policy)
         };
         let pair = pair_of(Protected::Plain, leaves);
-        pair.source.add_stored(sealed(own(), &seal, true)).unwrap();
+        pair.source.add_stored(sealed(&segment, true)).unwrap();
         pair.connect();
         carries(&pair);
         until(|| of_stored(&pair.source).added >= 250);
@@ -200,7 +160,7 @@ fn a_guest_that_left_does_not_bring_back_what_was_stored_where_it_was() {
         let there = segment.count().unwrap();
         let back = pair_of(Protected::ByTls, telling(settings()));
         back.destination
-            .add_stored(sealed(own(), &seal, false))
+            .add_stored(sealed(&segment, false))
             .unwrap();
         back.connect();
         carries_once(&back, || {

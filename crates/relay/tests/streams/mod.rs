@@ -6,16 +6,17 @@
     reason = "each of the tests' programs uses its part"
 )]
 
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use drover_pagestore::Segment;
 use drover_relay::{
-    Codec, DigestKey, Level, Policy, Reduction, Relay, Settings, Sizes, StoredFile, StoredPages,
-    Way,
+    Class, Codec, DigestKey, Level, Policy, Reduction, Relay, Section, Settings, Sizes, StoredFile,
+    StoredPages, Way,
 };
 
-use crate::pair::{PATIENCE, SETTINGS, content};
+use crate::pair::{PATIENCE, Pair, SETTINGS, content};
 
 pub const PAGE: usize = 4096;
 
@@ -89,6 +90,11 @@ pub fn multifd(packets: &[Pages]) -> Vec<u8> {
 
 /// Three rounds over the channel's share of a guest's pages, in each of which a part of each page was changed.
 pub fn rounds(channel: u32) -> Vec<u8> {
+    rounds_of(channel, &[0, 1, 2])
+}
+
+/// The same of these rounds.
+pub fn rounds_of(channel: u32, numbers: &[u8]) -> Vec<u8> {
     let share = |n| {
         round(n)
             .into_iter()
@@ -96,8 +102,9 @@ pub fn rounds(channel: u32) -> Vec<u8> {
             .step_by(2)
             .collect()
     };
-    let packets: Vec<_> = (0..3)
-        .map(share)
+    let packets: Vec<_> = numbers
+        .iter()
+        .map(|number| share(*number))
         .flat_map(|pages: Vec<_>| pages.chunks(37).map(<[_]>::to_vec).collect::<Vec<_>>())
         .collect();
     multifd(&packets)
@@ -105,12 +112,13 @@ pub fn rounds(channel: u32) -> Vec<u8> {
 
 /// All pages of a guest, in each of which a part was changed since the round before.
 pub fn round(round: u8) -> Pages {
-    let pages = (0..400).map(|number| {
-        let mut page = page(number);
+    static BEFORE: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| (0..400).map(page).collect());
+    let changed = |page: &Vec<u8>| {
+        let mut page = page.clone();
         page[100..150].fill(round);
-        (u64::from(number), page)
-    });
-    pages.collect()
+        page
+    };
+    (0..).zip(BEFORE.iter().map(changed)).collect()
 }
 
 /// What a guest sends that moves over one channel, in three rounds.
@@ -171,6 +179,42 @@ pub fn stored(segment: &Segment, fill: bool) -> StoredFile {
         seal: None,
         fill,
     }
+}
+
+/// What both ends tell of the codecs and of what was expanded fits what these channels sent and what crossed.
+pub fn adds_up(pair: &Pair, sent: &[Vec<u8>]) {
+    let near = pair.source.report();
+    let reduced = near.reduced.unwrap();
+    let of = |class| {
+        let mut section = Section::default();
+        for of in reduced.codecs.iter().filter(|of| of.class == class) {
+            section += of.section;
+        }
+        section
+    };
+    let counts = reduced.counts;
+    assert_eq!(of(Class::Ordinary), counts.ordinary_section);
+    assert_eq!(of(Class::Dense), counts.dense_section);
+    let report = pair.destination.report();
+    let expanded = report.expanded.unwrap();
+    let sent: usize = sent.iter().map(Vec::len).sum();
+    assert_eq!(expanded.raw, sent as u64);
+    assert_eq!(expanded.wire, report.session.written_bytes());
+    assert_eq!(expanded.chunks, counts.chunks);
+    assert!(expanded.passed >= counts.passed, "{expanded:?} {counts:?}");
+    assert_eq!(near.expanded, None);
+    // However often lanes were lost, each byte is new once.
+    let (lanes, forgotten) = (&near.session.lanes, &near.session.forgotten);
+    let new = lanes.iter().map(|lane| lane.sent_bytes);
+    let new = new.chain(forgotten.iter().map(|gone| gone.sent_bytes));
+    assert_eq!(new.sum::<u64>(), expanded.wire);
+    let again = lanes.iter().map(|lane| lane.resent_bytes);
+    let again = again.chain(forgotten.iter().map(|gone| gone.resent_bytes));
+    let of_channels = near.session.channels.iter();
+    assert_eq!(
+        again.sum::<u64>(),
+        of_channels.map(|channel| channel.resent_bytes).sum::<u64>()
+    );
 }
 
 /// Waits until something is so.
