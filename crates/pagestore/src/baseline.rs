@@ -77,7 +77,8 @@ impl Baseline {
     pub fn open(file: File, key: &SealKey) -> Result<Self, NoSegment> {
         let shape = Self::shape_of(&file)?;
         let count = shape.count(&file)?;
-        let mut places = Vec::with_capacity(count as usize);
+        // As far as there are addresses: a count may lie.
+        let mut places = Vec::new();
         let mut bytes = vec![0; ADDRESSES_AT_ONCE.min(count) as usize * ADDRESS_BYTES];
         let mut seen = 0;
         while seen < count {

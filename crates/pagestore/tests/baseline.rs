@@ -108,6 +108,13 @@ fn a_count_beyond_the_file_is_an_error_and_not_a_guess() {
     let file = file(4);
     file.set_len(4096 + 10).unwrap();
     file.write_all_at(&3_u32.to_be_bytes(), 64).unwrap();
+    let opened = Baseline::open(file.try_clone().unwrap(), &key());
+    assert!(matches!(opened, Err(NoSegment::Io(_))));
+    // As many as a file can have, for which its addresses would take 4 GiB.
+    for at in [16, 64] {
+        file.write_all_at(&((1_u32 << 28) - 1).to_be_bytes(), at)
+            .unwrap();
+    }
     let opened = Baseline::open(file, &key());
     assert!(matches!(opened, Err(NoSegment::Io(_))));
 }
