@@ -10,6 +10,8 @@
 //! go on for so long, with other changes each time; words of refusal that were not heard before tell
 //! that a change led somewhere new, and what it led to is changed further.
 //!
+//! What is no text ([`replay_binary`]) is changed otherwise: numbers of several bytes, and packets. Its documents may be made by the test.
+//!
 //! It is for tests only, and panics as they do.
 
 #![allow(
@@ -18,8 +20,10 @@
     reason = "a panic is how a test fails"
 )]
 
+mod binary;
 mod change;
+mod dice;
 pub mod limits;
 mod replay;
 
-pub use replay::replay;
+pub use replay::{Document, documents, replay, replay_binary};

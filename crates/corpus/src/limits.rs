@@ -19,7 +19,7 @@ pub const REFUSAL_BYTES: usize = 4 << 10;
 /// Documents that a replay keeps because their refusal was new.
 pub const KEPT: usize = 1000;
 
-/// Longest document that is changed again; changes make documents longer.
+/// Longest document that is changed again, unless those that are kept are longer; changes make documents longer.
 pub const GROWN_BYTES: usize = 64 << 10;
 
 /// How deep nesting is laid on.

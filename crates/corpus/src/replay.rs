@@ -7,11 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::change::{Dice, change};
+use crate::dice::Dice;
 use crate::limits::{CHANGES, GROWN_BYTES, KEPT, MEMORY_BYTES, READING, REFUSAL_BYTES};
 
-/// Fewest documents in a folder: with fewer, changes do not lead far.
+/// Fewest documents: with fewer, changes do not lead far.
 const FEWEST: usize = 4;
+
+/// A document and its name, which begins with `ok-` or `bad-`.
+pub type Document = (String, Vec<u8>);
+
+/// How a document is changed, by another one.
+type Change = fn(&mut Dice, &[u8], &[u8]) -> Vec<u8>;
 
 /// Reads every document of `folder`, and changes of them, by `read`: whether it took it, or in what
 /// words it was refused.
@@ -20,7 +26,31 @@ const FEWEST: usize = 4;
 /// When a document whose name begins with `ok-` is refused or one with `bad-` is taken, and when
 /// `read` panics, takes long, uses much memory, or refuses without a word that can be read.
 pub fn replay(folder: impl AsRef<Path>, read: impl Fn(&[u8]) -> Result<(), String>) {
-    let documents = documents(folder.as_ref());
+    let documents = documents(folder);
+    replayed(documents, (CHANGES, crate::change::change), read);
+}
+
+/// The same of documents that are no text, and so many changes of each.
+///
+/// # Panics
+/// As [`replay`].
+pub fn replay_binary(
+    documents: Vec<Document>,
+    changes: u32,
+    read: impl Fn(&[u8]) -> Result<(), String>,
+) {
+    replayed(documents, (changes, crate::binary::change), read);
+}
+
+fn replayed(
+    documents: Vec<Document>,
+    (changes, change): (u32, Change),
+    read: impl Fn(&[u8]) -> Result<(), String>,
+) {
+    let count = documents.len();
+    assert!(count >= FEWEST, "{count} documents");
+    let longest = documents.iter().map(|(_, bytes)| bytes.len()).max();
+    let grown_most = GROWN_BYTES.max(longest.unwrap_or(0));
     let memory = resident();
     let mut heard = HashSet::new();
     for (name, document) in &documents {
@@ -33,7 +63,7 @@ pub fn replay(folder: impl AsRef<Path>, read: impl Fn(&[u8]) -> Result<(), Strin
     let own = pool.len();
     let longer = seconds().map(|seconds| (Instant::now() + seconds, fresh_seed()));
     let mut dice = Dice(longer.map_or(1, |(_, seed)| seed));
-    let fixed = CHANGES as usize * own;
+    let fixed = changes as usize * own;
     let mut number = 0;
     while number < fixed || longer.is_some_and(|(until, _)| Instant::now() < until) {
         let (from, other) = (dice.below(pool.len()), dice.below(pool.len()));
@@ -45,7 +75,7 @@ pub fn replay(folder: impl AsRef<Path>, read: impl Fn(&[u8]) -> Result<(), Strin
         );
         let refused = watched(&name, &changed, &read).err();
         let new = refused.is_some_and(|words| heard.insert(kind(&words)));
-        if new && changed.len() <= GROWN_BYTES && pool.len() < KEPT + own {
+        if new && changed.len() <= grown_most && pool.len() < KEPT + own {
             pool.push(changed);
         }
         number += 1;
@@ -58,7 +88,12 @@ pub fn replay(folder: impl AsRef<Path>, read: impl Fn(&[u8]) -> Result<(), Strin
     );
 }
 
-fn documents(folder: &Path) -> Vec<(String, Vec<u8>)> {
+/// Those of a folder, by their names.
+///
+/// # Panics
+/// It cannot be read, or has too few.
+pub fn documents(folder: impl AsRef<Path>) -> Vec<Document> {
+    let folder = folder.as_ref();
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut documents: Vec<_> = entries
         .map(|entry| {

@@ -3,8 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use drover_corpus::Document;
+use drover_corpus::limits::CHANGES;
 use drover_reduce::kept::destination::Kept;
 use drover_reduce::{Decoder, Stored, StoredId, Wrong};
 
@@ -49,14 +51,14 @@ fn decode(chunk: &[u8]) -> Result<(), Wrong> {
     checked
 }
 
-fn corpus(name: &str) -> PathBuf {
+fn corpus(name: &str) -> Vec<Document> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
-    folder.join(name)
+    drover_corpus::documents(folder.join(name))
 }
 
 #[test]
 fn chunks_of_the_corpus_and_changes_of_them_give_what_they_stand_for_or_are_refused() {
-    drover_corpus::replay(corpus("chunk"), |bytes| {
+    drover_corpus::replay_binary(corpus("chunk"), CHANGES, |bytes| {
         decode(bytes).map_err(|wrong| match wrong {
             // With both checksums, each would be a new one.
             Wrong::Content { .. } => "it gives other bytes".to_owned(),
@@ -82,7 +84,7 @@ fn forged(document: &[u8]) -> Option<Vec<u8>> {
 
 #[test]
 fn operations_of_the_corpus_and_changes_of_them_give_as_many_bytes_as_they_say_or_are_refused() {
-    drover_corpus::replay(corpus("operations"), |bytes| {
+    drover_corpus::replay_binary(corpus("operations"), CHANGES, |bytes| {
         let chunk = forged(bytes).ok_or("it is too short")?;
         match decode(&chunk) {
             // No checksum was made for it.

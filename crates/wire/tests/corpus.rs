@@ -9,6 +9,7 @@
 use std::fs;
 use std::path::Path;
 
+use drover_corpus::limits::CHANGES;
 use drover_wire::limits::CHUNK_BYTES_MAX;
 use drover_wire::{
     ANSWER_BYTES, ANSWER_HEAD_BYTES, Answer, Frame, HEADER_BYTES, HELLO_BYTES, Hello, Malformed,
@@ -66,7 +67,8 @@ fn replay(decoder: &str, length: usize, read: impl Fn(&[u8]) -> Result<(), Malfo
         seeds += 1;
     }
     assert!(seeds >= 5, "{seeds} seeds in {}", folder.display());
-    drover_corpus::replay(folder, |bytes| {
+    let documents = drover_corpus::documents(folder);
+    drover_corpus::replay_binary(documents, CHANGES, |bytes| {
         let mut bytes = bytes.to_vec();
         bytes.resize(length, 0);
         read(&bytes).map_err(|error| error.to_string())

@@ -175,4 +175,44 @@ mod tests {
         drop(asking);
         assert_eq!(known.report().told, 4);
     }
+
+    /// What a peer may tell: so many digests of pages behind a key, and a part of another.
+    fn told(digests: u8, more: usize) -> Vec<u8> {
+        let key = DigestKey::new([3; KEY_BYTES]);
+        let mut told = key.bytes().to_vec();
+        told.extend((0..digests).flat_map(|byte| key.digest(&[byte; 64]).0));
+        told.extend(vec![9; more]);
+        told
+    }
+
+    #[test]
+    fn whatever_a_peer_tells_is_numbered_as_it_comes_and_no_more_than_agreed_on() {
+        const MOST: u32 = 8;
+        let named = |name: &str, told: Vec<u8>| (format!("ok-{name}"), told);
+        let documents = vec![
+            named("nothing", Vec::new()),
+            named("half-a-key", told(0, 0)[..KEY_BYTES / 2].to_vec()),
+            named("a-key", told(0, 0)),
+            named("some", told(5, 3)),
+            named("the-same", [told(3, 0), told(3, 0)].concat()),
+            named("too-many", told(30, 15)),
+        ];
+        drover_corpus::replay_binary(documents, drover_corpus::limits::CHANGES, |bytes| {
+            let known = Known::new(MOST);
+            known.hear(&mut Slowly(bytes)).map_err(|e| e.to_string())?;
+            let told = bytes.len().saturating_sub(KEY_BYTES) / DIGEST_BYTES;
+            let count = known.report().told;
+            assert_eq!(count, told.min(MOST as usize) as u64);
+            let page = [1; 64];
+            let found = known.asking(None).find(&page);
+            let said = bytes.get(..KEY_BYTES).and_then(|key| {
+                let digest = DigestKey::new(key.try_into().ok()?).digest(&page);
+                let (digests, _) = bytes[KEY_BYTES..].as_chunks();
+                let mut digests = digests.iter().take(MOST as usize);
+                digests.position(|told| *told == digest.0)
+            });
+            assert_eq!(found.map(|id| id.0), said.map(|at| at as u32));
+            Ok(())
+        });
+    }
 }
