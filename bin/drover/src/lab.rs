@@ -87,6 +87,7 @@ Examples:
   drover lab drain                                      4 hosts, 6 guests on the first, some 10 minutes
   drover lab drain --methods drover --repeats 1         drover alone, once
   drover lab drain --rate 400mbit --guests 4 --json drain.json
+  drover lab drain --hosts 2 --methods drover --contents userland --alone   guests of one image, against one of them
 
 ";
     pub const ROUNDS: &str = "\

@@ -4,8 +4,12 @@
 
 mod hosts;
 
-use drover_lab::fleet::{Emptying, Plan, RoundsPlan, drains, rounds, variety};
-use drover_lab::settings::{AgentSettings, GuestSettings, LabName, LabSettings, nic_rates};
+use drover_lab::fleet::{
+    Emptied, Emptying, Plan, RoundsPlan, drains, of_one_image, rounds, variety,
+};
+use drover_lab::settings::{
+    AgentSettings, Contents, GuestSettings, LabName, LabSettings, nic_rates,
+};
 use drover_lab::{Lab, network, require};
 use drover_types::Bytes;
 
@@ -82,6 +86,7 @@ async fn a_host_is_emptied_by_each_method_and_every_guest_is_whole() {
         methods: Emptying::ALL.to_vec(),
         channels: 2,
         repeats: 1,
+        alone: false,
     };
     let done = drains(&plan, "a test", &mut |words| println!("{words}")).await;
     Lab::remove_named(&name).await.unwrap();
@@ -96,4 +101,64 @@ async fn a_host_is_emptied_by_each_method_and_every_guest_is_whole() {
         assert!(run.verified_pages > 0 && run.wire_bytes.0 > 0, "{run:?}");
     }
     assert!(network::namespaces(&name).await.unwrap().is_empty());
+}
+
+/// Two hosts, one of which is emptied once of three guests of one image by its agents.
+async fn emptied_of_one_image(
+    test: &str,
+    agents: AgentSettings,
+    plan: impl FnOnce(Plan) -> Plan,
+) -> Option<Emptied> {
+    let (lab, guests) = fleet(test, 1).await?;
+    let image = GuestSettings {
+        content: Bytes(24 << 20),
+        contents: Contents::Userland,
+        ..guests[0].clone()
+    };
+    let name = lab.name.clone();
+    let plan = plan(Plan {
+        lab: LabSettings {
+            hosts: 2,
+            agents,
+            ..lab
+        },
+        guests: of_one_image(&image, 3),
+        methods: vec![Emptying::Drover],
+        channels: 2,
+        repeats: 1,
+        alone: false,
+    });
+    let done = drains(&plan, "a test", &mut |words| println!("{words}")).await;
+    Lab::remove_named(&name).await.unwrap();
+    let done = done.unwrap();
+    println!("{}", drover_lab::fleet::table(&done));
+    assert!(network::namespaces(&name).await.unwrap().is_empty());
+    done.runs.into_iter().next()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn guests_of_one_image_bring_less_together_than_each_would_alone() {
+    let agents = AgentSettings {
+        reduction: Some("zstd:1".parse().unwrap()),
+        shared_pages: Some(Bytes(256 << 20)),
+        checkpoints: None,
+    };
+    let alone = |plan| Plan {
+        alone: true,
+        ..plan
+    };
+    let Some(run) = emptied_of_one_image("image", agents, alone).await else {
+        return;
+    };
+    let found = |facts: &drover_lab::compare::DroverFacts| {
+        facts.shared_pages.as_ref().map_or(0, |pages| pages.found)
+    };
+    // A userland of 24 MiB has 6144 pages.
+    assert!(run.drover.iter().map(found).sum::<u64>() > 6000, "{run:#?}");
+    let alone = run.alone.as_ref().unwrap();
+    assert_eq!(found(&alone.drover), 0, "{run:#?}");
+    assert!(alone.verified_pages > 6000 && alone.wire_bytes.0 > 0);
+    let of_alone = run.wire_bytes.0 as f64 / (3.0 * alone.wire_bytes.0 as f64);
+    assert_eq!(run.of_alone, Some(of_alone));
+    assert!(of_alone < 0.9, "{run:#?}");
 }

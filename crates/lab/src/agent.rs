@@ -77,14 +77,28 @@ impl Agent {
         Self::start_with(lab, number, Encryption::On).await
     }
 
+    /// The same, told something else than the lab's agents are.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_told(lab: &Lab, number: usize, told: &AgentSettings) -> Result<Self> {
+        let host = lab.host(number);
+        let text = configuration(lab, &host, Encryption::On, told);
+        Self::start_by(host, &text).await
+    }
+
     /// The same, with lanes encrypted or not.
     ///
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn start_with(lab: &Lab, number: usize, encryption: Encryption) -> Result<Self> {
         let host = lab.host(number);
-        let text = configuration(lab, &host, encryption);
-        fs::write(host.config(), text)
+        let text = configuration(lab, &host, encryption, &lab.settings().agents);
+        Self::start_by(host, &text).await
+    }
+
+    async fn start_by(host: Host, configuration: &str) -> Result<Self> {
+        fs::write(host.config(), configuration)
             .with_context(|| format!("cannot write {}", host.config().display()))?;
         let arguments = ["--config".into(), host.config()];
         let mut child = host.start(DROVERD, &find()?, &arguments)?;
@@ -156,7 +170,7 @@ pub(crate) fn find() -> Result<PathBuf> {
         })
 }
 
-fn configuration(lab: &Lab, host: &Host, encryption: Encryption) -> String {
+fn configuration(lab: &Lab, host: &Host, encryption: Encryption, told: &AgentSettings) -> String {
     let addresses = |host: &Host| {
         let nics = 0..lab.settings().nics.len();
         let all: Vec<_> = nics
@@ -186,7 +200,7 @@ fn configuration(lab: &Lab, host: &Host, encryption: Encryption) -> String {
         reduction,
         shared_pages,
         checkpoints,
-    } = &lab.settings().agents;
+    } = told;
     if let Some(mode) = reduction {
         let _ = writeln!(text, "reduction = \"{mode}\"");
     }

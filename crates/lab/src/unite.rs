@@ -5,15 +5,24 @@ use drover_api::{JoinRequest, TokenRequest};
 
 use crate::agent::Agent;
 use crate::lab::Lab;
+use crate::settings::AgentSettings;
 
 /// Starts the agents of all hosts of a lab, in one cluster; the first host's agent coordinates.
 ///
 /// # Errors
 /// One does not start, or refuses.
 pub(crate) async fn start_united(lab: &Lab) -> Result<Vec<Agent>> {
+    start_united_told(lab, &lab.settings().agents).await
+}
+
+/// The same, told something else than the lab's agents are.
+///
+/// # Errors
+/// One does not start, or refuses.
+pub(crate) async fn start_united_told(lab: &Lab, told: &AgentSettings) -> Result<Vec<Agent>> {
     let mut agents = Vec::new();
     for number in 0..lab.settings().hosts {
-        agents.push(Agent::start(lab, number).await?);
+        agents.push(Agent::start_told(lab, number, told).await?);
     }
     unite(&agents.iter().collect::<Vec<_>>()).await?;
     Ok(agents)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use drover_lab::fleet::{self, Emptying, Plan, RoundsPlan};
 use drover_lab::require;
@@ -35,12 +35,19 @@ pub struct FleetArgs {
     /// Largest packet on the NICs, in bytes
     #[arg(long, default_value_t = 9000, value_parser = clap::value_parser!(u32).range(576..=65535))]
     mtu: u32,
-    /// Guests, of different sizes and differently busy
+    /// Guests, of different sizes and differently busy, or of one image (--contents)
     #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=32))]
     guests: u8,
-    /// Content of the first guest that is filled and verified; others have 1 to 4 times as much
+    /// Content of the first guest that is filled and verified; others have 1 to 4 times as much, or the same (--contents)
     #[arg(long, default_value = CONTENT)]
     content: Bytes,
+    /// What it is: mix, userland, store, python or compressed
+    ///
+    /// mix: pages as --mix says, of each guest its own but for --common. The others make guests of
+    /// one image: all have as much, of the same files (userland, compressed) or of the same program
+    /// with documents of its own (store, python), and rewrite --dirty, which is their own, alike.
+    #[arg(long, value_name = "NAME", default_value_t)]
+    contents: Contents,
     /// Shares of the kinds of content
     #[arg(
         long,
@@ -50,7 +57,7 @@ pub struct FleetArgs {
     /// Of 100 pages of content, those that all guests have, as guests of one image do
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=100))]
     common: u8,
-    /// What guests rewrite all the time: size@rate, of which they have 0 to 4 times as much, or none
+    /// What guests rewrite all the time: size@rate, of which they have 0 to 4 times as much (mix), or none
     #[arg(long, default_value = DIRTY)]
     dirty: Dirty,
     /// Bytes a second that each guest verifies while nobody asks for more
@@ -91,6 +98,9 @@ pub struct DrainArgs {
     channels: u8,
     #[command(flatten)]
     fleet: FleetArgs,
+    /// Before each time, move one of the guests alone with nothing shared, and tell the bytes of all as a part of so many of it
+    #[arg(long)]
+    alone: bool,
     /// Write every run to this file as JSON
     #[arg(long = "json", value_name = "FILE", id = "json_file")]
     file: Option<PathBuf>,
@@ -130,14 +140,17 @@ impl FleetArgs {
         Ok(lab)
     }
 
-    fn guests(&self) -> Vec<GuestSettings> {
+    fn guests(&self) -> Result<Vec<GuestSettings>> {
+        if self.contents == Contents::Idle {
+            bail!("several guests have memory as their contents take it, so that none is idle");
+        }
         let first = GuestSettings {
             qemu: self.qemu.clone(),
             machine: "q35".to_owned(),
             memory: GuestSettings::memory_for(self.content),
             vcpus: 1,
             content: self.content,
-            contents: Contents::Mix,
+            contents: self.contents,
             mix: self.mix.clone(),
             common: self.common,
             dirty: self.dirty,
@@ -145,20 +158,35 @@ impl FleetArgs {
             verify: self.verify,
             seed: self.seed,
         };
-        fleet::variety(&first, usize::from(self.guests))
+        let count = usize::from(self.guests);
+        let guests = match self.contents {
+            Contents::Mix => fleet::variety(&first, count),
+            _ => fleet::of_one_image(&first, count),
+        };
+        for guest in &guests {
+            guest.probe()?;
+        }
+        Ok(guests)
+    }
+}
+
+impl DrainArgs {
+    fn plan(&self) -> Result<Plan> {
+        Ok(Plan {
+            lab: self.fleet.lab(&self.name)?,
+            guests: self.fleet.guests()?,
+            methods: self.methods.clone(),
+            channels: self.channels,
+            repeats: usize::try_from(self.repeats)?,
+            alone: self.alone,
+        })
     }
 }
 
 pub(super) async fn drain(args: &DrainArgs, json: bool) -> Result<u8> {
     require::check(&args.fleet.qemu)?;
     check_folder(args.file.as_deref())?;
-    let plan = Plan {
-        lab: args.fleet.lab(&args.name)?,
-        guests: args.fleet.guests(),
-        methods: args.methods.clone(),
-        channels: args.channels,
-        repeats: usize::try_from(args.repeats)?,
-    };
+    let plan = args.plan()?;
     let (command, mut tell) = (command(), say);
     let work = fleet::drains(&plan, &command, &mut tell);
     let Some(drains) = in_lab(&args.name, work).await? else {
@@ -174,7 +202,7 @@ pub(super) async fn rounds(args: &RoundsArgs, json: bool) -> Result<u8> {
     check_folder(args.file.as_deref())?;
     let plan = RoundsPlan {
         lab: args.fleet.lab(&args.name)?,
-        guests: args.fleet.guests(),
+        guests: args.fleet.guests()?,
         rounds: usize::try_from(args.rounds)?,
         seed: args.fleet.seed,
     };
@@ -201,4 +229,61 @@ async fn in_lab<T>(name: &LabName, work: impl Future<Output = Result<T>>) -> Res
         say("interrupted; everything was removed");
     }
     Ok(done)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: DrainArgs,
+    }
+
+    fn plan(options: &str) -> Result<Plan> {
+        let words = ["drain"].into_iter().chain(options.split_whitespace());
+        Line::try_parse_from(words).unwrap().args.plan()
+    }
+
+    #[test]
+    fn guests_of_one_image_differ_in_what_follows_from_their_seeds_alone() {
+        let guests = plan("--contents userland --content 96MiB").unwrap().guests;
+        assert_eq!(guests.len(), 6);
+        for (guest, seed) in guests.iter().zip(1..) {
+            assert_eq!(guest.seed, seed);
+            assert_eq!(
+                (guest.contents, guest.content),
+                (Contents::Userland, Bytes(96 << 20))
+            );
+            assert_eq!(
+                GuestSettings {
+                    seed: 1,
+                    ..guest.clone()
+                },
+                guests[0]
+            );
+        }
+        let sizes = plan("").unwrap().guests;
+        assert!(sizes.iter().any(|guest| guest.content != sizes[0].content));
+        let refused = plan("--contents idle").unwrap_err().to_string();
+        assert!(refused.contains("none is idle"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn one_guest_alone_is_measured_only_where_that_says_something_of_all() {
+        for (options, why) in [
+            ("--alone", "of different sizes: give --contents"),
+            (
+                "--alone --contents userland --methods script",
+                "name drover in --methods",
+            ),
+        ] {
+            let drains = fleet::drains(&plan(options).unwrap(), "a test", &mut |_| {}).await;
+            let refused = drains.unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+        }
+    }
 }

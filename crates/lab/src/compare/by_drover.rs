@@ -105,7 +105,11 @@ pub async fn move_guest(
     Ok((measured, [view, arrived]))
 }
 
-async fn follow(
+/// Waits for the end of a migration, as an agent tells of it.
+///
+/// # Errors
+/// The agent does not answer, or it does not end in time.
+pub(crate) async fn follow(
     agent: &Agent,
     begun: &MigrationView,
     watch: &mut (dyn FnMut(&MigrationView) + Send),
@@ -129,7 +133,11 @@ async fn follow(
     }
 }
 
-fn check(view: &MigrationView) -> Result<()> {
+/// Whether a migration ended as wanted, as its source tells it.
+///
+/// # Errors
+/// It did not; why.
+pub(crate) fn check(view: &MigrationView) -> Result<()> {
     if view.phase == MigrationPhase::Completed {
         return Ok(());
     }

@@ -37,6 +37,7 @@ use crate::lab::{Lab, State};
 use crate::machine::Machine;
 use crate::settings::{GuestSettings, LabSettings};
 use crate::{fault, network, require};
+pub(crate) use by_drover::{check as check_move, follow as follow_move};
 pub(crate) use by_qemu::{concrete_machine, hand_off, prepare};
 pub(crate) use method::order;
 pub(crate) use ordeal::clean;

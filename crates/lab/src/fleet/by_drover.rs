@@ -3,10 +3,12 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
-use drover_api::{Client, MoveState, RunRequest, RunResult, RunView};
+use drover_api::{Client, MigrateRequest, MoveState, RunRequest, RunResult, RunView};
 use drover_plan::Request;
-use drover_types::{HostName, RunId};
+use drover_types::{Convergence, HostName, RunId, VmName};
 
+use crate::agent::Agent;
+use crate::compare::{DroverFacts, check_move, follow_move};
 use crate::limits;
 
 /// Asks for a host to be emptied.
@@ -60,6 +62,48 @@ pub(super) async fn follow(client: &Client, id: RunId) -> Result<RunView> {
         }
         tokio::time::sleep(limits::RUN_LOOK).await;
     }
+}
+
+/// Moves one guest to another agent's host, as a drain would; what both say of it.
+///
+/// # Errors
+/// The agent refused, or the move failed.
+pub(super) async fn move_one(from: &Agent, to: &Agent, guest: &VmName) -> Result<DroverFacts> {
+    let request = MigrateRequest {
+        to: to.host.name.parse().context("a host's name")?,
+        convergence: Convergence::default(),
+        channels: None,
+        lanes_per_path: None,
+        reduction: None,
+        id: None,
+    };
+    let begun = from.client.migrate(guest, &request).await?;
+    let left = follow_move(from, &begun, &mut |_| {}).await?;
+    check_move(&left)?;
+    let arrived = follow_move(to, &begun, &mut |_| {}).await?;
+    Ok(DroverFacts::of(&[left, arrived]))
+}
+
+/// What agents say of the moves of a run that succeeded.
+///
+/// # Errors
+/// One does not answer.
+pub(super) async fn facts(agents: &[Agent], run: &RunView) -> Result<Vec<DroverFacts>> {
+    let mut all = Vec::new();
+    for step in &run.moves {
+        let of = |name: &HostName| {
+            let found = agents.iter().find(|agent| agent.host.name == name.as_str());
+            found.with_context(|| format!("no agent runs on host {name}"))
+        };
+        let Some(id) = step.migration.filter(|_| step.state == MoveState::Moved) else {
+            continue;
+        };
+        let left = of(&step.from)?.client.migration(id).await?;
+        // It may still write down that its guest runs.
+        let arrived = follow_move(of(&step.to)?, &left, &mut |_| {}).await?;
+        all.push(DroverFacts::of(&[left, arrived]));
+    }
+    Ok(all)
 }
 
 /// How it ended, where that is not as wanted.

@@ -31,6 +31,48 @@ pub(super) struct Member {
     pub(super) own: Option<Child>,
 }
 
+impl Member {
+    /// Holds its CPUs.
+    ///
+    /// # Errors
+    /// It runs nowhere, or QEMU's.
+    pub(super) async fn hold(&self) -> Result<()> {
+        let watched = &self.watched;
+        let host = watched.runs_on();
+        let host = host.with_context(|| format!("guest {} does not run", watched.name))?;
+        let monitor = watched.on(host, limits::QEMU_START).await?;
+        monitor.run("stop", Value::Null).await.map(drop)
+    }
+
+    /// Lets it run again on that host.
+    ///
+    /// # Errors
+    /// QEMU's.
+    pub(super) async fn release(&self, host: usize) -> Result<()> {
+        let monitor = self.watched.on(host, limits::QEMU_START).await?;
+        monitor.run("cont", Value::Null).await.map(drop)
+    }
+
+    /// Waits until it has run for a while.
+    ///
+    /// # Errors
+    /// It is silent.
+    pub(super) async fn settle(&self) -> Result<()> {
+        let console = &self.watched.console;
+        console.wait_sequence(SETTLE, limits::FIRST_HEARTBEAT).await
+    }
+
+    /// Has it verify every page; pages verified.
+    ///
+    /// # Errors
+    /// It is not whole.
+    pub(super) async fn verify(&self) -> Result<u64> {
+        let verified = self.watched.console.verify().await;
+        let verified = verified.with_context(|| format!("guest {}", self.watched.name))?;
+        Ok(verified.pages)
+    }
+}
+
 /// Guests that are moved together.
 #[derive(Debug)]
 pub(super) struct Crew {
@@ -94,11 +136,8 @@ impl Crew {
     /// # Errors
     /// One that runs nowhere, or QEMU's.
     pub(super) async fn hold(&self) -> Result<()> {
-        for Member { watched, .. } in &self.members {
-            let host = watched.runs_on();
-            let host = host.with_context(|| format!("guest {} does not run", watched.name))?;
-            let monitor = watched.on(host, limits::QEMU_START).await?;
-            monitor.run("stop", Value::Null).await?;
+        for member in &self.members {
+            member.hold().await?;
         }
         Ok(())
     }
@@ -108,9 +147,8 @@ impl Crew {
     /// # Errors
     /// QEMU's, or one is silent.
     pub(super) async fn release(&self, host: usize) -> Result<()> {
-        for Member { watched, .. } in &self.members {
-            let monitor = watched.on(host, limits::QEMU_START).await?;
-            monitor.run("cont", Value::Null).await?;
+        for member in &self.members {
+            member.release(host).await?;
         }
         self.settle().await
     }
@@ -120,11 +158,8 @@ impl Crew {
     /// # Errors
     /// One is silent.
     pub(super) async fn settle(&self) -> Result<()> {
-        for Member { watched, .. } in &self.members {
-            let console = &watched.console;
-            console
-                .wait_sequence(SETTLE, limits::FIRST_HEARTBEAT)
-                .await?;
+        for member in &self.members {
+            member.settle().await?;
         }
         Ok(())
     }
@@ -135,11 +170,8 @@ impl Crew {
     /// A guest that is not whole, or ran twice.
     pub(super) async fn verify(&self) -> Result<u64> {
         let mut pages = 0;
-        for Member { watched, .. } in &self.members {
-            let verified = watched.console.verify().await;
-            pages += verified
-                .with_context(|| format!("guest {}", watched.name))?
-                .pages;
+        for member in &self.members {
+            pages += member.verify().await?;
         }
         self.watch.check()?;
         Ok(pages)

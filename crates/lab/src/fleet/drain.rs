@@ -5,42 +5,34 @@
 //! unmeasured.
 
 use anyhow::{Context, Result, bail};
-use drover_types::{Bytes, HostName};
+use drover_api::{RunRequest, RunView};
+use drover_types::HostName;
 
-use super::by_drover::{carry_out, drain, fail_back, trouble};
+use super::by_drover::{carry_out, drain, facts, fail_back, trouble};
 use super::by_qemu::{Way, move_all};
-use super::crew::{Crew, Member};
+use super::crew::Crew;
+use super::measure::Meter;
 use super::method::Emptying;
-use super::watch::Span;
-use super::{Emptied, GuestMoved, Plan};
+use super::{Emptied, Plan};
 use crate::agent::Agent;
-use crate::busy::Busy;
 use crate::compare::{Method, Say, Variant};
-use crate::counters::Nics;
 use crate::guest::Image;
 use crate::lab::Lab;
-use crate::meter::{millis, now_us};
 use crate::network::HOSTS;
-use crate::settings::{GUEST, named};
-use crate::unite::start_united;
+use crate::settings::{AgentSettings, GUEST, named};
+use crate::unite::{start_united, start_united_told};
 
 /// The host that is emptied: the coordinator's own, as in the worst case.
-const EMPTIED: usize = 0;
+pub(super) const EMPTIED: usize = 0;
 
 /// Guests and agents of a comparison.
 pub(super) struct Stage<'a> {
-    lab: &'a Lab,
-    agents: Vec<Agent>,
+    pub(super) lab: &'a Lab,
+    pub(super) agents: Vec<Agent>,
+    /// One guest is measured alone, too.
+    alone: bool,
     /// Of QEMU alone, and of the agents.
     crews: [Option<Crew>; 2],
-}
-
-/// What one emptying is measured from.
-struct Meter {
-    nics: Nics,
-    sent: Vec<u64>,
-    busy: Busy,
-    from_us: u64,
 }
 
 impl<'a> Stage<'a> {
@@ -55,6 +47,7 @@ impl<'a> Stage<'a> {
         let mut stage = Self {
             lab,
             agents,
+            alone: plan.alone,
             crews: [None, None],
         };
         for managed in [false, true] {
@@ -85,9 +78,18 @@ impl<'a> Stage<'a> {
     ) -> Result<Emptied> {
         let slot = usize::from(method.is_managed());
         let mut crew = self.crews[slot].take().context("these guests are gone")?;
+        let alone = if self.alone && method.is_managed() {
+            Some(self.alone(&crew).await.context("one guest alone")?)
+        } else {
+            None
+        };
         crew.release(EMPTIED).await?;
         let way = way(method, channels);
-        let done = self.empty(&mut crew, method, way, repeat).await?;
+        let mut done = self.empty(&mut crew, method, way, repeat).await?;
+        done.of_alone = alone
+            .as_ref()
+            .map(|alone| done.of_so_many(alone.wire_bytes));
+        done.alone = alone;
         self.bring_home(&mut crew, channels).await?;
         crew.watch.check()?;
         crew.hold().await?;
@@ -102,42 +104,55 @@ impl<'a> Stage<'a> {
         way: Option<Way>,
         repeat: usize,
     ) -> Result<Emptied> {
-        let before: Vec<usize> = crew
-            .members
-            .iter()
-            .map(|m| m.watched.spans().len())
-            .collect();
-        let meter = Meter::begin(&self.agents[EMPTIED], self.lab.settings().nics.len())?;
-        match way {
+        let nics = self.lab.settings().nics.len();
+        let meter = Meter::begin([&self.agents[EMPTIED]], nics, &crew.members)?;
+        let run = match way {
             Some(way) => {
                 let others = self.lab.settings().hosts - 1;
                 let to = |number: usize| (EMPTIED + 1 + number % others) % (others + 1);
                 move_all(self.lab, &mut crew.members, to, way).await?;
+                None
             }
-            None => self.carry_out(&drain(&host_name(EMPTIED)?)).await?,
-        }
+            None => Some(self.carry_out(&drain(&host_name(EMPTIED)?)).await?),
+        };
         let left = crew.on(EMPTIED);
         if left > 0 {
             bail!("{left} guests are still on {}", HOSTS[EMPTIED]);
         }
-        let guests = crew.members.iter().zip(before);
-        let guests: Result<Vec<_>> = guests.map(|(member, known)| moved(member, known)).collect();
-        let mut emptied = meter.end(self.lab, (method, repeat), guests?)?;
+        let mut emptied = Emptied::of(
+            method,
+            repeat,
+            meter.end(&crew.members)?,
+            self.lab.settings(),
+        );
+        if let Some(run) = run {
+            emptied.drover = facts(&self.agents, &run).await?;
+        }
         emptied.verified_pages = crew.verify().await?;
         Ok(emptied)
     }
 
-    async fn carry_out(&self, request: &drover_api::RunRequest) -> Result<()> {
+    /// Starts the agents anew, which are told this; guests go on.
+    pub(super) async fn start_anew(&mut self, told: &AgentSettings) -> Result<()> {
+        for agent in self.agents.drain(..) {
+            agent.kill().await?;
+        }
+        self.agents = start_united_told(self.lab, told).await?;
+        Ok(())
+    }
+
+    async fn carry_out(&self, request: &RunRequest) -> Result<RunView> {
         let view = carry_out(&self.agents[0].client, request).await?;
         match trouble(&view) {
             Some(trouble) => bail!("{trouble}"),
-            None => Ok(()),
+            None => Ok(view),
         }
     }
 
     async fn bring_home(&self, crew: &mut Crew, channels: u8) -> Result<()> {
         if crew.is_managed() {
-            return self.carry_out(&fail_back(&host_name(EMPTIED)?)).await;
+            let run = fail_back(&host_name(EMPTIED)?);
+            return self.carry_out(&run).await.map(drop);
         }
         let way = Way {
             method: Method::Multifd,
@@ -169,62 +184,4 @@ fn way(method: Emptying, channels: u8) -> Option<Way> {
         variant,
         at_once,
     })
-}
-
-/// How a guest left: the time in which it ran on the host, and the one after.
-fn moved(member: &Member, known: usize) -> Result<(GuestMoved, Span)> {
-    let watched = &member.watched;
-    let spans = watched.spans();
-    let last = *spans.last().context("a guest that never ran")?;
-    let before = spans
-        .get(known.saturating_sub(1))
-        .and_then(|span| span.until);
-    let before = before.with_context(|| format!("guest {} never stopped", watched.name))?;
-    let moved = GuestMoved {
-        guest: watched.name.clone(),
-        memory: member.definition.memory,
-        to: HOSTS[last.host].to_owned(),
-        downtime_ms: millis(before, last.from),
-    };
-    Ok((moved, last))
-}
-
-impl Meter {
-    fn begin(agent: &Agent, nics: usize) -> Result<Self> {
-        let nics = Nics::of(agent.pid, nics)?;
-        Ok(Self {
-            sent: nics.sent()?,
-            nics,
-            busy: Busy::begin()?,
-            from_us: now_us(),
-        })
-    }
-
-    /// Ends with the last guest that runs elsewhere.
-    fn end(
-        self,
-        lab: &Lab,
-        (method, repeat): (Emptying, usize),
-        guests: Vec<(GuestMoved, Span)>,
-    ) -> Result<Emptied> {
-        let cpus_busy = self.busy.end()?;
-        let now = self.nics.sent()?;
-        let sent = now.iter().zip(&self.sent).map(|(now, before)| now - before);
-        let wire_bytes: u64 = sent.sum();
-        let last = guests.iter().map(|(_, span)| span.from).max();
-        let total_ms = millis(self.from_us, last.unwrap_or(self.from_us));
-        let lines = lab.settings().total_rate();
-        let bound_ms = lines.map(|lines| wire_bytes as f64 * 8e3 / lines.0 as f64);
-        Ok(Emptied {
-            method,
-            repeat,
-            total_ms,
-            wire_bytes: Bytes(wire_bytes),
-            bound_ms,
-            of_bound: bound_ms.map(|bound| total_ms / bound),
-            cpus_busy,
-            guests: guests.into_iter().map(|(guest, _)| guest).collect(),
-            verified_pages: 0,
-        })
-    }
 }

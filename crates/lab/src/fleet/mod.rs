@@ -6,22 +6,28 @@
 //!   crew       several guests that are booted, held, released and verified together
 //!   by_drover  one order to the coordinator          by_qemu   what a script does
 //!   drain      the same host emptied by each method  rounds    all hosts in turn, with faults
-//!   table      the results for a person
+//!   alone      one guest moved with nothing shared   measure   time and bytes of a move of several
+//!   guests     several made from one                 table     the results for a person
 //! ```
 //!
 //! # Invariant
 //! A guest that ever ran on two hosts at once, or went back, ends it with an error.
 
+mod alone;
 mod by_drover;
 mod by_qemu;
 mod crew;
 mod drain;
+mod guests;
+mod measure;
 mod method;
 mod rounds;
 mod table;
 mod watch;
 mod weather;
 
+pub use alone::Alone;
+pub use guests::{of_one_image, variety};
 pub use method::Emptying;
 pub use rounds::{Leg, Rounds, RoundsPlan, rounds};
 pub use table::{rounds_table, table};
@@ -29,15 +35,16 @@ pub use table::{rounds_table, table};
 use anyhow::{Result, bail};
 use crew::Crew;
 use drover_types::{Bytes, VmName};
+use measure::Taken;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::Agent;
-use crate::compare::Say;
+use crate::compare::{DroverFacts, Say};
 use crate::guest::Image;
 use crate::lab::{Lab, State};
 use crate::machine::Machine;
 use crate::require;
-use crate::settings::{Dirty, GUEST, GuestSettings, LabSettings, named};
+use crate::settings::{GUEST, GuestSettings, LabSettings, named};
 
 /// What to compare.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,6 +59,9 @@ pub struct Plan {
     pub channels: u8,
     /// How often each.
     pub repeats: usize,
+    /// Whether one guest is moved alone first, with nothing shared, each time that the agents empty the host.
+    #[serde(default)]
+    pub alone: bool,
 }
 
 /// How one guest left.
@@ -89,6 +99,47 @@ pub struct Emptied {
     pub guests: Vec<GuestMoved>,
     /// Pages that the guests verified afterwards, all of them. None was bad: that would be an error.
     pub verified_pages: u64,
+    /// What drover's agents say of each guest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drover: Vec<DroverFacts>,
+    /// How one guest moved alone before, with nothing shared, where that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alone: Option<Alone>,
+    /// Bytes sent, as a part of what as many guests would send of which each moved so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_alone: Option<f64>,
+}
+
+impl Emptied {
+    fn of(method: Emptying, repeat: usize, taken: Taken, lab: &LabSettings) -> Self {
+        let Taken {
+            total_ms,
+            wire_bytes,
+            cpus_busy,
+            guests,
+        } = taken;
+        let lines = lab.total_rate();
+        let bound_ms = lines.map(|lines| wire_bytes.0 as f64 * 8e3 / lines.0 as f64);
+        Self {
+            method,
+            repeat,
+            total_ms,
+            wire_bytes,
+            bound_ms,
+            of_bound: bound_ms.map(|bound| total_ms / bound),
+            cpus_busy,
+            guests,
+            verified_pages: 0,
+            drover: Vec::new(),
+            alone: None,
+            of_alone: None,
+        }
+    }
+
+    /// What the host sent as a part of so many bytes for each guest.
+    fn of_so_many(&self, each: Bytes) -> f64 {
+        self.wire_bytes.0 as f64 / (each.0 * self.guests.len() as u64).max(1) as f64
+    }
 }
 
 /// The result.
@@ -113,6 +164,9 @@ pub struct Drains {
 pub async fn drains(plan: &Plan, command: &str, say: Say<'_>) -> Result<Drains> {
     if plan.repeats == 0 || plan.methods.is_empty() || plan.guests.is_empty() {
         bail!("nothing to compare: no methods, no guests, or no repeats");
+    }
+    if let Some(why) = alone::says_nothing(plan).filter(|_| plan.alone) {
+        bail!("{why}");
     }
     let machine = prepare(&plan.guests).await?;
     let lab = create(&plan.lab, &plan.guests).await?;
@@ -144,6 +198,7 @@ async fn prepare(guests: &[GuestSettings]) -> Result<Machine> {
         guest.probe()?;
     }
     require::check_guest(&first.qemu).await?;
+    require::check_contents(guests)?;
     Ok(Machine::look(&first.qemu).await)
 }
 
@@ -178,30 +233,4 @@ fn in_turn(methods: &[Emptying], repeat: usize) -> Vec<Emptying> {
         order.reverse();
     }
     order
-}
-
-/// Guests of different sizes, busy in different measure: multiples of what the first has.
-const SIZES: [u64; 6] = [1, 2, 3, 1, 2, 4];
-const RATES: [u64; 6] = [0, 1, 2, 1, 0, 4];
-
-/// So many guests made from one, each with its own seed, contents of different sizes and rates at which
-/// they are rewritten; memory as that takes.
-#[must_use]
-pub fn variety(base: &GuestSettings, count: usize) -> Vec<GuestSettings> {
-    let sizes = SIZES.iter().cycle().zip(RATES.iter().cycle());
-    let guest = |(number, (size, rate)): (usize, (&u64, &u64))| {
-        let content = Bytes(base.content.0 * size);
-        let rate = base.dirty.rate.map(|bytes| Bytes(bytes.0 * rate));
-        let guest = GuestSettings {
-            content,
-            dirty: Dirty { rate, ..base.dirty },
-            seed: base.seed.wrapping_add(number as u64),
-            ..base.clone()
-        };
-        GuestSettings {
-            memory: GuestSettings::memory_for(guest.filled()),
-            ..guest
-        }
-    };
-    sizes.take(count).enumerate().map(guest).collect()
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{Drains, Emptied, Emptying, Rounds};
-use crate::compare::{Spread, aligned, spread};
+use crate::compare::{ReducedSummary, Spread, aligned, spread};
 
 /// One emptying, in one line.
 pub(super) fn line(run: &Emptied, repeats: usize) -> String {
@@ -12,13 +12,16 @@ pub(super) fn line(run: &Emptied, repeats: usize) -> String {
         .of_bound
         .map(|of| format!(", {of:.2} of what the lines need"));
     format!(
-        "{}/{repeats} {:<15} {:.0} ms{}, longest downtime {:.0} ms, CPUs busy {:.0} %, verified",
+        "{}/{repeats} {:<15} {:.0} ms{}, longest downtime {:.0} ms, CPUs busy {:.0} %{}, verified",
         run.repeat + 1,
         run.method,
         run.total_ms,
         bound.unwrap_or_default(),
         longest.fold(0.0, f64::max),
         run.cpus_busy * 100.0,
+        run.of_alone
+            .map(|of| format!(", {of:.2} of the bytes of each alone"))
+            .unwrap_or_default(),
     )
 }
 
@@ -73,7 +76,46 @@ pub fn table(drains: &Drains) -> String {
          lines' time:\nbytes sent by the host over the rates of all its NICs. Downtime: the longest \
          of any guest."
     );
+    text += &alone(drains);
+    text += &bytes(drains);
     text
+}
+
+const IN_MIB: f64 = 1.0 / (1 << 20) as f64;
+
+/// What came of moving guests together that have something in common, where one was measured alone.
+fn alone(drains: &Drains) -> String {
+    let all = || drains.runs.iter().filter_map(|run| run.alone.as_ref());
+    let bytes = Spread::of(all().map(|alone| alone.wire_bytes.0 as f64));
+    let total = Spread::of(all().map(|alone| alone.total_ms));
+    let part = spread_of(drains, Emptying::Drover, |run| run.of_alone);
+    match part {
+        None => String::new(),
+        Some(_) => format!(
+            "One guest alone, nothing shared: {} MiB in {} ms. Bytes of {} by {}, of so many times that: {}\n",
+            spread(bytes, IN_MIB, 1),
+            spread(total, 1.0, 0),
+            drains.settings.guests.len(),
+            Emptying::Drover,
+            spread(part, 1.0, 2)
+        ),
+    }
+}
+
+/// What became of the bytes of guests that agents moved.
+fn bytes(drains: &Drains) -> String {
+    let together = drains.runs.iter().flat_map(|run| &run.drover).collect();
+    let alone = drains.runs.iter().filter_map(|run| run.alone.as_ref());
+    let alone = alone.map(|alone| &alone.drover).collect();
+    let all: [(&str, Vec<_>); 2] = [("together", together), ("alone", alone)];
+    let lines = all.into_iter().filter_map(|(what, facts)| {
+        let lines = ReducedSummary::of(&facts)?.lines();
+        Some(format!(
+            "Bytes of each guest by {}, {what}:\n{lines}",
+            Emptying::Drover
+        ))
+    });
+    lines.collect()
 }
 
 fn heading(drains: &Drains) -> String {
