@@ -35,8 +35,24 @@ pub struct Subject {
     pub host: String,
     /// The other host, of a finding about two.
     pub other: Option<String>,
-    /// The interface, of a finding about one.
+    /// The guest, of a finding about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<String>,
+    /// The interface, of a finding about one; of a guest what its card is connected to.
     pub nic: Option<String>,
+}
+
+impl Subject {
+    /// That host and nothing of it in particular.
+    #[must_use]
+    pub fn host(host: &str) -> Self {
+        Self {
+            host: host.to_owned(),
+            other: None,
+            guest: None,
+            nic: None,
+        }
+    }
 }
 
 impl fmt::Display for Subject {
@@ -44,6 +60,9 @@ impl fmt::Display for Subject {
         f.write_str(&self.host)?;
         if let Some(other) = &self.other {
             write!(f, " and {other}")?;
+        }
+        if let Some(guest) = &self.guest {
+            write!(f, " guest {guest}")?;
         }
         match &self.nic {
             Some(nic) => write!(f, " {nic}"),
@@ -81,6 +100,29 @@ pub struct Found {
     pub change: Option<Change>,
     /// What people can do, where it cannot.
     pub by_hand: Option<String>,
+    /// What is to be changed in a guest's definition. It counts as of the guest's next start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lines: Vec<Line>,
+}
+
+/// A line of a guest's definition: something is put in the place of something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Line {
+    /// What is there; none of a line that is new.
+    pub from: Option<String>,
+    /// What is to be there; none of a line that goes.
+    pub to: Option<String>,
+}
+
+/// As a diff shows it.
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown =
+            |sign: &str, text: &Option<String>| text.as_ref().map(|text| format!("{sign} {text}"));
+        let both = [shown("-", &self.from), shown("+", &self.to)];
+        let both: Vec<String> = both.into_iter().flatten().collect();
+        f.write_str(&both.join("\n"))
+    }
 }
 
 /// What a rule says of one subject.

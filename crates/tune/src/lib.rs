@@ -11,6 +11,7 @@
 //! # Invariant
 //! What is not known is never a finding and never right: the rule is skipped, and says why.
 
+pub mod arguments;
 mod change;
 mod cost;
 pub mod facts;
@@ -23,7 +24,7 @@ mod settable;
 mod since;
 
 pub use change::{Change, Disruption, NicSetting, Step, fec_words, negotiation_words, pause_words};
-pub use finding::{Finding, Severity, Subject};
+pub use finding::{Finding, Line, Severity, Subject};
 pub use rates::{highest, most};
 pub use report::{Report, Right, Skipped, examine};
 pub use rules::{RULES, Rule};

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::facts::{Host, Path};
 use crate::finding::{Answer, Because, Finding, Severity, Subject, Verdict};
-use crate::rules::{Asks, RULES, Rule};
+use crate::rules::{Asks, Placed, RULES, Rule, each};
 
 /// A rule that could not look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,9 +66,44 @@ impl Report {
             }),
         }
     }
+
+    /// Asks about the guests of each host, beside the other ones.
+    fn of_guests(
+        &mut self,
+        rule: &Rule,
+        hosts: &[Host],
+        ask: impl Fn(Placed<'_>) -> Vec<(Option<String>, Verdict)>,
+    ) {
+        for (at, host) in hosts.iter().enumerate() {
+            let guests = match host.guests.get() {
+                Ok(guests) => guests,
+                Err(why) => {
+                    self.take(rule, about(host), Err(why.into()));
+                    continue;
+                }
+            };
+            let others = hosts.iter().enumerate().filter(|(other, _)| *other != at);
+            let others: Vec<&Host> = others.map(|(_, other)| other).collect();
+            for guest in guests {
+                let others = others.as_slice();
+                for (nic, verdict) in ask(Placed {
+                    guest,
+                    host,
+                    others,
+                }) {
+                    let subject = Subject {
+                        guest: Some(guest.name.clone()),
+                        nic,
+                        ..about(host)
+                    };
+                    self.take(rule, subject, verdict);
+                }
+            }
+        }
+    }
 }
 
-/// Asks all rules about these hosts: each alone, each of its interfaces, and every two together, and each path that was asked.
+/// Asks all rules about these hosts: each alone, each of its interfaces and guests, and every two together, and each path that was asked.
 #[must_use]
 pub fn examine(hosts: &[Host], paths: &[Path]) -> Report {
     let mut report = Report::default();
@@ -107,13 +142,15 @@ pub fn examine(hosts: &[Host], paths: &[Path]) -> Report {
             Asks::Path(ask) => {
                 for path in paths {
                     let subject = Subject {
-                        host: path.near.host.clone(),
                         other: Some(path.far.host.clone()),
                         nic: Some(path.near.nic.clone()),
+                        ..Subject::host(&path.near.host)
                     };
                     report.take(rule, subject, ask(path));
                 }
             }
+            Asks::Guest(ask) => report.of_guests(rule, hosts, |placed| vec![(None, ask(placed))]),
+            Asks::Card(ask) => report.of_guests(rule, hosts, |placed| each(placed, ask)),
         }
     }
     // The worst first, and of each severity in the order of the table.
@@ -124,9 +161,5 @@ pub fn examine(hosts: &[Host], paths: &[Path]) -> Report {
 }
 
 fn about(host: &Host) -> Subject {
-    Subject {
-        host: host.name.clone(),
-        other: None,
-        nic: None,
-    }
+    Subject::host(&host.name)
 }

@@ -70,9 +70,9 @@ pub fn compare(before: &[Path], now: &[Path]) -> Vec<PathChange> {
 fn change(path: &Path, what: &str, before: String, now: String) -> PathChange {
     PathChange {
         subject: Subject {
-            host: path.near.host.clone(),
             other: Some(path.far.host.clone()),
             nic: Some(path.near.nic.clone()),
+            ..Subject::host(&path.near.host)
         },
         what: what.to_owned(),
         before,

@@ -95,9 +95,8 @@ mod tests {
     #[test]
     fn what_is_right_is_a_test_that_passes_and_a_member_that_did_not_answer_an_error() {
         let subject = Subject {
-            host: "a".into(),
-            other: None,
             nic: Some("eth0".into()),
+            ..Subject::host("a")
         };
         let report = Report {
             right: vec![Right {

@@ -49,9 +49,9 @@ impl Asked {
             report.skipped.push(Skipped {
                 rule: REACH.to_owned(),
                 subject: Subject {
-                    host: left.near.to_string(),
                     other: left.far.as_ref().map(ToString::to_string),
                     nic: Some(nic.clone()),
+                    ..Subject::host(left.near.as_str())
                 },
                 because: left.why.clone(),
             });

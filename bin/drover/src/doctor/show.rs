@@ -148,6 +148,11 @@ pub fn in_full(finding: &Finding) -> String {
     if let Some(by_hand) = &found.by_hand {
         line("by hand", by_hand);
     }
+    for changed in &found.lines {
+        for text in changed.to_string().lines() {
+            line("", text);
+        }
+    }
     said
 }
 

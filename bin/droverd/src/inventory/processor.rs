@@ -10,6 +10,7 @@ use drover_hypervisor::{ProcessorOffer, Processors};
 use drover_plan::inventory::{GuestCpu, HostCpu};
 use drover_plan::limits::WORD_CHARS;
 use drover_plan::{QemuVersion, Word};
+use drover_tune::arguments::{arguments, is_emulated, last, turns_on};
 
 /// In front of names of what QEMU emulates.
 const EMULATED: &str = "tcg/";
@@ -69,9 +70,13 @@ fn word(text: &str) -> Word {
 
 /// What a guest was given as its processor, by its definition, on a host with this one.
 pub fn guest_cpu(definition: &VmDefinition, here: &HostCpu) -> GuestCpu {
-    let mut parts = option(definition, "cpu").unwrap_or_default().split(',');
+    let arguments = arguments(&definition.args);
+    let of_cpu = last(&arguments, "-cpu").and_then(|argument| argument.value.as_deref());
+    let mut parts = of_cpu.unwrap_or_default().split(',');
     let model = parts.next().filter(|model| !model.is_empty());
-    let emulated = is_emulated(definition, here);
+    let is_hardware = |model: &Word| !model.as_str().starts_with(EMULATED);
+    let hardware = here.models.iter().any(is_hardware);
+    let emulated = is_emulated(definition.machine.as_deref(), &arguments, hardware);
     if matches!(model, Some("host")) || (matches!(model, Some("max")) && !emulated) {
         return GuestCpu::Passthrough;
     }
@@ -79,7 +84,7 @@ pub fn guest_cpu(definition: &VmDefinition, here: &HostCpu) -> GuestCpu {
     let named = |name: &str| format!("{prefix}{name}").parse::<Word>().ok();
     // A guest that runs here has what it was given of what this host offers. Other words, such as
     // enlightenments for Windows, are no features that a processor could lack.
-    let features = parts.filter_map(is_on).filter_map(named);
+    let features = parts.filter_map(turns_on).filter_map(named);
     GuestCpu::Named {
         model: model.or_else(|| default_model(definition)).and_then(named),
         features: features
@@ -91,49 +96,6 @@ pub fn guest_cpu(definition: &VmDefinition, here: &HostCpu) -> GuestCpu {
 fn default_model(definition: &VmDefinition) -> Option<&'static str> {
     let binary = definition.qemu.file_name()?.to_string_lossy();
     binary.ends_with("x86_64").then_some(DEFAULT_MODEL)
-}
-
-/// The feature that a part of `-cpu`'s value asks for: `+sse4.1`, `sse4.1=on`, `sse4.1`.
-fn is_on(part: &str) -> Option<&str> {
-    match (part.strip_prefix('+'), part.split_once('=')) {
-        (Some(feature), _) => Some(feature),
-        (None, Some((feature, "on" | "yes" | "true"))) => Some(feature),
-        (None, Some(_)) => None,
-        (None, None) => Some(part).filter(|part| !part.starts_with('-')),
-    }
-}
-
-/// The value of the last option of this name; QEMU takes one dash or two.
-fn option<'a>(definition: &'a VmDefinition, name: &str) -> Option<&'a str> {
-    let args = definition.args.iter();
-    let mut pairs = args.clone().zip(args.skip(1)).rev();
-    let found = pairs.find(|(option, _)| {
-        option
-            .strip_prefix('-')
-            .is_some_and(|o| o.strip_prefix('-').unwrap_or(o) == name)
-    });
-    found.map(|(_, value)| value.as_str())
-}
-
-/// Whether QEMU emulates the guest's processor: what is asked for first and can be had here, or QEMU's own
-/// choice where nothing is asked for (`configure_accelerators` in its `system/vl.c`).
-fn is_emulated(definition: &VmDefinition, here: &HostCpu) -> bool {
-    let is_hardware = |model: &Word| !model.as_str().starts_with(EMULATED);
-    let hardware = here.models.iter().any(is_hardware);
-    let of_machine = definition.machine.as_deref().unwrap_or_default();
-    let of_machine = of_machine
-        .split(',')
-        .find_map(|part| part.strip_prefix("accel="));
-    let asked = option(definition, "accel").or(of_machine);
-    let first = |asked: &str| {
-        let wanted = asked.split(',').next().unwrap_or_default();
-        let mut kinds = wanted.strip_prefix("accel=").unwrap_or(wanted).split(':');
-        kinds.find(|kind| *kind == "tcg" || hardware) == Some("tcg")
-    };
-    match asked {
-        Some(asked) => first(asked) || !hardware,
-        None => !definition.args.iter().any(|arg| arg == "-enable-kvm"),
-    }
 }
 
 #[cfg(test)]

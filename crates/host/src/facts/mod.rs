@@ -9,6 +9,7 @@
 
 mod asked;
 mod folder;
+mod memory;
 mod nics;
 mod processors;
 mod rdma;
@@ -20,6 +21,9 @@ use drover_tune::facts::{Fact, Host};
 
 pub use told::{Answered, Told, Untold};
 pub use tree::{Seen, Tree};
+
+/// Why of a host that was read by its files alone nothing is known that its agent knows.
+const NO_AGENT: &str = "no agent was asked";
 
 /// Reads the host whose files are in the tree, and of which the kernel told that.
 #[must_use]
@@ -34,5 +38,8 @@ pub fn facts(tree: &Tree, told: &Told) -> Host {
             Some(runs) => Fact::Known(runs),
             None => Fact::unknown("there are too many processes to look for irqbalance"),
         },
+        memory: memory::memory(tree),
+        offers: Fact::unknown(NO_AGENT),
+        guests: Fact::unknown(NO_AGENT),
     }
 }

@@ -5,6 +5,7 @@
 
 mod device;
 mod fabric;
+mod guest;
 mod layers;
 mod media;
 mod nic;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 pub use device::{Rdma, Reporter, Spread};
 pub use fabric::{Dcb, Ets, Neighbour, Pause, Pfc};
+pub use guest::{Argument, Card, Guest, HugePages, Memory, Offer, Offers, Pages, Seen};
 pub use layers::Layers;
 pub use media::{Down, Medium, Modes, Module, Port};
 pub use nic::{
@@ -81,6 +83,15 @@ pub struct Host {
     pub settings: BTreeMap<String, Fact<String>>,
     /// irqbalance is running, which puts interrupts where it likes.
     pub irqbalance: Fact<bool>,
+    /// What its memory has for guests.
+    #[serde(default)]
+    pub memory: Memory,
+    /// What its QEMUs can give guests as their processor; its agent knows.
+    #[serde(default)]
+    pub offers: Fact<Offers>,
+    /// Guests that are defined or run there, in the order of their names; its agent knows.
+    #[serde(default)]
+    pub guests: Fact<Vec<Guest>>,
 }
 
 impl Host {

@@ -39,6 +39,7 @@ pub fn flaps(host: &Host, nic: &Nic) -> Verdict {
             "look whether it becomes more: if so, replace the cable or its modules, and ask the switch for its side"
                 .into(),
         ),
+        lines: Vec::new(),
     }))
 }
 
@@ -72,6 +73,7 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
         cost: None,
         change: None,
         by_hand: Some(format!("look whether it becomes more: if so, {mend}")),
+        lines: Vec::new(),
     }))
 }
 

@@ -42,6 +42,7 @@ fn found(read: String, expected: &str, why: &str, by_hand: String) -> Found {
         cost: None,
         change: None,
         by_hand: Some(by_hand),
+        lines: Vec::new(),
     }
 }
 

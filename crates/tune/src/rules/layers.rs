@@ -55,6 +55,7 @@ pub fn mtu(host: &Host, nic: &Nic) -> Verdict {
         cost: None,
         change,
         by_hand: Some(by_hand),
+        lines: Vec::new(),
     }))
 }
 
@@ -80,6 +81,7 @@ pub fn bond(host: &Host, nic: &Nic) -> Verdict {
                  without a bond: Drover uses all of them at once"
                     .to_owned(),
             ),
+            lines: Vec::new(),
         }))
     };
     if bond.one_carries() {
@@ -135,6 +137,7 @@ pub fn members(host: &Host, nic: &Nic) -> Verdict {
         by_hand: Some(
             "look at its cable, and whether the switch's port is in the same group".into(),
         ),
+        lines: Vec::new(),
     }))
 }
 
@@ -176,6 +179,7 @@ fn rates(host: &Host, nic: &Nic) -> Verdict {
                 cost: None,
                 change: None,
                 by_hand: Some("use adapters of one rate, or each without the bond".into()),
+                lines: Vec::new(),
             }))
         }
         _ => Ok(Answer::Right),

@@ -80,6 +80,7 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
         cost: of_rate(now, best),
         change,
         by_hand,
+        lines: Vec::new(),
     }))
 }
 
@@ -97,6 +98,7 @@ fn forced_and_down(link: &Link) -> Found {
             "if it has a cable: ethtool -s NIC autoneg on, or set it to what the switch's port is set to; it can have {}",
             rates.join(", ")
         )),
+        lines: Vec::new(),
     }
 }
 
@@ -123,6 +125,7 @@ pub fn duplex(host: &Host, nic: &Nic) -> Verdict {
             cost: None,
             change: None,
             by_hand: Some("have both ends negotiate, this one and the switch's port".into()),
+            lines: Vec::new(),
         })),
     }
 }
@@ -163,5 +166,6 @@ pub fn fec(host: &Host, nic: &Nic) -> Verdict {
             "auto",
         )),
         by_hand: None,
+        lines: Vec::new(),
     }))
 }

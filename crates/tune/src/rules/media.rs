@@ -34,6 +34,7 @@ pub fn module(host: &Host, nic: &Nic) -> Verdict {
             cost: None,
             change: None,
             by_hand: Some(format!("a cable or modules for {could} at both ends")),
+            lines: Vec::new(),
         }));
     }
     if *carries >= could {
@@ -57,6 +58,7 @@ pub fn module(host: &Host, nic: &Nic) -> Verdict {
         cost: of_rate(*carries, could).filter(|_| both_could),
         change: None,
         by_hand: Some(format!("a cable or modules for {could} at both ends")),
+        lines: Vec::new(),
     }))
 }
 
@@ -86,6 +88,7 @@ pub fn down(host: &Host, nic: &Nic) -> Verdict {
         cost: None,
         change: told.change(nic),
         by_hand: told.by_hand(nic),
+        lines: Vec::new(),
     }))
 }
 

@@ -2,6 +2,7 @@
 
 mod counted;
 mod dcb;
+mod guests;
 mod layers;
 mod link;
 mod media;
@@ -20,6 +21,7 @@ mod used;
 use crate::change::{Change, Disruption, NicSetting, Step};
 use crate::facts::{Host, Nic, Path};
 use crate::finding::Verdict;
+pub(crate) use guests::{Net, Placed, network::each};
 
 /// One thing that is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -41,9 +43,14 @@ pub(crate) enum Asks {
     /// For each interface of the first host that shares a network with the other one.
     Pair(fn(&Host, &Host) -> Vec<(String, Verdict)>),
     Path(fn(&Path) -> Verdict),
+    Guest(fn(Placed<'_>) -> Verdict),
+    /// For each network card of a guest.
+    Card(fn(Placed<'_>, &Net<'_>) -> Verdict),
 }
 
-use Asks::{Host as OfHost, Nic as OfNic, Pair as OfPair, Path as OfPath};
+use Asks::{
+    Card as OfCard, Guest as OfGuest, Host as OfHost, Nic as OfNic, Pair as OfPair, Path as OfPath,
+};
 
 const ETHTOOL: &str = "kernel: Documentation/networking/ethtool-netlink.rst";
 const DCB: &str = "IEEE 802.1Qaz and 802.1Qbb; kernel: include/uapi/linux/dcbnl.h; man 8 dcb";
@@ -343,6 +350,48 @@ pub const RULES: &[Rule] = &[
         "next to no packet is lost on a path",
         "Mathis et al., The Macroscopic Behavior of the TCP Congestion Avoidance Algorithm, 1997",
         OfPath(paths::loss),
+    ),
+    rule(
+        "guest-cpu",
+        "other hosts have the processor that a guest was given",
+        "QEMU: docs/system/cpu-models-x86.rst.inc",
+        OfGuest(guests::processor::model),
+    ),
+    rule(
+        "guest-mtu",
+        "a guest's packets are as large as what carries them takes, and no larger",
+        "VIRTIO 1.2, 5.1.4 (mtu); kernel: drivers/net/virtio_net.c",
+        OfCard(guests::mtu::mtu),
+    ),
+    rule(
+        "guest-vhost",
+        "the kernel carries a guest's packets, and not QEMU",
+        "QEMU: qemu-options.hx, -netdev tap; kernel: drivers/vhost/net.c",
+        OfCard(guests::network::vhost),
+    ),
+    rule(
+        "guest-queues",
+        "a guest with several processors has queues for them",
+        "QEMU: qemu-options.hx, -netdev tap; VIRTIO 1.2, 5.1.2",
+        OfCard(guests::network::queues),
+    ),
+    rule(
+        "guest-huge-pages",
+        "other hosts have huge pages for a guest that asks for them",
+        "kernel: Documentation/admin-guide/mm/hugetlbpage.rst",
+        OfGuest(guests::memory::huge_pages),
+    ),
+    rule(
+        "guest-pages",
+        "a guest's memory is had by huge pages",
+        "kernel: Documentation/admin-guide/mm/transhuge.rst",
+        OfGuest(guests::memory::pages),
+    ),
+    rule(
+        "guest-prealloc",
+        "memory that is filled beforehand is filled by several threads",
+        "QEMU: qapi/qom.json, MemoryBackendProperties",
+        OfGuest(guests::memory::prealloc),
     ),
 ];
 

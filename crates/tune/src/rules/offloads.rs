@@ -61,6 +61,7 @@ pub fn offloads(host: &Host, nic: &Nic) -> Verdict {
         cost: None,
         change,
         by_hand: (!with_care.is_empty()).then_some(by_hand),
+        lines: Vec::new(),
     }))
 }
 
@@ -89,5 +90,6 @@ pub fn lro(host: &Host, nic: &Nic) -> Verdict {
         cost: None,
         change: Some(of_nic(Disruption::BouncesLink, nic, feature, "on", "off")),
         by_hand: None,
+        lines: Vec::new(),
     }))
 }

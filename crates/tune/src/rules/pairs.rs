@@ -81,6 +81,7 @@ fn address_found(own: &IpNetwork, far: &Nic, other: &str) -> Found {
             "give one of them another address, unless {} of {other} leads to another network of the same numbers",
             far.name
         )),
+        lines: Vec::new(),
     }
 }
 
@@ -102,6 +103,7 @@ pub fn mtu(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
             by_hand: Some(format!(
                 "set both to {least}, unless the whole path is known to carry more"
             )),
+            lines: Vec::new(),
         }))
     })
 }
@@ -122,6 +124,7 @@ pub fn speed(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
             cost: of_rate(own.min(other), own.max(other)),
             change: None,
             by_hand: Some("see what `link-speed` says of the slower one".into()),
+            lines: Vec::new(),
         }))
     })
 }
@@ -157,6 +160,7 @@ pub fn adapter(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
                 cost: None,
                 change: None,
                 by_hand: Some("bring both to one version".into()),
+                lines: Vec::new(),
             })),
         }
     })

@@ -203,5 +203,6 @@ fn found(
         cost,
         change: None,
         by_hand: Some(by_hand),
+        lines: Vec::new(),
     })
 }

@@ -33,6 +33,7 @@ pub fn governor(host: &Host) -> Verdict {
         by_hand: Some(
             "tuned-adm profile virtual-host, or cpupower frequency-set -g performance".into(),
         ),
+        lines: Vec::new(),
     }))
 }
 
@@ -59,6 +60,7 @@ pub fn preference(host: &Host) -> Verdict {
         cost: None,
         change: None,
         by_hand: Some("tuned-adm profile virtual-host, or cpupower set --epp performance".into()),
+        lines: Vec::new(),
     }))
 }
 
@@ -82,6 +84,7 @@ pub fn numa_balancing(host: &Host) -> Verdict {
             "if each guest's processors and memory are pinned to one node: sysctl -w kernel.numa_balancing=0. Guests that are not pinned are better off with it"
                 .into(),
         ),
+        lines: Vec::new(),
     }))
 }
 

@@ -49,6 +49,7 @@ pub fn channels(host: &Host, nic: &Nic) -> Verdict {
             wanted.to_string(),
         )),
         by_hand: None,
+        lines: Vec::new(),
     }))
 }
 
@@ -101,6 +102,7 @@ pub fn interrupts(host: &Host, nic: &Nic) -> Verdict {
              run this again"
                 .to_owned()
         }),
+        lines: Vec::new(),
     }))
 }
 
@@ -134,6 +136,7 @@ pub fn steering(host: &Host, nic: &Nic) -> Verdict {
             steps: steps.collect(),
         }),
         by_hand: None,
+        lines: Vec::new(),
     }))
 }
 
@@ -188,6 +191,7 @@ pub fn ring(host: &Host, nic: &Nic) -> Verdict {
             wanted.to_string(),
         )),
         by_hand: None,
+        lines: Vec::new(),
     }))
 }
 
@@ -227,6 +231,7 @@ pub fn coalescing(host: &Host, nic: &Nic) -> Verdict {
                 switch(true),
             )),
             by_hand: None,
+            lines: Vec::new(),
         })),
     }
 }

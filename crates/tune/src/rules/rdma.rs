@@ -32,6 +32,7 @@ fn found(read: String, expected: &str, why: &str, by_hand: String) -> Verdict {
         cost: None,
         change: None,
         by_hand: Some(by_hand),
+        lines: Vec::new(),
     }))
 }
 

@@ -73,6 +73,7 @@ pub fn slot(host: &Host, nic: &Nic) -> Verdict {
             pci.width_most.unwrap_or(width),
             f64::from(pci.speed_most.unwrap_or(speed)) / 1000.0
         )),
+        lines: Vec::new(),
     }))
 }
 

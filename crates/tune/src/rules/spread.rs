@@ -42,6 +42,7 @@ pub fn spread(host: &Host, nic: &Nic) -> Verdict {
         cost: None,
         change: None,
         by_hand: Some(format!("ethtool -X {} default", nic.name)),
+        lines: Vec::new(),
     }))
 }
 
@@ -68,5 +69,6 @@ pub fn health(host: &Host, nic: &Nic) -> Verdict {
         by_hand: Some(format!(
             "`devlink health show pci/{slot}` says more; keep what it dumps for the vendor, then `devlink health recover`"
         )),
+        lines: Vec::new(),
     }))
 }

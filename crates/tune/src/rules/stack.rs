@@ -63,6 +63,7 @@ pub fn buffers(host: &Host) -> Verdict {
             steps,
         }),
         by_hand: None,
+        lines: Vec::new(),
     }))
 }
 
@@ -120,5 +121,6 @@ fn on(host: &Host, name: &str, severity: Severity, why: &str) -> Verdict {
             steps: vec![Step::setting(name, value, "1")],
         }),
         by_hand: None,
+        lines: Vec::new(),
     }))
 }

@@ -55,6 +55,7 @@ pub fn frames(host: &Host, nic: &Nic) -> Verdict {
         by_hand: Some(
             "have the switch's port take larger frames, on the whole way; what it says may also be wrong: `path-mtu` asks the path itself".into(),
         ),
+        lines: Vec::new(),
     }))
 }
 
@@ -87,6 +88,7 @@ pub fn negotiation(host: &Host, nic: &Nic) -> Verdict {
         cost: None,
         change: None,
         by_hand: Some("have both ends negotiate, or set both to one rate".into()),
+        lines: Vec::new(),
     }))
 }
 
@@ -121,6 +123,7 @@ pub fn one(host: &Host) -> Verdict {
             cost: None,
             change: None,
             by_hand: Some("move one cable to another switch, if the hosts' other ends are there, too".into()),
+            lines: Vec::new(),
         })),
     }
 }

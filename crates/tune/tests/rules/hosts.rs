@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::guests;
 use Fact::Known;
 use drover_tune::Report;
 use drover_tune::facts::{
@@ -217,6 +218,9 @@ pub fn healthy(name: &str, number: u8) -> Host {
             .map(|(name, value)| (name.to_owned(), Known(value.to_owned())))
             .into(),
         irqbalance: Known(false),
+        memory: guests::memory(),
+        offers: Known(guests::offers()),
+        guests: Known(Vec::new()),
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod cases;
+mod guests;
 mod hosts;
 mod layers;
 mod links;
@@ -13,6 +14,7 @@ use std::collections::BTreeSet;
 use cases::{CASES, PAIRS};
 use drover_tune::facts::{Fact, Fact::Known, Host};
 use drover_tune::{RULES, Report, Severity, disruption, examine, settable};
+use guests::{ELSEWHERE, GUESTS};
 use hosts::{healthy, names, set};
 
 #[test]
@@ -72,7 +74,13 @@ fn each_rule_about_two_hosts_finds_what_differs() {
 
 #[test]
 fn each_rule_has_a_case() {
-    let cases: BTreeSet<&str> = CASES.iter().chain(PAIRS).map(|(rule, ..)| *rule).collect();
+    let cases: BTreeSet<&str> = CASES
+        .iter()
+        .chain(PAIRS)
+        .chain(GUESTS)
+        .chain(ELSEWHERE)
+        .map(|(rule, ..)| *rule)
+        .collect();
     let without = RULES
         .iter()
         .map(|rule| rule.name)

@@ -1,0 +1,281 @@
+//! What a guest's memory is made of.
+
+use drover_types::Bytes;
+
+use super::{Placed, changed, in_definition, listed};
+use crate::arguments::{Value, last};
+use crate::facts::{Argument, Guest, Host};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
+
+/// What QEMU takes where huge pages are asked for and no size is named.
+const USUAL_HUGE: u64 = 2 << 20;
+
+/// Memory of which it matters by which pages it is had: 4 MiB of tables for 2 GiB of small ones, more than a processor's cache has.
+const MATTERS: Bytes = Bytes(2 << 30);
+
+/// How fast one thread fills memory: 8 GiB took 5.1 s.
+const FILLED_A_SECOND: u64 = 1_600 << 20;
+
+/// From how long on it is worth a second thread: as long as all else before the first page crosses, several times.
+const FILLED_SECONDS: u64 = 10;
+
+/// Threads beyond which memory itself is the limit.
+const THREADS_MOST: u32 = 8;
+
+/// A part of a guest's memory that its definition names.
+struct Backend<'g> {
+    argument: &'g Argument,
+    value: Value,
+    /// Size of its pages, where they are huge from the beginning.
+    huge: Option<u64>,
+    bytes: u64,
+}
+
+fn backends(guest: &Guest) -> Result<Vec<Backend<'_>>, Because> {
+    let mut backends = Vec::new();
+    for argument in guest.arguments.iter().filter(|one| one.option == "-object") {
+        let value = Value::of(argument.value.as_deref().unwrap_or_default());
+        let file = value
+            .get("mem-path")
+            .and_then(|path| guest.page_sizes.get(path));
+        let huge = match value.kind() {
+            "memory-backend-memfd" => (value.is_on("hugetlb") == Some(true))
+                .then(|| value.get("hugetlbsize").map_or(Some(USUAL_HUGE), bytes)),
+            _ => file.map(|size| Some(*size)),
+        };
+        let huge = match huge {
+            Some(None) => return Err("the size of its huge pages is not understood".into()),
+            Some(size) => size,
+            None => None,
+        };
+        let bytes = value.get("size").and_then(bytes).unwrap_or(guest.memory.0);
+        backends.push(Backend {
+            argument,
+            value,
+            huge,
+            bytes,
+        });
+    }
+    if let Some(argument) = last(&guest.arguments, "-mem-path")
+        && let Some(path) = &argument.value
+    {
+        let huge = guest.page_sizes.get(path).copied();
+        backends.push(Backend {
+            argument,
+            value: Value::of(""),
+            huge,
+            bytes: guest.memory.0,
+        });
+    }
+    Ok(backends)
+}
+
+/// A size as QEMU takes it: `2M`, `1G`.
+fn bytes(text: &str) -> Option<u64> {
+    let plain = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let shift = match text[plain.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    plain.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+/// Other hosts have huge pages for a guest that asks for them.
+pub fn huge_pages(placed: Placed<'_>) -> Verdict {
+    let backends = backends(placed.guest)?;
+    let huge: Vec<(u64, u64)> = backends
+        .iter()
+        .filter_map(|one| Some((one.huge?, one.bytes)))
+        .collect();
+    let Some(&(size, _)) = huge.first() else {
+        return Ok(Answer::NotAbout);
+    };
+    // Parts of several sizes are rare, and each host would be asked for the first one.
+    let needed: u64 = huge
+        .iter()
+        .filter(|(of, _)| *of == size)
+        .map(|(_, bytes)| bytes.div_ceil(size))
+        .sum();
+    let mut short = Vec::new();
+    let mut can = 0;
+    for other in placed.others()? {
+        let all = other
+            .memory
+            .huge
+            .get()
+            .map_err(|why| Because(format!("of {}: {why}", other.name)))?;
+        let has = all.get(&size).copied().unwrap_or_default();
+        if has.available() >= needed {
+            can += 1;
+        } else {
+            short.push(format!(
+                "{} has {} of {}",
+                other.name,
+                has.available(),
+                has.total
+            ));
+        }
+    }
+    if short.is_empty() {
+        return Ok(Answer::Right);
+    }
+    let severity = if can == 0 {
+        Severity::Critical
+    } else {
+        Severity::Warning
+    };
+    let kib = size / 1024;
+    Ok(Answer::Found(Found {
+        severity,
+        read: format!(
+            "it takes {needed} pages of {}; free: {}",
+            Bytes(size),
+            listed(short.iter().map(String::as_str))
+        ),
+        expected: "as many on each host that it may be moved to".into(),
+        why: "QEMU does not start there without them, and the guest stays where it is".into(),
+        cost: None,
+        change: None,
+        by_hand: Some(format!(
+            "there, raise /sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages, best at boot (hugepages=), as memory that is in use cannot be joined; or move guests away that have them"
+        )),
+        lines: Vec::new(),
+    }))
+}
+
+/// A guest's memory is had by huge pages.
+pub fn pages(placed: Placed<'_>) -> Verdict {
+    let (guest, memory) = (placed.guest, &placed.host.memory);
+    let backends = backends(guest)?;
+    if guest.memory < MATTERS {
+        return Ok(Answer::NotAbout);
+    }
+    if backends.iter().any(|backend| backend.huge.is_some()) {
+        return Ok(Answer::Right);
+    }
+    if backends.iter().any(Backend::is_in_file) {
+        return Err("its memory is in a file, and its file system has the say".into());
+    }
+    let shared = backends.iter().find(|backend| backend.is_shared());
+    let never = match shared {
+        None => (memory.joins.get()? == "never").then(|| not_joined(placed.host)),
+        Some(backend) => {
+            let word = memory.joins_shared.get()?;
+            matches!(word.as_str(), "never" | "deny")
+                .then(|| shared_not_joined(guest, backend, word))
+        }
+    };
+    if let Some(found) = never {
+        return Ok(Answer::Found(found));
+    }
+    let pages = guest.seen.get()?.pages.get()?;
+    if pages.touched < MATTERS || pages.joined.0.saturating_add(pages.huge.0) >= pages.touched.0 / 2
+    {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(found_small(
+        format!("{} of the {} that it has touched", pages.joined, pages.touched),
+        "most of it by huge pages".into(),
+        "the host's memory is in pieces: give it huge pages from the beginning, or start it anew where there is room".into(),
+    )))
+}
+
+fn not_joined(host: &Host) -> Found {
+    found_small(
+        format!("{} joins no pages to huge ones (never)", host.name),
+        "madvise, or always: QEMU asks for it".into(),
+        "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, and start the guest anew"
+            .into(),
+    )
+}
+
+fn shared_not_joined(guest: &Guest, backend: &Backend<'_>, word: &str) -> Found {
+    let mut found = found_small(
+        format!("its memory is shared, and the host joins no such pages to huge ones ({word})"),
+        "huge pages, or advise".into(),
+        format!(
+            "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled, and start the guest anew; or, where the host and the others have huge pages, {}",
+            in_definition(guest)
+        ),
+    );
+    if backend.value.kind() == "memory-backend-memfd" {
+        let huge = backend
+            .value
+            .with("hugetlb", "on")
+            .with("hugetlbsize", "2M");
+        found.lines.push(changed(backend.argument, &huge));
+    }
+    found
+}
+
+fn found_small(read: String, expected: String, by_hand: String) -> Found {
+    Found {
+        severity: Severity::Notice,
+        read,
+        expected,
+        why: "each of its accesses goes through more tables, and reading all of its memory for a migration takes longer".into(),
+        cost: None,
+        change: None,
+        by_hand: Some(by_hand),
+        lines: Vec::new(),
+    }
+}
+
+/// Memory that is filled beforehand is filled by several threads.
+pub fn prealloc(placed: Placed<'_>) -> Verdict {
+    let guest = placed.guest;
+    let backends = backends(guest)?;
+    let filled = |backend: &&Backend<'_>| backend.value.is_on("prealloc") == Some(true);
+    let Some(slowest) = backends
+        .iter()
+        .filter(filled)
+        .max_by_key(|backend| backend.seconds())
+    else {
+        return Ok(Answer::NotAbout);
+    };
+    if slowest.seconds() < FILLED_SECONDS {
+        return Ok(Answer::Right);
+    }
+    let threads = guest.vcpus.clamp(2, THREADS_MOST);
+    let value = slowest.value.with("prealloc-threads", &threads.to_string());
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: format!("{} are filled beforehand by {} thread", Bytes(slowest.bytes), slowest.threads()),
+        expected: format!("{threads} threads"),
+        why: "the destination's QEMU does so before it answers, and only then is the guest's memory sent there".into(),
+        cost: Some(format!("each of its migrations begins some {} s later", slowest.seconds())),
+        change: None,
+        by_hand: Some(in_definition(guest)),
+        lines: vec![changed(slowest.argument, &value)],
+    }))
+}
+
+impl Backend<'_> {
+    fn is_shared(&self) -> bool {
+        let by_kind = matches!(
+            self.value.kind(),
+            "memory-backend-memfd" | "memory-backend-shm"
+        );
+        self.value.is_on("share").unwrap_or(by_kind)
+    }
+
+    fn is_in_file(&self) -> bool {
+        self.value.kind() == "memory-backend-file" || self.argument.option == "-mem-path"
+    }
+
+    fn threads(&self) -> u64 {
+        self.value
+            .number("prealloc-threads")
+            .unwrap_or(1)
+            .max(1)
+            .into()
+    }
+
+    fn seconds(&self) -> u64 {
+        self.bytes / FILLED_A_SECOND / self.threads()
+    }
+}

@@ -1,0 +1,201 @@
+//! The largest packet of a guest, and of what carries it.
+
+use super::{Net, Placed, changed, in_definition};
+use crate::facts::{Host, Kind, Layers, Nic, Seen};
+use crate::finding::{Answer, Because, Found, Line, Severity, Verdict};
+
+/// What a guest takes that is told nothing.
+const USUAL: u32 = 1500;
+
+/// What carries a guest's packets on a host, and the largest that all of it takes.
+struct Way {
+    least: u32,
+    /// Whose that is.
+    of: String,
+    bridge: Option<String>,
+}
+
+/// A guest sends no larger packets than what carries them takes, and knows how large these are.
+pub fn mtu(placed: Placed<'_>, net: &Net<'_>) -> Verdict {
+    let way = match net.connection.kind() {
+        "tap" => of_tap(placed, net)?,
+        "bridge" => of_bridge(placed.host, net.connection.get("br").unwrap_or("br0"))?,
+        _ => return Ok(Answer::NotAbout),
+    };
+    let offered = net.offered_mtu();
+    let guests = net.card.map(|card| card.guest_mtu.get());
+    let set = match guests {
+        Some(Ok(mtu)) => Some(*mtu),
+        _ => None,
+    };
+    // What is told is taken, unless somebody set something else.
+    let used = set.or(offered);
+    if let Some(used) = used.filter(|used| *used > way.least) {
+        return Ok(Answer::Found(too_large(
+            placed,
+            net,
+            &way,
+            used,
+            set.is_some(),
+        )));
+    }
+    if let Some(narrow) = narrower(placed, &way, used.unwrap_or(USUAL)) {
+        return Ok(Answer::Found(Found {
+            severity: Severity::Warning,
+            read: format!("{} bytes here, and {narrow}", used.unwrap_or(USUAL)),
+            expected: "the same on all hosts".into(),
+            why: "once the guest has moved there its large packets vanish, and small ones arrive: its connections stand still".into(),
+            cost: None,
+            change: None,
+            by_hand: Some("set them alike, if the network behind carries that; or tell the guest the least of them (host_mtu)".into()),
+            lines: Vec::new(),
+        }));
+    }
+    if way.least <= USUAL || used == Some(way.least) {
+        return Ok(Answer::Right);
+    }
+    match guests {
+        // It may have been set inside, as nothing is told.
+        Some(Err(why)) if offered.is_none() => Err(Because(why.to_owned())),
+        None if offered.is_none() => Err("the guest does not run, and may set its own".into()),
+        _ => Ok(Answer::Found(too_small(
+            placed,
+            net,
+            &way,
+            used.unwrap_or(USUAL),
+        ))),
+    }
+}
+
+fn too_large(placed: Placed<'_>, net: &Net<'_>, way: &Way, used: u32, set: bool) -> Found {
+    let (said, by_hand) = if set {
+        (
+            "the guest has set",
+            "set it inside the guest, or set what carries it to more if the network behind does"
+                .to_owned(),
+        )
+    } else {
+        ("the guest is told", in_definition(placed.guest))
+    };
+    Found {
+        severity: Severity::Critical,
+        read: format!("{said} {used} bytes, and {} takes {}", way.of, way.least),
+        expected: format!("{} bytes at most", way.least),
+        why: "its large packets vanish, small ones arrive: connections are made, and stand still"
+            .into(),
+        cost: None,
+        change: None,
+        by_hand: Some(by_hand),
+        lines: if set {
+            Vec::new()
+        } else {
+            told(net, way.least)
+        },
+    }
+}
+
+fn too_small(placed: Placed<'_>, net: &Net<'_>, way: &Way, used: u32) -> Found {
+    Found {
+        severity: Severity::Notice,
+        read: format!("{used} bytes, and what carries it takes {}", way.least),
+        expected: format!("{} bytes", way.least),
+        why: "the guest, and the host for it, handle more packets than they have to".into(),
+        cost: None,
+        change: None,
+        by_hand: Some(format!(
+            "if all that it talks to takes as much, {}, or set it inside the guest",
+            in_definition(placed.guest)
+        )),
+        lines: told(net, way.least),
+    }
+}
+
+fn told(net: &Net<'_>, mtu: u32) -> Vec<Line> {
+    let made = net.makes.iter();
+    let lines =
+        made.map(|(argument, card)| changed(argument, &card.with("host_mtu", &mtu.to_string())));
+    lines.collect()
+}
+
+/// The first other host whose bridge of that name takes less than the guest uses.
+fn narrower(placed: Placed<'_>, way: &Way, used: u32) -> Option<String> {
+    let bridge = way.bridge.as_ref()?;
+    placed.others.iter().find_map(|other| {
+        let there = of_bridge(other, bridge).ok()?;
+        let is_less = there.least < used;
+        is_less.then(|| format!("{} by {} of {}", there.least, there.of, other.name))
+    })
+}
+
+fn of_tap(placed: Placed<'_>, net: &Net<'_>) -> Result<Way, Because> {
+    let name = match net.connection.get("ifname") {
+        Some(name) => name.to_owned(),
+        None => only_tap(placed.guest.seen.get()?)?,
+    };
+    let host = placed.host;
+    let Some(tap) = host.nic(&name) else {
+        let running = placed.guest.seen.known().is_some();
+        return Err(Because(if running {
+            format!("{name} is in another network namespace")
+        } else {
+            format!("{name} is not there while the guest does not run")
+        }));
+    };
+    let over = host
+        .nics
+        .iter()
+        .find(|nic| nic.kind == Kind::Bridge && nic.lower.contains(&name));
+    let way = match over {
+        Some(bridge) => of_bridge(host, &bridge.name)?,
+        None => Way {
+            least: u32::MAX,
+            of: String::new(),
+            bridge: None,
+        },
+    };
+    Ok(least_of(way, [tap]))
+}
+
+/// Which of several belongs to which card is not told.
+fn only_tap(seen: &Seen) -> Result<String, Because> {
+    let taps = seen.taps.get()?;
+    let mut taps = taps.iter();
+    match (taps.next(), taps.next()) {
+        (Some(only), None) => Ok(only.clone()),
+        (None, _) => Err("its process has no interface of this host open".into()),
+        _ => Err(
+            "its process has several interfaces open, and none is named in its definition".into(),
+        ),
+    }
+}
+
+fn of_bridge(host: &Host, name: &str) -> Result<Way, Because> {
+    let bridge = host
+        .nic(name)
+        .ok_or_else(|| Because(format!("{name} was not read")))?;
+    let layers = Layers::of(host);
+    let below = layers
+        .all_carriers(bridge)
+        .into_iter()
+        .filter_map(|name| host.nic(name));
+    let way = Way {
+        least: u32::MAX,
+        of: String::new(),
+        bridge: Some(name.to_owned()),
+    };
+    Ok(least_of(way, below.chain([bridge])))
+}
+
+fn least_of<'h>(way: Way, nics: impl IntoIterator<Item = &'h Nic>) -> Way {
+    nics.into_iter().fold(way, |way, nic| {
+        if nic.mtu < way.least {
+            Way {
+                least: nic.mtu,
+                of: nic.name.clone(),
+                ..way
+            }
+        } else {
+            way
+        }
+    })
+}
