@@ -14,6 +14,7 @@
 pub mod arguments;
 mod change;
 mod cost;
+mod document;
 pub mod facts;
 mod finding;
 pub mod lasting;
@@ -24,6 +25,7 @@ mod settable;
 mod since;
 
 pub use change::{Change, Disruption, NicSetting, Step, fec_words, negotiation_words, pause_words};
+pub use document::Document;
 pub use finding::{Finding, Line, Severity, Subject};
 pub use rates::{highest, most};
 pub use report::{Report, Right, Skipped, examine};

@@ -50,6 +50,9 @@ pub struct Seen {
     pub taps: Fact<BTreeSet<String>>,
     /// The memory that it has.
     pub pages: Fact<Pages>,
+    /// How much of it may be locked (`RLIMIT_MEMLOCK`); none without a limit.
+    #[serde(default)]
+    pub lockable: Fact<Option<Bytes>>,
 }
 
 /// A network card of a running guest.

@@ -393,6 +393,12 @@ pub const RULES: &[Rule] = &[
         "QEMU: qapi/qom.json, MemoryBackendProperties",
         OfGuest(guests::memory::prealloc),
     ),
+    rule(
+        "guest-locked",
+        "where there is RDMA, a guest's memory may be locked",
+        "man 2 getrlimit, RLIMIT_MEMLOCK; QEMU: docs/rdma.txt",
+        OfGuest(guests::memory::lockable),
+    ),
 ];
 
 const fn rule(name: &'static str, wants: &'static str, source: &'static str, asks: Asks) -> Rule {

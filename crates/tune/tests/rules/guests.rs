@@ -59,6 +59,7 @@ pub fn guest(host: &str) -> Guest {
                 joined: Bytes(0),
                 huge: Bytes(8 * GIB),
             }),
+            lockable: Known(None),
         }),
     }
 }
@@ -97,6 +98,14 @@ fn healthy(name: &str, number: u8) -> Host {
     host.nics.extend([tap, bridge]);
     host.guests = Known(vec![guest(name)]);
     host
+}
+
+/// That host with a guest that is as it should be but for this.
+pub fn guest_on(host: &mut Host, spoil: impl Fn(&mut Guest)) {
+    if host.guests.known().is_none_or(Vec::is_empty) {
+        host.guests = Known(vec![guest("a")]);
+    }
+    spoil(first(host));
 }
 
 fn first(host: &mut Host) -> &mut Guest {
@@ -163,6 +172,9 @@ pub const GUESTS: &[(&str, Severity, Spoil)] = &[
             .retain(|argument| argument.option != "-object");
         value(&mut seen(host).pages).huge = Bytes(0);
     }),
+    ("guest-locked", Severity::Notice, |host| {
+        seen(host).lockable = Known(Some(Bytes(8 << 20)));
+    }),
     ("guest-prealloc", Severity::Notice, |host| {
         first(host).memory = Bytes(64 * GIB);
         rewrite(host, "size=8G", "size=64G");
@@ -218,7 +230,7 @@ fn guests_with_nothing_wrong_are_right_by_every_rule_that_asks_about_them() {
             .any(|skipped| of_guests(&skipped.rule))
     );
     let right = report.right.iter().filter(|right| of_guests(&right.rule));
-    assert_eq!(right.count(), 2 * 7);
+    assert_eq!(right.count(), 2 * 8);
 }
 
 #[test]
@@ -375,7 +387,7 @@ fn what_is_not_known_of_a_guest_is_skipped_and_of_a_host_without_an_agent_once()
         .skipped
         .iter()
         .filter(|skipped| skipped.rule.starts_with("guest-"));
-    assert_eq!(rules.clone().count(), 7);
+    assert_eq!(rules.clone().count(), 8);
     assert!(
         rules
             .clone()

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod cases;
+mod document;
 mod guests;
 mod hosts;
 mod layers;

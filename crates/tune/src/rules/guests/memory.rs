@@ -6,6 +6,7 @@ use super::{Placed, changed, in_definition, listed};
 use crate::arguments::{Value, last};
 use crate::facts::{Argument, Guest, Host};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
+use crate::rules::used::is_in_use;
 
 /// What QEMU takes where huge pages are asked for and no size is named.
 const USUAL_HUGE: u64 = 2 << 20;
@@ -251,6 +252,32 @@ pub fn prealloc(placed: Placed<'_>) -> Verdict {
         change: None,
         by_hand: Some(in_definition(guest)),
         lines: vec![changed(slowest.argument, &value)],
+    }))
+}
+
+/// Where others use RDMA, a guest's memory may be locked.
+pub fn lockable(placed: Placed<'_>) -> Verdict {
+    let has_rdma = placed
+        .host
+        .nics
+        .iter()
+        .any(|nic| nic.rdma.is_some() && is_in_use(placed.host, nic));
+    let Some(seen) = placed.guest.seen.known().filter(|_| has_rdma) else {
+        return Ok(Answer::NotAbout);
+    };
+    let memory = placed.guest.memory;
+    let Some(most) = seen.lockable.get()?.filter(|most| *most < memory) else {
+        return Ok(Answer::Right);
+    };
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: format!("{most} of {memory} may be locked"),
+        expected: "all of it".into(),
+        why: "RDMA locks the memory that it moves, and fails without that; Drover moves guests without RDMA, others may not".into(),
+        cost: None,
+        change: None,
+        by_hand: Some("LimitMEMLOCK=infinity for who starts it (systemctl edit droverd), and start the guest anew".into()),
+        lines: Vec::new(),
     }))
 }
 

@@ -1,0 +1,53 @@
+//! Findings, the worst first, each with all that there is to say of it.
+
+use super::blocks::{Block, Text};
+use super::links::sources;
+use crate::finding::Finding;
+use crate::report::Report;
+use crate::rules::RULES;
+
+pub fn blocks(report: &Report) -> Vec<Block> {
+    let mut blocks = vec![Block::Section(Text::of("Findings"))];
+    if report.findings.is_empty() {
+        blocks.push(Block::Words(Text::of("Nothing was found.")));
+    }
+    blocks.extend(report.findings.iter().flat_map(of_one));
+    blocks
+}
+
+fn of_one(finding: &Finding) -> Vec<Block> {
+    let found = &finding.found;
+    let title = format!("{}: {}", finding.subject, finding.rule);
+    let mut named = vec![
+        ("Read", Text::of(&found.read)),
+        ("Expected", Text::of(&found.expected)),
+        ("Why", Text::of(&found.why)),
+    ];
+    if let Some(cost) = &found.cost {
+        named.push(("Cost", Text::of(cost)));
+    }
+    if let Some(change) = &found.change {
+        named.push(("Change", Text::of(change.disruption)));
+    }
+    if let Some(by_hand) = &found.by_hand {
+        named.push(("By hand", Text::of(by_hand)));
+    }
+    let mut blocks = vec![
+        Block::Finding(found.severity, Text::of(title)),
+        Block::Named(named),
+    ];
+    if let Some(change) = &found.change {
+        let done = change.steps.iter().map(Text::of);
+        blocks.push(Block::Lines("What does it", done.collect()));
+        let undone = change.steps.iter().rev().map(|step| Text::of(step.undo()));
+        blocks.push(Block::Lines("What takes it back", undone.collect()));
+    }
+    if !found.lines.is_empty() {
+        let shown: Vec<String> = found.lines.iter().map(ToString::to_string).collect();
+        let lines = shown.iter().flat_map(|line| line.lines()).map(Text::of);
+        blocks.push(Block::Lines("In the guest's definition", lines.collect()));
+    }
+    let rule = RULES.iter().find(|rule| rule.name == finding.rule);
+    blocks.extend(rule.map(|rule| Block::Sources(sources(rule.source))));
+    blocks
+}
