@@ -69,6 +69,41 @@ fn a_captured_host_says_what_the_host_itself_says() {
 }
 
 #[test]
+fn a_report_is_written_by_the_end_of_its_name_of_captured_hosts_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let captured = path("captured");
+    assert!(
+        doctor(&["capture", &captured, "--anonymous"])
+            .status
+            .success()
+    );
+    for (name, begins) in [
+        ("a.md", "# What costs migrations: captured"),
+        ("a.html", "<!DOCTYPE html>"),
+    ] {
+        let file = path(name);
+        let output = doctor(&["--captured", &captured, "--report", &file]);
+        assert!(
+            LOOKED.contains(&output.status.code().unwrap()),
+            "{output:?}"
+        );
+        let text = fs::read_to_string(&file).unwrap();
+        assert!(text.starts_with(begins), "{text}");
+        assert!(
+            text.contains("captured") && text.contains("no agent was asked"),
+            "{text}"
+        );
+    }
+    let output = doctor(&["--report", &path("a.pdf")]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(".md for Markdown, .html for HTML"), "{said}");
+    let output = doctor(&["--report", &path("none/a.md")]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
 fn two_captured_hosts_are_compared() {
     let folder = tempfile::tempdir().unwrap();
     let captured = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();

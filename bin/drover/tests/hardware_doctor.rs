@@ -52,9 +52,11 @@ fn cards_with_nothing_wrong_have_no_findings() {
         let document = alone(&card);
         assert_eq!(rules(&document, "findings"), names(&[]), "{document:#}");
     }
-    // Of a card that tells everything, nothing is skipped.
+    // Of a card that tells everything, nothing is skipped but what only an agent knows.
     let document = alone(&connectx5_with_roce());
-    assert_eq!(rules(&document, "skipped"), names(&[]), "{document:#}");
+    let mut skipped = rules(&document, "skipped");
+    skipped.retain(|rule| !rule.starts_with("guest-"));
+    assert_eq!(skipped, names(&[]), "{document:#}");
 }
 
 #[test]

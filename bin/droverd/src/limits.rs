@@ -307,6 +307,21 @@ pub const SAMPLE_UNDER_WAY: Duration = Duration::from_secs(6);
 /// within 2 % in 99 of 100 cases, in some 10 ms whatever its size.
 pub const SAMPLED_PAGES: u64 = 4096;
 
+/// Processes of guests that are read at once: of each the kernel walks through the tables of its memory, 0.2 s for 64 GiB.
+pub const GUESTS_READ: usize = 4;
+
+/// Descriptors of a guest's process that are looked at: each of 1024 disks and queues may have several.
+pub const DESCRIPTORS_READ: usize = 16_384;
+
+/// Longest answer of an agent inside a guest, in bytes: some 500 for each of its interfaces and their addresses.
+pub const GUEST_AGENT_BYTES: u64 = 256 << 10;
+
+/// Answers of it to what was asked before, which are passed by.
+pub const GUEST_AGENT_STALE: usize = 16;
+
+/// How much of what it says where it refuses is repeated, in characters.
+pub const GUEST_AGENT_SAID: usize = 200;
+
 /// Waiting for one host's inventory: two QEMUs are started the first time, each guest's is asked, and a
 /// connect may lose a SYN.
 pub const INVENTORY: Duration = Duration::from_secs(10);

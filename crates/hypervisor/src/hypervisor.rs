@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,6 +90,8 @@ pub struct ProcessorOffer {
     pub models: BTreeSet<String>,
     /// Features, by all of the names that the hypervisor has for them.
     pub features: BTreeSet<String>,
+    /// Other models that it knows, and what they lack here.
+    pub lacking: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Why a guest could not be started. No process is left.

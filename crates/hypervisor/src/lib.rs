@@ -19,6 +19,7 @@
 mod events;
 mod guest;
 mod hypervisor;
+mod inside;
 pub mod limits;
 mod machine;
 mod process;
@@ -33,6 +34,7 @@ pub use hypervisor::{
     AdoptError, Hypervisor, InspectError, MachineType, ProcessorOffer, Processors, Start,
     StartError,
 };
+pub use inside::{Inside, NetworkCard};
 pub use machine::{
     Answer, Boxed, Machine, MachineError, MachineEvent, MigrationAddress, UnixMicros,
 };

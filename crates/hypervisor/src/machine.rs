@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use drover_types::Bytes;
 
+use crate::inside::Inside;
 use crate::process::{Exit, ProcessId};
 use crate::progress::{MigrationProgress, MigrationStatus, RunState};
 use crate::settings::{AppliedSettings, MigrationSettings};
@@ -142,6 +143,9 @@ pub trait Machine: Send + Sync + fmt::Debug {
     /// that long; `None` when it could not be measured, as while it stands still. Pages that were rewritten
     /// count once, however often. Source: `calc-dirty-rate` in QEMU's `qapi/migration.json`.
     fn dirtied(&self, within: Duration) -> Answer<'_, Option<Bytes>>;
+
+    /// What it was given, as far as it cannot be told from its arguments alone. Asks some five times for each card.
+    fn inside(&self) -> Answer<'_, Inside>;
 
     /// How the migration stands.
     fn migration(&self) -> Answer<'_, MigrationProgress>;

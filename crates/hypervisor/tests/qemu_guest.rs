@@ -24,6 +24,7 @@ on_each_qemu! {
     the_power_button_reaches_a_running_guest
     what_a_migration_would_meet_is_told_beforehand
     a_guest_that_has_not_answered_yet_is_found
+    what_a_guest_was_given_is_told_by_its_machine
 }
 
 async fn a_started_guest_runs_and_can_be_paused_and_resumed(qemu: Qemu) {
@@ -53,6 +54,52 @@ async fn a_started_guest_runs_and_can_be_paused_and_resumed(qemu: Qemu) {
     };
     assert!(stopped < resumed && resumed.since(stopped) < PATIENCE);
     assert_eq!(machine.state().await, Ok(RunState::Running));
+}
+
+async fn what_a_guest_was_given_is_told_by_its_machine(qemu: Qemu) {
+    let place = Place::new();
+    let mut guest = guest(&qemu);
+    let cards = [
+        "-netdev",
+        "hubport,id=net0,hubid=0",
+        "-device",
+        "virtio-net-pci,netdev=net0,id=first,mac=52:54:00:12:34:56,host_mtu=1400,mq=on",
+        "-netdev",
+        "hubport,id=net1,hubid=1",
+        "-device",
+        "virtio-net-pci,netdev=net1,mac=52:54:00:12:34:57",
+        "-netdev",
+        "hubport,id=net2,hubid=2",
+        "-device",
+        "e1000,netdev=net2",
+    ];
+    guest.args.extend(cards.map(str::to_owned));
+    let machine = place.start(&guest, "a", Start::Run).await;
+    let inside = machine.inside().await.unwrap();
+    let emulated = guest
+        .machine
+        .as_ref()
+        .is_some_and(|machine| machine.contains("tcg"));
+    assert_eq!(inside.accelerated, !emulated);
+    let told: Vec<_> = inside
+        .cards
+        .iter()
+        .map(|card| {
+            (
+                card.netdev.as_str(),
+                card.mac.as_str(),
+                card.multiqueue,
+                card.offered_mtu,
+            )
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            ("net0", "52:54:00:12:34:56", true, Some(1400)),
+            ("net1", "52:54:00:12:34:57", false, None),
+        ]
+    );
 }
 
 async fn a_guest_started_paused_waits(qemu: Qemu) {

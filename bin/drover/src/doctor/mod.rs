@@ -6,15 +6,18 @@ mod changes;
 mod junit;
 mod missing;
 mod paths;
+mod report;
 mod show;
 
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use drover_api::Client;
 use drover_host::{Told, Tree, facts};
-use drover_tune::facts::Host;
-use drover_tune::{Finding, RULES, Rule, examine};
+use drover_tune::facts::{Fact, Host};
+use drover_tune::{Document, Finding, RULES, Rule, examine};
 use drover_types::{HostName, with_sources};
+use jiff::Timestamp;
 use serde_json::json;
 
 use self::anonymous::Key;
@@ -22,6 +25,7 @@ pub use self::capture::read as captured_host;
 use self::changes::ChangeCommand;
 use self::missing::Missing;
 use self::paths::Asked;
+use self::report::Target;
 pub use self::show::{clean, in_full};
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
@@ -36,6 +40,7 @@ Examples:
   drover doctor --explain nic-queues          what a rule wants, and all that it found
   drover doctor capture /tmp/a --anonymous    what was read here, to be looked at elsewhere
   drover doctor --captured a --captured b     two captured hosts, and what differs between them
+  drover doctor --all --report doctor.html    all of it as one document, to be handed to others; .md for Markdown
   drover doctor --junit doctor.xml            for a pipeline
   drover doctor plan -o tune.plan             what would be changed on this host, as a diff
   drover doctor apply tune.plan               do that, or take it back if other hosts are cut off
@@ -92,6 +97,9 @@ pub struct DoctorArgs {
     /// Say what could not be looked at, and why
     #[arg(long)]
     skipped: bool,
+    /// Write all of it to this file, to be handed to others: Markdown or HTML by its name (.md, .html)
+    #[arg(long, value_name = "FILE", value_parser = report::target)]
+    report: Option<Target>,
     /// Write the findings to this file as JUnit's XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -158,7 +166,7 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
         let view = asked.map_err(Failure::of_reading)?;
         (view.facts, view.left_out)
     } else {
-        (hosts(&args.captured).await?, Vec::new())
+        (hosts(agent, &args.captured).await?, Vec::new())
     };
     let asked = match args.paths {
         Some(hosts) => Some(paths::ask(agent, hosts, &mut left_out).await?),
@@ -175,6 +183,20 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
         let written = std::fs::write(file, junit::xml(&report, &missing));
         written
             .map_err(|error| Failure::error(format!("cannot write {}: {error}", file.display())))?;
+    }
+    if let Some(target) = &args.report {
+        let missing: Vec<_> = missing
+            .iter()
+            .map(|one| (one.whom.clone(), one.why.clone()))
+            .collect();
+        target.write(&Document {
+            hosts: &hosts,
+            report: &report,
+            paths,
+            missing: &missing,
+            at: &format!("{:.0}", Timestamp::now()),
+            version: env!("CARGO_PKG_VERSION"),
+        })?;
     }
     let (text, found) = match args.explain {
         Some(rule) => {
@@ -206,15 +228,31 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     })
 }
 
-async fn hosts(captured: &[PathBuf]) -> Result<Vec<Host>, Failure> {
+async fn hosts(agent: &Agent, captured: &[PathBuf]) -> Result<Vec<Host>, Failure> {
     if captured.is_empty() {
         let (tree, told) = this().await?;
-        return Ok(vec![facts(&tree, &told)]);
+        return Ok(vec![with_guests(agent, facts(&tree, &told)).await]);
     }
     captured
         .iter()
         .map(|directory| capture::read(directory))
         .collect()
+}
+
+/// This host with what its agent knows of its guests, where there is one. All else is read here: it does not take an agent.
+async fn with_guests(agent: &Agent, host: Host) -> Host {
+    let (guests, offers) = match Client::unix(&agent.socket).facts().await {
+        Ok(told) => (told.facts.guests, told.facts.offers),
+        Err(error) => {
+            let why = format!("no agent was asked: {}", with_sources(&error));
+            (Fact::unknown(why.clone()), Fact::unknown(why))
+        }
+    };
+    Host {
+        guests,
+        offers,
+        ..host
+    }
 }
 
 /// The files of this host, and what its kernel tells.

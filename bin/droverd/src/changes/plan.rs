@@ -20,8 +20,8 @@ impl Changes {
     /// # Errors
     /// The host's facts cannot be read.
     pub async fn plan(&self, request: ChangePlanRequest) -> Result<ChangePlanView, Refusal> {
-        let read = doctor::facts(&self.context).await?;
-        let report = drover_tune::examine(&[read.facts], &[]);
+        let read = doctor::host(&self.context).await?;
+        let report = drover_tune::examine(&[read], &[]);
         let boot = boot()?;
         let of = (self.host(), boot.as_str());
         let (plan, left_out) = Plan::of(&report, of, Timestamp::now(), request.bounce);

@@ -29,6 +29,7 @@ use self::offers::Offers;
 use self::rates::Rates;
 pub use self::rates::run;
 use crate::agent::Context;
+use crate::facts;
 
 /// What is kept between two looks.
 #[derive(Debug)]
@@ -49,6 +50,22 @@ impl Inventory {
     /// What was sampled of a guest that runs here: in which time it dirtied how much.
     pub fn dirtied(&self, vm: &VmName) -> Vec<(Duration, Bytes)> {
         self.rates.dirtied(vm)
+    }
+}
+
+/// What the QEMUs of this host can give guests as their processor.
+///
+/// # Errors
+/// Why none of them tells.
+pub async fn processors(context: &Context) -> Result<drover_tune::facts::Offers, String> {
+    let model = facts::processor()
+        .map_err(|error| with_sources(&error))?
+        .model;
+    let binaries = &context.config.qemu_binaries;
+    let (offers, silent) = context.inventory.offers.of(binaries).await;
+    match silent.into_iter().next() {
+        Some(why) if offers.is_empty() => Err(why),
+        _ => Ok(processor::offers(&model, &offers)),
     }
 }
 

@@ -11,6 +11,7 @@ use drover_plan::inventory::{GuestCpu, HostCpu};
 use drover_plan::limits::WORD_CHARS;
 use drover_plan::{QemuVersion, Word};
 use drover_tune::arguments::{arguments, is_emulated, last, turns_on};
+use drover_tune::facts::{Offer, Offers};
 
 /// In front of names of what QEMU emulates.
 const EMULATED: &str = "tcg/";
@@ -20,22 +21,54 @@ const DEFAULT_MODEL: &str = "qemu64";
 
 /// A host's processor: its own name, and what all of its QEMUs offer with it.
 pub fn host_cpu(model: &str, offers: &[Processors]) -> HostCpu {
-    let of = |kind: fn(&Processors) -> Option<&ProcessorOffer>| {
-        // A QEMU that cannot do it at all takes nothing away from those that can.
-        let mut offers = offers.iter().filter_map(kind);
-        let first = offers.next().cloned().unwrap_or_default();
-        offers.fold(first, |common, other| ProcessorOffer {
-            models: &common.models & &other.models,
-            features: &common.features & &other.features,
-        })
-    };
-    let hardware = of(|offer| offer.hardware.as_ref());
-    let emulated = of(|offer| offer.emulated.as_ref());
+    let hardware = common(offers, hardware).unwrap_or_default();
+    let emulated = common(offers, emulated).unwrap_or_default();
     HostCpu {
         model: word(model),
         features: words(&hardware.features, &emulated.features),
         models: words(&hardware.models, &emulated.models),
     }
+}
+
+/// The same for those who look for what keeps guests where they are.
+pub fn offers(model: &str, offers: &[Processors]) -> Offers {
+    let told = |offer: ProcessorOffer| Offer {
+        models: offer.models,
+        features: offer.features,
+        lacking: offer.lacking,
+    };
+    Offers {
+        processor: model.to_owned(),
+        hardware: common(offers, hardware).map(told),
+        emulated: common(offers, emulated).map(told),
+    }
+}
+
+const fn hardware(offer: &Processors) -> Option<&ProcessorOffer> {
+    offer.hardware.as_ref()
+}
+
+const fn emulated(offer: &Processors) -> Option<&ProcessorOffer> {
+    offer.emulated.as_ref()
+}
+
+/// What all QEMUs offer of this kind. One that cannot do it at all takes nothing away from those that can.
+fn common(
+    offers: &[Processors],
+    kind: impl Fn(&Processors) -> Option<&ProcessorOffer>,
+) -> Option<ProcessorOffer> {
+    let offers = offers.iter().filter_map(kind).cloned();
+    offers.reduce(|common, other| {
+        let models = &common.models & &other.models;
+        let mut lacking = common.lacking;
+        lacking.extend(other.lacking);
+        lacking.retain(|model, _| !models.contains(model));
+        ProcessorOffer {
+            features: &common.features & &other.features,
+            models,
+            lacking,
+        }
+    })
 }
 
 /// The oldest version of these; 0.0 where there is none, which is older than any that a guest runs on.
@@ -108,6 +141,7 @@ mod tests {
         ProcessorOffer {
             models: owned(models),
             features: owned(features),
+            lacking: [("EPYC-Turin".to_owned(), owned(&["avx512f"]))].into(),
         }
     }
 
@@ -159,6 +193,9 @@ mod tests {
         let models: Vec<_> = cpu.models.iter().map(Word::as_str).collect();
         assert_eq!(models, ["EPYC-v1", "host", "tcg/max", "tcg/qemu64"]);
         assert_eq!(cpu.model.as_str(), "Intel-R-Xeon-R-CPU-2.20GHz");
+        let told = offers("x", &both).hardware.unwrap();
+        assert!(told.models.contains("EPYC-v1") && !told.models.contains("EPYC-Genoa"));
+        assert!(told.lacking["EPYC-Turin"].contains("avx512f"), "{told:?}");
         assert_eq!(oldest(&both).to_string(), "7.0.2");
         assert_eq!(oldest(&[]).to_string(), "0.0.0");
         assert_eq!(word("\u{e9}!").as_str(), "unknown");

@@ -7,6 +7,7 @@ use tokio::time::timeout;
 
 use super::status;
 use crate::events::MachineEvents;
+use crate::inside::Inside;
 use crate::limits;
 use crate::machine::{Answer, Boxed, Machine, MachineError, MigrationAddress};
 use crate::process::{Exit, ProcessId, Watched};
@@ -364,6 +365,10 @@ impl Machine for QemuMachine {
 
     fn dirtied(&self, within: Duration) -> Answer<'_, Option<Bytes>> {
         Box::pin(self.sample_dirtied(within))
+    }
+
+    fn inside(&self) -> Answer<'_, Inside> {
+        Box::pin(self.look_inside())
     }
 
     fn events(&self) -> MachineEvents {

@@ -5,6 +5,7 @@
 //! asking this QEMU what it has, never by its version; but for postcopy beside multifd, which 7.2 does not refuse.
 
 mod command;
+mod inside;
 mod launcher;
 mod machine;
 mod machine_types;

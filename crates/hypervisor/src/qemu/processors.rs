@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -121,8 +122,9 @@ fn read(answered: &str) -> (Option<Version>, ProcessorOffer) {
                 id: Some(DEFINITIONS),
                 result: Ok(value),
             }) => {
-                let models = value.as_array().into_iter().flatten();
-                offer.models = models.filter_map(model_that_runs).collect();
+                for model in value.as_array().into_iter().flatten() {
+                    take_model(&mut offer, model);
+                }
             }
             Some(Message::Answer {
                 id: Some(EXPANSION),
@@ -138,10 +140,20 @@ fn read(answered: &str) -> (Option<Version>, ProcessorOffer) {
 }
 
 /// An architecture whose QEMU does not tell what a model lacks runs all that it has.
-fn model_that_runs(model: &Value) -> Option<String> {
-    let lacks = model["unavailable-features"].as_array();
-    let name = model["name"].as_str()?;
-    lacks.is_none_or(Vec::is_empty).then(|| name.to_owned())
+fn take_model(offer: &mut ProcessorOffer, model: &Value) {
+    let Some(name) = model["name"].as_str() else {
+        return;
+    };
+    let lacks = model["unavailable-features"]
+        .as_array()
+        .into_iter()
+        .flatten();
+    let lacks: BTreeSet<String> = lacks.filter_map(Value::as_str).map(str::to_owned).collect();
+    if lacks.is_empty() {
+        offer.models.insert(name.to_owned());
+    } else {
+        offer.lacking.insert(name.to_owned(), lacks);
+    }
 }
 
 /// Properties that begin with `x-` are QEMU's own business, and no features of a processor.
@@ -170,6 +182,8 @@ mod tests {
         let models: Vec<_> = offer.models.iter().map(String::as_str).collect();
         assert_eq!(models, ["a57", "max"]);
         assert_eq!(offer.features, ["sse4.1".to_owned()].into());
+        let lacks = [("EPYC".to_owned(), ["avx2".to_owned()].into())];
+        assert_eq!(offer.lacking, lacks.into());
     }
 
     #[test]

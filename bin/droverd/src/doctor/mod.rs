@@ -1,23 +1,47 @@
 //! What this host and the others say of themselves to those who look for what costs migrations. Changes nothing, and judges nothing:
 //! that is `drover-tune`'s.
 
+mod guests;
+mod inside;
+mod process;
+
 use std::path::Path;
 
 use drover_api::{ClusterFactsView, ErrorCode, FactsView, MemberLeftOut, Refusal};
 use drover_host::{Told, Tree};
 use drover_plan::Text;
+use drover_tune::facts::{Fact, Host};
 use drover_types::{HostName, with_sources};
 
 use crate::agent::Context;
+use crate::inventory;
 
 /// Facts are read from this machine itself.
 const ROOT: &str = "/";
 
-/// This host.
+/// This host and its guests.
+///
+/// # Errors
+/// As for [`host`].
+pub async fn facts(context: &Context) -> Result<FactsView, Refusal> {
+    let (host, guests, offers) = tokio::join!(
+        host(context),
+        guests::guests(context),
+        inventory::processors(context)
+    );
+    let facts = Host {
+        guests,
+        offers: offers.map_or_else(Fact::Unknown, Fact::Known),
+        ..host?
+    };
+    Ok(FactsView { facts })
+}
+
+/// This host without what is its guests'.
 ///
 /// # Errors
 /// Its kernel does not list its interfaces.
-pub async fn facts(context: &Context) -> Result<FactsView, Refusal> {
+pub async fn host(context: &Context) -> Result<Host, Refusal> {
     let failed = |why: String| {
         let message = format!("cannot read the facts of this host: {why}");
         Refusal::new(ErrorCode::Internal, message)
@@ -26,8 +50,7 @@ pub async fn facts(context: &Context) -> Result<FactsView, Refusal> {
     let told = told.map_err(|error| failed(with_sources(&error)))?;
     let read = move || drover_host::facts(&Tree::at(Path::new(ROOT)), &told);
     let facts = tokio::task::spawn_blocking(read).await;
-    let facts = facts.map_err(|error| failed(error.to_string()))?;
-    Ok(FactsView { facts })
+    facts.map_err(|error| failed(error.to_string()))
 }
 
 /// All members, this one included.
