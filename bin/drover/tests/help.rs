@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 48] = [
+    let commands: [&[&str]; 49] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -53,6 +53,7 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["nic"],
         &["nic", "list"],
         &["nic", "show"],
+        &["nic", "set"],
         &["cordon"],
         &["uncordon"],
         &["drain"],

@@ -141,6 +141,15 @@ async fn agents_are_asked_and_one_that_does_not_answer_is_named() {
             "{shown}"
         );
     }
+    // Ordered by an agent that may, of the other one, which refuses what it has not.
+    let set = ["nic", "set", "b", "nobody", "speed", "10G", "--json"];
+    let refused = a.drover(&set);
+    assert_eq!(refused.code, Some(4));
+    let error = &refused.document()["error"];
+    assert_eq!(error["code"], "no-such-nic");
+    assert_eq!(error["message"], "b has no interface \"nobody\"");
+    let refused = b.drover(&["nic", "set", "a", "nobody", "speed", "10G", "--json"]);
+    assert_eq!(refused.document()["error"]["code"], "not-a-peer");
     b.stop();
     let without = list(&[]);
     assert_eq!(without.code, Some(1));

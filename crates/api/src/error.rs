@@ -188,6 +188,10 @@ codes! {
     NotDrained = "not-drained", 409, true;
     /// Nothing of the change is there to be undone, or something else has changed it since.
     NotUndoable = "not-undoable", 409, true;
+    /// The host has no such interface.
+    NoSuchNic = "no-such-nic", 404, true;
+    /// The link cannot be set to that, or is already.
+    LinkNotSet = "link-not-set", 422, true;
     /// The cluster's state cannot be read or written.
     StoreUnavailable = "store-unavailable", 503, true;
 }

@@ -34,7 +34,7 @@ pub use schema::{InterfaceSchema, MemberSchema, MembershipSchema, PathEndSchema,
 pub use views::change::{
     ChangeDetailView, ChangeLastingHow, ChangeLastingView, ChangeLeftOut, ChangeNotKept,
     ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeState, ChangeStepState, ChangeStepView,
-    ChangeView, UndoRequest,
+    ChangeView, LinkRequest, LinkSetting, LinkView, UndoRequest,
 };
 pub use views::checkpoint::{CheckpointKind, CheckpointView, CheckpointsView};
 pub use views::cluster::{

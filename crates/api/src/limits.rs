@@ -43,6 +43,12 @@ pub const NEXT_ADDRESS: Duration = Duration::from_millis(40);
 /// An answer that only reads state.
 pub const READ_CALL: Duration = Duration::from_secs(15);
 
+/// A link that is to be set on another host, by way of this one's agent: its own call, connecting and the handshake fit.
+pub const LINK_CALL: Duration = Duration::from_secs(25);
+
+const _: () =
+    assert!(LINK_CALL.as_secs() > READ_CALL.as_secs() + CONNECT.as_secs() + HANDSHAKE.as_secs());
+
 /// An answer whose the guest is: its agent believes it for a second more at most. Connecting and the
 /// handshake fit.
 pub const VERDICT_CALL: Duration = Duration::from_secs(9);

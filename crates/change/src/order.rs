@@ -16,6 +16,9 @@ pub struct Order {
     pub plan: Plan,
     /// Paths to other hosts. Those that work before have to work after.
     pub paths: Vec<PathTo>,
+    /// Interfaces of the plan that have to have a carrier afterwards, whether they have one before or not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<String>,
 }
 
 /// A path to another host.

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::step::{ends, named, raises_mtu, same_setting};
+use crate::value::by_hand;
 
 /// Changes of one host, as it was when the plan was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,6 +164,15 @@ impl Plan {
     /// All steps, in their order.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.changes.iter().flat_map(|change| &change.steps)
+    }
+
+    /// Interfaces whose rate or correction it sets by hand: a link that has none now is to have one by that.
+    #[must_use]
+    pub fn links_by_hand(&self) -> BTreeSet<String> {
+        self.steps()
+            .filter_map(by_hand)
+            .map(str::to_owned)
+            .collect()
     }
 
     /// Whether a link may go for some seconds.

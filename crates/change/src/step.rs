@@ -1,6 +1,6 @@
 //! Steps as this crate looks at them.
 
-use drover_tune::{NicSetting, Step};
+use drover_tune::{Negotiation, NicSetting, Step};
 
 /// What was there, and what is to be there.
 pub(crate) fn ends(step: &Step) -> (&str, &str) {
@@ -28,6 +28,15 @@ pub fn same_setting(one: &Step, other: &Step) -> bool {
 /// Whether what was read is what a step says, whatever way the kernel writes it.
 #[must_use]
 pub fn is(step: &Step, read: &str, said: &str) -> bool {
+    if matches!(
+        step,
+        Step::Nic {
+            what: NicSetting::Negotiation,
+            ..
+        }
+    ) {
+        return Negotiation::is(read, said);
+    }
     let words = |text: &str| text.split_ascii_whitespace().map(str::to_owned).collect();
     let (read_words, said_words): (Vec<String>, Vec<String>) = (words(read), words(said));
     read_words == said_words || (is_mask(step) && digits(read) == digits(said))

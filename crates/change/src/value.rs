@@ -1,10 +1,10 @@
 //! Which values a plan may set: those that rules want, and nothing by which a host could be cut off for good.
 
-use drover_tune::{MTU_LEAST, NicSetting, Step};
+use drover_tune::{MTU_LEAST, Negotiation, NicSetting, Step};
 use drover_types::CpuSet;
 
 use crate::check::PlanError;
-use crate::step::{ends, named, raises_mtu};
+use crate::step::{ends, named, nic, raises_mtu};
 
 /// Whether a step sets what a rule may want.
 pub(crate) fn check_value(step: &Step) -> Result<(), PlanError> {
@@ -13,9 +13,14 @@ pub(crate) fn check_value(step: &Step) -> Result<(), PlanError> {
         Step::File { path, .. } => of_file(path, from, to),
         Step::Nic { what, .. } => match what {
             NicSetting::Mtu => return check_mtu(step),
-            // A rate by hand that the other end has not leaves a link down that tells nothing any more.
-            NicSetting::Negotiation => (to == "on", "on"),
-            NicSetting::Fec => (to == "auto", "auto"),
+            NicSetting::Negotiation => (
+                Negotiation::read(to).is_some_and(|to| is_wanted(&to)),
+                "on, or a rate for both directions at once",
+            ),
+            NicSetting::Fec => (
+                ["auto", "off", "rs", "baser", "llrs"].contains(&to),
+                "auto, off, rs, baser or llrs",
+            ),
             NicSetting::Pause => (to == "rx off tx off", "rx off tx off"),
             NicSetting::CombinedChannels | NicSetting::ReceiveRing => {
                 (is_raised(from, to), "a larger number than is set")
@@ -31,6 +36,30 @@ pub(crate) fn check_value(step: &Step) -> Result<(), PlanError> {
         to,
         expected,
     })
+}
+
+/// Modes one by one are for taking back what was there.
+fn is_wanted(to: &Negotiation) -> bool {
+    matches!(
+        to,
+        Negotiation::All | Negotiation::Rate(_) | Negotiation::ByHand { full: true, .. }
+    )
+}
+
+/// The interface whose link comes up only if the other end is as the step wants it: a rate or correction by hand.
+pub(crate) fn by_hand(step: &Step) -> Option<&str> {
+    let default = match step {
+        Step::Nic {
+            what: NicSetting::Negotiation,
+            ..
+        } => "on",
+        Step::Nic {
+            what: NicSetting::Fec,
+            ..
+        } => "auto",
+        _ => return None,
+    };
+    nic(step).filter(|_| ends(step).1 != default)
 }
 
 fn check_mtu(step: &Step) -> Result<(), PlanError> {

@@ -110,14 +110,20 @@ fn words_of_a_plan_have_nothing_that_a_terminal_takes_for_an_order() {
 }
 
 #[test]
-fn no_link_gets_a_rate_or_a_correction_by_hand_and_no_adapter_less_than_it_has() {
+fn no_link_gets_a_rate_or_a_correction_that_is_none_and_no_adapter_less_than_it_has() {
     let set =
         |what: &NicSetting, from, to| checked(Disruption::BouncesLink, nic(what.clone(), from, to));
     let by_hand = "off speed 10 duplex half";
     let feature = |name: &str| NicSetting::Feature(name.into());
     for (what, from, fits, not) in [
         (NicSetting::Negotiation, "on", "on", by_hand),
-        (NicSetting::Fec, "rs", "auto", "off"),
+        (
+            NicSetting::Negotiation,
+            "on",
+            "off speed 1000 duplex full",
+            "on advertise 1000baseT/Full on",
+        ),
+        (NicSetting::Fec, "rs", "off", "none"),
         (NicSetting::CombinedChannels, "2", "8", "1"),
         (NicSetting::ReceiveRing, "512", "1024", "512"),
         (NicSetting::AdaptiveReceive, "off", "on", "off"),
@@ -131,6 +137,19 @@ fn no_link_gets_a_rate_or_a_correction_by_hand_and_no_adapter_less_than_it_has()
             matches!(refused, Err(PlanError::Value { .. })),
             "{what:?}: {refused:?}"
         );
+    }
+    // One by hand comes up only if the other end is so, too: its link is to be there afterwards.
+    let (mut plan, _) = planned(&all(), true);
+    for (what, to, is_by_hand) in [
+        (NicSetting::Negotiation, "on", false),
+        (NicSetting::Negotiation, "on speed 1000 duplex full", true),
+        (NicSetting::Fec, "auto", false),
+        (NicSetting::Fec, "rs", true),
+        (NicSetting::Mtu, "1500", false),
+    ] {
+        plan.changes[0].steps = vec![nic(what, "x", to)];
+        plan.changes.truncate(1);
+        assert_eq!(!plan.links_by_hand().is_empty(), is_by_hand, "{to}");
     }
     for feature in ["rx-checksum", "rx-lro"].map(feature) {
         let step = nic(feature, "off", "off");

@@ -315,3 +315,23 @@ async fn a_link_that_no_path_uses_has_to_carry_again_as_well() {
     assert!(why(&outcome).contains("the carrier of nic7"), "{outcome:?}");
     assert_eq!(values(&world, &order), ["1"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_link_that_is_to_come_up_by_a_change_has_to_though_it_was_down() {
+    let steering = "sys/class/net/nic7/queues/rx-0/rps_cpus";
+    for (until, comes_up) in [("1", true), ("0", false)] {
+        let world = World::of(&[(steering, "1")]);
+        let mut order = order(vec![vec![step(steering, "1", "0")]]);
+        order.links = vec!["nic7".into()];
+        world.make(&order);
+        let fate = Fate {
+            drops: Some((steering.into(), until.into())),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        let applied = matches!(outcome, Outcome::Applied { .. });
+        assert_eq!(applied, comes_up, "{outcome:?}");
+        let there = if comes_up { "0" } else { "1" };
+        assert_eq!(values(&world, &order), [there]);
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::facts::{Duplex, Link, Pause};
+use crate::facts::Pause;
 
 /// What a change does to those who use the host meanwhile, the least first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ pub enum Step {
 pub enum NicSetting {
     /// Its largest packet.
     Mtu,
-    /// Whether it agrees on its rate with the other end.
+    /// How its rate comes about ([`crate::Negotiation`]).
     Negotiation,
     /// Which errors are corrected, and how.
     Fec,
@@ -104,23 +104,6 @@ pub fn fec_words(configured: &BTreeSet<String>) -> String {
 pub fn pause_words(pause: &Pause) -> String {
     let switch = |on: bool| if on { "on" } else { "off" };
     format!("rx {} tx {}", switch(pause.receive), switch(pause.send))
-}
-
-/// How a rate comes about, as `ethtool -s NIC autoneg` takes it.
-///
-/// # Errors
-/// Why it is not known.
-pub fn negotiation_words(link: &Link) -> Result<String, &'static str> {
-    match (link.negotiates, link.speed) {
-        (None, _) => Err("there is nothing to agree on"),
-        (Some(true), _) => Ok("on".to_owned()),
-        (Some(false), None) => Err("the rate that is set is not told without a carrier"),
-        (Some(false), Some(rate)) => {
-            let half = link.duplex == Some(Duplex::Half);
-            let duplex = if half { "half" } else { "full" };
-            Ok(format!("off speed {} duplex {duplex}", rate.0 / 1_000_000))
-        }
-    }
 }
 
 impl Step {

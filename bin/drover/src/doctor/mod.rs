@@ -23,6 +23,7 @@ use serde_json::json;
 use self::anonymous::Key;
 pub use self::capture::read as captured_host;
 use self::changes::ChangeCommand;
+pub use self::changes::{applied, to_its_end};
 use self::missing::Missing;
 use self::paths::Asked;
 use self::report::Target;

@@ -1,5 +1,6 @@
 //! `drover nic`: what links of hosts are, what they could be, and what is in between.
 
+mod set;
 mod show;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use drover_tune::facts::{Host, Kind, Nic};
 use drover_tune::{Finding, examine, most};
 use serde_json::{Value, json};
 
+use self::set::SetArgs;
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
 use crate::doctor::captured_host;
@@ -21,6 +23,7 @@ Examples:
   drover nic list b                   those of one
   drover nic show b ens1f0            all modes, and what is the matter with its link
   drover nic show b ens1f0 --json | jq .nic.modes
+  drover nic set b ens1f0 speed 10G   its rate; as before if the link does not come up again
   drover nic list --captured /tmp/b   of a host that was captured with `drover doctor capture`
 
 ";
@@ -68,6 +71,9 @@ pub enum NicCommand {
         #[command(flatten)]
         from: From,
     },
+    /// Set the rate or error correction of a NIC's link; it is as before if the link does not come up again
+    #[command(before_help = set::EXAMPLES, after_help = set::AFTER)]
+    Set(SetArgs),
 }
 
 /// Where it is read from.
@@ -81,8 +87,10 @@ pub struct From {
 impl NicCommand {
     /// Whether it asks an agent.
     pub fn asks_an_agent(&self) -> bool {
-        let (Self::List { from, .. } | Self::Show { from, .. }) = self;
-        from.captured.is_empty()
+        match self {
+            Self::List { from, .. } | Self::Show { from, .. } => from.captured.is_empty(),
+            Self::Set(_) => true,
+        }
     }
 }
 
@@ -101,6 +109,7 @@ pub async fn run(agent: &Agent, command: NicCommand) -> Result<Outcome, Failure>
             asked.keep(&host)?;
             show(&asked.hosts, &nic)
         }
+        NicCommand::Set(args) => set::run(agent, args).await,
     }
 }
 

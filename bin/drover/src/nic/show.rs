@@ -151,7 +151,8 @@ fn told<T>(fact: &Fact<T>, say: impl Fn(&T) -> String) -> String {
     }
 }
 
-fn in_words(nic: &Nic) -> String {
+/// How its link is, in a line.
+pub fn in_words(nic: &Nic) -> String {
     let mut words = vec![state(nic).to_owned()];
     if let Some(link) = nic.link.known() {
         words.extend(speed(nic).map(|rate| rate.to_string()));

@@ -3,23 +3,39 @@
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
 use drover_api::{
     ChangeDetailView, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView, ErrorBody,
-    UndoRequest,
+    LinkRequest, LinkView, UndoRequest,
 };
-use drover_types::ChangeId;
+use drover_types::{ChangeId, HostName};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::extract::{Named, OptionalBody, PlanBody};
+use super::extract::{JsonBody, Named, NamedTwo, OptionalBody, PlanBody};
+use super::orders::only_of_coordinators;
 use super::{App, Caller, Refused, to_its_end};
+use crate::peers::unreachable;
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(plan))
         .routes(routes!(list, apply))
-        .routes(routes!(show))
         .routes(routes!(undo))
+        .routes(routes!(set_link_of))
+        .routes(routes!(show_of))
+}
+
+/// What those that may coordinate ask for, too: a person's order, passed on by the agent of another host.
+pub fn order_routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(show))
+        .routes(routes!(set_link))
+}
+
+/// The same for other hosts.
+pub fn order_routes_for(app: &App) -> OpenApiRouter<App> {
+    order_routes().route_layer(from_fn_with_state(app.clone(), only_of_coordinators))
 }
 
 /// What would be changed on this host, by what is found of it now. Nothing is changed.
@@ -55,13 +71,65 @@ async fn list(State(app): State<App>) -> Result<Json<Vec<ChangeView>>, Refused> 
 }
 
 /// One change, with all that it sets.
-#[utoipa::path(get, path = "/v1/changes/{id}", tag = "local", params(("id" = String, Path)),
+#[utoipa::path(get, path = "/v1/changes/{id}", tag = "order", params(("id" = String, Path)),
     responses((status = 200, body = ChangeDetailView), (status = "default", body = ErrorBody)))]
 async fn show(
     State(app): State<App>,
     Named(id): Named<ChangeId>,
 ) -> Result<Json<ChangeDetailView>, Refused> {
     Ok(Json(app.0.changes.get(id)?))
+}
+
+/// Sets a link of this host by a change of its own, which takes itself back if the link does not come up again. Answers when that has
+/// begun.
+#[utoipa::path(post, path = "/v1/links", tag = "order", request_body = LinkRequest,
+    responses((status = 202, body = LinkView), (status = "default", body = ErrorBody)))]
+async fn set_link(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    JsonBody(request): JsonBody<LinkRequest>,
+) -> Result<(StatusCode, Json<LinkView>), Refused> {
+    tracing::info!(by = %caller, ?request, "a link of this host is to be set");
+    let begun = to_its_end(async move { app.0.changes.set_link(request).await });
+    Ok((StatusCode::ACCEPTED, Json(begun.await?)))
+}
+
+/// Sets a link of any member, by its agent.
+#[utoipa::path(post, path = "/v1/hosts/{host}/links", tag = "local",
+    params(("host" = String, Path)), request_body = LinkRequest,
+    responses((status = 202, body = LinkView), (status = "default", body = ErrorBody)))]
+async fn set_link_of(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(host): Named<HostName>,
+    JsonBody(request): JsonBody<LinkRequest>,
+) -> Result<(StatusCode, Json<LinkView>), Refused> {
+    tracing::info!(by = %caller, %host, ?request, "a link is to be set");
+    let begun = to_its_end(async move {
+        let context = &app.0.context;
+        if host == context.config.host {
+            return app.0.changes.set_link(request).await;
+        }
+        let set = context.peers.client(&host)?.set_link(&request).await;
+        set.map_err(|error| unreachable(&host, &error))
+    });
+    Ok((StatusCode::ACCEPTED, Json(begun.await?)))
+}
+
+/// One change of any member, as its agent tells it.
+#[utoipa::path(get, path = "/v1/hosts/{host}/changes/{id}", tag = "local",
+    params(("host" = String, Path), ("id" = String, Path)),
+    responses((status = 200, body = ChangeDetailView), (status = "default", body = ErrorBody)))]
+async fn show_of(
+    State(app): State<App>,
+    NamedTwo(host, id): NamedTwo<HostName, ChangeId>,
+) -> Result<Json<ChangeDetailView>, Refused> {
+    let context = &app.0.context;
+    if host == context.config.host {
+        return Ok(Json(app.0.changes.get(id)?));
+    }
+    let told = context.peers.client(&host)?.change(id).await;
+    Ok(Json(told.map_err(|error| unreachable(&host, &error))?))
 }
 
 /// Takes a change back. Answers when that is done, or goes on.

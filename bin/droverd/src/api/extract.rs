@@ -27,6 +27,10 @@ pub struct SmallBody<T>(pub T);
 /// The name or id in a path.
 pub struct Named<T>(pub T);
 
+/// The two variable parts of a path.
+#[derive(Debug)]
+pub struct NamedTwo<T, U>(pub T, pub U);
+
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = Refused;
     async fn from_request(request: Request, _state: &S) -> Result<Self, Refused> {
@@ -66,17 +70,32 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalB
 impl<S: Send + Sync, T: FromStr<Err: Display>> FromRequestParts<S> for Named<T> {
     type Rejection = Refused;
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
-        let bad = |problem: &dyn Display| {
-            Refused(Refusal::new(
-                ErrorCode::BadRequest,
-                format!("the path: {problem}"),
-            ))
-        };
-        let Path(text): Path<String> = Path::from_request_parts(parts, state)
-            .await
-            .map_err(|error| bad(&error))?;
-        text.parse().map(Self).map_err(|error| bad(&error))
+        let path = Path::from_request_parts(parts, state).await;
+        let Path(text): Path<String> = path.map_err(|error| bad(&error))?;
+        Ok(Self(parsed(&text)?))
     }
+}
+
+impl<S: Send + Sync, T: FromStr<Err: Display>, U: FromStr<Err: Display>> FromRequestParts<S>
+    for NamedTwo<T, U>
+{
+    type Rejection = Refused;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refused> {
+        let path = Path::from_request_parts(parts, state).await;
+        let Path((one, two)): Path<(String, String)> = path.map_err(|error| bad(&error))?;
+        Ok(Self(parsed(&one)?, parsed(&two)?))
+    }
+}
+
+fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, Refused> {
+    text.parse().map_err(|error| bad(&error))
+}
+
+fn bad(problem: &dyn Display) -> Refused {
+    Refused(Refusal::new(
+        ErrorCode::BadRequest,
+        format!("the path: {problem}"),
+    ))
 }
 
 /// A body within its bounds.

@@ -190,6 +190,7 @@ fn all_routes() -> OpenApiRouter<App> {
         .merge(local::routes())
         .merge(runs::routes())
         .merge(changes::routes())
+        .merge(changes::order_routes())
         .merge(cluster::routes())
         .merge(paths::routes())
 }
@@ -212,6 +213,7 @@ fn full_router(app: &App, caller: Caller) -> Router {
         .merge(local::routes())
         .merge(runs::routes())
         .merge(changes::routes())
+        .merge(changes::order_routes())
         .merge(cluster::routes())
         .merge(paths::routes());
     let (router, _) = routes.split_for_parts();
@@ -229,6 +231,7 @@ fn peer_router(app: &App, host: HostName) -> Router {
         .merge(trust::peer_routes())
         .merge(paths::peer_routes())
         .merge(orders::routes_for(app))
+        .merge(changes::order_routes_for(app))
         .merge(runs::routes_for(app));
     let (router, _) = routes.split_for_parts();
     let router = finish(router.fallback(not_for_peers), app, "host");

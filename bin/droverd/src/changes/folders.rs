@@ -119,7 +119,9 @@ mod tests {
             }],
         };
         let paths = Vec::new();
-        let mut journal = Journal::make(&folders.of(id), &Order { plan, paths }).unwrap();
+        let links = Vec::new();
+        let order = Order { plan, paths, links };
+        let mut journal = Journal::make(&folders.of(id), &order).unwrap();
         let outcome = Outcome::Applied { proven: 0 };
         for record in [
             Record::Began {

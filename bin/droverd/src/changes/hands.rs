@@ -26,6 +26,6 @@ impl Hands for ThisHost<'_> {
     }
 
     async fn carries(&self, nic: &str) -> bool {
-        carries(self.root, nic)
+        carries(nic).await
     }
 }

@@ -14,6 +14,7 @@
 mod check;
 mod folders;
 mod hands;
+mod link;
 mod paths;
 mod plan;
 mod process;
@@ -72,14 +73,21 @@ impl Changes {
     /// It cannot be, or another one is; nothing was changed then.
     pub async fn apply(&self, request: ChangeRequest) -> Result<ChangeView, Refusal> {
         let plan = drover_change::read(&request.plan).map_err(|error| check::unusable(&error))?;
-        self.apply_plan(plan, request.force).await
+        let links = plan.links_by_hand();
+        self.apply_plan(plan, links, request.force).await
     }
 
-    /// Begins to carry out a plan, on a host that is not drained only with `force`, if it may take a link away.
+    /// Begins to carry out a plan, on a host that is not drained only with `force`, if it may take a link away. Afterwards these links
+    /// have to be there, whether they are now or not.
     ///
     /// # Errors
     /// It cannot be, or another one is; nothing was changed then.
-    pub async fn apply_plan(&self, plan: Plan, force: bool) -> Result<ChangeView, Refusal> {
+    pub async fn apply_plan(
+        &self,
+        plan: Plan,
+        links: BTreeSet<String>,
+        force: bool,
+    ) -> Result<ChangeView, Refusal> {
         check::fits(&plan, self.host(), &boot()?)?;
         if plan.bounces() && !force {
             check::drained(&self.context, &self.migrations).await?;
@@ -87,7 +95,8 @@ impl Changes {
         let interfaces = facts::interfaces().await;
         let interfaces = interfaces.map_err(|error| internal(&error))?;
         let paths = paths::between(&interfaces, &self.context.peers.all());
-        let order = Order { plan, paths };
+        let links = links.into_iter().collect();
+        let order = Order { plan, paths, links };
         let id = ChangeId(Uuid::now_v7());
         let folder = self.folders.of(id);
         tokio::task::block_in_place(|| self.folders.make_room(&boot()?))?;

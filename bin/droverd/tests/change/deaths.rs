@@ -141,7 +141,8 @@ impl Changed {
         let paths = vec![path(0), path(1)];
         let after = before.clone();
         let folder = tempfile::tempdir().unwrap();
-        let order = Order { plan, paths };
+        let links = Vec::new();
+        let order = Order { plan, paths, links };
         let mut host = Self {
             folder,
             order,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use drover_api::{ChangeState, ClientError, CordonRequest, ErrorCode};
+use drover_api::{ChangeState, ClientError, CordonRequest, ErrorCode, LinkRequest, LinkSetting};
 use drover_change::{Plan, Planned};
 use drover_tune::{Disruption, NicSetting, Step};
 use drover_types::ChangeId;
@@ -160,4 +160,40 @@ async fn what_is_left_of_a_change_that_nobody_can_read_keeps_others_from_beginni
     assert_eq!(host.ended(id).await.state, ChangeState::Applied);
     host.when_gone(&unbegun).await;
     assert!(unbegun.with_file_name("notes").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_of_which_it_is_not_known_what_it_can_is_not_set() {
+    let Some(host) = Host::new("link").await else {
+        return;
+    };
+    let before = host.facts().await;
+    for (nic, to, code, why) in [
+        (
+            "nobody",
+            "10G",
+            ErrorCode::NoSuchNic,
+            "no interface \"nobody\"",
+        ),
+        ("nic0", "fast", ErrorCode::LinkNotSet, "no rate of a link"),
+        // A cable between two namespaces has none.
+        (
+            "nic0",
+            "10G",
+            ErrorCode::LinkNotSet,
+            "its driver tells no rates",
+        ),
+    ] {
+        let request = LinkRequest {
+            nic: nic.into(),
+            setting: LinkSetting::Speed,
+            to: to.into(),
+            force: true,
+        };
+        let (refused, message) = refused(host.client().set_link(&request).await);
+        assert_eq!(refused, code, "{message}");
+        assert!(message.contains(why), "{message}");
+    }
+    assert_eq!(host.client().changes().await.unwrap(), []);
+    assert_eq!(host.facts().await, before);
 }

@@ -1,11 +1,12 @@
 //! The calls about changes to the agent's host.
 
-use drover_types::ChangeId;
+use drover_types::{ChangeId, HostName};
 
 use super::{Client, ClientError};
 use crate::limits;
 use crate::views::change::{
-    ChangeDetailView, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView, UndoRequest,
+    ChangeDetailView, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView, LinkRequest,
+    LinkView, UndoRequest,
 };
 
 impl Client {
@@ -43,6 +44,39 @@ impl Client {
     /// See [`ClientError`].
     pub async fn change(&self, id: ChangeId) -> Result<ChangeDetailView, ClientError> {
         self.get(&format!("/v1/changes/{id}")).await
+    }
+
+    /// `POST /v1/links`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_link(&self, request: &LinkRequest) -> Result<LinkView, ClientError> {
+        self.post("/v1/links", request, limits::READ_CALL).await
+    }
+
+    /// `POST /v1/hosts/{host}/links`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_link_of(
+        &self,
+        host: &HostName,
+        request: &LinkRequest,
+    ) -> Result<LinkView, ClientError> {
+        let path = format!("/v1/hosts/{host}/links");
+        self.post(&path, request, limits::LINK_CALL).await
+    }
+
+    /// `GET /v1/hosts/{host}/changes/{id}`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn change_of(
+        &self,
+        host: &HostName,
+        id: ChangeId,
+    ) -> Result<ChangeDetailView, ClientError> {
+        self.get(&format!("/v1/hosts/{host}/changes/{id}")).await
     }
 
     /// `POST /v1/changes/{id}/undo`

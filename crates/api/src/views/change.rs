@@ -110,6 +110,40 @@ pub struct UndoRequest {
     pub force: bool,
 }
 
+/// What of a link is set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkSetting {
+    /// Its rate, or `auto`.
+    Speed,
+    /// How errors are corrected: `auto`, `off`, `rs`, `baser` or `llrs`.
+    Fec,
+}
+
+/// Asks that a link is set, which goes for some seconds by that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LinkRequest {
+    /// The interface.
+    pub nic: String,
+    /// What is set.
+    pub setting: LinkSetting,
+    /// To what, such as `10G`.
+    pub to: String,
+    /// Also on a host that is not drained.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// A link that is being set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct LinkView {
+    /// The change that does it.
+    pub change: ChangeView,
+    /// What may keep the link from coming up.
+    pub warnings: Vec<String>,
+}
+
 /// Where a change is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -5,7 +5,7 @@ mod back;
 use std::collections::BTreeSet;
 use std::io;
 
-use drover_tune::Step;
+use drover_tune::{Disruption, Step, disruption};
 use drover_types::{HostName, in_short};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
@@ -104,13 +104,14 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         }
     }
 
-    /// Interfaces of the plan that have a carrier.
+    /// Interfaces of the plan that have a carrier, and those that are to have one by it.
     async fn carriers(&self) -> Vec<String> {
-        let steps = self.journal.account().steps.iter();
-        let nics: BTreeSet<&str> = steps.filter_map(nic).collect();
+        let account = self.journal.account();
+        let nics: BTreeSet<&str> = account.steps.iter().filter_map(nic).collect();
         let mut carriers = Vec::new();
         for nic in nics {
-            if self.hands.carries(nic).await {
+            let is_to_have = account.order.links.iter().any(|link| link == nic);
+            if is_to_have || self.hands.carries(nic).await {
                 carriers.push(nic.to_owned());
             }
         }
@@ -146,7 +147,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             return;
         }
         let performed = self.hands.perform(&step).await;
-        let found = self.hands.current(&step).await;
+        let found = self.read_back(&step).await;
         // What is neither end is the step's as well, even if it could not be done.
         if let Ok(found) = &found
             && !is(&step, found, from)
@@ -174,6 +175,19 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         }
     }
 
+    /// What became of a step. A link that bounces tells nothing for a while.
+    async fn read_back(&self, step: &Step) -> Result<String, String> {
+        let deadline = Instant::now() + PROVE;
+        loop {
+            let found = self.hands.current(step).await;
+            let is_settled = found.is_ok() || disruption(step) < Disruption::BouncesLink;
+            if is_settled || Instant::now() >= deadline {
+                return found;
+            }
+            sleep(PROVE_AGAIN).await;
+        }
+    }
+
     /// Every path that worked works again, and every link carries again that did, or all is taken back.
     async fn prove(&mut self) {
         let proven = self.journal.standing().paths.len();
@@ -193,16 +207,14 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             if Instant::now() >= deadline {
                 let seconds = PROVE.as_secs();
                 let lost = lost.join("; ");
-                self.roll_back(format!(
-                    "what worked before did not for {seconds} s: {lost}"
-                ));
+                self.roll_back(format!("what has to work did not for {seconds} s: {lost}"));
                 return;
             }
             sleep(PROVE_AGAIN).await;
         }
     }
 
-    /// What worked before and does not now, in words.
+    /// What has to work and does not now, in words.
     async fn lost(&self) -> Vec<String> {
         let standing = self.journal.standing();
         let work = self.paths.work(&standing.paths).await;

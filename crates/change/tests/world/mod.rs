@@ -318,6 +318,7 @@ pub fn order(changes: Vec<Vec<Step>>) -> Order {
             version: "1".into(),
             changes: changes.collect(),
         },
+        links: Vec::new(),
         paths: vec![PathTo {
             host: "b".parse().unwrap(),
             nic: "nic0".into(),

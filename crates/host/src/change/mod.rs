@@ -6,9 +6,11 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use drover_tune::{NicSetting, Step};
+use drover_tune::{Negotiation, NicSetting, Step, rate_of_mode};
 use drover_types::in_short;
+use futures_util::TryStreamExt;
 use rtnetlink::LinkUnspec;
+use rtnetlink::packet_route::link::LinkFlags;
 
 use crate::error::HostError;
 use crate::ethtool::{self, Ethtool, Order, OrderError, Question};
@@ -138,17 +140,25 @@ pub async fn perform(root: &Path, step: &Step) -> Result<(), ChangeError> {
                     nothing_above(root, nic, mtu)?;
                     set_mtu(nic, index, mtu).await
                 }
+                NicSetting::Negotiation => order(nic, index, &negotiation(nic, index, to)?),
                 what => order(nic, index, &ordered(what, to)?),
             }
         }
     }
 }
 
-/// Whether an interface has a carrier; one that is down or not there has none.
-#[must_use]
-pub fn carries(root: &Path, nic: &str) -> bool {
-    let carrier = files::text(&root.join("sys/class/net").join(nic).join("carrier"));
-    carrier.is_ok_and(|text| text.trim() == "1")
+/// Whether an interface is on and has a carrier, by what the kernel tells; one that is not there has none.
+pub async fn carries(nic: &str) -> bool {
+    let Ok((connection, handle, _)) = rtnetlink::new_connection() else {
+        return false;
+    };
+    let connection = tokio::spawn(connection);
+    let mut told = handle.link().get().match_name(nic.to_owned()).execute();
+    let told = tokio::time::timeout(NETLINK, told.try_next()).await;
+    connection.abort();
+    let link = told.ok().and_then(Result::ok).flatten();
+    let both = LinkFlags::Up | LinkFlags::LowerUp;
+    link.is_some_and(|link| link.header.flags.contains(both))
 }
 
 /// Whether all that stands on an interface has packets of at most so many bytes.
@@ -235,7 +245,8 @@ fn told(nic: &str, index: u32, what: &NicSetting) -> Result<String, ChangeError>
         }
         NicSetting::Negotiation => {
             let link = ethtool::link(&ask(Question::Linkmodes)?);
-            drover_tune::negotiation_words(&link).map_err(|why| untold(why.to_owned()))
+            let now = Negotiation::of(&link).map_err(|why| untold(why.to_owned()))?;
+            Ok(now.to_string())
         }
     }
 }
@@ -251,7 +262,7 @@ fn ordered(what: &NicSetting, to: &str) -> Result<Order, ChangeError> {
         _ => Err(wrong(setting)),
     };
     Ok(match what {
-        NicSetting::Mtu => return Err(wrong("an order to ethtool")),
+        NicSetting::Mtu | NicSetting::Negotiation => return Err(wrong("an order to ethtool")),
         NicSetting::CombinedChannels => {
             Order::combined_channels(number("the number of queues", to)?)
         }
@@ -272,13 +283,31 @@ fn ordered(what: &NicSetting, to: &str) -> Result<Order, ChangeError> {
             }
             _ => return Err(wrong("pause frames")),
         },
-        NicSetting::Negotiation => match to.split(' ').collect::<Vec<_>>()[..] {
-            ["on"] => Order::negotiates(),
-            ["off", "speed", mbit, "duplex", duplex @ ("full" | "half")] => {
-                Order::rate(number("a rate", mbit)?, duplex == "full")
-            }
-            _ => return Err(wrong("negotiation")),
-        },
+    })
+}
+
+fn negotiation(nic: &str, index: u32, to: &str) -> Result<Order, ChangeError> {
+    let wanted = Negotiation::read(to).ok_or_else(|| ChangeError::Value {
+        setting: "negotiation",
+        value: to.to_owned(),
+    })?;
+    Ok(match wanted {
+        Negotiation::Rate(mbit) => Order::rate(true, mbit, true),
+        Negotiation::ByHand { mbit, full } => Order::rate(false, mbit, full),
+        Negotiation::Modes(modes) => Order::negotiates(&modes),
+        // What is offered stays what it was, unless one says what is to be.
+        Negotiation::All => {
+            let untold = |why| ChangeError::Untold {
+                nic: nic.to_owned(),
+                why,
+            };
+            let ethtool = Ethtool::open().ok_or("the kernel has no ethtool netlink".to_owned());
+            let mut ethtool = ethtool.map_err(untold)?;
+            let answer = ethtool.ask(index, Question::Linkmodes).map_err(untold)?;
+            let modes = ethtool::link(&answer).modes.supported.into_iter();
+            let rates = modes.filter(|mode| rate_of_mode(mode).is_some());
+            Order::negotiates(&rates.map(|mode| (mode, true)).collect::<Vec<_>>())
+        }
     })
 }
 
@@ -326,10 +355,16 @@ mod tests {
         let nic = root.path().join("sys/class/net/nic0");
         fs::create_dir_all(nic.join("upper_vlan7")).unwrap();
         fs::write(nic.join("upper_vlan7/mtu"), "9000\n").unwrap();
-        fs::write(nic.join("carrier"), "1\n").unwrap();
         nothing_above(root.path(), "nic0", 9000).unwrap();
         let refused = nothing_above(root.path(), "nic0", 1500).unwrap_err();
         assert!(refused.to_string().contains("vlan7"), "{refused}");
-        assert!(carries(root.path(), "nic0") && !carries(root.path(), "nic1"));
+    }
+
+    #[tokio::test]
+    async fn an_interface_that_is_not_there_has_no_carrier() {
+        let up = std::fs::read_to_string("/sys/class/net/lo/operstate").unwrap_or_default();
+        // It knows no other word while it is on.
+        assert_eq!(carries("lo").await, up.trim() == "unknown");
+        assert!(!carries("nobody").await);
     }
 }

@@ -70,19 +70,27 @@ impl Order {
         }
     }
 
-    /// `LINKMODES_SET`: both ends agree by themselves.
-    pub(crate) fn negotiates() -> Self {
+    /// `LINKMODES_SET`: both ends agree by themselves; these modes are offered or not, and others as they are.
+    pub(crate) fn negotiates(modes: &[(String, bool)]) -> Self {
+        let mut attributes = attribute(2, &[1]);
+        if !modes.is_empty() {
+            let named: Vec<(&str, bool)> = modes
+                .iter()
+                .map(|(mode, is_offered)| (mode.as_str(), *is_offered))
+                .collect();
+            attributes.extend(bitset(3, true, &named));
+        }
         Self {
             command: 5,
-            attributes: attribute(2, &[1]),
+            attributes,
         }
     }
 
-    /// `LINKMODES_SET`: a rate in Mbit/s by hand.
-    pub(crate) fn rate(mbit: u32, full: bool) -> Self {
+    /// `LINKMODES_SET`: a rate in Mbit/s by hand; or, where it `agrees`, the only one that is offered: the kernel finds its modes.
+    pub(crate) fn rate(agrees: bool, mbit: u32, full: bool) -> Self {
         let (kind, value) = u32_attribute(5, mbit);
         let parts = [
-            attribute(2, &[0]),
+            attribute(2, &[u8::from(agrees)]),
             attribute(kind, &value),
             attribute(6, &[u8::from(full)]),
         ];
@@ -129,7 +137,7 @@ mod tests {
         assert_eq!(u32_of(&Order::receive_ring(1024).attributes, 6), Some(1024));
         let off = Order::feature("rx-gro", false);
         assert_eq!(bits(&off.attributes, 3), [("rx-gro".to_owned(), false)]);
-        let rate = Order::rate(10_000, true).attributes;
+        let rate = Order::rate(false, 10_000, true).attributes;
         assert_eq!(
             (u8_of(&rate, 2), u32_of(&rate, 5), u8_of(&rate, 6)),
             (Some(0), Some(10_000), Some(1))
@@ -147,6 +155,16 @@ mod tests {
             (22, Some(0), Some(1))
         );
         // Only nested attributes say so of themselves.
-        assert_eq!(Order::negotiates().attributes[3] & (NESTED >> 8) as u8, 0);
+        let all = Order::negotiates(&[]).attributes;
+        assert_eq!(all[3] & (NESTED >> 8) as u8, 0);
+        assert_eq!((all.len(), u8_of(&all, 2)), (8, Some(1)));
+        let modes = [
+            ("1000baseT/Full".to_owned(), true),
+            ("100baseT/Full".to_owned(), false),
+        ];
+        let some = Order::negotiates(&modes).attributes;
+        assert_eq!(u8_of(&some, 2), Some(1));
+        assert_eq!(bits(&some, 3), modes);
+        assert_eq!(u8_of(&Order::rate(true, 1000, true).attributes, 2), Some(1));
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use drover_tune::facts::{Channels, Coalescing, Duplex, Features, Fec, Link, Modes, Rings};
+use drover_tune::rate_of_mode as rate;
 use drover_types::BitRate;
 
 use crate::netlink::attributes::{bits, u8_of, u32_of};
@@ -55,12 +56,6 @@ pub(crate) fn link(answer: &[u8]) -> Link {
             peer: names(&theirs, false),
         },
     }
-}
-
-/// The rate of a mode such as `25000baseCR/Full`.
-fn rate(mode: &str) -> Option<BitRate> {
-    let (mbit, _) = mode.split_once("base")?;
-    megabits(mbit.parse().ok()?)
 }
 
 /// Of `FEATURES`.

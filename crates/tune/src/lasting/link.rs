@@ -3,6 +3,8 @@
 use super::owners::LinkFile;
 use super::{How, Lasting};
 use crate::change::NicSetting;
+use crate::link::modes_of;
+use crate::negotiation::Negotiation;
 
 const BY: &str = "systemd .link";
 
@@ -10,7 +12,7 @@ const BY: &str = "systemd .link";
 ///
 /// # Errors
 /// Why there are none.
-pub(super) fn lines(what: &NicSetting, to: &str) -> Result<Vec<String>, String> {
+pub(super) fn lines(what: &NicSetting, from: &str, to: &str) -> Result<Vec<String>, String> {
     let switch = |key: &str| {
         let word = if to == "on" { "yes" } else { "no" };
         Ok(vec![format!("{key}={word}")])
@@ -26,15 +28,7 @@ pub(super) fn lines(what: &NicSetting, to: &str) -> Result<Vec<String>, String> 
             "rx-lro" => switch("LargeReceiveOffload"),
             other => Err(format!("a .link has no word for {other}")),
         },
-        NicSetting::Negotiation => match to.split(' ').collect::<Vec<_>>()[..] {
-            ["on"] => Ok(vec!["AutoNegotiation=yes".to_owned()]),
-            ["off", "speed", mbit, "duplex", duplex] => Ok(vec![
-                "AutoNegotiation=no".to_owned(),
-                format!("BitsPerSecond={mbit}M"),
-                format!("Duplex={duplex}"),
-            ]),
-            _ => Err(format!("a .link has no word for {to:?}")),
-        },
+        NicSetting::Negotiation => negotiation(from, to),
         NicSetting::Pause => match to.split(' ').collect::<Vec<_>>()[..] {
             ["rx", receive, "tx", send] => {
                 let word = |switch: &str| if switch == "on" { "yes" } else { "no" };
@@ -46,6 +40,33 @@ pub(super) fn lines(what: &NicSetting, to: &str) -> Result<Vec<String>, String> 
             _ => Err(format!("a .link has no word for {to:?}")),
         },
         NicSetting::Fec => Err("a .link has no word for the correction of errors".to_owned()),
+    }
+}
+
+/// What is negotiated has no rate there, but the modes that are offered, by the kernel's names in lower case.
+fn negotiation(from: &str, to: &str) -> Result<Vec<String>, String> {
+    let on = "AutoNegotiation=yes".to_owned();
+    match Negotiation::read(to) {
+        Some(Negotiation::All) => Ok(vec![on]),
+        Some(Negotiation::Rate(mbit)) => {
+            let modes = modes_of(from, mbit).into_iter();
+            let modes: Vec<String> = modes
+                .map(|mode| mode.to_lowercase().replace('/', "-"))
+                .collect();
+            if modes.is_empty() {
+                return Err(
+                    "a .link has to be told the modes that are offered, and they are not known"
+                        .to_owned(),
+                );
+            }
+            Ok(vec![on, format!("Advertise={}", modes.join(" "))])
+        }
+        Some(Negotiation::ByHand { mbit, full }) => Ok(vec![
+            "AutoNegotiation=no".to_owned(),
+            format!("BitsPerSecond={mbit}M"),
+            format!("Duplex={}", if full { "full" } else { "half" }),
+        ]),
+        Some(Negotiation::Modes(_)) | None => Err(format!("a .link has no word for {to:?}")),
     }
 }
 

@@ -98,10 +98,15 @@ impl Places {
                 self.settings.insert(name.replace('/', "."), to.clone());
                 Ok(())
             }
-            Step::Nic { nic, what, to, .. } => {
+            Step::Nic {
+                nic,
+                what,
+                from,
+                to,
+            } => {
                 let owner = owners.nics.get(nic);
                 let owner = owner.ok_or_else(|| format!("it is not known who sets {nic} up"))?;
-                self.take_nic(nic, what, to, owner)
+                self.take_nic(nic, what, (from, to), owner)
             }
         }
     }
@@ -110,7 +115,7 @@ impl Places {
         &mut self,
         nic: &str,
         what: &NicSetting,
-        to: &str,
+        (from, to): (&str, &str),
         owner: &NicOwner,
     ) -> Result<(), String> {
         let line = match (&owner.by, what) {
@@ -129,7 +134,7 @@ impl Places {
                 format!("MTUBytes={to}")
             }
             _ => {
-                let lines = link::lines(what, to)?;
+                let lines = link::lines(what, from, to)?;
                 let found = owner.link.as_ref();
                 let found =
                     found.ok_or_else(|| format!("udev tells nothing of how it sets {nic} up"))?;

@@ -2,6 +2,7 @@
 
 use super::{How, Lasting, NicOwner, SetUp};
 use crate::change::{NicSetting, quoted};
+use crate::negotiation::Negotiation;
 
 /// Properties of a profile with their values, as `nmcli` takes them.
 ///
@@ -23,10 +24,16 @@ pub(super) fn properties(what: &NicSetting, to: &str) -> Result<Vec<String>, Str
             "rx-lro" => one("ethtool.feature-lro", to),
             other => Err(format!("NetworkManager has no word for {other}")),
         },
-        NicSetting::Negotiation => match to.split(' ').collect::<Vec<_>>()[..] {
-            ["on"] => negotiation("yes", "0", "''"),
-            ["off", "speed", mbit, "duplex", duplex] => negotiation("no", mbit, duplex),
-            _ => Err(format!("NetworkManager has no word for {to:?}")),
+        NicSetting::Negotiation => match Negotiation::read(to) {
+            Some(Negotiation::All) => negotiation("yes", 0, "''"),
+            // The only one that is offered then.
+            Some(Negotiation::Rate(mbit)) => negotiation("yes", mbit, "full"),
+            Some(Negotiation::ByHand { mbit, full }) => {
+                negotiation("no", mbit, if full { "full" } else { "half" })
+            }
+            Some(Negotiation::Modes(_)) | None => {
+                Err(format!("NetworkManager has no word for {to:?}"))
+            }
         },
         NicSetting::Pause => match to.split(' ').collect::<Vec<_>>()[..] {
             ["rx", receive, "tx", send] => Ok(vec![
@@ -42,7 +49,7 @@ pub(super) fn properties(what: &NicSetting, to: &str) -> Result<Vec<String>, Str
     }
 }
 
-fn negotiation(agrees: &str, mbit: &str, duplex: &str) -> Result<Vec<String>, String> {
+fn negotiation(agrees: &str, mbit: u32, duplex: &str) -> Result<Vec<String>, String> {
     Ok(vec![
         format!("802-3-ethernet.auto-negotiate {agrees}"),
         format!("802-3-ethernet.speed {mbit}"),

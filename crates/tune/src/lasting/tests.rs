@@ -254,11 +254,13 @@ fn what_nobody_keeps_is_named_with_the_reason() {
 #[test]
 fn pause_frames_have_words_in_a_link_and_in_a_profile() {
     let (what, to) = (NicSetting::Pause, "rx off tx on");
-    let lines = link::lines(&what, to).unwrap();
+    let lines = link::lines(&what, "", to).unwrap();
     assert_eq!(lines, ["RxFlowControl=no", "TxFlowControl=yes"]);
     let properties = network_manager::properties(&what, to).unwrap();
     assert_eq!(properties, ["ethtool.pause-rx off", "ethtool.pause-tx on"]);
-    assert!(link::lines(&what, "off").is_err() && network_manager::properties(&what, "").is_err());
+    assert!(
+        link::lines(&what, "", "off").is_err() && network_manager::properties(&what, "").is_err()
+    );
 }
 
 #[test]

@@ -4,10 +4,11 @@ use drover_types::BitRate;
 
 use super::of_nic;
 use super::used::is_used;
-use crate::change::{Disruption, NicSetting, fec_words, negotiation_words};
+use crate::change::{Disruption, NicSetting, fec_words};
 use crate::cost::of_rate;
 use crate::facts::{Duplex, Host, Link, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
+use crate::negotiation::Negotiation;
 use crate::rates::in_common;
 
 /// From this rate on links have error correction.
@@ -49,14 +50,14 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
         (true, true) => Severity::Warning,
         (true, false) => Severity::Notice,
     };
-    let from = negotiation_words(link).ok().filter(|_| forced);
+    let from = Negotiation::of(link).ok().filter(|_| forced);
     let change = from.map(|from| {
         of_nic(
             Disruption::BouncesLink,
             nic,
             NicSetting::Negotiation,
-            from,
-            "on",
+            from.to_string(),
+            Negotiation::All.to_string(),
         )
     });
     let by_hand = if is_given {

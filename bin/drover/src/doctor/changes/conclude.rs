@@ -1,13 +1,14 @@
 //! What a command that changed a host says at its end.
 
 use drover_api::{ChangeDetailView, ChangeState, ChangeStepState, ChangeView};
+use drover_types::HostName;
 
 use super::show::{cleaned, counted};
 use crate::command::Outcome;
 use crate::failure::{Failure, exit};
 
-/// Of `drover doctor apply`.
-pub fn applied(view: &ChangeDetailView) -> Result<Outcome, Failure> {
+/// Of `drover doctor apply`, and of what else is carried out the same way, on this agent's host or the one that is named.
+pub fn applied(view: &ChangeDetailView, on: Option<&HostName>) -> Result<String, Failure> {
     let change = &view.change;
     if change.state != ChangeState::Applied {
         return Err(otherwise(view));
@@ -20,11 +21,11 @@ pub fn applied(view: &ChangeDetailView) -> Result<Outcome, Failure> {
             counted(paths, "path")
         ),
     };
-    let text = format!(
-        "applied: {steps}; {proof}\n`drover doctor undo {}` takes it back; a restart of the host does as well\n",
+    let on = on.map_or_else(String::new, |host| format!(" on {host}"));
+    Ok(format!(
+        "applied: {steps}; {proof}\n`drover doctor undo {}`{on} takes it back; a restart of the host does as well\n",
         change.id
-    );
-    Outcome::new(text, "change", view)
+    ))
 }
 
 /// Of `drover doctor undo`.
@@ -119,8 +120,7 @@ mod tests {
 
     #[test]
     fn every_end_has_its_exit_code_and_says_what_is_there() {
-        let done = applied(&view(ChangeState::Applied)).unwrap();
-        let text = format!("{done:?}");
+        let text = applied(&view(ChangeState::Applied), None).unwrap();
         assert!(
             text.contains("1 setting; other hosts are reached as before, over 2 paths"),
             "{text}"
@@ -145,7 +145,7 @@ mod tests {
             ),
             (ChangeState::Unknown, exit::ERROR, "no end that is known"),
         ] {
-            let failure = applied(&view(state)).unwrap_err();
+            let failure = applied(&view(state), None).unwrap_err();
             assert_eq!(failure.exit(), exit, "{state:?}");
             assert!(failure.message().contains(said), "{failure:?}");
         }
@@ -157,7 +157,9 @@ mod tests {
     fn what_was_not_proved_is_said() {
         let mut view = view(ChangeState::Applied);
         view.change.paths = 0;
-        let text = format!("{:?}", applied(&view).unwrap());
+        let host = "b".parse().unwrap();
+        let text = applied(&view, Some(&host)).unwrap();
         assert!(text.contains("nothing is proved by that"), "{text}");
+        assert!(text.contains("` on b takes it back"), "{text}");
     }
 }

@@ -3,18 +3,26 @@
 use std::time::Instant;
 
 use drover_api::{ChangeDetailView, Client, ClientError, ErrorCode};
-use drover_types::ChangeId;
+use drover_types::{ChangeId, HostName};
 
 use crate::failure::Failure;
 use crate::limits;
 
 /// The change at its end. An agent that does not answer for a while is borne: it may be its link that is bounced.
-pub async fn to_its_end(client: &Client, id: ChangeId) -> Result<ChangeDetailView, Failure> {
+pub async fn to_its_end(
+    client: &Client,
+    host: Option<&HostName>,
+    id: ChangeId,
+) -> Result<ChangeDetailView, Failure> {
     let mut away = None;
     let mut moved = Instant::now();
     let mut last = None;
     loop {
-        match client.change(id).await {
+        let told = match host {
+            Some(host) => client.change_of(host, id).await,
+            None => client.change(id).await,
+        };
+        match told {
             Ok(view) if view.change.state.has_ended() => return Ok(view),
             Ok(view) => {
                 away = None;
@@ -39,7 +47,10 @@ fn passes(error: &ClientError) -> bool {
     error.refusal().is_none_or(|refusal| {
         matches!(
             refusal.code,
-            ErrorCode::ShuttingDown | ErrorCode::TooManyRequests | ErrorCode::Timeout
+            ErrorCode::ShuttingDown
+                | ErrorCode::TooManyRequests
+                | ErrorCode::Timeout
+                | ErrorCode::PeerUnreachable
         )
     })
 }

@@ -15,8 +15,9 @@ use drover_api::{
 use drover_types::ChangeId;
 use serde_json::json;
 
-use self::conclude::{applied, undone};
-use self::follow::to_its_end;
+pub use self::conclude::applied;
+use self::conclude::undone;
+pub use self::follow::to_its_end;
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
 use crate::failure::{Failure, exit};
@@ -181,7 +182,8 @@ async fn apply(client: &Client, file: &Path, force: bool) -> Result<Outcome, Fai
     let plan = read(file)?;
     let begun = client.apply_changes(&ChangeRequest { plan, force }).await;
     let begun = begun.map_err(Failure::of_changing)?;
-    applied(&to_its_end(client, begun.id).await?)
+    let view = to_its_end(client, None, begun.id).await?;
+    Outcome::new(applied(&view, None)?, "change", &view)
 }
 
 async fn undo(client: &Client, id: Option<ChangeId>, force: bool) -> Result<Outcome, Failure> {
@@ -191,7 +193,7 @@ async fn undo(client: &Client, id: Option<ChangeId>, force: bool) -> Result<Outc
     };
     let begun = client.undo_change(id, &UndoRequest { force }).await;
     let begun = begun.map_err(Failure::of_changing)?;
-    undone(&to_its_end(client, begun.id).await?)
+    undone(&to_its_end(client, None, begun.id).await?)
 }
 
 async fn newest(client: &Client) -> Result<ChangeId, Failure> {
