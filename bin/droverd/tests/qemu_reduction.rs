@@ -85,6 +85,8 @@ async fn a_guest_arrives_whole_by_every_way_to_reduce_and_the_source_tells_what_
             );
         }
         assert!(pages.same + pages.changed > 0, "{reduction:#?}");
+        // What of its memory nothing was ever written to.
+        assert!(pages.zero > 10_000, "{reduction:#?}");
         assert_eq!(reduction.dense.bytes, reduction.dense.packed);
         let crossed = left.traffic.sent_bytes.0;
         assert!(reduction.wire_bytes.0 <= crossed, "{left:#?}");

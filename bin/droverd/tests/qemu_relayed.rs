@@ -118,6 +118,8 @@ fn all_was_found(reduced: &Reduced) {
     assert!(counts.dense > counts.ordinary, "{counts:?}");
     let pages = counts.dense + counts.ordinary;
     assert!(pages as usize >= CONTENT / PAGE, "{counts:?}");
+    // The rest of its memory, nearly.
+    assert!(reduced.zero > 1000, "{reduced:?}");
 }
 
 async fn what_qemu_compresses_by_itself_is_carried_as_it_is_and_told_of(qemu: Qemu) {

@@ -43,6 +43,9 @@ pub struct Settings {
 pub struct Reduced {
     /// In numbers.
     pub counts: Counts,
+    /// Pages that QEMU itself found to be zero: nothing of them is sent.
+    #[serde(default)]
+    pub zero: u64,
     /// What each codec made of what it was given.
     #[serde(default)]
     pub codecs: OfCodecs,

@@ -144,6 +144,7 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
     view.passed_bytes = Bytes(counts.passed);
     view.change_bytes = Bytes(counts.change_bytes);
     view.pages = ReducedPages {
+        zero: reduced.zero,
         filled: counts.filled,
         same: counts.same,
         stored: counts.stored,

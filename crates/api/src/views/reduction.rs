@@ -53,6 +53,9 @@ pub struct ReductionView {
 /// What became of pages, in numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ReducedPages {
+    /// The hypervisor itself found them to be zero, and sent nothing of them.
+    #[serde(default)]
+    pub zero: u64,
     /// Filled with one word.
     pub filled: u64,
     /// The destination had them.
@@ -175,8 +178,9 @@ pub struct ReductionTimes {
 impl ReducedPages {
     /// Each kind by its name.
     #[must_use]
-    pub const fn kinds(&self) -> [(&'static str, u64); 7] {
+    pub const fn kinds(&self) -> [(&'static str, u64); 8] {
         [
+            ("zero", self.zero),
             ("filled", self.filled),
             ("same", self.same),
             ("stored", self.stored),
@@ -363,7 +367,7 @@ impl ReductionView {
 }
 
 impl fmt::Display for ReductionView {
-    /// `zstd:1: 2.1 GiB became 512 MiB (24 %); pages 5 % filled, ...`
+    /// `zstd:1: 2.1 GiB became 512 MiB (24 %); pages: 9000 zero, 80 filled, ...`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             raw_bytes,
@@ -377,7 +381,8 @@ impl fmt::Display for ReductionView {
         }
         write!(
             f,
-            "; pages: {} filled, {} there already, {} shared, {} changed, {} compressed, {} dense",
+            "; pages: {} zero, {} filled, {} there already, {} shared, {} changed, {} compressed, {} dense",
+            pages.zero,
             pages.filled,
             pages.same,
             pages.stored,
@@ -417,14 +422,15 @@ mod tests {
         view.raw_bytes = Bytes(1 << 30);
         view.wire_bytes = Bytes(1 << 28);
         view.pages.same = 7;
+        view.pages.zero = 9;
         view.opaque.push(OpaqueChannel {
             channel: 3,
             why: "from byte 9: x".into(),
         });
         assert_eq!(
             view.to_string(),
-            "zstd:1: 1 GiB became 256 MiB (25 %); pages: 0 filled, 7 there already, 0 shared, 0 changed, 0 \
-             compressed, 0 dense; channel 3 is not looked into from byte 9: x"
+            "zstd:1: 1 GiB became 256 MiB (25 %); pages: 9 zero, 0 filled, 7 there already, 0 shared, 0 \
+             changed, 0 compressed, 0 dense; channel 3 is not looked into from byte 9: x"
         );
     }
 

@@ -189,7 +189,7 @@ mod tests {
             "reduction": {
                 "mode": "auto", "kept_most": 1, "raw_bytes": 100 << 20, "wire_bytes": wire << 20,
                 "passed_bytes": 0, "change_bytes": 0, "codecs": codecs,
-                "pages": {"filled": 1, "same": 2, "stored": 3, "changed": 4, "ordinary": 5, "dense": 6},
+                "pages": {"zero": 9, "filled": 1, "same": 2, "stored": 3, "changed": 4, "ordinary": 5, "dense": 6},
                 "ordinary": {"bytes": 0, "packed": 0}, "dense": {"bytes": 0, "packed": 0},
                 "times": {"lines_ms": 1000 + wire, "destination_ms": 0, "hypervisor_ms": 0, "processors_ms": 0,
                           "describing_ms": 0, "packing_ms": 0, "trying_ms": 0, "carrying_ms": 0},
@@ -233,7 +233,7 @@ mod tests {
         let told = summary.lines();
         for line in [
             "bytes        100 MiB became 40 MiB (30 MiB-50 MiB), 0 B of them passed",
-            "pages        changed 4, dense 6, filled 1, ordinary 5, same 2, stored 3, stored_changed 0\n",
+            "pages        changed 4, dense 6, filled 1, ordinary 5, same 2, stored 3, stored_changed 0, zero 9\n",
             "found there  checkpoint 7, shared 20 (10-30)\n",
             "ordinary     lz4 40 MiB (20 MiB-40 MiB) to 20 MiB (10 MiB-30 MiB) (60 %) in 0.10 s\n",
             "lines 1.04 (1.03-1.05)",

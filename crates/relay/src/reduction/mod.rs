@@ -23,6 +23,7 @@ mod stored;
 
 use std::collections::BTreeMap;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
@@ -67,6 +68,8 @@ pub(crate) struct Shared {
     end: End,
     deciding: Mutex<Deciding>,
     sampler: Mutex<Sampler>,
+    /// Pages that QEMU itself found to be zero.
+    zero: AtomicU64,
     /// Channels in which pages are no longer found, and why.
     opaque: Mutex<BTreeMap<ChannelId, String>>,
     /// Stores the pages that cross, where that is wanted.
@@ -105,6 +108,7 @@ impl Shared {
             agreed,
             end,
             sampler: Mutex::default(),
+            zero: AtomicU64::new(0),
             deciding: Mutex::new(Deciding::new(agreed.policy, Instant::now())),
             opaque: Mutex::default(),
             filling: OnceLock::new(),
@@ -244,6 +248,10 @@ impl Shared {
         lock(&self.deciding).done(Instant::now(), done);
     }
 
+    fn add_zero(&self, pages: u64) {
+        self.zero.fetch_add(pages, Ordering::Relaxed);
+    }
+
     fn opaque(&self, channel: ChannelId, why: String) {
         lock(&self.opaque).insert(channel, why);
     }
@@ -263,6 +271,7 @@ impl Shared {
         let deciding = lock(&self.deciding);
         Reduced {
             counts: deciding.counts(),
+            zero: self.zero.load(Ordering::Relaxed),
             codecs: deciding.codecs(),
             times: deciding.times(),
             decided: deciding.decided(),

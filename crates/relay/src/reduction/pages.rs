@@ -16,6 +16,8 @@ const PAGE_BITS: u32 = 40;
 pub(super) struct Pages {
     page_bytes: u64,
     pages: VecDeque<Page>,
+    /// Those of which nothing is sent, since they were last taken.
+    zero: u64,
 }
 
 impl Pages {
@@ -23,14 +25,21 @@ impl Pages {
         Self {
             page_bytes: page_bytes as u64,
             pages: VecDeque::new(),
+            zero: 0,
         }
     }
 
     /// Something was found behind all that was found before.
     pub(super) fn add(&mut self, found: Found) {
-        if let Found::Page(page) = found {
-            self.pages.push_back(page);
+        match found {
+            Found::Page(page) => self.pages.push_back(page),
+            Found::Filled { .. } => self.zero += 1,
         }
+    }
+
+    /// How many pages were found since then of which QEMU says that they are zero.
+    pub(super) const fn take_zero(&mut self) -> u64 {
+        std::mem::replace(&mut self.zero, 0)
     }
 
     /// How far the bytes up to `end` go without cutting a page.
@@ -117,6 +126,12 @@ mod tests {
         ] {
             assert_eq!(pages.whole(end), whole, "{end}");
         }
+    }
+
+    #[test]
+    fn pages_of_which_nothing_is_sent_are_counted_once() {
+        let mut pages = pages();
+        assert_eq!([pages.take_zero(), pages.take_zero()], [3, 0]);
     }
 
     #[test]

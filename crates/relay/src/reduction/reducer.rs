@@ -136,7 +136,7 @@ impl Reducer {
         }
         let whole = self.read(from, most, may_cut)?;
         self.times.for_qemu += self.watch.lap().lasted;
-        self.tell_when_opaque(shared);
+        self.tell_what_is_found(shared);
         let worthwhile = whole >= WORTHWHILE_BYTES && self.is_worthwhile();
         // Once: who asks for them has them forgotten.
         let spans = if filling.is_some() || (worthwhile && order.way != Way::Off) {
@@ -191,7 +191,7 @@ impl Reducer {
     /// A chunk was carried as it is.
     fn passed(&mut self, shared: &Shared, length: usize) {
         self.times.for_qemu += self.watch.lap().lasted;
-        self.tell_when_opaque(shared);
+        self.tell_what_is_found(shared);
         if length >= WORTHWHILE_BYTES && self.is_worthwhile() {
             let counts = Counts::passed(length);
             self.done(
@@ -345,7 +345,8 @@ impl Reducer {
         }
     }
 
-    fn tell_when_opaque(&mut self, shared: &Shared) {
+    fn tell_what_is_found(&mut self, shared: &Shared) {
+        shared.add_zero(self.pages.take_zero());
         if let Kind::Opaque { from, why } = self.channel.kind()
             && why.hides_pages()
             && !std::mem::replace(&mut self.told, true)

@@ -218,7 +218,7 @@ fn what_was_resolved_is_shown_until_the_other_host_has_heard_of_it() {
 fn reduction() -> Value {
     json!({
         "mode": "auto", "kept_most": 1 << 28, "raw_bytes": 640 << 20, "wire_bytes": 160 << 20,
-        "pages": {"filled": 10, "same": 20, "stored": 30, "changed": 40, "ordinary": 50, "dense": 60},
+        "pages": {"zero": 70, "filled": 10, "same": 20, "stored": 30, "changed": 40, "ordinary": 50, "dense": 60},
         "change_bytes": 4096, "ordinary": {"bytes": 400 << 20, "packed": 120 << 20},
         "dense": {"bytes": 40 << 20, "packed": 40 << 20},
         "codecs": [
@@ -268,7 +268,7 @@ fn of_what_ended_the_bytes_that_moved_and_crossed_are_shown_and_a_line_tells_why
     let text = of_status(&status(vec![left, arrived]));
     assert_eq!(text.matches("640 MiB  160 MiB").count(), 2, "{text}");
     for line in [
-        "\nweb from a to b: reduction: auto: 640 MiB became 160 MiB (25 %); pages: 10 filled, 20 there already, 30 \
+        "\nweb from a to b: reduction: auto: 640 MiB became 160 MiB (25 %); pages: 70 zero, 10 filled, 20 there already, 30 \
          shared, 40 changed, 50 compressed, 60 dense; shared pages: 70 known to the source, 80 added, 1 left out\n",
         "\nweb from a to b: expansion: 160 MiB became 640 MiB; shared pages: 70 known to the source, 25 found among \
          them, 5 found in its checkpoint\n",
