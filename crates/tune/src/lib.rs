@@ -35,4 +35,4 @@ pub use rates::{highest, most};
 pub use report::{Report, Right, Skipped, examine};
 pub use rules::{RULES, Rule};
 pub use settable::{MTU_LEAST, disruption, settable};
-pub use since::{PathChange, compare};
+pub use since::{Difference, Differences, Known, Trend, differences};

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use Fact::Known;
 use drover_tune::facts::{Answers, Crossing, Fact, Path, PathEnd};
-use drover_tune::{RULES, Report, Severity, compare, examine};
+use drover_tune::{Difference, Known as At, RULES, Report, Severity, differences, examine};
 
 fn end(host: &str, address: &str) -> PathEnd {
     PathEnd {
@@ -171,13 +171,22 @@ fn what_could_not_be_asked_is_skipped_because() {
     assert_eq!(skipped, rules.map(|rule| (rule, unknown)));
 }
 
-/// What has changed, as `what: before, now`.
+fn at(paths: &[Path]) -> At<'_> {
+    At { hosts: &[], paths }
+}
+
+fn compare(before: &[Path], now: &[Path]) -> Vec<Difference> {
+    differences(at(before), at(now)).paths
+}
+
+/// What has changed, as `trend what: before, now`.
 fn changed(before: &[Path], now: &[Path]) -> Vec<String> {
     let changes = compare(before, now).into_iter();
     changes
         .map(|change| {
             assert_eq!(change.subject.to_string(), "a and b ens1f0");
-            format!("{}: {}, {}", change.what, change.before, change.now)
+            let (trend, what) = (change.trend, change.what);
+            format!("{trend} {what}: {}, {}", change.before, change.now)
         })
         .collect()
 }
@@ -194,25 +203,25 @@ fn what_is_as_it_was_or_differs_by_chance_has_not_changed() {
 fn each_thing_that_is_otherwise_is_told_as_it_was_and_as_it_is() {
     type Otherwise = fn(&mut Path);
     let cases: [(&str, Otherwise); 7] = [
-        ("route: ens1f0, ens1f1", |path| {
+        ("worse route: ens1f0, ens1f1", |path| {
             path.route = Known("ens1f1".into());
         }),
-        ("arrivals: ens1f0, ens1f1", |path| {
+        ("worse arrivals: ens1f0, ens1f1", |path| {
             path.arrivals = Known(["ens1f1".to_owned()].into());
         }),
         (
-            "largest there: 9000 bytes, 1400 bytes, larger ones vanish",
+            "worse largest there: 9000 bytes, 1400 bytes, larger ones vanish",
             |path| path.there = crossing(1400, true),
         ),
-        ("largest back: 9000 bytes, 1500 bytes", |path| {
+        ("worse largest back: 9000 bytes, 1500 bytes", |path| {
             path.back = crossing(1500, false);
         }),
-        ("loss: 0 %, 10 %", |path| path.answers = answers(90)),
-        ("round trip: 200 µs, 900 µs", |path| {
+        ("worse loss: 0 %, 10 %", |path| path.answers = answers(90)),
+        ("worse round trip: 200 µs, 900 µs", |path| {
             path.round_trip = Known(900);
         }),
         (
-            "addresses: 10.0.1.1 to 10.0.1.2, 10.0.9.1 to 10.0.1.2",
+            "other addresses: 10.0.1.1 to 10.0.1.2, 10.0.9.1 to 10.0.1.2",
             |path| {
                 path.near.address = "10.0.9.1".parse().unwrap();
             },
@@ -231,8 +240,8 @@ fn each_thing_that_is_otherwise_is_told_as_it_was_and_as_it_is() {
     }
     silent.round_trip = Fact::unknown("nothing came back");
     let (before, now) = ([healthy()], [silent]);
-    assert_eq!(changed(&before, &now), ["answers: some, none"]);
-    assert_eq!(changed(&now, &before), ["answers: none, some"]);
+    assert_eq!(changed(&before, &now), ["worse answers: some, none"]);
+    assert_eq!(changed(&now, &before), ["better answers: none, some"]);
 }
 
 #[test]
@@ -252,4 +261,82 @@ fn a_path_that_came_or_went_is_told_only_of_hosts_that_asked_each_other_both_tim
     assert_eq!(told(&one, &both), new);
     assert_eq!(told(&[], &one), []);
     assert_eq!(told(&one, &[]), []);
+}
+
+#[test]
+fn what_was_worse_before_is_better_now() {
+    let mut before = healthy();
+    before.route = Known("ens1f1".into());
+    before.there = crossing(1400, true);
+    before.answers = answers(80);
+    let told = changed(&[before], &[healthy()]);
+    let all = [
+        "better route: ens1f1, ens1f0",
+        "better largest there: 1400 bytes, larger ones vanish, 9000 bytes",
+        "better loss: 20 %, 0 %",
+    ];
+    assert_eq!(told, all);
+}
+
+/// Findings as `trend rule: before, now`, and how many were not compared.
+fn findings(before: &[Path], now: &[Path]) -> (Vec<String>, usize) {
+    let found = differences(at(before), at(now));
+    let told = found.findings.into_iter().map(|it| {
+        let (trend, what) = (it.trend, it.what);
+        format!("{trend} {what}: {}, {}", it.before, it.now)
+    });
+    (told.collect(), found.not_compared)
+}
+
+#[test]
+fn findings_that_came_or_went_are_told_and_those_that_weigh_more_or_less() {
+    let mut lossy = healthy();
+    lossy.answers = answers(95);
+    let mut worse = healthy();
+    worse.answers = answers(80);
+    let (fine, lossy, worse) = ([healthy()], [lossy], [worse]);
+    let five = "warning: 5 of 100 packets were lost";
+    let twenty = "critical: 20 of 100 packets were lost";
+    let right = "as it should be";
+    for (before, now, told) in [
+        (&fine, &lossy, format!("new path-loss: {right}, {five}")),
+        (&lossy, &worse, format!("worse path-loss: {five}, {twenty}")),
+        (
+            &worse,
+            &lossy,
+            format!("better path-loss: {twenty}, {five}"),
+        ),
+        (&worse, &fine, format!("gone path-loss: {twenty}, {right}")),
+    ] {
+        assert_eq!(findings(before, now), (vec![told], 0));
+    }
+    assert_eq!(findings(&lossy, &lossy), (Vec::new(), 0));
+}
+
+#[test]
+fn a_finding_about_what_was_not_looked_at_the_other_time_is_counted_and_neither_new_nor_gone() {
+    let mut lossy = healthy();
+    lossy.answers = answers(80);
+    let mut unknown = healthy();
+    unknown.answers = Fact::unknown("one migration was under way");
+    for other in [&[][..], &[unknown][..]] {
+        assert_eq!(findings(other, &[lossy.clone()]), (Vec::new(), 1));
+        assert_eq!(findings(&[lossy.clone()], other), (Vec::new(), 1));
+    }
+}
+
+#[test]
+fn a_path_that_fell_silent_has_lost_its_other_findings_and_has_a_worse_one() {
+    let mut lossy = healthy();
+    lossy.answers = answers(80);
+    let mut silent = healthy();
+    silent.answers = answers(0);
+    silent.arrivals = Known(BTreeSet::new());
+    let (told, _) = findings(&[lossy], &[silent]);
+    let rules: Vec<&str> = told
+        .iter()
+        .map(|told| told.split(':').next().unwrap())
+        .collect();
+    assert_eq!(rules, ["new path-reach", "gone path-loss"]);
+    assert!(told[1].ends_with("nothing to say of it"), "{told:?}");
 }

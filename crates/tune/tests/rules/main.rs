@@ -9,6 +9,7 @@ mod hosts;
 mod layers;
 mod links;
 mod media;
+mod since;
 mod wishes;
 
 use std::collections::BTreeSet;
