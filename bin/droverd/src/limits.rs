@@ -382,9 +382,28 @@ const _: () = assert!(ASKED_IN_CLUSTER.as_secs() < api::PATHS_ASK_CALL.as_secs()
 pub const CLUSTER_PATHS: Duration = Duration::from_secs(120);
 
 const _: () = assert!(
-    CLUSTER_PATHS.as_secs() + PEER_PROBE.as_secs() < api::PATHS_CALL.as_secs()
+    CLUSTER_PATHS.as_secs() + PEER_PROBE.as_secs() + INVENTORY.as_secs()
+        < api::PATHS_CALL.as_secs()
         && api::PATHS_CALL.as_secs() < REQUEST.as_secs()
 );
+
+/// Reports about a cluster that are kept whatever their distance: a day's, one an hour.
+pub const KEPT_NEWEST: usize = 24;
+
+/// How old the others may be, of which one a day is kept: a quarter.
+pub const KEPT_AGE: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// Most reports that are kept: the newest, and one for each day.
+pub const KEPT_REPORTS: usize = KEPT_NEWEST + 91;
+
+/// Most bytes of one. A path has some 550, and a host with two interfaces some 10,000: 64 hosts with 8064 paths have 5 MiB.
+/// It fits an answer.
+pub const KEPT_BYTES: u64 = 16 << 20;
+
+/// Most bytes of all of them.
+pub const KEPT_ALL_BYTES: u64 = 256 << 20;
+
+const _: () = assert!(KEPT_BYTES < api::ANSWER_BYTES as u64);
 
 /// Before the kernel's socket for link events is opened again.
 pub const WATCH_AGAIN: Duration = Duration::from_secs(1);

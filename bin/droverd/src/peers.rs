@@ -127,8 +127,16 @@ impl Peers {
         &self,
         ask: impl AsyncFn(&Client) -> Result<T, ClientError>,
     ) -> Vec<(HostName, Result<T, Refusal>, Instant)> {
-        let others = self.others().unwrap_or_default();
-        let asked = others.into_iter().map(async |host| {
+        self.ask_these(self.others().unwrap_or_default(), ask).await
+    }
+
+    /// Asks these the same; when each answered, or failed to.
+    pub async fn ask_these<T>(
+        &self,
+        hosts: Vec<HostName>,
+        ask: impl AsyncFn(&Client) -> Result<T, ClientError>,
+    ) -> Vec<(HostName, Result<T, Refusal>, Instant)> {
+        let asked = hosts.into_iter().map(async |host| {
             let client = self.client_or_at(&host, Vec::new());
             let told = match tokio::time::timeout(limits::INVENTORY, ask(&client)).await {
                 Ok(told) => told.map_err(|error| unreachable(&host, &error)),

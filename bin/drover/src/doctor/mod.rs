@@ -8,6 +8,7 @@ mod missing;
 mod paths;
 mod report;
 mod show;
+mod since;
 
 use std::path::{Path, PathBuf};
 
@@ -28,6 +29,7 @@ use self::missing::Missing;
 use self::paths::Asked;
 use self::report::Target;
 pub use self::show::{clean, in_full};
+use self::since::Since;
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
 use crate::failure::Failure;
@@ -38,6 +40,7 @@ Examples:
   drover doctor --all                         all hosts of the cluster, and what differs between them
   drover doctor --all --paths                 and the paths between them, asked by packets on the real ways
   drover doctor --all --paths=a,b             the paths between these; of one host those to and from all others
+  drover doctor --all --paths --since 7d      and what has changed in a week, as far as the agent was asked by then
   drover doctor --explain nic-queues          what a rule wants, and all that it found
   drover doctor capture /tmp/a --anonymous    what was read here, to be looked at elsewhere
   drover doctor --captured a --captured b     two captured hosts, and what differs between them
@@ -89,6 +92,9 @@ pub struct DoctorArgs {
     /// Have the agents ask the paths between all hosts, or these: reachability, the largest packet, loss, round trips
     #[arg(long, value_name = "HOST", requires = "all", num_args = 0.., value_delimiter = ',', require_equals = true)]
     paths: Option<Vec<HostName>>,
+    /// Say what has changed since the agent was asked for all paths: so long ago (12h, 7d, 1w), or at a date or time
+    #[arg(long, value_name = "WHEN", requires = "all", conflicts_with = "explain", value_parser = since::when)]
+    since: Option<Timestamp>,
     /// Look at a captured host instead of this one; several are compared with each other
     #[arg(long, value_name = "DIR")]
     captured: Vec<PathBuf>,
@@ -162,6 +168,11 @@ pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure>
 }
 
 async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
+    // Before anything is asked, as that will be kept, too.
+    let before = match args.since {
+        Some(at) => Some(since::before(agent, at).await?),
+        None => None,
+    };
     let (hosts, mut left_out) = if args.all {
         let asked = client(agent)?.cluster_facts().await;
         let view = asked.map_err(Failure::of_reading)?;
@@ -180,6 +191,7 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
         asked.skip(&mut report);
         missing.extend(asked.missing());
     }
+    let since = before.map(|before| Since::new(before, &hosts, asked.as_ref()));
     if let Some(file) = &args.junit {
         let written = std::fs::write(file, junit::xml(&report, &missing));
         written
@@ -207,8 +219,9 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
         }
         None => {
             let about_paths = asked.as_ref().map(Asked::summary).unwrap_or_default();
+            let changed = since.as_ref().map(Since::told).unwrap_or_default();
             let text = show::report(&report, args.skipped, &missing);
-            (about_paths + &text, !report.findings.is_empty())
+            (about_paths + &changed + &text, !report.findings.is_empty())
         }
     };
     let mut parts = vec![
@@ -220,6 +233,10 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     if let Some(asked) = &asked {
         parts.push(("paths", encoded(&asked.paths)?));
         parts.push(("paths_left_out", encoded(&asked.left_out)?));
+        parts.push(("paths_not_kept", encoded(&asked.not_kept)?));
+    }
+    if let Some(since) = &since {
+        parts.push(("since", encoded(since)?));
     }
     let outcome = Outcome::of_parts(text, &parts)?;
     Ok(match (found, missing.is_empty()) {

@@ -1,11 +1,14 @@
 //! The paths between hosts, as their agents find them.
 
+use std::fmt::Write as _;
+
 use drover_api::{ClusterPathsRequest, ClusterPathsView, MemberLeftOut, PathLeftOut};
 use drover_tune::facts::Path;
 use drover_tune::{Report, Skipped, Subject};
 use drover_types::HostName;
 
 use super::missing::Missing;
+use super::show::clean;
 use crate::cli::Agent;
 use crate::command::client;
 use crate::failure::Failure;
@@ -20,6 +23,8 @@ pub struct Asked {
     pub paths: Vec<Path>,
     /// Interfaces without one, and pairs of hosts of which nothing could be asked.
     pub left_out: Vec<PathLeftOut>,
+    /// Why the agent does not keep them, where all were asked.
+    pub not_kept: Option<String>,
 }
 
 /// Has the paths of these hosts asked; members that are silent are added.
@@ -34,11 +39,16 @@ pub async fn ask(
         paths,
         paths_left_out: left_out,
         left_out: members,
+        not_kept,
     } = asked.map_err(Failure::of_reading)?;
     let known = |member: &MemberLeftOut| silent.iter().any(|known| known.host == member.host);
     let new: Vec<_> = members.into_iter().filter(|one| !known(one)).collect();
     silent.extend(new);
-    Ok(Asked { paths, left_out })
+    Ok(Asked {
+        paths,
+        left_out,
+        not_kept,
+    })
 }
 
 impl Asked {
@@ -67,8 +77,16 @@ impl Asked {
         })
     }
 
-    /// One line about all of them.
+    /// One line about all of them, and one where they are not kept.
     pub fn summary(&self) -> String {
+        let mut said = self.counted();
+        if let Some(why) = &self.not_kept {
+            let _ = writeln!(said, "the agent does not keep them: {}", clean(why));
+        }
+        said
+    }
+
+    fn counted(&self) -> String {
         let count = self.paths.len();
         let trips = self.paths.iter();
         let trips: Vec<u64> = trips

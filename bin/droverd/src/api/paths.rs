@@ -4,15 +4,16 @@ use axum::Json;
 use axum::extract::{Extension, State};
 use drover_api::{
     AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView, ErrorBody,
-    PathsAskRequest, PathsView,
+    KeptView, PathsAskRequest, PathsView,
 };
 use drover_types::AnswererId;
+use jiff::Timestamp;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Caller, Refused, to_its_end};
-use crate::paths;
+use crate::{doctor, paths};
 
 /// For the agents of other hosts.
 pub fn peer_routes() -> OpenApiRouter<App> {
@@ -23,7 +24,9 @@ pub fn peer_routes() -> OpenApiRouter<App> {
 }
 
 pub fn routes() -> OpenApiRouter<App> {
-    OpenApiRouter::new().routes(routes!(cluster_paths))
+    OpenApiRouter::new()
+        .routes(routes!(cluster_paths))
+        .routes(routes!(kept))
 }
 
 /// Answers questions of the caller that come by datagrams, at each address that migrations may use, for a time. The ticket is for
@@ -85,6 +88,7 @@ async fn ask_paths(
 }
 
 /// Has the hosts of the cluster ask the paths between them, each from both of its ends. Whoever hangs up has no more of them asked.
+/// Where all were asked, this agent keeps what was found, with the facts of the hosts.
 #[utoipa::path(post, path = "/v1/cluster/paths", tag = "local",
     request_body = Option<ClusterPathsRequest>,
     responses((status = 200, body = ClusterPathsView), (status = "default", body = ErrorBody)))]
@@ -95,4 +99,15 @@ async fn cluster_paths(
     Ok(Json(
         paths::cluster(&app.0.context, &app.0.migrations, request).await?,
     ))
+}
+
+/// What this agent kept when all paths were asked by way of it: the newest that is as old as that, or the oldest there is.
+#[utoipa::path(get, path = "/v1/cluster/kept/{at}", tag = "local",
+    params(("at" = String, Path, description = "a time, RFC 3339")),
+    responses((status = 200, body = KeptView), (status = "default", body = ErrorBody)))]
+async fn kept(
+    State(app): State<App>,
+    Named(at): Named<Timestamp>,
+) -> Result<Json<KeptView>, Refused> {
+    Ok(Json(doctor::kept(&app.0.context, at).await?))
 }

@@ -3,16 +3,24 @@
 
 mod guests;
 mod inside;
+mod kept;
 mod process;
+mod thin;
 
+use std::io;
 use std::path::Path;
 
-use drover_api::{ClusterFactsView, ErrorCode, FactsView, MemberLeftOut, Refusal};
+use drover_api::{
+    ClusterFactsView, ErrorCode, FactsView, KeptReport, KeptView, MemberLeftOut, Refusal,
+};
 use drover_host::{Told, Tree};
 use drover_plan::Text;
 use drover_tune::facts::{Fact, Host};
 use drover_types::{HostName, with_sources};
+use jiff::Timestamp;
+use tokio::time::Instant;
 
+use self::kept::Kept;
 use crate::agent::Context;
 use crate::inventory;
 
@@ -60,8 +68,29 @@ pub async fn host(context: &Context) -> Result<Host, Refusal> {
 pub async fn cluster(context: &Context) -> Result<ClusterFactsView, Refusal> {
     let others = context.peers.ask_all(async |client| client.facts().await);
     let (own, others) = tokio::join!(facts(context), others);
+    Ok(together(own?, others))
+}
+
+/// This host and these others.
+///
+/// # Errors
+/// As for [`facts`].
+pub async fn of_these(
+    context: &Context,
+    others: Vec<HostName>,
+) -> Result<ClusterFactsView, Refusal> {
+    let ask = async |client: &drover_api::Client| client.facts().await;
+    let others = context.peers.ask_these(others, ask);
+    let (own, others) = tokio::join!(facts(context), others);
+    Ok(together(own?, others))
+}
+
+fn together(
+    own: FactsView,
+    others: Vec<(HostName, Result<FactsView, Refusal>, Instant)>,
+) -> ClusterFactsView {
     let mut all = ClusterFactsView {
-        facts: vec![own?.facts],
+        facts: vec![own.facts],
         left_out: Vec::new(),
     };
     for (host, told, _) in others {
@@ -78,7 +107,33 @@ pub async fn cluster(context: &Context) -> Result<ClusterFactsView, Refusal> {
         }
     }
     all.facts.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(all)
+    all
+}
+
+/// What was kept: the newest that is as old as that, or the oldest there is.
+///
+/// # Errors
+/// The directory cannot be read.
+pub async fn kept(context: &Context, at: Timestamp) -> Result<KeptView, Refusal> {
+    let kept = Kept::below(&context.config.state);
+    let read = tokio::task::spawn_blocking(move || kept.of(at, Timestamp::now())).await;
+    let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
+    read.map_err(|error| {
+        let directory = Kept::below(&context.config.state);
+        let message = format!("what was found before cannot be read: {directory}: {error}");
+        Refusal::new(ErrorCode::Internal, message)
+    })
+}
+
+/// Keeps it, or says why not.
+pub async fn keep(context: &Context, report: KeptReport) -> Option<String> {
+    let _keeps = context.paths.keeping.lock().await;
+    let kept = Kept::below(&context.config.state);
+    let written = tokio::task::spawn_blocking(move || kept.keep(&report, Timestamp::now())).await;
+    let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+    let why = written.err()?.to_string();
+    tracing::warn!(why, "what was found of the cluster is not kept");
+    Some(why)
 }
 
 fn own_word(host: &HostName, told: FactsView) -> Result<FactsView, String> {

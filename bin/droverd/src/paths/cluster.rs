@@ -14,22 +14,23 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use drover_api::{
-    ClusterPathsRequest, ClusterPathsView, ErrorCode, MemberLeftOut, PathLeftOut, PathsView,
-    Refusal,
+    ClusterFactsView, ClusterPathsRequest, ClusterPathsView, ErrorCode, KeptReport, MemberLeftOut,
+    PathLeftOut, PathsView, Refusal,
 };
 use drover_plan::Text;
 use drover_tune::facts::{Path, PathEnd};
 use drover_types::HostName;
 use futures_util::future::join_all;
+use jiff::Timestamp;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{ask, not_answered, turn};
 use crate::agent::Context;
-use crate::limits;
 use crate::migration::Migrations;
+use crate::{doctor, limits};
 
-/// Has them asked. Nothing more is asked once the caller has hung up.
+/// Has them asked. Nothing more is asked once the caller has hung up. Where they are all, what was found is kept.
 ///
 /// # Errors
 /// There is no cluster, or no host of a name that is asked for.
@@ -40,8 +41,15 @@ pub async fn cluster(
 ) -> Result<ClusterPathsView, Refusal> {
     context.peers.are_known()?;
     let only = Only::new(context, request.hosts)?;
+    let all = only.0.is_empty();
+    let begun = Timestamp::now();
     let mut view = ClusterPathsView::default();
     let hosts = there(context, &only, &mut view.left_out).await;
+    // Before anything is asked: reading a host takes processors.
+    let facts = match all {
+        true => Some(facts_of(context, &hosts).await),
+        false => None,
+    };
     let round = Round {
         context,
         migrations,
@@ -69,7 +77,30 @@ pub async fn cluster(
     });
     // What is wrong with an interface alone is told by each pair of its host.
     view.paths_left_out.dedup();
+    view.not_kept = match facts {
+        Some(Ok(facts)) => doctor::keep(context, report(begun, facts, &view)).await,
+        Some(Err(refusal)) => Some(refusal.message),
+        None => None,
+    };
     Ok(view)
+}
+
+async fn facts_of(context: &Context, hosts: &[HostName]) -> Result<ClusterFactsView, Refusal> {
+    let mut others = hosts.to_vec();
+    others.retain(|host| *host != context.config.host);
+    doctor::of_these(context, others).await
+}
+
+fn report(asked: Timestamp, facts: ClusterFactsView, view: &ClusterPathsView) -> KeptReport {
+    let mut left_out = view.left_out.clone();
+    left_out.extend(facts.left_out);
+    KeptReport {
+        asked,
+        facts: facts.facts,
+        paths: view.paths.clone(),
+        paths_left_out: view.paths_left_out.clone(),
+        left_out,
+    }
 }
 
 fn in_order(path: &Path) -> (&str, &str, &PathEnd, &PathEnd) {

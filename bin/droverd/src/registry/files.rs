@@ -60,6 +60,14 @@ pub fn read_document<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> 
 /// # Errors
 /// It cannot be read, is no UTF-8, no regular file, or larger than [`limits::FILE_BYTES`].
 pub fn read(path: &Path) -> io::Result<Option<String>> {
+    read_within(path, limits::FILE_BYTES)
+}
+
+/// The same of a file of so many bytes at most.
+///
+/// # Errors
+/// As for [`read`].
+pub fn read_within(path: &Path, most: u64) -> io::Result<Option<String>> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -70,14 +78,9 @@ pub fn read(path: &Path) -> io::Result<Option<String>> {
         return Err(io::Error::other("no regular file"));
     }
     let mut text = String::new();
-    File::open(path)?
-        .take(limits::FILE_BYTES + 1)
-        .read_to_string(&mut text)?;
-    if text.len() as u64 > limits::FILE_BYTES {
-        return Err(io::Error::other(format!(
-            "larger than {} bytes",
-            limits::FILE_BYTES
-        )));
+    File::open(path)?.take(most + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > most {
+        return Err(io::Error::other(format!("larger than {most} bytes")));
     }
     Ok(Some(text))
 }

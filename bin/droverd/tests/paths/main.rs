@@ -16,7 +16,8 @@ mod support;
 use std::time::{Duration, Instant};
 
 use drover_api::{ClientError, ClusterPathsRequest, ErrorCode, PathsView};
-use drover_tune::examine;
+use drover_tune::{Known, differences, examine};
+use jiff::Timestamp;
 
 use cluster::{Cluster, SWITCH, findings};
 
@@ -96,6 +97,50 @@ async fn a_switch_that_carries_smaller_packets_than_both_ends_is_found_on_its_pa
     for finding in examine(&[], &view.paths).findings {
         assert!(finding.found.read.contains("15"), "{finding:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_found_of_all_is_kept_by_whoever_was_asked_and_outlives_its_agent() {
+    let Some(mut cluster) = Cluster::new("since", &["a", "b", "c"], 2).await else {
+        return;
+    };
+    let first = cluster.asked("a", &[]).await;
+    assert_eq!(first.not_kept, None);
+    // Some alone are not kept, and others keep nothing of it.
+    cluster.asked("a", &["b", "c"]).await;
+    cluster.kill("a");
+    cluster.start("a").await;
+    let now = Timestamp::now();
+    assert_eq!(cluster.client("b").kept(now).await.unwrap().kept, None);
+    let kept = cluster.client("a").kept(now).await.unwrap();
+    assert_eq!(kept.unusable, []);
+    let before = kept.kept.unwrap();
+    assert_eq!(before.paths, first.paths);
+    let hosts: Vec<_> = before.facts.iter().map(|host| host.name.as_str()).collect();
+    assert_eq!(hosts, ["a", "b", "c"]);
+
+    cluster.run(SWITCH, "ip link set b1 mtu 1500");
+    let now = cluster.asked("a", &[]).await;
+    let at = |paths| Known { hosts: &[], paths };
+    let found = differences(at(&before.paths), at(&now.paths));
+    let ends = ["a and b", "b and a", "b and c", "c and b"];
+    let findings: Vec<_> = found
+        .findings
+        .iter()
+        .map(|it| format!("{} {} {}", it.trend, it.subject, it.what))
+        .collect();
+    assert_eq!(findings, ends.map(|ends| format!("new {ends} n1 path-mtu")));
+    let mut sizes: Vec<_> = found
+        .paths
+        .iter()
+        .filter(|it| it.what.starts_with("largest"))
+        .map(|it| format!("{} {} {}", it.trend, it.subject, it.what))
+        .collect();
+    sizes.sort();
+    let all = ends
+        .iter()
+        .flat_map(|ends| ["back", "there"].map(|way| format!("worse {ends} n1 largest {way}")));
+    assert_eq!(sizes, all.collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread")]

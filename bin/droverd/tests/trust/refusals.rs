@@ -169,6 +169,8 @@ async fn an_operator_may_use_every_route_and_a_host_only_those_of_peers() {
         b.start_vm(&web).await.map(drop),
         b.cluster().await.map(drop),
         b.cluster_token(&Default::default()).await.map(drop),
+        b.cluster_paths(&Default::default()).await.map(drop),
+        b.kept(jiff::Timestamp::now()).await.map(drop),
         b.cluster_operator(&"eve".parse().unwrap(), &request)
             .await
             .map(drop),

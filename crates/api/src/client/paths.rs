@@ -1,9 +1,11 @@
 //! What is asked about the paths between hosts.
 
 use drover_types::{AnswererId, HostName};
+use jiff::Timestamp;
 
 use super::{Client, ClientError};
 use crate::limits;
+use crate::views::kept::KeptView;
 use crate::views::paths::{
     AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView,
     PathsAskRequest, PathsView,
@@ -51,5 +53,13 @@ impl Client {
     ) -> Result<ClusterPathsView, ClientError> {
         self.post("/v1/cluster/paths", request, limits::PATHS_CALL)
             .await
+    }
+
+    /// `GET /v1/cluster/kept/{at}`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn kept(&self, at: Timestamp) -> Result<KeptView, ClientError> {
+        self.get(&format!("/v1/cluster/kept/{at}")).await
     }
 }

@@ -149,6 +149,9 @@ pub struct ClusterPathsView {
     /// Members that did not answer, and why.
     #[serde(default)]
     pub left_out: Vec<MemberLeftOut>,
+    /// Why this is not kept, where all were asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_kept: Option<String>,
 }
 
 #[cfg(test)]
