@@ -67,6 +67,7 @@ impl Answerers {
         let interfaces = facts::interfaces().await;
         let interfaces = interfaces.map_err(|error| failed(with_sources(&error)))?;
         let (interfaces, _) = migration::offered(here.networks, interfaces);
+        let ports = super::pairs::ports(&interfaces).await;
         let ticket = Ticket::random().map_err(|error| failed(error.to_string()))?;
         let order = Order {
             ticket: ticket.clone(),
@@ -90,6 +91,7 @@ impl Answerers {
             moving: here.moving,
             at,
             interfaces,
+            ports,
         })
     }
 

@@ -10,7 +10,6 @@
 //!   d asks   a b c
 //! ```
 
-use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use drover_api::{
@@ -26,6 +25,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{ask, not_answered, turn};
+use super::only::Only;
 use crate::agent::Context;
 use crate::migration::Migrations;
 use crate::{doctor, limits};
@@ -41,7 +41,7 @@ pub async fn cluster(
 ) -> Result<ClusterPathsView, Refusal> {
     context.peers.are_known()?;
     let only = Only::new(context, request.hosts)?;
-    let all = only.0.is_empty();
+    let all = only.is_all();
     let begun = Timestamp::now();
     let mut view = ClusterPathsView::default();
     let hosts = there(context, &only, &mut view.left_out).await;
@@ -105,32 +105,6 @@ fn report(asked: Timestamp, facts: ClusterFactsView, view: &ClusterPathsView) ->
 
 fn in_order(path: &Path) -> (&str, &str, &PathEnd, &PathEnd) {
     (&path.near.host, &path.far.host, &path.near, &path.far)
-}
-
-/// Which hosts are asked for: of one all that it has to do with, of several those among them.
-struct Only(BTreeSet<HostName>);
-
-impl Only {
-    fn new(context: &Context, hosts: Vec<HostName>) -> Result<Self, Refusal> {
-        for host in hosts.iter().filter(|host| **host != context.config.host) {
-            // Refuses who is no member.
-            context.peers.client(host)?;
-        }
-        Ok(Self(hosts.into_iter().collect()))
-    }
-
-    fn has(&self, one: &HostName, other: &HostName) -> bool {
-        let (one, other) = (self.0.contains(one), self.0.contains(other));
-        match self.0.len() {
-            0 => true,
-            1 => one || other,
-            _ => one && other,
-        }
-    }
-
-    fn concerns(&self, host: &HostName) -> bool {
-        self.0.len() <= 1 || self.0.contains(host)
-    }
 }
 
 /// The hosts that it is about, by their names; those that are silent are neither asked nor do they ask.
@@ -282,25 +256,6 @@ fn is_about(view: &PathsView, near: &HostName, far: &HostName) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn only(hosts: &[&str]) -> Only {
-        Only(hosts.iter().map(|host| host.parse().unwrap()).collect())
-    }
-
-    fn has(only: &Only, one: &str, other: &str) -> bool {
-        only.has(&one.parse().unwrap(), &other.parse().unwrap())
-    }
-
-    #[test]
-    fn of_one_host_all_its_paths_are_asked_and_of_several_those_among_them() {
-        assert!(has(&only(&[]), "a", "b"));
-        let of_a = only(&["a"]);
-        assert!(has(&of_a, "a", "b") && has(&of_a, "b", "a") && !has(&of_a, "b", "c"));
-        let of_two = only(&["a", "b"]);
-        assert!(has(&of_two, "b", "a") && !has(&of_two, "a", "c"));
-        let host = |name: &str| name.parse().unwrap();
-        assert!(of_a.concerns(&host("b")) && !of_two.concerns(&host("c")));
-    }
 
     #[test]
     fn nobody_is_believed_about_paths_of_others() {

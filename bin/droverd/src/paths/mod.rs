@@ -15,8 +15,11 @@
 
 mod answerers;
 mod ask;
+mod asking;
 mod cluster;
+mod doubts;
 mod found;
+mod only;
 mod pairs;
 
 use std::sync::Arc;

@@ -1,10 +1,12 @@
 //! Which pairs of interfaces are asked, and which of them at the same time.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::Path;
 
 use drover_api::PathLeftOut;
 use drover_migrate::paths::{self, Candidate, LeftOut, LeftOutReason, Selected, Side, choose};
-use drover_types::{BitRate, HostName, Interface, PathEnd};
+use drover_types::{BitRate, HostName, Interface, PathEnd, with_sources};
 
 use crate::migration::leads_there;
 
@@ -17,6 +19,20 @@ pub struct Pair {
     pub far: PathEnd,
     /// Rate of the slower link, where known.
     pub rate: Option<BitRate>,
+}
+
+/// What each interface stands on: VLANs of one port share its line.
+pub type Ports = BTreeMap<String, BTreeSet<String>>;
+
+/// Those of interfaces of this host; where that cannot be read each counts as a line of its own.
+pub async fn ports(own: &[Interface]) -> Ports {
+    let names: Vec<&str> = own.iter().map(|nic| nic.name.as_str()).collect();
+    let read = drover_host::ports(Path::new("/"), &names).await;
+    read.unwrap_or_else(|error| {
+        let error = with_sources(&error);
+        tracing::warn!(error, "not known which interfaces share a line");
+        Ports::new()
+    })
 }
 
 /// What is asked, and why the rest is not.
@@ -104,12 +120,13 @@ pub fn told(near: &HostName, far: &HostName, left: LeftOut) -> PathLeftOut {
     }
 }
 
-/// Pairs that are asked at the same time: no interface is in two of them, so that none is loss to another.
-pub fn waves(pairs: Vec<Pair>) -> Vec<Vec<Pair>> {
+/// Pairs that are asked at the same time: no line is in two of them, so that none is loss to another, and each has its whole share.
+pub fn waves(pairs: Vec<Pair>, near: &Ports, far: &Ports) -> Vec<Vec<Pair>> {
     let mut waves: Vec<Vec<Pair>> = Vec::new();
     for pair in pairs {
         let meets = |other: &Pair| {
-            other.near.interface == pair.near.interface || other.far.interface == pair.far.interface
+            share_a_line(near, &other.near.interface, &pair.near.interface)
+                || share_a_line(far, &other.far.interface, &pair.far.interface)
         };
         match waves.iter_mut().find(|wave| !wave.iter().any(meets)) {
             Some(wave) => wave.push(pair),
@@ -117,6 +134,14 @@ pub fn waves(pairs: Vec<Pair>) -> Vec<Vec<Pair>> {
         }
     }
     waves
+}
+
+fn share_a_line(ports: &Ports, one: &str, other: &str) -> bool {
+    let of = |nic: &str| {
+        let itself = || BTreeSet::from([nic.to_owned()]);
+        ports.get(nic).cloned().unwrap_or_else(itself)
+    };
+    one == other || !of(one).is_disjoint(&of(other))
 }
 
 #[cfg(test)]
@@ -221,7 +246,7 @@ mod tests {
             &[nic("b0", &["10.0.0.9/24"]), nic("b1", &["10.0.0.8/24"])],
         );
         assert_eq!(found.chosen.len(), 4);
-        let waves = waves(found.chosen.clone());
+        let waves = waves(found.chosen.clone(), &Ports::new(), &Ports::new());
         // Those beyond the first two share an interface of the other host with them.
         assert_eq!(waves[0].len(), 2);
         for wave in &waves {
@@ -235,5 +260,35 @@ mod tests {
         let mut all = names(&waves.concat());
         all.sort();
         assert_eq!(all, names(&found.chosen));
+    }
+
+    #[test]
+    fn vlans_of_one_port_at_either_end_are_asked_one_after_the_other() {
+        let own = [
+            nic("a0.1", &["10.0.1.1/24"]),
+            nic("a0.2", &["10.0.2.1/24"]),
+            nic("a1", &["10.0.3.1/24"]),
+        ];
+        let other = [
+            nic("b0", &["10.0.1.2/24"]),
+            nic("b1.2", &["10.0.2.2/24"]),
+            nic("b1.3", &["10.0.3.2/24"]),
+        ];
+        let chosen = asked(&own, &other).chosen;
+        let stands = |names: &[&str], port: &str| -> Ports {
+            let on = |name: &&str| ((*name).to_owned(), BTreeSet::from([port.to_owned()]));
+            names.iter().map(on).collect()
+        };
+        let near = stands(&["a0.1", "a0.2"], "a0");
+        let far = stands(&["b1.2", "b1.3"], "b1");
+        let waves = |near: &Ports, far: &Ports| {
+            let waves = waves(chosen.clone(), near, far);
+            waves.iter().map(|wave| names(wave)).collect::<Vec<_>>()
+        };
+        let none = Ports::new();
+        assert_eq!(waves(&none, &none).len(), 1);
+        assert_eq!(waves(&near, &none).len(), 2);
+        let both = waves(&near, &far);
+        assert_eq!(both, [vec!["a0.1-b0", "a1-b1.3"], vec!["a0.2-b1.2"]]);
     }
 }

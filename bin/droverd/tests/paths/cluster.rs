@@ -38,6 +38,11 @@ impl Cluster {
     /// Hosts of these names with so many interfaces, all in one cluster; `None`, with a line that says why, where no
     /// namespaces can be made.
     pub async fn new(test: &str, names: &[&'static str], nics: usize) -> Option<Self> {
+        Self::with(test, names, nics, "").await
+    }
+
+    /// The same, with more at the end of each host's configuration.
+    pub async fn with(test: &str, names: &[&'static str], nics: usize, more: &str) -> Option<Self> {
         let mut cluster = Self {
             test: test.to_owned(),
             spaces: Vec::new(),
@@ -64,7 +69,7 @@ impl Cluster {
                 .iter()
                 .map(|at| format!("\"{at}\""))
                 .collect();
-            place.configure(&format!("[api]\nlisten = [{}]\n", listen.join(", ")));
+            place.configure(&format!("[api]\nlisten = [{}]\n{more}", listen.join(", ")));
             office.settle(&place.path("state"), name);
             let agent = None;
             cluster.hosts.push(Host { name, place, agent });

@@ -7,6 +7,7 @@
 )]
 
 mod cluster;
+mod firewall;
 #[path = "../trust/provision.rs"]
 #[allow(dead_code, reason = "helpers of tests, not all used by each of them")]
 mod provision;
@@ -15,7 +16,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use drover_api::{ClientError, ClusterPathsRequest, ErrorCode, PathsView};
+use drover_api::{AnswererRequest, ClientError, ClusterPathsRequest, ErrorCode, PathsView};
 use drover_tune::{Known, differences, examine};
 use jiff::Timestamp;
 
@@ -321,6 +322,42 @@ async fn a_host_that_hangs_after_the_look_holds_nobody_else_up() {
         !left.iter().any(|why| why.contains("all together")),
         "{left:#?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn interfaces_upon_one_port_are_told_to_share_its_line_and_all_are_asked() {
+    let Some(cluster) = Cluster::new("upon", &["a", "b"], 2).await else {
+        return;
+    };
+    // As VLANs are, which not every kernel has.
+    for (host, number) in [("a", 1), ("b", 2)] {
+        // They are on one network: none is to answer for the addresses of another.
+        cluster.run(host, "sysctl -qw net.ipv4.conf.all.arp_ignore=1");
+        for upon in [10, 20] {
+            for command in [
+                format!("ip link add link n0 name m{upon} type macvlan mode bridge"),
+                format!("ip addr add 10.79.{upon}.{number}/24 dev m{upon}"),
+                format!("ip link set m{upon} up"),
+            ] {
+                cluster.run(host, &command);
+            }
+        }
+    }
+    let request = AnswererRequest {
+        askers: vec!["10.78.0.1".parse().unwrap()],
+        time_s: 1,
+    };
+    let ordered = cluster.client("b").order_answerer(&request).await.unwrap();
+    let ports: Vec<_> = ordered
+        .ports
+        .iter()
+        .filter(|(nic, _)| *nic != "lo")
+        .map(|(nic, ports)| format!("{nic} on {}", ports.iter().cloned().collect::<String>()))
+        .collect();
+    assert_eq!(ports, ["m10 on n0", "m20 on n0", "n0 on n0", "n1 on n1"]);
+    let view = cluster.asked("a", &["a", "b"]).await;
+    assert_eq!(view.paths.len(), 8);
+    assert_eq!(findings(&view.paths), NOTHING);
 }
 
 #[tokio::test(flavor = "multi_thread")]

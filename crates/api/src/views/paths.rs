@@ -7,6 +7,7 @@
 //!                         POST /answerers/{id}/end ─────▶ tells what it answered, and what it left
 //! ```
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -49,6 +50,10 @@ pub struct AnswererView {
     /// The interfaces that the host lets migrations use, with those of their addresses alone.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
+    /// The interfaces that each of them stands on at the bottom: those of one port share its line. One that is not named counts as a line of
+    /// its own.
+    #[serde(default)]
+    pub ports: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// A secret of 32 bytes in hexadecimal digits.

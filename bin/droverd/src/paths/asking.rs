@@ -1,0 +1,170 @@
+//! Asks pairs of interfaces of two hosts.
+
+use std::net::{IpAddr, SocketAddr};
+
+use drover_api::{AnswererView, PathLeftOut};
+use drover_migrate::paths::Candidate;
+use drover_reach::limits::ASK_TIME;
+use drover_reach::{Budget, Question, Report, Ticket};
+use drover_tune::facts::{Fact, Path, PathEnd};
+use drover_types::{BitRate, HostName, Interface, with_sources};
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use futures_util::stream;
+use tokio::time::Instant;
+
+use super::doubts::{Left, elsewhere, is_whole};
+use super::found;
+use super::pairs::{Pair, Ports, waves};
+use crate::limits;
+
+/// A pair that was asked, or why it was not.
+pub struct Asked {
+    pair: Pair,
+    route: Fact<String>,
+    report: Result<Report, String>,
+}
+
+/// Everything that asking pairs takes.
+pub struct Asking<'a> {
+    /// The host that asks.
+    pub near: &'a HostName,
+    /// The one that answers.
+    pub far: &'a HostName,
+    /// Interfaces of the first.
+    pub own: &'a [Interface],
+    /// What each of them stands on.
+    pub ports: &'a Ports,
+    /// What the other one said.
+    pub answerer: &'a AnswererView,
+    /// What questions are made with.
+    pub ticket: Ticket,
+    /// When all has to be asked.
+    pub end: Instant,
+}
+
+impl Asking<'_> {
+    /// Asks them, those that share no line at the same time.
+    pub async fn all(&self, chosen: Vec<Pair>) -> Vec<Asked> {
+        let mut asked = Vec::new();
+        for wave in waves(chosen, self.ports, &self.answerer.ports) {
+            let wave = wave.into_iter().map(async |pair| {
+                let (from, to) = (pair.near.address, pair.far.address);
+                let route = match drover_host::route(from, to).await {
+                    Ok(route) => Fact::Known(route),
+                    Err(error) => Fact::unknown(with_sources(&error)),
+                };
+                let report = self.ask(&pair).await;
+                Asked {
+                    pair,
+                    route,
+                    report,
+                }
+            });
+            asked.extend(join_all(wave).await);
+        }
+        asked
+    }
+
+    /// Those of them that answer: across networks nobody claims anything, and a migration asks them all, too.
+    pub async fn knocked(&self, across: Vec<Candidate>) -> Vec<Candidate> {
+        let knocked = stream::iter(across).map(async |one| {
+            let question = self.question(&one.source, &one.destination, None).ok()?;
+            let answered = drover_reach::knock(&question).await;
+            answered.is_ok_and(|answered| answered).then_some(one)
+        });
+        let knocked = knocked.buffered(limits::KNOCKING_AT_ONCE);
+        knocked.filter_map(async |one| one).collect().await
+    }
+
+    async fn ask(&self, pair: &Pair) -> Result<Report, String> {
+        let question = self.question(&pair.near, &pair.far, pair.rate)?;
+        let report = drover_reach::ask(&question).await;
+        report.map_err(|error| with_sources(&error))
+    }
+
+    /// Where that address is answered at.
+    fn remote(&self, address: IpAddr) -> Option<SocketAddr> {
+        let mut at = self.answerer.at.iter().copied();
+        at.find(|at| at.ip() == address)
+    }
+
+    fn question(
+        &self,
+        near: &drover_types::PathEnd,
+        far: &drover_types::PathEnd,
+        rate: Option<BitRate>,
+    ) -> Result<Question, String> {
+        let remote = self.remote(far.address);
+        let remote =
+            remote.ok_or_else(|| format!("{} does not answer at {}", self.far, far.address))?;
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            let seconds = limits::ASKING.as_secs();
+            return Err(format!(
+                "asking its paths to {} took {seconds} s already",
+                self.far
+            ));
+        }
+        Ok(Question {
+            interface: near.interface.clone(),
+            local: near.address,
+            remote,
+            ticket: self.ticket.clone(),
+            mtu: mtu(self.own, &near.interface),
+            far_mtu: mtu(&self.answerer.interfaces, &far.interface),
+            rate,
+            budget: Budget {
+                time: ASK_TIME.min(left),
+                ..Budget::default()
+            },
+        })
+    }
+
+    /// The path as the rules know it, or why nothing was found out about it.
+    pub fn told(&self, asked: Asked, left: &Left, busy: Option<&str>) -> Result<Path, PathLeftOut> {
+        let Asked {
+            pair,
+            route,
+            report,
+        } = asked;
+        let left_out = |why: String| PathLeftOut {
+            near: self.near.clone(),
+            far: Some(self.far.clone()),
+            nic: Some(pair.near.interface.clone()),
+            why,
+        };
+        let report = report.map_err(left_out)?;
+        let ends = (
+            end(self.near, self.own, &pair.near),
+            end(self.far, &self.answerer.interfaces, &pair.far),
+        );
+        let port = self.answerer.port;
+        let remote = self.remote(pair.far.address);
+        let remote = remote.filter(|_| report.arrivals.is_empty());
+        let elsewhere = remote.and_then(|at| elsewhere(self.far, port, at));
+        let doubt = left.at(self.far, pair.far.address).or(elsewhere);
+        // Where nothing was silent nothing has to be explained: others were asked at that address, too.
+        let uncertain = doubt.filter(|_| !is_whole(&report));
+        let doubts = found::Doubts {
+            silence: uncertain.as_deref(),
+            loss: busy,
+        };
+        Ok(found::path(ends, route, &report, doubts))
+    }
+}
+
+fn end(host: &HostName, interfaces: &[Interface], end: &drover_types::PathEnd) -> PathEnd {
+    PathEnd {
+        host: host.to_string(),
+        nic: end.interface.clone(),
+        address: end.address,
+        mtu: mtu(interfaces, &end.interface),
+    }
+}
+
+fn mtu(interfaces: &[Interface], name: &str) -> u32 {
+    let mut interfaces = interfaces.iter();
+    let found = interfaces.find(|interface| interface.name == name);
+    found.map_or(0, |found| found.mtu)
+}
