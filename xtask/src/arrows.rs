@@ -34,6 +34,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("reach", Kind::Io, &["types"]),
     // Its tests hold what `qstream` finds against real QEMUs.
     ("hypervisor", Kind::Io, &["types", "qstream"]),
+    ("libvirt", Kind::Io, &["types"]),
     ("tune", Kind::Pure, &["types"]),
     ("host", Kind::Io, &["types", "tune"]),
     ("change", Kind::Io, &["types", "tune"]),

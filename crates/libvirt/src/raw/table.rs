@@ -1,0 +1,94 @@
+//! What is used of libvirt's library, with the signatures of its headers.
+
+use std::ffi::{c_char, c_int, c_uchar, c_uint, c_ulong, c_ulonglong, c_ushort, c_void};
+
+/// `virConnect`.
+pub(super) enum VirConnect {}
+/// `virDomain`.
+pub(super) enum VirDomain {}
+/// `virError`.
+pub(super) enum VirError {}
+/// `virTypedParameter`.
+pub(super) enum VirTypedParameter {}
+
+/// `virDomainInfo` of `libvirt-domain.h`.
+#[repr(C)]
+#[derive(Default)]
+pub(super) struct VirDomainInfo {
+    pub state: c_uchar,
+    pub max_mem: c_ulong,
+    pub memory: c_ulong,
+    pub nr_virt_cpu: c_ushort,
+    pub cpu_time: c_ulonglong,
+}
+
+/// `virFreeCallback` of `libvirt-common.h`.
+pub(super) type FreeCallback = extern "C" fn(*mut c_void);
+/// `virConnectCloseFunc` of `libvirt-common.h`.
+pub(super) type CloseFunc = extern "C" fn(*mut VirConnect, c_int, *mut c_void);
+/// A function whose signature depends on another argument, as `virConnectDomainEventGenericCallback` is cast.
+pub(super) type Function = *const c_void;
+
+macro_rules! table {
+    ($(fn $name:ident($($argument:ty),*) -> $result:ty;)*) => {
+        /// The functions, by libvirt's names for them.
+        #[allow(non_snake_case)]
+        pub(super) struct Table {
+            $(pub(super) $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl Table {
+            /// Finds all of them, or names the first that is not there.
+            pub(super) fn find(library: &libloading::Library) -> Result<Self, &'static str> {
+                // SAFETY: the signatures are those of libvirt's headers; the pointers are used while the library is
+                // loaded, which is for ever.
+                unsafe {
+                    Ok(Self {$(
+                        $name: *library.get(concat!(stringify!($name), "\0")).map_err(|_| stringify!($name))?,
+                    )*})
+                }
+            }
+        }
+    };
+}
+
+table! {
+    // virterror.h
+    fn virSetErrorFunc(*mut c_void, Function) -> ();
+    fn virGetLastErrorCode() -> c_int;
+    fn virGetLastErrorDomain() -> c_int;
+    fn virGetLastErrorMessage() -> *const c_char;
+    // libvirt-event.h
+    fn virEventRegisterDefaultImpl() -> c_int;
+    fn virEventRunDefaultImpl() -> c_int;
+    // libvirt-host.h
+    fn virGetVersion(*mut c_ulong, *const c_char, *mut c_ulong) -> c_int;
+    fn virConnectOpen(*const c_char) -> *mut VirConnect;
+    fn virConnectClose(*mut VirConnect) -> c_int;
+    fn virConnectGetLibVersion(*mut VirConnect, *mut c_ulong) -> c_int;
+    fn virConnectGetVersion(*mut VirConnect, *mut c_ulong) -> c_int;
+    fn virConnectIsAlive(*mut VirConnect) -> c_int;
+    fn virConnectSetKeepAlive(*mut VirConnect, c_int, c_uint) -> c_int;
+    fn virConnectRegisterCloseCallback(*mut VirConnect, CloseFunc, *mut c_void, FreeCallback) -> c_int;
+    fn virConnectUnregisterCloseCallback(*mut VirConnect, CloseFunc) -> c_int;
+    // libvirt-domain.h
+    fn virConnectDomainEventRegisterAny(*mut VirConnect, *mut VirDomain, c_int, Function, *mut c_void, FreeCallback) -> c_int;
+    fn virConnectDomainEventDeregisterAny(*mut VirConnect, c_int) -> c_int;
+    fn virConnectListAllDomains(*mut VirConnect, *mut *mut *mut VirDomain, c_uint) -> c_int;
+    fn virDomainLookupByUUID(*mut VirConnect, *const c_uchar) -> *mut VirDomain;
+    fn virDomainFree(*mut VirDomain) -> c_int;
+    fn virDomainGetName(*mut VirDomain) -> *const c_char;
+    fn virDomainGetUUID(*mut VirDomain, *mut c_uchar) -> c_int;
+    fn virDomainGetInfo(*mut VirDomain, *mut VirDomainInfo) -> c_int;
+    fn virDomainIsPersistent(*mut VirDomain) -> c_int;
+    fn virDomainGetAutostart(*mut VirDomain, *mut c_int) -> c_int;
+    fn virDomainGetXMLDesc(*mut VirDomain, c_uint) -> *mut c_char;
+    fn virDomainResume(*mut VirDomain) -> c_int;
+    fn virDomainAbortJob(*mut VirDomain) -> c_int;
+    fn virDomainMigrateToURI3(*mut VirDomain, *const c_char, *mut VirTypedParameter, c_uint, c_uint) -> c_int;
+    // libvirt-common.h
+    fn virTypedParamsAddString(*mut *mut VirTypedParameter, *mut c_int, *mut c_int, *const c_char, *const c_char) -> c_int;
+    fn virTypedParamsAddInt(*mut *mut VirTypedParameter, *mut c_int, *mut c_int, *const c_char, c_int) -> c_int;
+    fn virTypedParamsGetULLong(*mut VirTypedParameter, c_int, *const c_char, *mut c_ulonglong) -> c_int;
+    fn virTypedParamsFree(*mut VirTypedParameter, c_int) -> ();
+}

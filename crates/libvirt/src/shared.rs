@@ -1,0 +1,58 @@
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::broadcast;
+
+use crate::error::Closed;
+use crate::events::Event;
+use crate::limits;
+
+/// What a connection's threads and its users share.
+#[derive(Debug)]
+pub(crate) struct Shared(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    /// Gone once the connection is.
+    events: Option<broadcast::Sender<Event>>,
+    closed: Option<Closed>,
+}
+
+impl Shared {
+    pub(crate) fn new() -> Self {
+        let (events, _) = broadcast::channel(limits::EVENTS_KEPT);
+        Self(Mutex::new(State {
+            events: Some(events),
+            closed: None,
+        }))
+    }
+
+    /// Nothing in here panics while it holds the lock, so a poisoned one is as good.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        if let Some(events) = &self.lock().events {
+            // Nobody may be listening.
+            let _ = events.send(event);
+        }
+    }
+
+    /// Events from now on; `None` when the connection is gone.
+    pub(crate) fn subscribe(&self) -> Option<broadcast::Receiver<Event>> {
+        let state = self.lock();
+        state.events.as_ref().map(broadcast::Sender::subscribe)
+    }
+
+    /// How the connection ended, once it has.
+    pub(crate) fn closed(&self) -> Option<Closed> {
+        self.lock().closed.clone()
+    }
+
+    /// Ends it for everybody; the first reason stays, and is given.
+    pub(crate) fn close(&self, reason: Closed) -> Closed {
+        let mut state = self.lock();
+        state.events = None;
+        state.closed.get_or_insert(reason).clone()
+    }
+}

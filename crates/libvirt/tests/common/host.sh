@@ -1,0 +1,40 @@
+# Process 1 of a host: mounts of its own, so that libvirt's files stand over the machine's and what libvirtd keeps is the host's.
+# What was unpacked for libvirt: $1. The host's folder: $2. What libvirtd may keep for other hosts, of what QEMU can do: $3.
+set -eu
+libvirt=$1
+folder=$2
+cache=$3
+
+# Its users and folders, under the machine's. libvirtd does not start without this user, even where QEMU runs as root.
+mkdir -p "$folder"/below/etc/libvirt "$folder"/below/var/{lib,log,cache}/libvirt "$folder"/{etc,lib,log}
+{ cat /etc/passwd; echo "libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin"; } >"$folder/below/etc/passwd"
+{ cat /etc/group; echo "libvirt-qemu:x:64055:"; } >"$folder/below/etc/group"
+mount -t overlay overlay -o lowerdir="$libvirt/usr:/usr" /usr
+mount -t overlay overlay -o lowerdir="$folder/below/etc:/etc" /etc
+mount -t overlay overlay -o lowerdir="$folder/below/var:/var" /var
+mount --bind "$folder/etc" /etc/libvirt
+for kept in lib log; do mount --bind "$folder/$kept" "/var/$kept/libvirt"; done
+mount --bind "$cache" /var/cache/libvirt
+# libvirtd starts each QEMU that it finds twice.
+! [ -e /usr/bin/qemu-system-i386 ] || mount --bind /dev/null /usr/bin/qemu-system-i386
+mount -t tmpfs tmpfs /run
+ip link set lo up
+
+cat >/etc/libvirt/libvirtd.conf <<CONF
+host_uuid = "$(cat /proc/sys/kernel/random/uuid)"
+auth_unix_rw = "none"
+unix_sock_group = "root"
+log_outputs = "2:file:/var/log/libvirt/libvirtd.log"
+CONF
+cat >/etc/libvirt/qemu.conf <<CONF
+user = "root"
+group = "root"
+security_driver = "none"
+cgroup_controllers = []
+namespaces = []
+stdio_handler = "file"
+CONF
+
+# What ends here is reaped by the kernel: libvirt takes a zombie for a QEMU that will not end.
+echo ready >"$folder/ready"
+exec env --ignore-signal=CHLD sleep infinity

@@ -1,0 +1,229 @@
+//! Domains of a real libvirtd: listed, watched, found again.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use common::host::Host;
+use common::{PATIENCE, connect, domain, guest, happened, library, until};
+use drover_libvirt::{
+    CallError, Closed, Connection, DomainState, Events, Happening, Notice, Standing, Watch, Xml,
+    limits,
+};
+use drover_types::Bytes;
+use uuid::Uuid;
+
+on_each_libvirt! {
+    domains_are_listed_with_their_state_definition_and_size
+    what_happens_to_a_domain_is_told_in_order
+    a_libvirtd_that_dies_and_comes_back_is_found_again_with_its_domains
+    a_libvirtd_that_stands_still_is_an_error_within_the_bound_and_used_again_when_it_goes_on
+}
+
+async fn domains_are_listed_with_their_state_definition_and_size(libvirt: PathBuf) {
+    let host = Host::new(&libvirt);
+    let connection = connect(&host).await;
+    assert_eq!(connection.domains().await.unwrap(), []);
+    host.define(&guest::idle("Käfer 1"));
+    host.define(&guest::idle("off"));
+    host.create(&guest::idle("transient"));
+    host.virsh(&["autostart", "Käfer 1"]);
+    host.virsh(&["start", "Käfer 1"]);
+    host.virsh(&["suspend", "transient"]);
+
+    let domains = connection.domains().await.unwrap();
+    let seen: Vec<_> = domains
+        .iter()
+        .map(|d| (d.name.as_str(), d.state, d.persistent, d.autostart))
+        .collect();
+    let expected = [
+        ("Käfer 1", DomainState::Running, true, true),
+        ("off", DomainState::ShutOff, true, false),
+        ("transient", DomainState::Paused, false, false),
+    ];
+    assert_eq!(seen, expected);
+    assert!(
+        domains
+            .iter()
+            .all(|d| d.memory == Bytes(64 << 20) && d.vcpus == 1)
+    );
+    for domain in &domains {
+        let uuid = host.virsh(&["domuuid", &domain.name]);
+        assert_eq!(uuid.trim(), domain.uuid.to_string());
+    }
+
+    let xml = connection.xml(domains[0].uuid, Xml::Current).await.unwrap();
+    assert!(xml.contains("<name>Käfer 1</name>"), "{xml}");
+    assert!(xml.contains("<domain type='qemu' id="), "{xml}");
+    let definition = connection
+        .xml(domains[0].uuid, Xml::Definition)
+        .await
+        .unwrap();
+    assert!(definition.contains("<domain type='qemu'>"), "{definition}");
+
+    let missing = connection.xml(Uuid::from_u128(7), Xml::Current).await;
+    let CallError::Refused { source, .. } = missing.unwrap_err() else {
+        panic!("not refused");
+    };
+    assert!(source.is_no_domain(), "{source}");
+    assert!(
+        source.words.contains("no domain with matching uuid"),
+        "{source}"
+    );
+    let idle = connection.abort_job(domains[0].uuid).await.unwrap_err();
+    assert!(matches!(idle, CallError::Refused { .. }), "{idle:?}");
+    println!(
+        "library {}, libvirtd {}, QEMU {}",
+        library().version(),
+        connection.daemon(),
+        connection.hypervisor()
+    );
+}
+
+async fn what_happens_to_a_domain_is_told_in_order(libvirt: PathBuf) {
+    let host = Host::new(&libvirt);
+    let connection = connect(&host).await;
+    let mut events = connection.events();
+    host.define(&guest::idle("web"));
+    host.virsh(&["start", "web"]);
+    host.virsh(&["suspend", "web"]);
+    let web = domain(&connection, "web").await.unwrap();
+    connection.resume(web.uuid).await.unwrap();
+    host.virsh(&["destroy", "web"]);
+    host.virsh(&["undefine", "web"]);
+    let seen = happened(&mut events, Happening::Undefined).await;
+    let expected = [
+        Happening::Defined,
+        Happening::Started { arriving: false },
+        Happening::Suspended { leaving: false },
+        Happening::Resumed,
+        Happening::Stopped { left: false },
+        Happening::Undefined,
+    ];
+    let seen: Vec<_> = seen.into_iter().filter(|h| expected.contains(h)).collect();
+    // libvirt tells of a start as a resumption, too.
+    let twice: Vec<_> = seen.iter().filter(|h| **h == Happening::Resumed).collect();
+    assert!(twice.len() <= 2, "{seen:?}");
+    let mut wanted = expected.iter();
+    let mut next = wanted.next();
+    for happening in &seen {
+        if Some(happening) == next {
+            next = wanted.next();
+        }
+    }
+    assert_eq!(next, None, "{seen:?}");
+    drop(connection);
+    assert_eq!(end(&mut events).await, Closed::ByUs);
+}
+
+async fn a_libvirtd_that_dies_and_comes_back_is_found_again_with_its_domains(libvirt: PathBuf) {
+    let host = Host::new(&libvirt);
+    host_is_up(&host).await;
+    host.define(&guest::idle("web"));
+    let mut watch = Watch::begin(library().path().to_owned(), host.uri());
+    let known = |names: &'static [(&'static str, DomainState)]| {
+        move |standing: &Standing| match standing {
+            Standing::Reached { domains, .. } => {
+                let seen: Vec<_> = domains.iter().map(|d| (d.name.as_str(), d.state)).collect();
+                seen == names
+            }
+            _ => false,
+        }
+    };
+    stands(&mut watch, known(&[("web", DomainState::ShutOff)])).await;
+    host.virsh(&["start", "web"]);
+    let reached = stands(&mut watch, known(&[("web", DomainState::Running)])).await;
+    let Standing::Reached { connection, .. } = reached else {
+        unreachable!()
+    };
+
+    host.signal_libvirtd("KILL");
+    let lost = |standing: &Standing| matches!(standing, Standing::Unreachable(_));
+    stands(&mut watch, lost).await;
+    let refused = connection.domains().await.unwrap_err();
+    assert!(matches!(refused, CallError::Lost { .. }), "{refused:?}");
+    assert!(connection.closed().is_some());
+    // Its guest runs on, and is there when libvirtd is back.
+    assert_eq!(host.qemus().len(), 1);
+    host.start_libvirtd();
+    stands(&mut watch, known(&[("web", DomainState::Running)])).await;
+    host.virsh(&["destroy", "web"]);
+    stands(&mut watch, known(&[("web", DomainState::ShutOff)])).await;
+}
+
+async fn a_libvirtd_that_stands_still_is_an_error_within_the_bound_and_used_again_when_it_goes_on(
+    libvirt: PathBuf,
+) {
+    let host = Host::new(&libvirt);
+    let connection = connect(&host).await;
+    let mut events = connection.events();
+    let mut watch = Watch::begin(library().path().to_owned(), host.uri());
+    let reached = |standing: &Standing| matches!(standing, Standing::Reached { .. });
+    stands(&mut watch, reached).await;
+    host.signal_libvirtd("STOP");
+    let begun = Instant::now();
+    let refused = connection.domains().await.unwrap_err();
+    assert!(matches!(refused, CallError::Lost { .. }), "{refused:?}");
+    assert!(begun.elapsed() < limits::CALL, "{:?}", begun.elapsed());
+    let _ = end(&mut events).await;
+    let silent = |standing: &Standing| matches!(standing, Standing::Unreachable(_));
+    stands(&mut watch, silent).await;
+    let hangs = Connection::open(library(), &host.uri()).await.unwrap_err();
+    assert!(
+        hangs.to_string().contains("did not answer within"),
+        "{hangs}"
+    );
+    host.signal_libvirtd("CONT");
+    stands(&mut watch, reached).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_nobody_listens_or_no_library_is_the_reason_is_told() {
+    if common::unpacked("9.0").is_none() {
+        return;
+    }
+    let refused = Connection::open(library(), "qemu+unix:///system?socket=/no/such/socket").await;
+    let refused = format!("{:?}", refused.unwrap_err());
+    assert!(refused.contains("/no/such/socket"), "{refused}");
+    let mut watch = Watch::begin(
+        "libvirt-of-nowhere.so.0".into(),
+        "qemu:///system".to_owned(),
+    );
+    let standing = stands(&mut watch, |s| !matches!(s, Standing::Unknown)).await;
+    let Standing::NotThere(words) = standing else {
+        panic!("{standing:?}");
+    };
+    assert!(words.contains("libvirt-of-nowhere"), "{words}");
+}
+
+async fn host_is_up(host: &Host) {
+    drop(connect(host).await);
+    until("libvirtd's socket is there", async || {
+        host.socket().exists()
+    })
+    .await;
+}
+
+async fn end(events: &mut Events) -> Closed {
+    loop {
+        if let Notice::Closed(closed) = events.next().await {
+            return closed;
+        }
+    }
+}
+
+/// Waits until what is known of a host's libvirt is as wanted.
+async fn stands(watch: &mut Watch, wanted: impl Fn(&Standing) -> bool) -> Standing {
+    let mut seen = watch.standing();
+    let waiting = async {
+        while !wanted(&seen) {
+            seen = watch.changed().await;
+        }
+    };
+    let waited = tokio::time::timeout(PATIENCE + Duration::from_secs(20), waiting).await;
+    assert!(waited.is_ok(), "{seen:?}");
+    seen
+}

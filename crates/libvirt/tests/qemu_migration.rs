@@ -1,0 +1,331 @@
+//! A domain that a real libvirt migrates to another one, over UNIX sockets that are carried between two hosts which reach
+//! each other in no other way. What is found here is what docs/decisions/0036 rests on.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod common;
+
+use std::num::NonZeroU8;
+use std::path::{Path, PathBuf};
+
+use common::forward::Forward;
+use common::host::Host;
+use common::{PATIENCE, connect, domain, guest, happened, until};
+use drover_lab::Console;
+use drover_libvirt::{
+    CallError, Closed, Connection, Domain, DomainState, Events, Happening, Migration,
+};
+use tempfile::TempDir;
+
+on_each_libvirt! {
+    a_domain_moves_over_carried_sockets_and_stands_still_until_it_is_told_to_run
+    when_the_answer_that_ends_a_migration_is_lost_the_source_runs_and_the_destination_does_not
+    when_the_sources_libvirtd_dies_before_that_answer_neither_runs
+    a_migration_goes_on_when_whoever_asked_for_it_is_gone
+    when_the_destinations_libvirtd_dies_the_domain_stays_and_nothing_is_left_there
+    a_migration_that_is_ended_leaves_the_domain_running_once_its_sockets_are_let_go
+}
+
+/// Where the sockets are, on each host.
+const CONTROL: &str = "/run/control.sock";
+const MEMORY: &str = "/run/memory.sock";
+
+/// Bytes of memory that pass while a test looks at what is on its way.
+const SOME: u64 = 2 << 20;
+
+/// Two hosts, and a domain on the first.
+struct Pair {
+    a: Host,
+    b: Host,
+    source: Connection,
+    destination: Connection,
+    control: Forward,
+    memory: Forward,
+    _folder: TempDir,
+}
+
+impl Pair {
+    /// With a domain that runs firmware only.
+    async fn idle(libvirt: &Path) -> Self {
+        Self::new(libvirt, TempDir::new().unwrap(), &guest::idle("web")).await
+    }
+
+    async fn new(libvirt: &Path, folder: TempDir, xml: &str) -> Self {
+        let (a, b) = (Host::new(libvirt), Host::new(libvirt));
+        let (source, destination) = (connect(&a).await, connect(&b).await);
+        a.define(xml);
+        a.virsh(&["start", "web"]);
+        let control = Forward::new(&a.path(CONTROL), &b.socket());
+        let memory = Forward::new(&a.path(MEMORY), &b.path(MEMORY));
+        Self {
+            a,
+            b,
+            source,
+            destination,
+            control,
+            memory,
+            _folder: folder,
+        }
+    }
+
+    async fn on_source(&self) -> Option<Domain> {
+        domain(&self.source, "web").await
+    }
+
+    async fn on_destination(&self) -> Option<Domain> {
+        domain(&self.destination, "web").await
+    }
+
+    /// Begins to migrate. The answer comes when it is over.
+    async fn begin(&self) -> tokio::task::JoinHandle<Result<(), CallError>> {
+        let migration = Migration {
+            control: CONTROL.into(),
+            memory: MEMORY.into(),
+            channels: NonZeroU8::new(3),
+            persistent: true,
+        };
+        let source = self.source.clone();
+        let uuid = self.on_source().await.unwrap().uuid;
+        tokio::spawn(async move { source.migrate(uuid, &migration).await })
+    }
+
+    /// Until all channels are open.
+    async fn channels_are_open(&self) {
+        until("all channels are open", async || {
+            self.memory.opened().len() == 4
+        })
+        .await;
+    }
+
+    /// Until the destination has all of the domain, and stands still: libvirt's finish phase is done there.
+    async fn is_finished(&self) {
+        until("the destination has it all", async || {
+            let arrived = self.on_destination().await;
+            arrived.is_some_and(|d| d.persistent && d.state == DomainState::Paused)
+        })
+        .await;
+    }
+}
+
+async fn ended(migrating: tokio::task::JoinHandle<Result<(), CallError>>) -> Result<(), CallError> {
+    tokio::time::timeout(PATIENCE, migrating)
+        .await
+        .unwrap()
+        .unwrap()
+}
+
+fn state(domain: &Option<Domain>) -> Option<DomainState> {
+    domain.as_ref().map(|domain| domain.state)
+}
+
+async fn a_domain_moves_over_carried_sockets_and_stands_still_until_it_is_told_to_run(
+    libvirt: PathBuf,
+) {
+    if guest::lacks_something().await {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    let xml = guest::xml("web", folder.path()).await;
+    let pair = Pair::new(&libvirt, folder, &xml).await;
+    pair.a.virsh(&["autostart", "web"]);
+    let console = Console::default();
+    console
+        .attach(&pair.a.path(guest::SERIAL), PATIENCE)
+        .await
+        .unwrap();
+    console.wait_ready().await.unwrap();
+    let before = pair.on_source().await.unwrap();
+    let (mut left, mut arrived) = (pair.source.events(), pair.destination.events());
+
+    ended(pair.begin().await).await.unwrap();
+
+    // The source has let go of it, definition and all; the destination has all and does not run it.
+    assert_eq!(pair.on_source().await, None);
+    assert_eq!(pair.a.qemus(), Vec::<String>::new());
+    let there = pair.on_destination().await.unwrap();
+    assert_eq!((there.uuid, there.memory), (before.uuid, before.memory));
+    assert_eq!((there.state, there.persistent), (DomainState::Paused, true));
+    assert!(
+        before.autostart && !there.autostart,
+        "autostart does not travel"
+    );
+    what_was_told(&mut left, &mut arrived).await;
+    what_was_opened(&pair);
+
+    // It runs by our word only.
+    console
+        .attach(&pair.b.path(guest::SERIAL), PATIENCE)
+        .await
+        .unwrap();
+    pair.destination.resume(there.uuid).await.unwrap();
+    console.wait_sequence(2, PATIENCE).await.unwrap();
+    let verified = console.verify().await.unwrap();
+    assert_eq!((verified.pages, verified.bad), ((64 << 20) / 4096, 0));
+}
+
+/// The order of what both libvirtds tell.
+async fn what_was_told(left: &mut Events, arrived: &mut Events) {
+    let at_source = happened(left, Happening::Stopped { left: true }).await;
+    assert_eq!(at_source[0], Happening::Round(1));
+    let stops = Happening::Suspended { leaving: true };
+    assert!(at_source.contains(&stops), "{at_source:?}");
+    let job = loop {
+        let next = left.next().await;
+        let drover_libvirt::Notice::Event(event) = next else {
+            panic!("{next:?}");
+        };
+        if let Happening::JobEnded(job) = event.happening {
+            break job;
+        }
+    };
+    assert!(
+        job.downtime.is_some() && job.carried > Some(drover_types::Bytes(32 << 20)),
+        "{job:?}"
+    );
+    let at_destination = happened(arrived, Happening::Suspended { leaving: false }).await;
+    let begins = Happening::Started { arriving: true };
+    assert_eq!(at_destination[0], begins, "{at_destination:?}");
+    assert!(
+        !at_destination.contains(&Happening::Resumed),
+        "{at_destination:?}"
+    );
+}
+
+/// Who opened which socket, and what became of it.
+fn what_was_opened(pair: &Pair) {
+    let control = pair.control.opened();
+    assert_eq!(control.len(), 1, "{control:?}");
+    assert!(
+        control[0].reached && control[0].by.contains("libvirtd"),
+        "{control:?}"
+    );
+    let memory = pair.memory.opened();
+    let main = memory
+        .iter()
+        .filter(|opened| opened.first == b"QEVM")
+        .count();
+    let multifd = [0x11, 0x22, 0x33, 0x44];
+    let channels = memory
+        .iter()
+        .filter(|opened| opened.first == multifd)
+        .count();
+    assert_eq!((memory.len(), main, channels), (4, 1, 3), "{memory:?}");
+    // QEMU connects itself, and finds the destination's listening each time.
+    assert!(
+        memory
+            .iter()
+            .all(|opened| opened.reached && opened.by.starts_with("qemu")),
+        "{memory:?}"
+    );
+    assert!(!pair.b.path(MEMORY).exists(), "QEMU removes its socket");
+}
+
+async fn when_the_answer_that_ends_a_migration_is_lost_the_source_runs_and_the_destination_does_not(
+    libvirt: PathBuf,
+) {
+    let pair = Pair::idle(&libvirt).await;
+    // Memory waits until the last answer that the source is to hear has passed.
+    pair.memory.hold_after(0);
+    let migrating = pair.begin().await;
+    pair.channels_are_open().await;
+    pair.control.hold_answers();
+    pair.memory.release();
+    pair.is_finished().await;
+    assert_eq!(state(&pair.on_source().await), Some(DomainState::Paused));
+    pair.control.cut();
+    let refused = ended(migrating).await.unwrap_err();
+    // The connection that was lost is that between the two, not ours.
+    assert!(matches!(refused, CallError::Refused { .. }), "{refused:?}");
+    until("the source runs it again", async || {
+        state(&pair.on_source().await) == Some(DomainState::Running)
+    })
+    .await;
+    assert_eq!(
+        state(&pair.on_destination().await),
+        Some(DomainState::Paused)
+    );
+    assert!(pair.on_source().await.unwrap().persistent);
+}
+
+async fn when_the_sources_libvirtd_dies_before_that_answer_neither_runs(libvirt: PathBuf) {
+    let pair = Pair::idle(&libvirt).await;
+    pair.memory.hold_after(0);
+    let migrating = pair.begin().await;
+    pair.channels_are_open().await;
+    pair.control.hold_answers();
+    pair.memory.release();
+    pair.is_finished().await;
+    pair.a.signal_libvirtd("KILL");
+    let lost = ended(migrating).await.unwrap_err();
+    assert!(matches!(lost, CallError::Lost { .. }), "{lost:?}");
+    pair.a.start_libvirtd();
+    let source = connect(&pair.a).await;
+    let here = domain(&source, "web").await;
+    assert_eq!(state(&here), Some(DomainState::Paused));
+    assert_eq!(
+        state(&pair.on_destination().await),
+        Some(DomainState::Paused)
+    );
+    // Whoever decides for the source has it run there.
+    source.resume(here.unwrap().uuid).await.unwrap();
+    assert_eq!(
+        state(&domain(&source, "web").await),
+        Some(DomainState::Running)
+    );
+}
+
+async fn a_migration_goes_on_when_whoever_asked_for_it_is_gone(libvirt: PathBuf) {
+    let pair = Pair::idle(&libvirt).await;
+    pair.memory.hold_after(SOME);
+    let migrating = pair.begin().await;
+    pair.channels_are_open().await;
+    let mut events = pair.source.events();
+    migrating.abort();
+    pair.memory.release();
+    happened(&mut events, Happening::Stopped { left: true }).await;
+    pair.is_finished().await;
+}
+
+async fn when_the_destinations_libvirtd_dies_the_domain_stays_and_nothing_is_left_there(
+    libvirt: PathBuf,
+) {
+    let pair = Pair::idle(&libvirt).await;
+    pair.memory.hold_after(0);
+    let migrating = pair.begin().await;
+    pair.channels_are_open().await;
+    pair.b.signal_libvirtd("KILL");
+    // A relay lets go of QEMU's sockets when it hears of the end; with sockets that are held open libvirt waits for them.
+    pair.memory.cut();
+    let refused = ended(migrating).await.unwrap_err();
+    assert!(matches!(refused, CallError::Refused { .. }), "{refused:?}");
+    assert_eq!(state(&pair.on_source().await), Some(DomainState::Running));
+    pair.b.start_libvirtd();
+    let destination = connect(&pair.b).await;
+    until("nothing is left of it", async || {
+        domain(&destination, "web").await.is_none() && pair.b.qemus().is_empty()
+    })
+    .await;
+}
+
+async fn a_migration_that_is_ended_leaves_the_domain_running_once_its_sockets_are_let_go(
+    libvirt: PathBuf,
+) {
+    let pair = Pair::idle(&libvirt).await;
+    pair.memory.hold_after(0);
+    let migrating = pair.begin().await;
+    pair.channels_are_open().await;
+    let uuid = pair.on_source().await.unwrap().uuid;
+    pair.source.abort_job(uuid).await.unwrap();
+    pair.memory.cut();
+    let refused = ended(migrating).await.unwrap_err();
+    let CallError::Refused { source, .. } = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(source.words.contains("cancel"), "{source}");
+    assert_eq!(state(&pair.on_source().await), Some(DomainState::Running));
+    until("nothing is left of it", async || {
+        pair.on_destination().await.is_none() && pair.b.qemus().is_empty()
+    })
+    .await;
+    assert_eq!(pair.source.closed(), None::<Closed>);
+}
