@@ -133,7 +133,16 @@ async fn a_domain_moves_over_carried_sockets_and_stands_still_until_it_is_told_t
         .attach(&pair.a.path(guest::SERIAL), PATIENCE)
         .await
         .unwrap();
-    console.wait_ready().await.unwrap();
+    if tokio::time::timeout(PATIENCE, console.wait_ready())
+        .await
+        .is_err()
+    {
+        // The time that it has had tells a guest that hangs from one that is starved.
+        panic!(
+            "not ready: {}",
+            pair.a.virsh(&["domstats", "--state", "--cpu-total", "web"])
+        );
+    }
     let before = pair.on_source().await.unwrap();
     let (mut left, mut arrived) = (pair.source.events(), pair.destination.events());
 
