@@ -133,10 +133,12 @@ async fn a_domain_moves_over_carried_sockets_and_stands_still_until_it_is_told_t
         .attach(&pair.a.path(guest::SERIAL), PATIENCE)
         .await
         .unwrap();
-    if tokio::time::timeout(PATIENCE, console.wait_ready())
-        .await
-        .is_err()
-    {
+    // Nothing is written to it before it has booted: its firmware and kernel read what comes.
+    let ready = async {
+        console.wait_heartbeat(PATIENCE).await?;
+        console.wait_ready().await
+    };
+    if tokio::time::timeout(PATIENCE, ready).await.is_err() {
         // The time that it has had tells a guest that hangs from one that is starved.
         panic!(
             "not ready: {}",
