@@ -232,6 +232,8 @@ pub struct Controller {
     looks: u64,
     /// Another way is wanted since then.
     wanted_since: Option<Duration>,
+    /// What is there is passed because that was found to be faster.
+    leapt: bool,
     /// Of a guest that comes back: how much of it has come, and how much of that the destination did not have.
     returned: Option<Returned>,
 }
@@ -249,6 +251,7 @@ impl Default for Controller {
             changes: 0,
             looks: 0,
             wanted_since: None,
+            leapt: false,
             returned: None,
         }
     }
@@ -306,10 +309,10 @@ impl Controller {
         self.slowest = Some(slowest);
         self.model.seen(seen, slowest, self.way);
         if let Some(returned) = &mut self.returned {
+            // Of what was passed nobody knows.
             let counts = &seen.counts;
-            returned.all += counts.raw;
-            returned.left +=
-                counts.passed + counts.ordinary_section.bytes + counts.dense_section.bytes;
+            returned.all += counts.raw.saturating_sub(counts.passed);
+            returned.left += counts.ordinary_section.bytes + counts.dense_section.bytes;
         }
         let in_a_second = |bytes: u64| bytes as f64 / seen.lasted.as_secs_f64();
         let carried = in_a_second(seen.counts.wire);
@@ -324,13 +327,18 @@ impl Controller {
             Outcome::GoesOn => {}
             Outcome::Broken(broken) => self.take_back(broken, slowest),
             Outcome::None if self.now < FIRST_LOOK => {}
-            Outcome::None if self.keeps_its_codec() && slowest != Slowest::Lines => {}
+            Outcome::None if self.keeps_its_codec() && slowest != Slowest::Lines => {
+                self.wanted_since = None;
+            }
             Outcome::None => self.decide(slowest),
         }
     }
 
     fn decide(&mut self, slowest: Slowest) {
         let best = self.best();
+        if !self.may_stay() {
+            return self.change(best);
+        }
         let (now, then) = (self.goodput(self.way), self.goodput(best));
         let faster = then > now * WORTH_A_CHANGE;
         let cheaper = self.model.cost(best) * WORTH_A_CHANGE < self.model.cost(self.way);
@@ -355,6 +363,7 @@ impl Controller {
             let fewer = (slowest == Slowest::Lines).then_some(fewer.min(1.0));
             self.trials.begin(self.now, self.way, best, promise, fewer);
             self.change(best);
+            self.leapt = leap;
         }
     }
 
@@ -386,10 +395,12 @@ impl Controller {
             self.trials.bar(self.now, way);
         }
         self.change(before);
+        self.leapt = before == Way::Off;
     }
 
     fn change(&mut self, way: Way) {
         self.wanted_since = None;
+        self.leapt = false;
         self.way = way;
         self.changes += 1;
     }
@@ -413,7 +424,12 @@ impl Controller {
     /// It comes in pieces that differ: what has changed here, what the destination has there, and at first it has not told what it has.
     fn keeps_its_codec(&self) -> bool {
         let begins = self.returned.is_some() && self.now < RETURN_SETTLES;
-        begins || self.is_little_left(RETURN_KEEPS)
+        self.changes == 0 && (begins || self.is_little_left(RETURN_KEEPS))
+    }
+
+    /// Passing goes on, unless it is seen only now that the destination has what is passed: then it has to be tried as such.
+    fn may_stay(&self) -> bool {
+        self.way != Way::Off || self.leapt || !self.is_leap()
     }
 
     fn may_be_used(&self, way: Way) -> bool {
@@ -424,7 +440,13 @@ impl Controller {
     /// Of the ways that are about as fast as the fastest, the one that takes least of processors; or little more, for much less on
     /// the lines.
     fn best(&self) -> Way {
-        let usable = |way: &Way| *way == self.way || self.may_be_used(*way);
+        let usable = |way: &Way| {
+            if *way == self.way {
+                self.may_stay()
+            } else {
+                self.may_be_used(*way)
+            }
+        };
         let known: Vec<(Way, f64)> = ways()
             .filter(usable)
             .map(|way| (way, self.goodput(way)))

@@ -62,20 +62,21 @@ pub(super) struct Deciding {
     counts: Counts,
     codecs: OfCodecs,
     times: Times,
-    /// When it was last decided, and what had come of everything by then.
-    decided: (Instant, Counts, Times),
+    /// When it was last decided, and what had come of everything by then; not before the first chunk: a session is there long before
+    /// QEMU sends.
+    decided: Option<(Instant, Counts, Times)>,
     sampled: Option<Instant>,
 }
 
 impl Deciding {
-    pub(super) fn new(policy: Policy, now: Instant) -> Self {
+    pub(super) fn new(policy: Policy) -> Self {
         Self {
             policy,
             controller: Controller::default(),
             counts: Counts::default(),
             codecs: OfCodecs::default(),
             times: Times::default(),
-            decided: (now, Counts::default(), Times::default()),
+            decided: None,
             sampled: None,
         }
     }
@@ -118,7 +119,10 @@ impl Deciding {
         if done.gathers && self.controller.way() != Way::Off {
             self.sampled = None;
         }
-        let (at, counts, times) = self.decided;
+        let Some((at, counts, times)) = self.decided else {
+            self.decided = Some((now, self.counts, self.times));
+            return;
+        };
         let lasted = now.saturating_duration_since(at);
         if lasted >= DECIDED_EVERY {
             self.controller.seen(&Seen {
@@ -126,7 +130,7 @@ impl Deciding {
                 counts: self.counts - counts,
                 times: self.times - times,
             });
-            self.decided = (now, self.counts, self.times);
+            self.decided = Some((now, self.counts, self.times));
         }
     }
 

@@ -109,7 +109,7 @@ impl Shared {
             end,
             sampler: Mutex::default(),
             zero: AtomicU64::new(0),
-            deciding: Mutex::new(Deciding::new(agreed.policy, Instant::now())),
+            deciding: Mutex::new(Deciding::new(agreed.policy)),
             opaque: Mutex::default(),
             filling: OnceLock::new(),
             recording: OnceLock::new(),
