@@ -1,11 +1,16 @@
 //! Steps as this crate looks at them.
 
-use drover_tune::{Negotiation, NicSetting, Step};
+use drover_tune::{Disruption, Negotiation, NicSetting, Step, disruption};
 
 /// What was there, and what is to be there.
 pub(crate) fn ends(step: &Step) -> (&str, &str) {
     let (Step::File { from, to, .. } | Step::Nic { from, to, .. }) = step;
     (from, to)
+}
+
+/// Whether it may take a link away for a while.
+pub(crate) fn bounces(step: &Step) -> bool {
+    disruption(step) >= Disruption::BouncesLink
 }
 
 /// Whether both set the same thing.

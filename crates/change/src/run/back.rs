@@ -9,7 +9,7 @@ use crate::hands::{Hands, Paths};
 use crate::limits::{PROVE, TAKE_BACK_AGAIN, TAKE_BACK_TRIES};
 use crate::moved::{Moved, said};
 use crate::record::Record;
-use crate::step::{ends, is, named};
+use crate::step::{bounces, ends, is, named};
 
 impl<H: Hands, P: Paths> Runner<'_, H, P> {
     /// Settings that are neither as they were set nor as they were before.
@@ -19,8 +19,11 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             let step = self.step(number);
             let (from, to) = ends(step);
             let found = self.hands.current(step).await;
-            let known =
-                matches!(&found, Ok(found) if is(step, found, from) || self.is_ours(number, found));
+            // A link that a step took down may tell nothing until that is taken back.
+            let known = match &found {
+                Ok(found) => is(step, found, from) || self.is_ours(number, found),
+                Err(_) => bounces(step),
+            };
             if !known {
                 moved.push(Moved {
                     setting: named(step),
@@ -37,6 +40,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         let undo = self.step(number).undo();
         let (_, before) = ends(&undo);
         let mut deadline = Instant::now() + PROVE;
+        // Of a link that is on its way to another rate a driver may tell the one before: the order is given all the same.
+        let mut is_ordered = !bounces(&undo);
         let mut tries = 0;
         let mut is_told = true;
         let mut refused = String::new();
@@ -44,13 +49,14 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             let is_late = Instant::now() >= deadline;
             let found = self.hands.current(&undo).await;
             match &found {
-                Ok(found) if is(&undo, found, before) => {
+                Ok(found) if is(&undo, found, before) && is_ordered => {
                     self.note(Record::Undone { step: number });
                     return;
                 }
                 Ok(there) => {
                     let is_over = tries == TAKE_BACK_TRIES || (is_late && !refused.is_empty());
-                    if is_over || !self.is_ours(number, there) {
+                    let is_ours = is(&undo, there, before) || self.is_ours(number, there);
+                    if is_over || !is_ours {
                         break said(found) + &refused;
                     }
                 }
@@ -65,6 +71,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 }
                 Err(_) => break said(found) + &refused,
             }
+            is_ordered = true;
             match self.hands.perform(&undo).await {
                 Err(why) => refused = format!(", and was not set back: {why}"),
                 // Many steps are not to take a second each while nobody may reach this host.

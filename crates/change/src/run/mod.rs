@@ -5,7 +5,7 @@ mod back;
 use std::collections::BTreeSet;
 use std::io;
 
-use drover_tune::{Disruption, Step, disruption};
+use drover_tune::Step;
 use drover_types::{HostName, in_short};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
@@ -16,7 +16,7 @@ use crate::limits::{PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED};
 use crate::moved::{RunError, listed, moved, said};
 use crate::record::{Outcome, Record};
 use crate::standing::{Next, Phase};
-use crate::step::{ends, is, named, nic};
+use crate::step::{bounces, ends, is, named, nic};
 
 /// One order on its way.
 pub struct Runner<'a, H, P> {
@@ -147,7 +147,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             return;
         }
         let performed = self.hands.perform(&step).await;
-        let found = self.read_back(&step).await;
+        let found = self.read_back(&step, performed.is_ok()).await;
         // What is neither end is the step's as well, even if it could not be done.
         if let Ok(found) = &found
             && !is(&step, found, from)
@@ -175,13 +175,17 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         }
     }
 
-    /// What became of a step. A link that bounces tells nothing for a while.
-    async fn read_back(&self, step: &Step) -> Result<String, String> {
+    /// What became of a step. A link that bounces tells nothing for a while, or what was before where it `is_set`.
+    async fn read_back(&self, step: &Step, is_set: bool) -> Result<String, String> {
         let deadline = Instant::now() + PROVE;
+        let (_, to) = ends(step);
         loop {
             let found = self.hands.current(step).await;
-            let is_settled = found.is_ok() || disruption(step) < Disruption::BouncesLink;
-            if is_settled || Instant::now() >= deadline {
+            let is_settled = match &found {
+                Ok(found) => !is_set || is(step, found, to),
+                Err(_) => false,
+            };
+            if is_settled || !bounces(step) || Instant::now() >= deadline {
                 return found;
             }
             sleep(PROVE_AGAIN).await;
