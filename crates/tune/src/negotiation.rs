@@ -90,10 +90,10 @@ impl Negotiation {
     }
 }
 
-/// Whether a mode has this rate, in Mbit/s, in both directions at once.
+/// Whether a mode has this rate, in Mbit/s, in both directions at once: as those have that say nothing of it (`10000baseR_FEC`).
 pub(crate) fn is_full_of(mode: &str, mbit: u32) -> bool {
     let rate = BitRate(u64::from(mbit) * 1_000_000);
-    mode.ends_with("/Full") && rate_of_mode(mode) == Some(rate)
+    !mode.ends_with("/Half") && rate_of_mode(mode) == Some(rate)
 }
 
 /// The rate of a mode such as `25000baseCR/Full`; none of what is no rate, such as `Autoneg`.

@@ -178,7 +178,7 @@ pub const GUESTS: &[(&str, Severity, Spoil)] = &[
     ("guest-prealloc", Severity::Notice, |host| {
         first(host).memory = Bytes(64 * GIB);
         rewrite(host, "size=8G", "size=64G");
-        rewrite(host, ",prealloc-threads=4", "");
+        rewrite(host, "prealloc-threads=4", "prealloc-threads=1");
     }),
 ];
 

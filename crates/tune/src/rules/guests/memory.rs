@@ -234,21 +234,22 @@ pub fn prealloc(placed: Placed<'_>) -> Verdict {
     let Some(slowest) = backends
         .iter()
         .filter(filled)
-        .max_by_key(|backend| backend.seconds())
+        .max_by_key(|backend| backend.seconds(guest.vcpus))
     else {
         return Ok(Answer::NotAbout);
     };
-    if slowest.seconds() < FILLED_SECONDS {
+    let now = slowest.threads(guest.vcpus);
+    let threads = guest.vcpus.clamp(2, THREADS_MOST);
+    if slowest.seconds(guest.vcpus) < FILLED_SECONDS || now >= u64::from(threads) {
         return Ok(Answer::Right);
     }
-    let threads = guest.vcpus.clamp(2, THREADS_MOST);
     let value = slowest.value.with("prealloc-threads", &threads.to_string());
     Ok(Answer::Found(Found {
         severity: Severity::Notice,
-        read: format!("{} are filled beforehand by {} thread", Bytes(slowest.bytes), slowest.threads()),
+        read: format!("{} are filled beforehand by {} thread", Bytes(slowest.bytes), now),
         expected: format!("{threads} threads"),
         why: "the destination's QEMU does so before it answers, and only then is the guest's memory sent there".into(),
-        cost: Some(format!("each of its migrations begins some {} s later", slowest.seconds())),
+        cost: Some(format!("each of its migrations begins some {} s later", slowest.seconds(guest.vcpus))),
         change: None,
         by_hand: Some(in_definition(guest)),
         lines: vec![changed(slowest.argument, &value)],
@@ -294,15 +295,16 @@ impl Backend<'_> {
         self.value.kind() == "memory-backend-file" || self.argument.option == "-mem-path"
     }
 
-    fn threads(&self) -> u64 {
+    /// As many as the guest has processors unless it is said (QEMU 7.1 and newer).
+    fn threads(&self, vcpus: u32) -> u64 {
         self.value
             .number("prealloc-threads")
-            .unwrap_or(1)
+            .unwrap_or(vcpus)
             .max(1)
             .into()
     }
 
-    fn seconds(&self) -> u64 {
-        self.bytes / FILLED_A_SECOND / self.threads()
+    fn seconds(&self, vcpus: u32) -> u64 {
+        self.bytes / FILLED_A_SECOND / self.threads(vcpus)
     }
 }

@@ -39,10 +39,12 @@ pub fn mtu(placed: Placed<'_>, net: &Net<'_>) -> Verdict {
             set.is_some(),
         )));
     }
-    if let Some(narrow) = narrower(placed, &way, used.unwrap_or(USUAL)) {
+    // Where hosts are alike nothing becomes worse by a move.
+    let largest = used.unwrap_or(USUAL.min(way.least));
+    if let Some(narrow) = narrower(placed, &way, largest) {
         return Ok(Answer::Found(Found {
             severity: Severity::Warning,
-            read: format!("{} bytes here, and {narrow}", used.unwrap_or(USUAL)),
+            read: format!("{largest} bytes here, and {narrow}"),
             expected: "the same on all hosts".into(),
             why: "once the guest has moved there its large packets vanish, and small ones arrive: its connections stand still".into(),
             cost: None,

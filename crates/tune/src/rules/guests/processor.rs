@@ -108,7 +108,10 @@ impl Asked<'_> {
             let Some(of_model) = offer.lacking.get(self.value.kind()) else {
                 return Ok(Some(format!("no QEMU of {name} knows the model")));
             };
-            lacks.extend(of_model.iter().map(String::as_str));
+            // What this host lacks of it as well the guest runs without.
+            let without = own.lacking.get(self.value.kind());
+            let is_here = |name: &&String| !without.is_some_and(|without| without.contains(*name));
+            lacks.extend(of_model.iter().filter(is_here).map(String::as_str));
         }
         if lacks.is_empty() {
             return Ok(None);
