@@ -19,6 +19,9 @@ const ASKED: [(&str, bool); 10] = [
 /// Of `-object` and `-device`, kinds that rules ask about.
 const KINDS: [&str; 3] = ["memory-backend-", "virtio-net", "virtserialport"];
 
+/// What carries a guest's packets, of which rules ask more than what it is. Of others an argument may hold a secret: a command, a cookie.
+const CARRIERS: [&str; 4] = ["tap", "bridge", "vhost-user", "vhost-vdpa"];
+
 /// Those of a definition's arguments that rules ask about.
 #[must_use]
 pub fn arguments(args: &[String]) -> Vec<Argument> {
@@ -28,7 +31,8 @@ pub fn arguments(args: &[String]) -> Vec<Argument> {
         let Some((option, takes)) = asked(arg) else {
             continue;
         };
-        let value = if takes { args.next().cloned() } else { None };
+        let value = if takes { args.next() } else { None };
+        let value = value.map(|value| told(option, value));
         let argument = Argument {
             option: format!("-{option}"),
             value,
@@ -38,6 +42,21 @@ pub fn arguments(args: &[String]) -> Vec<Argument> {
         }
     }
     found
+}
+
+/// What of a value may be told.
+fn told(option: &str, value: &str) -> String {
+    let parts = Value::of(value);
+    let is_net = matches!(option, "netdev" | "nic");
+    if !is_net || CARRIERS.contains(&parts.kind()) {
+        return value.to_owned();
+    }
+    if parts.is_json() {
+        return "{}".to_owned();
+    }
+    let id = parts.get("id").map(|id| format!("id={id}"));
+    let told = [parts.kind().to_owned()].into_iter().chain(id);
+    told.collect::<Vec<_>>().join(",")
 }
 
 /// QEMU takes one dash or two.
@@ -250,6 +269,33 @@ mod tests {
             ("-netdev", None),
         ];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn of_a_network_card_that_no_rule_is_about_no_more_is_told_than_what_it_is() {
+        let found = of(&[
+            "-netdev",
+            "user,id=n0,guestfwd=tcp:10.0.2.100:80-cmd:serve --token hunter2",
+            "-netdev",
+            "tap,id=n1,ifname=tap0,vhost=on",
+            "-nic",
+            "l2tpv3,src=10.0.0.1,txcookie=0x1234,id=n2",
+            "-netdev",
+            "{\"type\": \"l2tpv3\", \"txcookie\": 4660}",
+        ]);
+        let values: Vec<_> = found
+            .iter()
+            .filter_map(|one| one.value.as_deref())
+            .collect();
+        assert_eq!(
+            values,
+            [
+                "user,id=n0",
+                "tap,id=n1,ifname=tap0,vhost=on",
+                "l2tpv3,id=n2",
+                "{}"
+            ]
+        );
     }
 
     #[test]
