@@ -23,16 +23,21 @@ pub async fn guests(context: &Context) -> Fact<Vec<Guest>> {
         Err(refusal) => return Fact::unknown(refusal.message),
     };
     let at_once = Semaphore::new(limits::GUESTS_READ);
-    let is_here = |guest: &Known| !matches!(guest.role, Some(Role::Incoming { .. }));
+    let is_here = |guest: &Known| {
+        let role = guest.role.as_ref();
+        !matches!(role, Some(Role::Incoming { .. } | Role::HandedOff { .. }))
+    };
     let read = known.into_iter().filter(is_here).filter_map(|guest| {
         let definition = guest.definition?;
-        Some(one(
-            context,
-            definition,
-            guest.machine,
-            guest.resident.is_some(),
-            &at_once,
-        ))
+        // Its memory is walked through with a lock that QEMU needs, and its agent would answer at the destination.
+        let moves = matches!(guest.role, Some(Role::Outgoing { .. }));
+        let machine = guest.machine.filter(|_| !moves);
+        let why = match (moves, guest.resident.is_some()) {
+            (true, _) => "it is on its way to another host",
+            (false, true) => "its QEMU does not answer",
+            (false, false) => "it does not run",
+        };
+        Some(one(context, definition, machine, why, &at_once))
     });
     let mut guests = join_all(read).await;
     guests.sort_by(|one, other| one.name.cmp(&other.name));
@@ -43,7 +48,7 @@ async fn one(
     context: &Context,
     definition: VmDefinition,
     machine: Option<std::sync::Arc<dyn Machine>>,
-    runs: bool,
+    why_not: &str,
     at_once: &Semaphore,
 ) -> Guest {
     let arguments = arguments(&definition.args);
@@ -67,13 +72,8 @@ async fn one(
             (page_sizes, Fact::Known(seen))
         }
         _ => {
-            let why = if runs {
-                "its QEMU does not answer"
-            } else {
-                "it does not run"
-            };
             let (page_sizes, _) = read_process(paths(&arguments), None, at_once).await;
-            (page_sizes, Fact::unknown(why))
+            (page_sizes, Fact::unknown(why_not))
         }
     };
     let file = definitions::path_of(&context.config.definitions, &definition.name);
