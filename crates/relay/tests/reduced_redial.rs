@@ -153,7 +153,14 @@ fn to_and_fro(policy: Policy, protected: Protected, seed: u64) -> [Became; 3] {
     ];
     let rounds = sent([&[0, 1, 2]; 2]);
     let leaves = carries((&pair, 0), &rounds, &mut dice, hosts);
-    until(|| of_stored(&pair.source).added >= 250);
+    // The thread that stores them is the last one to be given a processor.
+    let mut last = (0, 0);
+    until(|| {
+        let added = of_stored(&pair.source).added;
+        let same = if last.0 == added { last.1 + 1 } else { 0 };
+        last = (added, same);
+        added >= 250 && same >= 20
+    });
     let taken = |pages: StoredPages| pages.recorded + pages.unrecorded;
     until(|| taken(of_stored(&pair.destination)) == 1200);
     drop(pair);
