@@ -31,7 +31,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
     ("execute", Kind::Pure, &["types", "plan"]),
     ("sim", Kind::Pure, &["types", "wire", "session", "migrate"]),
     ("lanes", Kind::Io, &["types"]),
-    ("reach", Kind::Io, &["types"]),
+    ("reach", Kind::Io, &["types", "wire", "lanes"]),
     // Its tests hold what `qstream` finds against real QEMUs.
     ("hypervisor", Kind::Io, &["types", "qstream"]),
     ("libvirt", Kind::Io, &["types"]),

@@ -6,9 +6,24 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use drover_types::ByteRate;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::SetStruct;
+
 use crate::tcp::Socket;
 use crate::tls::{Role, Session, Tls, TlsError};
 use crate::{Lane, lane};
+
+#[derive(Debug, Clone, Copy)]
+struct MaxPacingRate;
+
+nix::setsockopt_impl!(
+    MaxPacingRate,
+    libc::SOL_SOCKET,
+    libc::SO_MAX_PACING_RATE,
+    u32,
+    SetStruct<'_, u32>
+);
 
 /// A connection whose other end has not said yet who it is, or not proved it.
 #[derive(Debug)]
@@ -79,6 +94,27 @@ impl Connection {
     /// The socket's error.
     pub fn send(&self, bytes: &[u8]) -> io::Result<()> {
         self.socket.send(bytes, b"")
+    }
+
+    /// Sends no more than that in a second from here on: the kernel spaces its packets (socket(7), `SO_MAX_PACING_RATE`).
+    ///
+    /// # Errors
+    /// The socket's error.
+    pub fn pace(&self, most: ByteRate) -> io::Result<()> {
+        // All ones is no limit at all.
+        let most = u32::try_from(most.0)
+            .unwrap_or(u32::MAX)
+            .clamp(1, u32::MAX - 1);
+        Ok(setsockopt(&self.fd(), MaxPacingRate, &most)?)
+    }
+
+    /// Takes bytes away that came, at most so many as the buffer has room for, without looking at them: how many; zero at the
+    /// connection's end. What is in the buffer means nothing.
+    ///
+    /// # Errors
+    /// The socket's error, `TimedOut` past the deadline.
+    pub fn discard(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.discard(buffer)
     }
 
     /// Fills `buffer` whole with the bytes as they come.

@@ -8,9 +8,9 @@ use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::GetStruct;
 use serde::{Deserialize, Serialize};
 
-/// The beginning of the kernel's `struct tcp_info`, up to and with `tcpi_delivery_rate`. Every kernel from
-/// 4.9 on has that much; what newer ones add is not asked for.
-const BYTES: usize = 168;
+/// The beginning of the kernel's `struct tcp_info`, up to and with `tcpi_rwnd_limited`. Every kernel from
+/// 4.10 on has that much; what newer ones add is not asked for.
+const BYTES: usize = 184;
 
 /// The option as bytes: the kernel writes as many as it is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -45,22 +45,55 @@ impl TcpFacts {
     }
 }
 
+/// How far a connection's bytes have come since it was made, and what they waited for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Bytes that the peer's kernel has acknowledged.
+    pub acknowledged: u64,
+    /// Segments with bytes that were sent, those sent again included.
+    pub segments: u32,
+    /// Of these, segments that were sent again.
+    pub retransmits: u32,
+    /// How long there was something to send, or to be acknowledged.
+    pub busy: Duration,
+    /// Of that time, how long the peer had no room: who reads there was slower than the path.
+    pub peer_full: Duration,
+}
+
+impl Progress {
+    pub(crate) fn of(connection: BorrowedFd<'_>) -> io::Result<Self> {
+        let info = getsockopt(&connection, TcpInfo)?;
+        Ok(Self {
+            acknowledged: long(&info, 120),
+            segments: word(&info, 156),
+            retransmits: word(&info, 100),
+            busy: Duration::from_micros(long(&info, 168)),
+            peer_full: Duration::from_micros(long(&info, 176)),
+        })
+    }
+}
+
 /// Takes the fields out, at their places in `struct tcp_info` (Linux `include/uapi/linux/tcp.h`).
 fn parse(info: &[u8; BYTES]) -> TcpFacts {
-    let word = |at: usize| {
-        let mut bytes = [0; 4];
-        bytes.copy_from_slice(&info[at..at + 4]);
-        u32::from_ne_bytes(bytes)
-    };
-    let mut delivery_rate = [0; 8];
-    delivery_rate.copy_from_slice(&info[160..168]);
     TcpFacts {
-        segment_bytes: word(16),
-        round_trip: Duration::from_micros(word(68).into()),
-        congestion_window: word(80),
-        retransmits: word(100),
-        delivery_rate: u64::from_ne_bytes(delivery_rate),
+        segment_bytes: word(info, 16),
+        round_trip: Duration::from_micros(word(info, 68).into()),
+        congestion_window: word(info, 80),
+        retransmits: word(info, 100),
+        delivery_rate: long(info, 160),
     }
+}
+
+fn word(info: &[u8; BYTES], at: usize) -> u32 {
+    let mut bytes = [0; 4];
+    bytes.copy_from_slice(&info[at..at + 4]);
+    u32::from_ne_bytes(bytes)
+}
+
+fn long(info: &[u8; BYTES], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes.copy_from_slice(&info[at..at + 8]);
+    u64::from_ne_bytes(bytes)
 }
 
 #[cfg(test)]
@@ -77,7 +110,7 @@ mod tests {
         for (at, value) in [(16, 1448u32), (68, 250), (80, 10), (100, 3)] {
             info[at..at + 4].copy_from_slice(&value.to_ne_bytes());
         }
-        info[160..].copy_from_slice(&125_000_000u64.to_ne_bytes());
+        info[160..168].copy_from_slice(&125_000_000u64.to_ne_bytes());
         let expected = TcpFacts {
             round_trip: Duration::from_micros(250),
             retransmits: 3,
@@ -110,6 +143,14 @@ mod tests {
             "{facts:?}"
         );
         assert!(facts.segment_bytes > 1220, "{facts:?}");
+        // What was received is acknowledged by then, or with the next packet; the kernel counts its SYN, too.
+        let progress = near.progress().unwrap();
+        assert!(progress.segments > 0, "{progress:?}");
+        assert!(
+            (50_000..=100_007).contains(&progress.acknowledged),
+            "{progress:?}"
+        );
+        assert_eq!(progress.retransmits, 0);
 
         let near = Connection::connect(&target(Some(1220)))
             .unwrap()

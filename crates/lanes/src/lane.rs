@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::TcpFacts;
 use crate::tcp::Socket;
 use crate::tls::Session;
+use crate::{Progress, TcpFacts};
 
 /// What protects the bytes on a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -89,6 +89,14 @@ impl Lane {
     /// The socket's error.
     pub fn facts(&self) -> io::Result<TcpFacts> {
         TcpFacts::of(self.socket.fd())
+    }
+
+    /// How far its bytes have come.
+    ///
+    /// # Errors
+    /// The socket's error.
+    pub fn progress(&self) -> io::Result<Progress> {
+        Progress::of(self.socket.fd())
     }
 
     /// The handshake is over: from here a lane may be silent for as long as it likes.

@@ -29,7 +29,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use connect::{ConnectError, Target};
 pub use connection::{Closer, Connection};
-pub use facts::TcpFacts;
+pub use facts::{Progress, TcpFacts};
 pub use lane::{Encryption, Lane};
 pub use listen::{Listener, NotListening};
 pub use splice::{Patience, Pipe, never_wait, read_some, send_some};

@@ -160,10 +160,19 @@ impl Socket {
     /// Waits for the first byte, and fills what is there then: how much; zero at the connection's
     /// end.
     fn receive_first(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.take_first(buffer, RecvFlags::empty())
+    }
+
+    /// The same, but the bytes are not looked at: the kernel drops them, and leaves the buffer as it is (tcp(7), `MSG_TRUNC`).
+    pub(crate) fn discard(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.take_first(buffer, RecvFlags::TRUNC)
+    }
+
+    fn take_first(&self, buffer: &mut [u8], flags: RecvFlags) -> io::Result<usize> {
         self.wake_at_once()?;
         loop {
             self.bound(TcpStream::set_read_timeout)?;
-            match rustix::net::recv(&self.stream, &mut *buffer, RecvFlags::empty()) {
+            match rustix::net::recv(&self.stream, &mut *buffer, flags) {
                 Ok((_, count)) => return Ok(count),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) if !self.is_bounded() => {

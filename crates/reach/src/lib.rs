@@ -1,7 +1,7 @@
-//! Asks by datagrams what a path between two hosts carries, and answers.
+//! Asks by datagrams what a path between two hosts carries, and answers; [loads](load) it, where that is wanted.
 //!
-//! Owns a socket on one address of this host for as long as it asks or answers; judges nothing. What is to be found out is
-//! decided by pure parts (`Search`, `Volley`, `Pace`, `Allowance`); [`ask`] and [`Answerer`] only move datagrams.
+//! Owns a socket on one address of this host for as long as it asks or answers, and a load's connections; judges nothing. What is to
+//! be found out is decided by pure parts (`Search`, `Volley`, `Pace`, `Allowance`); [`ask`] and [`Answerer`] only move datagrams.
 //!
 //! ```text
 //!  ask ── Ask(sequence, size of the answer), padded to its own size ──▶ Answerer
@@ -16,6 +16,7 @@
 mod allowance;
 mod answerer;
 pub mod limits;
+pub mod load;
 mod pace;
 mod packet;
 mod prober;

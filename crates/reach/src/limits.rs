@@ -78,3 +78,31 @@ pub const ANSWER_AHEAD: Duration = Duration::from_millis(25);
 
 /// Addresses that may ask one answerer: those of the interfaces of as many hosts as a cluster has.
 pub const ASKERS: usize = 1024;
+
+/// Connections that load a path together: several, as a migration may have lanes on several members of a LAG, and as one core sends
+/// some 20 to 40 Gbit/s by one of them.
+pub const LOAD_CONNECTIONS: usize = 4;
+
+/// How long a load runs before it is measured: slow start doubles each round trip, and reaches 10 Gbit/s over 10 ms in 11 of them.
+pub const LOAD_WARM_UP: Duration = Duration::from_millis(400);
+
+/// Longest time that a path may be measured.
+pub const LOAD_TIME_MOST: Duration = Duration::from_secs(10);
+
+/// How long the far end has to answer a connection: as a lane's greeting.
+pub const LOAD_GREETING: Duration = Duration::from_secs(3);
+
+/// Bytes that are written at once: what a core's second-level cache holds.
+pub const LOAD_BUFFER: usize = 256 << 10;
+
+/// Bytes that are dropped at once.
+pub const SINK_BYTES: usize = 1 << 20;
+
+/// Connections that load one order at the same time: those of 16 paths.
+pub const LOADS_AT_ONCE: usize = 16 * LOAD_CONNECTIONS;
+
+/// The far end held a load up if its sockets had no room for more than this part of the time.
+pub const PEER_FULL_SHARE: f64 = 0.5;
+
+/// The near end held a load up if nothing was there to send for more than this part of the time.
+pub const UNFED_SHARE: f64 = 0.2;

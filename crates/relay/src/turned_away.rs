@@ -111,7 +111,9 @@ impl TurnedAway {
     }
 
     /// By what its socket said.
-    pub(crate) fn by_io(what: &str, error: &io::Error) -> Self {
+    /// For what the kernel said when something was done.
+    #[must_use]
+    pub fn by_io(what: &str, error: &io::Error) -> Self {
         let cause = match error.kind() {
             io::ErrorKind::TimedOut => Cause::Slow,
             io::ErrorKind::InvalidData => Cause::Peer,

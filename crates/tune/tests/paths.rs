@@ -5,8 +5,10 @@
 use std::collections::BTreeSet;
 
 use Fact::Known;
-use drover_tune::facts::{Answers, Crossing, Fact, Path, PathEnd};
-use drover_tune::{Difference, Known as At, RULES, Report, Severity, differences, examine};
+use drover_tune::facts::{Answers, Carried, Crossing, Fact, HeldUpBy, Path, PathEnd};
+use drover_tune::{
+    Difference, Finding, Known as At, RULES, Report, Severity, differences, examine,
+};
 
 fn end(host: &str, address: &str) -> PathEnd {
     PathEnd {
@@ -33,7 +35,20 @@ fn healthy() -> Path {
         there: Known(WHOLE),
         back: Known(WHOLE),
         round_trip: Known(200),
+        carried: carried(9_400),
     }
+}
+
+/// By an unlimited load of a line of 10 Gbit/s, in Mbit/s.
+fn carried(mbit: u64) -> Option<Fact<Carried>> {
+    Some(Known(Carried {
+        rate: mbit * 1_000_000,
+        line: Some(10_000_000_000),
+        allowed: None,
+        packets: 100_000,
+        again: 0,
+        held_up_by: HeldUpBy::Path,
+    }))
 }
 
 fn answers(answered: u32) -> Fact<Answers> {
@@ -84,6 +99,12 @@ const CASES: &[(&str, Severity, Spoil)] = &[
     ("path-loss", Severity::Critical, |path| {
         path.answers = answers(90);
     }),
+    ("path-rate", Severity::Warning, |path| {
+        path.carried = carried(8_400);
+    }),
+    ("path-rate", Severity::Critical, |path| {
+        path.carried = carried(940);
+    }),
 ];
 
 fn names(report: &Report) -> Vec<&str> {
@@ -96,7 +117,7 @@ fn a_path_with_nothing_wrong_has_no_findings_and_without_paths_nothing_is_said_o
     let mut path = healthy();
     path.answers = answers(99);
     let report = examine(&[], &[path]);
-    assert_eq!((names(&report), report.right.len()), (Vec::new(), 5));
+    assert_eq!((names(&report), report.right.len()), (Vec::new(), 6));
     assert_eq!(examine(&[], &[]), Report::default());
 }
 
@@ -171,6 +192,68 @@ fn what_could_not_be_asked_is_skipped_because() {
     assert_eq!(skipped, rules.map(|rule| (rule, unknown)));
 }
 
+/// The finding about what a path carries, were it otherwise in this.
+fn found_of_rate(otherwise: fn(&mut Carried)) -> Option<Finding> {
+    let mut path = healthy();
+    if let Some(Known(carried)) = &mut path.carried {
+        otherwise(carried);
+    }
+    let report = examine(&[], &[path]);
+    report.findings.into_iter().next()
+}
+
+#[test]
+fn a_path_is_held_against_what_a_load_was_allowed_where_that_is_less_than_its_line() {
+    let found = found_of_rate(|carried| {
+        carried.allowed = Some(5_000_000_000);
+        carried.rate = 4_700_000_000;
+    });
+    assert!(found.is_none(), "{found:?}");
+    let found = found_of_rate(|carried| {
+        carried.allowed = Some(5_000_000_000);
+        carried.rate = 2_000_000_000;
+    });
+    let found = found.unwrap().found;
+    assert!(
+        found.expected.starts_with("4250 Mbit/s at least"),
+        "{found:?}"
+    );
+    assert!(
+        found
+            .cost
+            .unwrap()
+            .starts_with("40 % of what it could carry")
+    );
+}
+
+#[test]
+fn whose_processors_held_a_load_up_is_said_with_what_was_sent_again() {
+    let found = found_of_rate(|carried| {
+        carried.rate = 2_000_000_000;
+        carried.again = 7;
+        carried.held_up_by = HeldUpBy::Far;
+    });
+    let found = found.unwrap().found;
+    let read = "ens1f0 carries 2000 Mbit/s to ens1f0 of b; the processors of b took no more, with 7 of 100000 packets sent again";
+    assert_eq!(found.read, read);
+    assert!(found.by_hand.unwrap().contains("processors of b"));
+}
+
+#[test]
+fn what_was_not_to_be_measured_is_not_skipped_and_what_could_not_be_is() {
+    let mut path = healthy();
+    path.carried = None;
+    let skipped = |path: &Path| examine(&[], std::slice::from_ref(path)).skipped.len();
+    assert_eq!(skipped(&path), 0);
+    path.carried = Some(Fact::unknown("a guest moves"));
+    assert_eq!(skipped(&path), 1);
+    path.carried = carried(1);
+    if let Some(Known(carried)) = &mut path.carried {
+        carried.line = None;
+    }
+    assert_eq!(skipped(&path), 1);
+}
+
 fn at(paths: &[Path]) -> At<'_> {
     At { hosts: &[], paths }
 }
@@ -196,13 +279,14 @@ fn what_is_as_it_was_or_differs_by_chance_has_not_changed() {
     let mut now = healthy();
     now.answers = answers(97);
     now.round_trip = Known(500);
+    now.carried = carried(8_000);
     assert_eq!(changed(&[healthy()], &[now]), <[&str; 0]>::default());
 }
 
 #[test]
 fn each_thing_that_is_otherwise_is_told_as_it_was_and_as_it_is() {
     type Otherwise = fn(&mut Path);
-    let cases: [(&str, Otherwise); 7] = [
+    let cases: [(&str, Otherwise); 8] = [
         ("worse route: ens1f0, ens1f1", |path| {
             path.route = Known("ens1f1".into());
         }),
@@ -219,6 +303,9 @@ fn each_thing_that_is_otherwise_is_told_as_it_was_and_as_it_is() {
         ("worse loss: 0 %, 10 %", |path| path.answers = answers(90)),
         ("worse round trip: 200 µs, 900 µs", |path| {
             path.round_trip = Known(900);
+        }),
+        ("worse carries: 9400 Mbit/s, 7000 Mbit/s", |path| {
+            path.carried = carried(7_000);
         }),
         (
             "other addresses: 10.0.1.1 to 10.0.1.2, 10.0.9.1 to 10.0.1.2",

@@ -11,6 +11,7 @@ mod show;
 mod since;
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use drover_api::Client;
@@ -40,6 +41,7 @@ Examples:
   drover doctor --all                         all hosts of the cluster, and what differs between them
   drover doctor --all --paths                 and the paths between them, asked by packets on the real ways
   drover doctor --all --paths=a,b             the paths between these; of one host those to and from all others
+  drover doctor --all --paths=a,b --load      and what they carry, by loading them for a second each
   drover doctor --all --paths --since 7d      and what has changed in a week, as far as the agent was asked by then
   drover doctor --explain nic-queues          what a rule wants, and all that it found
   drover doctor capture /tmp/a --anonymous    what was read here, to be looked at elsewhere
@@ -70,7 +72,7 @@ Examples:
 
 pub const AFTER: &str = "\
 Only apply and undo change anything; with --paths the agents send each other a tenth of a link's
-rate and 4 MiB a path at most. What could not be looked at is skipped, and --skipped says why.
+rate and 4 MiB a path at most, unless --load is given. What could not be looked at is skipped, and --skipped says why.
 
 Exit code: 0 nothing was found, 2 something was, 1 an error, or a member that did not answer
 or could not ask another, 7 with --all: the agent does not answer.";
@@ -92,6 +94,14 @@ pub struct DoctorArgs {
     /// Have the agents ask the paths between all hosts, or these: reachability, the largest packet, loss, round trips
     #[arg(long, value_name = "HOST", requires = "all", num_args = 0.., value_delimiter = ',', require_equals = true)]
     paths: Option<Vec<HostName>>,
+    /// Measure what each path carries, by connections that are full for so long [default: 1s], two hosts at a time. Not while
+    /// guests move; where guests run at either end, by half of the link's rate
+    #[arg(long, value_name = "TIME", requires = "paths", num_args = 0..=1, default_missing_value = "1s", require_equals = true,
+          value_parser = paths::load_time)]
+    load: Option<Duration>,
+    /// Of a link's rate what --load may take, in percent, whether or not guests run there
+    #[arg(long, value_name = "PERCENT", requires = "load", value_parser = clap::value_parser!(u8).range(1..=100))]
+    load_share: Option<u8>,
     /// Say what has changed since the agent was asked for all paths: so long ago (12h, 7d, 1w), or at a date or time
     #[arg(long, value_name = "WHEN", requires = "all", conflicts_with = "explain", value_parser = since::when)]
     since: Option<Timestamp>,
@@ -181,7 +191,10 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
         (hosts(agent, &args.captured).await?, Vec::new())
     };
     let asked = match args.paths {
-        Some(hosts) => Some(paths::ask(agent, hosts, &mut left_out).await?),
+        Some(hosts) => {
+            let load = paths::load(args.load, args.load_share);
+            Some(paths::ask(agent, hosts, load, &mut left_out).await?)
+        }
         None => None,
     };
     let paths = asked.as_ref().map(|asked| asked.paths.as_slice());

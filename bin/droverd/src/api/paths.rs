@@ -39,13 +39,15 @@ async fn order_answerer(
     JsonBody(request): JsonBody<AnswererRequest>,
 ) -> Result<Json<AnswererView>, Refused> {
     let ordered = to_its_end(async move {
-        let context = &app.0.context;
+        let (context, migrations) = (&app.0.context, &app.0.migrations);
         let config = &context.config;
         let here = paths::Here {
             host: &config.host,
             networks: &config.networks,
             port: config.migration.data_port,
-            moving: app.0.migrations.under_way().len(),
+            moving: migrations.under_way().len(),
+            guests: context.registry.running(),
+            lanes: migrations.lanes(),
         };
         context.paths.answerers.order(&here, caller, request).await
     });
@@ -82,7 +84,7 @@ async fn ask_paths(
     let turn = paths::turn(&app.0.context).await?;
     let asked = to_its_end(async move {
         let (context, migrations) = (&app.0.context, &app.0.migrations);
-        paths::ask(context, migrations, &request.answerer, turn).await
+        paths::ask(context, migrations, (&request.answerer, request.load), turn).await
     });
     Ok(Json(asked.await?))
 }

@@ -132,6 +132,11 @@ impl Migrations {
         Ok(migrations)
     }
 
+    /// The port for lanes, where it was taken.
+    pub fn lanes(&self) -> Option<&LaneListener> {
+        self.lanes.get().map(Arc::as_ref)
+    }
+
     /// How many connections to the port for lanes became none, by cause.
     pub fn lanes_refused(&self) -> BTreeMap<Cause, u64> {
         let open = self.lanes.get();

@@ -10,8 +10,10 @@ use drover_api::{
     AnsweredAt, AnsweredView, AnswererRequest, AnswererView, ErrorCode, Refusal, TicketText,
 };
 use drover_migrate::paths::Selection;
+use drover_reach::load::{NotTaken, Sink};
 use drover_reach::{Answerer, Order, Ticket};
-use drover_types::{AnswererId, HostName, Interface, with_sources};
+use drover_relay::{Cause, Expected, LaneListener, TurnedAway};
+use drover_types::{AnswererId, HostName, Interface, MigrationId, with_sources};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -35,6 +37,10 @@ pub struct Here<'a> {
     pub port: u16,
     /// Migrations that are under way from and to it.
     pub moving: usize,
+    /// Guests that run there.
+    pub guests: usize,
+    /// The port for lanes, where loads are taken, too.
+    pub lanes: Option<&'a LaneListener>,
 }
 
 #[derive(Debug)]
@@ -42,6 +48,8 @@ struct Live {
     by: Caller,
     end: watch::Sender<bool>,
     answered: JoinHandle<Vec<AnsweredAt>>,
+    /// Loads are let in for as long as this is there.
+    _loads: Option<Expected>,
 }
 
 impl Answerers {
@@ -69,6 +77,7 @@ impl Answerers {
         let (interfaces, _) = migration::offered(here.networks, interfaces);
         let ports = super::pairs::ports(&interfaces).await;
         let ticket = Ticket::random().map_err(|error| failed(error.to_string()))?;
+        let load = request.load;
         let order = Order {
             ticket: ticket.clone(),
             askers: request.askers,
@@ -80,15 +89,26 @@ impl Answerers {
         let answerers = bind(&interfaces, here.port, &order);
         let at = answerers.iter().map(Answerer::local).collect();
         let id = AnswererId(Uuid::now_v7());
+        let lanes = here.lanes.filter(|_| load);
+        let loads = lanes.and_then(|lanes| take_loads(lanes, id, &interfaces, &order));
+        let load_port = lanes.filter(|_| loads.is_some()).map(LaneListener::port);
         tracing::info!(%by, %id, addresses = answerers.len(), "answers questions about paths");
         let (end, ended) = watch::channel(false);
         let answered = tokio::spawn(self.clone().answer(id, answerers, ended));
-        live.insert(id, Live { by, end, answered });
+        let live_one = Live {
+            by,
+            end,
+            answered,
+            _loads: loads,
+        };
+        live.insert(id, live_one);
         Ok(AnswererView {
             id,
             ticket: TicketText(HEXLOWER.encode(&ticket.0)),
             port: here.port,
             moving: here.moving,
+            guests: here.guests,
+            load_port,
             at,
             interfaces,
             ports,
@@ -196,6 +216,37 @@ fn bind(interfaces: &[Interface], port: u16, order: &Order) -> Vec<Answerer> {
     answerers.take(limits::ANSWER_ADDRESSES).collect()
 }
 
+/// Lets connections that load paths in at all of these addresses, until it is dropped; nothing where that is possible at none.
+fn take_loads(
+    lanes: &LaneListener,
+    id: AnswererId,
+    interfaces: &[Interface],
+    order: &Order,
+) -> Option<Expected> {
+    let sink = Sink::new(order.clone());
+    let expected = lanes.expect_elsewhere(MigrationId(id.0), move |connection, preamble, until| {
+        let taken = sink.take(connection, preamble, until);
+        taken.map_err(|error| turned_away(&error))
+    });
+    let addresses = interfaces.iter().flat_map(|nic| &nic.addresses);
+    let addresses: Vec<_> = addresses.map(|address| address.address()).collect();
+    let closed = expected.offer(&addresses);
+    for error in &closed {
+        tracing::warn!(error = with_sources(error), "takes no load there");
+    }
+    (closed.len() < addresses.len()).then_some(expected)
+}
+
+fn turned_away(error: &NotTaken) -> TurnedAway {
+    let cause = match error {
+        NotTaken::Io(error) => return TurnedAway::by_io("opening a load", error),
+        NotTaken::Forged => Cause::Proof,
+        NotTaken::Stranger(_) => Cause::Unexpected,
+        NotTaken::Full => Cause::Crowd,
+    };
+    TurnedAway::new(cause, error.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,6 +271,8 @@ mod tests {
             networks: &networks,
             port: 0,
             moving: 0,
+            guests: 0,
+            lanes: None,
         };
         answerers.order(&here, peer(by), request).await
     }
@@ -228,6 +281,7 @@ mod tests {
         AnswererRequest {
             askers: vec!["127.0.0.1".parse().unwrap()],
             time_s: 60,
+            load: false,
         }
     }
 
@@ -282,6 +336,7 @@ mod tests {
             let request = AnswererRequest {
                 askers: vec!["127.0.0.1".parse().unwrap(); askers],
                 time_s: 1,
+                load: false,
             };
             let refused = order_as(&answerers, "b", request).await;
             assert_eq!(refused.unwrap_err().code, ErrorCode::BadRequest);

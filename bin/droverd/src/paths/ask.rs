@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use data_encoding::HEXLOWER;
 use drover_api::{
-    AnswererRequest, AnswererView, ClientError, ErrorCode, PathLeftOut, PathsView, Refusal,
+    AnswererRequest, AnswererView, ClientError, ErrorCode, LoadRequest, PathLeftOut, PathsView,
+    Refusal,
 };
 use drover_migrate::paths::{Selected, Selection, Side, select};
 use drover_reach::Ticket;
@@ -16,6 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::Turn;
 use super::asking::Asking;
 use super::doubts::{Left, busy_with, elsewhere};
+use super::loading::Loading;
 use super::pairs::{self, candidates, pairs, ports};
 use crate::agent::Context;
 use crate::migration::Migrations;
@@ -32,7 +34,7 @@ pub async fn turn(context: &Context) -> Result<Turn, Refusal> {
         .map_err(|_| busy(&context.config.host))
 }
 
-/// Asks all of them: those that a migration to that host would use.
+/// Asks all of them: those that a migration to that host would use; loads them then, if that is wanted.
 ///
 /// # Errors
 /// That host is this one, or no member, or does not answer, or is of a version that answers no such questions; this one cannot
@@ -40,7 +42,7 @@ pub async fn turn(context: &Context) -> Result<Turn, Refusal> {
 pub async fn ask(
     context: &Arc<Context>,
     migrations: &Migrations,
-    far: &HostName,
+    (far, load): (&HostName, Option<LoadRequest>),
     _turn: Turn,
 ) -> Result<PathsView, Refusal> {
     let near = &context.config.host;
@@ -68,7 +70,7 @@ pub async fn ask(
         return Ok(view);
     }
     let moving = migrations.under_way().len();
-    let ordered = client.order_answerer(&request(&ours)).await;
+    let ordered = client.order_answerer(&request(&ours, load.is_some())).await;
     let answerer = ordered.map_err(|error| not_answered(far, &error))?;
     // What the other host offers is what its own configuration allows.
     let theirs = select(
@@ -77,6 +79,10 @@ pub async fn ask(
         &Selection::default(),
     );
     let ticket = ticket(far, &answerer)?;
+    let busy = busy_with([(near, moving), (far, answerer.moving)]);
+    let guests = context.registry.running();
+    let load =
+        load.map(|load| Loading::agreed(load, far, &answerer, &ticket, guests, busy.as_deref()));
     let asking = Asking {
         near,
         far,
@@ -84,6 +90,7 @@ pub async fn ask(
         ports: &own_ports,
         answerer: &answerer,
         ticket,
+        load,
         end: Instant::now() + limits::ASKING,
     };
     let (mut answered, across) = candidates(&own, &ours, &theirs);
@@ -135,11 +142,12 @@ fn name_if_silent(view: &mut PathsView, near: &HostName, far: &HostName, why: Op
     });
 }
 
-fn request(ours: &Selected) -> AnswererRequest {
+fn request(ours: &Selected, load: bool) -> AnswererRequest {
     let askers = ours.endpoints.iter();
     AnswererRequest {
         askers: askers.map(|end| end.address.address()).collect(),
         time_s: limits::ANSWERING.as_secs(),
+        load,
     }
 }
 

@@ -6,7 +6,7 @@ use drover_api::{AnswererView, PathLeftOut};
 use drover_migrate::paths::Candidate;
 use drover_reach::limits::ASK_TIME;
 use drover_reach::{Budget, Question, Report, Ticket};
-use drover_tune::facts::{Fact, Path, PathEnd};
+use drover_tune::facts::{Carried, Fact, Path, PathEnd};
 use drover_types::{BitRate, HostName, Interface, with_sources};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::doubts::{Left, elsewhere, is_whole};
 use super::found;
+use super::loading::Loading;
 use super::pairs::{Pair, Ports, waves};
 use crate::limits;
 
@@ -23,6 +24,7 @@ pub struct Asked {
     pair: Pair,
     route: Fact<String>,
     report: Result<Report, String>,
+    carried: Option<Fact<Carried>>,
 }
 
 /// Everything that asking pairs takes.
@@ -39,6 +41,8 @@ pub struct Asking<'a> {
     pub answerer: &'a AnswererView,
     /// What questions are made with.
     pub ticket: Ticket,
+    /// How each is loaded after it was asked, or why not; nothing where that is not wanted.
+    pub load: Option<Result<Loading, String>>,
     /// When all has to be asked.
     pub end: Instant,
 }
@@ -59,11 +63,34 @@ impl Asking<'_> {
                     pair,
                     route,
                     report,
+                    carried: None,
                 }
             });
-            asked.extend(join_all(wave).await);
+            let mut wave = join_all(wave).await;
+            self.load(&mut wave).await;
+            asked.extend(wave);
         }
         asked
+    }
+
+    /// Loads those of a wave that were answered, all at the same time as a migration does.
+    async fn load(&self, wave: &mut [Asked]) {
+        let Some(load) = &self.load else { return };
+        let loads = wave.iter_mut().map(async |asked| {
+            let answered = asked
+                .report
+                .as_ref()
+                .is_ok_and(|report| report.trips.answered > 0);
+            asked.carried = Some(match load {
+                Err(why) => Fact::unknown(why.clone()),
+                Ok(_) if !answered => Fact::unknown("nothing came back"),
+                Ok(_) if Instant::now() >= self.end => {
+                    Fact::unknown("the time for asking was over")
+                }
+                Ok(loading) => loading.of(&asked.pair).await,
+            });
+        });
+        join_all(loads).await;
     }
 
     /// Those of them that answer: across networks nobody claims anything, and a migration asks them all, too.
@@ -127,6 +154,7 @@ impl Asking<'_> {
             pair,
             route,
             report,
+            carried,
         } = asked;
         let left_out = |why: String| PathLeftOut {
             near: self.near.clone(),
@@ -150,7 +178,9 @@ impl Asking<'_> {
             silence: uncertain.as_deref(),
             loss: busy,
         };
-        Ok(found::path(ends, route, &report, doubts))
+        let mut path = found::path(ends, route, &report, doubts);
+        path.carried = carried;
+        Ok(path)
     }
 }
 

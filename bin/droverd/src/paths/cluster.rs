@@ -13,8 +13,8 @@
 use std::sync::{Arc, OnceLock};
 
 use drover_api::{
-    ClusterFactsView, ClusterPathsRequest, ClusterPathsView, ErrorCode, KeptReport, MemberLeftOut,
-    PathLeftOut, PathsView, Refusal,
+    ClusterFactsView, ClusterPathsRequest, ClusterPathsView, ErrorCode, KeptReport, LoadRequest,
+    MemberLeftOut, PathLeftOut, PathsView, Refusal,
 };
 use drover_plan::Text;
 use drover_tune::facts::{Path, PathEnd};
@@ -40,7 +40,8 @@ pub async fn cluster(
     request: ClusterPathsRequest,
 ) -> Result<ClusterPathsView, Refusal> {
     context.peers.are_known()?;
-    let only = Only::new(context, request.hosts)?;
+    let ClusterPathsRequest { hosts, load } = request;
+    let only = Only::new(context, hosts)?;
     let all = only.is_all();
     let begun = Timestamp::now();
     let mut view = ClusterPathsView::default();
@@ -57,7 +58,13 @@ pub async fn cluster(
         answering: hosts.iter().map(|_| Mutex::default()).collect(),
         gone: hosts.iter().map(|_| OnceLock::new()).collect(),
         hosts,
-        asking: Semaphore::new(limits::ASKING_AT_ONCE),
+        // What one loads is no line for another.
+        asking: Semaphore::new(if load.is_some() {
+            1
+        } else {
+            limits::ASKING_AT_ONCE
+        }),
+        load,
         end: Instant::now() + limits::CLUSTER_PATHS,
     };
     let told = join_all((0..round.hosts.len()).map(|asker| round.asks(asker))).await;
@@ -139,6 +146,7 @@ struct Round<'a> {
     migrations: &'a Arc<Migrations>,
     hosts: Vec<HostName>,
     only: Only,
+    load: Option<LoadRequest>,
     /// Held while that host answers.
     answering: Vec<Mutex<()>>,
     /// Why a host that failed, and was silent when it was looked at again, is asked no more.
@@ -225,14 +233,15 @@ impl Round<'_> {
         let context = self.context;
         if *near != context.config.host {
             let client = context.peers.client(near)?;
-            let asked = client.ask_paths(far).await;
+            let asked = client.ask_paths(far, self.load).await;
             return asked.map_err(|error| not_answered(near, &error));
         }
         // To its end, as when another host is asked to.
         let turn = turn(context).await?;
         let (context, far) = (Arc::clone(context), far.clone());
-        let migrations = Arc::clone(self.migrations);
-        let asked = tokio::spawn(async move { ask(&context, &migrations, &far, turn).await });
+        let (migrations, load) = (Arc::clone(self.migrations), self.load);
+        let asked =
+            tokio::spawn(async move { ask(&context, &migrations, (&far, load), turn).await });
         asked.await.unwrap_or_else(|error| {
             let message = format!("the agent failed at this: {error}");
             Err(Refusal::new(ErrorCode::Internal, message))

@@ -35,6 +35,7 @@ pub fn path(
             Some(trip) => Fact::Known(trip.median),
             None => Fact::unknown("nothing was answered"),
         },
+        carried: None,
     }
 }
 

@@ -19,6 +19,7 @@ mod asking;
 mod cluster;
 mod doubts;
 mod found;
+mod loading;
 mod only;
 mod pairs;
 

@@ -102,6 +102,12 @@ impl Registry {
         slots.get(name).is_some_and(|slot| slot.reserved.is_some())
     }
 
+    /// How many guests have a process here.
+    pub fn running(&self) -> usize {
+        let slots = self.0.slots();
+        slots.values().filter(|slot| slot.process.is_some()).count()
+    }
+
     /// Guests that run here and that nobody is about to change.
     pub fn sampled(&self) -> Vec<Sampled> {
         let slots = self.snapshots().into_iter();

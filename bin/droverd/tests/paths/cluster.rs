@@ -191,7 +191,7 @@ impl Cluster {
     /// What the agents find of the paths of these hosts, by the word of one of them.
     pub async fn asked(&self, by: &str, hosts: &[&str]) -> ClusterPathsView {
         let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        let request = ClusterPathsRequest { hosts };
+        let request = ClusterPathsRequest { hosts, load: None };
         self.client(by).cluster_paths(&request).await.unwrap()
     }
 }

@@ -8,6 +8,7 @@
 
 mod cluster;
 mod firewall;
+mod load;
 #[path = "../trust/provision.rs"]
 #[allow(dead_code, reason = "helpers of tests, not all used by each of them")]
 mod provision;
@@ -64,7 +65,7 @@ async fn paths_with_nothing_wrong_are_all_asked_from_both_ends_and_nothing_is_fo
     assert_eq!(pairs(&cluster.asked("a", &["b"]).await), 4);
     assert_eq!(pairs(&cluster.asked("a", &["b", "c"]).await), 2);
     let hosts = vec!["x".parse().unwrap()];
-    let request = ClusterPathsRequest { hosts };
+    let request = ClusterPathsRequest { hosts, load: None };
     let unknown = cluster.client("a").cluster_paths(&request).await;
     let refused = unknown.unwrap_err();
     assert!(refused.is_refused_with(ErrorCode::NoSuchHost), "{refused}");
@@ -235,7 +236,7 @@ async fn an_answerer_that_dies_is_no_loss() {
     cluster.lose("b1", 4);
     let client = cluster.client("a");
     let b = "b".parse().unwrap();
-    let asked = tokio::spawn(async move { client.ask_paths(&b).await });
+    let asked = tokio::spawn(async move { client.ask_paths(&b, None).await });
     let deadline = Instant::now() + PATIENCE;
     while !cluster.log("b").contains("answers questions about paths") {
         assert!(Instant::now() < deadline, "{}", cluster.log("b"));
@@ -252,7 +253,7 @@ async fn an_answerer_that_dies_is_no_loss() {
     // And the one that is back has nothing of it.
     cluster.start("b").await;
     let b = "b".parse().unwrap();
-    let again = cluster.client("a").ask_paths(&b).await.unwrap();
+    let again = cluster.client("a").ask_paths(&b, None).await.unwrap();
     assert_eq!(again.paths.len(), 2);
 }
 
@@ -269,7 +270,7 @@ async fn across_networks_every_pair_is_knocked_at_and_hosts_without_any_path_are
     cluster.run("b", "ip addr add 10.80.1.2/24 dev n1");
     let ask = async || {
         let b = "b".parse().unwrap();
-        cluster.client("a").ask_paths(&b).await.unwrap()
+        cluster.client("a").ask_paths(&b, None).await.unwrap()
     };
     let of_n1 = |view: &PathsView| view.paths.iter().any(|path| path.near.nic == "n1");
     let dead = ask().await;
@@ -346,6 +347,7 @@ async fn interfaces_upon_one_port_are_told_to_share_its_line_and_all_are_asked()
     let request = AnswererRequest {
         askers: vec!["10.78.0.1".parse().unwrap()],
         time_s: 1,
+        load: false,
     };
     let ordered = cluster.client("b").order_answerer(&request).await.unwrap();
     let ports: Vec<_> = ordered
@@ -365,7 +367,10 @@ async fn a_host_asks_no_path_to_itself() {
     let Some(cluster) = Cluster::new("self", &["a", "b"], 1).await else {
         return;
     };
-    let refused = cluster.client("a").ask_paths(&"a".parse().unwrap()).await;
+    let refused = cluster
+        .client("a")
+        .ask_paths(&"a".parse().unwrap(), None)
+        .await;
     let refused: ClientError = refused.unwrap_err();
     assert!(refused.is_refused_with(ErrorCode::SameHost), "{refused}");
 }

@@ -8,7 +8,7 @@ use crate::limits;
 use crate::views::kept::KeptView;
 use crate::views::paths::{
     AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView,
-    PathsAskRequest, PathsView,
+    LoadRequest, PathsAskRequest, PathsView,
 };
 
 impl Client {
@@ -36,9 +36,13 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn ask_paths(&self, answerer: &HostName) -> Result<PathsView, ClientError> {
+    pub async fn ask_paths(
+        &self,
+        answerer: &HostName,
+        load: Option<LoadRequest>,
+    ) -> Result<PathsView, ClientError> {
         let answerer = answerer.clone();
-        let request = PathsAskRequest { answerer };
+        let request = PathsAskRequest { answerer, load };
         self.post("/v1/paths/ask", &request, limits::PATHS_ASK_CALL)
             .await
     }

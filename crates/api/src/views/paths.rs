@@ -27,6 +27,9 @@ pub struct AnswererRequest {
     pub askers: Vec<IpAddr>,
     /// How long, in seconds; less where that is more than the host gives.
     pub time_s: u64,
+    /// Whether paths are to be loaded, too: connections are taken at the port for lanes.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub load: bool,
 }
 
 /// A host that answers.
@@ -47,6 +50,12 @@ pub struct AnswererView {
     /// Migrations that are under way from and to it: what they fill is lost to others.
     #[serde(default)]
     pub moving: usize,
+    /// Guests that run there, which a load would take the line from.
+    #[serde(default)]
+    pub guests: usize,
+    /// Where loads are taken, if they were asked for; missing where the host takes none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_port: Option<u16>,
     /// The interfaces that the host lets migrations use, with those of their addresses alone.
     #[schema(value_type = Vec<InterfaceSchema>)]
     pub interfaces: Vec<Interface>,
@@ -101,6 +110,22 @@ pub struct PathsAskRequest {
     /// That other one.
     #[schema(value_type = String)]
     pub answerer: HostName,
+    /// How to load each path, if what it carries is to be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadRequest>,
+}
+
+/// How paths are loaded to measure what they carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LoadRequest {
+    /// How long each path is measured, in milliseconds; 10 s at most.
+    pub time_ms: u64,
+    /// The part of a line's rate that a load may take, in percent. Where it is not given: half of it where guests run at either end, and
+    /// all of it where none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
+    pub share: Option<u8>,
 }
 
 /// The paths from one host to another, as they were found.
@@ -139,6 +164,9 @@ pub struct ClusterPathsRequest {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub hosts: Vec<HostName>,
+    /// Measures what each path carries as well, two hosts at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load: Option<LoadRequest>,
 }
 
 /// The paths between the hosts of a cluster.

@@ -24,9 +24,11 @@ pub fn blocks(paths: &[Path]) -> Vec<Block> {
         "Largest back",
         "Round trip",
     ];
+    let loaded = paths.iter().any(|path| path.carried.is_some());
+    let head = head.into_iter().chain(loaded.then_some("Carries"));
     blocks.push(Block::Table {
-        head: head.map(Text::of).into(),
-        rows: paths.iter().map(row).collect(),
+        head: head.map(Text::of).collect(),
+        rows: paths.iter().map(|path| row(path, loaded)).collect(),
     });
     blocks
 }
@@ -85,7 +87,7 @@ fn is_answered(path: &Path) -> bool {
         .is_some_and(|answers| answers.answered > 0)
 }
 
-fn row(path: &Path) -> Vec<Text> {
+fn row(path: &Path, loaded: bool) -> Vec<Text> {
     let end = |end: &crate::facts::PathEnd| format!("{} {} ({})", end.host, end.nic, end.address);
     let answered = match (&path.refused, &path.answers) {
         (Some(why), _) => format!("nothing was sent: {why}"),
@@ -104,14 +106,22 @@ fn row(path: &Path) -> Vec<Text> {
         .round_trip
         .known()
         .map_or_else(|| "–".to_owned(), |trip| format!("{trip} µs"));
-    [
+    let row = [
         end(&path.near),
         end(&path.far),
         answered,
         size(&path.there),
         size(&path.back),
         trip,
-    ]
-    .map(Text::of)
-    .into()
+    ];
+    let row = row.into_iter().chain(loaded.then(|| carried(path)));
+    row.map(Text::of).collect()
+}
+
+fn carried(path: &Path) -> String {
+    let known = path.carried.as_ref().and_then(Fact::known);
+    known.map_or_else(
+        || "–".to_owned(),
+        |carried| format!("{} Mbit/s", carried.rate / 1_000_000),
+    )
 }

@@ -29,6 +29,9 @@ pub struct Path {
     pub back: Fact<Crossing>,
     /// Half of the round trips were longer, in microseconds.
     pub round_trip: Fact<u64>,
+    /// What it carried to the far end; missing where that was not to be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub carried: Option<Fact<Carried>>,
 }
 
 /// An end of a path.
@@ -60,4 +63,33 @@ pub struct Crossing {
     pub size: u32,
     /// Larger ones vanish, and nobody tells the sender.
     pub vanish: bool,
+}
+
+/// What a path carried when it was loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Bits of payload in a second.
+    pub rate: u64,
+    /// Bits in a second of the slower of both links, where known.
+    pub line: Option<u64>,
+    /// Bits in a second that were allowed; missing where there was no limit.
+    pub allowed: Option<u64>,
+    /// Packets that were sent.
+    pub packets: u64,
+    /// Of these, packets that were sent again.
+    pub again: u64,
+    /// What it waited for.
+    pub held_up_by: HeldUpBy,
+}
+
+/// What a load waited for most of the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HeldUpBy {
+    /// The path.
+    Path,
+    /// Processors of the near host.
+    Near,
+    /// Processors of the far host.
+    Far,
 }

@@ -352,6 +352,12 @@ pub const RULES: &[Rule] = &[
         OfPath(paths::loss),
     ),
     rule(
+        "path-rate",
+        "a path carries at least 85 % of its slower link, where it is loaded",
+        "Microsoft Test-NetStack, stage TCP 1:1; fasterdata.es.net, host tuning",
+        OfPath(paths::rate),
+    ),
+    rule(
         "guest-cpu",
         "other hosts have the processor that a guest was given",
         "QEMU: docs/system/cpu-models-x86.rst.inc",

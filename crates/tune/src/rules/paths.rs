@@ -1,6 +1,6 @@
 //! Paths that were asked about: what is claimed of them, and what crosses.
 
-use crate::facts::{Answers, Crossing, Fact, Path};
+use crate::facts::{Answers, Carried, Crossing, Fact, HeldUpBy, Path};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// Of a hundred packets, how many may be lost: one is within chance.
@@ -11,6 +11,13 @@ const LOST_CRITICAL: u32 = 10;
 
 /// Constant of the formula for periodic loss, the root of 3/2.
 const MATHIS: f64 = 1.22;
+
+/// Of a link's rate, what its payload has to be, in percent: headers take 6 of a hundred with packets of 1500 bytes, and the rest is for
+/// the beginning and what else crosses. Test-NetStack has the same.
+const CARRIED_LEAST: u64 = 85;
+
+/// Below this part a migration takes twice its time.
+const CARRIED_CRITICAL: u64 = 50;
 
 /// What IP and TCP, with its time stamps, take of a packet, and the packet where it is not known how large it may be.
 const HEADERS: u32 = 52;
@@ -163,6 +170,91 @@ pub fn loss(path: &Path) -> Verdict {
             .map(|trip| cost(*trip, packet, lost, asked)),
         "see `link-errors` of both ends, and the counters of the switch between them".into(),
     ))
+}
+
+/// It carries what both of its ends say they can.
+pub fn rate(path: &Path) -> Verdict {
+    let Some(carried) = &path.carried else {
+        return Ok(Answer::NotAbout);
+    };
+    let carried = carried.get()?;
+    let Some(line) = carried.line else {
+        return Err("neither end's driver tells its rate".into());
+    };
+    let most = carried
+        .allowed
+        .map_or(line, |allowed| allowed.min(line))
+        .max(1);
+    let percent = u128::from(carried.rate) * 100 / u128::from(most);
+    if percent >= u128::from(CARRIED_LEAST) {
+        return Ok(Answer::Right);
+    }
+    let severity = if percent < u128::from(CARRIED_CRITICAL) {
+        Severity::Critical
+    } else {
+        Severity::Warning
+    };
+    let (waited, by_hand) = waited_for(path, carried);
+    let limit = if most < line {
+        "it was allowed to"
+    } else {
+        "its slower link has"
+    };
+    Ok(found(
+        severity,
+        format!(
+            "{} carries {} Mbit/s to {} of {}{waited}",
+            path.near.nic,
+            carried.rate / 1_000_000,
+            path.far.nic,
+            path.far.host
+        ),
+        format!(
+            "{} Mbit/s at least: {CARRIED_LEAST} % of the {} Mbit/s that {limit}",
+            most / 100 * CARRIED_LEAST / 1_000_000,
+            most / 1_000_000
+        ),
+        "a migration by this path takes so much longer",
+        Some(format!(
+            "{percent} % of what it could carry: a GiB takes {:.1} s in place of {:.1} s",
+            seconds_of_a_gib(carried.rate),
+            seconds_of_a_gib(most)
+        )),
+        by_hand,
+    ))
+}
+
+/// What the load waited for, and what to look at.
+fn waited_for(path: &Path, carried: &Carried) -> (String, String) {
+    let again = match carried.again {
+        0 => String::new(),
+        again => format!(", with {again} of {} packets sent again", carried.packets),
+    };
+    match carried.held_up_by {
+        HeldUpBy::Path => (
+            again,
+            format!(
+                "see what holds the line to less than its rate: a switch's port or shaper (tc -s qdisc), other traffic, `path-loss`, \
+                 `link-errors`, `pci-slot` of {} and {}",
+                path.near.host, path.far.host
+            ),
+        ),
+        HeldUpBy::Near => processors(&path.near.host, "had no more to send", &again),
+        HeldUpBy::Far => processors(&path.far.host, "took no more", &again),
+    }
+}
+
+fn processors(host: &str, what: &str, again: &str) -> (String, String) {
+    (
+        format!("; the processors of {host} {what}{again}"),
+        format!(
+            "see what else the processors of {host} do, and its `nic-queues`, `nic-offloads` and `cpu-governor`"
+        ),
+    )
+}
+
+fn seconds_of_a_gib(rate: u64) -> f64 {
+    8.0 * (1u64 << 30) as f64 / rate.max(1) as f64
 }
 
 /// What one connection carries at most.

@@ -12,6 +12,9 @@ const TRIP_MORE: u64 = 200;
 /// Loss has changed if there is twice as much, and so many packets of a hundred more: where 5 % are lost, 2 to 8 of a hundred are.
 const LOST_MORE: u64 = 4;
 
+/// What a path carries has changed if it differs by so many percent of the larger rate.
+const CARRIED_MORE: u64 = 20;
+
 /// Both hosts, then both interfaces. Addresses may change.
 type Ends<'a> = ((&'a str, &'a str), (&'a str, &'a str));
 
@@ -148,6 +151,32 @@ fn compare_one(before: &Path, now: &Path, differences: &mut Vec<Difference>) {
             differences.push(difference(now, trend, what, &shown(was), &shown(is)));
         }
     }
+    compare_carried(before, now, differences);
+}
+
+/// In Mbit/s; where one was held to another limit than the other they say nothing of each other.
+fn compare_carried(before: &Path, now: &Path, differences: &mut Vec<Difference>) {
+    let known = |path: &Path| {
+        path.carried
+            .as_ref()
+            .and_then(|carried| carried.known().copied())
+    };
+    let (Some(was), Some(is)) = (known(before), known(now)) else {
+        return;
+    };
+    let more = was.rate.abs_diff(is.rate);
+    if was.allowed != is.allowed || more <= was.rate.max(is.rate) / 100 * CARRIED_MORE {
+        return;
+    }
+    let shown = |rate: u64| format!("{} Mbit/s", rate / 1_000_000);
+    let trend = Trend::of(was.rate, is.rate);
+    differences.push(difference(
+        now,
+        trend,
+        "carries",
+        &shown(was.rate),
+        &shown(is.rate),
+    ));
 }
 
 /// Neither is twice the other and so much more.

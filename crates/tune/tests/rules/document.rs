@@ -32,6 +32,7 @@ fn path(near: (&str, u8), far: (&str, u8)) -> Path {
         there: Known(crossing),
         back: Known(crossing),
         round_trip: Known(45),
+        carried: None,
     }
 }
 

@@ -1,0 +1,167 @@
+//! Loads paths with connections, where that was asked for and takes nothing from guests.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use drover_api::{AnswererView, LoadRequest};
+use drover_reach::Ticket;
+use drover_reach::limits::{LOAD_TIME_MOST, RATE_UNKNOWN};
+use drover_reach::load::{self, Load, Measured};
+use drover_tune::facts::{Carried, Fact, HeldUpBy};
+use drover_types::{BitRate, HostName, MigrationId, with_sources};
+
+use super::pairs::Pair;
+
+/// Of a line's rate what a load may take where guests run at either end and nothing else was said, in percent.
+const SHARE_BESIDE_GUESTS: u8 = 50;
+
+/// How paths to one host are loaded.
+#[derive(Debug, Clone)]
+pub struct Loading {
+    order: MigrationId,
+    ticket: Ticket,
+    port: u16,
+    time: Duration,
+    /// In percent.
+    share: u8,
+}
+
+impl Loading {
+    /// By what was asked for and what the far host said; `guests` run here.
+    ///
+    /// # Errors
+    /// Why nothing is loaded, to be read after "because".
+    pub fn agreed(
+        asked: LoadRequest,
+        far: &HostName,
+        answerer: &AnswererView,
+        ticket: &Ticket,
+        guests: usize,
+        busy: Option<&str>,
+    ) -> Result<Self, String> {
+        if let Some(busy) = busy {
+            return Err(busy.to_owned());
+        }
+        let port = answerer
+            .load_port
+            .ok_or_else(|| format!("{far} takes no load: its agent is of an older version, or has not opened its port for lanes"))?;
+        let beside = if guests + answerer.guests > 0 {
+            SHARE_BESIDE_GUESTS
+        } else {
+            100
+        };
+        Ok(Self {
+            order: MigrationId(answerer.id.0),
+            ticket: ticket.clone(),
+            port,
+            time: Duration::from_millis(asked.time_ms).min(LOAD_TIME_MOST),
+            share: asked.share.unwrap_or(beside).clamp(1, 100),
+        })
+    }
+
+    /// Loads one path.
+    pub async fn of(&self, pair: &Pair) -> Fact<Carried> {
+        let most = self.most(pair.rate);
+        let load = Load {
+            interface: pair.near.interface.clone(),
+            local: pair.near.address,
+            remote: SocketAddr::new(pair.far.address, self.port),
+            order: self.order,
+            ticket: self.ticket.clone(),
+            most,
+            time: self.time,
+        };
+        match tokio::task::spawn_blocking(move || load::measure(&load)).await {
+            Ok(Ok(measured)) => Fact::Known(carried(&measured, pair.rate, most)),
+            Ok(Err(error)) => Fact::unknown(with_sources(&error)),
+            Err(error) => Fact::unknown(format!("the agent failed at it: {error}")),
+        }
+    }
+
+    /// Nothing limits a load that may have all of its line.
+    fn most(&self, line: Option<BitRate>) -> Option<BitRate> {
+        let line = line.map_or(RATE_UNKNOWN, |line| line.0);
+        (self.share < 100).then(|| BitRate(line / 100 * u64::from(self.share)))
+    }
+}
+
+fn carried(measured: &Measured, line: Option<BitRate>, most: Option<BitRate>) -> Carried {
+    Carried {
+        rate: measured.rate.0,
+        line: line.map(|line| line.0),
+        allowed: most.map(|most| most.0),
+        packets: measured.segments,
+        again: measured.retransmits,
+        held_up_by: match measured.held_up_by {
+            load::HeldUpBy::Path => HeldUpBy::Path,
+            load::HeldUpBy::Near => HeldUpBy::Near,
+            load::HeldUpBy::Far => HeldUpBy::Far,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drover_api::TicketText;
+    use drover_types::AnswererId;
+
+    use super::*;
+
+    fn answerer(guests: usize, load_port: Option<u16>) -> AnswererView {
+        AnswererView {
+            id: AnswererId(uuid::Uuid::now_v7()),
+            ticket: TicketText(String::new()),
+            port: 7471,
+            at: Vec::new(),
+            moving: 0,
+            guests,
+            load_port,
+            interfaces: Vec::new(),
+            ports: Default::default(),
+        }
+    }
+
+    fn agreed(
+        share: Option<u8>,
+        far: &AnswererView,
+        guests: usize,
+        busy: Option<&str>,
+    ) -> Result<Loading, String> {
+        let asked = LoadRequest {
+            time_ms: 60_000,
+            share,
+        };
+        let host = "b".parse().unwrap();
+        Loading::agreed(asked, &host, far, &Ticket([0; 32]), guests, busy)
+    }
+
+    #[test]
+    fn a_load_leaves_half_of_the_line_to_guests_of_either_end_unless_more_is_asked_for() {
+        let share = |share, near, far| {
+            let loading = agreed(share, &answerer(far, Some(1)), near, None).unwrap();
+            loading.most(Some(BitRate(10_000_000_000)))
+        };
+        assert_eq!(share(None, 0, 0), None);
+        for (near, far) in [(1, 0), (0, 1)] {
+            assert_eq!(share(None, near, far), Some(BitRate(5_000_000_000)));
+        }
+        assert_eq!(share(Some(20), 0, 0), Some(BitRate(2_000_000_000)));
+        assert_eq!(share(Some(100), 3, 3), None);
+        let unknown = agreed(Some(10), &answerer(0, Some(1)), 0, None).unwrap();
+        assert_eq!(unknown.most(None), Some(BitRate(100_000_000)));
+    }
+
+    #[test]
+    fn nothing_is_loaded_for_longer_than_the_most() {
+        let loading = agreed(None, &answerer(0, Some(1)), 0, None).unwrap();
+        assert_eq!(loading.time, LOAD_TIME_MOST);
+    }
+
+    #[test]
+    fn nothing_is_loaded_while_guests_move_nor_where_the_far_end_takes_no_load() {
+        let why = agreed(None, &answerer(0, Some(1)), 0, Some("one moves")).unwrap_err();
+        assert_eq!(why, "one moves");
+        let why = agreed(None, &answerer(0, None), 0, None).unwrap_err();
+        assert!(why.contains("b takes no load"), "{why}");
+    }
+}
