@@ -153,6 +153,19 @@ async fn a_guest_that_comes_back_finds_its_pages_also_at_an_agent_that_was_start
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_goes_when_its_guest_is_back_also_where_that_came_without_it() {
+    let Some(mut hosts) = with_checkpoints("unused", SLOW).await else {
+        return;
+    };
+    moved(&mut hosts, A, "zstd:1").await;
+    checkpoints_when(&hosts, A, |kept| kept.checkpoints.len() == 1).await;
+    let [back, returned] = moved(&mut hosts, B, "off").await;
+    assert_eq!(back.reduction, None);
+    assert_eq!(returned.shared_pages, None, "{returned:#?}");
+    checkpoints_when(&hosts, A, |kept| kept.taken.0 == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_guest_that_goes_back_to_a_host_sends_what_changed_of_its_pages() {
     let Some(mut hosts) = that_keep(&[A, B], "baseline", SLOW).await else {
         return;

@@ -338,12 +338,16 @@ impl Incoming {
         if *ending != Ending::Running {
             self.context.shared_pages.spoil(&self.lease);
         }
-        if let Some(returning) = self.returning.take() {
+        let runs_here = *ending == Ending::Running;
+        // With its guest here it has no use any more, whether or not it was of use for this.
+        let unused = || self.context.checkpoints.take_up(&view.vm);
+        let returning = self.returning.take();
+        let spent = returning.or_else(|| runs_here.then(unused).flatten());
+        if let Some(spent) = spent {
             // The kernel takes its time for a large file.
-            tokio::task::spawn_blocking(move || drop(returning));
+            tokio::task::spawn_blocking(move || drop(spent));
         }
         if let Some(recording) = self.recording.take() {
-            let runs_here = *ending == Ending::Running;
             tokio::task::spawn_blocking(move || {
                 if runs_here && let Err(error) = recording.keep() {
                     tracing::error!(%error, "a baseline was not kept");
