@@ -1,9 +1,16 @@
+use std::fs;
 use std::path::Path;
 
-use drover_pagestore::{Filler, Recorder};
+use drover_pagestore::{Baseline, Filler, Recorder, SealKey, Segment};
+use jiff::Timestamp;
 use tempfile::TempDir;
 
+use super::beginning::checkpoint_bytes;
+use super::files::{named, pages};
 use super::*;
+use crate::config::Config;
+use crate::limits::CHECKPOINT_BESIDE;
+use crate::registry::files as documents;
 
 const MEMORY: Bytes = Bytes(1 << 20);
 
