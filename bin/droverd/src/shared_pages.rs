@@ -75,13 +75,15 @@ impl SharedPages {
     /// # Errors
     /// [`NoMemory`].
     pub fn lease(&self, page_bytes: u32) -> Result<(Lease, Option<(File, StoredFile)>), NoMemory> {
+        // Given back behind the lock, as in `give_back`.
+        let _spoiled;
         let mut pages = self.lock();
         pages.used = Instant::now();
         if pages.spoiled {
             if pages.is_used() {
                 return Err(NoMemory::Spoiled);
             }
-            pages.segment = None;
+            _spoiled = pages.segment.take();
             pages.spoiled = false;
         }
         if pages.segment.is_none()

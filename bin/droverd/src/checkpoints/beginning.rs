@@ -1,8 +1,9 @@
 //! What begins to be kept, and the room for it.
 
-use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use drover_api::CheckpointKind;
 use drover_carrier::{BaselineFile, StoredFile};
@@ -11,14 +12,15 @@ use drover_types::{Bytes, VmName};
 use jiff::Timestamp;
 
 use super::files::{Told, make, pages, place};
-use super::{Checkpoint, Checkpoints, Growing, Key, NoCheckpoint, sum, sum_of};
+use super::{All, Checkpoint, Checkpoints, Disk, Gone, Growing, Key, NoCheckpoint, sum, sum_of};
 use crate::limits::{
     BASELINE_SPARE, CHECKPOINT_BESIDE, CHECKPOINT_PART_LEAST, CHECKPOINT_SPARE,
 };
 use crate::registry::files as documents;
 
 impl Checkpoints {
-    /// Begins one of a guest that leaves, with so much memory; an earlier one of it is removed, and baselines that take its room.
+    /// Begins one of a guest that leaves, with so much memory; an earlier one of it is removed, and baselines that take its room. Blocks
+    /// as long as the disk takes.
     ///
     /// # Errors
     /// [`NoCheckpoint`].
@@ -28,23 +30,27 @@ impl Checkpoints {
         memory: Bytes,
         page_bytes: u32,
     ) -> Result<(Growing, File, StoredFile), NoCheckpoint> {
-        let mut all = self.lock();
-        let key = self.replaced(&mut all, vm, CheckpointKind::Checkpoint)?;
+        let disk = self.disk();
+        let key = (vm.clone(), CheckpointKind::Checkpoint);
         let wanted = checkpoint_bytes(memory);
         let least = Bytes(memory.0 / CHECKPOINT_PART_LEAST);
-        self.make_room(&mut all, (least, wanted));
-        let room = self.room(&all);
-        let most = wanted.min(room);
-        let shape = shape_within(most.0, page_bytes, true).filter(|_| most >= least);
-        let shape = shape.ok_or(NoCheckpoint::NoRoom { room, least })?;
-        let seal = SealKey::random()?;
-        let made = |file: &File| Segment::sealed(file.try_clone()?, shape, &seal).map(drop);
-        let (growing, file) = self.grow(&mut all, key, (most, &seal), made)?;
+        let shape = self.reserve(&disk, &key, |all, gone| {
+            self.make_room(all, (least, wanted), gone);
+            let room = self.room(all);
+            let most = wanted.min(room);
+            let shape = shape_within(most.0, page_bytes, true).filter(|_| most >= least);
+            let shape = shape.ok_or(NoCheckpoint::NoRoom { room, least })?;
+            Ok((most, shape))
+        })?;
+        let made = |file: &File, seal: &SealKey| {
+            Segment::sealed(file.try_clone()?, shape, seal).map(drop)
+        };
+        let (growing, file) = self.grow(&disk, key, made)?;
         let stored = growing.told().stored(true);
         Ok((growing, file, stored))
     }
 
-    /// Begins a baseline of a guest that arrives, with so much memory; an earlier one of it is removed.
+    /// Begins a baseline of a guest that arrives, with so much memory; an earlier one of it is removed. Blocks likewise.
     ///
     /// # Errors
     /// [`NoCheckpoint`]: also where there is no room for it beside the guest's checkpoint.
@@ -54,59 +60,68 @@ impl Checkpoints {
         memory: Bytes,
         page_bytes: u32,
     ) -> Result<(Growing, File, BaselineFile), NoCheckpoint> {
-        let mut all = self.lock();
-        let key = self.replaced(&mut all, vm, CheckpointKind::Baseline)?;
+        let disk = self.disk();
+        let key = (vm.clone(), CheckpointKind::Baseline);
         let spare = Bytes(memory.0 / BASELINE_SPARE);
         let most = sum_of([memory, spare, CHECKPOINT_BESIDE]);
-        // The one that it comes back to goes when it is here, and the next takes its place.
-        let returns_to = match all.get(&(vm.clone(), CheckpointKind::Checkpoint)) {
-            Some(Checkpoint::Kept { takes, .. }) => *takes,
-            _ => Bytes(0),
-        };
-        let next = checkpoint_bytes(memory).0.saturating_sub(returns_to.0);
-        let room = self.room(&all);
-        let least = sum_of([most, Bytes(next)]);
-        let shape = Baseline::shape_within(most.0, page_bytes).filter(|_| least <= room);
-        let shape = shape.ok_or(NoCheckpoint::NoRoom { room, least })?;
-        let seal = SealKey::random()?;
-        let made = |file: &File| Baseline::make(file, shape);
-        let (growing, file) = self.grow(&mut all, key, (most, &seal), made)?;
+        let shape = self.reserve(&disk, &key, |all, _| {
+            // The one that it comes back to goes when it is here, and the next takes its place.
+            let returns_to = match all.get(&(vm.clone(), CheckpointKind::Checkpoint)) {
+                Some(Checkpoint::Kept { takes, .. }) => *takes,
+                _ => Bytes(0),
+            };
+            let next = checkpoint_bytes(memory).0.saturating_sub(returns_to.0);
+            let room = self.room(all);
+            let least = sum_of([most, Bytes(next)]);
+            let shape = Baseline::shape_within(most.0, page_bytes).filter(|_| least <= room);
+            let shape = shape.ok_or(NoCheckpoint::NoRoom { room, least })?;
+            Ok((most, shape))
+        })?;
+        let made = |file: &File, _: &SealKey| Baseline::make(file, shape);
+        let (growing, file) = self.grow(&disk, key, made)?;
         let baseline = growing.told().baseline();
         Ok((growing, file, baseline))
     }
 
-    /// Removes an earlier one, unless it grows.
-    fn replaced(
+    /// Reserves as much room as `find` says, with what else it finds. An earlier one is removed, unless it grows, and what `find` has
+    /// go for it.
+    fn reserve<T>(
         &self,
-        all: &mut BTreeMap<Key, Checkpoint>,
-        vm: &VmName,
-        kind: CheckpointKind,
-    ) -> Result<Key, NoCheckpoint> {
-        let key = (vm.clone(), kind);
-        if matches!(all.get(&key), Some(Checkpoint::Growing(_))) {
+        disk: &Disk<'_>,
+        key: &Key,
+        find: impl FnOnce(&mut All, &mut Vec<Gone>) -> Result<(Bytes, T), NoCheckpoint>,
+    ) -> Result<T, NoCheckpoint> {
+        let mut all = self.lock();
+        if matches!(all.get(key), Some(Checkpoint::Growing(_))) {
             return Err(NoCheckpoint::Growing);
         }
-        self.erase(all, &key);
-        Ok(key)
+        let mut gone = Vec::new();
+        remove(&mut all, key, &mut gone);
+        let found = find(&mut all, &mut gone);
+        if let Ok((most, _)) = &found {
+            all.insert(key.clone(), Checkpoint::Growing(*most));
+        }
+        drop(all);
+        self.erase(disk, &gone);
+        found.map(|(_, found)| found)
     }
 
-    /// Makes a file, of so many bytes at most, in which `made` writes the beginning.
+    /// Makes a file, in which `made` writes the beginning, where room is reserved for it.
     fn grow(
         &self,
-        all: &mut BTreeMap<Key, Checkpoint>,
+        disk: &Disk<'_>,
         key: Key,
-        (most, seal): (Bytes, &SealKey),
-        made: impl FnOnce(&File) -> Result<(), NoSegment>,
+        made: impl FnOnce(&File, &SealKey) -> Result<(), NoSegment>,
     ) -> Result<(Growing, File), NoCheckpoint> {
         let path = place(&self.0.directory, &key.0, pages(key.1));
-        make(&self.0.directory)?;
-        documents::remove(&path)?;
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&path)?;
+        let files = SealKey::random().map_err(NoCheckpoint::from);
+        let files = files.and_then(|seal| {
+            let file = self.new_file(&path)?;
+            made(&file, &seal)?;
+            Ok((file.try_clone()?, file, seal))
+        });
+        let (for_relay, file, seal) =
+            files.inspect_err(|_| self.give_up(disk, &key, &path))?;
         let told = Told {
             path,
             digests: *self.0.key.bytes(),
@@ -114,22 +129,23 @@ impl Checkpoints {
             since: Timestamp::now(),
             until: Timestamp::now(),
         };
-        all.insert(key.clone(), Checkpoint::Growing(most));
-        let for_relay = made(&file).and_then(|()| Ok(file.try_clone()?));
-        let growing = Growing::new(self.clone(), key, file, told);
-        match for_relay {
-            Ok(file) => Ok((growing, file)),
-            Err(error) => {
-                // Dropped, it would wait for the lock, which its caller has.
-                growing.give_up(all);
-                Err(error.into())
-            }
-        }
+        Ok((Growing::new(self.clone(), key, file, told), for_relay))
+    }
+
+    fn new_file(&self, path: &Path) -> io::Result<File> {
+        make(&self.0.directory)?;
+        documents::remove(path)?;
+        File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)
     }
 
     /// Removes baselines, the oldest first, until there is so much room, or none is left that is not growing; none where not even the
     /// least can be had.
-    fn make_room(&self, all: &mut BTreeMap<Key, Checkpoint>, (least, wanted): (Bytes, Bytes)) {
+    fn make_room(&self, all: &mut All, (least, wanted): (Bytes, Bytes), gone: &mut Vec<Gone>) {
         let baselines = all.iter().filter_map(|(key, checkpoint)| match checkpoint {
             Checkpoint::Kept { takes, .. } if key.1 == CheckpointKind::Baseline => Some(*takes),
             _ => None,
@@ -149,13 +165,19 @@ impl Checkpoints {
             };
             let oldest = oldest.clone();
             tracing::info!(vm = %oldest.0, "its baseline makes room for a checkpoint");
-            self.erase(all, &oldest);
+            remove(all, &oldest, gone);
         }
     }
 
-    fn room(&self, all: &BTreeMap<Key, Checkpoint>) -> Bytes {
+    fn room(&self, all: &All) -> Bytes {
         Bytes(self.0.size.0.saturating_sub(sum(all).0))
     }
+}
+
+/// Has one go that is kept.
+fn remove(all: &mut All, key: &Key, gone: &mut Vec<Gone>) {
+    let found = all.remove(key);
+    gone.extend(found.and_then(|found| found.gone(key.clone())));
 }
 
 /// What a checkpoint of a guest with so much memory may take.

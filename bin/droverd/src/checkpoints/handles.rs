@@ -1,6 +1,5 @@
 //! What is in use of what is kept: one that grows, and one that its guest comes back to.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
@@ -8,11 +7,12 @@ use drover_api::CheckpointKind;
 use drover_types::VmName;
 use jiff::{SignedDuration, Timestamp};
 
-use super::files::{Told, erase, make, place, taken, told};
+use super::files::{Told, make, place, taken, told};
 use super::{Checkpoint, Checkpoints, Key};
 use crate::registry::files as documents;
 
-/// A checkpoint that grows while its guest leaves, or a baseline while it arrives. Dropped, it is given up.
+/// A checkpoint that grows while its guest leaves, or a baseline while it arrives. Dropped, it is given up, which blocks as long as the
+/// disk takes.
 #[derive(Debug)]
 pub struct Growing {
     all: Checkpoints,
@@ -22,8 +22,8 @@ pub struct Growing {
     over: bool,
 }
 
-/// A checkpoint that its guest uses while it comes back. Dropped, it is removed: the guest is back, or the pages may be why it
-/// is not.
+/// A checkpoint that its guest uses while it comes back. Dropped, it is removed, which blocks likewise: the guest is back, or the pages
+/// may be why it is not.
 #[derive(Debug)]
 pub struct Returning {
     all: Checkpoints,
@@ -61,33 +61,23 @@ impl Growing {
         make(&inner.own)?;
         let text = serde_json::to_vec_pretty(&self.told)?;
         let takes = taken(&self.file.metadata()?);
-        let mut all = self.all.lock();
         let (vm, kind) = &self.key;
+        let disk = self.all.disk();
         documents::write_whole(&place(&inner.own, vm, told(*kind)), &text)?;
         let told = self.told.clone();
-        all.insert(self.key.clone(), Checkpoint::Kept { told, takes });
-        drop(all);
+        let kept = Checkpoint::Kept { told, takes };
+        self.all.lock().insert(self.key.clone(), kept);
+        drop(disk);
         self.over = true;
         Ok(())
-    }
-
-    /// The same as to drop it, for who has the lock.
-    pub(super) fn give_up(mut self, all: &mut BTreeMap<Key, Checkpoint>) {
-        self.over = true;
-        self.forget(all);
-    }
-
-    fn forget(&self, all: &mut BTreeMap<Key, Checkpoint>) {
-        all.remove(&self.key);
-        let (vm, kind) = &self.key;
-        erase(&place(&self.all.0.own, vm, told(*kind)), &self.told.path);
     }
 }
 
 impl Drop for Growing {
     fn drop(&mut self) {
         if !self.over {
-            self.forget(&mut self.all.lock());
+            let path = &self.told.path;
+            self.all.give_up(&self.all.disk(), &self.key, path);
         }
     }
 }
@@ -100,11 +90,8 @@ impl Returning {
 
 impl Drop for Returning {
     fn drop(&mut self) {
-        let mut all = self.all.lock();
         let key = (self.vm.clone(), CheckpointKind::Checkpoint);
-        let is_same = |told: &Told| told.since == self.since;
-        if matches!(all.get(&key), Some(Checkpoint::Kept { told, .. }) if is_same(told)) {
-            self.all.erase(&mut all, &key);
-        }
+        let is_it = |found: &Key, told: &Told| *found == key && told.since == self.since;
+        self.all.remove_those(is_it);
     }
 }

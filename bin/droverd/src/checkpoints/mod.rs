@@ -26,7 +26,7 @@ mod opening;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +45,11 @@ pub struct Checkpoints(Arc<Inner>);
 
 type Key = (VmName, CheckpointKind);
 
+type All = BTreeMap<Key, Checkpoint>;
+
+/// Leave to work on files.
+type Disk<'d> = MutexGuard<'d, ()>;
+
 #[derive(Debug)]
 struct Inner {
     /// Where it is told which there are.
@@ -54,7 +59,10 @@ struct Inner {
     size: Bytes,
     lasts: Duration,
     key: DigestKey,
-    all: Mutex<BTreeMap<Key, Checkpoint>>,
+    /// Who works on files has it, one at a time, and waits for the disk with it.
+    disk: Mutex<()>,
+    /// For those who wait for no disk: it is not held while one is waited for. Who has both took it second.
+    all: Mutex<All>,
 }
 
 #[derive(Debug)]
@@ -65,6 +73,13 @@ enum Checkpoint {
         told: Told,
         takes: Bytes,
     },
+}
+
+/// What does not count any more, and is still on the disk.
+#[derive(Debug)]
+struct Gone {
+    key: Key,
+    told: Told,
 }
 
 /// No checkpoint is kept of a guest that leaves, or used of one that comes back; or no baseline.
@@ -109,7 +124,7 @@ impl Checkpoints {
         told.is_some_and(|told| !told.is_over())
     }
 
-    /// That of a guest that comes back, for its relay.
+    /// That of a guest that comes back, for its relay. Blocks as long as the disk takes.
     ///
     /// # Errors
     /// [`NoCheckpoint`].
@@ -135,7 +150,7 @@ impl Checkpoints {
         Some((Returning::new(self.clone(), vm.clone(), told.since), told))
     }
 
-    /// The baseline of a guest that leaves, for its relay. It stays until that has left.
+    /// The baseline of a guest that leaves, for its relay. It stays until that has left. Blocks as long as the disk takes.
     ///
     /// # Errors
     /// [`NoCheckpoint`].
@@ -155,25 +170,34 @@ impl Checkpoints {
         }
     }
 
-    /// Removes what is kept of this guest; whether there was anything.
+    /// Removes what is kept of this guest; whether there was anything. Blocks as long as the disk takes.
     pub fn remove(&self, vm: &VmName) -> bool {
         let removed = KINDS.map(|kind| self.remove_one(vm, kind));
         removed.contains(&true)
     }
 
-    /// Removes the baseline of a guest that has left.
+    /// Removes the baseline of a guest that has left. Blocks likewise.
     pub fn remove_baseline(&self, vm: &VmName) {
         self.remove_one(vm, CheckpointKind::Baseline);
     }
 
     fn remove_one(&self, vm: &VmName, kind: CheckpointKind) -> bool {
-        let mut all = self.lock();
         let key = (vm.clone(), kind);
-        let is_kept = matches!(all.get(&key), Some(Checkpoint::Kept { .. }));
-        if is_kept {
-            self.erase(&mut all, &key);
-        }
-        is_kept
+        self.remove_those(|found, _| *found == key) > 0
+    }
+
+    /// Removes those that are kept and of which this is true: how many.
+    fn remove_those(&self, is_one: impl Fn(&Key, &Told) -> bool) -> usize {
+        let disk = self.disk();
+        let mut all = self.lock();
+        let found = all.extract_if(.., |key, checkpoint| match checkpoint {
+            Checkpoint::Kept { told, .. } => is_one(key, told),
+            Checkpoint::Growing(_) => false,
+        });
+        let gone: Vec<Gone> = found.filter_map(|(key, found)| found.gone(key)).collect();
+        drop(all);
+        self.erase(&disk, &gone);
+        gone.len()
     }
 
     /// Removes those that are too old, for ever.
@@ -187,16 +211,13 @@ impl Checkpoints {
     }
 
     fn remove_old(&self) {
-        let mut all = self.lock();
-        let old = |(key, checkpoint): (&Key, &Checkpoint)| match checkpoint {
-            Checkpoint::Kept { told, .. } if told.is_over() => Some(key.clone()),
-            _ => None,
-        };
-        let old: Vec<Key> = all.iter().filter_map(old).collect();
-        for key in old {
-            tracing::info!(vm = %key.0, "its {} is too old", key.1);
-            self.erase(&mut all, &key);
-        }
+        self.remove_those(|key, told| {
+            let is_over = told.is_over();
+            if is_over {
+                tracing::info!(vm = %key.0, "its {} is too old", key.1);
+            }
+            is_over
+        });
     }
 
     /// What there is.
@@ -219,14 +240,34 @@ impl Checkpoints {
         }
     }
 
-    fn erase(&self, all: &mut BTreeMap<Key, Checkpoint>, key: &Key) {
-        if let Some(Checkpoint::Kept { told: kept, .. }) = all.remove(key) {
+    fn erase(&self, _: &Disk<'_>, gone: &[Gone]) {
+        for Gone { key, told: kept } in gone {
             erase(&place(&self.0.own, &key.0, told(key.1)), &kept.path);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Checkpoint>> {
+    /// Nothing is left of one that grew, with its pages there.
+    fn give_up(&self, _: &Disk<'_>, key: &Key, path: &Path) {
+        erase(&place(&self.0.own, &key.0, told(key.1)), path);
+        self.lock().remove(key);
+    }
+
+    fn disk(&self) -> Disk<'_> {
+        self.0.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, All> {
         self.0.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Checkpoint {
+    /// It does not count any more, if it is kept.
+    fn gone(self, key: Key) -> Option<Gone> {
+        match self {
+            Self::Kept { told, .. } => Some(Gone { key, told }),
+            Self::Growing(_) => None,
+        }
     }
 }
 
@@ -236,7 +277,7 @@ fn sum_of(all: impl IntoIterator<Item = Bytes>) -> Bytes {
     Bytes(all.into_iter().fold(0, sum))
 }
 
-fn sum(all: &BTreeMap<Key, Checkpoint>) -> Bytes {
+fn sum(all: &All) -> Bytes {
     let each = all.values().map(|checkpoint| match checkpoint {
         Checkpoint::Growing(most) => *most,
         Checkpoint::Kept { takes, .. } => *takes,

@@ -51,6 +51,7 @@ impl Checkpoints {
             size: wanted.size,
             lasts: wanted.lasts,
             key: key.map_or_else(DigestKey::random, |key| Ok(DigestKey::new(key)))?,
+            disk: Mutex::new(()),
             all: Mutex::new(all),
         }));
         this.remove_what_nobody_knows()?;

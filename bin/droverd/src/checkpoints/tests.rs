@@ -245,3 +245,25 @@ fn no_checkpoint_is_missing_because_of_a_baseline() {
     assert!(matches!(refused, NoCheckpoint::NoRoom { .. }), "{refused}");
     assert_eq!(there_of(&directory, BASELINE), (1, 1));
 }
+
+#[test]
+fn who_asks_what_is_kept_waits_for_no_disk() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "web", 1).keep().unwrap();
+    leaves(&all, "db", 2).keep().unwrap();
+    // Whoever has it waits for the disk.
+    let disk = all.disk();
+    let (busy, removed) = (all.clone(), all.clone());
+    let begins = std::thread::spawn(move || drop(leaves(&busy, "db", 3)));
+    let removes = std::thread::spawn(move || removed.remove(&vm("web")));
+    for _ in 0..1000 {
+        assert!(all.has(&vm("web")));
+        assert_eq!(all.view().checkpoints.len(), 2);
+        std::thread::yield_now();
+    }
+    drop(disk);
+    begins.join().unwrap();
+    assert!(removes.join().unwrap());
+    assert!(all.view().checkpoints.is_empty());
+}

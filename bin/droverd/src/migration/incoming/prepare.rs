@@ -126,7 +126,9 @@ pub fn session(
     let mut notes = Vec::new();
     let stored = reduction.filter(|terms| terms.stored_pages > 0);
     // Before what is shared: the source has room for so many.
-    let returning = take_checkpoint(&relay, &context.checkpoints, vm, stored.is_some());
+    let returning = tokio::task::block_in_place(|| {
+        take_checkpoint(&relay, &context.checkpoints, vm, stored.is_some())
+    });
     let returning = returning.unwrap_or_else(|why| {
         notes.push(format!("the checkpoint of it here is not used: {why}"));
         None
@@ -143,7 +145,8 @@ pub fn session(
         None
     });
     let shared = &context.shared_pages;
-    let lease = stored.map(|terms| share(&relay, shared, terms.page_bytes));
+    let lease =
+        stored.map(|terms| tokio::task::block_in_place(|| share(&relay, shared, terms.page_bytes)));
     let lease = lease.unwrap_or(Ok(Lease::default()));
     let lease = lease.unwrap_or_else(|why| {
         notes.push(format!(
@@ -157,6 +160,7 @@ pub fn session(
     let addresses: usize = nics.iter().map(|nic| nic.addresses.len()).sum();
     if addresses > 0 && closed.len() == addresses {
         carrier.close(false);
+        tokio::task::block_in_place(|| drop((returning, recording)));
         let message = format!("no lane could arrive here: {}", closed.join("; "));
         let next = "`ss -tlnp` tells what else listens on `migration.data_port`";
         return Err(Refusal::new(ErrorCode::Internal, message).next(next));
@@ -186,7 +190,7 @@ pub fn session(
     })
 }
 
-/// Gives the relay the guest's own pages of before.
+/// Gives the relay the guest's own pages of before. Blocks as long as the disk takes.
 fn take_checkpoint(
     relay: &RelayProcess,
     checkpoints: &Checkpoints,
@@ -203,7 +207,7 @@ fn take_checkpoint(
     let Some((returning, file, stored)) = taken.map_err(|error| with_sources(&error))? else {
         return Ok(None);
     };
-    tokio::task::block_in_place(|| relay.add_stored(&file, stored))?;
+    relay.add_stored(&file, stored)?;
     Ok(Some(returning))
 }
 
@@ -230,7 +234,7 @@ fn share(relay: &RelayProcess, shared: &SharedPages, page_bytes: u32) -> Result<
     let (lease, given) = leased.map_err(|error| with_sources(&error))?;
     if let Some((file, stored)) = given {
         // Answered at once, as it is the process that was just started.
-        tokio::task::block_in_place(|| relay.add_stored(&file, stored))?;
+        relay.add_stored(&file, stored)?;
     }
     Ok(lease)
 }
