@@ -231,6 +231,9 @@ pub fn status(status: &StatusView) -> String {
     if host.cordon.is_some() {
         let _ = writeln!(text, "guests {}", taken(host));
     }
+    if let Some(why) = &status.checkpoints_away {
+        let _ = writeln!(text, "checkpoints are neither kept nor used for now: {why}");
+    }
     let _ = write!(text, "\nGuests\n{}", vms(&status.vms));
     let _ = write!(text, "\nMigrations\n{}", migrations::of_status(status));
     if !status.limits.is_empty() {

@@ -51,10 +51,11 @@ impl Disk {
         assert_eq!(error.kind(), ErrorKind::StorageFull);
     }
 
+    /// What is there beside its mark.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.collect()
+        names.filter(|name| name != ".drover-checkpoints").collect()
     }
 }
 

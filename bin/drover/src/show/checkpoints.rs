@@ -19,7 +19,10 @@ pub fn checkpoints(view: &CheckpointsView) -> String {
             format!("{:.0}", kept.until),
         ]);
     }
-    let sum = format!("{} of {} taken\n", view.taken, view.size);
+    let mut sum = format!("{} of {} taken\n", view.taken, view.size);
+    if let Some(why) = &view.away {
+        sum += &format!("not there for now: {why}\n");
+    }
     if view.checkpoints.is_empty() {
         return sum;
     }
@@ -47,6 +50,13 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with("3 GiB of 64 GiB taken\n"), "{text}");
+        view.away = Some("/ssd has no mark".to_owned());
+        let text = checkpoints(&view);
+        assert!(
+            text.ends_with("taken\nnot there for now: /ssd has no mark\n"),
+            "{text}"
+        );
+        view.away = None;
         view.checkpoints.clear();
         assert_eq!(checkpoints(&view), "3 GiB of 64 GiB taken\n");
         view.size.0 = 0;

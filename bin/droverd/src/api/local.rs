@@ -59,6 +59,7 @@ async fn status(State(app): State<App>) -> Result<Json<StatusView>, Refused> {
         migrations,
         peers,
         limits,
+        checkpoints_away: context.checkpoints.away(),
     }))
 }
 

@@ -11,7 +11,7 @@ use drover_pagestore::{Baseline, NoSegment, SealKey, Segment, shape_within};
 use drover_types::{Bytes, VmName};
 use jiff::Timestamp;
 
-use super::files::{Told, make, pages, place};
+use super::files::{Told, pages, place};
 use super::{All, Checkpoint, Checkpoints, Disk, Gone, Growing, Key, NoCheckpoint, sum, sum_of};
 use crate::limits::{
     BASELINE_SPARE, CHECKPOINT_BESIDE, CHECKPOINT_PART_LEAST, CHECKPOINT_SPARE,
@@ -30,7 +30,8 @@ impl Checkpoints {
         memory: Bytes,
         page_bytes: u32,
     ) -> Result<(Growing, File, StoredFile), NoCheckpoint> {
-        let disk = self.disk();
+        let mut disk = self.disk();
+        self.look(&mut disk)?;
         let key = (vm.clone(), CheckpointKind::Checkpoint);
         let wanted = checkpoint_bytes(memory);
         let least = Bytes(memory.0 / CHECKPOINT_PART_LEAST);
@@ -60,7 +61,8 @@ impl Checkpoints {
         memory: Bytes,
         page_bytes: u32,
     ) -> Result<(Growing, File, BaselineFile), NoCheckpoint> {
-        let disk = self.disk();
+        let mut disk = self.disk();
+        self.look(&mut disk)?;
         let key = (vm.clone(), CheckpointKind::Baseline);
         let spare = Bytes(memory.0 / BASELINE_SPARE);
         let most = sum_of([memory, spare, CHECKPOINT_BESIDE]);
@@ -116,7 +118,7 @@ impl Checkpoints {
         let path = place(&self.0.directory, &key.0, pages(key.1));
         let files = SealKey::random().map_err(NoCheckpoint::from);
         let files = files.and_then(|seal| {
-            let file = self.new_file(&path)?;
+            let file = Self::new_file(&path)?;
             made(&file, &seal)?;
             Ok((file.try_clone()?, file, seal))
         });
@@ -132,8 +134,7 @@ impl Checkpoints {
         Ok((Growing::new(self.clone(), key, file, told), for_relay))
     }
 
-    fn new_file(&self, path: &Path) -> io::Result<File> {
-        make(&self.0.directory)?;
+    fn new_file(path: &Path) -> io::Result<File> {
         documents::remove(path)?;
         File::options()
             .read(true)

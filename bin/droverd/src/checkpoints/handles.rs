@@ -92,6 +92,6 @@ impl Drop for Returning {
     fn drop(&mut self) {
         let key = (self.vm.clone(), CheckpointKind::Checkpoint);
         let is_it = |found: &Key, told: &Told| *found == key && told.since == self.since;
-        self.all.remove_those(is_it);
+        self.all.remove_those(&self.all.disk(), is_it);
     }
 }

@@ -15,12 +15,15 @@
 //! - A checkpoint is no copy of a guest: nothing is ever started from it. What it lacks crosses again.
 //! - It is known by its pages' content: one that is old, or of another guest of this name, costs room and nothing else. So is a baseline:
 //!   it is used where the other host has the same page.
+//! - Where the directory is not there, as its file system is not mounted, nothing is written in its place, and no key is removed for it:
+//!   the directory has a mark of this agent.
 //! - No checkpoint is missing because of a baseline that is kept, which saves less: for one there is room only beside the checkpoint of
 //!   its guest, and it makes room for any. One that is still growing takes its room.
 
 mod beginning;
 mod files;
 mod handles;
+mod mark;
 mod opening;
 
 use std::collections::BTreeMap;
@@ -38,6 +41,8 @@ use drover_types::{Bytes, VmName};
 use crate::limits::CHECKPOINTS_LOOK;
 use files::{KINDS, Told, erase, place, told};
 pub use handles::{Growing, Returning};
+pub use mark::Away;
+use mark::Marks;
 
 /// Those of this host.
 #[derive(Debug, Clone)]
@@ -47,8 +52,8 @@ type Key = (VmName, CheckpointKind);
 
 type All = BTreeMap<Key, Checkpoint>;
 
-/// Leave to work on files.
-type Disk<'d> = MutexGuard<'d, ()>;
+/// Leave to work on files, and what is known of where they are.
+type Disk<'d> = MutexGuard<'d, Marks>;
 
 #[derive(Debug)]
 struct Inner {
@@ -60,7 +65,9 @@ struct Inner {
     lasts: Duration,
     key: DigestKey,
     /// Who works on files has it, one at a time, and waits for the disk with it.
-    disk: Mutex<()>,
+    disk: Mutex<Marks>,
+    /// Why nothing is put into the directory for now. Not held while a disk is waited for, either.
+    away: Mutex<Option<Away>>,
     /// For those who wait for no disk: it is not held while one is waited for. Who has both took it second.
     all: Mutex<All>,
 }
@@ -96,6 +103,9 @@ pub enum NoCheckpoint {
         /// What there has to be.
         least: Bytes,
     },
+    /// The directory is not there.
+    #[error(transparent)]
+    Away(#[from] Away),
     /// One of it is being written.
     #[error("one of it is still being written")]
     Growing,
@@ -129,25 +139,37 @@ impl Checkpoints {
     /// # Errors
     /// [`NoCheckpoint`].
     pub fn take(&self, vm: &VmName) -> Result<Option<(Returning, File, StoredFile)>, NoCheckpoint> {
-        let Some((returning, told)) = self.returning(vm) else {
+        let Some(told) = self.told(vm, CheckpointKind::Checkpoint) else {
             return Ok(None);
         };
+        let opened = self.open_pages(&told);
+        if let Err(NoCheckpoint::Away(away)) = opened {
+            return Err(away.into());
+        }
+        let returning = Returning::new(self.clone(), vm.clone(), told.since);
         if told.is_over() {
             return Ok(None);
         }
-        let file = File::open(&told.path)?;
-        Ok(Some((returning, file, told.stored(false))))
+        Ok(Some((returning, opened?, told.stored(false))))
+    }
+
+    /// Opens pages that are kept. Where they are not because their directory is not there, they are kept.
+    fn open_pages(&self, told: &Told) -> Result<File, NoCheckpoint> {
+        File::open(&told.path).or_else(|error| {
+            if error.kind() == io::ErrorKind::NotFound
+                && let Some(directory) = told.path.parent()
+            {
+                self.disk().check(directory)?;
+            }
+            Err(error.into())
+        })
     }
 
     /// What a guest holds of it that an earlier agent began to take in. Whether its relay reads it was not written down: if it does not, it
     /// is removed all the same, and the next return brings all pages.
     pub fn take_up(&self, vm: &VmName) -> Option<Returning> {
-        self.returning(vm).map(|(returning, _)| returning)
-    }
-
-    fn returning(&self, vm: &VmName) -> Option<(Returning, Told)> {
         let told = self.told(vm, CheckpointKind::Checkpoint)?;
-        Some((Returning::new(self.clone(), vm.clone(), told.since), told))
+        Some(Returning::new(self.clone(), vm.clone(), told.since))
     }
 
     /// The baseline of a guest that leaves, for its relay. It stays until that has left. Blocks as long as the disk takes.
@@ -159,7 +181,7 @@ impl Checkpoints {
         let Some(told) = told.filter(|told| !told.is_over()) else {
             return Ok(None);
         };
-        let file = File::open(&told.path)?;
+        let file = self.open_pages(&told)?;
         Ok(Some((file, told.baseline())))
     }
 
@@ -183,12 +205,11 @@ impl Checkpoints {
 
     fn remove_one(&self, vm: &VmName, kind: CheckpointKind) -> bool {
         let key = (vm.clone(), kind);
-        self.remove_those(|found, _| *found == key) > 0
+        self.remove_those(&self.disk(), |found, _| *found == key) > 0
     }
 
     /// Removes those that are kept and of which this is true: how many.
-    fn remove_those(&self, is_one: impl Fn(&Key, &Told) -> bool) -> usize {
-        let disk = self.disk();
+    fn remove_those(&self, disk: &Disk<'_>, is_one: impl Fn(&Key, &Told) -> bool) -> usize {
         let mut all = self.lock();
         let found = all.extract_if(.., |key, checkpoint| match checkpoint {
             Checkpoint::Kept { told, .. } => is_one(key, told),
@@ -196,22 +217,30 @@ impl Checkpoints {
         });
         let gone: Vec<Gone> = found.filter_map(|(key, found)| found.gone(key)).collect();
         drop(all);
-        self.erase(&disk, &gone);
+        self.erase(disk, &gone);
         gone.len()
     }
 
-    /// Removes those that are too old, for ever.
+    /// Looks whether the directory is there, and removes those that are too old, for ever.
     pub async fn keep_tidy(&self) {
         loop {
             tokio::time::sleep(CHECKPOINTS_LOOK).await;
             let this = self.clone();
             // The kernel takes its time for large files.
-            let _ = tokio::task::spawn_blocking(move || this.remove_old()).await;
+            let _ = tokio::task::spawn_blocking(move || this.tidy()).await;
         }
     }
 
+    fn tidy(&self) {
+        if self.is_on() {
+            // What comes of it is told.
+            let _ = self.look(&mut self.disk());
+        }
+        self.remove_old();
+    }
+
     fn remove_old(&self) {
-        self.remove_those(|key, told| {
+        self.remove_those(&self.disk(), |key, told| {
             let is_over = told.is_over();
             if is_over {
                 tracing::info!(vm = %key.0, "its {} is too old", key.1);
@@ -237,7 +266,15 @@ impl Checkpoints {
             size: self.0.size,
             taken: sum(&all),
             checkpoints: all.iter().filter_map(kept).collect(),
+            away: self.away(),
         }
+    }
+
+    /// Why nothing is put into the directory for now, and nothing of it is used.
+    pub fn away(&self) -> Option<String> {
+        let away = self.0.away.lock();
+        let away = away.unwrap_or_else(PoisonError::into_inner);
+        away.as_ref().map(ToString::to_string)
     }
 
     fn erase(&self, _: &Disk<'_>, gone: &[Gone]) {

@@ -1,14 +1,17 @@
 //! What is kept, as an agent finds it that is started.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use drover_pagestore::DigestKey;
+use drover_types::Bytes;
 
 use super::files::{KINDS, Told, erase, named, pages, place, taken, told};
-use super::{Checkpoint, Checkpoints, Inner};
+use super::mark::{Away, Marks};
+use super::{Checkpoint, Checkpoints, Disk, Inner, Key};
 use crate::config::Config;
 use crate::registry::files as documents;
 
@@ -36,38 +39,114 @@ impl Checkpoints {
                 };
                 // One session has digests by one key.
                 let same = *key.get_or_insert(told.digests) == told.digests;
-                match fs::metadata(&told.path) {
-                    Ok(metadata) if same && wanted.size.0 > 0 && !told.is_over() => {
-                        let takes = taken(&metadata);
-                        all.insert((vm, kind), Checkpoint::Kept { told, takes });
-                    }
-                    _ => erase(&file, &told.path),
+                if same && wanted.size.0 > 0 && !told.is_over() {
+                    // Measured below.
+                    let takes = Bytes(0);
+                    all.insert((vm, kind), Checkpoint::Kept { told, takes });
+                } else {
+                    erase(&file, &told.path);
                 }
             }
         }
         let this = Self(Arc::new(Inner {
+            disk: Mutex::new(Marks::open(&own, &config.host)?),
             own,
             directory: wanted.directory.clone(),
             size: wanted.size,
             lasts: wanted.lasts,
             key: key.map_or_else(DigestKey::random, |key| Ok(DigestKey::new(key)))?,
-            disk: Mutex::new(()),
+            away: Mutex::default(),
             all: Mutex::new(all),
         }));
-        this.remove_what_nobody_knows()?;
+        let mut disk = this.disk();
+        // What comes of it is told.
+        let _ = this.is_on().then(|| this.look(&mut disk));
+        this.settle(&disk)?;
+        drop(disk);
         Ok(this)
     }
 
-    /// Pages of guests that were on their way when an earlier agent ended.
-    fn remove_what_nobody_knows(&self) -> io::Result<()> {
+    /// Looks whether the directory is there, and tells it when that has changed. What was away is looked through when it comes back.
+    pub(super) fn look(&self, disk: &mut Disk<'_>) -> Result<(), Away> {
+        let looked = disk.look(&self.0.directory, || self.may_begin());
+        let now = looked.as_ref().err().cloned();
+        let away = self.0.away.lock();
+        let before = std::mem::replace(&mut *away.unwrap_or_else(PoisonError::into_inner), now);
+        match &looked {
+            Err(why) if before.as_ref() != Some(why) => {
+                tracing::warn!(%why, "nothing more is kept of guests, and what is kept there is not used");
+            }
+            Ok(()) if before.is_some() => {
+                let directory = self.0.directory.display();
+                tracing::info!(%directory, "it is there again, with what is kept of guests");
+                if let Err(error) = self.settle(disk) {
+                    tracing::warn!(%directory, %error, "it cannot be looked through");
+                }
+            }
+            _ => {}
+        }
+        looked
+    }
+
+    /// Whether nothing is told to be in the directory, or some of that is there: earlier agents did not mark it.
+    fn may_begin(&self) -> bool {
+        let mut told = self.told_paths();
+        told.retain(|(_, path)| path.parent() == Some(self.0.directory.as_path()));
+        told.is_empty() || told.iter().any(|(_, path)| path.exists())
+    }
+
+    fn told_paths(&self) -> Vec<(Key, PathBuf)> {
         let all = self.lock();
+        let kept = all.iter().filter_map(|(key, checkpoint)| match checkpoint {
+            Checkpoint::Kept { told, .. } => Some((key.clone(), told.path.clone())),
+            Checkpoint::Growing(_) => None,
+        });
+        kept.collect()
+    }
+
+    /// Measures what is kept. What others removed goes, and what nobody knows; nothing of a directory that is not there.
+    fn settle(&self, disk: &Disk<'_>) -> io::Result<()> {
+        let mut removed = BTreeSet::new();
+        for (key, path) in self.told_paths() {
+            match fs::metadata(&path) {
+                Ok(metadata) => {
+                    if let Some(Checkpoint::Kept { takes, .. }) = self.lock().get_mut(&key) {
+                        *takes = taken(&metadata);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    let directory = path.parent();
+                    if directory.is_some_and(|directory| disk.check(directory).is_ok()) {
+                        removed.insert(key);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(file = %path.display(), %error, "what is kept cannot be looked at");
+                }
+            }
+        }
+        self.remove_those(disk, |key, _| removed.contains(key));
+        self.remove_what_nobody_knows(disk)
+    }
+
+    /// Pages of guests that were on their way when an earlier agent ended.
+    fn remove_what_nobody_knows(&self, disk: &Disk<'_>) -> io::Result<()> {
+        if !disk.may_clean(&self.0.directory) {
+            return Ok(());
+        }
+        let known: BTreeSet<PathBuf> = {
+            let all = self.lock();
+            let grows = |key: &Key| place(&self.0.directory, &key.0, pages(key.1));
+            let path = |(key, checkpoint): (&Key, &Checkpoint)| match checkpoint {
+                Checkpoint::Kept { told, .. } => told.path.clone(),
+                Checkpoint::Growing(_) => grows(key),
+            };
+            all.iter().map(path).collect()
+        };
         for kind in KINDS {
             for vm in named(&self.0.directory, pages(kind))? {
                 let path = place(&self.0.directory, &vm, pages(kind));
-                let known = all.get(&(vm, kind));
-                let is_known =
-                    matches!(known, Some(Checkpoint::Kept { told, .. }) if told.path == path);
-                if !is_known {
+                if !known.contains(&path) {
                     documents::remove(&path)?;
                 }
             }

@@ -1,3 +1,5 @@
+mod away;
+
 use std::fs;
 use std::path::Path;
 

@@ -18,6 +18,9 @@ pub struct CheckpointsView {
     pub taken: Bytes,
     /// Those that are kept.
     pub checkpoints: Vec<CheckpointView>,
+    /// Why none are added or used for now: their directory is not there. Those that it had are kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub away: Option<String>,
 }
 
 /// What pages are kept for.

@@ -106,6 +106,9 @@ pub struct StatusView {
     /// Limits on what migrations may carry.
     #[serde(default)]
     pub limits: Vec<LimitView>,
+    /// Why no checkpoints are added or used here for now: their directory is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoints_away: Option<String>,
 }
 
 #[cfg(test)]

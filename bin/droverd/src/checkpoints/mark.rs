@@ -1,0 +1,155 @@
+//! Whether the directory of pages is the one that they were put in: where its file system is not mounted, yet or any more, there is an empty
+//! one, of which nothing is missed and to which nothing is written.
+//!
+//! ```text
+//!   STATE/checkpoints/mark          made once: the host, and a number that no other agent has
+//!   STATE/checkpoints/marked        the directories that have had it
+//!   DIRECTORY/.drover-checkpoints   the same as in `mark`
+//! ```
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use drover_types::HostName;
+use uuid::Uuid;
+
+use super::files::make;
+use crate::registry::files as documents;
+
+const IN_DIRECTORY: &str = ".drover-checkpoints";
+
+/// What this agent marks directories with, and which it has.
+#[derive(Debug)]
+pub(super) struct Marks {
+    own: PathBuf,
+    mark: String,
+    marked: BTreeSet<PathBuf>,
+}
+
+/// A directory of pages cannot be used for now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Away {
+    /// It is another one.
+    #[error(
+        "{} has no mark of this agent any more: is its file system mounted? Where it is a new one, begin with \
+         `cp {} {}`",
+        .directory.display(), .mark.display(), .directory.join(IN_DIRECTORY).display()
+    )]
+    Unmarked {
+        /// It.
+        directory: PathBuf,
+        /// The file with the mark.
+        mark: PathBuf,
+    },
+    /// Whoever puts pages there removes all that it does not know.
+    #[error(
+        "{} is the mark of another agent ({found}), and each needs a directory of its own: where that agent is gone, remove the file",
+        .place.display()
+    )]
+    Another {
+        /// The file with the mark.
+        place: PathBuf,
+        /// What it says.
+        found: String,
+    },
+    /// It cannot be looked at, or written.
+    #[error("{} cannot be used: {why}", .directory.display())]
+    Unusable {
+        /// It.
+        directory: PathBuf,
+        /// What the kernel says.
+        why: String,
+    },
+}
+
+impl Marks {
+    /// As an earlier agent left them.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub(super) fn open(own: &Path, host: &HostName) -> io::Result<Self> {
+        let mark = documents::read(&own.join("mark"))?;
+        let marked = own.join("marked");
+        let listed = documents::read_document(&marked).unwrap_or_else(|error| {
+            tracing::warn!(file = %marked.display(), %error, "it cannot be read");
+            None
+        });
+        Ok(Self {
+            own: own.to_owned(),
+            mark: mark.unwrap_or_else(|| format!("{host} {}\n", Uuid::now_v7())),
+            marked: listed.unwrap_or_default(),
+        })
+    }
+
+    /// Looks whether pages can be put there. One that was never used is marked, if it `may_begin`.
+    pub(super) fn look(
+        &mut self,
+        directory: &Path,
+        may_begin: impl Fn() -> bool,
+    ) -> Result<(), Away> {
+        let unusable = |error: io::Error| Away::Unusable {
+            directory: directory.to_owned(),
+            why: error.to_string(),
+        };
+        match self.check(directory) {
+            Ok(()) if self.marked.contains(directory) => Ok(()),
+            // An agent died in between.
+            Ok(()) => self.remember(directory).map_err(unusable),
+            Err(Away::Unmarked { .. }) if !self.marked.contains(directory) && may_begin() => {
+                self.begin(directory).map_err(unusable)
+            }
+            Err(away) => Err(away),
+        }
+    }
+
+    /// Whether it has the mark.
+    pub(super) fn check(&self, directory: &Path) -> Result<(), Away> {
+        let place = directory.join(IN_DIRECTORY);
+        match documents::read(&place) {
+            Ok(Some(found)) if found == self.mark => Ok(()),
+            Ok(Some(found)) => Err(Away::Another {
+                place,
+                found: found.trim().chars().take(SHOWN).collect(),
+            }),
+            Ok(None) => Err(Away::Unmarked {
+                directory: directory.to_owned(),
+                mark: self.own.join("mark"),
+            }),
+            Err(error) => Err(Away::Unusable {
+                directory: directory.to_owned(),
+                why: error.to_string(),
+            }),
+        }
+    }
+
+    /// Whether what is there and unknown may be removed.
+    pub(super) fn may_clean(&self, directory: &Path) -> bool {
+        match self.check(directory) {
+            Ok(()) => true,
+            Err(Away::Unmarked { .. }) => !self.marked.contains(directory),
+            Err(_) => false,
+        }
+    }
+
+    /// The agent's own word comes first: a mark that nobody knows would be another agent's.
+    fn begin(&mut self, directory: &Path) -> io::Result<()> {
+        make(&self.own)?;
+        documents::write_whole(&self.own.join("mark"), self.mark.as_bytes())?;
+        make(directory)?;
+        documents::write_whole(&directory.join(IN_DIRECTORY), self.mark.as_bytes())?;
+        self.remember(directory)
+    }
+
+    fn remember(&mut self, directory: &Path) -> io::Result<()> {
+        let mut marked = self.marked.clone();
+        marked.insert(directory.to_owned());
+        let text = serde_json::to_vec_pretty(&marked)?;
+        documents::write_whole(&self.own.join("marked"), &text)?;
+        self.marked = marked;
+        Ok(())
+    }
+}
+
+/// Characters of another agent's mark that are shown: a host's name and a number.
+const SHOWN: usize = 128;

@@ -1,0 +1,169 @@
+//! A directory whose file system comes and goes.
+
+use std::path::PathBuf;
+
+use super::*;
+
+/// Where the file system is mounted, and where its files are while it is not.
+struct Disk {
+    mount: PathBuf,
+    aside: PathBuf,
+}
+
+impl Disk {
+    fn of(directory: &TempDir) -> Self {
+        Self {
+            mount: directory.path().join("pages"),
+            aside: directory.path().join("aside"),
+        }
+    }
+
+    /// Leaves an empty folder.
+    fn unmount(&self) {
+        fs::rename(&self.mount, &self.aside).unwrap();
+        fs::create_dir(&self.mount).unwrap();
+    }
+
+    fn mount(&self) {
+        let _ = fs::remove_dir(&self.mount);
+        fs::rename(&self.aside, &self.mount).unwrap();
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.mount.join(".drover-checkpoints")
+    }
+
+    fn is_empty(&self) -> bool {
+        fs::read_dir(&self.mount).unwrap().count() == 0
+    }
+}
+
+fn is_refused(all: &Checkpoints, name: &str) -> bool {
+    let begun = all.begin(&vm(name), MEMORY, 4096);
+    let recorded = all.begin_baseline(&vm(name), MEMORY, 4096);
+    matches!(begun, Err(NoCheckpoint::Away(_))) && matches!(recorded, Err(NoCheckpoint::Away(_)))
+}
+
+#[test]
+fn what_is_kept_on_a_disk_that_is_not_mounted_yet_is_used_once_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Disk::of(&directory);
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "web", 7).keep().unwrap();
+    arrives(&all, "db", 8).keep().unwrap();
+    assert_eq!(all.away(), None);
+    drop(all);
+
+    disk.unmount();
+    let all = opened(&directory, 64 << 20);
+    let why = all.away().unwrap();
+    assert!(why.contains("is its file system mounted?"), "{why}");
+    assert_eq!(all.view().away, Some(why));
+    assert!(matches!(all.take(&vm("web")), Err(NoCheckpoint::Away(_))));
+    assert!(matches!(
+        all.baseline(&vm("db")),
+        Err(NoCheckpoint::Away(_))
+    ));
+    assert!(is_refused(&all, "web") && is_refused(&all, "new"));
+    all.tidy();
+    assert!(disk.is_empty());
+    drop(all);
+    // Not even the folder is there.
+    fs::remove_dir(&disk.mount).unwrap();
+    let all = opened(&directory, 64 << 20);
+    assert!(all.away().is_some() && !disk.mount.exists());
+    assert_eq!(all.view().checkpoints.len(), 2);
+
+    disk.mount();
+    all.tidy();
+    assert_eq!(all.away(), None);
+    let kept = all.view().checkpoints;
+    assert!(kept.len() == 2 && kept.iter().all(|kept| kept.bytes.0 >= 4096));
+    assert!(all.baseline(&vm("db")).unwrap().is_some());
+    let (_returning, file, stored) = all.take(&vm("web")).unwrap().unwrap();
+    let seal = SealKey::new(stored.seal.unwrap());
+    let mut page = [0; 4096];
+    let segment = Segment::open(file, Some(&seal)).unwrap();
+    segment.read(0, &mut page).unwrap();
+    assert_eq!(page, [7; 4096]);
+}
+
+#[test]
+fn a_disk_that_goes_while_the_agent_runs_is_told_and_nothing_is_written_in_its_place() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Disk::of(&directory);
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "web", 7).keep().unwrap();
+    disk.unmount();
+    assert!(matches!(all.take(&vm("web")), Err(NoCheckpoint::Away(_))));
+    assert!(is_refused(&all, "new") && all.away().is_some());
+    assert!(all.has(&vm("web")) && disk.is_empty());
+
+    // It is broken, and another one takes its place.
+    let mark = directory.path().join("state/checkpoints/mark");
+    fs::copy(mark, disk.mark()).unwrap();
+    all.tidy();
+    assert_eq!(all.away(), None);
+    assert!(all.view().checkpoints.is_empty());
+    assert_eq!(there(&directory), (0, 0));
+    leaves(&all, "web", 8).keep().unwrap();
+    assert!(all.has(&vm("web")));
+}
+
+#[test]
+fn keys_of_what_is_too_old_or_not_wanted_go_also_while_the_disk_is_not_there() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Disk::of(&directory);
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "web", 1).keep().unwrap();
+    leaves(&all, "db", 2).keep().unwrap();
+    disk.unmount();
+    assert!(all.remove(&vm("db")));
+    assert_eq!(there(&directory), (1, 0));
+    assert!(!opened(&directory, 0).is_on());
+    assert_eq!(there(&directory), (0, 0));
+    disk.mount();
+    // Nobody can read them any more.
+    assert_eq!(there(&directory), (0, 2));
+    drop(opened(&directory, 64 << 20));
+    assert_eq!(there(&directory), (0, 0));
+}
+
+#[test]
+fn nothing_is_removed_from_the_directory_of_another_agent() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Disk::of(&directory);
+    fs::create_dir(&disk.mount).unwrap();
+    fs::write(disk.mark(), "b 1234\n").unwrap();
+    fs::write(disk.mount.join("web.pages"), "its own").unwrap();
+    let all = opened(&directory, 64 << 20);
+    let why = all.away().unwrap();
+    assert!(why.contains("(b 1234)"), "{why}");
+    assert!(is_refused(&all, "web"));
+    assert_eq!(there(&directory), (0, 1));
+
+    fs::remove_file(disk.mark()).unwrap();
+    all.tidy();
+    assert_eq!(all.away(), None);
+    leaves(&all, "web", 8).keep().unwrap();
+}
+
+#[test]
+fn what_was_kept_before_directories_had_a_mark_is_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Disk::of(&directory);
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "web", 7).keep().unwrap();
+    drop(all);
+    fs::remove_file(disk.mark()).unwrap();
+    for own in ["mark", "marked"] {
+        fs::remove_file(directory.path().join("state/checkpoints").join(own)).unwrap();
+    }
+    disk.unmount();
+    assert!(opened(&directory, 64 << 20).away().is_some());
+    assert!(disk.is_empty());
+    disk.mount();
+    let all = opened(&directory, 64 << 20);
+    assert_eq!(all.away(), None);
+    assert!(all.take(&vm("web")).unwrap().is_some() && disk.mark().exists());
+}
