@@ -17,6 +17,7 @@ use crate::pool::lock;
 #[derive(Debug)]
 pub(crate) struct Store {
     most: u32,
+    /// Not held while a file is read: all channels, and who adds a file, would wait for its disk.
     files: RwLock<Files>,
     /// Nothing more is to be told.
     stopped: Mutex<bool>,
@@ -35,9 +36,15 @@ struct Files {
 
 #[derive(Debug)]
 struct Looked {
-    segment: Segment,
+    held: Arc<Held>,
     /// Of so many pages it is known that they are there; all that there are where it cannot be read.
     seen: u32,
+}
+
+/// A file, read behind no lock.
+#[derive(Debug)]
+struct Held {
+    segment: Segment,
     /// Pages that were read, as often as they were.
     read: AtomicU64,
 }
@@ -75,11 +82,9 @@ impl Store {
             return Err(NotAdded::Key);
         }
         files.key = Some(key);
-        files.all.push(Looked {
-            segment,
-            seen: 0,
-            read: AtomicU64::new(0),
-        });
+        let read = AtomicU64::new(0);
+        let held = Arc::new(Held { segment, read });
+        files.all.push(Looked { held, seen: 0 });
         drop(files);
         self.wake.notify_all();
         Ok(())
@@ -136,47 +141,29 @@ impl Store {
         }
     }
 
-    /// Numbers pages that were not told.
+    /// Numbers pages that were not told. Only one thread does.
     fn next(&self) -> Next {
-        if !self.files().has_news(self.most) {
-            return Next::Nothing;
-        }
-        let mut files = self.write();
-        let Files {
-            all,
-            runs,
-            told,
-            trouble,
-            ..
-        } = &mut *files;
-        let room = (self.most - *told).min(STORED_TOLD_AT_ONCE);
+        let (looked, room) = {
+            let files = self.files();
+            let each = files.all.iter();
+            let looked: Vec<_> = each.map(|one| (one.held.clone(), one.seen)).collect();
+            (looked, (self.most - files.told).min(STORED_TOLD_AT_ONCE))
+        };
         if room == 0 {
-            trouble.get_or_insert_with(|| {
-                let most = self.most;
+            let most = self.most;
+            self.write().trouble.get_or_insert_with(|| {
                 format!("the source has room for {most} of them (its `migration.reduction_memory`)")
             });
             return Next::Never;
         }
-        for (file, looked) in all.iter_mut().enumerate() {
-            match looked.news(room) {
+        for (file, (held, seen)) in looked.into_iter().enumerate() {
+            match held.news(seen, room) {
                 Ok(digests) if digests.is_empty() => {}
                 Ok(digests) => {
-                    let count = digests.len() as u32;
-                    runs.push(Run {
-                        first: *told,
-                        file,
-                        place: looked.seen,
-                    });
-                    looked.seen += count;
-                    *told += count;
+                    self.write().told(file, digests.len() as u32);
                     return Next::Tell(digests);
                 }
-                Err(error) => {
-                    tracing::warn!(%error, "a file of stored pages cannot be read");
-                    looked.seen = looked.segment.shape().places;
-                    trouble
-                        .get_or_insert(format!("a file of stored pages cannot be read: {error}"));
-                }
+                Err(error) => self.write().cannot_be_read(file, &error),
             }
         }
         Next::Nothing
@@ -192,7 +179,7 @@ impl Store {
 
     /// To read pages for a while.
     pub(crate) fn reading(&self) -> Reading<'_> {
-        Reading(self.files())
+        Reading(self)
     }
 
     pub(crate) fn report(&self) -> StoredPages {
@@ -201,9 +188,9 @@ impl Store {
             let of_kind = files
                 .all
                 .iter()
-                .filter(|looked| looked.segment.is_sealed() == sealed);
+                .filter(|looked| looked.held.segment.is_sealed() == sealed);
             of_kind
-                .map(|looked| looked.read.load(Ordering::Relaxed))
+                .map(|looked| looked.held.read.load(Ordering::Relaxed))
                 .sum()
         };
         StoredPages {
@@ -217,60 +204,72 @@ impl Store {
 }
 
 impl Files {
-    /// Whether there is anything to tell, or to say.
-    fn has_news(&self, most: u32) -> bool {
-        let is_news =
-            |looked: &Looked| !matches!(looked.news(1), Ok(digests) if digests.is_empty());
-        self.told >= most || self.all.iter().any(is_news)
+    /// So many more of a file are told.
+    fn told(&mut self, file: usize, count: u32) {
+        if let Some(looked) = self.all.get_mut(file) {
+            self.runs.push(Run {
+                first: self.told,
+                file,
+                place: looked.seen,
+            });
+            looked.seen += count;
+            self.told += count;
+        }
     }
-}
 
-impl Files {
-    /// The run that a number is in, and the first number behind it.
-    fn run(&self, number: u32) -> Option<(Run, u32)> {
+    fn cannot_be_read(&mut self, file: usize, error: &io::Error) {
+        tracing::warn!(%error, "a file of stored pages cannot be read");
+        if let Some(looked) = self.all.get_mut(file) {
+            looked.seen = looked.held.segment.shape().places;
+        }
+        let why = format!("a file of stored pages cannot be read: {error}");
+        self.trouble.get_or_insert(why);
+    }
+
+    /// The file in which a number is, its place there, and the first number behind those that follow it there.
+    fn find(&self, number: u32) -> Option<(Arc<Held>, u32, u32)> {
         let behind = self.runs.partition_point(|run| run.first <= number);
         let run = self.runs.get(behind.checked_sub(1)?)?;
         let end = self.runs.get(behind).map_or(self.told, |next| next.first);
-        (number < end).then_some((*run, end))
+        let held = &self.all.get(run.file)?.held;
+        (number < end).then(|| (held.clone(), run.place + (number - run.first), end))
     }
 }
 
-impl Looked {
-    /// The digests of pages that were not told, of so many at most.
-    fn news(&self, most: u32) -> io::Result<Vec<Digest>> {
-        if self.seen == self.segment.shape().places {
+impl Held {
+    /// The digests of pages behind those that were seen, of so many at most.
+    fn news(&self, seen: u32, most: u32) -> io::Result<Vec<Digest>> {
+        if seen == self.segment.shape().places {
             return Ok(Vec::new());
         }
         let count = self.segment.count()?;
-        let end = count.min(self.seen.saturating_add(most));
-        if end <= self.seen {
+        let end = count.min(seen.saturating_add(most));
+        if end <= seen {
             return Ok(Vec::new());
         }
-        self.segment.digests(self.seen..end)
+        self.segment.digests(seen..end)
     }
 }
 
 /// Reads pages by their numbers.
 #[derive(Debug)]
-pub(crate) struct Reading<'s>(RwLockReadGuard<'s, Files>);
+pub(crate) struct Reading<'s>(&'s Store);
 
 impl Stored for Reading<'_> {
     fn read(&self, first: StoredId, pages: &mut [u8]) -> Result<(), Wrong> {
-        let files = &*self.0;
         let (mut number, mut left) = (first.0, pages);
         while !left.is_empty() {
             let unknown = Wrong::NotStored(StoredId(number));
-            let (run, end) = files.run(number).ok_or(unknown)?;
-            let Looked { segment, read, .. } = &files.all[run.file];
-            let each = segment.shape().page_bytes as usize;
+            let found = self.0.files().find(number);
+            let (held, place, end) = found.ok_or(unknown)?;
+            let each = held.segment.shape().page_bytes as usize;
             let count = (left.len() / each).clamp(1, (end - number) as usize);
             let (now, rest) = left.split_at_mut((count * each).min(left.len()));
-            let place = run.place + (number - run.first);
-            segment.read(place, now).map_err(|error| {
+            held.segment.read(place, now).map_err(|error| {
                 tracing::error!(%error, place, count, "stored pages cannot be read");
                 Wrong::NotStored(StoredId(number))
             })?;
-            read.fetch_add(count as u64, Ordering::Relaxed);
+            held.read.fetch_add(count as u64, Ordering::Relaxed);
             number += count as u32;
             left = rest;
         }
@@ -356,6 +355,21 @@ mod tests {
         store.stop();
         teller.join().unwrap();
         listener.join().unwrap();
+    }
+
+    #[test]
+    fn who_reads_pages_keeps_nobody_from_adding_a_file_or_telling_of_it() {
+        let (first, _) = stored(&[1]);
+        let (second, _) = stored(&[2]);
+        let store = Store::new(100);
+        store.add(again(&first), key()).unwrap();
+        let reading = store.reading();
+        store.add(again(&second), key()).unwrap();
+        store.stop();
+        store.tell_all(&mut Vec::new()).unwrap();
+        let mut page = [0; PAGE];
+        reading.read(StoredId(0), &mut page).unwrap();
+        assert_eq!(page, [1; PAGE]);
     }
 
     #[test]
