@@ -1,0 +1,123 @@
+use drover_pagestore::{DIGEST_BYTES, Filler, KEY_BYTES, Shape};
+use drover_reduce::Told;
+
+use super::super::Known;
+use super::*;
+
+const PAGE: usize = 1024;
+
+fn key() -> DigestKey {
+    DigestKey::new([9; KEY_BYTES])
+}
+
+/// A file with pages filled with these bytes.
+fn stored(bytes: &[u8]) -> (Segment, Filler) {
+    let segment = Segment::in_memory(Shape {
+        page_bytes: PAGE as u32,
+        places: 64,
+    })
+    .unwrap();
+    let mut filler = Filler::new(segment.file(), key(), None).unwrap();
+    for byte in bytes {
+        filler.add(&[*byte; PAGE]).unwrap();
+    }
+    (segment, filler)
+}
+
+fn again(segment: &Segment) -> Segment {
+    Segment::open(segment.file().try_clone().unwrap(), None).unwrap()
+}
+
+/// What the page is whose number the source would give for one filled with that byte.
+fn found(known: &Known, store: &Store, byte: u8) -> Option<Vec<u8>> {
+    let id = known.asking(None).find(&[byte; PAGE])?;
+    let mut page = vec![0; PAGE];
+    store.reading().read(id, &mut page).unwrap();
+    Some(page)
+}
+
+#[test]
+fn pages_of_several_files_are_told_as_they_come_and_read_by_their_numbers() {
+    let (first, mut more) = stored(&[1, 2, 3]);
+    let (second, _) = stored(&[4, 2]);
+    let store = Arc::new(Store::new(100));
+    store.add(again(&first), key()).unwrap();
+    store.add(again(&second), key()).unwrap();
+    let known = Arc::new(Known::new(100));
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (telling, hearing) = (store.clone(), known.clone());
+    let teller = std::thread::spawn(move || telling.tell(ours));
+    let listener = std::thread::spawn(move || hearing.listen(theirs));
+    more.add(&[5; PAGE]).unwrap();
+    while known.report().told < 6 {
+        std::thread::yield_now();
+    }
+    for byte in [1, 2, 3, 4, 5] {
+        assert_eq!(found(&known, &store, byte), Some(vec![byte; PAGE]));
+    }
+    // Over the end of one file, and of what was told at once.
+    let mut run = vec![0; 4 * PAGE];
+    store.reading().read(StoredId(2), &mut run).unwrap();
+    for (page, number) in run.chunks(PAGE).zip(2..) {
+        let mut alone = [0; PAGE];
+        store.reading().read(StoredId(number), &mut alone).unwrap();
+        assert_eq!(page, alone, "{number}");
+    }
+    let over = store.reading().read(StoredId(5), &mut run);
+    assert_eq!(over, Err(Wrong::NotStored(StoredId(6))));
+    assert_eq!(found(&known, &store, 6), None);
+    let beyond = store.reading().read(StoredId(6), &mut [0; PAGE]);
+    assert_eq!(beyond, Err(Wrong::NotStored(StoredId(6))));
+    // One for each byte, four in a run and one each, and two before the end was found.
+    let report = store.report();
+    assert_eq!((report.read, report.read_sealed), (5 + 8 + 1, 0));
+    store.stop();
+    teller.join().unwrap();
+    listener.join().unwrap();
+}
+
+#[test]
+fn who_reads_pages_keeps_nobody_from_adding_a_file_or_telling_of_it() {
+    let (first, _) = stored(&[1]);
+    let (second, _) = stored(&[2]);
+    let store = Store::new(100);
+    store.add(again(&first), key()).unwrap();
+    let reading = store.reading();
+    store.add(again(&second), key()).unwrap();
+    store.stop();
+    store.tell_all(&mut Vec::new()).unwrap();
+    let mut page = [0; PAGE];
+    reading.read(StoredId(0), &mut page).unwrap();
+    assert_eq!(page, [1; PAGE]);
+}
+
+#[test]
+fn no_more_pages_are_told_than_agreed_on_and_a_file_of_another_key_is_refused() {
+    let (segment, _) = stored(&[1, 2, 3, 4]);
+    let store = Store::new(3);
+    store.add(again(&segment), key()).unwrap();
+    store.stop();
+    let mut told = Vec::new();
+    store.tell_all(&mut told).unwrap();
+    assert_eq!(told.len(), KEY_BYTES + 3 * DIGEST_BYTES);
+
+    let other = store.add(again(&segment), DigestKey::new([1; KEY_BYTES]));
+    assert!(matches!(other, Err(NotAdded::Key)));
+}
+
+#[test]
+fn a_file_that_was_cut_short_is_told_of_as_trouble_and_its_pages_are_not_guessed() {
+    let (segment, _) = stored(&[1, 2]);
+    let store = Store::new(100);
+    store.add(again(&segment), key()).unwrap();
+    store.stop();
+    store.tell_all(&mut Vec::new()).unwrap();
+    segment.file().set_len(100).unwrap();
+    let lost = store.reading().read(StoredId(1), &mut [0; PAGE]);
+    assert_eq!(lost, Err(Wrong::NotStored(StoredId(1))));
+    let (cut, _) = stored(&[7]);
+    cut.file().set_len(66).unwrap();
+    store.add(again(&cut), key()).unwrap();
+    store.tell_all(&mut Vec::new()).unwrap();
+    assert!(store.report().trouble.unwrap().contains("cannot be read"));
+}
