@@ -59,6 +59,12 @@ pub const CHECKPOINT_BESIDE: Bytes = Bytes(16 << 20);
 /// With room for less than this part of a guest's memory, none is kept of it.
 pub const CHECKPOINT_PART_LEAST: u64 = 2;
 
+/// How long a disk is waited for on which pages of a guest are to be kept, or are: a disk that has to start first takes some seconds. The
+/// guest moves without them then; nothing of it has begun to move before.
+pub const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(8);
+
+const _: () = assert!(2 * CHECKPOINT_PATIENCE.as_secs() < api::START_CALL.as_secs());
+
 /// How often it is looked which checkpoints are too old.
 pub const CHECKPOINTS_LOOK: Duration = Duration::from_mins(1);
 

@@ -5,11 +5,10 @@
 //! for another, but for none.
 
 use std::fs::File;
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::os::unix::fs::FileExt;
 
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
-
+use crate::at_once::read_at_once;
 use crate::known::{Known, Mixed};
 use crate::layout::{BY_ADDRESS, NoSegment, Shape, within};
 use crate::seal::{SEAL_BYTES, Seal, SealKey};
@@ -153,22 +152,6 @@ impl Baseline {
         }
         Ok(self.seal.open(*place, memory, page).is_ok())
     }
-}
-
-/// Reads what the kernel has in memory; whether that was all.
-fn read_at_once(file: &File, to: &mut [u8], at: u64) -> io::Result<bool> {
-    let mut read = 0;
-    while read < to.len() {
-        let mut rest = [IoSliceMut::new(&mut to[read..])];
-        match preadv2(file, &mut rest, at + read as u64, ReadWriteFlags::NOWAIT) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(count) => read += count,
-            Err(Errno::AGAIN) => return Ok(false),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(true)
 }
 
 impl Recorder {

@@ -16,6 +16,7 @@
 //! A page of a segment is known by its [`Digest`], which depends on a [secret key](DigestKey): who does not have the key cannot make two
 //! pages of one digest, nor tell from a digest whether a page is there.
 
+mod at_once;
 mod baseline;
 mod digest;
 mod filler;

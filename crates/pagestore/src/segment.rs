@@ -6,7 +6,9 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
 
+use crate::at_once::read_at_once;
 use crate::digest::{DIGEST_BYTES, Digest};
 use crate::layout::{BY_DIGEST, NoSegment, Shape};
 use crate::seal::{SEAL_BYTES, Seal, SealKey};
@@ -116,13 +118,42 @@ impl Segment {
     /// # Errors
     /// The kernel's, or one is not what was sealed.
     pub fn read(&self, first: u32, pages: &mut [u8]) -> io::Result<()> {
+        let read = |to: &mut [u8], at| self.file.read_exact_at(to, at).map(|()| true);
+        self.read_by(read, first, pages).map(drop)
+    }
+
+    /// The same without waiting for a disk; `false` where one would have to, with anything in `pages`. Pages that are not sealed are in
+    /// memory.
+    ///
+    /// # Errors
+    /// As [`Segment::read`].
+    pub fn read_at_once(&self, first: u32, pages: &mut [u8]) -> io::Result<bool> {
+        if self.seal.is_none() {
+            return self.read(first, pages).map(|()| true);
+        }
+        let read = |to: &mut [u8], at| match read_at_once(&self.file, to, at) {
+            // Not of every file system.
+            Err(error) if error.raw_os_error() == Some(Errno::OPNOTSUPP.raw_os_error()) => {
+                Ok(false)
+            }
+            read => read,
+        };
+        self.read_by(read, first, pages)
+    }
+
+    fn read_by(
+        &self,
+        read: impl Fn(&mut [u8], u64) -> io::Result<bool>,
+        first: u32,
+        pages: &mut [u8],
+    ) -> io::Result<bool> {
         let each = self.shape.page_bytes as usize;
         let room = self.shape.places.saturating_sub(first) as usize;
         if !pages.len().is_multiple_of(each) || pages.len() / each > room {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let Some(seal) = &self.seal else {
-            return self.file.read_exact_at(pages, self.page_at(first));
+            return read(pages, self.page_at(first));
         };
         let record = each + SEAL_BYTES;
         let at_once = (pages.len() / each).min(SEALED_AT_ONCE);
@@ -130,12 +161,14 @@ impl Segment {
         let numbers = (first..).step_by(SEALED_AT_ONCE);
         for (some, number) in pages.chunks_mut(SEALED_AT_ONCE * each).zip(numbers) {
             let sealed = &mut memory[..some.len() / each * record];
-            self.file.read_exact_at(sealed, self.page_at(number))?;
+            if !read(sealed, self.page_at(number))? {
+                return Ok(false);
+            }
             let records = sealed.chunks_exact_mut(record);
             for ((page, sealed), number) in some.chunks_exact_mut(each).zip(records).zip(number..) {
                 seal.open(number, sealed, page)?;
             }
         }
-        Ok(())
+        Ok(true)
     }
 }

@@ -33,6 +33,14 @@ pub enum Wrong {
     /// It refers to a page that is not stored, or cannot be read.
     #[error("it refers to stored page {}, which cannot be had", .0.0)]
     NotStored(StoredId),
+    /// It refers to a page whose disk does not answer.
+    #[error("it refers to stored page {}, which its disk has not given within {waited_s} s", .id.0)]
+    NotGiven {
+        /// The page.
+        id: StoredId,
+        /// How long it was waited for, in seconds.
+        waited_s: u64,
+    },
     /// It wants a page to be kept where there is no place.
     #[error("it wants a page to be kept at {}, and there are {most} places", .slot.0)]
     NoPlace {

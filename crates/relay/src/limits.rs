@@ -169,6 +169,13 @@ pub(crate) const STORED_LOOK: Duration = Duration::from_millis(20);
 /// Stored pages that are told at once: 64 KiB.
 pub(crate) const STORED_TOLD_AT_ONCE: u32 = 4096;
 
+/// How long a stored page is waited for, in looks of [`STORED_READ_LOOK`]: 10 s. A disk that reads a bad sector again and again says after 7 s
+/// that it cannot; one that says nothing by then may never. The migration fails by it, with the guest where it was.
+pub(crate) const STORED_READ_LOOKS: u32 = 10;
+
+/// Of these, how long one lasts.
+pub(crate) const STORED_READ_LOOK: Duration = Duration::from_secs(1);
+
 /// Chunks whose pages wait to be stored, beyond which they are left out: 16 MiB with chunks of 256 KiB.
 pub const STORED_WAITING: usize = 64;
 

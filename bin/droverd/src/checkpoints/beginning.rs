@@ -14,17 +14,29 @@ use jiff::Timestamp;
 use super::files::{Told, pages, place};
 use super::{All, Checkpoint, Checkpoints, Disk, Gone, Growing, Key, NoCheckpoint, sum, sum_of};
 use crate::limits::{
-    BASELINE_SPARE, CHECKPOINT_BESIDE, CHECKPOINT_PART_LEAST, CHECKPOINT_SPARE,
+    BASELINE_SPARE, CHECKPOINT_BESIDE, CHECKPOINT_PART_LEAST, CHECKPOINT_PATIENCE, CHECKPOINT_SPARE,
 };
 use crate::registry::files as documents;
 
 impl Checkpoints {
     /// Begins one of a guest that leaves, with so much memory; an earlier one of it is removed, and baselines that take its room. Blocks
-    /// as long as the disk takes.
+    /// for [`CHECKPOINT_PATIENCE`] at most.
     ///
     /// # Errors
     /// [`NoCheckpoint`].
     pub fn begin(
+        &self,
+        vm: &VmName,
+        memory: Bytes,
+        page_bytes: u32,
+    ) -> Result<(Growing, File, StoredFile), NoCheckpoint> {
+        let vm = vm.clone();
+        self.patiently(CHECKPOINT_PATIENCE, move |this| {
+            this.begin_checkpoint(&vm, memory, page_bytes)
+        })
+    }
+
+    pub(super) fn begin_checkpoint(
         &self,
         vm: &VmName,
         memory: Bytes,
@@ -43,9 +55,8 @@ impl Checkpoints {
             let shape = shape.ok_or(NoCheckpoint::NoRoom { room, least })?;
             Ok((most, shape))
         })?;
-        let made = |file: &File, seal: &SealKey| {
-            Segment::sealed(file.try_clone()?, shape, seal).map(drop)
-        };
+        let made =
+            |file: &File, seal: &SealKey| Segment::sealed(file.try_clone()?, shape, seal).map(drop);
         let (growing, file) = self.grow(&disk, key, made)?;
         let stored = growing.told().stored(true);
         Ok((growing, file, stored))
@@ -56,6 +67,18 @@ impl Checkpoints {
     /// # Errors
     /// [`NoCheckpoint`]: also where there is no room for it beside the guest's checkpoint.
     pub fn begin_baseline(
+        &self,
+        vm: &VmName,
+        memory: Bytes,
+        page_bytes: u32,
+    ) -> Result<(Growing, File, BaselineFile), NoCheckpoint> {
+        let vm = vm.clone();
+        self.patiently(CHECKPOINT_PATIENCE, move |this| {
+            this.begin_recording(&vm, memory, page_bytes)
+        })
+    }
+
+    fn begin_recording(
         &self,
         vm: &VmName,
         memory: Bytes,
@@ -122,8 +145,7 @@ impl Checkpoints {
             made(&file, &seal)?;
             Ok((file.try_clone()?, file, seal))
         });
-        let (for_relay, file, seal) =
-            files.inspect_err(|_| self.give_up(disk, &key, &path))?;
+        let (for_relay, file, seal) = files.inspect_err(|_| self.give_up(disk, &key, &path))?;
         let told = Told {
             path,
             digests: *self.0.key.bytes(),

@@ -30,7 +30,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use drover_api::{CheckpointKind, CheckpointView, CheckpointsView};
@@ -38,7 +40,7 @@ use drover_carrier::{BaselineFile, StoredFile};
 use drover_pagestore::{DigestKey, NoSegment};
 use drover_types::{Bytes, VmName};
 
-use crate::limits::CHECKPOINTS_LOOK;
+use crate::limits::{CHECKPOINT_PATIENCE, CHECKPOINTS_LOOK};
 use files::{KINDS, Told, erase, place, told};
 pub use handles::{Growing, Returning};
 pub use mark::Away;
@@ -106,6 +108,9 @@ pub enum NoCheckpoint {
     /// The directory is not there.
     #[error(transparent)]
     Away(#[from] Away),
+    /// Its disk is waited for.
+    #[error("its disk has not answered for {} s", .0.as_secs())]
+    Stalled(Duration),
     /// One of it is being written.
     #[error("one of it is still being written")]
     Growing,
@@ -134,7 +139,7 @@ impl Checkpoints {
         told.is_some_and(|told| !told.is_over())
     }
 
-    /// That of a guest that comes back, for its relay. Blocks as long as the disk takes.
+    /// That of a guest that comes back, for its relay. Blocks for [`CHECKPOINT_PATIENCE`] at most.
     ///
     /// # Errors
     /// [`NoCheckpoint`].
@@ -142,7 +147,16 @@ impl Checkpoints {
         let Some(told) = self.told(vm, CheckpointKind::Checkpoint) else {
             return Ok(None);
         };
-        let opened = self.open_pages(&told);
+        let vm = vm.clone();
+        self.patiently(CHECKPOINT_PATIENCE, move |this| this.taken(&vm, &told))
+    }
+
+    fn taken(
+        &self,
+        vm: &VmName,
+        told: &Told,
+    ) -> Result<Option<(Returning, File, StoredFile)>, NoCheckpoint> {
+        let opened = self.open_pages(told);
         if let Err(NoCheckpoint::Away(away)) = opened {
             return Err(away.into());
         }
@@ -172,7 +186,7 @@ impl Checkpoints {
         Some(Returning::new(self.clone(), vm.clone(), told.since))
     }
 
-    /// The baseline of a guest that leaves, for its relay. It stays until that has left. Blocks as long as the disk takes.
+    /// The baseline of a guest that leaves, for its relay. It stays until that has left. Blocks likewise.
     ///
     /// # Errors
     /// [`NoCheckpoint`].
@@ -181,8 +195,25 @@ impl Checkpoints {
         let Some(told) = told.filter(|told| !told.is_over()) else {
             return Ok(None);
         };
-        let file = self.open_pages(&told)?;
-        Ok(Some((file, told.baseline())))
+        self.patiently(CHECKPOINT_PATIENCE, move |this| {
+            Ok(Some((this.open_pages(&told)?, told.baseline())))
+        })
+    }
+
+    /// Does what waits for a disk, in a thread that is left alone with it where that takes too long: what it gives then is dropped there.
+    fn patiently<T: Send + 'static>(
+        &self,
+        patience: Duration,
+        work: impl FnOnce(&Self) -> Result<T, NoCheckpoint> + Send + 'static,
+    ) -> Result<T, NoCheckpoint> {
+        // Without room: it is taken, or comes back to who gives it.
+        let (answer, answered) = sync_channel(0);
+        let this = self.clone();
+        thread::Builder::new()
+            .name("checkpoints".to_owned())
+            .spawn(move || drop(answer.send(work(&this))))?;
+        let stalled = |_| Err(NoCheckpoint::Stalled(patience));
+        answered.recv_timeout(patience).unwrap_or_else(stalled)
     }
 
     fn told(&self, vm: &VmName, kind: CheckpointKind) -> Option<Told> {
@@ -198,7 +229,7 @@ impl Checkpoints {
         removed.contains(&true)
     }
 
-    /// Removes the baseline of a guest that has left. Blocks likewise.
+    /// Removes the baseline of a guest that has left. Blocks as long as the disk takes.
     pub fn remove_baseline(&self, vm: &VmName) {
         self.remove_one(vm, CheckpointKind::Baseline);
     }

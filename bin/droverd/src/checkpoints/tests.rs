@@ -2,6 +2,8 @@ mod away;
 
 use std::fs;
 use std::path::Path;
+use std::sync::mpsc::channel;
+use std::time::Instant;
 
 use drover_pagestore::{Baseline, Filler, Recorder, SealKey, Segment};
 use jiff::Timestamp;
@@ -268,4 +270,29 @@ fn who_asks_what_is_kept_waits_for_no_disk() {
     begins.join().unwrap();
     assert!(removes.join().unwrap());
     assert!(all.view().checkpoints.is_empty());
+}
+
+#[test]
+fn a_disk_that_does_not_answer_holds_no_guest_up_and_what_comes_of_it_later_is_given_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "db", 1).keep().unwrap();
+    // Whoever has it waits for the disk.
+    let disk = all.disk();
+    let (tell, told) = channel();
+    let late = all.patiently(Duration::ZERO, move |this| {
+        let begun = this.begin_checkpoint(&vm("web"), MEMORY, 4096);
+        tell.send(begun.is_ok()).unwrap();
+        begun
+    });
+    let why = late.unwrap_err();
+    assert!(matches!(why, NoCheckpoint::Stalled(_)), "{why}");
+    drop(disk);
+    assert!(told.recv().unwrap());
+    let until = Instant::now() + Duration::from_secs(20);
+    while all.begin(&vm("web"), MEMORY, 4096).is_err() {
+        assert!(Instant::now() < until);
+        std::thread::yield_now();
+    }
+    assert_eq!(there(&directory), (1, 1));
 }

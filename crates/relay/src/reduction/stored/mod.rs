@@ -26,7 +26,9 @@
 mod background;
 mod bases;
 mod filling;
+mod held;
 mod known;
+mod patient;
 mod store;
 
 use std::fs::File;

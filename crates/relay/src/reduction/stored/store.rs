@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use drover_pagestore::{Digest, DigestKey, Segment};
 use drover_reduce::{Stored, StoredId, Wrong};
 
+use super::held::Held;
+use super::patient::Patient;
 use super::{NotAdded, StoredPages};
-use crate::limits::{STORED_LOOK, STORED_TOLD_AT_ONCE};
+use crate::limits::{STORED_LOOK, STORED_READ_LOOK, STORED_READ_LOOKS, STORED_TOLD_AT_ONCE};
 use crate::pool::lock;
 
 /// What the destination's end of a session knows of them.
@@ -19,6 +20,7 @@ pub(crate) struct Store {
     most: u32,
     /// Not held while a file is read: all channels, and who adds a file, would wait for its disk.
     files: RwLock<Files>,
+    patient: Patient,
     /// Nothing more is to be told.
     stopped: Mutex<bool>,
     wake: Condvar,
@@ -39,14 +41,6 @@ struct Looked {
     held: Arc<Held>,
     /// Of so many pages it is known that they are there; all that there are where it cannot be read.
     seen: u32,
-}
-
-/// A file, read behind no lock.
-#[derive(Debug)]
-struct Held {
-    segment: Segment,
-    /// Pages that were read, as often as they were.
-    read: AtomicU64,
 }
 
 /// Pages that were told one after the other, and are so in their file.
@@ -70,6 +64,7 @@ impl Store {
         Self {
             most,
             files: RwLock::default(),
+            patient: Patient::new(STORED_READ_LOOKS),
             stopped: Mutex::new(false),
             wake: Condvar::new(),
         }
@@ -82,8 +77,7 @@ impl Store {
             return Err(NotAdded::Key);
         }
         files.key = Some(key);
-        let read = AtomicU64::new(0);
-        let held = Arc::new(Held { segment, read });
+        let held = Arc::new(Held::new(segment));
         files.all.push(Looked { held, seen: 0 });
         drop(files);
         self.wake.notify_all();
@@ -177,6 +171,17 @@ impl Store {
         self.files.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What is wrong with a chunk for whose page this comes back.
+    fn wrong(&self, id: StoredId, error: &io::Error) -> Wrong {
+        if error.kind() != io::ErrorKind::TimedOut {
+            return Wrong::NotStored(id);
+        }
+        let waited_s = (STORED_READ_LOOK * STORED_READ_LOOKS).as_secs();
+        let why = || format!("the disk of stored pages has not answered for {waited_s} s");
+        self.write().trouble.get_or_insert_with(why);
+        Wrong::NotGiven { id, waited_s }
+    }
+
     /// To read pages for a while.
     pub(crate) fn reading(&self) -> Reading<'_> {
         Reading(self)
@@ -188,10 +193,8 @@ impl Store {
             let of_kind = files
                 .all
                 .iter()
-                .filter(|looked| looked.held.segment.is_sealed() == sealed);
-            of_kind
-                .map(|looked| looked.held.read.load(Ordering::Relaxed))
-                .sum()
+                .filter(|looked| looked.held.segment().is_sealed() == sealed);
+            of_kind.map(|looked| looked.held.read()).sum()
         };
         StoredPages {
             told: files.told.into(),
@@ -220,7 +223,7 @@ impl Files {
     fn cannot_be_read(&mut self, file: usize, error: &io::Error) {
         tracing::warn!(%error, "a file of stored pages cannot be read");
         if let Some(looked) = self.all.get_mut(file) {
-            looked.seen = looked.held.segment.shape().places;
+            looked.seen = looked.held.segment().shape().places;
         }
         let why = format!("a file of stored pages cannot be read: {error}");
         self.trouble.get_or_insert(why);
@@ -236,21 +239,6 @@ impl Files {
     }
 }
 
-impl Held {
-    /// The digests of pages behind those that were seen, of so many at most.
-    fn news(&self, seen: u32, most: u32) -> io::Result<Vec<Digest>> {
-        if seen == self.segment.shape().places {
-            return Ok(Vec::new());
-        }
-        let count = self.segment.count()?;
-        let end = count.min(seen.saturating_add(most));
-        if end <= seen {
-            return Ok(Vec::new());
-        }
-        self.segment.digests(seen..end)
-    }
-}
-
 /// Reads pages by their numbers.
 #[derive(Debug)]
 pub(crate) struct Reading<'s>(&'s Store);
@@ -262,14 +250,13 @@ impl Stored for Reading<'_> {
             let unknown = Wrong::NotStored(StoredId(number));
             let found = self.0.files().find(number);
             let (held, place, end) = found.ok_or(unknown)?;
-            let each = held.segment.shape().page_bytes as usize;
+            let each = held.segment().shape().page_bytes as usize;
             let count = (left.len() / each).clamp(1, (end - number) as usize);
             let (now, rest) = left.split_at_mut((count * each).min(left.len()));
-            held.segment.read(place, now).map_err(|error| {
+            held.give(&self.0.patient, place, now).map_err(|error| {
                 tracing::error!(%error, place, count, "stored pages cannot be read");
-                Wrong::NotStored(StoredId(number))
+                self.0.wrong(StoredId(number), &error)
             })?;
-            held.read.fetch_add(count as u64, Ordering::Relaxed);
             number += count as u32;
             left = rest;
         }

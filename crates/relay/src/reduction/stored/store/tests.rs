@@ -1,5 +1,8 @@
-use drover_pagestore::{DIGEST_BYTES, Filler, KEY_BYTES, Shape};
+use drover_pagestore::{
+    DIGEST_BYTES, Filler, KEY_BYTES, SEAL_KEY_BYTES, SealKey, Shape, shape_within,
+};
 use drover_reduce::Told;
+use rustix::fs::{Advice, fadvise};
 
 use super::super::Known;
 use super::*;
@@ -103,6 +106,49 @@ fn no_more_pages_are_told_than_agreed_on_and_a_file_of_another_key_is_refused() 
 
     let other = store.add(again(&segment), DigestKey::new([1; KEY_BYTES]));
     assert!(matches!(other, Err(NotAdded::Key)));
+}
+
+#[test]
+fn a_page_whose_disk_does_not_answer_in_time_is_not_given_and_not_waited_for_again() {
+    let file = tempfile::tempfile().unwrap();
+    let seal = SealKey::new([8; SEAL_KEY_BYTES]);
+    let shape = shape_within(4 << 20, PAGE as u32, true).unwrap();
+    let segment = Segment::sealed(file.try_clone().unwrap(), shape, &seal).unwrap();
+    let mut filler = Filler::new(&file, key(), Some(&seal)).unwrap();
+    filler.add(&[3; PAGE]).unwrap();
+    let store = Store {
+        patient: Patient::new(0),
+        ..Store::new(100)
+    };
+    store.add(segment, key()).unwrap();
+    store.stop();
+    store.tell_all(&mut Vec::new()).unwrap();
+    let mut page = [0; PAGE];
+    // What the kernel has in memory waits for no disk.
+    store.reading().read(StoredId(0), &mut page).unwrap();
+    assert_eq!(page, [3; PAGE]);
+
+    file.sync_all().unwrap();
+    fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+    for _ in 0..2 {
+        let wrong = store.reading().read(StoredId(0), &mut page);
+        if wrong.is_ok() {
+            eprintln!(
+                "skipped, because the kernel has all files of the temporary folder in memory"
+            );
+            return;
+        }
+        let id = StoredId(0);
+        assert_eq!(wrong, Err(Wrong::NotGiven { id, waited_s: 10 }));
+    }
+    let report = store.report();
+    assert_eq!(report.read_sealed, 1);
+    assert!(
+        report
+            .trouble
+            .unwrap()
+            .contains("has not answered for 10 s")
+    );
 }
 
 #[test]
