@@ -1,5 +1,6 @@
 //! The source's end of one channel.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use crate::class::{Class, filled_with};
 use crate::codec::{Codec, Packer, ZstdFailed};
 use crate::codecs::PackingTook;
 use crate::counts::{Counts, Section};
-use crate::kept::source::{Found, Kept, Turn};
+use crate::kept::source::{Found, Kept, hash};
 use crate::layout::{HEADER_BYTES, Header, checksum};
 use crate::ops::{Op, Writer};
 use crate::stored::Told;
@@ -53,8 +54,24 @@ pub struct Encoder {
     /// Where those begin.
     pages_end: usize,
     dense: Vec<u8>,
+    /// The pages of the chunk that is described, and where they begin.
+    pages: Vec<(usize, PageId, Page)>,
+    /// What changed of kept ones, one behind the other.
+    changes: Vec<u8>,
+    /// The same of a stored one.
     change: Vec<u8>,
     counts: Counts,
+}
+
+/// What is known of a page by now.
+#[derive(Debug)]
+enum Page {
+    /// It is this word, again and again.
+    Filled([u8; 8]),
+    /// It is not.
+    Hashed(u64),
+    /// This is kept of it, with what changed, if that is it.
+    Found(Found, Range<usize>),
 }
 
 impl Encoder {
@@ -69,6 +86,8 @@ impl Encoder {
             ordinary: Vec::new(),
             pages_end: 0,
             dense: Vec::new(),
+            pages: Vec::new(),
+            changes: Vec::new(),
             change: Vec::new(),
             counts: Counts::default(),
         }
@@ -85,6 +104,61 @@ impl Encoder {
         told: &mut impl Told,
         measures: Measures,
     ) {
+        self.look(raw, spans);
+        self.find(chunk, raw, kept, measures);
+        self.write(raw, told, measures);
+    }
+
+    /// The first of three parts of [`Encoder::describe`], of which only the second needs what channels share: looks at the pages alone.
+    pub fn look(&mut self, raw: &[u8], spans: &[Span]) {
+        self.pages.clear();
+        let mut at = 0_usize;
+        for span in spans {
+            match *span {
+                Span::Plain(bytes) => at = raw.len().min(at.saturating_add(bytes)),
+                Span::Page(id) => {
+                    let Some(page) = raw.get(at..at + self.page_bytes) else {
+                        break;
+                    };
+                    let found = match filled_with(page) {
+                        Some(word) => Page::Filled(word),
+                        None => Page::Hashed(hash(page)),
+                    };
+                    self.pages.push((at, id, found));
+                    at += self.page_bytes;
+                }
+            }
+        }
+    }
+
+    /// The second part: finds what the destination keeps of them, and has them kept.
+    pub fn find(&mut self, chunk: u64, raw: &[u8], kept: &mut Kept, measures: Measures) {
+        self.changes.clear();
+        let turn = kept.begin(self.channel, chunk);
+        for (at, id, found) in &mut self.pages {
+            let Page::Hashed(hash) = *found else {
+                continue;
+            };
+            let begin = self.changes.len();
+            let page = &raw[*at..*at + self.page_bytes];
+            *found = Page::Found(
+                if measures.same {
+                    kept.put(
+                        (turn, *id),
+                        (page, hash),
+                        measures.deltas,
+                        &mut self.changes,
+                    )
+                } else {
+                    Found::New { keep: None }
+                },
+                begin..self.changes.len(),
+            );
+        }
+    }
+
+    /// The third part: writes what the destination is to do, and looks for stored pages.
+    pub fn write(&mut self, raw: &[u8], told: &mut impl Told, measures: Measures) {
         self.ops.clear();
         self.ordinary.clear();
         self.dense.clear();
@@ -93,25 +167,15 @@ impl Encoder {
             raw: raw.len() as u64,
             ..Counts::default()
         };
-        let turn = kept.begin(self.channel, chunk);
-        let mut rest = raw;
-        for span in spans {
-            match *span {
-                Span::Plain(bytes) => {
-                    let (plain, left) = rest.split_at(bytes.min(rest.len()));
-                    self.plain(plain);
-                    rest = left;
-                }
-                Span::Page(id) => {
-                    let Some((page, left)) = rest.split_at_checked(self.page_bytes) else {
-                        break;
-                    };
-                    self.page((turn, id), page, kept, told, measures);
-                    rest = left;
-                }
-            }
+        let pages = std::mem::take(&mut self.pages);
+        let mut done = 0;
+        for (at, id, found) in &pages {
+            self.plain(&raw[done..*at]);
+            done = at + self.page_bytes;
+            self.page(*id, &raw[*at..done], found, told, measures);
         }
-        self.plain(rest);
+        self.pages = pages;
+        self.plain(&raw[done..]);
         self.pages_end = self.ordinary.len();
         self.ordinary.extend_from_slice(self.ops.finish());
     }
@@ -129,21 +193,22 @@ impl Encoder {
 
     fn page(
         &mut self,
-        (turn, id): (Turn, PageId),
+        id: PageId,
         page: &[u8],
-        kept: &mut Kept,
+        found: &Page,
         told: &mut impl Told,
         measures: Measures,
     ) {
-        if let Some(word) = filled_with(page) {
-            self.counts.filled += 1;
-            return self.ops.put(Op::Fill { pages: 1, word });
-        }
-        let found = if measures.same {
-            self.change.clear();
-            kept.put(turn, id, page, measures.deltas, &mut self.change)
-        } else {
-            Found::New { keep: None }
+        let (found, change) = match found {
+            Page::Filled(word) => {
+                self.counts.filled += 1;
+                return self.ops.put(Op::Fill {
+                    pages: 1,
+                    word: *word,
+                });
+            }
+            Page::Hashed(_) => (Found::New { keep: None }, 0..0),
+            Page::Found(found, change) => (*found, change.clone()),
         };
         match found {
             Found::Same(slot) => {
@@ -152,8 +217,8 @@ impl Encoder {
             }
             Found::Changed { slot, keep } => {
                 self.counts.changed += 1;
-                self.counts.change_bytes += self.change.len() as u64;
-                self.ops.put_changed(slot, keep, &self.change);
+                self.counts.change_bytes += change.len() as u64;
+                self.ops.put_changed(slot, keep, &self.changes[change]);
             }
             Found::New { keep } => {
                 let pages = 1;

@@ -531,6 +531,39 @@ fn a_change_of_a_stored_page_that_fits_none_or_of_a_page_that_is_not_there_is_re
 }
 
 #[test]
+fn channels_that_look_at_pages_and_write_at_the_same_time_describe_them_as_one_after_the_other() {
+    let dense = |kind| Content {
+        kind,
+        changed_at: 0,
+        change: 0,
+    };
+    let raws =
+        [[2, 3, 2, 6], [3, 7, 6, 2]].map(|kinds| kinds.map(|kind| dense(kind).bytes()).concat());
+    let spans: Vec<Span> = (0..4).map(|page| Span::Page(PageId(page))).collect();
+    let encoders = || [1, 2].map(|channel| Encoder::new(channel, PAGE, WINDOW_LOG));
+    let packed = |encoder: &mut Encoder, raw: &[u8]| {
+        let mut chunk = Vec::new();
+        encoder.pack(raw, choice(Codec::None), &mut chunk).unwrap();
+        chunk
+    };
+    let mut kept = source::Kept::new(PAGE, SLOTS);
+    let [mut one, mut other] = encoders();
+    one.look(&raws[0], &spans);
+    other.look(&raws[1], &spans);
+    one.find(1, &raws[0], &mut kept, ON);
+    other.find(1, &raws[1], &mut kept, ON);
+    other.write(&raws[1], &mut (), ON);
+    one.write(&raws[0], &mut (), ON);
+    let at_once = [packed(&mut one, &raws[0]), packed(&mut other, &raws[1])];
+
+    let mut kept = source::Kept::new(PAGE, SLOTS);
+    for ((mut encoder, raw), chunk) in encoders().into_iter().zip(&raws).zip(at_once) {
+        encoder.describe(1, raw, &spans, &mut kept, &mut (), ON);
+        assert_eq!(packed(&mut encoder, raw), chunk);
+    }
+}
+
+#[test]
 fn a_bomb_takes_no_more_memory_than_agreed_on_by_either_codec() {
     let zeros = vec![0; 4 << 20];
     for (name, codec) in [("zstd", zstd(1)), ("lz4", Codec::Lz4)] {

@@ -41,6 +41,11 @@ struct Slot {
     of_use: u8,
 }
 
+/// By what a page is looked for.
+pub(crate) fn hash(content: &[u8]) -> u64 {
+    XxHash3_64::oneshot(content)
+}
+
 /// A page that was sent before stays for so many rounds of the hand.
 const OF_USE: u8 = 3;
 
@@ -128,12 +133,12 @@ impl Kept {
         Turn { channel, order }
     }
 
-    /// Finds out what the destination has of a page, and keeps it. What changed is appended to `change`.
+    /// Finds out what the destination has of a page with that content and its [`hash`], and keeps it. What changed is appended to
+    /// `change`.
     pub(crate) fn put(
         &mut self,
-        turn: Turn,
-        page: PageId,
-        content: &[u8],
+        (turn, page): (Turn, PageId),
+        (content, hash): (&[u8], u64),
         deltas: bool,
         change: &mut Vec<u8>,
     ) -> Found {
@@ -142,12 +147,11 @@ impl Kept {
         }
         let earlier = self.of_page.get(&page).copied();
         if deltas && let Some(slot) = earlier {
-            let found = self.changed(turn, slot, content, change);
+            let found = self.changed(turn, slot, (content, hash), change);
             if let Some(found) = found {
                 return found;
             }
         }
-        let hash = XxHash3_64::oneshot(content);
         if let Some(slot) = self.same(turn, hash, content) {
             return Found::Same(slot);
         }
@@ -160,7 +164,7 @@ impl Kept {
         &mut self,
         turn: Turn,
         slot: SlotId,
-        content: &[u8],
+        (content, hash): (&[u8], u64),
         change: &mut Vec<u8>,
     ) -> Option<Found> {
         let keep = self.may_write(turn, slot);
@@ -177,7 +181,7 @@ impl Kept {
             return None;
         }
         if keep {
-            self.write(turn, slot, content, None);
+            self.write(turn, slot, content, hash);
         } else {
             self.read(turn, slot);
         }
@@ -200,7 +204,7 @@ impl Kept {
             // Written to before, and soon again.
             self.slots.get_mut(slot.0 as usize)?.of_use = OF_USE;
             return self.may_write(turn, slot).then(|| {
-                self.write(turn, slot, content, Some(hash));
+                self.write(turn, slot, content, hash);
                 slot
             });
         }
@@ -213,7 +217,7 @@ impl Kept {
         kept.of_use = 0;
         self.of_page.remove(&before);
         self.of_page.insert(page, slot);
-        self.write(turn, slot, content, Some(hash));
+        self.write(turn, slot, content, hash);
         Some(slot)
     }
 
@@ -248,8 +252,7 @@ impl Kept {
         None
     }
 
-    fn write(&mut self, turn: Turn, slot: SlotId, content: &[u8], hash: Option<u64>) {
-        let hash = hash.unwrap_or_else(|| XxHash3_64::oneshot(content));
+    fn write(&mut self, turn: Turn, slot: SlotId, content: &[u8], hash: u64) {
         let Some(kept) = self.slots.get_mut(slot.0 as usize) else {
             return;
         };
@@ -330,7 +333,8 @@ mod tests {
     /// What `kept` says of a page with this content, in a chunk of its own.
     fn put(kept: &mut Kept, channel: u16, chunk: u64, page: u64, content: &[u8]) -> Found {
         let turn = kept.begin(channel, chunk);
-        kept.put(turn, PageId(page), content, true, &mut Vec::new())
+        let hashed = (content, hash(content));
+        kept.put((turn, PageId(page)), hashed, true, &mut Vec::new())
     }
 
     const fn new(slot: u32) -> Found {

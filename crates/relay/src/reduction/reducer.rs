@@ -152,8 +152,9 @@ impl Reducer {
         let taken = match (choice(order.way), &shared.end) {
             (Some(choice), End::Source(kept, known)) if worthwhile => {
                 done = with_less_priority(|| {
-                    let told = known.asking(shared.bases.get().map(Arc::as_ref));
-                    self.describe(reading.sequence, (whole, &spans), kept, told);
+                    self.describe(reading.sequence, (whole, &spans), kept, || {
+                        known.asking(shared.bases.get().map(Arc::as_ref))
+                    });
                     let tried = if order.sample {
                         self.sampled(&shared.sampler)?
                     } else {
@@ -253,17 +254,19 @@ impl Reducer {
         self.worked(|times| &mut times.carrying);
     }
 
-    fn describe(
+    /// With what all channels share only for as long as that takes: digests, and pages from a disk, take longer.
+    fn describe<T: Told>(
         &mut self,
         sequence: u64,
         (whole, spans): (usize, &[Span]),
         kept: &Mutex<Kept>,
-        mut told: impl Told,
+        told: impl FnOnce() -> T,
     ) {
         let raw = &self.staged[..whole];
-        self.encoder
-            .describe(sequence, raw, spans, &mut lock(kept), &mut told, MEASURES);
-        drop(told);
+        let encoder = &mut self.encoder;
+        encoder.look(raw, spans);
+        encoder.find(sequence, raw, &mut lock(kept), MEASURES);
+        encoder.write(raw, &mut told(), MEASURES);
         self.worked(|times| &mut times.describing);
     }
 
