@@ -50,6 +50,10 @@ pub const fn raw_bytes_most(chunk_bytes: usize, page_bytes: usize) -> usize {
 /// How much the newest of measured values counts among them: what changed is half believed after two.
 pub(crate) const NEWEST_COUNTS: f64 = 0.35;
 
+/// Of what a codec made more or less than samples promised so much is forgotten with each look while no codec is in use: half of it in a
+/// second. It was of other pages; where it holds all the same a trial finds it out, and the way is barred.
+pub(crate) const UNSEEN_FADES: f64 = 0.035;
+
 /// Of what carrying takes of a thread, the part that goes with the bytes on the lines (they are encrypted and sent); the
 /// rest goes with QEMU's (they are read). About as much, and a trial follows.
 pub(crate) const CARRYING_BY_WIRE: f64 = 0.5;
@@ -116,6 +120,14 @@ pub(crate) const BARRED_FOR: Duration = Duration::from_secs(2);
 
 /// The same at most: then it costs a thousandth.
 pub(crate) const BARRED_FOR_MOST: Duration = Duration::from_mins(1);
+
+/// What was barred is tried again at once where lines carry a third more or less by now, or work takes a third more or less of the time: a
+/// codec level is about as far from the next one.
+pub(crate) const OTHER_CONDITIONS: f64 = 4.0 / 3.0;
+
+/// How much the newest look counts for that: what others take of a processor differs by a factor of three from one look to the next. What
+/// changed by half or more is seen within five, 250 ms.
+pub(crate) const CONDITIONS_FOLLOW: f64 = 0.1;
 
 /// Lines that were waited for, and are no longer, are believed to carry more after so long, at first.
 pub(crate) const LINE_GROWS_AFTER: Duration = Duration::from_millis(500);

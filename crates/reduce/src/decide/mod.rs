@@ -28,14 +28,14 @@ use crate::class::Class;
 use crate::codec::{Codec, Level};
 use crate::counts::Counts;
 use crate::limits::{
-    ABOUT_AS_FAST, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
+    ABOUT_AS_FAST, FASTER, FIRST_LOOK, LASTING, LEAP, LITTLE_MORE, LITTLE_MORE_STAYS, MUCH_LESS,
     MUCH_LESS_STAYS, RETURN_ABOUT_AS_FAST, RETURN_KEEPS, RETURN_LEAPS_FROM, RETURN_SETTLES,
     WORTH_A_CHANGE,
 };
 
 use line::Line;
 use model::Model;
-use trial::{Broken, Crossed, Outcome, Promise, Trials};
+use trial::{Conditions, Crossed, Outcome, Promise, Tested, Trials};
 
 /// What is done to the bytes of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -141,6 +141,17 @@ impl Times {
     /// What it took of processors.
     fn working(&self) -> Duration {
         self.describing + self.packing + self.trying + self.carrying
+    }
+
+    /// How much longer that took, as others need the processors.
+    fn slowed(&self) -> f64 {
+        let working = self.working().as_secs_f64();
+        let waited = self.for_processors.as_secs_f64();
+        if working > 0.0 {
+            1.0 + waited / working
+        } else {
+            1.0
+        }
     }
 }
 
@@ -323,9 +334,16 @@ impl Controller {
             raw: in_a_second(seen.counts.raw),
             wire: carried,
         };
+        let conditions = Conditions {
+            way: self.way,
+            line: (slowest == Slowest::Lines).then_some(carried),
+            slowed: seen.times.slowed(),
+        };
+        self.trials.cross_under(self.now, conditions);
         match self.trials.seen(self.now, seen.lasted, crossed) {
             Outcome::GoesOn => {}
-            Outcome::Broken(broken) => self.take_back(broken, slowest),
+            Outcome::Kept(of) if self.is_worth(of, slowest) => self.decide(slowest),
+            Outcome::Kept(of) | Outcome::Broken(of) => self.take_back(of, slowest),
             Outcome::None if self.now < FIRST_LOOK => {}
             Outcome::None if self.keeps_its_codec() && slowest != Slowest::Lines => {
                 self.wanted_since = None;
@@ -376,13 +394,20 @@ impl Controller {
         since.is_some_and(|since| self.now - since >= LASTING)
     }
 
+    /// Whether what it promised is still expected of a way, once it is known what it made of the bytes: a trial that goes by those of the
+    /// lines does not see that.
+    fn is_worth(&self, of: Tested, slowest: Slowest) -> bool {
+        let by_lines = slowest == Slowest::Lines && of.promise == Promise::Faster;
+        !by_lines || self.goodput(of.tried) > self.goodput(of.before) * FASTER
+    }
+
     /// Bars what would not keep its promise either.
-    fn take_back(&mut self, broken: Broken, slowest: Slowest) {
-        let Broken {
+    fn take_back(&mut self, of: Tested, slowest: Slowest) {
+        let Tested {
             before,
             tried,
             promise,
-        } = broken;
+        } = of;
         let least = match (promise, slowest) {
             // Fewer bytes are no use: who is behind the lines holds everything up.
             (Promise::Faster, Slowest::Lines) => self.model.cost(before) * WORTH_A_CHANGE,

@@ -4,7 +4,7 @@ use crate::class::Class;
 use crate::codec::Codec;
 use crate::counts::Section;
 use crate::decide::{CODECS, Seen, Slowest, Tried, Way};
-use crate::limits::{CARRYING_BY_WIRE, NEWEST_COUNTS};
+use crate::limits::{CARRYING_BY_WIRE, NEWEST_COUNTS, UNSEEN_FADES};
 
 /// A value that follows what is measured.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,6 +16,13 @@ impl Average {
             Some(old) => old + (value - old) * NEWEST_COUNTS,
             None => value,
         });
+    }
+
+    /// A little more of this is believed, where nothing was measured.
+    fn fade(&mut self, to: f64) {
+        if let Some(old) = &mut self.0 {
+            *old += (to - *old) * UNSEEN_FADES;
+        }
     }
 
     fn or(self, otherwise: f64) -> f64 {
@@ -89,6 +96,7 @@ impl Model {
         let (counts, times) = (&seen.counts, &seen.times);
         self.threads = times.all().as_secs_f64() / seen.lasted.as_secs_f64();
         let raw = counts.raw as f64;
+        self.doubt(way);
         let described = counts.raw.saturating_sub(counts.passed) as f64;
         if described > 0.0 {
             self.describing
@@ -99,16 +107,28 @@ impl Model {
             }
             self.correct(sections, way, times.packing.as_secs_f64());
         }
-        let working = times.working().as_secs_f64();
-        if working > 0.0 {
-            self.stretched
-                .add(1.0 + times.for_processors.as_secs_f64() / working);
+        if !times.working().is_zero() {
+            self.stretched.add(times.slowed());
         }
         let carrying = times.carrying.as_secs_f64() / raw;
         self.carrying
             .add(carrying / carrying_of(counts.wire as f64 / raw));
         let given = raw / seen.lasted.as_secs_f64();
         self.others = matches!(slowest, Slowest::Qemu | Slowest::Destination).then_some(given);
+    }
+
+    /// What a codec made of other pages says little of those that cross while none is in use.
+    fn doubt(&mut self, way: Way) {
+        let through = match way {
+            Way::On { codec, dense } if codec != Codec::None => [true, dense],
+            _ => [false, false],
+        };
+        for (class, _) in self.classes.iter_mut().zip(through).filter(|(_, on)| !on) {
+            class.better.fade(1.0);
+        }
+        if through == [false, false] {
+            self.dearer.fade(1.0);
+        }
     }
 
     /// Learns from what the codec in use made, and took.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::decide::Way;
 use crate::limits::{
-    ANOTHER_LINE, AS_FAST, BARRED_FOR, BARRED_FOR_MOST, FASTER, TRIAL_LASTS, TRIAL_SETTLES,
+    ANOTHER_LINE, AS_FAST, BARRED_FOR, BARRED_FOR_MOST, CONDITIONS_FOLLOW, FASTER,
+    OTHER_CONDITIONS, TRIAL_LASTS, TRIAL_SETTLES,
 };
 
 /// Why a way is tried.
@@ -35,13 +36,15 @@ pub(super) enum Outcome {
     None,
     /// It takes longer.
     GoesOn,
+    /// It is over, and as much crossed as was wanted.
+    Kept(Tested),
     /// It did not keep its promise.
-    Broken(Broken),
+    Broken(Tested),
 }
 
-/// A trial in which a way did not keep its promise.
+/// What a trial is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Broken {
+pub(super) struct Tested {
     /// The way that was used before.
     pub(super) before: Way,
     /// The way that was tried.
@@ -61,7 +64,7 @@ pub(super) struct Crossed {
 
 #[derive(Debug)]
 struct Trial {
-    of: Broken,
+    of: Tested,
     began: Duration,
     /// In a second, with which it is good: of one or the other.
     wanted: Crossed,
@@ -70,11 +73,53 @@ struct Trial {
     lasted: Duration,
 }
 
+/// Under what bytes cross.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Conditions {
+    /// The way in use: another one has other conditions, by itself.
+    pub(super) way: Way,
+    /// What the lines carry in a second, where they are waited for.
+    pub(super) line: Option<f64>,
+    /// How much longer work takes than processors need for it.
+    pub(super) slowed: f64,
+}
+
+impl Conditions {
+    /// These and the newest ones, which differ from one moment to the next.
+    fn followed_by(self, newest: Self) -> Self {
+        if self.way != newest.way {
+            return newest;
+        }
+        let follow = |old: f64, newest: f64| old + (newest - old) * CONDITIONS_FOLLOW;
+        let line = match (self.line, newest.line) {
+            (Some(old), Some(newest)) => Some(follow(old, newest)),
+            (old, newest) => newest.or(old),
+        };
+        Self {
+            line,
+            slowed: follow(self.slowed, newest.slowed),
+            ..newest
+        }
+    }
+
+    /// Whether what was found under these may be otherwise under those.
+    fn are_others_than(self, those: Self) -> bool {
+        let differ =
+            |one: f64, other: f64| one > other * OTHER_CONDITIONS || other > one * OTHER_CONDITIONS;
+        let lines = self.line.zip(those.line);
+        self.way == those.way
+            && (differ(self.slowed, those.slowed)
+                || lines.is_some_and(|(one, other)| differ(one, other)))
+    }
+}
+
 #[derive(Debug)]
 struct Barred {
     way: Way,
     until: Duration,
     lasts: Duration,
+    /// Before it was tried.
+    under: Option<Conditions>,
 }
 
 #[derive(Debug, Default)]
@@ -84,6 +129,8 @@ pub(super) struct Trials {
     barred: Vec<Barred>,
     /// In a second, while nothing is tried.
     usual: Option<Crossed>,
+    /// While nothing is tried.
+    conditions: Option<Conditions>,
 }
 
 impl Trials {
@@ -109,7 +156,7 @@ impl Trials {
             },
         };
         self.now = Some(Trial {
-            of: Broken {
+            of: Tested {
                 before,
                 tried,
                 promise,
@@ -119,6 +166,25 @@ impl Trials {
             crossed: Crossed::default(),
             lasted: Duration::ZERO,
         });
+    }
+
+    /// Takes in under what bytes cross: what was found while that was otherwise is forgotten, after the least time that anything is barred
+    /// for, as conditions may come and go.
+    pub(super) fn cross_under(&mut self, now: Duration, newest: Conditions) {
+        // A trial has others, which are its own.
+        if self.now.is_some() {
+            return;
+        }
+        let before = self.conditions;
+        let conditions = before.map_or(newest, |before| before.followed_by(newest));
+        self.conditions = Some(conditions);
+        let others = |barred: &Barred| {
+            let under = barred.under;
+            under.is_some_and(|under| under.are_others_than(conditions))
+        };
+        let may_go = |barred: &Barred| now + barred.lasts >= barred.until + BARRED_FOR;
+        self.barred
+            .retain(|barred| !may_go(barred) || !others(barred));
     }
 
     /// Takes in what crossed in a second, for so long.
@@ -159,20 +225,23 @@ impl Trials {
             self.barred.clear();
         }
         self.usual = Some(crossed);
-        Outcome::None
+        Outcome::Kept(of)
     }
 
-    /// It is not to be tried for a while, longer each time.
+    /// It is not to be tried for a while, longer each time until conditions are others.
     pub(super) fn bar(&mut self, now: Duration, way: Way) {
+        let under = self.conditions;
         match self.barred.iter_mut().find(|barred| barred.way == way) {
             Some(barred) => {
                 barred.lasts = (barred.lasts * 2).min(BARRED_FOR_MOST);
                 barred.until = now + barred.lasts;
+                barred.under = under;
             }
             None => self.barred.push(Barred {
                 way,
                 until: now + BARRED_FOR,
                 lasts: BARRED_FOR,
+                under,
             }),
         }
     }
@@ -221,6 +290,46 @@ mod tests {
     }
 
     #[test]
+    fn what_is_barred_is_tried_again_where_lines_or_processors_carry_a_third_more_or_less() {
+        let under = |line: f64, slowed: f64| Conditions {
+            way: PAGES,
+            line: Some(line),
+            slowed,
+        };
+        let stays = |then: Conditions| {
+            let mut trials = Trials::default();
+            trials.cross_under(TICK, under(100.0, 3.0));
+            trials.begin(TICK, PAGES, LZ4, Promise::Faster, None);
+            // What the trial makes of processors is no news.
+            trials.cross_under(TICK, under(100.0, 9.0));
+            (0..2).for_each(|_| trials.bar(TICK, LZ4));
+            trials.now = None;
+            let mut now = TICK;
+            while now < TICK + BARRED_FOR {
+                trials.cross_under(now, then);
+                assert!(trials.is_barred(now, LZ4), "{now:?}");
+                now += TICK;
+            }
+            trials.cross_under(now, then);
+            trials.is_barred(now, LZ4)
+        };
+        assert!(stays(under(100.0, 3.0)) && stays(under(125.0, 2.5)));
+        for (line, slowed) in [(150.0, 3.0), (70.0, 3.0), (100.0, 4.5), (100.0, 2.0)] {
+            assert!(!stays(under(line, slowed)), "{line} {slowed}");
+        }
+        // Another way has others, and so have lines that are not waited for.
+        let of_another = Conditions {
+            way: Way::Off,
+            ..under(300.0, 9.0)
+        };
+        let free = Conditions {
+            line: None,
+            ..under(100.0, 3.0)
+        };
+        assert!(stays(of_another) && stays(free));
+    }
+
+    #[test]
     fn what_is_cheaper_has_to_be_as_fast_and_what_costs_more_faster() {
         let stays = |promise, fewer, raw, wire| {
             let mut trials = Trials::default();
@@ -234,13 +343,13 @@ mod tests {
             let now = Crossed { raw, wire };
             let mut outcomes = (2..10).map(|tick| trials.seen(TICK * tick, TICK, now));
             let over = outcomes.find(|outcome| *outcome != Outcome::GoesOn);
-            let broken = Broken {
+            let of = Tested {
                 before,
                 tried,
                 promise,
             };
-            assert!([Outcome::None, Outcome::Broken(broken)].contains(&over.unwrap()));
-            over == Some(Outcome::None)
+            assert!([Outcome::Kept(of), Outcome::Broken(of)].contains(&over.unwrap()));
+            over == Some(Outcome::Kept(of))
         };
         assert!(stays(Promise::Cheaper, None, 99.0, 0.0));
         assert!(!stays(Promise::Cheaper, None, 90.0, 80.0));

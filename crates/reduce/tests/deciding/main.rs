@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a panic is how a test fails
 
+mod changes;
 mod returns;
 mod world;
 

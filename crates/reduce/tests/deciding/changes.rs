@@ -1,0 +1,159 @@
+//! How soon another line, and other processors, have another way; and that what was found before is not believed for ever.
+
+use std::time::Duration;
+
+use drover_reduce::decide::Controller;
+use drover_reduce::limits::{DECIDED_EVERY, SAMPLED_EVERY};
+
+use crate::world::{GIGABIT, Made, World, packs, seconds, world};
+
+/// A line of 1 Gbit/s, and threads that get a quarter of each processor: guests and both QEMUs need them, too.
+fn shared() -> World {
+    World {
+        line: GIGABIT,
+        slowed: 4.0,
+        ..world()
+    }
+}
+
+/// From the change on, until a way is in use with which nine tenths cross of what can.
+fn reacts(before: &World, after: &World, stayed: Duration) -> Duration {
+    let mut controller = Controller::default();
+    before.run(&mut controller, stayed);
+    reaches(&mut controller, after)
+}
+
+fn reaches(controller: &mut Controller, after: &World) -> Duration {
+    let mut reacted = Duration::ZERO;
+    while after.goodput(controller.way()) < 0.9 * after.best() && reacted < seconds(300) {
+        after.run(controller, DECIDED_EVERY);
+        reacted += DECIDED_EVERY;
+    }
+    // And it stays so.
+    let then = after.run(controller, seconds(2));
+    assert!(then > 0.85, "{then} after {reacted:?} {controller:#?}");
+    reacted
+}
+
+/// Where to expand takes the destination long: with any way but off, which the source cannot foretell, so that all of them are barred for
+/// longer and longer.
+fn unforetold() -> World {
+    World {
+        destination: 0.8 * GIGABIT,
+        ..shared()
+    }
+}
+
+#[test]
+fn processors_that_are_given_back_free_what_was_barred() {
+    let after = World {
+        slowed: 1.0,
+        ..shared()
+    };
+    for moment in 0..20 {
+        let stayed = seconds(200) + DECIDED_EVERY * moment;
+        // 44 s where they stay barred.
+        let reacted = reacts(&unforetold(), &after, stayed);
+        assert!(reacted <= Duration::from_millis(500), "{reacted:?}");
+    }
+}
+
+#[test]
+fn lines_that_become_slower_little_by_little_free_what_was_barred() {
+    for moment in 0..20 {
+        let mut controller = Controller::default();
+        let mut world = unforetold();
+        world.run(&mut controller, seconds(200) + DECIDED_EVERY * moment);
+        while world.line > 0.3 * GIGABIT {
+            world.line *= 0.95;
+            world.run(&mut controller, DECIDED_EVERY * 2);
+        }
+        // 41 s where they stay barred.
+        let reacted = reaches(&mut controller, &world);
+        assert!(reacted <= seconds(2), "{reacted:?}");
+    }
+}
+
+#[test]
+fn processors_that_others_need_now_and_then_do_not_have_what_was_barred_tried_all_the_time() {
+    let mut seed = 7_u32;
+    let mut at_random = |_: u32| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        2.0 + f64::from(seed >> 16) / 65536.0 * 4.0
+    };
+    let mut by_turns = |look: u32| [3.0, 9.0][look as usize / 20 % 2];
+    let others: [(&mut dyn FnMut(u32) -> f64, u64); 2] =
+        [(&mut at_random, 4), (&mut by_turns, 120)];
+    for (slowed, changes) in others {
+        let mut controller = Controller::default();
+        unforetold().run(&mut controller, seconds(60));
+        let before = controller.changes();
+        let mut crossed = 0.0;
+        for look in 0..1200 {
+            let world = World {
+                slowed: slowed(look),
+                ..unforetold()
+            };
+            crossed += world.run(&mut controller, DECIDED_EVERY);
+        }
+        let changed = controller.changes() - before;
+        assert!(crossed > 0.98 * 1200.0, "{crossed} {changed}");
+        assert!(changed <= changes, "{changed} {controller:#?}");
+    }
+}
+
+/// Lets pages cross of which samples promise something else; for how long a codec was in use.
+fn crosses(
+    controller: &mut Controller,
+    [crosses, sampled]: [&World; 2],
+    lasts: Duration,
+) -> Duration {
+    let (mut at, mut packed) = (Duration::ZERO, Duration::ZERO);
+    while at < lasts {
+        if at.as_millis().is_multiple_of(SAMPLED_EVERY.as_millis()) {
+            sampled.sample(controller);
+        }
+        if packs(controller) {
+            packed += DECIDED_EVERY;
+        }
+        controller.seen(&crosses.seen(controller.way(), DECIDED_EVERY));
+        at += DECIDED_EVERY;
+    }
+    packed
+}
+
+#[test]
+fn what_a_codec_made_of_other_pages_is_not_believed_for_ever() {
+    let slow = World {
+        line: 0.1 * GIGABIT,
+        ..shared()
+    };
+    let quick = World {
+        line: 0.7 * GIGABIT,
+        ..shared()
+    };
+    // Where lines are short nothing is gained for a while, and where processors are, it takes too long.
+    let dense = |made: Made| Made { ratio: 1.0, ..made };
+    let dear = |made: Made| Made {
+        seconds: made.seconds * 6.0,
+        ..made
+    };
+    for (usual, of_ordinary) in [
+        (&slow, slow.of_ordinary.map(dense)),
+        (&quick, quick.of_ordinary.map(dear)),
+    ] {
+        let other = World {
+            of_ordinary,
+            ..usual.clone()
+        };
+        let mut controller = Controller::default();
+        usual.run(&mut controller, seconds(1));
+        assert!(packs(&controller), "{controller:#?}");
+        let packed = crosses(&mut controller, [&other, usual], seconds(20));
+        assert!(!packs(&controller), "{controller:#?}");
+        // Trials, which become rarer.
+        assert!(packed <= seconds(4), "{packed:?}");
+        let reacted = reaches(&mut controller, usual);
+        assert!(reacted <= seconds(16), "{reacted:?}");
+    }
+}
