@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_reduce::decide::Controller;
+use drover_reduce::decide::{Controller, Way};
 use drover_reduce::limits::{DECIDED_EVERY, SAMPLED_EVERY};
 
 use crate::world::{GIGABIT, Made, World, packs, seconds, world};
@@ -33,6 +33,34 @@ fn reaches(controller: &mut Controller, after: &World) -> Duration {
     let then = after.run(controller, seconds(2));
     assert!(then > 0.85, "{then} after {reacted:?} {controller:#?}");
     reacted
+}
+
+#[test]
+fn another_line_and_other_processors_have_another_way_within_300_ms() {
+    let usual = shared();
+    let slow = World {
+        line: 0.1 * GIGABIT,
+        ..usual.clone()
+    };
+    let busy = World {
+        slowed: 12.0,
+        ..usual.clone()
+    };
+    // As in docs/measurements/reduction.md: usually, and at most.
+    for (what, before, after, expected) in [
+        ("1 Gbit/s to 100 Mbit/s", &usual, &slow, [50, 150]),
+        ("100 Mbit/s to 1 Gbit/s", &slow, &usual, [250, 250]),
+        ("processors taken", &usual, &busy, [150, 250]),
+        ("processors given back", &busy, &usual, [300, 300]),
+    ] {
+        assert!(before.goodput(Way::Off) < 0.95 * before.best());
+        let mut all: Vec<u128> = (0..40)
+            .map(|moment| seconds(3) + DECIDED_EVERY * moment)
+            .map(|stayed| reacts(before, after, stayed).as_millis())
+            .collect();
+        all.sort_unstable();
+        assert_eq!([all[all.len() / 2], all[all.len() - 1]], expected, "{what}");
+    }
 }
 
 /// Where to expand takes the destination long: with any way but off, which the source cannot foretell, so that all of them are barred for
