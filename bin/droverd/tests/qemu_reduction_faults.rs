@@ -235,6 +235,54 @@ async fn a_relay_that_is_killed_while_it_reduces_costs_only_the_migration() {
     assert!(referred(&left) < FEW, "{left:#?}");
 }
 
+/// Waits until the source has told this of a migration that goes on.
+async fn is_told(hosts: &Hosts, id: MigrationId, what: &str) {
+    until(PATIENCE, async || {
+        let view = hosts.client(A).migration(id).await.unwrap();
+        assert!(!view.phase.has_ended(), "{view:#?}");
+        let told = view.notes.iter().any(|note| note.contains(what));
+        told.then_some(()).ok_or_else(|| format!("{view:#?}"))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nics_that_go_and_come_back_while_bytes_are_reduced_cost_no_byte() {
+    let Some(mut hosts) = Hosts::with_outage_limit("faultnics", FAST, LONG).await else {
+        return;
+    };
+    let id = midway(&mut hosts, A).await;
+    for (nics, gone, back) in [
+        (
+            &[1][..],
+            "nic1 is down",
+            "path 1 (nic1 > nic1) has lanes again",
+        ),
+        (
+            &[0, 1][..],
+            "no path to the other host",
+            "a path to the other host again",
+        ),
+    ] {
+        for nic in nics {
+            hosts.set_nic(A, *nic, "down").await;
+        }
+        is_told(&hosts, id, gone).await;
+        for nic in nics {
+            hosts.set_nic(A, *nic, "up").await;
+        }
+        is_told(&hosts, id, back).await;
+    }
+    limit(&hosts, A, LimitScope::Host, None).await;
+    let left = hosts.ended(A, id).await;
+    assert_eq!(left.phase, MigrationPhase::Completed, "{left:#?}");
+    hosts.guest_runs_only_on(B).await;
+    let reduction = left.reduction.unwrap();
+    assert!(reduction.opaque.is_empty(), "{reduction:#?}");
+    assert!(reduction.pages.ordinary > MANY / 2, "{reduction:#?}");
+    assert_eq!(reduction.passed_bytes.0, 0, "{reduction:#?}");
+}
+
 /// Memory that both relays have touched at most, as long as they run.
 async fn relays_touch(hosts: &Hosts, from: usize, id: MigrationId) -> [u64; 2] {
     let mut most = [0; 2];
