@@ -45,6 +45,16 @@ impl Events {
         }
     }
 
+    /// Whether pages that are to follow the guest have stopped, and do not follow it again.
+    pub fn pages_stand_still(&self) -> bool {
+        let of_pages = |event: &EventView| match event.kind {
+            EventKind::PagesStopped { .. } => Some(true),
+            EventKind::PagesFollow => Some(false),
+            _ => None,
+        };
+        self.0.iter().rev().find_map(of_pages).unwrap_or(false)
+    }
+
     /// What an operator should see without asking for the history, each word once, the latest.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
@@ -195,6 +205,21 @@ mod tests {
         events.add(at(5), EventKind::Switchover);
         let kinds: Vec<_> = events.list().iter().map(|event| &event.kind).collect();
         assert_eq!(kinds, [&EventKind::Asked, &EventKind::Switchover, &ended()]);
+    }
+
+    #[test]
+    fn pages_stand_still_from_when_they_stopped_until_they_follow_again() {
+        let mut events = Events::default();
+        assert!(!events.pages_stand_still());
+        let stopped = EventKind::PagesStopped {
+            reason: "its relay has ended".to_owned(),
+        };
+        let all = [stopped.clone(), EventKind::PagesFollow, stopped];
+        for ((second, kind), stands_still) in (0..).zip(all).zip([true, false, true]) {
+            events.add(at(second), kind);
+            events.add(at(second), lost(7, 1));
+            assert_eq!(events.pages_stand_still(), stands_still, "{second}");
+        }
     }
 
     #[test]

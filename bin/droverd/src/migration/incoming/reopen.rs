@@ -28,6 +28,11 @@ impl Incoming {
         };
         let (socket, listener) = (socket(reservation), Arc::clone(listener));
         let relays = Relays::of(&self.context.config.runtime);
+        // Where the source knows it first.
+        if !self.snapshot.borrow().events.pages_stand_still() {
+            let reason = "the source opens another session".to_owned();
+            self.record(EventKind::PagesStopped { reason });
+        }
         self.following = None;
         self.expected = None;
         let before = self.carrier.take();

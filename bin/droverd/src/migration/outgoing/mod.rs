@@ -454,9 +454,7 @@ impl Outgoing {
                 self.carries(carrier, port);
                 Input::SessionLives
             }
-            Err(reason) => Input::SessionFailed {
-                reason: reason.into(),
-            },
+            Err(reason) => self.session_is_gone(&reason),
         };
         self.handle(input);
         if self.watcher.is_none() {

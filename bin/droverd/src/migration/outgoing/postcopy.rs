@@ -24,6 +24,24 @@ impl Outgoing {
         self.handle(Input::SessionFailed { reason });
     }
 
+    /// There is none that was begun before this agent, for pages or for memory.
+    pub(super) fn session_is_gone(&mut self, reason: &str) -> Input {
+        if self.source.pages_follow() {
+            self.pages_have_stopped(reason);
+        }
+        let reason = reason.into();
+        Input::SessionFailed { reason }
+    }
+
+    /// Pages have stopped, as something else than their session's own word shows: that may come as well.
+    fn pages_have_stopped(&mut self, reason: &str) {
+        if !self.snapshot.borrow().events.pages_stand_still() {
+            self.record(EventKind::PagesStopped {
+                reason: reason.to_owned(),
+            });
+        }
+    }
+
     /// Whether the guest may go on before its pages do is known by now: where it was to and cannot, that is told.
     pub(super) fn postcopy_is_agreed(&mut self) {
         if !self.link.options.wants_postcopy() {
@@ -66,6 +84,8 @@ impl Outgoing {
 
     /// Ends what is left of the session, and opens another.
     pub(super) fn reopen_session(&mut self, attempt: Question) {
+        // Where the death of its relay shows first at QEMU.
+        self.pages_have_stopped("the guest's QEMU here has lost its connection");
         // One that takes too long is done with: two at once would end each other's relays.
         if let Some(before) = self.reopening.take() {
             before.abort();
