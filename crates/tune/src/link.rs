@@ -179,13 +179,7 @@ fn set(nic: &Nic, what: NicSetting, from: String, to: String, warnings: Vec<Stri
 fn now(nic: &Nic, link: &Link, to: &Negotiation) -> Result<String, LinkError> {
     let from = Negotiation::of(link).map_err(|why| untold(nic, "is set to", why))?;
     let from = from.to_string();
-    let offers_all = link
-        .modes
-        .supported
-        .iter()
-        .all(|mode| rate_of_mode(mode).is_none() || link.modes.advertised.contains(mode));
-    let is_so = Negotiation::is(&from, &to.to_string()) && (*to != Negotiation::All || offers_all);
-    if is_so {
+    if Negotiation::is(&from, &to.to_string()) {
         let (nic, words) = (nic.name.clone(), format!("autoneg {from}"));
         return Err(LinkError::Already { nic, words });
     }

@@ -8,6 +8,7 @@
 //! ```
 //! What is there is told by one of the last two, so that it can be taken back to the letter.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use drover_types::BitRate;
@@ -72,22 +73,32 @@ impl Negotiation {
         }
     }
 
-    /// Whether what is there, by its words, is what somebody's words say.
+    /// Whether what is there, by its words, is what somebody's words say. Of modes those that are offered count, in any order: what an
+    /// adapter could offer beside them may be told otherwise while its link is down, as i40e does.
     #[must_use]
     pub fn is(there: &str, said: &str) -> bool {
         if there == said {
             return true;
         }
         match (Self::read(there), Self::read(said)) {
-            (Some(Self::Modes(_)), Some(Self::All)) => true,
+            (Some(Self::Modes(there)), Some(Self::Modes(said))) => {
+                offered(&there) == offered(&said)
+            }
+            (Some(Self::Modes(modes)), Some(Self::All)) => {
+                modes.iter().all(|(_, is_offered)| *is_offered)
+            }
             (Some(Self::Modes(modes)), Some(Self::Rate(mbit))) => {
-                let mut offered = modes.iter().filter(|(_, is_offered)| *is_offered);
-                let of_it = |(mode, _): &(String, bool)| is_full_of(mode, mbit);
-                offered.clone().next().is_some() && offered.all(of_it)
+                let offered = offered(&modes);
+                !offered.is_empty() && offered.iter().all(|mode| is_full_of(mode, mbit))
             }
             _ => false,
         }
     }
+}
+
+fn offered(modes: &[(String, bool)]) -> BTreeSet<&str> {
+    let offered = modes.iter().filter(|(_, is_offered)| *is_offered);
+    offered.map(|(mode, _)| mode.as_str()).collect()
 }
 
 /// Whether a mode has this rate, in Mbit/s, in both directions at once: as those have that say nothing of it (`10000baseR_FEC`).
@@ -172,16 +183,23 @@ mod tests {
     #[test]
     fn what_is_there_is_what_was_wanted_if_it_offers_that_and_to_the_letter_if_it_is_to_be_as_before()
      {
-        for said in ["on", "on speed 1000 duplex full", TWO] {
+        for said in [
+            "on speed 1000 duplex full",
+            TWO,
+            // Told in another order, and with others that could be offered.
+            "on advertise 10000baseSR/Full off 100baseT/Half off 1000baseT/Full on",
+        ] {
             assert!(Negotiation::is(TWO, said), "{said}");
         }
         for said in [
+            "on",
             "on speed 100 duplex full",
             "on advertise 1000baseT/Full on 100baseT/Full on 100baseT/Half off",
             "off speed 1000 duplex full",
         ] {
             assert!(!Negotiation::is(TWO, said), "{said}");
         }
+        assert!(Negotiation::is("on advertise 1000baseT/Full on", "on"));
         let half = "on advertise 100baseT/Half on";
         assert!(!Negotiation::is(half, "on speed 100 duplex full"));
         let nothing = "on advertise 100baseT/Full off";
