@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use drover_api::{ClientError, Refusal};
+use drover_api::{ClientError, ErrorCode, Refusal};
 use drover_types::with_sources;
 use serde_json::{Value, json};
 
@@ -129,10 +129,10 @@ impl Failure {
     }
 
     fn refused(refusal: &Refusal) -> Self {
-        let exit = if refusal.code.is_preflight() {
-            exit::REFUSED
-        } else {
-            exit::ERROR
+        let exit = match refusal.code {
+            ErrorCode::OutcomeUnknown => exit::NO_AGENT,
+            code if code.is_preflight() => exit::REFUSED,
+            _ => exit::ERROR,
         };
         let failure = Self::new(exit, refusal.code, &refusal.message);
         Self {
@@ -161,6 +161,12 @@ impl Failure {
     /// What went wrong, without what to do next.
     pub fn message(&self) -> &str {
         &self.message
+    }
+
+    /// What to do next.
+    #[cfg(test)]
+    pub fn advice(&self) -> Option<&str> {
+        self.next.as_deref()
     }
 
     /// Prints it; the exit code.
@@ -202,7 +208,6 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drover_api::ErrorCode;
 
     #[test]
     fn a_refusal_is_printed_with_what_to_do_next() {

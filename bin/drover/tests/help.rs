@@ -152,10 +152,13 @@ fn the_documented_codes_are_those_of_the_agent() {
     let list = page.split_once("<!-- codes: begin -->\n").unwrap().1;
     let list = list.split_once("<!-- codes: end -->").unwrap().0;
     let mut expected = String::new();
-    for (exit, refusal) in [(4, true), (1, false)] {
-        let codes = ErrorCode::ALL
-            .iter()
-            .filter(|code| code.is_preflight() == refusal);
+    let exit_of = |code: &ErrorCode| match code {
+        ErrorCode::OutcomeUnknown => 7,
+        code if code.is_preflight() => 4,
+        _ => 1,
+    };
+    for exit in [4, 1, 7] {
+        let codes = ErrorCode::ALL.iter().filter(|code| exit_of(code) == exit);
         let codes: Vec<_> = codes.map(|code| format!("`{code}`")).collect();
         expected += &format!("- {exit}: {}\n", codes.join(", "));
     }

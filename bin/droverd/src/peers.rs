@@ -176,6 +176,16 @@ fn late(host: &HostName, within: Duration) -> Refusal {
     Refusal::new(ErrorCode::PeerUnreachable, message)
 }
 
+/// Why a host did not do what it was ordered. Where it may have done it all the same that is said, with how to look.
+pub fn open(host: &HostName, error: &ClientError, look: &str) -> Refusal {
+    if error.refusal().is_some() || !error.leaves_it_open() {
+        return unreachable(host, error);
+    }
+    let why = with_sources(error);
+    let message = format!("it is not known whether host {host} did what it was asked: {why}");
+    Refusal::new(ErrorCode::OutcomeUnknown, message).next(look)
+}
+
 /// What to tell when a peer's agent could not be asked. Its own refusals are passed on.
 pub fn unreachable(host: &HostName, error: &ClientError) -> Refusal {
     if let Some(refusal) = error.refusal() {
@@ -189,5 +199,35 @@ pub fn unreachable(host: &HostName, error: &ClientError) -> Refusal {
         _ => Refusal::new(ErrorCode::PeerUnreachable, message).next(format!(
             "check that droverd runs on {host} and that its address is right"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_that_was_not_answered_may_have_been_obeyed_and_one_that_nobody_got_was_not() {
+        let host: HostName = "b".parse().unwrap();
+        let (endpoint, call) = (String::from("b"), String::from("POST /v1/links"));
+        let late = ClientError::Timeout {
+            endpoint: endpoint.clone(),
+            call,
+            after: Duration::from_secs(15),
+        };
+        let refusal = open(&host, &late, "look there");
+        assert_eq!(refusal.code, ErrorCode::OutcomeUnknown);
+        assert!(!refusal.code.is_preflight());
+        assert!(
+            refusal.message.contains("not known whether host b"),
+            "{refusal}"
+        );
+        assert_eq!(refusal.next.as_deref(), Some("look there"));
+        let source = std::io::ErrorKind::ConnectionRefused.into();
+        let gone = ClientError::Unreachable { endpoint, source };
+        let refusal = open(&host, &gone, "look there");
+        assert_eq!(refusal.code, ErrorCode::PeerUnreachable);
+        let own = Refusal::new(ErrorCode::NotDrained, "it has guests");
+        assert_eq!(open(&host, &own.clone().into(), "look there"), own);
     }
 }

@@ -134,6 +134,8 @@ codes! {
     SameHost = "same-host", 409, true;
     /// The host takes no guests: it is cordoned.
     HostCordoned = "host-cordoned", 409, true;
+    /// A peer was asked to do something, and what became of that is not known: its answer did not come.
+    OutcomeUnknown = "outcome-unknown", 504, false;
     /// The peer's agent does not answer.
     PeerUnreachable = "peer-unreachable", 502, true;
     /// The two hosts do not believe each other's certificates.

@@ -33,7 +33,7 @@ pub use self::show::{clean, in_full};
 use self::since::Since;
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
-use crate::failure::Failure;
+use crate::failure::{Failure, exit};
 
 pub const EXAMPLES: &str = "\
 Examples:

@@ -9,7 +9,7 @@ use drover_types::HostName;
 use super::show;
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
-use crate::doctor::{applied, clean, to_its_end};
+use crate::doctor::{Ordered, applied, clean, not_begun, to_its_end};
 use crate::failure::Failure;
 
 pub const EXAMPLES: &str = "\
@@ -31,7 +31,7 @@ The link goes for some seconds: the host has to be drained, or --force given. Of
 the agent's it is ordered by this agent, which has to be one that may coordinate.
 
 Exit code: 0 set, 1 as before, 4 refused, 6 something else was set there meanwhile, 7 the agent does
-not answer.";
+not answer, or what became of it is not known.";
 
 #[derive(Debug, Args)]
 pub struct SetArgs {
@@ -73,13 +73,14 @@ pub async fn run(agent: &Agent, args: SetArgs) -> Result<Outcome, Failure> {
         force: args.force,
     };
     let begun = client.set_link_of(host, &request).await;
-    let begun = begun.map_err(Failure::of_changing)?;
+    let ordered = Ordered::Link { host, nic };
+    let begun = begun.map_err(|error| not_begun(error, ordered))?;
     let mut said = String::new();
     for warning in &begun.warnings {
         let _ = writeln!(said, "warning: {}", clean(warning));
     }
-    let view = to_its_end(&client, Some(host), begun.change.id).await?;
-    match applied(&view, Some(host)) {
+    let view = to_its_end(&client, begun.change.id, ordered).await?;
+    match applied(&view, ordered) {
         Ok(text) => {
             said += &text;
             said += &now(&client, host, nic).await;

@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 use super::extract::{JsonBody, Named, NamedTwo, OptionalBody, PlanBody};
 use super::orders::only_of_coordinators;
 use super::{App, Caller, Refused, to_its_end};
-use crate::peers::unreachable;
+use crate::peers::{open, unreachable};
 
 pub fn routes() -> OpenApiRouter<App> {
     OpenApiRouter::new()
@@ -111,7 +111,14 @@ async fn set_link_of(
             return app.0.changes.set_link(request).await;
         }
         let set = context.peers.client(&host)?.set_link(&request).await;
-        set.map_err(|error| unreachable(&host, &error))
+        set.map_err(|error| {
+            let nic = &request.nic;
+            let look = format!(
+                "if it was begun it takes itself back, unless the link comes up again and other hosts are reached as before: \
+                 `drover doctor changes` on {host} lists it, and `drover nic show {host} {nic}` shows the link"
+            );
+            open(&host, &error, &look)
+        })
     });
     Ok((StatusCode::ACCEPTED, Json(begun.await?)))
 }

@@ -198,7 +198,7 @@ impl Changes {
                 && Instant::now() < deadline
                 && tokio::task::block_in_place(|| self.folders.all().all(is_over));
             if !waits {
-                return opened.map_err(|error| refused(&error));
+                return opened.map_err(|error| refused(self.host(), &error));
             }
             tokio::time::sleep(limits::LOCK_LOOK).await;
         }
@@ -213,8 +213,13 @@ impl Changes {
                 Ok(account) if account.standing.has_ended() => {}
                 Err(JournalError::NotBegun { .. }) => {}
                 Ok(_) => {
-                    let message = format!("change {id} is not at its end, and is taken back first");
-                    let next = "try again in some seconds; `drover doctor changes` shows it";
+                    let host = self.host();
+                    let message = format!(
+                        "change {id} of host {host} is not at its end, and is taken back first"
+                    );
+                    let next = format!(
+                        "try again in some seconds; `drover doctor changes` on {host} shows it"
+                    );
                     return Err(Refusal::new(ErrorCode::ChangeUnderWay, message).next(next));
                 }
                 Err(error) => {
@@ -222,9 +227,10 @@ impl Changes {
                     let folder = self.folders.of(id);
                     let message =
                         format!("it is not known what is left of an earlier change: {why}");
+                    let host = self.host();
                     return Err(
                         Refusal::new(ErrorCode::ChangeUnderWay, message).next(format!(
-                            "see what is set on this host, then remove {}",
+                            "see what is set on {host}, then remove {} there",
                             folder.display()
                         )),
                     );
@@ -260,12 +266,14 @@ fn internal(error: &dyn std::error::Error) -> Refusal {
     Refusal::new(ErrorCode::Internal, with_sources(error))
 }
 
-/// Why a folder cannot be made or opened.
-fn refused(error: &JournalError) -> Refusal {
+/// Why a folder cannot be made or opened. Who reads it may have asked the agent of another host.
+fn refused(host: &HostName, error: &JournalError) -> Refusal {
     match error {
         JournalError::Busy { .. } => {
-            let message = "this host is being changed already";
-            let next = "`drover doctor changes` shows by what; try again when that is over";
+            let message = format!("host {host} is being changed already");
+            let next = format!(
+                "`drover doctor changes` on {host} shows by what; try again when that is over"
+            );
             Refusal::new(ErrorCode::ChangeUnderWay, message).next(next)
         }
         JournalError::Plan(_) | JournalError::Long { .. } => check::unusable(error),

@@ -161,6 +161,19 @@ impl ClientError {
         }
     }
 
+    /// Whether the agent may have done what it was asked all the same: it was asked, and no answer of it came, or it says that it does not
+    /// know itself.
+    #[must_use]
+    pub fn leaves_it_open(&self) -> bool {
+        match self {
+            Self::Timeout { .. } | Self::Lost { .. } | Self::NotAnAgent { .. } => true,
+            Self::Refused(refusal) => {
+                matches!(refusal.code, ErrorCode::OutcomeUnknown | ErrorCode::Timeout)
+            }
+            Self::Unreachable { .. } | Self::NowhereKnown { .. } | Self::Untrusted { .. } => false,
+        }
+    }
+
     /// Whether the agent said no: asking again will not help, and nothing is in doubt.
     #[must_use]
     pub fn is_refused_with(&self, code: ErrorCode) -> bool {

@@ -1,17 +1,82 @@
 //! What a command that changed a host says at its end.
 
-use drover_api::{ChangeDetailView, ChangeState, ChangeStepState, ChangeView};
-use drover_types::HostName;
+use drover_api::{ChangeDetailView, ChangeState, ChangeStepState, ChangeView, ClientError};
+use drover_types::{ChangeId, HostName};
 
 use super::show::{cleaned, counted};
 use crate::command::Outcome;
 use crate::failure::{Failure, exit};
 
-/// Of `drover doctor apply`, and of what else is carried out the same way, on this agent's host or the one that is named.
-pub fn applied(view: &ChangeDetailView, on: Option<&HostName>) -> Result<String, Failure> {
+/// Which command changes a host, so that whoever reads of it is told where to look and what to repeat.
+#[derive(Debug, Clone, Copy)]
+pub enum Ordered<'a> {
+    /// One of `drover doctor`, which is about its agent's host.
+    Doctor,
+    /// `drover nic set`, which may be about another host than its agent's.
+    Link {
+        /// Whose link.
+        host: &'a HostName,
+        /// Which.
+        nic: &'a str,
+    },
+}
+
+impl Ordered<'_> {
+    /// A command of `drover doctor`, and where it is to be given.
+    fn doctor(self, words: &str) -> String {
+        match self {
+            Self::Doctor => format!("`drover doctor {words}`"),
+            Self::Link { host, .. } => format!("`drover doctor {words}` on {host}"),
+        }
+    }
+
+    /// A command that shows all of a change.
+    pub fn shows(self, id: ChangeId) -> String {
+        self.doctor(&format!("changes {id}"))
+    }
+
+    /// What to do after a refusal.
+    fn again(self) -> String {
+        match self {
+            Self::Doctor => "`drover doctor plan -o FILE` makes a plan that fits".to_owned(),
+            Self::Link { host, nic } => {
+                let nic = cleaned(nic);
+                format!("`drover nic show {host} {nic}` shows what is set now; then try again")
+            }
+        }
+    }
+}
+
+/// Why a change was not begun; or that this is not known, and what becomes of it.
+pub fn not_begun(error: ClientError, ordered: Ordered<'_>) -> Failure {
+    let becomes =
+        "it goes on, and takes itself back unless other hosts and links are reached as before";
+    not_done(error, ordered, becomes)
+}
+
+/// The same of an undo.
+pub fn not_undone(error: ClientError) -> Failure {
+    not_done(error, Ordered::Doctor, "it goes on to its end")
+}
+
+fn not_done(error: ClientError, ordered: Ordered<'_>, becomes: &str) -> Failure {
+    let (is_open, is_told) = (error.leaves_it_open(), error.refusal().is_some());
+    let failure = Failure::of_changing(error);
+    if !is_open || is_told {
+        return failure;
+    }
+    let why = failure.message();
+    let message = format!("it is not known whether that was begun: {why}");
+    let list = ordered.doctor("changes");
+    Failure::new(exit::NO_AGENT, "outcome-unknown", message)
+        .next(format!("if it was, {becomes}: {list} lists it"))
+}
+
+/// Of `drover doctor apply`, and of what else is carried out the same way.
+pub fn applied(view: &ChangeDetailView, ordered: Ordered<'_>) -> Result<String, Failure> {
     let change = &view.change;
     if change.state != ChangeState::Applied {
-        return Err(otherwise(view));
+        return Err(otherwise(view, ordered));
     }
     let steps = counted(change.steps, "setting");
     let proof = match change.paths {
@@ -21,10 +86,9 @@ pub fn applied(view: &ChangeDetailView, on: Option<&HostName>) -> Result<String,
             counted(paths, "path")
         ),
     };
-    let on = on.map_or_else(String::new, |host| format!(" on {host}"));
+    let undo = ordered.doctor(&format!("undo {}", change.id));
     Ok(format!(
-        "applied: {steps}; {proof}\n`drover doctor undo {}`{on} takes it back; a restart of the host does as well\n",
-        change.id
+        "applied: {steps}; {proof}\n{undo} takes it back; a restart of the host does as well\n"
     ))
 }
 
@@ -32,14 +96,14 @@ pub fn applied(view: &ChangeDetailView, on: Option<&HostName>) -> Result<String,
 pub fn undone(view: &ChangeDetailView) -> Result<Outcome, Failure> {
     let change = &view.change;
     if change.state != ChangeState::Undone {
-        return Err(otherwise(view));
+        return Err(otherwise(view, Ordered::Doctor));
     }
     let steps = counted(change.steps, "setting");
     Outcome::new(format!("undone: {steps} as before\n"), "change", view)
 }
 
 /// It did not come to what was wanted.
-fn otherwise(view: &ChangeDetailView) -> Failure {
+fn otherwise(view: &ChangeDetailView, ordered: Ordered<'_>) -> Failure {
     let ChangeView { id, state, .. } = &view.change;
     let why = view
         .change
@@ -47,12 +111,11 @@ fn otherwise(view: &ChangeDetailView) -> Failure {
         .as_deref()
         .unwrap_or("its journal tells no reason");
     let why = cleaned(why);
-    let look = format!("`drover doctor changes {id}` shows all of it");
+    let look = format!("{} shows all of it", ordered.shows(*id));
     let failure = match state {
         ChangeState::Refused => {
             let message = format!("nothing was changed: {why}");
-            Failure::new(exit::REFUSED, "change-refused", message)
-                .next("`drover doctor plan -o FILE` makes a plan that fits")
+            Failure::new(exit::REFUSED, "change-refused", message).next(ordered.again())
         }
         ChangeState::RolledBack => {
             let message = format!("all is as before, since {why}");
@@ -65,7 +128,8 @@ fn otherwise(view: &ChangeDetailView) -> Failure {
         ChangeState::InDoubt => {
             let message = format!("{}: {why}", left(view));
             Failure::new(exit::PARTIAL, "in-doubt", message).next(format!(
-                "set them as they are to be; {look}, and `drover doctor undo {id}` tries again"
+                "set them as they are to be; {look}, and {} tries again",
+                ordered.doctor(&format!("undo {id}"))
             ))
         }
         _ => Failure::error(format!("change {id} came to no end that is known: {why}")).next(look),
@@ -91,8 +155,11 @@ fn left(view: &ChangeDetailView) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use drover_api::{ChangeStepView, ErrorCode, Refusal};
+
     use super::*;
-    use drover_api::ChangeStepView;
 
     fn view(state: ChangeState) -> ChangeDetailView {
         ChangeDetailView {
@@ -120,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_end_has_its_exit_code_and_says_what_is_there() {
-        let text = applied(&view(ChangeState::Applied), None).unwrap();
+        let text = applied(&view(ChangeState::Applied), Ordered::Doctor).unwrap();
         assert!(
             text.contains("1 setting; other hosts are reached as before, over 2 paths"),
             "{text}"
@@ -145,7 +212,7 @@ mod tests {
             ),
             (ChangeState::Unknown, exit::ERROR, "no end that is known"),
         ] {
-            let failure = applied(&view(state), None).unwrap_err();
+            let failure = applied(&view(state), Ordered::Doctor).unwrap_err();
             assert_eq!(failure.exit(), exit, "{state:?}");
             assert!(failure.message().contains(said), "{failure:?}");
         }
@@ -158,8 +225,59 @@ mod tests {
         let mut view = view(ChangeState::Applied);
         view.change.paths = 0;
         let host = "b".parse().unwrap();
-        let text = applied(&view, Some(&host)).unwrap();
+        let link = Ordered::Link {
+            host: &host,
+            nic: "nic0",
+        };
+        let text = applied(&view, link).unwrap();
         assert!(text.contains("nothing is proved by that"), "{text}");
         assert!(text.contains("` on b takes it back"), "{text}");
+    }
+
+    #[test]
+    fn advice_about_another_hosts_link_names_that_host_and_its_own_command() {
+        let host = "b".parse().unwrap();
+        let link = Ordered::Link {
+            host: &host,
+            nic: "nic0",
+        };
+        for (state, advice) in [
+            (ChangeState::Refused, "`drover nic show b nic0` shows"),
+            (ChangeState::RolledBack, "` on b shows all of it"),
+            (ChangeState::InDoubt, "` on b tries again"),
+        ] {
+            let failure = applied(&view(state), link).unwrap_err();
+            let next = failure.advice().unwrap();
+            assert!(next.contains(advice), "{next}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_did_not_come_leaves_open_what_became_of_the_order() {
+        let host = "b".parse().unwrap();
+        let link = Ordered::Link {
+            host: &host,
+            nic: "nic0",
+        };
+        let late = || ClientError::Timeout {
+            endpoint: "a".into(),
+            call: "POST /v1/hosts/b/links".into(),
+            after: Duration::from_secs(25),
+        };
+        let failure = not_begun(late(), link);
+        assert_eq!(failure.exit(), exit::NO_AGENT);
+        assert!(failure.message().starts_with("it is not known whether"));
+        let next = failure.advice().unwrap();
+        assert!(next.contains("takes itself back"), "{next}");
+        assert!(next.contains("`drover doctor changes` on b"), "{next}");
+        // Whoever says no has begun nothing, and whoever was asked in between tells more than this command knows.
+        let refused = Refusal::new(ErrorCode::NotDrained, "it has guests").next("drain it");
+        assert_eq!(not_begun(refused.into(), link).exit(), exit::REFUSED);
+        let open = Refusal::new(ErrorCode::OutcomeUnknown, "not known").next("look there");
+        let failure = not_begun(open.into(), link);
+        assert_eq!(
+            (failure.exit(), failure.advice()),
+            (exit::NO_AGENT, Some("look there"))
+        );
     }
 }

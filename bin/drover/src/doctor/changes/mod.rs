@@ -15,8 +15,8 @@ use drover_api::{
 use drover_types::ChangeId;
 use serde_json::json;
 
-pub use self::conclude::applied;
-use self::conclude::undone;
+pub use self::conclude::{Ordered, applied, not_begun};
+use self::conclude::{not_undone, undone};
 pub use self::follow::to_its_end;
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
@@ -181,9 +181,9 @@ fn parts(
 async fn apply(client: &Client, file: &Path, force: bool) -> Result<Outcome, Failure> {
     let plan = read(file)?;
     let begun = client.apply_changes(&ChangeRequest { plan, force }).await;
-    let begun = begun.map_err(Failure::of_changing)?;
-    let view = to_its_end(client, None, begun.id).await?;
-    Outcome::new(applied(&view, None)?, "change", &view)
+    let begun = begun.map_err(|error| not_begun(error, Ordered::Doctor))?;
+    let view = to_its_end(client, begun.id, Ordered::Doctor).await?;
+    Outcome::new(applied(&view, Ordered::Doctor)?, "change", &view)
 }
 
 async fn undo(client: &Client, id: Option<ChangeId>, force: bool) -> Result<Outcome, Failure> {
@@ -192,8 +192,8 @@ async fn undo(client: &Client, id: Option<ChangeId>, force: bool) -> Result<Outc
         None => newest(client).await?,
     };
     let begun = client.undo_change(id, &UndoRequest { force }).await;
-    let begun = begun.map_err(Failure::of_changing)?;
-    undone(&to_its_end(client, None, begun.id).await?)
+    let begun = begun.map_err(not_undone)?;
+    undone(&to_its_end(client, begun.id, Ordered::Doctor).await?)
 }
 
 async fn newest(client: &Client) -> Result<ChangeId, Failure> {
