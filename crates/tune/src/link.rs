@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use drover_types::BitRate;
 
 use crate::change::{NicSetting, Step, fec_words};
-use crate::facts::{Kind, Link, Nic, Port};
+use crate::facts::{Host, Kind, Link, Nic, Port};
 use crate::negotiation::{Negotiation, is_full_of, rate_of_mode};
 use crate::rates::listed;
 
@@ -33,7 +33,7 @@ pub enum LinkWish {
 pub struct LinkStep {
     /// What is set.
     pub step: Step,
-    /// What may keep the link down.
+    /// What may keep the link down, or makes others worse.
     pub warnings: Vec<String>,
 }
 
@@ -131,11 +131,11 @@ impl LinkWish {
             })
     }
 
-    /// The step that does it.
+    /// The step that does it to an interface of that host.
     ///
     /// # Errors
     /// There is none.
-    pub fn step(&self, nic: &Nic) -> Result<LinkStep, LinkError> {
+    pub fn step(&self, host: &Host, nic: &Nic) -> Result<LinkStep, LinkError> {
         if matches!(nic.kind, Kind::Bond | Kind::Bridge | Kind::Vlan) {
             let (nic, lower) = (nic.name.clone(), nic.lower.clone());
             return Err(LinkError::Upper { nic, lower });
@@ -146,11 +146,41 @@ impl LinkWish {
         }
         let link = nic.link.get();
         let link = link.map_err(|why| untold(nic, "can", why))?;
-        match self {
+        let mut step = match self {
             Self::Rate(rate) => of_rate(nic, link, *rate),
             Self::Agreed => of_agreement(nic, link),
             Self::Correction(word) => of_correction(nic, link, word),
+        }?;
+        let bonds = host.nics.iter().filter(|upper| upper.kind == Kind::Bond);
+        let bonds = bonds.filter(|bond| bond.lower.contains(&nic.name));
+        step.warnings
+            .extend(bonds.map(|bond| self.of_member(bond, nic)));
+        Ok(step)
+    }
+
+    /// What becomes of a bond whose member is set.
+    fn of_member(&self, bond: &Nic, nic: &Nic) -> String {
+        let name = &bond.name;
+        if bond.lower.len() < 2 {
+            return format!("it is the only member of {name}, which has no link meanwhile either");
         }
+        let told = bond.bond.as_ref().and_then(|told| told.known());
+        let Some(told) = told else {
+            return format!("it is a member of {name}, of which it is not known how it uses them");
+        };
+        let mode = &told.mode;
+        let becomes = match self {
+            _ if told.carrying.as_ref() == Some(&nic.name) => {
+                "it is the one that carries: another one takes over meanwhile"
+            }
+            Self::Correction(_) => "the others carry its part meanwhile",
+            _ if told.one_carries() => "it may take over at that rate",
+            _ if mode == "802.3ad" => {
+                "members of one rate carry together there: with another rate it carries nothing, or the others do"
+            }
+            _ => "a bond takes its members for alike: a slow one holds up its share",
+        };
+        format!("it is a member of {name} ({mode}): {becomes}")
     }
 }
 

@@ -51,7 +51,7 @@ fn wanted(host: &Host, request: &LinkRequest) -> Result<LinkStep, Refusal> {
         LinkSetting::Speed => LinkWish::speed(&request.to),
         LinkSetting::Fec => LinkWish::correction(&request.to),
     };
-    let step = wish.and_then(|wish| wish.step(nic));
+    let step = wish.and_then(|wish| wish.step(host, nic));
     step.map_err(|error| {
         let (host, nic) = (&host.name, &nic.name);
         let next = match &error {

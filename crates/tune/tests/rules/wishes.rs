@@ -1,9 +1,9 @@
 //! What somebody wants of a link, and of which nothing becomes.
 
-use drover_tune::facts::{Fact, Kind, Nic, Port};
+use drover_tune::facts::{Bond, Fact, Host, Kind, Nic, Port};
 use drover_tune::{LinkError, LinkWish};
 
-use crate::hosts::{adapter, gbit, value, words};
+use crate::hosts::{adapter, gbit, healthy, value, words};
 
 /// As mlx5 tells of an adapter with a cable, and of what it corrects.
 fn told() -> Nic {
@@ -22,14 +22,22 @@ fn by_hand(nic: &mut Nic) {
     link.modes.advertised.remove("Autoneg");
 }
 
+/// A host with nothing else.
+fn of(nic: &Nic) -> Host {
+    Host {
+        nics: vec![nic.clone()],
+        ..healthy("a", 1)
+    }
+}
+
 /// The command, and what is warned of.
 fn step(nic: &Nic, wish: &LinkWish) -> (String, Vec<String>) {
-    let step = wish.step(nic).unwrap();
+    let step = wish.step(&of(nic), nic).unwrap();
     (step.step.to_string(), step.warnings)
 }
 
 fn refused(nic: &Nic, wish: &LinkWish) -> String {
-    wish.step(nic).unwrap_err().to_string()
+    wish.step(&of(nic), nic).unwrap_err().to_string()
 }
 
 #[test]
@@ -43,7 +51,7 @@ fn a_rate_is_offered_alone_where_ends_negotiate_and_taken_back_to_the_letter() {
         "ethtool -s ens1f0 autoneg on speed 10000 duplex full"
     );
     assert_eq!(warnings, <[&str; 0]>::default());
-    let undo = wish.step(&nic).unwrap().step.undo();
+    let undo = wish.step(&of(&nic), &nic).unwrap().step.undo();
     assert_eq!(
         undo.to_string(),
         "ethtool -s ens1f0 autoneg on advertise 10000baseCR/Full on 1000baseKX/Full on 25000baseCR/Full on"
@@ -64,7 +72,7 @@ fn a_rate_is_set_by_hand_where_nothing_is_negotiated_but_on_twisted_pairs() {
         warnings[0].contains("the other end has to be set to 10 Gbit/s"),
         "{warnings:?}"
     );
-    let undo = slow.step(&nic).unwrap().step.undo();
+    let undo = slow.step(&of(&nic), &nic).unwrap().step.undo();
     assert_eq!(
         undo.to_string(),
         "ethtool -s ens1f0 autoneg off speed 25000 duplex full"
@@ -97,7 +105,10 @@ fn what_the_other_end_or_the_module_has_not_is_warned_of() {
 fn auto_has_all_offered_again_and_what_is_so_is_refused() {
     let mut nic = told();
     let auto = LinkWish::speed("auto").unwrap();
-    assert!(matches!(auto.step(&nic), Err(LinkError::Already { .. })));
+    assert!(matches!(
+        auto.step(&of(&nic), &nic),
+        Err(LinkError::Already { .. })
+    ));
     value(&mut nic.link)
         .modes
         .advertised
@@ -145,7 +156,10 @@ fn what_could_not_be_taken_back_or_be_seen_to_come_up_is_not_begun() {
     assert!(refused(&silent, &wish).contains("is not told without a carrier"));
     let mut off = told();
     off.up = false;
-    assert!(matches!(wish.step(&off), Err(LinkError::Off { .. })));
+    assert!(matches!(
+        wish.step(&of(&off), &off),
+        Err(LinkError::Off { .. })
+    ));
     let mut bond = told();
     (bond.kind, bond.lower) = (Kind::Bond, vec!["ens1f0".into(), "ens1f1".into()]);
     assert!(refused(&bond, &wish).ends_with("set those below it, ens1f0, ens1f1"));
@@ -169,7 +183,7 @@ fn a_correction_is_one_that_the_adapter_has() {
         "ens1f0 cannot have the correction llrs; it supports off, rs, baser"
     );
     assert!(matches!(
-        wish("auto").step(&nic),
+        wish("auto").step(&of(&nic), &nic),
         Err(LinkError::Already { .. })
     ));
     value(&mut nic.fec).automatic = false;
@@ -177,4 +191,62 @@ fn a_correction_is_one_that_the_adapter_has() {
     assert_eq!(command, "ethtool --set-fec ens1f0 encoding auto");
     assert!(warnings.is_empty());
     assert!(LinkWish::correction("none").is_err());
+}
+
+#[test]
+fn a_member_of_a_bond_is_set_with_a_warning_of_what_becomes_of_the_bond() {
+    let nic = told();
+    let bond = |mode: &str, carrying: Option<&str>, members: &[&str]| {
+        let mut bond = adapter("bond0", "10.0.0.1/24");
+        bond.kind = Kind::Bond;
+        bond.lower = members.iter().map(|name| (*name).to_owned()).collect();
+        bond.bond = Some(Fact::Known(Bond {
+            mode: mode.into(),
+            hash: None,
+            active: bond.lower.clone(),
+            carrying: carrying.map(str::to_owned),
+            aggregator: None,
+            aggregators: [].into(),
+        }));
+        bond
+    };
+    let warned = |wish: &LinkWish, bond: Nic| {
+        let mut host = of(&nic);
+        host.nics.push(bond);
+        wish.step(&host, &nic).unwrap().warnings
+    };
+    let (slow, rs) = (
+        LinkWish::speed("10G").unwrap(),
+        LinkWish::correction("off").unwrap(),
+    );
+    let both = ["ens1f0", "ens1f1"];
+    for (wish, mode, carrying, said) in [
+        (
+            &slow,
+            "802.3ad",
+            None,
+            "with another rate it carries nothing",
+        ),
+        (&slow, "balance-xor", None, "a slow one holds up its share"),
+        (&slow, "active-backup", Some("ens1f1"), "it may take over"),
+        (
+            &slow,
+            "active-backup",
+            Some("ens1f0"),
+            "another one takes over",
+        ),
+        (&rs, "802.3ad", None, "the others carry its part meanwhile"),
+    ] {
+        let warnings = warned(wish, bond(mode, carrying, &both));
+        let last = warnings.last().unwrap();
+        assert!(
+            last.starts_with(&format!("it is a member of bond0 ({mode})")),
+            "{last}"
+        );
+        assert!(last.contains(said), "{last}");
+    }
+    let alone = warned(&slow, bond("802.3ad", None, &both[..1]));
+    assert!(alone[0].contains("the only member of bond0"), "{alone:?}");
+    let others = warned(&slow, bond("802.3ad", None, &both[1..]));
+    assert!(others.is_empty(), "{others:?}");
 }
