@@ -19,7 +19,10 @@ pub trait Hands {
     fn perform(&self, step: &Step) -> impl Future<Output = Result<(), String>>;
 
     /// Whether this interface has a carrier; one that is down or not there has none.
-    fn carries(&self, nic: &str) -> impl Future<Output = bool>;
+    ///
+    /// # Errors
+    /// Why it is not known.
+    fn carries(&self, nic: &str) -> impl Future<Output = Result<bool, String>>;
 }
 
 /// Tries whether other hosts reach this one.

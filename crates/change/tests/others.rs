@@ -335,3 +335,29 @@ async fn a_link_that_is_to_come_up_by_a_change_has_to_though_it_was_down() {
         assert_eq!(values(&world, &order), [there]);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn where_nothing_tells_of_a_carrier_nothing_begins_and_nothing_is_proved() {
+    let steering = "sys/class/net/nic7/queues/rx-0/rps_cpus";
+    for (deaf_at, begins) in [("1", false), ("0", true)] {
+        let world = World::of(&[(steering, "1")]);
+        let order = order(vec![vec![step(steering, "1", "0")]]);
+        world.make(&order);
+        let fate = Fate {
+            deaf: Some((steering.into(), deaf_at.into())),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        let is_as_expected = match &outcome {
+            Outcome::Refused { .. } => !begins,
+            Outcome::RolledBack { .. } => begins,
+            _ => false,
+        };
+        assert!(is_as_expected, "{outcome:?}");
+        assert!(
+            why(&outcome).contains("not known whether nic7 has a carrier"),
+            "{outcome:?}"
+        );
+        assert_eq!(values(&world, &order), ["1"]);
+    }
+}

@@ -25,7 +25,7 @@ impl Hands for ThisHost<'_> {
         done.map_err(|error| with_sources(&error))
     }
 
-    async fn carries(&self, nic: &str) -> bool {
+    async fn carries(&self, nic: &str) -> Result<bool, String> {
         carries(nic).await
     }
 }

@@ -89,6 +89,13 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             self.end(Outcome::Refused { why });
             return;
         }
+        let carriers = match self.carriers().await {
+            Ok(carriers) => carriers,
+            Err(why) => {
+                self.end(Outcome::Refused { why });
+                return;
+            }
+        };
         let all = &self.journal.account().order.paths;
         let work = self.paths.work(all).await;
         let paths = all.iter().zip(work).filter(|(_, works)| *works);
@@ -97,25 +104,35 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             at: Timestamp::now(),
             boot: self.boot.to_owned(),
             paths,
-            carriers: self.carriers().await,
+            carriers,
         };
         if !self.note(began) {
             self.roll_back("its journal cannot be written".to_owned());
         }
     }
 
-    /// Interfaces of the plan that have a carrier, and those that are to have one by it.
-    async fn carriers(&self) -> Vec<String> {
+    /// Interfaces of the plan that have a carrier, and those that are to have one by it; or of which it is not known.
+    async fn carriers(&self) -> Result<Vec<String>, String> {
         let account = self.journal.account();
         let nics: BTreeSet<&str> = account.steps.iter().filter_map(nic).collect();
         let mut carriers = Vec::new();
         for nic in nics {
             let is_to_have = account.order.links.iter().any(|link| link == nic);
-            if is_to_have || self.hands.carries(nic).await {
+            if is_to_have || self.carries(nic).await? {
                 carriers.push(nic.to_owned());
             }
         }
-        carriers
+        Ok(carriers)
+    }
+
+    /// Whether an interface has a carrier, or that this is not known, in words.
+    async fn carries(&self, nic: &str) -> Result<bool, String> {
+        let told = self.hands.carries(nic).await;
+        told.map_err(|why| {
+            in_short(format!(
+                "it is not known whether {nic} has a carrier, because {why}"
+            ))
+        })
     }
 
     /// Why the plan is not for this host as it is.
@@ -230,8 +247,10 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             .map(|(path, _)| path.to_string())
             .collect();
         for nic in &standing.carriers {
-            if !self.hands.carries(nic).await {
-                lost.push(format!("the carrier of {nic}"));
+            match self.carries(nic).await {
+                Ok(true) => {}
+                Ok(false) => lost.push(format!("the carrier of {nic}")),
+                Err(why) => lost.push(why),
             }
         }
         lost

@@ -17,6 +17,8 @@ pub struct Fate {
     pub refuses: Option<String>,
     /// While this file has this value, no interface has a carrier.
     pub drops: Option<(String, String)>,
+    /// While this file has this value, nothing tells whether an interface has one.
+    pub deaf: Option<(String, String)>,
     /// While this file has this value, it tells nothing.
     pub mute: Option<(String, String)>,
     /// For so long nothing is taken back, from when it first was to be.

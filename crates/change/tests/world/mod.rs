@@ -272,10 +272,13 @@ impl Hands for Host<'_> {
         Ok(())
     }
 
-    async fn carries(&self, _: &str) -> bool {
+    async fn carries(&self, _: &str) -> Result<bool, String> {
         self.world.call(&self.plan).await;
-        let drops = self.world.fate.borrow().drops.clone();
-        !self.world.has(drops.as_ref())
+        let fate = self.world.fate.borrow();
+        if self.world.has(fate.deaf.as_ref()) {
+            return Err("netlink does not answer".to_owned());
+        }
+        Ok(!self.world.has(fate.drops.as_ref()))
     }
 }
 

@@ -148,17 +148,28 @@ pub async fn perform(root: &Path, step: &Step) -> Result<(), ChangeError> {
 }
 
 /// Whether an interface is on and has a carrier, by what the kernel tells; one that is not there has none.
-pub async fn carries(nic: &str) -> bool {
-    let Ok((connection, handle, _)) = rtnetlink::new_connection() else {
-        return false;
-    };
+///
+/// # Errors
+/// Why the kernel does not tell.
+pub async fn carries(nic: &str) -> Result<bool, String> {
+    let opened = rtnetlink::new_connection();
+    let (connection, handle, _) = opened.map_err(|error| format!("netlink: {error}"))?;
     let connection = tokio::spawn(connection);
     let mut told = handle.link().get().match_name(nic.to_owned()).execute();
     let told = tokio::time::timeout(NETLINK, told.try_next()).await;
     connection.abort();
-    let link = told.ok().and_then(Result::ok).flatten();
     let both = LinkFlags::Up | LinkFlags::LowerUp;
-    link.is_some_and(|link| link.header.flags.contains(both))
+    match told {
+        Ok(Ok(link)) => Ok(link.is_some_and(|link| link.header.flags.contains(both))),
+        Ok(Err(rtnetlink::Error::NetlinkError(error))) if is_gone(&error) => Ok(false),
+        Ok(Err(error)) => Err(format!("netlink: {}", in_short(error))),
+        Err(_) => Err(format!("netlink told nothing for {} s", NETLINK.as_secs())),
+    }
+}
+
+/// There is none of that name.
+fn is_gone(error: &rtnetlink::packet_core::ErrorMessage) -> bool {
+    error.to_io().raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
 /// Whether all that stands on an interface has packets of at most so many bytes.
@@ -364,7 +375,7 @@ mod tests {
     async fn an_interface_that_is_not_there_has_no_carrier() {
         let up = std::fs::read_to_string("/sys/class/net/lo/operstate").unwrap_or_default();
         // It knows no other word while it is on.
-        assert_eq!(carries("lo").await, up.trim() == "unknown");
-        assert!(!carries("nobody").await);
+        assert_eq!(carries("lo").await.unwrap(), up.trim() == "unknown");
+        assert!(!carries("nobody").await.unwrap());
     }
 }
