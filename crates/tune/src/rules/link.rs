@@ -4,12 +4,12 @@ use drover_types::BitRate;
 
 use super::of_nic;
 use super::used::is_used;
-use crate::change::{Disruption, NicSetting, fec_words};
+use crate::change::{Disruption, NicSetting, fec_words, quoted};
 use crate::cost::of_rate;
 use crate::facts::{Duplex, Host, Link, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 use crate::negotiation::Negotiation;
-use crate::rates::in_common;
+use crate::rates::{in_common, listed};
 
 /// From this rate on links have error correction.
 const WITH_FEC: BitRate = BitRate(25_000_000_000);
@@ -23,7 +23,7 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
     let forced = link.by_hand;
     let Some(now) = link.speed.filter(|_| nic.carrier) else {
         return if forced && !nic.carrier {
-            Ok(Answer::Found(forced_and_down(link)))
+            Ok(Answer::Found(forced_and_down(nic, link)))
         } else {
             Err(Because::from("it has no carrier"))
         };
@@ -71,7 +71,11 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
             "look at the cable, and at the rate of the switch's port: both have to do {best}"
         ))
     } else {
-        Some("have it offer all of its rates: ethtool -s NIC advertise, and who sets that at its start".into())
+        Some(format!(
+            "have it offer all of its rates: `drover nic set {} {} speed auto`; and see who sets that at its start",
+            quoted(&host.name),
+            quoted(&nic.name)
+        ))
     };
     Ok(Answer::Found(Found {
         severity,
@@ -86,8 +90,7 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
 }
 
 /// A port without a cable looks the same.
-fn forced_and_down(link: &Link) -> Found {
-    let rates: Vec<String> = link.supported.iter().map(BitRate::to_string).collect();
+fn forced_and_down(nic: &Nic, link: &Link) -> Found {
     Found {
         severity: Severity::Notice,
         read: "no carrier, and its rate was set by hand (Autoneg is not advertised)".into(),
@@ -96,8 +99,9 @@ fn forced_and_down(link: &Link) -> Found {
         cost: None,
         change: None,
         by_hand: Some(format!(
-            "if it has a cable: ethtool -s NIC autoneg on, or set it to what the switch's port is set to; it can have {}",
-            rates.join(", ")
+            "if it has a cable: `ethtool -s {} autoneg on`, or set it to what the switch's port is set to; it can have {}",
+            quoted(&nic.name),
+            listed(&link.supported)
         )),
         lines: Vec::new(),
     }

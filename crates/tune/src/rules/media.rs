@@ -1,12 +1,17 @@
 //! Cables and modules, and links that are down.
 
+use drover_types::BitRate;
+
 use super::of_nic;
 use super::used::is_used;
-use crate::change::{Change, Disruption, NicSetting, fec_words};
+use crate::change::{Change, Disruption, NicSetting, fec_words, quoted};
 use crate::cost::of_rate;
 use crate::facts::{Down, Host, Kind, Link, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 use crate::rates::{in_common, listed};
+
+/// Slower rates are no example of what somebody sets a switch's port to.
+const LEAST_EXAMPLE: BitRate = BitRate(1_000_000_000);
 
 /// A cable or module carries what both ends can.
 pub fn module(host: &Host, nic: &Nic) -> Verdict {
@@ -87,7 +92,7 @@ pub fn down(host: &Host, nic: &Nic) -> Verdict {
         why: told.why.to_owned(),
         cost: None,
         change: told.change(nic),
-        by_hand: told.by_hand(nic),
+        by_hand: told.by_hand(host, nic),
         lines: Vec::new(),
     }))
 }
@@ -205,12 +210,25 @@ impl Told {
         matches!(self.mend, Mend::Fec).then(chosen)
     }
 
-    fn by_hand(&self, nic: &Nic) -> Option<String> {
+    fn by_hand(&self, host: &Host, nic: &Nic) -> Option<String> {
         match self.mend {
             Mend::ByHand(what) => Some(what.to_owned()),
-            Mend::Fec => Some("set the switch's port to the same".to_owned()),
+            Mend::Fec => Some(same_correction(host, nic)),
             Mend::SameWay => Some(same_way(nic)),
         }
+    }
+}
+
+/// As [`same_way`]. What the hardware chose is told as if it were configured.
+fn same_correction(host: &Host, nic: &Nic) -> String {
+    let set = nic.fec.known().filter(|fec| !fec.automatic);
+    match set.map(|fec| fec_words(&fec.configured)) {
+        Some(words) => format!("or set the switch's port to what this end is set to: {words}"),
+        None => format!(
+            "see what the switch's port is set to, and set this end alike: `drover nic set {} {} fec rs`, or baser, or off",
+            quoted(&host.name),
+            quoted(&nic.name)
+        ),
     }
 }
 
@@ -221,14 +239,14 @@ fn same_way(nic: &Nic) -> String {
         Some(link) if link.by_hand => {
             format!(
                 "{asked}: if it negotiates, `ethtool -s {} autoneg on`, or else the same rate as there",
-                nic.name
+                quoted(&nic.name)
             )
         }
         Some(link) => match an_example(link, nic) {
-            Some(mbit) => format!(
-                "{asked}: have it negotiate, or set this end alike: `ethtool -s {} autoneg off speed {mbit} duplex full` for {} Gbit/s",
-                nic.name,
-                mbit / 1000
+            Some(rate) => format!(
+                "{asked}: have it negotiate, or set this end alike: `ethtool -s {} autoneg off speed {} duplex full` for {rate}",
+                quoted(&nic.name),
+                rate.0 / 1_000_000
             ),
             None => format!("{asked}, and have it negotiate"),
         },
@@ -237,8 +255,8 @@ fn same_way(nic: &Nic) -> String {
 }
 
 /// A port that was set by hand has mostly the rate below the best one.
-fn an_example(link: &Link, nic: &Nic) -> Option<u64> {
+fn an_example(link: &Link, nic: &Nic) -> Option<BitRate> {
     let rates = in_common(link, nic.module.known());
-    let rates = rates.iter().rev().map(|rate| rate.0 / 1_000_000);
-    rates.filter(|mbit| *mbit >= 1000).nth(1)
+    let rates = rates.into_iter().rev();
+    rates.filter(|rate| *rate >= LEAST_EXAMPLE).nth(1)
 }

@@ -111,19 +111,27 @@ pub fn mtu(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
 /// Both ends of a network have the same rate.
 pub fn speed(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
     each(host, other, |nic, far| {
-        let (own, other) = (rate(host, nic)?, rate(other, far)?);
-        if own == other {
+        let (own, there) = (rate(host, nic)?, rate(other, far)?);
+        if own == there {
             return Ok(Answer::Right);
         }
+        let (slower, of) = if own < there {
+            (nic, host)
+        } else {
+            (far, other)
+        };
         Ok(Answer::Found(Found {
             severity: Severity::Warning,
-            read: format!("{own}, and {other} of {}", far.name),
+            read: format!("{own}, and {there} of {}", far.name),
             expected: "the same".into(),
             why: "the faster end is held up by the slower one, whose queues in the switch fill"
                 .into(),
-            cost: of_rate(own.min(other), own.max(other)),
+            cost: of_rate(own.min(there), own.max(there)),
             change: None,
-            by_hand: Some("see what `link-speed` says of the slower one".into()),
+            by_hand: Some(format!(
+                "see what `link-speed` says of {} of {}",
+                slower.name, of.name
+            )),
             lines: Vec::new(),
         }))
     })

@@ -1,6 +1,7 @@
 //! How packets are spread over the queues of an adapter, and how its parts are.
 
 use super::used::is_used;
+use crate::change::quoted;
 use crate::facts::{Host, Kind, Nic};
 use crate::finding::{Answer, Found, Severity, Verdict};
 
@@ -41,7 +42,7 @@ pub fn spread(host: &Host, nic: &Nic) -> Verdict {
             .into(),
         cost: None,
         change: None,
-        by_hand: Some(format!("ethtool -X {} default", nic.name)),
+        by_hand: Some(format!("ethtool -X {} default", quoted(&nic.name))),
         lines: Vec::new(),
     }))
 }
