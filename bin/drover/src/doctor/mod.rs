@@ -17,7 +17,7 @@ use clap::{Args, Subcommand};
 use drover_api::Client;
 use drover_host::{Told, Tree, facts};
 use drover_tune::facts::{Fact, Host};
-use drover_tune::{Document, Finding, RULES, Rule, examine};
+use drover_tune::{Document, Finding, RULES, Rule, Severity, examine};
 use drover_types::{HostName, with_sources};
 use jiff::Timestamp;
 use serde_json::json;
@@ -25,7 +25,7 @@ use serde_json::json;
 use self::anonymous::Key;
 pub use self::capture::read as captured_host;
 use self::changes::ChangeCommand;
-pub use self::changes::{applied, to_its_end};
+pub use self::changes::{Ordered, applied, not_begun, to_its_end};
 use self::missing::Missing;
 use self::paths::Asked;
 use self::report::Target;
@@ -74,10 +74,10 @@ pub const AFTER: &str = "\
 Only apply and undo change anything; with --paths the agents send each other a tenth of a link's
 rate and 4 MiB a path at most, unless --load is given. What could not be looked at is skipped, and --skipped says why.
 
-Exit code: 0 nothing was found, 2 something was, 1 an error, or a member that did not answer
-or could not ask another, 7 with --all: the agent does not answer.";
+Exit code: 0 nothing was found, or notices alone, 2 something worse was, 1 an error, or a member
+that did not answer or could not ask another, 7 with --all: the agent does not answer.";
 
-/// Something was found.
+/// Something was found that costs migrations.
 const FOUND: u8 = 2;
 
 /// Nothing was found, and not every member answered.
@@ -226,15 +226,18 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     }
     let (text, found) = match args.explain {
         Some(rule) => {
-            let of_rule = |finding: &Finding| finding.rule == rule.name;
-            let found = report.findings.iter().any(of_rule);
+            let of_rule = |finding: &&Finding| finding.rule == rule.name;
+            let found = costs(report.findings.iter().filter(of_rule));
             (show::explained(rule, &report, &missing), found)
         }
         None => {
             let about_paths = asked.as_ref().map(Asked::summary).unwrap_or_default();
             let changed = since.as_ref().map(Since::told).unwrap_or_default();
             let text = show::report(&report, args.skipped, &missing);
-            (about_paths + &changed + &text, !report.findings.is_empty())
+            (
+                about_paths + &changed + &text,
+                costs(report.findings.iter()),
+            )
         }
     };
     let mut parts = vec![
@@ -251,12 +254,22 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     if let Some(since) = &since {
         parts.push(("since", encoded(since)?));
     }
-    let outcome = Outcome::of_parts(text, &parts)?;
-    Ok(match (found, missing.is_empty()) {
-        (true, _) => outcome.with_exit(FOUND),
-        (false, false) => outcome.with_exit(NOT_ALL),
-        (false, true) => outcome,
-    })
+    let exit = exit_of(found, missing.is_empty());
+    Ok(Outcome::of_parts(text, &parts)?.with_exit(exit))
+}
+
+/// What was found counts before what could not be looked at.
+fn exit_of(costs: bool, is_all: bool) -> u8 {
+    match (costs, is_all) {
+        (true, _) => FOUND,
+        (false, false) => NOT_ALL,
+        (false, true) => exit::DONE,
+    }
+}
+
+/// Whether one of them costs migrations. A notice only may.
+fn costs<'a>(mut findings: impl Iterator<Item = &'a Finding>) -> bool {
+    findings.any(|finding| finding.found.severity < Severity::Notice)
 }
 
 async fn hosts(agent: &Agent, captured: &[PathBuf]) -> Result<Vec<Host>, Failure> {
@@ -311,4 +324,27 @@ async fn capture_this(directory: &Path, key: Option<Key>) -> Result<Outcome, Fai
         format!("{shown}: {files} files; look at it with `drover doctor --captured {shown}`\n");
     let parts = [("directory", json!(shown)), ("files", json!(files))];
     Outcome::of_parts(text, &parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notices_alone_are_no_failure_and_what_was_found_counts_before_who_did_not_answer() {
+        let of = |severity: &str| -> Finding {
+            let finding = json!({
+                "rule": "guest-huge-pages", "subject": { "host": "a", "other": null, "nic": null }, "severity": severity,
+                "read": "", "expected": "", "why": "", "cost": null, "change": null, "by_hand": null,
+            });
+            serde_json::from_value(finding).unwrap()
+        };
+        let [notice, warning, critical] = ["notice", "warning", "critical"].map(of);
+        let exit = |findings: &[&Finding], is_all| exit_of(costs(findings.iter().copied()), is_all);
+        assert_eq!(exit(&[], true), 0);
+        assert_eq!(exit(&[&notice, &notice], true), 0);
+        assert_eq!(exit(&[&notice], false), NOT_ALL);
+        assert_eq!(exit(&[&notice, &warning], true), FOUND);
+        assert_eq!(exit(&[&critical], false), FOUND);
+    }
 }
