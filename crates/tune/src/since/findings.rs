@@ -101,7 +101,7 @@ impl<'a> Judged<'a> {
         if let Some(found) = self.found.get(key) {
             return Said::Found(found);
         }
-        if self.skipped.contains(key) || !self.looked_at(key) {
+        if self.is_skipped(key) || !self.looked_at(key) {
             return Said::Unknown;
         }
         if self.right.contains(key) {
@@ -109,6 +109,19 @@ impl<'a> Judged<'a> {
         } else {
             Said::Nothing
         }
+    }
+
+    /// Whether the rule was skipped of it, or of all that it is a part of, such as its host, whose guests nobody told of.
+    fn is_skipped(&self, (rule, subject): &Key) -> bool {
+        let of_it = |one: &Option<String>, whole: &Option<String>| whole.is_none() || one == whole;
+        let mut skipped = self.skipped.iter();
+        skipped.any(|(of, whole)| {
+            of == rule
+                && whole.host == subject.host
+                && of_it(&subject.other, &whole.other)
+                && of_it(&subject.guest, &whole.guest)
+                && of_it(&subject.nic, &whole.nic)
+        })
     }
 
     /// Whether what the rule asks about was there to be asked about.

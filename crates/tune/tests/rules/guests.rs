@@ -91,7 +91,7 @@ pub fn offers() -> Offers {
 }
 
 /// A host with a guest, and a bridge for it.
-fn healthy(name: &str, number: u8) -> Host {
+pub fn healthy(name: &str, number: u8) -> Host {
     let mut host = hosts::healthy(name, number);
     let tap = on_top("tap0", Kind::Virtual, &[]);
     let bridge = on_top("br0", Kind::Bridge, &["ens1f0", "tap0"]);

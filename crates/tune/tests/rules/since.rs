@@ -1,9 +1,10 @@
 //! Findings about hosts at two times.
 
-use drover_tune::facts::Host;
+use drover_tune::facts::{Fact, Host};
 use drover_tune::{Differences, Known, Trend, differences, examine};
 
 use super::cases::CASES;
+use super::guests;
 use super::hosts::healthy;
 
 fn between(before: &[Host], now: &[Host]) -> Differences {
@@ -30,6 +31,25 @@ fn what_was_right_of_a_host_and_is_not_is_new_and_what_was_mended_is_gone() {
         let gone = between(&spoiled, &fine);
         assert_eq!(told(&gone), [(Trend::Gone, *rule, "a")]);
         assert_eq!(between(&spoiled, &spoiled), Differences::default());
+    }
+}
+
+#[test]
+fn what_a_host_did_not_tell_at_all_the_other_time_is_neither_new_nor_gone() {
+    let mut spoiled = [guests::healthy("a", 1)];
+    (guests::GUESTS[0].2)(&mut spoiled[0]);
+    let found = examine(&spoiled, &[]).findings;
+    let of_guests = found.iter().filter(|one| one.subject.guest.is_some());
+    let count = of_guests.count();
+    assert!(count > 0, "{found:#?}");
+    // As where no agent was asked: the rules are skipped of the host, and of no guest by its name.
+    let mut untold = spoiled.clone();
+    for host in &mut untold {
+        host.guests = Fact::Unknown("no agent was asked".into());
+    }
+    for (before, now) in [(&spoiled, &untold), (&untold, &spoiled)] {
+        let found = between(before, now);
+        assert_eq!((told(&found), found.not_compared), (vec![], count));
     }
 }
 
