@@ -387,8 +387,11 @@ const _: () = assert!(ASKED_IN_CLUSTER.as_secs() < api::PATHS_ASK_CALL.as_secs()
 /// Asking the paths of a cluster takes so long at most; two hosts with two paths take half a second. 16 hosts take some 15 s.
 pub const CLUSTER_PATHS: Duration = Duration::from_secs(120);
 
+/// For what was found of the cluster to be on the disk: 16 MiB and a sync take a busy disk a second or two. Who asked is answered by then.
+pub const KEEP: Duration = Duration::from_secs(5);
+
 const _: () = assert!(
-    CLUSTER_PATHS.as_secs() + PEER_PROBE.as_secs() + INVENTORY.as_secs()
+    CLUSTER_PATHS.as_secs() + PEER_PROBE.as_secs() + INVENTORY.as_secs() + KEEP.as_secs()
         < api::PATHS_CALL.as_secs()
         && api::PATHS_CALL.as_secs() < REQUEST.as_secs()
 );

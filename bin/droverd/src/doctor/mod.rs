@@ -9,6 +9,8 @@ mod thin;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use drover_api::{
     ClusterFactsView, ErrorCode, FactsView, KeptReport, KeptView, MemberLeftOut, Refusal,
@@ -18,11 +20,12 @@ use drover_plan::Text;
 use drover_tune::facts::{Fact, Host};
 use drover_types::{HostName, with_sources};
 use jiff::Timestamp;
+use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use self::kept::Kept;
 use crate::agent::Context;
-use crate::inventory;
+use crate::{inventory, limits};
 
 /// Facts are read from this machine itself.
 const ROOT: &str = "/";
@@ -125,15 +128,34 @@ pub async fn kept(context: &Context, at: Timestamp) -> Result<KeptView, Refusal>
     })
 }
 
-/// Keeps it, or says why not.
+/// Keeps it, or says why not. A disk that stands still holds up no answer: who writes goes on by himself, and who comes meanwhile keeps
+/// nothing.
 pub async fn keep(context: &Context, report: KeptReport) -> Option<String> {
-    let _keeps = context.paths.keeping.lock().await;
     let kept = Kept::below(&context.config.state);
-    let written = tokio::task::spawn_blocking(move || kept.keep(&report, Timestamp::now())).await;
-    let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
-    let why = written.err()?.to_string();
+    let write = move || kept.keep(&report, Timestamp::now());
+    let why = in_time(&context.paths.keeping, limits::KEEP, write)
+        .await
+        .err()?;
     tracing::warn!(why, "what was found of the cluster is not kept");
     Some(why)
+}
+
+/// Does what nobody else may do meanwhile, and says why it is not known to be done.
+async fn in_time(
+    only: &Arc<Mutex<()>>,
+    within: Duration,
+    write: impl FnOnce() -> io::Result<()> + Send + 'static,
+) -> Result<(), String> {
+    let held = Arc::clone(only).try_lock_owned();
+    let held = held.map_err(|_| "what was found before is still being written".to_owned())?;
+    let written = tokio::task::spawn_blocking(move || {
+        let _held = held;
+        write()
+    });
+    let written = tokio::time::timeout(within, written).await;
+    let written = written.map_err(|_| format!("the disk did not take it within {within:?}"))?;
+    let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+    written.map_err(|error| error.to_string())
 }
 
 fn own_word(host: &HostName, told: FactsView) -> Result<FactsView, String> {
@@ -141,5 +163,31 @@ fn own_word(host: &HostName, told: FactsView) -> Result<FactsView, String> {
         Ok(told)
     } else {
         Err(format!("it answers in the name of {}", told.facts.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const NEVER: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn a_disk_that_stands_still_holds_up_nobody_and_is_not_waited_for_twice() {
+        let only = Arc::default();
+        let (go_on, waits) = mpsc::channel::<()>();
+        let stands = move || waits.recv().map_err(io::Error::other);
+        let late = in_time(&only, Duration::from_millis(1), stands).await;
+        assert_eq!(late, Err("the disk did not take it within 1ms".to_owned()));
+        let busy = in_time(&only, NEVER, || Ok(())).await.unwrap_err();
+        assert!(busy.contains("still being written"), "{busy}");
+        go_on.send(()).unwrap();
+        // What stood still lets the next one write once it is done.
+        drop(only.lock().await);
+        in_time(&only, NEVER, || Ok(())).await.unwrap();
+        let failed = in_time(&only, NEVER, || Err(io::Error::other("it is full"))).await;
+        assert_eq!(failed, Err("it is full".to_owned()));
     }
 }

@@ -38,8 +38,8 @@ pub struct Paths {
     pub answerers: Answerers,
     /// Held by whoever asks: two at once would be loss to each other.
     asking: Arc<Mutex<()>>,
-    /// Held by whoever keeps what was found.
-    pub keeping: Mutex<()>,
+    /// Held by whoever keeps what was found, for as long as the disk takes.
+    pub keeping: Arc<Mutex<()>>,
 }
 
 /// Held by whoever asks. To be waited for where its caller can give up: who hangs up while waiting gives its place back.
