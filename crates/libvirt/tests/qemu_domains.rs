@@ -180,6 +180,41 @@ async fn a_libvirtd_that_stands_still_is_an_error_within_the_bound_and_used_agai
     stands(&mut watch, reached).await;
 }
 
+/// Names the file into which a process of this test writes its host's process, and then waits to be killed.
+const HOLD: &str = "DROVER_TEST_HOLDS_HOST";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_ends_with_the_test_that_is_killed() {
+    let Some(libvirt) = common::unpacked("9.0") else {
+        return;
+    };
+    if let Some(told) = std::env::var_os(HOLD) {
+        let host = Host::new(&libvirt);
+        std::fs::write(told, host.init().to_string()).unwrap();
+        std::future::pending::<()>().await;
+    }
+    let folder = tempfile::TempDir::new().unwrap();
+    let told = folder.path().join("init");
+    let mut holding = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_host_ends_with_the_test_that_is_killed"])
+        .env(HOLD, &told)
+        .env("TMPDIR", folder.path())
+        .stdout(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut init = String::new();
+    until("the host is there", async || {
+        init = std::fs::read_to_string(&told).unwrap_or_default();
+        !init.is_empty()
+    })
+    .await;
+    let process = PathBuf::from(format!("/proc/{init}"));
+    assert!(process.exists());
+    holding.kill().unwrap();
+    holding.wait().unwrap();
+    until("the host is gone", async || !process.exists()).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn where_nobody_listens_or_no_library_is_the_reason_is_told() {
     if common::unpacked("9.0").is_none() {

@@ -11,7 +11,8 @@ use super::{PATIENCE, POLL};
 /// A host of its own: mounts, network, processes, name; in it a libvirtd. All of it ends with this.
 pub struct Host {
     folder: TempDir,
-    /// `unshare`, whose death ends process 1, and with that the kernel everything in the host.
+    /// `unshare`, which dies with the thread that made the host, however that ends. Its death ends process 1, and with that the
+    /// kernel everything in the host.
     holder: Child,
     /// Process 1 of the host, as numbered here.
     init: u32,
@@ -21,15 +22,15 @@ impl Host {
     /// Makes the host and starts its libvirtd, this unpacked one.
     pub fn new(libvirt: &Path) -> Self {
         let folder = TempDir::new().unwrap();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/common/host.sh");
         // A file for each version of libvirt and QEMU, written at once: hosts may share them.
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join(libvirt.file_name().unwrap());
         fs::create_dir_all(&cache).unwrap();
         let log = fs::File::create(folder.path().join("host.log")).unwrap();
-        let holder = Command::new("unshare")
+        let holder = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "unshare"])
             .args(["--mount", "--net", "--uts", "--pid", "--fork"])
-            .args(["--kill-child=KILL", "--mount-proc", "bash"])
-            .arg(script)
+            .args(["--kill-child=KILL", "--mount-proc", "bash", "-c"])
+            .args([include_str!("host.sh"), "host"])
             .arg(libvirt)
             .arg(folder.path())
             .arg(cache)
@@ -46,6 +47,11 @@ impl Host {
         host.wait_ready();
         host.start_libvirtd();
         host
+    }
+
+    /// Process 1 of the host, as numbered here.
+    pub fn init(&self) -> u32 {
+        self.init
     }
 
     fn wait_ready(&mut self) {
