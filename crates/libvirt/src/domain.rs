@@ -25,6 +25,26 @@ pub struct Domain {
     pub vcpus: u16,
 }
 
+/// All domains of a libvirt, as they were when it was asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Domains {
+    /// Those that it told of, by name.
+    pub told: Vec<Domain>,
+    /// Those that it refused to tell of, by name.
+    pub untold: Vec<Untold>,
+}
+
+/// A domain that is there, of which libvirt does not tell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untold {
+    /// Its name.
+    pub name: String,
+    /// Its id.
+    pub uuid: Uuid,
+    /// Why not, in libvirt's words.
+    pub why: Refusal,
+}
+
 /// Whether a domain runs. Source: `virDomainState` in libvirt's `libvirt-domain.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DomainState {
@@ -78,21 +98,32 @@ impl Xml {
     }
 }
 
-/// All domains, by name. One that is gone before it was asked about is left out.
-pub(crate) fn list(connection: &raw::Connection) -> Result<Vec<Domain>, Refusal> {
-    let mut domains = Vec::new();
+/// All domains. One that is gone before it was asked about is left out.
+pub(crate) fn list(connection: &raw::Connection) -> Result<Domains, Refusal> {
+    let mut domains = Domains::default();
     for domain in connection.domains()? {
+        let (name, uuid) = domain.identity()?;
         match read(&domain) {
-            Ok(domain) => domains.push(domain),
+            Ok(domain) => domains.told.push(domain),
             Err(refusal) if refusal.is_no_domain() => {}
+            Err(why) if connection.is_alive() => {
+                domains.untold.push(Untold { name, uuid, why });
+            }
             Err(refusal) => return Err(refusal),
         }
     }
-    domains.sort_by(|one, other| (&one.name, one.uuid).cmp(&(&other.name, other.uuid)));
+    let key = |name: &str, uuid: Uuid| (name.to_owned(), uuid);
+    domains
+        .told
+        .sort_by_cached_key(|domain| key(&domain.name, domain.uuid));
+    domains
+        .untold
+        .sort_by_cached_key(|domain| key(&domain.name, domain.uuid));
     Ok(domains)
 }
 
-fn read(domain: &raw::Domain<'_>) -> Result<Domain, Refusal> {
+/// One of them, with its state now.
+pub(crate) fn read(domain: &raw::Domain<'_>) -> Result<Domain, Refusal> {
     let (name, uuid) = domain.identity()?;
     let info = domain.info()?;
     let persistent = domain.is_persistent()?;

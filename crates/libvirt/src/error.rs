@@ -117,6 +117,14 @@ pub enum ConnectError {
         /// The URI.
         uri: String,
     },
+    /// What answers there cannot be watched.
+    #[error(
+        "libvirt at {uri} answers no keepalive, so that nobody would notice when it hangs: is it a libvirtd of this host, 0.9.8 or newer?"
+    )]
+    NoKeepalive {
+        /// The URI.
+        uri: String,
+    },
     /// No thread for its calls.
     #[error("cannot start a thread for libvirt's calls")]
     Thread {
@@ -168,14 +176,17 @@ pub enum CallError {
         /// The text.
         text: String,
     },
-    /// No thread to wait in; the call was not made.
-    #[error("libvirt was not asked to {what}: cannot start a thread: {words}")]
-    Thread {
-        /// What it was to be asked.
-        what: &'static str,
-        /// What the system said.
-        words: String,
-    },
+}
+
+/// Why a migration cannot begin. libvirt was not asked for it.
+#[derive(Debug, thiserror::Error)]
+pub enum NotReady {
+    /// It has no connection of its own.
+    #[error("cannot migrate a domain")]
+    Connect(#[from] ConnectError),
+    /// Its texts cannot be said, too many are under way, or libvirt does not tell of the domain.
+    #[error(transparent)]
+    Call(#[from] CallError),
 }
 
 /// How a connection ended.

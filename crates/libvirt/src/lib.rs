@@ -1,19 +1,21 @@
 //! libvirt's domains, by libvirt's own library: listed, watched, migrated.
 //!
 //! The library is loaded at run time ([`Library::load`]), so a program starts on a host without it and says so. libvirt's calls
-//! block: each [`Connection`] makes them in a thread of its own, one after another, and a migration in one more. Its events
-//! come in one thread for the whole process. [`Watch`] keeps a connection and a host's domains, and finds libvirtd again.
+//! block: each [`Connection`] makes them in a thread of its own, one after another. A migration ([`Ready`]) has a connection and a
+//! thread of its own. Events come in one thread for the whole process. [`Watch`] keeps a connection and a host's domains, and finds
+//! libvirtd again.
 //!
 //! ```text
-//!   Watch ── Connection ── thread "libvirt-calls" ──▶ libvirt.so.0 ── UNIX socket ──▶ libvirtd ── QEMU
-//!     │          │    └─── thread "libvirt-migrate"─▶   │    ▲
-//!     │        Events ◀── thread "libvirt-events" ◀─────┘    └ keepalive
+//!   Watch ── Connection ── thread "libvirt-calls" ────▶ libvirt.so.0 ── UNIX socket ──▶ libvirtd ── QEMU
+//!              │    Ready ── thread "libvirt-migrate" ─▶   │    ▲
+//!            Events ◀─────── thread "libvirt-events" ◀─────┘    └ keepalive
 //! ```
 //! Says nothing to a hypervisor itself, and decides nothing: docs/decisions/0036 says who does.
 //!
 //! # Invariant
 //! Whatever libvirtd does (die, hang, refuse) becomes an error within a bound of [`limits`], with libvirt's own words where it has
-//! some. `unsafe` is in `raw` only, with its argument.
+//! some. One thread makes the calls of a connection: libvirt 9.0 can lose the answer of one of two. `unsafe` is in `raw` only,
+//! with its argument.
 
 mod connection;
 mod domain;
@@ -22,16 +24,19 @@ mod events;
 mod library;
 pub mod limits;
 mod migration;
+mod opening;
 mod raw;
 mod shared;
+mod uri;
 mod version;
 mod watch;
 
-pub use connection::{Connection, SYSTEM_URI, uri_of_socket};
-pub use domain::{Domain, DomainState, Xml};
-pub use error::{CallError, Closed, ConnectError, LoadError, Refusal};
+pub use connection::Connection;
+pub use domain::{Domain, DomainState, Domains, Untold, Xml};
+pub use error::{CallError, Closed, ConnectError, LoadError, NotReady, Refusal};
 pub use events::{Event, Events, Happening, Job, Notice};
 pub use library::{Library, SYSTEM};
-pub use migration::Migration;
+pub use migration::{Migrating, Migration, Ready};
+pub use uri::{SYSTEM as SYSTEM_URI, of_libvirtd as uri_of_socket};
 pub use version::Version;
 pub use watch::{Standing, Watch};

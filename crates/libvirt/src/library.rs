@@ -16,6 +16,9 @@ pub struct Library(pub(crate) &'static Raw);
 /// Attempts to connect that have not ended.
 static CONNECTING: AtomicUsize = AtomicUsize::new(0);
 
+/// Migrations that are ready or under way.
+static MIGRATING: AtomicUsize = AtomicUsize::new(0);
+
 impl Library {
     /// Loads the library of this path, or by this name ([`SYSTEM`]), and starts the thread of its events. Reads files.
     ///
@@ -38,21 +41,30 @@ impl Library {
     }
 }
 
-/// A place among the attempts to connect, given back when dropped.
-pub(crate) struct Attempt(());
+/// A place among those that something bounded has, given back when dropped.
+pub(crate) struct Place(&'static AtomicUsize);
 
-impl Attempt {
-    /// None when [`limits::CONNECTING`] attempts hang.
-    pub(crate) fn begin() -> Option<Self> {
-        let free = |attempts| (attempts < limits::CONNECTING).then_some(attempts + 1);
-        let begun = CONNECTING.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free);
-        begun.is_ok().then_some(Self(()))
+impl Place {
+    /// None when [`limits::CONNECTING`] attempts to connect hang.
+    pub(crate) fn to_connect() -> Option<Self> {
+        Self::take(&CONNECTING, limits::CONNECTING)
+    }
+
+    /// None when there are [`limits::MIGRATIONS`] migrations.
+    pub(crate) fn to_migrate() -> Option<Self> {
+        Self::take(&MIGRATING, limits::MIGRATIONS)
+    }
+
+    fn take(taken: &'static AtomicUsize, most: usize) -> Option<Self> {
+        let free = |taken| (taken < most).then_some(taken + 1);
+        let found = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free);
+        found.is_ok().then_some(Self(taken))
     }
 }
 
-impl Drop for Attempt {
+impl Drop for Place {
     fn drop(&mut self) {
-        CONNECTING.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -81,9 +93,10 @@ mod tests {
 
     #[test]
     fn attempts_that_hang_are_bounded_and_one_that_ends_makes_room() {
-        let mut attempts: Vec<_> = std::iter::from_fn(Attempt::begin).collect();
+        let mut attempts: Vec<_> = std::iter::from_fn(Place::to_connect).collect();
         assert_eq!(attempts.len(), limits::CONNECTING);
         attempts.pop();
-        assert!(Attempt::begin().is_some());
+        assert!(Place::to_connect().is_some());
+        assert!(Place::to_migrate().is_some());
     }
 }

@@ -29,7 +29,7 @@ pub const CALL: Duration = Duration::from_secs(20);
 /// libvirtd answers nothing.
 pub const CALLS_WAITING: usize = 32;
 
-/// Migrations of one connection at once, each with a thread that waits for its end. libvirt itself has no limit; a host that sends
+/// Migrations at once of this process, each with a connection of its own and a thread that waits for its end. libvirt itself has no limit; a host that sends
 /// more than a few at once shares its NICs among them and gains nothing.
 pub const MIGRATIONS: usize = 32;
 
@@ -47,6 +47,9 @@ pub const NAME_BYTES: usize = 255;
 
 /// Longest XML of a domain that is taken, in bytes: what libvirt's protocol carries (`REMOTE_STRING_MAX`).
 pub const XML_BYTES: usize = 4 << 20;
+
+/// Most nodes of a domain's XML: one with 1000 devices has some 10000.
+pub const XML_NODES: u32 = 100_000;
 
 /// Pause of the thread of events after an error of its loop, so that one that stays does not take a processor.
 pub const EVENTS_AGAIN: Duration = Duration::from_millis(100);

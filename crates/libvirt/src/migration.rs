@@ -1,12 +1,22 @@
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::num::NonZeroU8;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc;
 
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::connection::uri_of_socket;
-use crate::error::{CallError, Refusal};
+use crate::domain::{self, Domain};
+use crate::error::{CallError, Failure, NotReady, Refusal};
+use crate::library::{Library, Place};
+use crate::limits;
+use crate::opening;
 use crate::raw::{self, Params};
+use crate::shared::Shared;
+use crate::uri;
+
+const WHAT: &str = "migrate a domain";
 
 /// How a domain is migrated: peer to peer, by the source's libvirtd, over UNIX sockets that somebody carries to the other host.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,8 +42,95 @@ const UNDEFINE_SOURCE: c_uint = 1 << 4;
 const PAUSED: c_uint = 1 << 5;
 const PARALLEL: c_uint = 1 << 17;
 
+/// A migration that only waits for the word to begin; libvirt has not been asked for it. Dropped, it never is.
+///
+/// It has a connection of its own, whose one thread waits in the call: see the crate's invariant.
+#[derive(Debug)]
+pub struct Ready {
+    domain: Domain,
+    shared: Arc<Shared>,
+    go: mpsc::SyncSender<()>,
+    ended: oneshot::Receiver<Result<(), Failure>>,
+}
+
+/// A migration that was asked for. libvirtd carries it out: it goes on when this is dropped or the connection is lost, until
+/// [`Connection::abort_job`](crate::Connection::abort_job).
+#[derive(Debug)]
+pub struct Migrating {
+    shared: Arc<Shared>,
+    ended: oneshot::Receiver<Result<(), Failure>>,
+}
+
+impl Ready {
+    /// Connects for a migration of this domain, and looks at it.
+    ///
+    /// # Errors
+    /// There is no connection, no such domain, or there are [`limits::MIGRATIONS`] already.
+    pub async fn new(
+        library: Library,
+        uri: &str,
+        domain: Uuid,
+        migration: &Migration,
+    ) -> Result<Self, NotReady> {
+        let prepared = migration.prepare()?;
+        let place = Place::to_migrate().ok_or(CallError::TooMany {
+            what: WHAT,
+            waiting: limits::MIGRATIONS,
+        })?;
+        let shared = Arc::new(Shared::new());
+        let look = move |connection: &mut raw::Connection| {
+            let looked = connection.domain(domain).and_then(|at| domain::read(&at));
+            Ok(looked.map_err(|refusal| connection.failure(refusal)))
+        };
+        let (go, word) = mpsc::sync_channel(1);
+        let (sender, ended) = oneshot::channel();
+        let wait = move |connection: raw::Connection| {
+            if word.recv().is_ok() {
+                let migrated = prepared.carry_out(&connection, domain);
+                let migrated = migrated.map_err(|refusal| connection.failure(refusal));
+                drop((place, connection));
+                let _ = sender.send(migrated);
+            }
+        };
+        let thread = "libvirt-migrate";
+        let looked = opening::open(library, uri, thread, &shared, look, wait).await?;
+        Ok(Self {
+            domain: shared.understood("look at a domain that is to migrate", Some(looked))?,
+            shared,
+            go,
+            ended,
+        })
+    }
+
+    /// The domain as it is before. One that is paused then is paused at the destination by its owner's word, and not only until
+    /// the hand-off: whoever resumes it there must know.
+    #[must_use]
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// Asks libvirt for it. What must be known of a migration if we die is written down before.
+    #[must_use]
+    pub fn begin(self) -> Migrating {
+        // Its thread waits for nothing else; where that has ended the answer says so.
+        let _ = self.go.try_send(());
+        let Self { shared, ended, .. } = self;
+        Migrating { shared, ended }
+    }
+}
+
+impl Migrating {
+    /// Waits for its end, however long that takes.
+    ///
+    /// # Errors
+    /// libvirt's reason, or the connection is lost: then nobody knows yet how it ended.
+    pub async fn ended(self) -> Result<(), CallError> {
+        self.shared.understood(WHAT, self.ended.await.ok())
+    }
+}
+
 /// A migration whose texts are C's.
-pub(crate) struct Prepared {
+struct Prepared {
     control: CString,
     memory: CString,
     channels: Option<NonZeroU8>,
@@ -50,16 +147,16 @@ impl Migration {
         LIVE | PEER2PEER | PAUSED | definition | parallel
     }
 
-    pub(crate) fn prepare(&self, what: &'static str) -> Result<Prepared, CallError> {
+    fn prepare(&self) -> Result<Prepared, CallError> {
         let text = |text: String| {
             CString::new(text).map_err(|error| CallError::Text {
-                what,
+                what: WHAT,
                 text: String::from_utf8_lossy(&error.into_vec()).into_owned(),
             })
         };
         Ok(Prepared {
-            control: text(uri_of_socket(&self.control))?,
-            memory: text(format!("unix://{}", self.memory.display()))?,
+            control: text(uri::of_libvirtd(&self.control))?,
+            memory: text(uri::of_memory(&self.memory))?,
             channels: self.channels,
             flags: self.flags(),
         })
@@ -68,11 +165,7 @@ impl Migration {
 
 impl Prepared {
     /// Returns when it is over.
-    pub(crate) fn carry_out(
-        &self,
-        connection: &raw::Connection,
-        domain: Uuid,
-    ) -> Result<(), Refusal> {
+    fn carry_out(&self, connection: &raw::Connection, domain: Uuid) -> Result<(), Refusal> {
         const URI: &CStr = c"migrate_uri";
         const CONNECTIONS: &CStr = c"parallel.connections";
         let mut params = Params::new(connection.raw());
@@ -116,7 +209,7 @@ mod tests {
     fn a_path_that_c_cannot_say_is_refused() {
         let mut wrong = migration(true, 2);
         wrong.memory = "/run/a\0b".into();
-        let refused = wrong.prepare("migrate a domain").map(drop).unwrap_err();
+        let refused = wrong.prepare().map(drop).unwrap_err();
         assert!(refused.to_string().contains("has a zero byte"), "{refused}");
     }
 }

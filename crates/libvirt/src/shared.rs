@@ -2,7 +2,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::broadcast;
 
-use crate::error::Closed;
+use crate::error::{CallError, Closed, Failure};
 use crate::events::Event;
 use crate::limits;
 
@@ -54,5 +54,28 @@ impl Shared {
         let mut state = self.lock();
         state.events = None;
         state.closed.get_or_insert(reason).clone()
+    }
+
+    /// What a call's answer means for whoever asked; none where the thread that was to make it has ended.
+    pub(crate) fn understood<T>(
+        &self,
+        what: &'static str,
+        answer: Option<Result<T, Failure>>,
+    ) -> Result<T, CallError> {
+        match answer {
+            Some(Ok(value)) => Ok(value),
+            Some(Err(Failure::Refused(source))) => Err(CallError::Refused { what, source }),
+            // The thread of events may not have noticed yet why.
+            Some(Err(Failure::Lost(refusal))) => {
+                let source = self.close(Closed::Failed(refusal.to_string()));
+                Err(CallError::Lost { what, source })
+            }
+            None => Err(self.lost(what)),
+        }
+    }
+
+    pub(crate) fn lost(&self, what: &'static str) -> CallError {
+        let source = self.closed().unwrap_or(Closed::ByUs);
+        CallError::Lost { what, source }
     }
 }

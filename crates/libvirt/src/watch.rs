@@ -7,7 +7,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::connection::Connection;
-use crate::domain::Domain;
+use crate::domain::Domains;
 use crate::error::CallError;
 use crate::events::{Events, Notice};
 use crate::library::Library;
@@ -26,8 +26,10 @@ pub enum Standing {
     Reached {
         /// How.
         connection: Connection,
-        /// Its domains, by name.
-        domains: Arc<[Domain]>,
+        /// Its domains.
+        domains: Arc<Domains>,
+        /// Why these are older than they should be, where libvirt could not list them since.
+        late: Option<String>,
     },
 }
 
@@ -61,8 +63,10 @@ impl Watch {
 
     /// Waits until what is known differs from what was seen last.
     pub async fn changed(&mut self) -> Standing {
-        // It fails only where the task has ended, which it does when this is dropped.
-        let _ = self.standing.changed().await;
+        // It fails only where the task has ended, which it does when this is dropped, or by a defect: then nothing changes again.
+        if self.standing.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
         self.standing.borrow_and_update().clone()
     }
 }
@@ -98,7 +102,7 @@ async fn look(library: &Path, uri: &str, teller: &watch::Sender<Standing>) -> Du
             );
         }
     };
-    let Err(lost) = follow(&connection, teller).await;
+    let lost = follow(&connection, teller).await;
     tell(
         teller,
         Standing::Unreachable(chain(&lost)),
@@ -106,20 +110,40 @@ async fn look(library: &Path, uri: &str, teller: &watch::Sender<Standing>) -> Du
     )
 }
 
-/// Lists domains whenever something happened, until that fails.
-async fn follow(
-    connection: &Connection,
-    teller: &watch::Sender<Standing>,
-) -> Result<std::convert::Infallible, CallError> {
+/// Lists domains whenever something happened, until the connection ends. A listing that fails costs no connection: a call
+/// that hangs, as where a domain's lock is held, would keep its own.
+async fn follow(connection: &Connection, teller: &watch::Sender<Standing>) -> CallError {
     let mut events = connection.events();
+    let mut last = None;
     loop {
-        let domains = connection.domains().await?;
-        teller.send_replace(Standing::Reached {
-            connection: connection.clone(),
-            domains: domains.into(),
-        });
-        sleep(limits::RELIST).await;
-        next(&mut events).await;
+        match connection.domains().await {
+            Ok(domains) => {
+                if last.is_none() {
+                    tracing::info!(libvirtd = %connection.daemon(), "libvirt is reached");
+                }
+                let known = last.insert(Arc::new(domains));
+                teller.send_replace(reached(connection, known, None));
+                sleep(limits::RELIST).await;
+                next(&mut events).await;
+            }
+            Err(lost @ CallError::Lost { .. }) => return lost,
+            Err(error) => {
+                let words = chain(&error);
+                let standing = match &last {
+                    Some(known) => reached(connection, known, Some(words)),
+                    None => Standing::Unreachable(words),
+                };
+                sleep(tell(teller, standing, limits::RECONNECT)).await;
+            }
+        }
+    }
+}
+
+fn reached(connection: &Connection, domains: &Arc<Domains>, late: Option<String>) -> Standing {
+    Standing::Reached {
+        connection: connection.clone(),
+        domains: Arc::clone(domains),
+        late,
     }
 }
 
@@ -136,7 +160,7 @@ fn tell(teller: &watch::Sender<Standing>, standing: Standing, pause: Duration) -
     teller.send_if_modified(|known| {
         let new = words(known) != words(&standing);
         if new {
-            tracing::info!(?standing, "libvirt");
+            tracing::warn!(why = words(&standing), "libvirt");
             *known = standing;
         }
         new
@@ -147,7 +171,8 @@ fn tell(teller: &watch::Sender<Standing>, standing: Standing, pause: Duration) -
 fn words(standing: &Standing) -> Option<&str> {
     match standing {
         Standing::NotThere(words) | Standing::Unreachable(words) => Some(words),
-        Standing::Unknown | Standing::Reached { .. } => None,
+        Standing::Reached { late, .. } => late.as_deref(),
+        Standing::Unknown => None,
     }
 }
 

@@ -4,14 +4,15 @@
 
 mod common;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use common::host::Host;
+use common::protocol::{Between, Treatment};
 use common::{PATIENCE, connect, domain, guest, happened, library, until};
 use drover_libvirt::{
-    CallError, Closed, Connection, DomainState, Events, Happening, Notice, Standing, Watch, Xml,
-    limits,
+    CallError, Closed, Connection, DomainState, Domains, Events, Happening, Notice, Standing,
+    Untold, Watch, Xml, limits, uri_of_socket,
 };
 use drover_types::Bytes;
 use uuid::Uuid;
@@ -21,12 +22,15 @@ on_each_libvirt! {
     what_happens_to_a_domain_is_told_in_order
     a_libvirtd_that_dies_and_comes_back_is_found_again_with_its_domains
     a_libvirtd_that_stands_still_is_an_error_within_the_bound_and_used_again_when_it_goes_on
+    a_domain_that_hangs_costs_no_connection_and_what_was_known_stays
+    a_domain_that_libvirt_does_not_tell_of_leaves_the_others_told
+    what_answers_no_keepalive_is_not_connected_to
 }
 
 async fn domains_are_listed_with_their_state_definition_and_size(libvirt: PathBuf) {
     let host = Host::new(&libvirt);
     let connection = connect(&host).await;
-    assert_eq!(connection.domains().await.unwrap(), []);
+    assert_eq!(connection.domains().await.unwrap(), Domains::default());
     host.define(&guest::idle("Käfer 1"));
     host.define(&guest::idle("off"));
     host.create(&guest::idle("transient"));
@@ -34,7 +38,11 @@ async fn domains_are_listed_with_their_state_definition_and_size(libvirt: PathBu
     host.virsh(&["start", "Käfer 1"]);
     host.virsh(&["suspend", "transient"]);
 
-    let domains = connection.domains().await.unwrap();
+    let Domains {
+        told: domains,
+        untold,
+    } = connection.domains().await.unwrap();
+    assert_eq!(untold, []);
     let seen: Vec<_> = domains
         .iter()
         .map(|d| (d.name.as_str(), d.state, d.persistent, d.autostart))
@@ -127,7 +135,8 @@ async fn a_libvirtd_that_dies_and_comes_back_is_found_again_with_its_domains(lib
     let known = |names: &'static [(&'static str, DomainState)]| {
         move |standing: &Standing| match standing {
             Standing::Reached { domains, .. } => {
-                let seen: Vec<_> = domains.iter().map(|d| (d.name.as_str(), d.state)).collect();
+                let told = domains.told.iter();
+                let seen: Vec<_> = told.map(|d| (d.name.as_str(), d.state)).collect();
                 seen == names
             }
             _ => false,
@@ -178,6 +187,88 @@ async fn a_libvirtd_that_stands_still_is_an_error_within_the_bound_and_used_agai
     );
     host.signal_libvirtd("CONT");
     stands(&mut watch, reached).await;
+}
+
+/// Two domains, watched over a socket on which single answers can be treated.
+async fn watched_between(libvirt: &Path) -> (Host, Between, Watch) {
+    let host = Host::new(libvirt);
+    host_is_up(&host).await;
+    host.define(&guest::idle("hangs"));
+    host.define(&guest::idle("web"));
+    let between = Between::new(&host.socket());
+    let uri = uri_of_socket(&between.socket());
+    let mut watch = Watch::begin(library().path().to_owned(), uri);
+    stands(&mut watch, |standing| states(standing).len() == 2).await;
+    (host, between, watch)
+}
+
+/// The domains that are told of, with their states.
+fn states(standing: &Standing) -> Vec<(String, DomainState)> {
+    let Standing::Reached { domains, .. } = standing else {
+        return Vec::new();
+    };
+    let told = domains.told.iter();
+    told.map(|domain| (domain.name.clone(), domain.state))
+        .collect()
+}
+
+async fn a_domain_that_hangs_costs_no_connection_and_what_was_known_stays(libvirt: PathBuf) {
+    let (host, between, mut watch) = watched_between(&libvirt).await;
+    between.treat("hangs", Treatment::Held);
+    host.virsh(&["start", "web"]);
+    let is_late = |standing: &Standing| matches!(standing, Standing::Reached { late: Some(_), .. });
+    let standing = stands(&mut watch, is_late).await;
+    let off = DomainState::ShutOff;
+    let before = [("hangs".to_owned(), off), ("web".to_owned(), off)];
+    assert_eq!(states(&standing), before);
+    let Standing::Reached {
+        late, connection, ..
+    } = standing
+    else {
+        unreachable!()
+    };
+    let late = late.unwrap();
+    assert!(late.contains("did not list the domains within"), "{late}");
+    assert_eq!(connection.closed(), None);
+    between.release();
+    let now = [
+        ("hangs".to_owned(), off),
+        ("web".to_owned(), DomainState::Running),
+    ];
+    stands(&mut watch, |standing| states(standing) == now).await;
+    assert_eq!(between.opened(), 1);
+}
+
+async fn a_domain_that_libvirt_does_not_tell_of_leaves_the_others_told(libvirt: PathBuf) {
+    /// `VIR_ERR_OPERATION_DENIED`.
+    const DENIED: u8 = 29;
+    let (host, between, mut watch) = watched_between(&libvirt).await;
+    between.treat("hangs", Treatment::Refused(DENIED));
+    host.virsh(&["start", "web"]);
+    let now = [("web".to_owned(), DomainState::Running)];
+    let standing = stands(&mut watch, |standing| states(standing) == now).await;
+    let Standing::Reached { domains, late, .. } = standing else {
+        unreachable!()
+    };
+    assert_eq!(late, None);
+    let [Untold { name, why, .. }] = &domains.untold[..] else {
+        panic!("{domains:?}");
+    };
+    assert_eq!((name.as_str(), why.words.as_str()), ("hangs", "not this"));
+    assert_eq!(between.opened(), 1);
+}
+
+async fn what_answers_no_keepalive_is_not_connected_to(libvirt: PathBuf) {
+    let host = Host::new(&libvirt);
+    host_is_up(&host).await;
+    let between = Between::new(&host.socket());
+    between.deny_keepalive();
+    let uri = uri_of_socket(&between.socket());
+    let refused = Connection::open(library(), &uri).await.unwrap_err();
+    assert!(
+        refused.to_string().contains("answers no keepalive"),
+        "{refused:?}"
+    );
 }
 
 /// Names the file into which a process of this test writes its host's process, and then waits to be killed.

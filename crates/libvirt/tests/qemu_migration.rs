@@ -10,12 +10,14 @@ use std::path::{Path, PathBuf};
 
 use common::forward::Forward;
 use common::host::Host;
-use common::{PATIENCE, connect, domain, guest, happened, until};
+use common::{PATIENCE, connect, domain, guest, happened, library, until};
 use drover_lab::Console;
 use drover_libvirt::{
-    CallError, Closed, Connection, Domain, DomainState, Events, Happening, Migration,
+    CallError, Closed, Connection, Domain, DomainState, Events, Happening, Migrating, Migration,
+    NotReady, Ready,
 };
 use tempfile::TempDir;
+use uuid::Uuid;
 
 on_each_libvirt! {
     a_domain_moves_over_carried_sockets_and_stands_still_until_it_is_told_to_run
@@ -24,6 +26,8 @@ on_each_libvirt! {
     a_migration_goes_on_when_whoever_asked_for_it_is_gone
     when_the_destinations_libvirtd_dies_the_domain_stays_and_nothing_is_left_there
     a_migration_that_is_ended_leaves_the_domain_running_once_its_sockets_are_let_go
+    a_domain_that_was_paused_is_told_to_be_and_stays_so_on_either_host
+    a_migration_that_nobody_begins_is_not_asked_for
 }
 
 /// Where the sockets are, on each host.
@@ -76,17 +80,25 @@ impl Pair {
         domain(&self.destination, "web").await
     }
 
-    /// Begins to migrate. The answer comes when it is over.
-    async fn begin(&self) -> tokio::task::JoinHandle<Result<(), CallError>> {
+    /// A migration that waits for the word to begin.
+    async fn ready(&self) -> Ready {
+        let uuid = self.on_source().await.unwrap().uuid;
+        self.ready_for(uuid).await.unwrap()
+    }
+
+    /// The same, of any domain.
+    async fn ready_for(&self, domain: Uuid) -> Result<Ready, NotReady> {
         let migration = Migration {
             control: CONTROL.into(),
             memory: MEMORY.into(),
             channels: NonZeroU8::new(3),
             persistent: true,
         };
-        let source = self.source.clone();
-        let uuid = self.on_source().await.unwrap().uuid;
-        tokio::spawn(async move { source.migrate(uuid, &migration).await })
+        Ready::new(library(), &self.a.uri(), domain, &migration).await
+    }
+
+    async fn begin(&self) -> Migrating {
+        self.ready().await.begin()
     }
 
     /// Until all channels are open.
@@ -107,11 +119,9 @@ impl Pair {
     }
 }
 
-async fn ended(migrating: tokio::task::JoinHandle<Result<(), CallError>>) -> Result<(), CallError> {
-    tokio::time::timeout(PATIENCE, migrating)
-        .await
-        .unwrap()
-        .unwrap()
+async fn ended(migrating: Migrating) -> Result<(), CallError> {
+    let ended = tokio::time::timeout(PATIENCE, migrating.ended());
+    ended.await.unwrap()
 }
 
 fn state(domain: &Option<Domain>) -> Option<DomainState> {
@@ -291,7 +301,7 @@ async fn a_migration_goes_on_when_whoever_asked_for_it_is_gone(libvirt: PathBuf)
     let migrating = pair.begin().await;
     pair.channels_are_open().await;
     let mut events = pair.source.events();
-    migrating.abort();
+    drop(migrating);
     pair.memory.release();
     happened(&mut events, Happening::Stopped { left: true }).await;
     pair.is_finished().await;
@@ -339,4 +349,50 @@ async fn a_migration_that_is_ended_leaves_the_domain_running_once_its_sockets_ar
     })
     .await;
     assert_eq!(pair.source.closed(), None::<Closed>);
+}
+
+async fn a_domain_that_was_paused_is_told_to_be_and_stays_so_on_either_host(libvirt: PathBuf) {
+    let pair = Pair::idle(&libvirt).await;
+    pair.a.virsh(&["suspend", "web"]);
+    let ready = pair.ready().await;
+    assert_eq!(ready.domain().state, DomainState::Paused);
+    pair.memory.hold_after(0);
+    let migrating = ready.begin();
+    pair.channels_are_open().await;
+    let uuid = pair.on_source().await.unwrap().uuid;
+    pair.source.abort_job(uuid).await.unwrap();
+    pair.memory.cut();
+    ended(migrating).await.unwrap_err();
+    assert_eq!(state(&pair.on_source().await), Some(DomainState::Paused));
+    until("nothing is left of it", async || {
+        pair.on_destination().await.is_none() && pair.b.qemus().is_empty()
+    })
+    .await;
+
+    pair.memory.restore();
+    ended(pair.begin().await).await.unwrap();
+    assert_eq!(pair.on_source().await, None);
+    assert_eq!(
+        state(&pair.on_destination().await),
+        Some(DomainState::Paused)
+    );
+}
+
+async fn a_migration_that_nobody_begins_is_not_asked_for(libvirt: PathBuf) {
+    let pair = Pair::idle(&libvirt).await;
+    let running = pair.on_source().await;
+    let ready = pair.ready().await;
+    assert_eq!(Some(ready.domain()), running.as_ref());
+    drop(ready);
+    // One that follows has its turn, and finds the domain where it was.
+    let ready = pair.ready().await;
+    assert_eq!(Some(ready.domain()), running.as_ref());
+    assert_eq!(pair.control.opened(), []);
+    assert_eq!(pair.on_destination().await, None);
+
+    let refused = pair.ready_for(Uuid::from_u128(7)).await.unwrap_err();
+    let NotReady::Call(CallError::Refused { source, .. }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(source.is_no_domain(), "{source}");
 }

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::shared::Shared;
 use crate::version::Version;
 
-/// An open connection. To drop the last one asks libvirtd: only threads for calls may.
+/// An open connection, which one thread has: it may be given to another, and not be shared. To drop it asks libvirtd.
 pub(crate) struct Connection {
     pub(super) raw: &'static Raw,
     pub(super) pointer: NonNull<VirConnect>,
@@ -20,54 +20,73 @@ pub(crate) struct Connection {
     events: Vec<c_int>,
 }
 
-// SAFETY: libvirt locks its connections, see the module's text.
+// SAFETY: libvirt locks its connections, see the module's text. They are no `Sync`, which keeps each to one thread at a time.
 unsafe impl Send for Connection {}
-// SAFETY: the same.
-unsafe impl Sync for Connection {}
+
+/// Why there is no connection.
+pub(crate) enum NotOpened {
+    Refused(Refusal),
+    /// Its other end answers no keepalive, so that nobody would notice when it hangs.
+    NoKeepalive,
+}
+
+impl From<Refusal> for NotOpened {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
 
 impl Connection {
-    /// Connects, has the connection watched, and has `shared` told of events. Blocks for as long as libvirtd does.
+    /// Connects, and has `shared` told of the connection's end. Blocks for as long as libvirtd does.
     pub(crate) fn open(
         raw: &'static Raw,
         uri: &CStr,
         shared: &Arc<Shared>,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, NotOpened> {
         // SAFETY: the text has its end; libvirt was started by `load`.
         let pointer = unsafe { (raw.table.virConnectOpen)(uri.as_ptr()) };
         let pointer = NonNull::new(pointer).ok_or_else(|| raw.refusal())?;
-        let mut connection = Self {
+        let connection = Self {
             raw,
             pointer,
             events: Vec::new(),
         };
-        connection.watch(shared)?;
+        connection.keep_alive()?;
+        connection.tell_of_its_end(shared)?;
         Ok(connection)
     }
 
-    fn watch(&mut self, shared: &Arc<Shared>) -> Result<(), Refusal> {
-        let told = || Told::lend(self.raw, Arc::clone(shared));
-        let (connection, table) = (self.pointer.as_ptr(), &self.raw.table);
-        let opaque = told();
+    fn keep_alive(&self) -> Result<(), NotOpened> {
+        let interval = limits::KEEPALIVE_SECONDS;
+        let count = limits::KEEPALIVE_UNANSWERED;
+        let ask = self.raw.table.virConnectSetKeepAlive;
+        // SAFETY: the connection is open.
+        let answer = unsafe { ask(self.pointer.as_ptr(), interval, count) };
+        self.raw.done(answer)?;
+        match answer {
+            0 => Ok(()),
+            // "1 when remote party doesn't support keepalive messages" (libvirt-host.c).
+            _ => Err(NotOpened::NoKeepalive),
+        }
+    }
+
+    fn tell_of_its_end(&self, shared: &Arc<Shared>) -> Result<(), Refusal> {
+        let opaque = Told::lend(self.raw, Arc::clone(shared));
+        let register = self.raw.table.virConnectRegisterCloseCallback;
+        let (close, forget) = (callbacks::closed, callbacks::forget);
         // SAFETY: the connection is open; the callback has the signature that is asked for, and what it is given
         // stays until `forget` is called.
-        unsafe {
-            let interval = limits::KEEPALIVE_SECONDS;
-            let count = limits::KEEPALIVE_UNANSWERED;
-            let asked = (table.virConnectSetKeepAlive)(connection, interval, count);
-            let (close, forget) = (callbacks::closed, callbacks::forget);
-            let registered = if asked < 0 {
-                asked
-            } else {
-                (table.virConnectRegisterCloseCallback)(connection, close, opaque, forget)
-            };
-            if registered < 0 {
-                let refusal = self.raw.refusal();
-                callbacks::forget(opaque);
-                return Err(refusal);
-            }
-        }
+        let registered = unsafe { register(self.pointer.as_ptr(), close, opaque, forget) };
+        self.raw
+            .done(registered)
+            .inspect_err(|_| callbacks::forget(opaque))
+    }
+
+    /// Has `shared` told of what happens to domains.
+    pub(crate) fn tell_of_events(&mut self, shared: &Arc<Shared>) -> Result<(), Refusal> {
         for (event, callback) in callbacks::EVENTS {
-            let number = self.register(event, callback.0, told())?;
+            let opaque = Told::lend(self.raw, Arc::clone(shared));
+            let number = self.register(event, callback.0, opaque)?;
             self.events.push(number);
         }
         Ok(())
@@ -148,11 +167,16 @@ impl Connection {
     /// Tells a refusal from the end of the connection, which their words do not: libvirtd passes on those of the connections
     /// that it has itself. Asks nobody.
     pub(crate) fn failure(&self, refusal: Refusal) -> Failure {
-        // SAFETY: the connection is open.
-        match unsafe { (self.raw.table.virConnectIsAlive)(self.pointer.as_ptr()) } {
-            1 => Failure::Refused(refusal),
-            _ => Failure::Lost(refusal),
+        match self.is_alive() {
+            true => Failure::Refused(refusal),
+            false => Failure::Lost(refusal),
         }
+    }
+
+    /// Whether it has not ended, as far as is known. Asks nobody.
+    pub(crate) fn is_alive(&self) -> bool {
+        // SAFETY: the connection is open.
+        unsafe { (self.raw.table.virConnectIsAlive)(self.pointer.as_ptr()) == 1 }
     }
 
     /// The library.
@@ -174,5 +198,25 @@ impl Drop for Connection {
             (table.virConnectUnregisterCloseCallback)(connection, callbacks::closed);
             (table.virConnectClose)(connection);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Has two answers for a type that threads may share, and then none can be chosen.
+    trait OneAnswerUnlessShared<Answer> {
+        fn answer() -> &'static str {
+            "not shared"
+        }
+    }
+    impl<T> OneAnswerUnlessShared<()> for T {}
+    impl<T: Sync> OneAnswerUnlessShared<u8> for T {}
+
+    #[test]
+    fn threads_cannot_share_a_connection() {
+        let answer = <Connection as OneAnswerUnlessShared<_>>::answer();
+        assert_eq!(answer, "not shared", "or this does not compile");
     }
 }

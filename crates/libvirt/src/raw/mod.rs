@@ -7,9 +7,11 @@
 //!   has kept every one since it came, and another ABI would have another name. A library that lacks one is refused as a whole.
 //! - **The library stays.** It is never unloaded ([`load`] leaks it), so a function, a callback's return address and what a
 //!   thread of libvirt stands in remain.
-//! - **Threads.** libvirt's connections and domains may be used by several threads at once (its `docs/html/internals/threads`;
-//!   they are counted references to locked objects), so they are `Send` and `Sync` here. Its errors belong to a thread: they are
-//!   read by the one that made the call, at once ([`Raw::refusal`]).
+//! - **Threads.** libvirt's connections and domains are counted references to locked objects (its
+//!   `docs/html/internals/threads`), so any thread may have them: they are `Send`. They are not `Sync`, so that one thread makes
+//!   the calls of a connection, and never two: in libvirt 9.0 a call can miss that its answer is there while another thread waits for
+//!   one on the same connection, and waits for ever. Its errors belong to a thread: they are read by the one that made the
+//!   call, at once ([`Raw::refusal`]).
 //! - **References.** A [`Connection`] and a [`Domain`] each own one reference, given back once, when dropped. A `Domain` borrows
 //!   its `Connection`. In a callback both are libvirt's and are only looked at before it returns.
 //! - **Memory.** What libvirt allocates for the caller (`char *`, arrays of domains) is copied and given to C's `free`; what it
@@ -31,7 +33,7 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-pub(crate) use connection::Connection;
+pub(crate) use connection::{Connection, NotOpened};
 pub(crate) use domain::Domain;
 pub(crate) use params::Params;
 use table::{Table, VirError};

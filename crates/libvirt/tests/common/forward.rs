@@ -79,6 +79,15 @@ impl Forward {
         });
     }
 
+    /// Lets connections to come pass again.
+    pub fn restore(&self) {
+        self.change(|state| {
+            state.cut = false;
+            state.room = [None, None];
+            state.opened.clear();
+        });
+    }
+
     /// The connections so far, in the order in which they were opened.
     pub fn opened(&self) -> Vec<Opened> {
         self.shared.state.lock().unwrap().opened.clone()

@@ -6,6 +6,7 @@
 pub mod forward;
 pub mod guest;
 pub mod host;
+pub mod protocol;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -81,7 +82,7 @@ pub async fn connect(host: &Host) -> Connection {
 /// The domain of this name.
 pub async fn domain(connection: &Connection, name: &str) -> Option<Domain> {
     let domains = connection.domains().await.unwrap();
-    domains.into_iter().find(|domain| domain.name == name)
+    domains.told.into_iter().find(|domain| domain.name == name)
 }
 
 /// Waits for something to happen, and gives all that happened until then.
