@@ -30,9 +30,9 @@ on_each_libvirt! {
     a_migration_that_nobody_begins_is_not_asked_for
 }
 
-/// Where the sockets are, on each host.
-const CONTROL: &str = "/run/control.sock";
-const MEMORY: &str = "/run/memory.sock";
+/// Where the sockets are, on each host: names that a URI cannot say as they are.
+const CONTROL: &str = "/run/control & 100%.sock";
+const MEMORY: &str = "/run/käfer#?.sock";
 
 /// Bytes of memory that pass while a test looks at what is on its way.
 const SOME: u64 = 2 << 20;
