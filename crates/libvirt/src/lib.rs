@@ -18,6 +18,7 @@
 //! with its argument.
 
 mod connection;
+mod description;
 mod domain;
 mod error;
 mod events;
@@ -32,6 +33,7 @@ mod version;
 mod watch;
 
 pub use connection::Connection;
+pub use description::{Card, Description, Disk, NoDescription, Source, Tie};
 pub use domain::{Domain, DomainState, Domains, Untold, Xml};
 pub use error::{CallError, Closed, ConnectError, LoadError, NotReady, Refusal};
 pub use events::{Event, Events, Happening, Job, Notice};
