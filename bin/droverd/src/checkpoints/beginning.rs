@@ -117,14 +117,18 @@ impl Checkpoints {
         find: impl FnOnce(&mut All, &mut Vec<Gone>) -> Result<(Bytes, T), NoCheckpoint>,
     ) -> Result<T, NoCheckpoint> {
         let mut all = self.lock();
-        if matches!(all.get(key), Some(Checkpoint::Growing(_))) {
+        if matches!(all.get(key), Some(Checkpoint::Growing { .. })) {
             return Err(NoCheckpoint::Growing);
         }
         let mut gone = Vec::new();
         remove(&mut all, key, &mut gone);
         let found = find(&mut all, &mut gone);
         if let Ok((most, _)) = &found {
-            all.insert(key.clone(), Checkpoint::Growing(*most));
+            let growing = Checkpoint::Growing {
+                most: *most,
+                unwanted: false,
+            };
+            all.insert(key.clone(), growing);
         }
         drop(all);
         self.erase(disk, &gone);

@@ -46,7 +46,7 @@ impl Growing {
         &self.told
     }
 
-    /// Keeps it: its guest has left, or is here. Blocks until a checkpoint is on the disk.
+    /// Keeps it, unless it was let go meanwhile: its guest has left, or is here. Blocks until a checkpoint is on the disk.
     ///
     /// # Errors
     /// It cannot be written; then it is given up.
@@ -63,6 +63,11 @@ impl Growing {
         let takes = taken(&self.file.metadata()?);
         let (vm, kind) = &self.key;
         let disk = self.all.disk();
+        if self.all.is_let_go(&self.key) {
+            drop(disk);
+            tracing::info!(%vm, "its {kind} is not kept: it was removed, or its guest is back");
+            return Ok(());
+        }
         documents::write_whole(&place(&inner.own, vm, told(*kind)), &text)?;
         let told = self.told.clone();
         let kept = Checkpoint::Kept { told, takes };

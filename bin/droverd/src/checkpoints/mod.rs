@@ -77,7 +77,11 @@ struct Inner {
 #[derive(Debug)]
 enum Checkpoint {
     /// Its guest is on its way. It takes so much at most.
-    Growing(Bytes),
+    Growing {
+        most: Bytes,
+        /// It is not kept when it is whole.
+        unwanted: bool,
+    },
     Kept {
         told: Told,
         takes: Bytes,
@@ -223,7 +227,32 @@ impl Checkpoints {
         }
     }
 
-    /// Removes what is kept of this guest; whether there was anything. Blocks as long as the disk takes.
+    /// What a guest that is here leaves behind, also where it still grows: it came back before that was on the disk.
+    pub fn spent(&self, vm: &VmName) -> Option<Returning> {
+        self.let_go(&(vm.clone(), CheckpointKind::Checkpoint));
+        self.take_up(vm)
+    }
+
+    /// Has one that grows not be kept; whether there is one.
+    fn let_go(&self, key: &Key) -> bool {
+        match self.lock().get_mut(key) {
+            Some(Checkpoint::Growing { unwanted, .. }) => {
+                *unwanted = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn is_let_go(&self, key: &Key) -> bool {
+        let all = self.lock();
+        matches!(
+            all.get(key),
+            Some(Checkpoint::Growing { unwanted: true, .. })
+        )
+    }
+
+    /// Removes what is kept of this guest, and does not keep what grows; whether there was anything. Blocks as long as the disk takes.
     pub fn remove(&self, vm: &VmName) -> bool {
         let removed = KINDS.map(|kind| self.remove_one(vm, kind));
         removed.contains(&true)
@@ -236,7 +265,8 @@ impl Checkpoints {
 
     fn remove_one(&self, vm: &VmName, kind: CheckpointKind) -> bool {
         let key = (vm.clone(), kind);
-        self.remove_those(&self.disk(), |found, _| *found == key) > 0
+        let grows = self.let_go(&key);
+        self.remove_those(&self.disk(), |found, _| *found == key) > 0 || grows
     }
 
     /// Removes those that are kept and of which this is true: how many.
@@ -244,7 +274,7 @@ impl Checkpoints {
         let mut all = self.lock();
         let found = all.extract_if(.., |key, checkpoint| match checkpoint {
             Checkpoint::Kept { told, .. } => is_one(key, told),
-            Checkpoint::Growing(_) => false,
+            Checkpoint::Growing { .. } => false,
         });
         let gone: Vec<Gone> = found.filter_map(|(key, found)| found.gone(key)).collect();
         drop(all);
@@ -263,11 +293,12 @@ impl Checkpoints {
     }
 
     fn tidy(&self) {
+        // First: to look takes the disk of the pages.
+        self.remove_old();
         if self.is_on() {
             // What comes of it is told.
             let _ = self.look(&mut self.disk());
         }
-        self.remove_old();
     }
 
     fn remove_old(&self) {
@@ -284,7 +315,7 @@ impl Checkpoints {
     pub fn view(&self) -> CheckpointsView {
         let all = self.lock();
         let kept = |(key, checkpoint): (&Key, &Checkpoint)| match checkpoint {
-            Checkpoint::Growing(_) => None,
+            Checkpoint::Growing { .. } => None,
             Checkpoint::Kept { told, takes } => Some(CheckpointView {
                 vm: key.0.clone(),
                 kind: key.1,
@@ -334,7 +365,7 @@ impl Checkpoint {
     fn gone(self, key: Key) -> Option<Gone> {
         match self {
             Self::Kept { told, .. } => Some(Gone { key, told }),
-            Self::Growing(_) => None,
+            Self::Growing { .. } => None,
         }
     }
 }
@@ -347,7 +378,7 @@ fn sum_of(all: impl IntoIterator<Item = Bytes>) -> Bytes {
 
 fn sum(all: &All) -> Bytes {
     let each = all.values().map(|checkpoint| match checkpoint {
-        Checkpoint::Growing(most) => *most,
+        Checkpoint::Growing { most, .. } => *most,
         Checkpoint::Kept { takes, .. } => *takes,
     });
     sum_of(each)

@@ -99,7 +99,7 @@ impl Checkpoints {
         let all = self.lock();
         let kept = all.iter().filter_map(|(key, checkpoint)| match checkpoint {
             Checkpoint::Kept { told, .. } => Some((key.clone(), told.path.clone())),
-            Checkpoint::Growing(_) => None,
+            Checkpoint::Growing { .. } => None,
         });
         kept.collect()
     }
@@ -116,7 +116,9 @@ impl Checkpoints {
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     let directory = path.parent();
-                    if directory.is_some_and(|directory| disk.check(directory).is_ok()) {
+                    let is_there = directory.is_some_and(|directory| disk.check(directory).is_ok());
+                    // It may have been mounted in between.
+                    if is_there && !path.exists() {
                         removed.insert(key);
                     }
                 }
@@ -139,7 +141,7 @@ impl Checkpoints {
             let grows = |key: &Key| place(&self.0.directory, &key.0, pages(key.1));
             let path = |(key, checkpoint): (&Key, &Checkpoint)| match checkpoint {
                 Checkpoint::Kept { told, .. } => told.path.clone(),
-                Checkpoint::Growing(_) => grows(key),
+                Checkpoint::Growing { .. } => grows(key),
             };
             all.iter().map(path).collect()
         };

@@ -96,6 +96,23 @@ fn what_left_is_found_at_its_return_also_by_another_agent_and_then_removed() {
 }
 
 #[test]
+fn what_is_removed_while_it_grows_or_whose_guest_is_back_by_then_is_not_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    let growing = leaves(&all, "web", 1);
+    assert!(all.remove(&vm("web")));
+    growing.keep().unwrap();
+    let growing = leaves(&all, "web", 2);
+    assert!(all.spent(&vm("web")).is_none());
+    growing.keep().unwrap();
+    assert!(!all.has(&vm("web")) && all.view().taken.0 == 0);
+    assert_eq!(there(&directory), (0, 0));
+    leaves(&all, "web", 3).keep().unwrap();
+    drop(all.spent(&vm("web")).unwrap());
+    assert!(!all.has(&vm("web")));
+}
+
+#[test]
 fn what_is_given_up_too_old_replaced_or_not_wanted_any_more_leaves_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let all = opened(&directory, 64 << 20);

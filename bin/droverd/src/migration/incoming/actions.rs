@@ -340,7 +340,7 @@ impl Incoming {
         }
         let runs_here = *ending == Ending::Running;
         // With its guest here it has no use any more, whether or not it was of use for this.
-        let unused = || self.context.checkpoints.take_up(&view.vm);
+        let unused = || self.context.checkpoints.spent(&view.vm);
         let returning = self.returning.take();
         let spent = returning.or_else(|| runs_here.then(unused).flatten());
         if let Some(spent) = spent {

@@ -6,7 +6,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
 use crate::limits::STORED_READ_LOOK;
 use crate::pool::lock;
-use crate::reduction::courtesy::lower_priority;
 use crate::shared::spawn;
 
 type Read = Box<dyn FnOnce() -> io::Result<Vec<u8>> + Send>;
@@ -66,7 +65,6 @@ impl Reader {
         let (reads, wanted) = channel::<Read>();
         let (answer, answers) = channel();
         spawn("disk", move || {
-            lower_priority();
             while let Ok(read) = wanted.recv() {
                 if answer.send(read()).is_err() {
                     return;
