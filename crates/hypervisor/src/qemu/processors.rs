@@ -3,7 +3,8 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 
 use serde_json::{Value, json};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::timeout;
 
 use super::machine_types::start_of;
@@ -70,19 +71,11 @@ async fn run(
         .map_err(unusable)?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let asking = async {
-        // Open until the answers are there: QEMU drops what it has not begun with when it is closed.
-        let mut stdin = stdin;
-        if let Some(stdin) = &mut stdin {
-            // One that has ended already says why on stderr.
-            let _ = stdin.write_all(questions(all).as_bytes()).await;
-        }
-        let read = tokio::join!(
-            start_of(stdout, limits::PROCESSORS_BYTES),
+        tokio::join!(
+            answers(stdin, stdout, all),
             start_of(stderr, limits::MACHINE_HELP_BYTES),
             child.wait()
-        );
-        drop(stdin);
-        read
+        )
     };
     let (answered, complained, status) =
         timeout(limits::PROCESSORS, asking)
@@ -100,6 +93,30 @@ async fn run(
     })
 }
 
+/// Asks, and tells it to end when all is answered: what has not left QEMU by then is lost, and it says more than a pipe holds. It also drops
+/// what it has not begun with when it is closed.
+async fn answers(stdin: Option<ChildStdin>, stdout: Option<ChildStdout>, all: &str) -> String {
+    let (Some(mut stdin), Some(stdout)) = (stdin, stdout) else {
+        return String::new();
+    };
+    // One that has ended already says why on stderr.
+    let _ = stdin.write_all(questions(all).as_bytes()).await;
+    let mut lines = BufReader::new(stdout.take(limits::PROCESSORS_BYTES)).lines();
+    let mut answered = String::new();
+    while let Ok(Some(line)) = lines.next_line().await {
+        answered.push_str(&line);
+        answered.push('\n');
+        if let Some(Message::Answer {
+            id: Some(EXPANSION),
+            ..
+        }) = decode(line.as_bytes())
+        {
+            let _ = stdin.write_all(b"{\"execute\": \"quit\"}\n").await;
+        }
+    }
+    answered
+}
+
 /// What is asked. Source: `query-cpu-definitions` and `query-cpu-model-expansion` in QEMU's
 /// `qapi/machine-target.json`.
 fn questions(all: &str) -> String {
@@ -108,7 +125,6 @@ fn questions(all: &str) -> String {
         json!({"execute": "qmp_capabilities"}),
         json!({"execute": "query-cpu-definitions", "id": DEFINITIONS}),
         json!({"execute": "query-cpu-model-expansion", "arguments": expansion, "id": EXPANSION}),
-        json!({"execute": "quit"}),
     ];
     lines.map(|line| format!("{line}\n")).concat()
 }
