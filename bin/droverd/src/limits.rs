@@ -357,6 +357,9 @@ const _: () = assert!(ASKERS <= drover_reach::limits::ASKERS);
 /// nothing is wrong; one over which much is lost takes 7 s.
 pub const ASKING: Duration = Duration::from_secs(30);
 
+/// While a path is loaded it is looked so often whether a guest begins to move.
+pub const LOAD_LOOK: Duration = Duration::from_millis(20);
+
 /// Pairs of addresses in different networks at which it is knocked at the same time: each is a socket, and silent for 2.5 s at most.
 /// 256 pairs, all that there may be, take 10 s.
 pub const KNOCKING_AT_ONCE: usize = 64;

@@ -36,6 +36,12 @@ pub struct Connection {
 pub struct Closer(Weak<Socket>);
 
 impl Closer {
+    /// Whether anybody still has it.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
     /// Ends both directions, whatever is under way on it; a lane that it became, too.
     pub fn close(&self) {
         if let Some(socket) = self.0.upgrade() {

@@ -89,7 +89,13 @@ pub const LOAD_WARM_UP: Duration = Duration::from_millis(400);
 /// Longest time that a path may be measured.
 pub const LOAD_TIME_MOST: Duration = Duration::from_secs(10);
 
-/// How long the far end has to answer a connection: as a lane's greeting.
+/// Shortest time: what is sent in less is mostly on its way.
+pub const LOAD_TIME_LEAST: Duration = Duration::from_millis(100);
+
+/// A load that is to be given up is given up within this time.
+pub const LOAD_LOOK: Duration = Duration::from_millis(20);
+
+/// How long opening all connections of a load may take: as a lane's greeting.
 pub const LOAD_GREETING: Duration = Duration::from_secs(3);
 
 /// Bytes that are written at once: what a core's second-level cache holds.
@@ -98,8 +104,8 @@ pub const LOAD_BUFFER: usize = 256 << 10;
 /// Bytes that are dropped at once.
 pub const SINK_BYTES: usize = 1 << 20;
 
-/// Connections that load one order at the same time: those of 16 paths.
-pub const LOADS_AT_ONCE: usize = 16 * LOAD_CONNECTIONS;
+/// Connections that load one order at the same time: those of 32 paths, as many as a session has.
+pub const LOADS_AT_ONCE: usize = 32 * LOAD_CONNECTIONS;
 
 /// The far end held a load up if its sockets had no room for more than this part of the time.
 pub const PEER_FULL_SHARE: f64 = 0.5;

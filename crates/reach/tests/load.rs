@@ -5,6 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ const SOON: Duration = Duration::from_secs(5);
 /// A port at which one order's connections are taken, until it is dropped.
 struct Far {
     listener: Arc<Listener>,
+    taken: Arc<AtomicUsize>,
     taking: Option<JoinHandle<Vec<NotTaken>>>,
 }
 
@@ -33,6 +35,8 @@ impl Far {
             time: Duration::from_secs(60),
         });
         let accepting = listener.clone();
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = taken.clone();
         let taking = thread::spawn(move || {
             let mut turned_away = Vec::new();
             while let Ok(connection) = accepting.accept() {
@@ -41,18 +45,29 @@ impl Far {
                 connection.receive(&mut preamble).unwrap();
                 let until = Instant::now() + SOON;
                 let taken = sink.take(connection.fd().as_fd(), preamble, until);
+                count.fetch_add(usize::from(taken.is_ok()), Ordering::AcqRel);
                 turned_away.extend(taken.err());
             }
             turned_away
         });
         Self {
             listener,
+            taken,
             taking: Some(taking),
         }
     }
 
     fn loaded(&self, ticket: &Ticket, most: Option<BitRate>) -> Result<Measured, NotMeasured> {
-        measure(&Load {
+        self.loaded_unless(ticket, most, &AtomicBool::new(false))
+    }
+
+    fn loaded_unless(
+        &self,
+        ticket: &Ticket,
+        most: Option<BitRate>,
+        halt: &AtomicBool,
+    ) -> Result<Measured, NotMeasured> {
+        let load = Load {
             interface: "lo".into(),
             local: HERE,
             remote: (HERE, self.listener.port()).into(),
@@ -60,7 +75,18 @@ impl Far {
             ticket: ticket.clone(),
             most,
             time: Duration::from_millis(300),
-        })
+        };
+        measure(&load, halt)
+    }
+
+    /// Until so many connections were taken after those of before.
+    fn wait_for(&self, more: usize) {
+        let end = Instant::now() + SOON;
+        let all = 4 + more;
+        while self.taken.load(Ordering::Acquire) < all {
+            assert!(Instant::now() < end, "{:?}", self.taken);
+            thread::yield_now();
+        }
     }
 
     /// What was turned away.
@@ -97,6 +123,35 @@ fn who_lacks_the_ticket_or_was_not_named_is_turned_away() {
     // It is refused before its proof was read, which may be told by a reset.
     far.loaded(&ticket, None).unwrap_err();
     assert!(matches!(far.end()[..], [NotTaken::Stranger(HERE)]));
+}
+
+#[test]
+fn a_load_that_is_halted_or_cut_measures_nothing() {
+    let ticket = Ticket::random().unwrap();
+    let far = Far::new(&ticket, vec![HERE]);
+    let halted = far.loaded_unless(&ticket, None, &AtomicBool::new(true));
+    assert!(matches!(halted, Err(NotMeasured::Halted)), "{halted:?}");
+    // The sink goes in the middle of it, and its connections with it.
+    let (port, near) = (far.listener.port(), ticket.clone());
+    let loading = thread::spawn(move || {
+        let load = Load {
+            interface: "lo".into(),
+            local: HERE,
+            remote: (HERE, port).into(),
+            order: MigrationId(uuid::Uuid::now_v7()),
+            ticket: near,
+            most: None,
+            time: Duration::from_secs(10),
+        };
+        measure(&load, &AtomicBool::new(false))
+    });
+    far.wait_for(4);
+    far.end();
+    let cut = loading.join().unwrap();
+    assert!(
+        matches!(cut, Err(NotMeasured::Cut | NotMeasured::Io(_))),
+        "{cut:?}"
+    );
 }
 
 #[test]

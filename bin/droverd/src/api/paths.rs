@@ -79,7 +79,7 @@ async fn ask_paths(
     Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<PathsAskRequest>,
 ) -> Result<Json<PathsView>, Refused> {
-    tracing::info!(%caller, answerer = %request.answerer, "paths are to be asked");
+    tracing::info!(%caller, answerer = %request.answerer, load = ?request.load, "paths are to be asked");
     // To its end, so that the other agent is told when it need answer no longer.
     let turn = paths::turn(&app.0.context).await?;
     let asked = to_its_end(async move {

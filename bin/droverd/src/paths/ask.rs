@@ -91,6 +91,7 @@ pub async fn ask(
         answerer: &answerer,
         ticket,
         load,
+        moves: &|| !migrations.under_way().is_empty(),
         end: Instant::now() + limits::ASKING,
     };
     let (mut answered, across) = candidates(&own, &ours, &theirs);

@@ -43,6 +43,8 @@ pub struct Asking<'a> {
     pub ticket: Ticket,
     /// How each is loaded after it was asked, or why not; nothing where that is not wanted.
     pub load: Option<Result<Loading, String>>,
+    /// Whether a guest moves from or to the near host now.
+    pub moves: &'a (dyn Fn() -> bool + Sync),
     /// When all has to be asked.
     pub end: Instant,
 }
@@ -84,10 +86,7 @@ impl Asking<'_> {
             asked.carried = Some(match load {
                 Err(why) => Fact::unknown(why.clone()),
                 Ok(_) if !answered => Fact::unknown("nothing came back"),
-                Ok(_) if Instant::now() >= self.end => {
-                    Fact::unknown("the time for asking was over")
-                }
-                Ok(loading) => loading.of(&asked.pair).await,
+                Ok(loading) => loading.of(&asked.pair, self.end, self.moves).await,
             });
         });
         join_all(loads).await;
@@ -179,7 +178,11 @@ impl Asking<'_> {
             loss: busy,
         };
         let mut path = found::path(ends, route, &report, doubts);
-        path.carried = carried;
+        path.carried = carried.map(|carried| match busy {
+            // It shared its line with that.
+            Some(busy) if carried.known().is_some() => Fact::unknown(busy),
+            _ => carried,
+        });
         Ok(path)
     }
 }

@@ -17,7 +17,7 @@ use drover_api::{
     MemberLeftOut, PathLeftOut, PathsView, Refusal,
 };
 use drover_plan::Text;
-use drover_tune::facts::{Path, PathEnd};
+use drover_tune::facts::{Fact, Path, PathEnd};
 use drover_types::HostName;
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -181,7 +181,7 @@ impl Round<'_> {
             self.ask_in_time((asker, near), (answerer, far)).await
         };
         let why = match timeout_at(self.end, asked).await {
-            Ok(Ok(view)) if is_about(&view, near, far) => return view,
+            Ok(Ok(view)) if is_about(&view, near, far) => return self.with_loads(near, view),
             Ok(Ok(_)) => format!("{near} told of paths that it was not asked for"),
             Ok(Err(why)) => why,
             Err(_) => {
@@ -199,6 +199,20 @@ impl Round<'_> {
             paths: Vec::new(),
             left_out: vec![left],
         }
+    }
+
+    /// An agent that knows nothing of loads says nothing of them.
+    fn with_loads(&self, near: &HostName, mut view: PathsView) -> PathsView {
+        if self.load.is_some() {
+            for path in &mut view.paths {
+                path.carried.get_or_insert_with(|| {
+                    Fact::unknown(format!(
+                        "the agent of {near} is of a version that loads no path"
+                    ))
+                });
+            }
+        }
+        view
     }
 
     /// Asks, unless one of them is gone. Where that fails both are looked at again: who is silent holds nobody up a second time.

@@ -1,16 +1,20 @@
 //! Loads paths with connections, where that was asked for and takes nothing from guests.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use drover_api::{AnswererView, LoadRequest};
 use drover_reach::Ticket;
-use drover_reach::limits::{LOAD_TIME_MOST, RATE_UNKNOWN};
+use drover_reach::limits::{LOAD_GREETING, LOAD_TIME_MOST, LOAD_WARM_UP, RATE_UNKNOWN};
 use drover_reach::load::{self, Load, Measured};
 use drover_tune::facts::{Carried, Fact, HeldUpBy};
 use drover_types::{BitRate, HostName, MigrationId, with_sources};
+use tokio::time::{Instant, timeout};
 
 use super::pairs::Pair;
+use crate::limits;
 
 /// Of a line's rate what a load may take where guests run at either end and nothing else was said, in percent.
 const SHARE_BESIDE_GUESTS: u8 = 50;
@@ -45,7 +49,7 @@ impl Loading {
         let port = answerer
             .load_port
             .ok_or_else(|| format!("{far} takes no load: its agent is of an older version, or has not opened its port for lanes"))?;
-        let beside = if guests + answerer.guests > 0 {
+        let beside = if guests > 0 || answerer.guests > 0 {
             SHARE_BESIDE_GUESTS
         } else {
             100
@@ -59,8 +63,14 @@ impl Loading {
         })
     }
 
-    /// Loads one path.
-    pub async fn of(&self, pair: &Pair) -> Fact<Carried> {
+    /// Loads one path, if it ends by then; gives it up where a guest begins to move here.
+    pub async fn of(&self, pair: &Pair, end: Instant, moves: impl Fn() -> bool) -> Fact<Carried> {
+        if moves() {
+            return Fact::unknown("a guest began to move");
+        }
+        if Instant::now() + LOAD_GREETING + LOAD_WARM_UP + self.time > end {
+            return Fact::unknown("the time for asking was over before");
+        }
         let most = self.most(pair.rate);
         let load = Load {
             interface: pair.near.interface.clone(),
@@ -71,7 +81,17 @@ impl Loading {
             most,
             time: self.time,
         };
-        match tokio::task::spawn_blocking(move || load::measure(&load)).await {
+        let halt = Arc::new(AtomicBool::new(false));
+        let halted = Arc::clone(&halt);
+        let mut measuring = tokio::task::spawn_blocking(move || load::measure(&load, &halted));
+        let measured = loop {
+            match timeout(limits::LOAD_LOOK, &mut measuring).await {
+                Ok(measured) => break measured,
+                Err(_) if moves() => halt.store(true, Ordering::Release),
+                Err(_) => {}
+            }
+        };
+        match measured {
             Ok(Ok(measured)) => Fact::Known(carried(&measured, pair.rate, most)),
             Ok(Err(error)) => Fact::unknown(with_sources(&error)),
             Err(error) => Fact::unknown(format!("the agent failed at it: {error}")),

@@ -2,8 +2,9 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Barrier};
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use drover_lanes::{ConnectError, Connection, Lane, Progress, Target};
@@ -16,8 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::prove;
 use crate::Ticket;
 use crate::limits::{
-    LOAD_BUFFER, LOAD_CONNECTIONS, LOAD_GREETING, LOAD_TIME_MOST, LOAD_WARM_UP, PEER_FULL_SHARE,
-    UNFED_SHARE,
+    LOAD_BUFFER, LOAD_CONNECTIONS, LOAD_GREETING, LOAD_LOOK, LOAD_TIME_LEAST, LOAD_TIME_MOST,
+    LOAD_WARM_UP, PEER_FULL_SHARE, UNFED_SHARE,
 };
 
 /// What is to be measured.
@@ -35,7 +36,7 @@ pub struct Load {
     pub ticket: Ticket,
     /// Most that is sent, all connections together; no limit where there is none.
     pub most: Option<BitRate>,
-    /// How long it is measured, after [`LOAD_WARM_UP`]; [`LOAD_TIME_MOST`] at most.
+    /// How long it is measured, after [`LOAD_WARM_UP`]: [`LOAD_TIME_LEAST`] to [`LOAD_TIME_MOST`].
     pub time: Duration,
 }
 
@@ -79,65 +80,120 @@ pub enum NotMeasured {
     /// The kernel's word.
     #[error("a connection broke")]
     Io(#[from] io::Error),
+    /// A connection ended before it was told to: the far host has ended the order, or its agent is gone.
+    #[error("the far host ended a connection meanwhile")]
+    Cut,
+    /// It was halted.
+    #[error("it was given up, as a guest began to move")]
+    Halted,
     /// Nothing was acknowledged in all that time.
     #[error("nothing arrived in {} ms", .0.as_millis())]
     Nothing(Duration),
 }
 
-/// Measures it; blocks for the time of it, [`LOAD_WARM_UP`], and what opening takes.
+/// Measures it, unless it is halted; blocks for the time of it, [`LOAD_WARM_UP`], and up to [`LOAD_GREETING`].
 ///
 /// # Errors
 /// [`NotMeasured`].
-pub fn measure(load: &Load) -> Result<Measured, NotMeasured> {
-    let time = load.time.min(LOAD_TIME_MOST);
-    let connections = (0..LOAD_CONNECTIONS).map(|_| open(load));
+pub fn measure(load: &Load, halt: &AtomicBool) -> Result<Measured, NotMeasured> {
+    let time = load.time.clamp(LOAD_TIME_LEAST, LOAD_TIME_MOST);
+    let until = Instant::now() + LOAD_GREETING;
+    let connections = (0..LOAD_CONNECTIONS).map(|_| open(load, until));
     let connections: Vec<_> = connections.collect::<Result<_, _>>()?;
-    let end = Instant::now() + LOAD_WARM_UP + time;
-    for connection in &connections {
-        // What does not leave any more is not waited for.
-        connection.set_deadline(end)?;
-    }
-    let lanes: Vec<_> = connections
-        .into_iter()
-        .map(|connection| Arc::new(connection.into_plain()))
-        .collect();
-    let begin = Arc::new(Barrier::new(lanes.len() + 1));
-    let mut senders = Vec::new();
-    for lane in &lanes {
-        let (lane, begin) = (lane.clone(), begin.clone());
-        let sender = thread::Builder::new().name("load".into());
-        senders.push(sender.spawn(move || {
-            begin.wait();
-            let buffer = vec![0; LOAD_BUFFER];
-            // Until the deadline, or until it is shut down.
-            while lane.send(&[], &buffer).is_ok() {}
-        })?);
-    }
-    begin.wait();
-    thread::sleep(LOAD_WARM_UP);
-    let (from, first) = (Instant::now(), sum(&lanes)?);
-    thread::sleep(time);
-    let (took, last) = (from.elapsed(), sum(&lanes)?);
-    for lane in &lanes {
-        lane.shut_down();
-    }
-    for sender in senders {
-        // It has nothing to say.
-        let _ = sender.join();
-    }
-    judge(first, last, took).ok_or(NotMeasured::Nothing(took))
+    let full = Full::new(connections, Instant::now() + LOAD_WARM_UP + time)?;
+    let measured = full.measured(time, halt);
+    let cut = full.end();
+    if cut { Err(NotMeasured::Cut) } else { measured }
 }
 
-/// Opens one as a lane is opened, and proves the ticket.
-fn open(load: &Load) -> Result<Connection, NotMeasured> {
+/// Connections that are full. Dropped, they are shut down.
+struct Full {
+    lanes: Vec<Arc<Lane>>,
+    senders: Vec<JoinHandle<bool>>,
+    over: Arc<AtomicBool>,
+}
+
+impl Full {
+    /// What has not left by `end` is waited for no longer than a greeting.
+    fn new(connections: Vec<Connection>, end: Instant) -> Result<Self, NotMeasured> {
+        let mut full = Self {
+            lanes: Vec::new(),
+            senders: Vec::new(),
+            over: Arc::default(),
+        };
+        for connection in connections {
+            connection.set_deadline(end + LOAD_GREETING)?;
+            let lane = Arc::new(connection.into_plain());
+            full.lanes.push(lane.clone());
+            let over = full.over.clone();
+            let sender = thread::Builder::new().name("load".into()).spawn(move || {
+                let buffer = vec![0; LOAD_BUFFER];
+                while lane.send(&[], &buffer).is_ok() {}
+                over.load(Ordering::Acquire)
+            })?;
+            full.senders.push(sender);
+        }
+        Ok(full)
+    }
+
+    fn measured(&self, time: Duration, halt: &AtomicBool) -> Result<Measured, NotMeasured> {
+        wait(LOAD_WARM_UP, halt)?;
+        let (from, first) = (Instant::now(), sum(&self.lanes)?);
+        wait(time, halt)?;
+        let (took, last) = (from.elapsed(), sum(&self.lanes)?);
+        judge(first, last, took).ok_or(NotMeasured::Nothing(took))
+    }
+
+    /// Shuts them down; whether one had ended before.
+    fn end(mut self) -> bool {
+        self.shut_down();
+        let mut cut = false;
+        for sender in std::mem::take(&mut self.senders) {
+            let as_told = sender.join().unwrap_or(false);
+            cut |= !as_told;
+        }
+        cut
+    }
+
+    fn shut_down(&self) {
+        self.over.store(true, Ordering::Release);
+        for lane in &self.lanes {
+            lane.shut_down();
+        }
+    }
+}
+
+impl Drop for Full {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+fn wait(time: Duration, halt: &AtomicBool) -> Result<(), NotMeasured> {
+    let end = Instant::now() + time;
+    loop {
+        if halt.load(Ordering::Acquire) {
+            return Err(NotMeasured::Halted);
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        thread::sleep(left.min(LOAD_LOOK));
+    }
+}
+
+/// Opens one as a lane is opened, and proves the ticket, by `until`.
+fn open(load: &Load, until: Instant) -> Result<Connection, NotMeasured> {
+    let patience = until.saturating_duration_since(Instant::now());
     let connection = Connection::connect(&Target {
         interface: load.interface.clone(),
         local: load.local,
         remote: load.remote,
         segment: None,
-        patience: LOAD_GREETING,
+        patience: patience.max(LOAD_LOOK),
     })?;
-    connection.set_deadline(Instant::now() + LOAD_GREETING)?;
+    connection.set_deadline(until)?;
     if let Some(most) = load.most {
         connection.pace(ByteRate(most.0 / 8 / LOAD_CONNECTIONS as u64))?;
     }

@@ -3,24 +3,25 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use drover_lanes::Connection;
+use drover_lanes::{Closer, Connection};
 use drover_wire::{Answer, Nonce, PREAMBLE_BYTES, RefusalCode, Version, VersionRange};
 
 use super::{PROOF_BYTES, prove};
 use crate::Order;
 use crate::limits::{ASKERS, LOADS_AT_ONCE, SINK_BYTES};
 
-/// Takes the connections of one order, until its time is over.
+/// Takes the connections of one order, until its time is over. Dropped, it ends them.
 #[derive(Debug)]
 pub struct Sink {
     order: Order,
     until: Instant,
     taken: Arc<AtomicUsize>,
+    closers: Mutex<Vec<Closer>>,
 }
 
 /// A connection that was turned away.
@@ -57,6 +58,7 @@ impl Sink {
         Self {
             until: Instant::now() + order.time.min(crate::limits::ANSWER_TIME_MOST),
             taken: Arc::default(),
+            closers: Mutex::default(),
             order,
         }
     }
@@ -82,6 +84,10 @@ impl Sink {
         let go_on = Answer::GoOn(newest(), Nonce([0; 32]));
         connection.send(&go_on.encode())?;
         connection.set_deadline(self.until)?;
+        let mut closers = self.closers.lock().unwrap_or_else(PoisonError::into_inner);
+        closers.retain(Closer::is_open);
+        closers.push(connection.closer());
+        drop(closers);
         let drain = move || {
             let _place = place;
             let mut buffer = vec![0; SINK_BYTES];
@@ -113,6 +119,18 @@ impl Sink {
             return Err(NotTaken::Full);
         }
         Ok(place)
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        let closers = self
+            .closers
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for closer in closers {
+            closer.close();
+        }
     }
 }
 

@@ -128,13 +128,18 @@ impl<'a> Judged<'a> {
     fn looked_at(&self, (rule, subject): &Key) -> bool {
         let rule = RULES.iter().find(|known| known.name == rule);
         if rule.is_some_and(|rule| matches!(rule.asks, Asks::Path(_))) {
+            let loaded = rule.is_some_and(|rule| rule.name == RATE);
             let mut paths = self.known.paths.iter();
-            return paths.any(|path| is_about(subject, path));
+            return paths
+                .any(|path| is_about(subject, path) && (!loaded || path.carried.is_some()));
         }
         let read = |host: &String| self.known.hosts.iter().any(|read| read.name == *host);
         read(&subject.host) && subject.other.as_ref().is_none_or(read)
     }
 }
+
+/// The rule about what a path carries, which is measured only where that is wanted.
+const RATE: &str = "path-rate";
 
 fn is_about(subject: &Subject, path: &Path) -> bool {
     subject.host == path.near.host
