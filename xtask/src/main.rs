@@ -21,7 +21,9 @@ cargo run -p xtask -- COMMAND
 
   check   crate arrows, purity of pure crates, documentation, markers: reads files only
   lint    formatting, clippy, check, licences, shell scripts
-  test    lint, then every test; the runner's own summary comes last";
+  test    lint, then every test; the runner's own summary comes last
+  contain TEST [ARGUMENTS]
+          one test; what it leaves running is killed";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -34,6 +36,10 @@ fn main() -> ExitCode {
         ["check"] => check(),
         ["lint"] => steps::lint(),
         ["test"] => runner::test(),
+        ["contain", test @ ..] => match runner::contain::run(test) {
+            Ok(code) => std::process::exit(code),
+            Err(error) => Err(error),
+        },
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

@@ -4,6 +4,7 @@
 //! returns. Runners hide the output of tests that pass, so it is collected here and shown, counted,
 //! before the summary.
 
+pub mod contain;
 mod harness;
 mod nextest;
 

@@ -6,7 +6,7 @@ use std::process::{ChildStderr, Stdio};
 
 use anyhow::{Context, Result};
 
-use super::{Outcome, SKIPPED, cargo};
+use super::{Outcome, SKIPPED, cargo, contain};
 use crate::tree;
 
 /// Where `.config/nextest.toml` has the output of every test written, in the target folder.
@@ -28,7 +28,9 @@ pub fn run() -> Result<Outcome> {
     if junit.exists() {
         fs::remove_file(&junit).with_context(|| format!("cannot remove {}", junit.display()))?;
     }
+    let (key, through) = contain::through()?;
     let mut child = cargo()
+        .env(key, through)
         .args([
             "nextest",
             "run",

@@ -1,0 +1,114 @@
+//! A test that ends with all that it started: agents and QEMUs live in sessions of their own, and would go on where their test is killed
+//! for being too slow, and make every later one slow.
+//!
+//! ```text
+//!   nextest ─▶ xtask contain ─▶ test ─▶ agent ─▶ QEMU
+//!               └── who loses its parent becomes a child of this process, and is killed after the test
+//! ```
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
+};
+
+/// How cargo is told to run every test through it. What is sent to the test's process group is for the test: this process stays to end the
+/// rest. Signals that are blocked here are not in what it starts: `Command` sees to that.
+pub fn through() -> Result<(&'static str, String)> {
+    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    let own = own.to_str().context("its path is no text")?;
+    ensure!(!own.contains(' '), "cargo takes no path with spaces: {own}");
+    Ok((
+        "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
+        format!("env --block-signal=TERM,INT,HUP {own} contain"),
+    ))
+}
+
+/// Runs the test, and kills what it leaves: its exit code.
+pub fn run(test: &[&str]) -> Result<i32> {
+    let (program, arguments) = test.split_first().context("no test to run")?;
+    set_child_subreaper(Some(getpid())).context("cannot adopt what a test leaves")?;
+    let child = Command::new(program).args(arguments).spawn();
+    let child = child.with_context(|| (*program).to_owned())?;
+    let code = loop {
+        let (pid, status) = wait(WaitOptions::empty())?.context("no test to wait for")?;
+        if pid.as_raw_nonzero().get().unsigned_abs() == child.id() {
+            break code(status);
+        }
+    };
+    let left = end_all()?;
+    if !left.is_empty() {
+        eprintln!(
+            "the test left these running, which were killed: {}",
+            left.join(", ")
+        );
+    }
+    Ok(code)
+}
+
+/// As a shell has it.
+fn code(status: WaitStatus) -> i32 {
+    let by_signal = status.terminating_signal().map(|signal| 128 + signal);
+    status.exit_status().or(by_signal).unwrap_or(1)
+}
+
+/// Kills children until there are none: those of one that was killed are children of this process by then.
+fn end_all() -> Result<Vec<String>> {
+    let mut ended = Vec::new();
+    loop {
+        for (pid, name) in children()? {
+            // It may have ended by itself.
+            if kill_process(pid, Signal::KILL).is_ok() {
+                ended.push(name);
+            }
+        }
+        match wait(WaitOptions::empty()) {
+            Err(rustix::io::Errno::CHILD) => return Ok(ended),
+            waited => waited.map(drop)?,
+        }
+    }
+}
+
+fn children() -> Result<Vec<(Pid, String)>> {
+    let own = getpid();
+    let mut children = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let path = entry?.path();
+        // Others come and go.
+        let Ok(stat) = fs::read_to_string(path.join("stat")) else {
+            continue;
+        };
+        children.extend(child_of(own, &stat));
+    }
+    Ok(children)
+}
+
+/// Who it is, if it is a child of that one and lives. Source: proc_pid_stat(5).
+fn child_of(parent: Pid, stat: &str) -> Option<(Pid, String)> {
+    let (before, after) = stat.rsplit_once(')')?;
+    let (pid, name) = before.split_once(" (")?;
+    let mut fields = after.split_whitespace();
+    let is_alive = !matches!(fields.next()?, "Z" | "X");
+    let is_its = fields.next()?.parse() == Ok(parent.as_raw_nonzero().get());
+    let pid = Pid::from_raw(pid.parse().ok()?)?;
+    (is_alive && is_its).then(|| (pid, name.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_are_told_from_others_whatever_their_name_is() {
+        let parent = Pid::from_raw(7).unwrap();
+        let told =
+            |stat| child_of(parent, stat).map(|(pid, name)| (pid.as_raw_nonzero().get(), name));
+        let odd = "12 (a) (b) S 7 12 12 0 -1";
+        assert_eq!(told(odd), Some((12, "a) (b".to_owned())));
+        for other in ["12 (a) S 8 12", "12 (a) Z 7 12", "12 (a)", "", "x (a) S 7"] {
+            assert_eq!(told(other), None, "{other}");
+        }
+    }
+}
