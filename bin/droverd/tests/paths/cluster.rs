@@ -133,14 +133,16 @@ impl Cluster {
         assert!(done.status.success(), "{host}: {command}: {said}");
     }
 
-    /// Loses one in so many of the packets that arrive at a port of the switch, at random.
+    /// Loses one in so many of the datagrams that arrive at a port of the switch, at random: what agents say to each other arrives.
     pub fn lose(&self, port: &str, one_in: u32) {
         for rule in [
             "add table netdev lossy".to_owned(),
             format!(
                 "add chain netdev lossy {port} {{ type filter hook ingress device {port} priority 0; }}"
             ),
-            format!("add rule netdev lossy {port} numgen random mod {one_in} == 0 drop"),
+            format!(
+                "add rule netdev lossy {port} ip protocol udp numgen random mod {one_in} == 0 drop"
+            ),
         ] {
             self.run(SWITCH, &format!("nft {rule}"));
         }
