@@ -63,6 +63,9 @@ pub const CHECKPOINT_PART_LEAST: u64 = 2;
 /// guest moves without them then; nothing of it has begun to move before.
 pub const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(8);
 
+/// How long an agent that starts waits for that disk, before it takes up the migrations that it was moving.
+pub const CHECKPOINT_START: Duration = Duration::from_secs(1);
+
 const _: () = assert!(2 * CHECKPOINT_PATIENCE.as_secs() < api::START_CALL.as_secs());
 
 /// How often it is looked which checkpoints are too old.
@@ -356,9 +359,6 @@ const _: () = assert!(ASKERS <= drover_reach::limits::ASKERS);
 /// Asking all paths to one host takes so long at most. 32 of them on one interface are asked one after another, in 0.3 s each where
 /// nothing is wrong; one over which much is lost takes 7 s.
 pub const ASKING: Duration = Duration::from_secs(30);
-
-/// While a path is loaded it is looked so often whether a guest begins to move.
-pub const LOAD_LOOK: Duration = Duration::from_millis(20);
 
 /// Pairs of addresses in different networks at which it is knocked at the same time: each is a socket, and silent for 2.5 s at most.
 /// 256 pairs, all that there may be, take 10 s.

@@ -92,7 +92,7 @@ pub const LOAD_TIME_MOST: Duration = Duration::from_secs(10);
 /// Shortest time: what is sent in less is mostly on its way.
 pub const LOAD_TIME_LEAST: Duration = Duration::from_millis(100);
 
-/// A load that is to be given up is given up within this time.
+/// A load that is to be given up is given up within this time, and it is looked as often whether it is to be.
 pub const LOAD_LOOK: Duration = Duration::from_millis(20);
 
 /// How long opening all connections of a load may take: as a lane's greeting.

@@ -180,25 +180,44 @@ impl Checkpoints {
         if sum_of(baselines.chain([self.room(all)])) < least {
             return;
         }
-        while self.room(all) < wanted {
-            let kept = all.iter().filter_map(|(key, checkpoint)| match checkpoint {
-                Checkpoint::Kept { told, .. } if key.1 == CheckpointKind::Baseline => {
-                    Some((told.since, key))
-                }
-                _ => None,
-            });
-            let Some((_, oldest)) = kept.min_by_key(|(since, _)| *since) else {
-                return;
-            };
-            let oldest = oldest.clone();
+        while self.room(all) < wanted
+            && let Some(oldest) = oldest(all, CheckpointKind::Baseline)
+        {
             tracing::info!(vm = %oldest.0, "its baseline makes room for a checkpoint");
             remove(all, &oldest, gone);
         }
     }
 
+    /// Removes the oldest, baselines first, until the rest is no more than `checkpoints.size`: that is less than it was.
+    pub(super) fn remove_what_is_too_much(&self, disk: &Disk<'_>) {
+        let mut all = self.lock();
+        let mut gone = Vec::new();
+        while sum(&all) > self.0.size
+            && let Some(key) = oldest(&all, CheckpointKind::Baseline)
+                .or_else(|| oldest(&all, CheckpointKind::Checkpoint))
+        {
+            let (vm, kind) = &key;
+            let size = self.0.size;
+            tracing::warn!(%vm, "its {kind} is removed: all that is kept takes more than {size}, as `checkpoints.size` says");
+            remove(&mut all, &key, &mut gone);
+        }
+        drop(all);
+        self.erase(disk, &gone);
+    }
+
     fn room(&self, all: &All) -> Bytes {
         Bytes(self.0.size.0.saturating_sub(sum(all).0))
     }
+}
+
+/// The oldest of this kind that is kept.
+fn oldest(all: &All, kind: CheckpointKind) -> Option<Key> {
+    let kept = all.iter().filter_map(|(key, checkpoint)| match checkpoint {
+        Checkpoint::Kept { told, .. } if key.1 == kind => Some((told.since, key)),
+        _ => None,
+    });
+    let oldest = kept.min_by_key(|(since, _)| *since);
+    oldest.map(|(_, key)| key.clone())
 }
 
 /// Has one go that is kept.

@@ -84,12 +84,18 @@ pub(super) fn taken(metadata: &fs::Metadata) -> Bytes {
     Bytes(metadata.blocks() * 512)
 }
 
-/// First the key, without which the rest is nothing.
-pub(super) fn erase(told: &Path, pages: &Path) {
-    for file in [told, pages] {
-        if let Err(error) = documents::remove(file) {
-            tracing::error!(file = %file.display(), %error, "a checkpoint was not removed");
-        }
+/// First all keys, without which the rest is nothing.
+pub(super) fn erase<'p>(
+    keys: impl IntoIterator<Item = PathBuf>,
+    pages: impl IntoIterator<Item = &'p Path>,
+) {
+    keys.into_iter().for_each(|key| erase_one(&key));
+    pages.into_iter().for_each(erase_one);
+}
+
+fn erase_one(file: &Path) {
+    if let Err(error) = documents::remove(file) {
+        tracing::error!(file = %file.display(), %error, "a checkpoint was not removed");
     }
 }
 

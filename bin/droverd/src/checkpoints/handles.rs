@@ -7,7 +7,7 @@ use drover_api::CheckpointKind;
 use drover_types::VmName;
 use jiff::{SignedDuration, Timestamp};
 
-use super::files::{Told, make, place, taken, told};
+use super::files::{Told, make, taken};
 use super::{Checkpoint, Checkpoints, Key};
 use crate::registry::files as documents;
 
@@ -68,7 +68,7 @@ impl Growing {
             tracing::info!(%vm, "its {kind} is not kept: it was removed, or its guest is back");
             return Ok(());
         }
-        documents::write_whole(&place(&inner.own, vm, told(*kind)), &text)?;
+        documents::write_whole(&self.all.key_of(&self.key), &text)?;
         let told = self.told.clone();
         let kept = Checkpoint::Kept { told, takes };
         self.all.lock().insert(self.key.clone(), kept);

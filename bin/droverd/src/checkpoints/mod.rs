@@ -29,6 +29,7 @@ mod opening;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,6 +50,9 @@ use mark::Marks;
 /// Those of this host.
 #[derive(Debug, Clone)]
 pub struct Checkpoints(Arc<Inner>);
+
+/// What a relay reads of a file of pages before it has answered.
+const BEGINNING: usize = 4096;
 
 type Key = (VmName, CheckpointKind);
 
@@ -173,14 +177,18 @@ impl Checkpoints {
 
     /// Opens pages that are kept. Where they are not because their directory is not there, they are kept.
     fn open_pages(&self, told: &Told) -> Result<File, NoCheckpoint> {
-        File::open(&told.path).or_else(|error| {
+        let opened = File::open(&told.path).or_else(|error| {
             if error.kind() == io::ErrorKind::NotFound
                 && let Some(directory) = told.path.parent()
             {
                 self.disk().check(directory)?;
             }
-            Err(error.into())
-        })
+            Err(NoCheckpoint::from(error))
+        })?;
+        // The relay reads its beginning while nothing else of the guest is done: here a disk that does not answer costs no more than the
+        // checkpoint.
+        opened.read_at(&mut [0; BEGINNING], 0)?;
+        Ok(opened)
     }
 
     /// What a guest holds of it that an earlier agent began to take in. Whether its relay reads it was not written down: if it does not, it
@@ -340,14 +348,18 @@ impl Checkpoints {
     }
 
     fn erase(&self, _: &Disk<'_>, gone: &[Gone]) {
-        for Gone { key, told: kept } in gone {
-            erase(&place(&self.0.own, &key.0, told(key.1)), &kept.path);
-        }
+        let keys = gone.iter().map(|gone| self.key_of(&gone.key));
+        erase(keys, gone.iter().map(|gone| gone.told.path.as_path()));
+    }
+
+    /// Where it is told of it, with its key.
+    fn key_of(&self, (vm, kind): &Key) -> PathBuf {
+        place(&self.0.own, vm, told(*kind))
     }
 
     /// Nothing is left of one that grew, with its pages there.
     fn give_up(&self, _: &Disk<'_>, key: &Key, path: &Path) {
-        erase(&place(&self.0.own, &key.0, told(key.1)), path);
+        erase([self.key_of(key)], [path]);
         self.lock().remove(key);
     }
 

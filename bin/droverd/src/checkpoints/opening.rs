@@ -9,14 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use drover_pagestore::DigestKey;
 use drover_types::Bytes;
 
-use super::files::{KINDS, Told, erase, named, pages, place, taken, told};
+use super::files::{KINDS, Told, named, pages, place, taken, told};
 use super::mark::{Away, Marks};
-use super::{Checkpoint, Checkpoints, Disk, Inner, Key};
+use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint};
 use crate::config::Config;
+use crate::limits::CHECKPOINT_START;
 use crate::registry::files as documents;
 
 impl Checkpoints {
-    /// Those that are there and count; whatever else is there is removed, and all where none are wanted.
+    /// Those that are there and count; whatever else is there is removed, all where none are wanted, and what is more than is wanted. A
+    /// disk that does not answer is waited for as [`CHECKPOINT_START`] says, and looked through when it does.
     ///
     /// # Errors
     /// A directory cannot be read, or the system has no random numbers.
@@ -24,6 +26,7 @@ impl Checkpoints {
         let wanted = &config.checkpoints;
         let own = config.state.join("checkpoints");
         let mut all = BTreeMap::new();
+        let mut gone = Vec::new();
         let mut key = None;
         for kind in KINDS {
             for vm in named(&own, told(kind))? {
@@ -44,7 +47,8 @@ impl Checkpoints {
                     let takes = Bytes(0);
                     all.insert((vm, kind), Checkpoint::Kept { told, takes });
                 } else {
-                    erase(&file, &told.path);
+                    let key = (vm, kind);
+                    gone.push(Gone { key, told });
                 }
             }
         }
@@ -58,12 +62,23 @@ impl Checkpoints {
             away: Mutex::default(),
             all: Mutex::new(all),
         }));
-        let mut disk = this.disk();
-        // What comes of it is told.
-        let _ = this.is_on().then(|| this.look(&mut disk));
-        this.settle(&disk)?;
-        drop(disk);
+        match this.patiently(CHECKPOINT_START, move |this| Ok(this.begin_with(&gone)?)) {
+            Err(NoCheckpoint::Io(error)) => return Err(error),
+            Err(why) => {
+                let directory = wanted.directory.display();
+                tracing::warn!(%directory, %why, "nothing is kept of guests there until it does");
+            }
+            Ok(()) => {}
+        }
         Ok(this)
+    }
+
+    fn begin_with(&self, gone: &[Gone]) -> io::Result<()> {
+        let mut disk = self.disk();
+        self.erase(&disk, gone);
+        // What comes of it is told.
+        let _ = self.is_on().then(|| self.look(&mut disk));
+        self.settle(&disk)
     }
 
     /// Looks whether the directory is there, and tells it when that has changed. What was away is looked through when it comes back.
@@ -88,11 +103,11 @@ impl Checkpoints {
         looked
     }
 
-    /// Whether nothing is told to be in the directory, or some of that is there: earlier agents did not mark it.
+    /// Whether nothing is told to be in the directory.
     fn may_begin(&self) -> bool {
-        let mut told = self.told_paths();
-        told.retain(|(_, path)| path.parent() == Some(self.0.directory.as_path()));
-        told.is_empty() || told.iter().any(|(_, path)| path.exists())
+        let directory = Some(self.0.directory.as_path());
+        let told = self.told_paths();
+        told.iter().all(|(_, path)| path.parent() != directory)
     }
 
     fn told_paths(&self) -> Vec<(Key, PathBuf)> {
@@ -104,7 +119,8 @@ impl Checkpoints {
         kept.collect()
     }
 
-    /// Measures what is kept. What others removed goes, and what nobody knows; nothing of a directory that is not there.
+    /// Measures what is kept. What others removed goes, what nobody knows, and what there is no room for any more; nothing of a directory
+    /// that is not there.
     fn settle(&self, disk: &Disk<'_>) -> io::Result<()> {
         let mut removed = BTreeSet::new();
         for (key, path) in self.told_paths() {
@@ -128,6 +144,7 @@ impl Checkpoints {
             }
         }
         self.remove_those(disk, |key, _| removed.contains(key));
+        self.remove_what_is_too_much(disk);
         self.remove_what_nobody_knows(disk)
     }
 

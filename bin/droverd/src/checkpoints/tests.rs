@@ -182,6 +182,36 @@ fn no_more_is_taken_than_there_is_room_and_what_cannot_be_read_is_not_used() {
 }
 
 #[test]
+fn where_less_is_wanted_than_there_is_baselines_go_and_then_the_oldest() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 1 << 30);
+    leaves(&all, "b", 1).keep().unwrap();
+    leaves(&all, "a", 2).keep().unwrap();
+    arrives(&all, "c", 3).keep().unwrap();
+    let view = all.view();
+    let takes = |kind| {
+        let one = view.checkpoints.iter().find(|one| one.kind == kind);
+        one.unwrap().bytes.0
+    };
+    assert!(view.checkpoints.len() == 3 && takes(BASELINE) > 0);
+    drop(all);
+    let left = |size| {
+        let all = opened(&directory, size);
+        let named = |one: &CheckpointView| (one.vm.to_string(), one.kind);
+        all.view().checkpoints.iter().map(named).collect::<Vec<_>>()
+    };
+    let one = takes(CHECKPOINT);
+    assert_eq!(left(view.taken.0).len(), 3);
+    let both = [("a".to_owned(), CHECKPOINT), ("b".to_owned(), CHECKPOINT)];
+    assert_eq!(left(view.taken.0 - 1), both);
+    assert_eq!(left(2 * one - 1), both[..1]);
+    assert_eq!(left(one), both[..1]);
+    assert_eq!(left(one - 1), []);
+    assert_eq!(there_of(&directory, BASELINE), (0, 0));
+    assert_eq!(there(&directory), (0, 0));
+}
+
+#[test]
 fn a_baseline_is_there_until_its_guest_has_left_also_for_another_agent() {
     let directory = tempfile::tempdir().unwrap();
     let all = opened(&directory, 64 << 20);

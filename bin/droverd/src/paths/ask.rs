@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::Turn;
 use super::asking::Asking;
 use super::doubts::{Left, busy_with, elsewhere};
-use super::loading::Loading;
+use super::loading::{self, Loading};
 use super::pairs::{self, candidates, pairs, ports};
 use crate::agent::Context;
 use crate::migration::Migrations;
@@ -38,7 +38,7 @@ pub async fn turn(context: &Context) -> Result<Turn, Refusal> {
 ///
 /// # Errors
 /// That host is this one, or no member, or does not answer, or is of a version that answers no such questions; this one cannot
-/// read its own interfaces.
+/// read its own interfaces; it may not load paths so.
 pub async fn ask(
     context: &Arc<Context>,
     migrations: &Migrations,
@@ -46,6 +46,7 @@ pub async fn ask(
     _turn: Turn,
 ) -> Result<PathsView, Refusal> {
     let near = &context.config.host;
+    load.map_or(Ok(()), loading::check)?;
     if far == near {
         let message = format!("{far} is this host: there is no path to it");
         return Err(Refusal::new(ErrorCode::SameHost, message));

@@ -25,6 +25,7 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{ask, not_answered, turn};
+use super::loading;
 use super::only::Only;
 use crate::agent::Context;
 use crate::migration::Migrations;
@@ -33,7 +34,7 @@ use crate::{doctor, limits};
 /// Has them asked. Nothing more is asked once the caller has hung up. Where they are all, what was found is kept.
 ///
 /// # Errors
-/// There is no cluster, or no host of a name that is asked for.
+/// There is no cluster, or no host of a name that is asked for; paths may not be loaded so.
 pub async fn cluster(
     context: &Arc<Context>,
     migrations: &Arc<Migrations>,
@@ -41,6 +42,7 @@ pub async fn cluster(
 ) -> Result<ClusterPathsView, Refusal> {
     context.peers.are_known()?;
     let ClusterPathsRequest { hosts, load } = request;
+    load.map_or(Ok(()), loading::check)?;
     let only = Only::new(context, hosts)?;
     let all = only.is_all();
     let begun = Timestamp::now();

@@ -5,19 +5,38 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use drover_api::{AnswererView, LoadRequest};
+use drover_api::{AnswererView, ErrorCode, LoadRequest, Refusal};
 use drover_reach::Ticket;
-use drover_reach::limits::{LOAD_GREETING, LOAD_TIME_MOST, LOAD_WARM_UP, RATE_UNKNOWN};
+use drover_reach::limits::{
+    LOAD_GREETING, LOAD_LOOK, LOAD_TIME_LEAST, LOAD_TIME_MOST, LOAD_WARM_UP, RATE_UNKNOWN,
+};
 use drover_reach::load::{self, Load, Measured};
 use drover_tune::facts::{Carried, Fact, HeldUpBy};
 use drover_types::{BitRate, HostName, MigrationId, with_sources};
 use tokio::time::{Instant, timeout};
 
 use super::pairs::Pair;
-use crate::limits;
 
 /// Of a line's rate what a load may take where guests run at either end and nothing else was said, in percent.
 const SHARE_BESIDE_GUESTS: u8 = 50;
+
+/// Whether paths may be loaded so.
+///
+/// # Errors
+/// What is asked for is out of bounds.
+pub fn check(asked: LoadRequest) -> Result<(), Refusal> {
+    let LoadRequest { time_ms, share } = asked;
+    let (least, most) = (LOAD_TIME_LEAST.as_millis(), LOAD_TIME_MOST.as_millis());
+    if !(least..=most).contains(&u128::from(time_ms)) {
+        let message = format!("a path is loaded for {least} to {most} ms, and not for {time_ms}");
+        return Err(Refusal::new(ErrorCode::BadRequest, message));
+    }
+    if let Some(share) = share.filter(|share| !(1..=100).contains(share)) {
+        let message = format!("a load may take 1 to 100 percent of a line, and not {share}");
+        return Err(Refusal::new(ErrorCode::BadRequest, message));
+    }
+    Ok(())
+}
 
 /// How paths to one host are loaded.
 #[derive(Debug, Clone)]
@@ -31,7 +50,7 @@ pub struct Loading {
 }
 
 impl Loading {
-    /// By what was asked for and what the far host said; `guests` run here.
+    /// By what was asked for, which was [checked](check), and what the far host said; `guests` run here.
     ///
     /// # Errors
     /// Why nothing is loaded, to be read after "because".
@@ -58,8 +77,8 @@ impl Loading {
             order: MigrationId(answerer.id.0),
             ticket: ticket.clone(),
             port,
-            time: Duration::from_millis(asked.time_ms).min(LOAD_TIME_MOST),
-            share: asked.share.unwrap_or(beside).clamp(1, 100),
+            time: Duration::from_millis(asked.time_ms),
+            share: asked.share.unwrap_or(beside),
         })
     }
 
@@ -85,7 +104,7 @@ impl Loading {
         let halted = Arc::clone(&halt);
         let mut measuring = tokio::task::spawn_blocking(move || load::measure(&load, &halted));
         let measured = loop {
-            match timeout(limits::LOAD_LOOK, &mut measuring).await {
+            match timeout(LOAD_LOOK, &mut measuring).await {
                 Ok(measured) => break measured,
                 Err(_) if moves() => halt.store(true, Ordering::Release),
                 Err(_) => {}
@@ -148,7 +167,7 @@ mod tests {
         busy: Option<&str>,
     ) -> Result<Loading, String> {
         let asked = LoadRequest {
-            time_ms: 60_000,
+            time_ms: 1_000,
             share,
         };
         let host = "b".parse().unwrap();
@@ -172,9 +191,22 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_loaded_for_longer_than_the_most() {
-        let loading = agreed(None, &answerer(0, Some(1)), 0, None).unwrap();
-        assert_eq!(loading.time, LOAD_TIME_MOST);
+    fn a_load_for_less_or_more_than_it_may_take_is_refused_with_the_bounds() {
+        let asked = |time_ms, share| check(LoadRequest { time_ms, share });
+        for (time_ms, share) in [(100, None), (10_000, Some(1)), (1_000, Some(100))] {
+            asked(time_ms, share).unwrap();
+        }
+        for (time_ms, share, told) in [
+            (99, None, "100 to 10000 ms, and not for 99"),
+            (10_001, None, "100 to 10000 ms"),
+            (u64::MAX, None, "100 to 10000 ms"),
+            (1_000, Some(0), "1 to 100 percent of a line, and not 0"),
+            (1_000, Some(101), "1 to 100 percent"),
+        ] {
+            let refusal = asked(time_ms, share).unwrap_err();
+            assert_eq!(refusal.code, ErrorCode::BadRequest);
+            assert!(refusal.message.contains(told), "{}", refusal.message);
+        }
     }
 
     #[test]

@@ -119,7 +119,7 @@ pub struct PathsAskRequest {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LoadRequest {
-    /// How long each path is measured, in milliseconds; 10 s at most.
+    /// How long each path is measured, in milliseconds: 100 to 10,000.
     pub time_ms: u64,
     /// The part of a line's rate that a load may take, in percent. Where it is not given: half of it where guests run at either end, and
     /// all of it where none does.

@@ -147,23 +147,3 @@ fn nothing_is_removed_from_the_directory_of_another_agent() {
     assert_eq!(all.away(), None);
     leaves(&all, "web", 8).keep().unwrap();
 }
-
-#[test]
-fn what_was_kept_before_directories_had_a_mark_is_kept() {
-    let directory = tempfile::tempdir().unwrap();
-    let disk = Disk::of(&directory);
-    let all = opened(&directory, 64 << 20);
-    leaves(&all, "web", 7).keep().unwrap();
-    drop(all);
-    fs::remove_file(disk.mark()).unwrap();
-    for own in ["mark", "marked"] {
-        fs::remove_file(directory.path().join("state/checkpoints").join(own)).unwrap();
-    }
-    disk.unmount();
-    assert!(opened(&directory, 64 << 20).away().is_some());
-    assert!(disk.is_empty());
-    disk.mount();
-    let all = opened(&directory, 64 << 20);
-    assert_eq!(all.away(), None);
-    assert!(all.take(&vm("web")).unwrap().is_some() && disk.mark().exists());
-}

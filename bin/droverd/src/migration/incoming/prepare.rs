@@ -160,7 +160,8 @@ pub fn session(
     let addresses: usize = nics.iter().map(|nic| nic.addresses.len()).sum();
     if addresses > 0 && closed.len() == addresses {
         carrier.close(false);
-        tokio::task::block_in_place(|| drop((returning, recording)));
+        // They let go of files, and nobody waits for their disk.
+        drop(tokio::task::spawn_blocking(|| drop((returning, recording))));
         let message = format!("no lane could arrive here: {}", closed.join("; "));
         let next = "`ss -tlnp` tells what else listens on `migration.data_port`";
         return Err(Refusal::new(ErrorCode::Internal, message).next(next));
