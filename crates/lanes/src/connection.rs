@@ -21,8 +21,8 @@ nix::setsockopt_impl!(
     MaxPacingRate,
     libc::SOL_SOCKET,
     libc::SO_MAX_PACING_RATE,
-    u32,
-    SetStruct<'_, u32>
+    u64,
+    SetStruct<'_, u64>
 );
 
 /// A connection whose other end has not said yet who it is, or not proved it.
@@ -102,15 +102,14 @@ impl Connection {
         self.socket.send(bytes, b"")
     }
 
-    /// Sends no more than that in a second from here on: the kernel spaces its packets (socket(7), `SO_MAX_PACING_RATE`).
+    /// Sends no more than that in a second from here on: the kernel spaces its packets (socket(7), `SO_MAX_PACING_RATE`, of 64 bits since
+    /// Linux 4.20).
     ///
     /// # Errors
     /// The socket's error.
     pub fn pace(&self, most: ByteRate) -> io::Result<()> {
         // All ones is no limit at all.
-        let most = u32::try_from(most.0)
-            .unwrap_or(u32::MAX)
-            .clamp(1, u32::MAX - 1);
+        let most = most.0.clamp(1, u64::MAX - 1);
         Ok(setsockopt(&self.fd(), MaxPacingRate, &most)?)
     }
 

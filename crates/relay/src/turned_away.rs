@@ -110,7 +110,6 @@ impl TurnedAway {
         Self { cause, reason }
     }
 
-    /// By what its socket said.
     /// For what the kernel said when something was done.
     #[must_use]
     pub fn by_io(what: &str, error: &io::Error) -> Self {

@@ -85,7 +85,7 @@ impl Negotiation {
                 offered(&there) == offered(&said)
             }
             (Some(Self::Modes(modes)), Some(Self::All)) => {
-                modes.iter().all(|(_, is_offered)| *is_offered)
+                !modes.is_empty() && modes.iter().all(|(_, is_offered)| *is_offered)
             }
             (Some(Self::Modes(modes)), Some(Self::Rate(mbit))) => {
                 let offered = offered(&modes);

@@ -74,7 +74,7 @@ fn lost(id: ChangeId, error: &ClientError, ordered: Ordered<'_>) -> Failure {
     let message = format!("what became of change {id} is not known: {why}");
     let look = ordered.shows(id);
     Failure::new(exit::NO_AGENT, "outcome-unknown", message).next(format!(
-        "it goes on, and takes itself back unless other hosts and links are reached as before: {look} tells when the agent answers again"
+        "if it began it goes on, and takes itself back unless other hosts and links are reached as before: {look} tells when the agent answers again"
     ))
 }
 
