@@ -96,7 +96,7 @@ async fn a_disk_that_is_full_costs_no_guest_and_what_is_kept_there_is_whole() {
     // There is not even room for a beginning.
     let [left, _] = moved(&mut hosts, A, "zstd:1").await;
     assert!(
-        has_note(&left, "no checkpoint of it is kept here"),
+        has_note(&left, "no checkpoint of it is kept on "),
         "{left:#?}"
     );
     assert!(has_note(&left, "will go back as whole pages"), "{left:#?}");

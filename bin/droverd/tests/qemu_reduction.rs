@@ -254,7 +254,7 @@ async fn a_guest_of_which_nothing_is_to_be_kept_leaves_nothing_and_one_that_stay
     let events = hosts.client(A).events(left.id).await.unwrap();
     let told = events.iter().any(|event| {
         matches!(&event.kind, EventKind::Fallback { what }
-            if what.contains("no checkpoint of it is kept here: no bytes are reduced"))
+            if what.contains("no checkpoint of it is kept on a: no bytes are reduced"))
     });
     assert!(told, "{events:#?}");
     assert_eq!(hosts.client(A).checkpoints().await.unwrap().taken.0, 0);

@@ -132,7 +132,8 @@ fn pages(hosts: &Hosts) -> PathBuf {
 async fn returns_at_the_second_try(hosts: &mut Hosts) {
     let [left, arrived] = stayed(hosts, B, "zstd:1").await;
     let told = events(hosts, A, left.id).await;
-    assert!(told.contains("which cannot be had"), "{told}\n{arrived:#?}");
+    let why = "what is kept of the guest for its return cannot be read as it was written";
+    assert!(told.contains(why), "{told}\n{arrived:#?}");
     checkpoints_when(hosts, A, |kept| kept.checkpoints.is_empty()).await;
     let [left, _] = moved(hosts, B, "zstd:1").await;
     assert!(referred(&left) < FEW, "{left:#?}");
@@ -154,7 +155,7 @@ async fn a_checkpoint_that_was_cut_short_costs_one_migration_and_one_that_was_re
     };
     fs::remove_file(pages(&hosts)).unwrap();
     let [left, _] = moved(&mut hosts, B, "zstd:1").await;
-    let unused = |note: &String| note.contains("the checkpoint of it here is not used");
+    let unused = |note: &String| note.contains("the checkpoint of it on a is not used");
     assert!(left.notes.iter().any(unused), "{left:#?}");
     assert!(referred(&left) < FEW, "{left:#?}");
 

@@ -21,7 +21,7 @@ pub trait Stored {
     /// Fills `pages` with the page of that number and as many of those that follow it.
     ///
     /// # Errors
-    /// [`Wrong::NotStored`], [`Wrong::NotGiven`].
+    /// [`Wrong::NotStored`], [`Wrong::Damaged`], [`Wrong::NotGiven`].
     fn read(&self, first: StoredId, pages: &mut [u8]) -> Result<(), Wrong>;
 }
 

@@ -30,9 +30,17 @@ pub enum Wrong {
     /// It refers to a page that was never kept.
     #[error("it refers to kept page {}, which is not there", .0.0)]
     Unknown(SlotId),
-    /// It refers to a page that is not stored, or cannot be read.
-    #[error("it refers to stored page {}, which cannot be had", .0.0)]
+    /// It refers to a page that was never told of as stored.
+    #[error("it refers to stored page {}, which is not there", .0.0)]
     NotStored(StoredId),
+    /// It refers to a page that is not read as it was stored.
+    #[error("{of} cannot be read as it was written (stored page {}): it is damaged, and is not used again", .id.0)]
+    Damaged {
+        /// The page.
+        id: StoredId,
+        /// What it is in.
+        of: &'static str,
+    },
     /// It refers to a page whose disk does not answer.
     #[error("it refers to stored page {}, which its disk has not given within {waited_s} s", .id.0)]
     NotGiven {

@@ -380,7 +380,7 @@ fn what_a_lying_peer_says_is_refused_by_name() {
     let stored = refused(&forged(page, &[9, 1, 5], 0));
     assert_eq!(
         stored.to_string(),
-        "it refers to stored page 5, which cannot be had"
+        "it refers to stored page 5, which is not there"
     );
     let bomb = refused(&forged(page, &[9, 0xff, 0xff, 0xff, 0x7f, 0], 0));
     assert!(matches!(bomb, Wrong::Layout(_)), "{bomb}");

@@ -195,7 +195,7 @@ fn whatever_a_peer_makes_up_qemu_gets_nothing_of_it_and_both_ends_hear_why() {
         ),
         (
             forged(PAGE, &stored(&[1])),
-            "it refers to stored page 5, which cannot be had",
+            "it refers to stored page 5, which is not there",
         ),
         (forged(PAGE, &fill(&MUCH)), "more bytes than it says"),
         (forged(PAGE, &stored(&MUCH)), "more bytes than it says"),

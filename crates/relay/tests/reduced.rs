@@ -216,7 +216,7 @@ fn a_stored_page_that_cannot_be_read_breaks_its_channel_and_qemu_gets_nothing_of
             break reason;
         }
     };
-    assert!(told.contains("which cannot be had"), "{told}");
+    assert!(told.contains("cannot be read as it was written"), "{told}");
     // QEMU at either end sees the migration fail.
     for mut end in main {
         end.set_read_timeout(Some(PATIENCE)).unwrap();

@@ -49,6 +49,14 @@ struct Found {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Looked {
+    vm: String,
+    role: &'static str,
+    peer: String,
+    pages: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Used {
     vm: String,
     peer: String,
@@ -69,6 +77,7 @@ struct Families {
     seconds: Family<Stage, Counter<f64, AtomicU64>>,
     used: Family<Used, Gauge>,
     found: Family<Found, Counter>,
+    looked: Family<Looked, Counter>,
     expanded_raw: Family<Moving, Counter>,
     expanded_wire: Family<Moving, Counter>,
     expanding: Family<Stage, Counter<f64, AtomicU64>>,
@@ -85,6 +94,7 @@ pub(super) fn register(registry: &mut Registry, views: &[&MigrationView]) {
         }
         if let Some(shared) = &view.shared_pages {
             families.add_found(labels(view), shared);
+            families.add_looked(labels(view), shared);
         }
     }
     families.register(registry);
@@ -167,6 +177,26 @@ impl Families {
         }
     }
 
+    fn add_looked(&self, moving: Moving, view: &SharedPagesView) {
+        for (pages, number) in [
+            ("told", view.told),
+            ("added", view.added),
+            ("left_out", view.left_out),
+            ("recorded", view.recorded),
+            ("unrecorded", view.unrecorded),
+            ("compared", view.compared),
+        ] {
+            let Moving { vm, role, peer } = moving.clone();
+            let labels = Looked {
+                vm,
+                role,
+                peer,
+                pages,
+            };
+            self.looked.get_or_create(&labels).inc_by(number);
+        }
+    }
+
     fn add_times(&self, vm: &str, peer: &str, view: &ReductionView) {
         for (stage, milliseconds) in view.times.stages() {
             let (vm, peer) = (vm.to_owned(), peer.to_owned());
@@ -203,6 +233,9 @@ impl Families {
         registry.register("migration_reduction_mode", help, self.used);
         let help = "Pages that a guest found at its destination";
         registry.register("migration_stored_pages", help, self.found);
+        let help =
+            "Pages that were looked at to store them, or by what is stored, by what became of them";
+        registry.register("migration_storing_pages", help, self.looked);
         let help = "Bytes of QEMU out of what arrived, where it may be reduced";
         registry.register("migration_expansion_raw_bytes", help, self.expanded_raw);
         let help = "Bytes that arrived for them";

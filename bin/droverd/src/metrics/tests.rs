@@ -38,7 +38,8 @@ fn view(phase: &str) -> MigrationView {
         "expansion": {"chunks": 2, "raw_bytes": 640, "wire_bytes": 160, "passed_bytes": 0,
                       "times": {"unpacking_ms": 70, "fetching_ms": 0, "expanding_ms": 20, "checking_ms": 10, "storing_ms": 5,
                                 "processors_ms": 0, "hypervisor_ms": 900}},
-        "shared_pages": {"told": 9, "found": 4, "found_in_checkpoint": 3, "added": 2, "left_out": 0},
+        "shared_pages": {"told": 9, "found": 4, "found_in_checkpoint": 3, "added": 2, "left_out": 1,
+                         "recorded": 6, "unrecorded": 5, "compared": 8},
         "relay": {"pid": 4, "resident_bytes": 5000, "cpu_ms": 1500},
         "left_out": [], "notes": [],
     }))
@@ -219,6 +220,7 @@ fn what_became_of_bytes_and_pages_is_told_by_number() {
     let text = used().text(&moment(vec![view])).unwrap();
     let moving = r#"vm="web",role="source",peer="b""#;
     let of = |label: &str| format!(r#"vm="web",peer="b",{label}"#);
+    let looked = |pages: &str| format!(r#"{moving},pages="{pages}""#);
     for (name, labels, value) in [
         ("reduction_raw_bytes_total", moving.to_owned(), "640"),
         ("reduction_wire_bytes_total", moving.to_owned(), "160"),
@@ -283,6 +285,12 @@ fn what_became_of_bytes_and_pages_is_told_by_number() {
         ),
         ("stored_pages_total", of(r#"found="shared""#), "4"),
         ("stored_pages_total", of(r#"found="checkpoint""#), "3"),
+        ("storing_pages_total", looked("told"), "9"),
+        ("storing_pages_total", looked("added"), "2"),
+        ("storing_pages_total", looked("left_out"), "1"),
+        ("storing_pages_total", looked("recorded"), "6"),
+        ("storing_pages_total", looked("unrecorded"), "5"),
+        ("storing_pages_total", looked("compared"), "8"),
     ] {
         let line = format!("drover_migration_{name}{{{labels}}} {value}\n");
         assert!(text.contains(&line), "{line}{text}");

@@ -130,7 +130,8 @@ pub fn session(
         take_checkpoint(&relay, &context.checkpoints, vm, stored.is_some())
     });
     let returning = returning.unwrap_or_else(|why| {
-        notes.push(format!("the checkpoint of it here is not used: {why}"));
+        let here = &context.config.host;
+        notes.push(format!("the checkpoint of it on {here} is not used: {why}"));
         None
     });
     let terms = reduction.filter(|_| keys_encrypt);
@@ -140,7 +141,8 @@ pub fn session(
     });
     let recording = recording.unwrap_or_else(|why| {
         notes.push(format!(
-            "what changes of it here will go back as whole pages: {why}"
+            "what changes of it on {} will go back as whole pages: {why}",
+            context.config.host
         ));
         None
     });

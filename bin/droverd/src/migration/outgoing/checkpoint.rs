@@ -2,8 +2,8 @@
 
 use drover_types::{Bytes, VmName, with_sources};
 
+use super::Link;
 use super::connect::Opening;
-use super::{Link, Message};
 use crate::migration::carrier::Carrier;
 
 /// What one is to be made of.
@@ -42,9 +42,10 @@ impl Checkpoint {
             Ok::<_, String>(growing)
         });
         match begun {
-            Ok(growing) => link.tell(Message::Keeps(growing)).await,
+            Ok(growing) => link.keeps(growing).await,
             Err(why) => {
-                let what = format!("no checkpoint of it is kept here: {why}");
+                let here = &link.context.config.host;
+                let what = format!("no checkpoint of it is kept on {here}: {why}");
                 link.fallback(what).await;
             }
         }
@@ -75,7 +76,9 @@ impl Compares {
             carrier.relay.add_baseline(&file, baseline)
         });
         if let Err(why) = begun {
-            let what = format!("what changed since it arrived here crosses as whole pages: {why}");
+            let here = &link.context.config.host;
+            let what =
+                format!("what changed since it arrived on {here} crosses as whole pages: {why}");
             link.fallback(what).await;
         }
     }

@@ -202,6 +202,13 @@ impl Link {
         let _ = self.inbox.send(message).await;
     }
 
+    /// A checkpoint grows. Where the task has ended it is given up, and its disk is not waited for.
+    pub(super) async fn keeps(&self, growing: Growing) {
+        if let Err(untold) = self.inbox.send(Message::Keeps(growing)).await {
+            tokio::task::spawn_blocking(move || drop(untold));
+        }
+    }
+
     pub(super) async fn input(&self, input: Input) {
         self.tell(Message::Input(input)).await;
     }

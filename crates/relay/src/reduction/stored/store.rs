@@ -172,9 +172,13 @@ impl Store {
     }
 
     /// What is wrong with a chunk for whose page this comes back.
-    fn wrong(&self, id: StoredId, error: &io::Error) -> Wrong {
+    fn wrong(&self, id: StoredId, held: &Held, error: &io::Error) -> Wrong {
         if error.kind() != io::ErrorKind::TimedOut {
-            return Wrong::NotStored(id);
+            let of = match held.segment().is_sealed() {
+                true => "what is kept of the guest for its return",
+                false => "the memory of pages that guests share",
+            };
+            return Wrong::Damaged { id, of };
         }
         let waited_s = (STORED_READ_LOOK * STORED_READ_LOOKS).as_secs();
         let why = || format!("the disk of stored pages has not answered for {waited_s} s");
@@ -255,7 +259,7 @@ impl Stored for Reading<'_> {
             let (now, rest) = left.split_at_mut((count * each).min(left.len()));
             held.give(&self.0.patient, place, now).map_err(|error| {
                 tracing::error!(%error, place, count, "stored pages cannot be read");
-                self.0.wrong(StoredId(number), &error)
+                self.0.wrong(StoredId(number), &held, &error)
             })?;
             number += count as u32;
             left = rest;

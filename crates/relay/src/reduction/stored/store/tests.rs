@@ -160,7 +160,9 @@ fn a_file_that_was_cut_short_is_told_of_as_trouble_and_its_pages_are_not_guessed
     store.tell_all(&mut Vec::new()).unwrap();
     segment.file().set_len(100).unwrap();
     let lost = store.reading().read(StoredId(1), &mut [0; PAGE]);
-    assert_eq!(lost, Err(Wrong::NotStored(StoredId(1))));
+    let id = StoredId(1);
+    let of = "the memory of pages that guests share";
+    assert_eq!(lost, Err(Wrong::Damaged { id, of }));
     let (cut, _) = stored(&[7]);
     cut.file().set_len(66).unwrap();
     store.add(again(&cut), key()).unwrap();
