@@ -10,19 +10,20 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process, set_child_subreaper, wait,
 };
+use tokio::signal::unix::{SignalKind, signal};
 
-/// How cargo is told to run every test through it. What is sent to the test's process group is for the test: this process stays to end the
-/// rest. Signals that are blocked here are not in what it starts: `Command` sees to that.
+/// How cargo is told to run every test through it.
 pub fn through() -> Result<(&'static str, String)> {
     let own = std::env::current_exe().context("cannot tell where this program is")?;
     let own = own.to_str().context("its path is no text")?;
     ensure!(!own.contains(' '), "cargo takes no path with spaces: {own}");
     Ok((
         "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
-        format!("env --block-signal=TERM,INT,HUP {own} contain"),
+        format!("{own} contain"),
     ))
 }
 
@@ -30,10 +31,21 @@ pub fn through() -> Result<(&'static str, String)> {
 pub fn run(test: &[&str]) -> Result<i32> {
     let (program, arguments) = test.split_first().context("no test to run")?;
     set_child_subreaper(Some(getpid())).context("cannot adopt what a test leaves")?;
+    // What is sent to the test's process group ends the test; this process stays, to end the rest. Handlers are not inherited.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .build()?;
+    let _context = runtime.enter();
+    let _heard = [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+    ]
+    .map(signal);
     let child = Command::new(program).args(arguments).spawn();
     let child = child.with_context(|| (*program).to_owned())?;
     let code = loop {
-        let (pid, status) = wait(WaitOptions::empty())?.context("no test to wait for")?;
+        let (pid, status) = any_child()?;
         if pid.as_raw_nonzero().get().unsigned_abs() == child.id() {
             break code(status);
         }
@@ -46,6 +58,17 @@ pub fn run(test: &[&str]) -> Result<i32> {
         );
     }
     Ok(code)
+}
+
+/// The next one that has ended.
+fn any_child() -> Result<(Pid, WaitStatus), Errno> {
+    loop {
+        match wait(WaitOptions::empty()) {
+            Ok(Some(ended)) => return Ok(ended),
+            Ok(None) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// As a shell has it.
@@ -64,8 +87,8 @@ fn end_all() -> Result<Vec<String>> {
                 ended.push(name);
             }
         }
-        match wait(WaitOptions::empty()) {
-            Err(rustix::io::Errno::CHILD) => return Ok(ended),
+        match any_child() {
+            Err(Errno::CHILD) => return Ok(ended),
             waited => waited.map(drop)?,
         }
     }
