@@ -227,6 +227,8 @@ fn what_is_not_exactly_as_known_is_opaque_from_there_on() {
         ),
         (flags(1 << 1), Opaque::Compressed(Compression::Zlib)),
         (flags(2 << 1), Opaque::Compressed(Compression::Zstd)),
+        (flags(4 << 1), Opaque::Compressed(Compression::Accelerator)),
+        (flags(8 << 1), Opaque::Compressed(Compression::Accelerator)),
         (flags(16 << 1), Opaque::Compressed(Compression::Accelerator)),
         (flags(3 << 1), Opaque::Flags { flags: 6 }),
         (flags(32 << 1), Opaque::DeviceState),

@@ -220,6 +220,48 @@ mod tests {
     }
 
     #[test]
+    fn what_is_passed_is_described_now_and_then_for_codecs_to_be_tried() {
+        let mut deciding = Deciding::new(Policy::Fastest);
+        let mut now = Instant::now();
+        let passes = |deciding: &Deciding| deciding.controller.way() == Way::Off;
+        // QEMU gives so little that nothing else pays.
+        let idle = Done {
+            counts: Counts {
+                raw: 64 << 10,
+                wire: 64 << 10,
+                ..Counts::default()
+            },
+            times: Times {
+                for_qemu: ms(10),
+                ..Times::default()
+            },
+            ..Done::default()
+        };
+        let until = now + ms(60_000);
+        while !passes(&deciding) {
+            assert!(now < until, "{:?}", deciding.decided());
+            deciding.next(now);
+            now += ms(10);
+            deciding.done(now, &idle);
+        }
+        let ordered: Vec<Order> = (0..40)
+            .map(|_| {
+                now += ms(10);
+                deciding.next(now)
+            })
+            .collect();
+        let samples: Vec<_> = ordered.iter().filter(|order| order.sample).collect();
+        assert!((4..=5).contains(&samples.len()), "{ordered:?}");
+        for order in &ordered {
+            let way = match order.sample {
+                true => Way::with(Codec::None),
+                false => Way::Off,
+            };
+            assert_eq!(order.way, way);
+        }
+    }
+
+    #[test]
     fn what_a_chunk_takes_beside_its_codecs_is_not_theirs() {
         let lap = Lap {
             lasted: ms(10),
