@@ -267,6 +267,10 @@ pub const KEEP_GUEST: Duration = Duration::from_secs(30);
 /// had everything stays.
 pub const SETTLE: Duration = Duration::from_secs(2);
 
+/// A destination's QEMU that has ended is told of so much later: where its session failed, which ends it, the relay's word of that comes
+/// first. That takes some milliseconds, and was seen to take 25 on a host whose processors were all busy.
+pub const SESSION_IS_WHY: Duration = Duration::from_millis(250);
+
 /// Before a QEMU is looked for again that runs and does not answer.
 pub const REACH_AGAIN: Duration = Duration::from_secs(2);
 

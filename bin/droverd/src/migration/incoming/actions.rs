@@ -395,7 +395,11 @@ fn watch(inbox: &mpsc::Sender<Message>, machine: &Arc<dyn Machine>) -> Watcher {
                 Seen::Stopped(_) => return true,
                 Seen::Resumed(at) => Message::Resumed(at),
                 Seen::Lost => Message::MonitorLost,
-                Seen::Gone(reason) => Message::Input(Input::HypervisorGone { reason }),
+                Seen::Gone(reason) => {
+                    // A session that failed ends it by closing its channels, and is why.
+                    tokio::time::sleep(limits::SESSION_IS_WHY).await;
+                    Message::Input(Input::HypervisorGone { reason })
+                }
             };
             inbox.send(message).await.is_ok()
         }
