@@ -46,8 +46,8 @@ const KILLED_AT_A_FILE: [&str; 8] = [
 /// Where the files are that are written.
 const SYSCTL: &str = "/etc/sysctl.d";
 
-/// All that replaces a file, or makes or removes one.
-const FILES: &str = "write,fsync,fchmod,fchown,renameat2,mkdirat,unlinkat";
+/// All that gives a file its name, its mode or its place on the disk, or takes it away. Other tests kill at what is written.
+const FILES: &str = "fsync,fchmod,renameat2,mkdirat,unlinkat";
 
 /// Runs the test below in a network of its own, for a process that does this.
 fn killed_at_every(what: &str, calls: &str) {
