@@ -22,12 +22,18 @@ struct Host {
 }
 
 impl Host {
+    /// Its `/etc/sysctl.d` is its agent's alone: `ip netns exec` makes that mounts of its own.
     async fn new(test: &str) -> Option<Self> {
         let network = Network::new(test)?;
         let place = Place::new();
+        fs::create_dir(place.path("sysctl.d")).unwrap();
         let droverd = place.droverd();
-        let mut command = network.command(droverd.get_program());
+        let mut command = network.command("sh");
+        let line = "mount --bind \"$0\" /etc/sysctl.d && exec \"$@\"";
         command
+            .args(["-c", line])
+            .arg(place.path("sysctl.d"))
+            .arg(droverd.get_program())
             .args(droverd.get_args())
             .env_remove("JOURNAL_STREAM");
         let agent = place.start_by(command).await;
@@ -154,4 +160,57 @@ async fn what_cannot_be_applied_is_an_error_with_its_code_and_what_to_do() {
         message.contains("tcp_timestamps is \"1\", and not \"0\""),
         "{message}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_to_last_is_planned_written_shown_and_put_back() {
+    let Some(host) = Host::new("clilast").await else {
+        return;
+    };
+    let [short, long] = ["short.plan", "long.plan"].map(|name| host.place.path(name));
+    let [short, long] = [&short, &long].map(|path| path.to_str().unwrap());
+    host.done(&["plan", "-o", short]);
+    let document = host.document(&["apply", short, "--persist"]);
+    assert_eq!(document["exit_code"], 4);
+    assert_eq!(document["error"]["code"], "change-plan-unusable");
+    let next = document["error"]["next"].as_str().unwrap();
+    assert!(next.contains("plan --lasting -o FILE"), "{next}");
+
+    let said = host.done(&["plan", "--lasting", "-o", long]);
+    assert!(
+        said.contains("--persist` it lasts beyond a restart"),
+        "{said}"
+    );
+    let plan = fs::read_to_string(long).unwrap();
+    for line in [
+        "# /etc/sysctl.d/90-drover.conf, which is new",
+        "# + net.ipv4.tcp_timestamps = 1",
+        "[[lasting.files]]",
+    ] {
+        assert!(plan.lines().any(|found| found == line), "{line}\n{plan}");
+    }
+    let written = host.place.path("sysctl.d").join("90-drover.conf");
+    assert!(!written.exists(), "nothing was changed");
+
+    let said = host.done(&["apply", long, "--persist"]);
+    assert!(said.starts_with("applied: 4 settings;"), "{said}");
+    let kept = "written, for sysctl.d: /etc/sysctl.d/90-drover.conf\n";
+    assert!(said.ends_with(kept), "{said}");
+    let text = fs::read_to_string(&written).unwrap();
+    assert!(text.contains("net.ipv4.tcp_timestamps = 1\n"), "{text}");
+    assert_eq!(host.timestamps(), "1");
+    let document = host.document(&["changes"]);
+    let id = document["changes"][0]["id"].as_str().unwrap();
+    assert_eq!(document["changes"][0]["files"], 1);
+    let document = host.document(&["changes", id]);
+    let file = &document["change"]["files"][0];
+    assert_eq!(file["file"], "/etc/sysctl.d/90-drover.conf");
+    assert_eq!(file["state"], "done");
+    let said = host.done(&["changes", id]);
+    assert!(said.contains("/etc/sysctl.d/90-drover.conf"), "{said}");
+
+    let said = host.done(&["undo"]);
+    assert_eq!(said, "undone: 4 settings and 1 file as before\n");
+    assert!(!written.exists());
+    assert_eq!(host.timestamps(), "0");
 }

@@ -32,9 +32,9 @@ pub use definition::{DEFAULT_QEMU, InvalidDefinition, VmDefinition};
 pub use error::{ErrorBody, ErrorCode, Refusal};
 pub use schema::{InterfaceSchema, MemberSchema, MembershipSchema, PathEndSchema, PathSchema};
 pub use views::change::{
-    ChangeDetailView, ChangeLastingHow, ChangeLastingView, ChangeLeftOut, ChangeNotKept,
-    ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeState, ChangeStepState, ChangeStepView,
-    ChangeView, LinkRequest, LinkSetting, LinkView, UndoRequest,
+    ChangeDetailView, ChangeFileView, ChangeLastingHow, ChangeLastingView, ChangeLeftOut,
+    ChangeNotKept, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeState, ChangeStepState,
+    ChangeStepView, ChangeView, LinkRequest, LinkSetting, LinkView, UndoRequest,
 };
 pub use views::checkpoint::{CheckpointKind, CheckpointView, CheckpointsView};
 pub use views::cluster::{

@@ -3,7 +3,7 @@
 use drover_tune::{Disruption, MTU_LEAST, Step, disruption, settable};
 
 use crate::limits::{STEPS, WORD_BYTES};
-use crate::plan::{Plan, Planned};
+use crate::plan::{LastingFile, Plan, Planned};
 use crate::step::{ends, named};
 use crate::value::check_value;
 
@@ -117,6 +117,9 @@ impl Plan {
         for change in &self.changes {
             check_change(change)?;
         }
+        for file in self.lasting.iter().flatten() {
+            check_file(file)?;
+        }
         // By name, so that it does not take the square of the steps.
         let mut names: Vec<String> = steps.into_iter().map(named).collect();
         names.sort_unstable();
@@ -160,6 +163,17 @@ fn check_change(change: &Planned) -> Result<(), PlanError> {
         }
         check_value(step)
     })
+}
+
+/// What it would write is looked at by whoever knows the host.
+fn check_file(file: &LastingFile) -> Result<(), PlanError> {
+    let words = [&file.by, &file.file, &file.was].into_iter();
+    let mut words = words.chain(&file.goes).chain(&file.comes);
+    if words.any(|word| is_strange(word)) {
+        let of = "a file by which it lasts".to_owned();
+        return Err(PlanError::Word { of });
+    }
+    Ok(())
 }
 
 /// What would do something to whoever shows it.

@@ -1,6 +1,7 @@
 //! What is needed of a host.
 
 use drover_tune::Step;
+use drover_tune::lasting::{End, Place, Rewrite};
 
 use crate::order::PathTo;
 
@@ -23,6 +24,24 @@ pub trait Hands {
     /// # Errors
     /// Why it is not known.
     fn carries(&self, nic: &str) -> impl Future<Output = Result<bool, String>>;
+
+    /// What is at the place of this file.
+    ///
+    /// # Errors
+    /// Why that is not known, or is nothing to be written over.
+    fn place(&self, path: &str) -> impl Future<Output = Result<Place, String>>;
+
+    /// Has the file be so, as a whole or not at all. What a try has left beside it goes with the next one.
+    ///
+    /// # Errors
+    /// Why it is not so.
+    fn put(&self, file: &Rewrite, to: End) -> impl Future<Output = Result<(), String>>;
+
+    /// Removes what a process left beside the file that died as it wrote, and leaves the file.
+    ///
+    /// # Errors
+    /// Why it could not.
+    fn tidy(&self, path: &str) -> impl Future<Output = Result<(), String>>;
 }
 
 /// Tries whether other hosts reach this one.

@@ -39,7 +39,7 @@ impl Account {
         let path = folder::journal_of(folder);
         let (records, whole) = folder::records(&path)?;
         let steps: Vec<Step> = order.plan.steps().cloned().collect();
-        match Standing::of(steps.len(), &records) {
+        match Standing::of(steps.len(), order.files().len(), &records) {
             Ok(standing) => Ok(Self {
                 order,
                 steps,

@@ -6,13 +6,16 @@
 //! ```text
 //! Report ─▶ Plan ⇄ file for people
 //!            └─▶ Order ─▶ Runner: journal first, then Hands, then Paths ─▶ Outcome
-//!                           ▲ Standing: where a journal says that it is, and what is next
+//!                           ▲            and then the files by which it lasts
+//!                           └─ Standing: where a journal says that it is, and what is next
 //! ```
 //!
 //! # Invariant
 //! What a step is about to change is in the journal, on the disk, before it is changed. Whoever finds a journal without an end goes
 //! back, never on; and takes back only what is still as a step left it. One process at a time has any plan of a host open to write;
 //! whoever only wants to know where one is reads its [`Account`].
+//!
+//! What was set is gone with a restart of the host, unless a file was begun with by which it lasts: then a restart is a death like any other.
 //!
 //! A value of which a driver makes another one is known only once it was read back. A process that dies between the two leaves a
 //! value that is nobody's: the rest is taken back, that one is left, and the outcome is [`Outcome::InDoubt`].
@@ -37,8 +40,8 @@ pub use folder::JournalError;
 pub use hands::{Hands, Paths};
 pub use journal::{Account, Journal};
 pub use moved::{Moved, RunError, moved};
-pub use order::{Order, PathTo};
-pub use plan::{LeftOut, Plan, Planned};
+pub use order::{Lasts, Order, PathTo};
+pub use plan::{LastingFile, LeftOut, Plan, Planned};
 pub use record::{Outcome, Record};
 pub use run::Runner;
 pub use standing::{Left, Next, Phase, Standing, StandingError};

@@ -1,20 +1,32 @@
 //! Settings that something else has changed.
 
 use drover_tune::Step;
+use drover_tune::lasting::{Place, Rewrite};
 
 use crate::hands::Hands;
 use crate::step::{ends, is, named};
 
-/// A setting that is not as it has to be.
+/// Something that is not as it has to be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{setting} is {found}, and not {expected:?}")]
-pub struct Moved {
-    /// What.
-    pub setting: String,
-    /// What was expected.
-    pub expected: String,
-    /// What is there, or why that is not known.
-    pub found: String,
+pub enum Moved {
+    /// A setting.
+    #[error("{setting} is {found}, and not {expected:?}")]
+    Setting {
+        /// What.
+        setting: String,
+        /// What was expected.
+        expected: String,
+        /// What is there, or why that is not known.
+        found: String,
+    },
+    /// A file.
+    #[error("{path} was changed since: {found}")]
+    File {
+        /// Which.
+        path: String,
+        /// In which way, or why that is not known.
+        found: String,
+    },
 }
 
 /// Why nothing was done.
@@ -43,7 +55,7 @@ pub async fn moved<'a>(hands: &impl Hands, steps: impl Iterator<Item = &'a Step>
         let (from, _) = ends(step);
         let found = hands.current(step).await;
         if !matches!(&found, Ok(found) if is(step, found, from)) {
-            moved.push(Moved {
+            moved.push(Moved::Setting {
                 setting: named(step),
                 expected: from.to_owned(),
                 found: said(found),
@@ -51,6 +63,26 @@ pub async fn moved<'a>(hands: &impl Hands, steps: impl Iterator<Item = &'a Step>
         }
     }
     moved
+}
+
+/// Which of these files are not what was there when the plan was made.
+pub(crate) async fn moved_files(hands: &impl Hands, files: &[Rewrite]) -> Vec<Moved> {
+    let mut moved = Vec::new();
+    for file in files {
+        let place = hands.place(&file.path).await;
+        if !matches!(&place, Ok(place) if file.is_before(place)) {
+            moved.push(Moved::File {
+                path: file.path.clone(),
+                found: differs(file, place),
+            });
+        }
+    }
+    moved
+}
+
+/// In which way a file is not as it has to be.
+pub(crate) fn differs(file: &Rewrite, place: Result<Place, String>) -> String {
+    place.map_or_else(|why| why, |place| file.differs(&place))
 }
 
 /// A value, or why there is none.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use drover_tune::lasting::{ByHand, NotKept, Rewrite};
 use drover_types::HostName;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,29 @@ pub struct Order {
     /// Interfaces of the plan that have to have a carrier afterwards, whether they have one before or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
+    /// How it is to last beyond a restart, if it is to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasting: Option<Lasts>,
+}
+
+impl Order {
+    /// Files that are rewritten once all is proved.
+    #[must_use]
+    pub fn files(&self) -> &[Rewrite] {
+        self.lasting.as_ref().map_or(&[], |lasts| &lasts.files)
+    }
+}
+
+/// What lasts beyond a restart by files that are written, and what does not.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lasts {
+    /// What is written.
+    pub files: Vec<Rewrite>,
+    /// What people have to do, that the rest lasts.
+    pub by_hand: Vec<ByHand>,
+    /// Settings that nobody keeps.
+    pub not_kept: Vec<NotKept>,
 }
 
 /// A path to another host.

@@ -24,6 +24,27 @@ pub struct Plan {
     pub version: String,
     /// What is done, in this order.
     pub changes: Vec<Planned>,
+    /// What is written that it lasts beyond a restart, if that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasting: Option<Vec<LastingFile>>,
+}
+
+/// A file by which settings last, by the lines that become others: the rest of it is nobody's to read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LastingFile {
+    /// Who reads it when the host comes up.
+    pub by: String,
+    /// Its path, from the root.
+    pub file: String,
+    /// What it is until then: the SHA-256 of its bytes, or `none`.
+    pub was: String,
+    /// Lines that go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub goes: Vec<String>,
+    /// Lines that come.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub comes: Vec<String>,
 }
 
 /// One change, and what it is for.
@@ -54,6 +75,11 @@ pub struct LeftOut {
     pub why: String,
 }
 
+impl LastingFile {
+    /// What one is that is not there.
+    pub const NONE: &str = "none";
+}
+
 impl Plan {
     /// What a report's findings about one host ask for; and what they ask for that is not in it. Changes that bounce a link only
     /// with `bounce`. The same twice is done once, and of two that want different things the first one is taken. Files of an
@@ -71,6 +97,7 @@ impl Plan {
             made_at,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             changes: Vec::new(),
+            lasting: None,
         };
         let mut left_out = Vec::new();
         let here = |finding: &&Finding| {

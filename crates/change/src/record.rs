@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::order::PathTo;
 
-/// One line of a journal. On the disk before what it speaks of is done.
+/// One line of a journal. On the disk before what it speaks of is done. A file that is written is a step, too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "record",
@@ -43,6 +43,8 @@ pub enum Record {
         /// What is.
         found: String,
     },
+    /// All that worked before does so again: files are written next, which count behind the steps.
+    Proved,
     /// From here on all that was done is taken back.
     RollBack {
         /// Why.

@@ -39,6 +39,8 @@ pub struct Left {
 pub struct Standing {
     /// How many steps there are.
     steps: usize,
+    /// How many files are written after them.
+    files: usize,
     /// What it is in the middle of.
     pub phase: Phase,
     /// The boot id under which it began.
@@ -51,6 +53,10 @@ pub struct Standing {
     touched: BTreeMap<usize, Option<String>>,
     done: usize,
     left: BTreeMap<usize, String>,
+    /// Whether other hosts reach this one after all steps.
+    is_proved: bool,
+    /// Whether a file was begun with: what was set may outlive a restart.
+    lasts: bool,
 }
 
 /// What is next.
@@ -62,6 +68,8 @@ pub enum Next {
     Do(usize),
     /// To try whether paths work.
     Prove,
+    /// To write this file.
+    Write(usize),
     /// To take this step back.
     TakeBack(usize),
     /// To look what is there of this step.
@@ -83,13 +91,14 @@ pub struct StandingError {
 }
 
 impl Standing {
-    /// Of a plan with so many steps, by its journal.
+    /// Of a plan with so many steps, and files behind them, by its journal.
     ///
     /// # Errors
     /// No run can have written it.
-    pub fn of(steps: usize, records: &[Record]) -> Result<Self, StandingError> {
+    pub fn of(steps: usize, files: usize, records: &[Record]) -> Result<Self, StandingError> {
         let mut standing = Self {
             steps,
+            files,
             phase: Phase::New,
             boot: None,
             paths: Vec::new(),
@@ -97,6 +106,8 @@ impl Standing {
             touched: BTreeMap::new(),
             done: 0,
             left: BTreeMap::new(),
+            is_proved: false,
+            lasts: false,
         };
         for (at, record) in records.iter().enumerate() {
             standing.take(record).ok_or_else(|| StandingError {
@@ -125,9 +136,13 @@ impl Standing {
                 self.phase = Phase::Applying;
             }
             (Phase::Applying, Record::AboutTo { step })
-                if *step == self.done && *step < self.steps && !self.touched.contains_key(step) =>
+                if *step == self.done && self.may_begin(*step) =>
             {
+                self.lasts |= *step >= self.steps;
                 self.touched.insert(*step, None);
+            }
+            (Phase::Applying, Record::Proved) if self.done == self.steps && !self.is_proved => {
+                self.is_proved = true;
             }
             (Phase::Applying, Record::Done { step }) if self.touched.contains_key(step) => {
                 self.done = step + 1;
@@ -163,14 +178,23 @@ impl Standing {
         Some(())
     }
 
+    fn may_begin(&self, step: usize) -> bool {
+        let is_its_turn = step < self.steps || (self.is_proved && step < self.steps + self.files);
+        is_its_turn && !self.touched.contains_key(&step)
+    }
+
     fn taken_up(&mut self, boot: &str) {
-        if self.boot.as_ref().is_some_and(|began| began != boot) {
+        // Files are still there, and have had set again what was set.
+        if self.boot.is_some() && !self.may_be_there(boot) {
             self.left.clear();
             self.phase = Phase::Restarted;
             return;
         }
         let why = match &self.phase {
             Phase::New => "its process ended before the first step".to_owned(),
+            Phase::Applying if self.is_proved => {
+                "its process ended before all was written by which it lasts".to_owned()
+            }
             Phase::Applying if self.done == self.steps => {
                 "its process ended before it was proved that other hosts reach this one".to_owned()
             }
@@ -192,7 +216,12 @@ impl Standing {
         match (&self.phase, back) {
             (Phase::New, _) => Next::Begin,
             (Phase::Applying, _) if self.done < self.steps => Next::Do(self.done),
-            (Phase::Applying, _) => Next::Prove,
+            (Phase::Applying, _) if !self.is_proved => Next::Prove,
+            (Phase::Applying, _) if self.done < self.steps + self.files => Next::Write(self.done),
+            (Phase::Applying, _) => {
+                let proven = self.paths.len();
+                Next::End(Outcome::Applied { proven })
+            }
             (Phase::Restarted, Some(step)) => Next::Look(step),
             (Phase::Restarted, None) if self.left.is_empty() => Next::End(Outcome::GoneWithRestart),
             (Phase::Restarted, None) => {
@@ -219,7 +248,13 @@ impl Standing {
         matches!(self.phase, Phase::Ended(_))
     }
 
-    /// Whether something of it is there that can be taken back, as long as the host is not restarted.
+    /// Whether what it set may be there under this boot id: it is that of its beginning, or files were written.
+    #[must_use]
+    pub fn may_be_there(&self, boot: &str) -> bool {
+        self.lasts || self.boot.as_deref() == Some(boot)
+    }
+
+    /// Whether something of it can be taken back, where it [may be there](Self::may_be_there).
     #[must_use]
     pub fn can_be_undone(&self) -> bool {
         matches!(
@@ -228,7 +263,7 @@ impl Standing {
         )
     }
 
-    /// Steps that may have been done and were not taken back.
+    /// Steps that may have been done and were not taken back, those that write files behind the others.
     pub fn touched(&self) -> impl DoubleEndedIterator<Item = usize> {
         self.touched.keys().copied()
     }
@@ -242,6 +277,12 @@ impl Standing {
     #[must_use]
     pub fn done(&self) -> usize {
         self.done
+    }
+
+    /// Whether other hosts reached this one after all steps, so that files are written.
+    #[must_use]
+    pub fn is_proved(&self) -> bool {
+        self.is_proved
     }
 
     /// Steps that were left alone.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::check::PlanError;
 use crate::limits::PLAN_BYTES;
-use crate::plan::{Plan, Planned};
+use crate::plan::{LastingFile, Plan, Planned};
 use crate::step::{ends, named};
 
 /// Why a file is no plan.
@@ -48,6 +48,15 @@ struct FileText {
     version: String,
     #[serde(default, skip_serializing)]
     changes: Vec<ChangeText>,
+    #[serde(default, skip_serializing)]
+    lasting: Option<LastingText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LastingText {
+    #[serde(default)]
+    files: Vec<LastingFile>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -92,6 +101,7 @@ pub fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
         made_at: plan.made_at,
         version: plan.version.clone(),
         changes: Vec::new(),
+        lasting: None,
     })?;
     for change in &plan.changes {
         text += "\n[[changes]]\n";
@@ -108,14 +118,45 @@ pub fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
             text += &toml::to_string(&told(step))?;
         }
     }
+    if let Some(files) = &plan.lasting {
+        text += &lasting(files)?;
+    }
     Ok(text)
+}
+
+/// What is written that it lasts.
+fn lasting(files: &[LastingFile]) -> Result<String, toml::ser::Error> {
+    let mut text = String::from(
+        "\n# What makes it last beyond a restart. `drover doctor apply --persist` writes it, once other hosts are reached as before, and\n\
+         # `apply` alone does not. Lines of changes that are taken out have to be taken out as well.\n[lasting]\n",
+    );
+    for file in files {
+        let path = clean(&file.file);
+        let is_new = if file.was == LastingFile::NONE {
+            ", which is new"
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "\n# {path}{is_new}");
+        for (sign, lines) in [('-', &file.goes), ('+', &file.comes)] {
+            for line in lines {
+                let _ = writeln!(text, "# {sign} {}", clean(line));
+            }
+        }
+        text += "[[lasting.files]]\n";
+        text += &toml::to_string_pretty(file)?;
+    }
+    Ok(text)
+}
+
+/// A value with a line break would end the comment.
+fn clean(word: &str) -> String {
+    word.replace(char::is_control, " ")
 }
 
 /// A step's lines of a diff, and the command that does it.
 fn diff(step: &Step) -> String {
     let (from, to) = ends(step);
-    // A value with a line break would end the comment.
-    let clean = |word: &str| word.replace(char::is_control, " ");
     let setting = clean(&named(step));
     let mut lines = String::from("\n");
     let _ = writeln!(lines, "# - {setting} = {}", clean(from));
@@ -168,6 +209,7 @@ pub fn read(text: &str) -> Result<Plan, FileError> {
         made_at: file.made_at,
         version: file.version,
         changes: changes.collect::<Result<_, _>>()?,
+        lasting: file.lasting.map(|lasting| lasting.files),
     };
     plan.check()?;
     Ok(plan)

@@ -174,7 +174,7 @@ async fn at_every_byte(fate: fn() -> Fate, mut found: impl AsyncFnMut(&World, &O
     whole.process(fate(), BOOT).await.unwrap();
     let journal = fs::read(whole.journal_file()).unwrap();
     let mut seen = whole.seen.borrow().clone();
-    seen.push((journal.len() as u64, whole.tree(&order.plan)));
+    seen.push((journal.len() as u64, whole.all()));
     for (at, (from, there)) in seen.iter().enumerate() {
         let to = seen.get(at + 1).map_or(*from, |(next, _)| *next);
         for cut in *from..=to {

@@ -8,7 +8,7 @@
 
 mod reports;
 
-use drover_change::{FileError, PlanError, read, write};
+use drover_change::{FileError, LastingFile, PlanError, read, write};
 use drover_tune::{Disruption, NicSetting};
 use reports::{all, file, nic, planned, report, rules};
 
@@ -137,4 +137,71 @@ fn files_of_an_interface_whose_queues_become_others_are_left_out() {
     );
     // As long as these stay, so do they.
     assert_eq!(rules(&planned(&found, false).0), ["nic-interrupts"]);
+}
+
+/// As one is with what makes it last.
+fn lasting() -> Vec<LastingFile> {
+    let file = |file: &str, was: &str, goes: &[&str]| LastingFile {
+        by: "somebody".into(),
+        file: file.into(),
+        was: was.into(),
+        goes: goes.iter().map(|line| (*line).to_owned()).collect(),
+        comes: vec!["x = \"1\"".to_owned(), "y = 2".to_owned()],
+    };
+    vec![
+        file("/etc/new", LastingFile::NONE, &[]),
+        file("/etc/old", "sha256:00", &["x = 0"]),
+    ]
+}
+
+#[test]
+fn what_makes_it_last_is_shown_as_a_diff_and_read_as_it_was_written() {
+    let (mut plan, _) = planned(&all(), false);
+    for files in [lasting(), Vec::new()] {
+        plan.lasting = Some(files);
+        let text = write(&plan).unwrap();
+        assert_eq!(read(&text).unwrap(), plan, "{text}");
+    }
+    plan.lasting = Some(lasting());
+    let text = write(&plan).unwrap();
+    let (_, shown) = text.split_once("[lasting]").unwrap();
+    let diff: Vec<&str> = shown.lines().filter(|line| line.starts_with('#')).collect();
+    let expected = [
+        "# /etc/new, which is new",
+        "# + x = \"1\"",
+        "# + y = 2",
+        "# /etc/old",
+        "# - x = 0",
+        "# + x = \"1\"",
+        "# + y = 2",
+    ];
+    assert_eq!(diff, expected);
+    // An operator takes a line out, and what belongs to it.
+    let fewer = shown.lines().filter(|line| !line.contains("\"y = 2\""));
+    let fewer: Vec<&str> = fewer.collect();
+    let head = text.split("[lasting]").next().unwrap();
+    let fewer = read(&format!("{head}[lasting]{}", fewer.join("\n"))).unwrap();
+    let files = fewer.lasting.unwrap();
+    assert!(
+        files.iter().all(|file| file.comes == ["x = \"1\""]),
+        "{files:#?}"
+    );
+}
+
+#[test]
+fn what_would_be_an_order_to_a_terminal_is_no_line_of_a_file() {
+    let (mut plan, _) = planned(&all(), false);
+    let spoils: [fn(&mut LastingFile, String); 5] = [
+        |file, word| file.by = word,
+        |file, word| file.file = word,
+        |file, word| file.was = word,
+        |file, word| file.goes = vec![word],
+        |file, word| file.comes = vec![word],
+    ];
+    for spoil in spoils {
+        let mut files = lasting();
+        spoil(&mut files[0], "\u{1b}[2J".to_owned());
+        plan.lasting = Some(files);
+        assert!(matches!(plan.check(), Err(PlanError::Word { .. })));
+    }
 }

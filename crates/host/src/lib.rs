@@ -1,5 +1,5 @@
 //! Reads facts from a Linux host: its network interfaces, what happens to them, its memory, its
-//! processors; and does to it what a change says ([`change`]), or keeps its processors from sleeping too
+//! processors; and does to it what a change says ([`change`], [`put`]), or keeps its processors from sleeping too
 //! deeply, for as long as somebody wants that ([`LatencyRequest`]).
 //!
 //! Owns nothing, and changes nothing by itself. Links and addresses come from the kernel by netlink, link
@@ -31,6 +31,7 @@ mod owners;
 mod placement;
 mod ports;
 mod processor;
+mod rewrite;
 mod route;
 mod sysfs;
 mod watch;
@@ -49,5 +50,6 @@ pub use owners::owners;
 pub use placement::placements;
 pub use ports::ports;
 pub use processor::{Processor, processor};
+pub use rewrite::{RewriteError, place, put, tidy};
 pub use route::route;
 pub use watch::{LinkChange, LinkEvent, LinkWatch};

@@ -52,3 +52,9 @@ pub const IDLE_STATES: u32 = 10;
 
 /// Profiles of tuned that include each other: those that come with it have four at most.
 pub const PROFILES: usize = 16;
+
+/// Bytes of a file by which settings last: those that come with distributions have some 10 KiB, an `interfaces` of 100 stanzas 20.
+pub const ETC_FILE: u64 = 64 * 1024;
+
+/// Bytes of an attribute of such a file, and of all their names: as many as the kernel takes (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
+pub const ATTRIBUTE: usize = 64 * 1024;

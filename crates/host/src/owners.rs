@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use drover_tune::lasting::{LinkFile, NicOwner, Owners, SetUp, SettingOwner};
+use drover_tune::lasting::{LinkFile, NicOwner, Owners, SetUp, SettingOwner, sysctl_name};
 
 use crate::files;
 use crate::limits::PROFILES;
@@ -189,15 +189,6 @@ fn in_part<'a>(text: &'a str, part: &'a str) -> impl Iterator<Item = &'a str> {
         }
         is_in && !line.is_empty() && !line.starts_with(['#', ';'])
     })
-}
-
-/// Such as `net.ipv4.tcp_rmem` of `-net/ipv4/tcp_rmem = 1 2 3`.
-fn sysctl_name(line: &str) -> Option<String> {
-    let line = line.trim();
-    let (name, _) = line
-        .split_once('=')
-        .filter(|_| !line.starts_with(['#', ';']))?;
-    Some(name.trim().trim_start_matches('-').replace('/', "."))
 }
 
 /// Whether tuned reads that file once more after its own, unless `reapply_sysctl` says otherwise: what comes with the system it does not.

@@ -58,7 +58,8 @@ async fn apply(
     Extension(caller): Extension<Caller>,
     PlanBody(request): PlanBody<ChangeRequest>,
 ) -> Result<(StatusCode, Json<ChangeView>), Refused> {
-    tracing::info!(by = %caller, force = request.force, "this host is to be changed");
+    let ChangeRequest { force, persist, .. } = request;
+    tracing::info!(by = %caller, force, persist, "this host is to be changed");
     let begun = to_its_end(async move { app.0.changes.apply(request).await });
     Ok((StatusCode::ACCEPTED, Json(begun.await?)))
 }

@@ -62,7 +62,7 @@ pub async fn drained(context: &Context, migrations: &Migrations) -> Result<(), R
 pub fn undoable(id: ChangeId, account: &Account, boot: &str) -> Result<(), Refusal> {
     let standing = &account.standing;
     let why = match &standing.phase {
-        _ if standing.boot.as_deref().is_some_and(|began| began != boot) => {
+        _ if standing.boot.is_some() && !standing.may_be_there(boot) => {
             "this host was restarted since, and what it set is gone with that"
         }
         Phase::Ended(Outcome::Applied { .. } | Outcome::InDoubt { .. }) => return Ok(()),
@@ -90,6 +90,7 @@ mod tests {
             made_at: "2026-01-02T03:04:05Z".parse().unwrap(),
             version: env!("CARGO_PKG_VERSION").into(),
             changes: Vec::new(),
+            lasting: None,
         };
         let why = |plan: &Plan| fits(plan, &host, "now").unwrap_err().message;
         fits(&plan, &host, "now").unwrap();

@@ -71,7 +71,7 @@ impl Folders {
             }
             let standing = read.as_ref().map(|account| &account.standing);
             let is_over = standing.is_ok_and(|standing| {
-                let is_there = standing.can_be_undone() && standing.boot.as_deref() == Some(boot);
+                let is_there = standing.can_be_undone() && standing.may_be_there(boot);
                 standing.has_ended() && !is_there
             });
             if is_over && fs::remove_dir_all(self.of(id)).is_ok() {
@@ -84,7 +84,11 @@ impl Folders {
         let message = format!(
             "{CHANGES_KEPT} changes of this host are remembered, and can be undone: there is no room for more"
         );
-        let next = "undo some with `drover doctor undo ID`; a restart of the host ends all";
+        let next = format!(
+            "undo some with `drover doctor undo ID`; a restart of the host ends those that do not last, and one whose folder in {} is \
+             removed stays as it is, and cannot be undone any more",
+            self.directory.display()
+        );
         Err(Refusal::new(ErrorCode::ChangeUnderWay, message).next(next))
     }
 }
@@ -117,10 +121,15 @@ mod tests {
                     to: "1".into(),
                 }],
             }],
+            lasting: None,
         };
         let paths = Vec::new();
-        let links = Vec::new();
-        let order = Order { plan, paths, links };
+        let order = Order {
+            plan,
+            paths,
+            links: Vec::new(),
+            lasting: None,
+        };
         let mut journal = Journal::make(&folders.of(id), &order).unwrap();
         let outcome = Outcome::Applied { proven: 0 };
         for record in [

@@ -5,6 +5,7 @@ use std::path::Path;
 use drover_change::Hands;
 use drover_host::change::{carries, current, perform};
 use drover_tune::Step;
+use drover_tune::lasting::{End, Place, Rewrite};
 use drover_types::with_sources;
 
 /// This host's own files and kernel.
@@ -27,5 +28,19 @@ impl Hands for ThisHost<'_> {
 
     async fn carries(&self, nic: &str) -> Result<bool, String> {
         carries(nic).await
+    }
+
+    async fn place(&self, path: &str) -> Result<Place, String> {
+        let found = drover_host::place(self.root, path);
+        found.map_err(|error| with_sources(&error))
+    }
+
+    async fn put(&self, file: &Rewrite, to: End) -> Result<(), String> {
+        let done = drover_host::put(self.root, file, to);
+        done.map_err(|error| with_sources(&error))
+    }
+
+    async fn tidy(&self, path: &str) -> Result<(), String> {
+        drover_host::tidy(self.root, path).map_err(|error| with_sources(&error))
     }
 }

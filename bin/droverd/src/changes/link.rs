@@ -33,6 +33,7 @@ impl Changes {
             made_at: Timestamp::now(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             changes: vec![change],
+            lasting: None,
         };
         let change = self.apply_plan(plan, [request.nic].into(), request.force);
         let change = change.await?;

@@ -14,6 +14,7 @@
 mod check;
 mod folders;
 mod hands;
+mod lasting;
 mod link;
 mod paths;
 mod plan;
@@ -73,12 +74,20 @@ impl Changes {
     /// It cannot be, or another one is; nothing was changed then.
     pub async fn apply(&self, request: ChangeRequest) -> Result<ChangeView, Refusal> {
         let plan = drover_change::read(&request.plan).map_err(|error| check::unusable(&error))?;
+        let plan = match (request.persist, &plan.lasting) {
+            (true, None) => return Err(lasting::not_planned()),
+            (true, Some(_)) => plan,
+            (false, _) => Plan {
+                lasting: None,
+                ..plan
+            },
+        };
         let links = plan.links_by_hand();
         self.apply_plan(plan, links, request.force).await
     }
 
     /// Begins to carry out a plan, on a host that is not drained only with `force`, if it may take a link away. Afterwards these links
-    /// have to be there, whether they are now or not.
+    /// have to be there, whether they are now or not. What makes it last is written as well, if the plan says what that is.
     ///
     /// # Errors
     /// It cannot be, or another one is; nothing was changed then.
@@ -96,7 +105,15 @@ impl Changes {
         let interfaces = interfaces.map_err(|error| internal(&error))?;
         let paths = paths::between(&interfaces, &self.context.peers.all());
         let links = links.into_iter().collect();
-        let order = Order { plan, paths, links };
+        let said = plan.lasting.as_ref();
+        let lasting =
+            said.map(|said| tokio::task::block_in_place(|| lasting::as_planned(&plan, said)));
+        let order = Order {
+            lasting: lasting.transpose()?,
+            plan,
+            paths,
+            links,
+        };
         let id = ChangeId(Uuid::now_v7());
         let folder = self.folders.of(id);
         tokio::task::block_in_place(|| self.folders.make_room(&boot()?))?;
@@ -170,6 +187,9 @@ impl Changes {
             Err(error) => Ok(ChangeDetailView {
                 change: show::unreadable(id, &error),
                 steps: Vec::new(),
+                files: Vec::new(),
+                by_hand: Vec::new(),
+                not_kept: Vec::new(),
             }),
         }
     }

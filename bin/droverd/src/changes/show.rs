@@ -1,10 +1,15 @@
 //! Changes as they are shown.
 
-use drover_api::{ChangeDetailView, ChangeState, ChangeStepState, ChangeStepView, ChangeView};
+use drover_api::{
+    ChangeDetailView, ChangeFileView, ChangeState, ChangeStepState, ChangeStepView, ChangeView,
+};
 use drover_change::{Account, JournalError, Outcome, Phase, Record, Standing, named};
 use drover_tune::Step;
+use drover_tune::lasting::Rewrite;
 use drover_types::{ChangeId, with_sources};
 use jiff::Timestamp;
+
+use super::lasting;
 
 /// One change, by its journal, on a host with this boot id.
 pub fn change(id: ChangeId, account: &Account, boot: &str) -> ChangeView {
@@ -35,8 +40,9 @@ pub fn change(id: ChangeId, account: &Account, boot: &str) -> ChangeView {
         set: if is_gone {
             0
         } else {
-            standing.touched().count()
+            standing.touched().filter(|step| *step < steps).count()
         },
+        files: account.order.files().len(),
         paths: standing.paths.len(),
         why: why(&standing.phase),
         can_be_undone: standing.can_be_undone() && !is_gone,
@@ -47,11 +53,18 @@ pub fn change(id: ChangeId, account: &Account, boot: &str) -> ChangeView {
 pub fn detail(id: ChangeId, account: &Account, boot: &str) -> ChangeDetailView {
     let is_gone = is_gone(&account.standing, boot);
     let steps = (0..).zip(&account.steps);
+    let files = (account.steps.len()..).zip(account.order.files());
+    let lasts = account.order.lasting.clone().unwrap_or_default();
     ChangeDetailView {
         change: change(id, account, boot),
         steps: steps
-            .map(|(number, step)| self::step(number, step, &account.standing, is_gone))
+            .map(|(number, step)| self::step(step, became(number, &account.standing, is_gone)))
             .collect(),
+        files: files
+            .map(|(number, written)| file(written, became(number, &account.standing, is_gone)))
+            .collect(),
+        by_hand: lasting::by_hand(&lasts.by_hand),
+        not_kept: lasting::not_kept(&lasts.not_kept),
     }
 }
 
@@ -65,6 +78,7 @@ pub fn unreadable(id: ChangeId, error: &JournalError) -> ChangeView {
         rules: Vec::new(),
         steps: 0,
         set: 0,
+        files: 0,
         paths: 0,
         why: Some(with_sources(error)),
         can_be_undone: false,
@@ -73,15 +87,16 @@ pub fn unreadable(id: ChangeId, error: &JournalError) -> ChangeView {
 
 /// What was set is gone with the host's restart, whether anybody has looked since or not.
 fn is_gone(standing: &Standing, boot: &str) -> bool {
-    let began = standing.boot.as_deref();
     let is_over = matches!(standing.phase, Phase::Ended(_));
-    is_over && began.is_some_and(|began| began != boot)
+    is_over && standing.boot.is_some() && !standing.may_be_there(boot)
 }
 
 fn state(standing: &Standing, steps: usize, is_gone: bool) -> ChangeState {
     match &standing.phase {
         Phase::New => ChangeState::Applying,
-        Phase::Applying if standing.done() == steps => ChangeState::Proving,
+        Phase::Applying if standing.done() == steps && !standing.is_proved() => {
+            ChangeState::Proving
+        }
         Phase::Applying => ChangeState::Applying,
         Phase::RollingBack { .. } => ChangeState::RollingBack,
         Phase::Undoing => ChangeState::Undoing,
@@ -115,7 +130,10 @@ fn ended(account: &Account) -> Option<Timestamp> {
     }
 }
 
-fn step(number: usize, step: &Step, standing: &Standing, is_gone: bool) -> ChangeStepView {
+/// What became of a step, and what is there of one that was left.
+type Became = (ChangeStepState, Option<String>);
+
+fn became(number: usize, standing: &Standing, is_gone: bool) -> Became {
     let left = standing.left();
     let left = left.into_iter().find(|left| left.step == number);
     let state = if left.is_some() {
@@ -129,12 +147,28 @@ fn step(number: usize, step: &Step, standing: &Standing, is_gone: bool) -> Chang
     } else {
         ChangeStepState::NotDone
     };
+    (state, left.map(|left| left.found))
+}
+
+fn step(step: &Step, (state, found): Became) -> ChangeStepView {
     let (Step::File { from, to, .. } | Step::Nic { from, to, .. }) = step;
     ChangeStepView {
         setting: named(step),
         from: from.clone(),
         to: to.clone(),
         state,
-        found: left.map(|left| left.found),
+        found,
+    }
+}
+
+fn file(written: &Rewrite, (state, found): Became) -> ChangeFileView {
+    let (goes, comes) = written.lines();
+    ChangeFileView {
+        by: written.by.clone(),
+        file: written.path.clone(),
+        goes,
+        comes,
+        state,
+        found,
     }
 }

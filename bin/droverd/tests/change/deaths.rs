@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use drover_change::{Account, Journal, Order, Outcome, PathTo, Phase, Plan, Planned};
+use drover_change::{Account, Journal, Lasts, Order, Outcome, PathTo, Phase, Plan, Planned};
 use drover_host::{Told, Tree};
 use drover_tune::facts::Host as Facts;
+use drover_tune::lasting::Rewrite;
 use drover_tune::{Disruption, NicSetting, Step};
 use jiff::Timestamp;
 use tempfile::TempDir;
@@ -28,6 +30,24 @@ const KILLED_IN_THE_MIDDLE: [&str; 8] = [
     "-e",
     "inject=fsync:signal=SIGKILL:when=8",
 ];
+
+/// The same, of one after whose steps files are written: at the second one.
+const KILLED_AT_A_FILE: [&str; 8] = [
+    "-f",
+    "-qq",
+    "-o",
+    "/dev/null",
+    "-e",
+    "trace=renameat2",
+    "-e",
+    "inject=renameat2:signal=SIGKILL:when=2",
+];
+
+/// Where the files are that are written.
+const SYSCTL: &str = "/etc/sysctl.d";
+
+/// All that gives a file its name, its mode or its place on the disk, or takes it away. Other tests kill at what is written.
+const FILES: &str = "fsync,fchmod,renameat2,mkdirat,unlinkat";
 
 /// Runs the test below in a network of its own, for a process that does this.
 fn killed_at_every(what: &str, calls: &str) {
@@ -66,12 +86,28 @@ fn a_process_that_goes_back_and_is_killed_at_any_record_of_its_journal_is_follow
     killed_at_every("recover", "write,fsync,ftruncate");
 }
 
+#[test]
+fn a_process_that_is_killed_at_anything_it_does_to_a_file_leaves_every_byte_of_all_or_of_nothing() {
+    killed_at_every("lasting apply", FILES);
+}
+
+#[test]
+fn an_undo_that_is_killed_at_anything_it_does_to_a_file_leaves_every_byte_of_all_or_of_nothing() {
+    killed_at_every("lasting undo", FILES);
+}
+
+#[test]
+fn a_process_that_puts_files_back_and_is_killed_at_any_of_it_is_followed_by_the_next() {
+    killed_at_every("lasting recover", FILES);
+}
+
 #[tokio::test]
 #[ignore = "the tests above start it, inside the network that they made"]
 async fn inside_the_network() {
     let word = std::env::var("DROVER_TEST_WORD").unwrap();
-    let (what, calls) = word.split_once(' ').unwrap();
-    let host = Changed::new().await;
+    let (what, calls) = word.rsplit_once(' ').unwrap();
+    let host = Changed::new(what.starts_with("lasting")).await;
+    let what = what.trim_start_matches("lasting ");
     let counted = host.count(what, calls).await;
     let mut deaths = 0;
     let mut ends = BTreeMap::new();
@@ -91,14 +127,70 @@ async fn inside_the_network() {
 struct Changed {
     folder: TempDir,
     order: Order,
-    before: Facts,
-    after: Facts,
+    before: There,
+    after: There,
 }
 
-async fn facts() -> Facts {
-    let root = Path::new("/");
-    let told = Told::ask(root, "a").await.unwrap();
-    settled(drover_host::facts(&Tree::at(root), &told))
+/// What is there: settings, and files below a folder with their text, mode and owner.
+#[derive(Debug, PartialEq)]
+struct There {
+    facts: Facts,
+    files: BTreeMap<PathBuf, (String, u32, u32, u32)>,
+}
+
+impl There {
+    async fn now() -> Self {
+        let root = Path::new("/");
+        let told = Told::ask(root, "a").await.unwrap();
+        let facts = settled(drover_host::facts(&Tree::at(root), &told));
+        let mut files = BTreeMap::new();
+        collect(Path::new(SYSCTL), &mut files);
+        Self { facts, files }
+    }
+}
+
+fn collect(folder: &Path, files: &mut BTreeMap<PathBuf, (String, u32, u32, u32)>) {
+    for entry in fs::read_dir(folder).into_iter().flatten() {
+        let path = entry.unwrap().path();
+        let about = fs::symlink_metadata(&path).unwrap();
+        if about.is_dir() {
+            collect(&path, files);
+        }
+        let text = fs::read_to_string(&path).unwrap_or_default();
+        let (mode, uid, gid) = (about.mode(), about.uid(), about.gid());
+        files.insert(path, (text, mode, uid, gid));
+    }
+}
+
+/// A file that is new in a folder that is new, and one of somebody's; below one that nobody else sees.
+fn files(own: &Path) -> Lasts {
+    let mounted = Command::new("mount")
+        .arg("--bind")
+        .args([own, Path::new(SYSCTL)])
+        .status();
+    assert!(mounted.unwrap().success());
+    let theirs = own.join("99-theirs.conf");
+    fs::write(&theirs, "x = 0\n").unwrap();
+    fs::set_permissions(&theirs, fs::Permissions::from_mode(0o640)).unwrap();
+    chown(&theirs, Some(7), Some(8)).unwrap();
+    let rewrite = |name: &str| {
+        let path = format!("{SYSCTL}/{name}");
+        let there = drover_host::place(Path::new("/"), &path).unwrap();
+        Rewrite {
+            by: "sysctl.d".into(),
+            path,
+            mode: there.mode,
+            uid: there.uid,
+            gid: there.gid,
+            folders: there.folders,
+            before: there.text,
+            after: "x = 1\n".into(),
+        }
+    };
+    Lasts {
+        files: ["ours/90-ours.conf", "99-theirs.conf"].map(rewrite).into(),
+        ..Lasts::default()
+    }
 }
 
 /// On top of what the rules want here: what they want of adapters, and of paths.
@@ -124,9 +216,13 @@ fn by_hand() -> Planned {
 }
 
 impl Changed {
-    async fn new() -> Self {
-        let before = facts().await;
-        let report = drover_tune::examine(std::slice::from_ref(&before), &[]);
+    async fn new(is_lasting: bool) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("etc");
+        fs::create_dir(&own).unwrap();
+        let lasting = is_lasting.then(|| files(&own));
+        let before = There::now().await;
+        let report = drover_tune::examine(std::slice::from_ref(&before.facts), &[]);
         let boot = drover_host::boot_id(Path::new("/")).unwrap();
         let of = (&"a".parse().unwrap(), boot.as_str());
         let (mut plan, _) = Plan::of(&report, of, Timestamp::now(), false);
@@ -139,21 +235,23 @@ impl Changed {
             to: (IpAddr::from([10, 77, nic, 2]), 7470).into(),
         };
         let paths = vec![path(0), path(1)];
-        let after = before.clone();
-        let folder = tempfile::tempdir().unwrap();
-        let links = Vec::new();
-        let order = Order { plan, paths, links };
+        let order = Order {
+            plan,
+            paths,
+            links: Vec::new(),
+            lasting,
+        };
         let mut host = Self {
             folder,
             order,
             before,
-            after,
+            after: There::now().await,
         };
         let (folder, ended) = host.apply(&[]).await;
         assert!(ended.success());
         let applied = Outcome::Applied { proven: 2 };
         assert_eq!(outcome(&folder), applied);
-        host.after = facts().await;
+        host.after = There::now().await;
         assert_ne!(host.after, host.before);
         host.undo(&folder).await;
         host
@@ -201,7 +299,7 @@ impl Changed {
             Outcome::Undone => "undone",
             other => panic!("{said}: {other:?}"),
         };
-        let there = facts().await;
+        let there = There::now().await;
         if word == "applied" {
             assert_eq!(there, self.after, "{said}: {end:?}");
             self.undo(&folder).await;
@@ -216,6 +314,7 @@ impl Changed {
         let (folder, _) = match what {
             "apply" => return self.apply(strace).await,
             "undo" => self.apply(&[]).await,
+            _ if self.order.lasting.is_some() => self.apply(&KILLED_AT_A_FILE).await,
             _ => self.apply(&KILLED_IN_THE_MIDDLE).await,
         };
         let lock = Journal::open(&folder).unwrap().into_lock();
@@ -236,7 +335,7 @@ impl Changed {
         let lock = Journal::open(folder).unwrap().into_lock();
         assert!(process(&[], "undo", folder, lock).await.success());
         assert_eq!(outcome(folder), Outcome::Undone);
-        assert_eq!(facts().await, self.before);
+        assert_eq!(There::now().await, self.before);
     }
 }
 

@@ -24,6 +24,8 @@ const POLL: Duration = Duration::from_millis(5);
 pub struct Host {
     pub network: Network,
     pub place: Place,
+    /// What lies over what, for its agent and the processes of that alone: `ip netns exec` makes them mounts of their own.
+    pub mounts: Vec<(PathBuf, &'static str)>,
     agent: Option<Agent>,
 }
 
@@ -41,6 +43,7 @@ impl Host {
         let mut host = Self {
             network,
             place,
+            mounts: Vec::new(),
             agent: None,
         };
         host.start().await;
@@ -49,14 +52,13 @@ impl Host {
 
     /// Starts its agent.
     pub async fn start(&mut self) {
-        self.start_by("exec \"$0\" \"$@\"").await;
-    }
-
-    /// The same by a shell's line, to which the agent is what is executed.
-    pub async fn start_by(&mut self, line: &str) {
+        let mounts = self.mounts.iter();
+        let mounts =
+            mounts.map(|(what, over)| format!("mount --bind {} {over} && ", what.display()));
+        let line = mounts.collect::<String>() + "exec \"$0\" \"$@\"";
         let droverd = self.place.droverd();
         let mut command = self.network.command("sh");
-        command.args(["-c", line]).arg(droverd.get_program());
+        command.args(["-c", &line]).arg(droverd.get_program());
         command.args(droverd.get_args());
         command.env_remove("JOURNAL_STREAM");
         self.agent = Some(self.place.start_by(command).await);
@@ -92,8 +94,15 @@ impl Host {
     }
 
     pub async fn apply_with(&self, plan: &str, force: bool) -> Result<ChangeView, ClientError> {
-        let plan = plan.to_owned();
-        let request = ChangeRequest { plan, force };
+        self.order(ChangeRequest {
+            plan: plan.to_owned(),
+            force,
+            persist: false,
+        })
+        .await
+    }
+
+    pub async fn order(&self, request: ChangeRequest) -> Result<ChangeView, ClientError> {
         self.client().apply_changes(&request).await
     }
 

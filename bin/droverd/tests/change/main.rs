@@ -16,6 +16,7 @@ mod support;
 mod agent;
 mod deaths;
 mod host;
+mod lasting;
 mod network;
 mod refusals;
 mod restart;

@@ -6,21 +6,20 @@ use drover_api::{ChangeState, ErrorCode};
 
 use crate::host::Host;
 
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
 impl Host {
     /// Starts its agent after a start of the host with this id.
-    async fn start_as(&mut self, boot: &str) {
+    pub async fn start_as(&mut self, boot: &str) {
         let file = self.place.path("boot_id");
         fs::write(&file, boot).unwrap();
-        // In the mounts of this agent and its processes alone: `ip netns exec` makes them some.
-        let mount = format!(
-            "mount --bind {} /proc/sys/kernel/random/boot_id && exec \"$0\" \"$@\"",
-            file.display()
-        );
-        self.start_by(&mount).await;
+        self.mounts.retain(|(_, over)| *over != BOOT_ID);
+        self.mounts.push((file, BOOT_ID));
+        self.start().await;
     }
 
     /// As the host comes up: with nothing of what was set.
-    async fn restart(&mut self, boot: &str) {
+    pub async fn restart(&mut self, boot: &str) {
         self.network.set_up();
         self.start_as(boot).await;
     }

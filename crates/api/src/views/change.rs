@@ -12,7 +12,7 @@ pub struct ChangePlanRequest {
     /// Also what may take a link away for some seconds.
     #[serde(default)]
     pub bounce: bool,
-    /// Also what would make it last beyond a restart.
+    /// Also what makes it last beyond a restart, in the plan, so that it can be carried out with `persist`.
     #[serde(default)]
     pub lasting: bool,
 }
@@ -29,7 +29,7 @@ pub struct ChangePlanView {
     pub steps: usize,
     /// What was found and is not in it.
     pub left_out: Vec<ChangeLeftOut>,
-    /// What makes it last beyond a restart, if that was asked for: for people to do, through whoever sets it when the host comes up.
+    /// What makes it last beyond a restart, if that was asked for, through whoever sets it when the host comes up.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lasting: Vec<ChangeLastingView>,
     /// Settings that nobody keeps over a restart.
@@ -52,6 +52,9 @@ pub struct ChangeLastingView {
     pub part: Option<String>,
     /// Lines of the file, or commands for a shell.
     pub lines: Vec<String>,
+    /// Why people have to do it; of what an agent does where a plan is carried out with `persist`, and of what is there already, none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_hand: Option<String>,
 }
 
 /// What is to be done with lines.
@@ -99,6 +102,9 @@ pub struct ChangeRequest {
     /// Also where a link may go for some seconds and the host is not drained.
     #[serde(default)]
     pub force: bool,
+    /// Also what the plan says that makes it last beyond a restart.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub persist: bool,
 }
 
 /// Asks that what was changed is taken back.
@@ -210,6 +216,9 @@ pub struct ChangeView {
     pub steps: usize,
     /// How many of them may be set now.
     pub set: usize,
+    /// How many files it writes, so that what it sets lasts beyond a restart.
+    #[serde(default)]
+    pub files: usize,
     /// Paths to other hosts that worked before, and have to afterwards.
     pub paths: usize,
     /// Why it did not come to its end, or was taken back.
@@ -226,6 +235,33 @@ pub struct ChangeDetailView {
     pub change: ChangeView,
     /// What it sets, in the order in which it is set.
     pub steps: Vec<ChangeStepView>,
+    /// Files that it writes after that, so that it lasts beyond a restart.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<ChangeFileView>,
+    /// What people have to do that it lasts, where it was to: none of it was done.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_hand: Vec<ChangeLastingView>,
+    /// Settings that nobody keeps over a restart, where they were to last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_kept: Vec<ChangeNotKept>,
+}
+
+/// One file of a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ChangeFileView {
+    /// Who reads it when the host comes up, such as `sysctl.d`.
+    pub by: String,
+    /// Its path.
+    pub file: String,
+    /// Lines that go.
+    pub goes: Vec<String>,
+    /// Lines that come.
+    pub comes: Vec<String>,
+    /// What became of it.
+    pub state: ChangeStepState,
+    /// In which way it is another one, if it was left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
 }
 
 /// What became of a step.

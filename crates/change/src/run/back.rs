@@ -16,6 +16,10 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     pub(super) async fn not_as_left(&self) -> Vec<Moved> {
         let mut moved = Vec::new();
         for number in self.journal.standing().touched() {
+            if let Some(file) = self.file(number) {
+                moved.extend(self.file_not_as_left(file).await);
+                continue;
+            }
             let step = self.step(number);
             let (from, to) = ends(step);
             let found = self.hands.current(step).await;
@@ -25,7 +29,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 Err(_) => bounces(step),
             };
             if !known {
-                moved.push(Moved {
+                moved.push(Moved::Setting {
                     setting: named(step),
                     expected: to.to_owned(),
                     found: said(found),
@@ -92,7 +96,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         found.is_ok_and(|found| is(undo, &found, before))
     }
 
-    fn leave(&mut self, number: usize, found: &str) {
+    pub(super) fn leave(&mut self, number: usize, found: &str) {
         self.note(Record::Left {
             step: number,
             found: in_short(found),

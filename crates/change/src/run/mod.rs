@@ -1,11 +1,13 @@
 //! Carries an order out: asks where it is, writes down what comes next, does it.
 
 mod back;
+mod files;
 
 use std::collections::BTreeSet;
 use std::io;
 
 use drover_tune::Step;
+use drover_tune::lasting::Rewrite;
 use drover_types::{HostName, in_short};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
@@ -13,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use crate::hands::{Hands, Paths};
 use crate::journal::Journal;
 use crate::limits::{PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED};
-use crate::moved::{RunError, listed, moved, said};
+use crate::moved::{RunError, listed, moved, moved_files, said};
 use crate::record::{Outcome, Record};
 use crate::standing::{Next, Phase};
 use crate::step::{bounces, ends, is, named, nic};
@@ -49,7 +51,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     /// Nothing is there, it is not as it was left, or the journal cannot be written; nothing is done then.
     pub async fn undo(&mut self) -> Result<Outcome, RunError> {
         let standing = self.journal.standing();
-        if !standing.can_be_undone() || standing.boot.as_deref() != Some(self.boot) {
+        if !standing.can_be_undone() || !standing.may_be_there(self.boot) {
             return Err(RunError::NotThere);
         }
         let moved = self.not_as_left().await;
@@ -68,8 +70,13 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 Next::Begin => self.begin().await,
                 Next::Do(step) => self.carry_out(step).await,
                 Next::Prove => self.prove().await,
-                Next::TakeBack(step) => self.take_back(step).await,
+                Next::Write(step) => self.write_file(step).await,
+                Next::TakeBack(step) => match self.file(step).cloned() {
+                    Some(file) => self.put_back(step, &file).await,
+                    None => self.take_back(step).await,
+                },
                 Next::Look(step) => self.look(step).await,
+                Next::End(Outcome::Applied { proven }) => self.succeed(proven),
                 Next::End(outcome) => {
                     self.end(outcome);
                 }
@@ -83,7 +90,9 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             self.end(Outcome::Refused { why });
             return;
         }
-        let moved = moved(self.hands, self.journal.account().order.plan.steps()).await;
+        let order = &self.journal.account().order;
+        let mut moved = moved(self.hands, order.plan.steps()).await;
+        moved.extend(moved_files(self.hands, order.files()).await);
         if !moved.is_empty() {
             let why = in_short(listed(&moved));
             self.end(Outcome::Refused { why });
@@ -218,10 +227,10 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         loop {
             let lost = self.lost().await;
             if lost.is_empty() {
-                if !self.end(Outcome::Applied { proven }) {
-                    // The next process would go back: it is not to be heard of as done now.
-                    let why = "its journal cannot be written".to_owned();
-                    self.note(Record::RollBack { why });
+                if self.journal.account().order.files().is_empty() {
+                    self.succeed(proven);
+                } else if !self.note(Record::Proved) {
+                    self.roll_back("its journal cannot be written".to_owned());
                 }
                 return;
             }
@@ -232,6 +241,14 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 return;
             }
             sleep(PROVE_AGAIN).await;
+        }
+    }
+
+    fn succeed(&mut self, proven: usize) {
+        if !self.end(Outcome::Applied { proven }) {
+            // The next process would go back: it is not to be heard of as done now.
+            let why = "its journal cannot be written".to_owned();
+            self.note(Record::RollBack { why });
         }
     }
 
@@ -259,6 +276,15 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     /// Standing names no others than there are.
     fn step(&self, number: usize) -> &Step {
         &self.journal.account().steps[number]
+    }
+
+    /// The file that a step writes; `None` of one that sets something.
+    fn file(&self, number: usize) -> Option<&Rewrite> {
+        let account = self.journal.account();
+        account
+            .order
+            .files()
+            .get(number.checked_sub(account.steps.len())?)
     }
 
     fn roll_back(&mut self, why: String) {

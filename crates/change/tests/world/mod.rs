@@ -17,6 +17,7 @@ use std::path::PathBuf;
 use drover_change::{
     Account, Hands, Journal, Order, Outcome, PathTo, Paths, Plan, Planned, Runner,
 };
+use drover_tune::lasting::{End, Place, Rewrite};
 use drover_tune::{Disruption, Step};
 use drover_types::HostName;
 use tempfile::TempDir;
@@ -100,8 +101,44 @@ impl World {
         fs::write(self.file(path), value).unwrap();
     }
 
+    /// Has these files be there, and no others.
     pub fn restore(&self, tree: &Tree) {
-        tree.iter().for_each(|(path, value)| self.set(path, value));
+        let host = self.root.path().join("host");
+        let _ = fs::remove_dir_all(&host);
+        for (path, value) in tree {
+            let (folder, name) = path.rsplit_once('/').unwrap();
+            let folder = self.file(folder);
+            fs::create_dir_all(&folder).unwrap();
+            if !name.is_empty() {
+                fs::write(folder.join(name), value).unwrap();
+            }
+        }
+    }
+
+    /// All files of the host, whoever they are of; and folders without any, with a slash at their end.
+    pub fn all(&self) -> Tree {
+        let mut all = Tree::new();
+        let host = self.root.path().join("host");
+        let mut folders = vec![host.clone()];
+        while let Some(folder) = folders.pop() {
+            let mut is_empty = true;
+            for entry in fs::read_dir(&folder).unwrap() {
+                is_empty = false;
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let value = fs::read_to_string(&path).unwrap();
+                    let path = path.strip_prefix(&host).unwrap();
+                    all.insert(path.display().to_string(), value);
+                }
+            }
+            if is_empty {
+                let folder = folder.strip_prefix(&host).unwrap();
+                all.insert(format!("{}/", folder.display()), String::new());
+            }
+        }
+        all
     }
 
     pub fn tree(&self, plan: &Plan) -> Tree {
@@ -114,6 +151,28 @@ impl World {
                 )
             })
             .collect()
+    }
+
+    /// What is at a file's place, and where what is new of it is written first.
+    pub fn place(&self, path: &str) -> Result<Place, String> {
+        let there = self.file(&path[1..]);
+        let folder = there.parent().unwrap();
+        let folders = if folder.exists() {
+            Vec::new()
+        } else {
+            vec![path.rsplit_once('/').unwrap().0.to_owned()]
+        };
+        Ok(Place {
+            text: fs::read_to_string(&there).ok(),
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            folders,
+        })
+    }
+
+    fn beside(&self, path: &str) -> PathBuf {
+        self.file(&format!("{}.new", &path[1..]))
     }
 
     /// Whether a file has the value that something depends on.
@@ -136,12 +195,10 @@ impl World {
         fs::metadata(self.journal_file()).map_or(0, |file| file.len())
     }
 
-    async fn call(&self, plan: &Plan) {
+    async fn call(&self) {
         let call = self.calls.get();
         self.calls.set(call + 1);
-        self.seen
-            .borrow_mut()
-            .push((self.written(), self.tree(plan)));
+        self.seen.borrow_mut().push((self.written(), self.all()));
         if let Some((at, path, value)) = &self.fate.borrow().meddles
             && *at == call
         {
@@ -170,7 +227,7 @@ impl World {
 
     /// Runs what is open; `None` if the process died.
     pub async fn run(&self, journal: &mut Journal, fate: Fate, boot: &str) -> Option<Outcome> {
-        let host = self.host(journal, fate);
+        let host = self.host(fate);
         let (hands, paths) = (&host, &host);
         let mut runner = Runner {
             journal,
@@ -188,14 +245,19 @@ impl World {
 
     /// The same, and undoes it.
     pub async fn undo(&self, fate: Fate) -> Option<Result<Outcome, String>> {
+        self.undo_after(fate, BOOT).await
+    }
+
+    /// The same on a host with this boot id.
+    pub async fn undo_after(&self, fate: Fate, boot: &str) -> Option<Result<Outcome, String>> {
         let mut journal = Journal::open(&self.folder()).unwrap();
-        let host = self.host(&journal, fate);
+        let host = self.host(fate);
         let mut runner = Runner {
             journal: &mut journal,
             hands: &host,
             paths: &host,
             host: &self.name,
-            boot: BOOT,
+            boot,
         };
         tokio::select! {
             biased;
@@ -204,20 +266,18 @@ impl World {
         }
     }
 
-    fn host(&self, journal: &Journal, fate: Fate) -> Host<'_> {
+    fn host(&self, fate: Fate) -> Host<'_> {
         *self.fate.borrow_mut() = fate;
         self.silent_until.set(None);
         self.busy_until.set(None);
         self.calls.set(0);
         self.seen.borrow_mut().clear();
-        let plan = journal.account().order.plan.clone();
-        Host { world: self, plan }
+        Host { world: self }
     }
 }
 
 struct Host<'a> {
     world: &'a World,
-    plan: Plan,
 }
 
 fn path_of(step: &Step) -> &str {
@@ -229,7 +289,7 @@ fn path_of(step: &Step) -> &str {
 
 impl Hands for Host<'_> {
     async fn current(&self, step: &Step) -> Result<String, String> {
-        self.world.call(&self.plan).await;
+        self.world.call().await;
         let until = self.world.silent_until.get();
         if until.is_some_and(|until| Instant::now() < until) {
             return Err("the link is down".to_owned());
@@ -243,7 +303,7 @@ impl Hands for Host<'_> {
     }
 
     async fn perform(&self, step: &Step) -> Result<(), String> {
-        self.world.call(&self.plan).await;
+        self.world.call().await;
         let path = path_of(step);
         let Step::File { to, .. } = step else {
             return Ok(());
@@ -268,23 +328,63 @@ impl Hands for Host<'_> {
             }
         }
         // Once more, so that one dies after it was done and before it could say so.
-        self.world.call(&self.plan).await;
+        self.world.call().await;
         Ok(())
     }
 
     async fn carries(&self, _: &str) -> Result<bool, String> {
-        self.world.call(&self.plan).await;
+        self.world.call().await;
         let fate = self.world.fate.borrow();
         if self.world.has(fate.deaf.as_ref()) {
             return Err("netlink does not answer".to_owned());
         }
         Ok(!self.world.has(fate.drops.as_ref()))
     }
+
+    async fn place(&self, path: &str) -> Result<Place, String> {
+        self.world.call().await;
+        self.world.place(path)
+    }
+
+    async fn put(&self, file: &Rewrite, to: End) -> Result<(), String> {
+        self.world.call().await;
+        let there = self.world.file(&file.path[1..]);
+        let beside = self.world.beside(&file.path);
+        let _ = fs::remove_file(&beside);
+        let is_refused = self.world.fate.borrow().refuses.as_ref() == Some(&file.path);
+        let text = match to {
+            End::After if is_refused => return Err("it is not taken".to_owned()),
+            End::After => Some(&file.after),
+            End::Before => file.before.as_ref(),
+        };
+        let Some(text) = text else {
+            self.world.call().await;
+            let _ = fs::remove_file(&there);
+            self.world.call().await;
+            for folder in file.folders.iter().rev() {
+                let _ = fs::remove_dir(self.world.file(&folder[1..]));
+            }
+            return Ok(());
+        };
+        fs::create_dir_all(there.parent().unwrap()).unwrap();
+        // One dies before it has its name, and before that could be said.
+        fs::write(&beside, text).unwrap();
+        self.world.call().await;
+        fs::rename(&beside, &there).unwrap();
+        self.world.call().await;
+        Ok(())
+    }
+
+    async fn tidy(&self, path: &str) -> Result<(), String> {
+        self.world.call().await;
+        let _ = fs::remove_file(self.world.beside(path));
+        Ok(())
+    }
 }
 
 impl Paths for Host<'_> {
     async fn work(&self, paths: &[PathTo]) -> Vec<bool> {
-        self.world.call(&self.plan).await;
+        self.world.call().await;
         let cut_off_by = self.world.fate.borrow().cut_off_by.clone();
         let cut_off = cut_off_by.is_some_and(|(path, value)| {
             fs::read_to_string(self.world.file(&path)).unwrap() == value
@@ -320,8 +420,10 @@ pub fn order(changes: Vec<Vec<Step>>) -> Order {
             made_at: "2026-01-02T03:04:05Z".parse().unwrap(),
             version: "1".into(),
             changes: changes.collect(),
+            lasting: None,
         },
         links: Vec::new(),
+        lasting: None,
         paths: vec![PathTo {
             host: "b".parse().unwrap(),
             nic: "nic0".into(),

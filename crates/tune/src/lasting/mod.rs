@@ -4,29 +4,40 @@
 //!
 //! ```text
 //! steps, Owners ─▶ lasting ─▶ Lasting: of each place what is to be there; and of which settings nobody keeps them, because
+//!                                └─▶ rewrites ─▶ Rewrite: a file before and after; and what people have to do, because
 //! ```
 
+mod edit;
 mod link;
 mod network_manager;
 mod owners;
+mod rewrite;
 mod settings;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
+
+pub use self::edit::edited;
 pub use self::owners::{LinkFile, NicOwner, Owners, SetUp, SettingOwner};
+pub use self::rewrite::{ByHand, End, Place, Rewrite, rewrites};
+pub use self::settings::sysctl_name;
 use crate::change::{NicSetting, Step};
 
 /// What is to be done, where, that settings last.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Lasting {
     /// Who sets them when the host comes up.
-    pub by: &'static str,
+    pub by: Cow<'static, str>,
     /// What is to be done.
     pub how: How,
 }
 
 /// What is to be done.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum How {
     /// A file is to be there, with these lines and no others.
     File {
@@ -49,7 +60,8 @@ pub enum How {
 }
 
 /// A setting that nobody keeps.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct NotKept {
     /// The command that sets it until the next restart.
     pub step: String,
@@ -186,6 +198,7 @@ fn stanza(nic: &str, lines: Vec<String>, owner: &NicOwner) -> Option<Lasting> {
         SetUp::Networkd { file } => ("systemd-networkd", beside(file, lines)),
         SetUp::NetworkManager { .. } | SetUp::Udev => return None,
     };
+    let by = Cow::Borrowed(by);
     Some(Lasting { by, how })
 }
 

@@ -65,7 +65,7 @@ pub(super) fn told(properties: &[String], owner: &NicOwner) -> Option<Lasting> {
     let properties = properties.join(" ");
     let command = format!("nmcli connection modify uuid {profile} {properties}");
     Some(Lasting {
-        by: "NetworkManager",
+        by: "NetworkManager".into(),
         how: How::Commands(vec![command]),
     })
 }

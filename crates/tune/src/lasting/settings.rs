@@ -23,7 +23,7 @@ pub(super) fn told(settings: &BTreeMap<String, String>, owners: &Owners) -> Vec<
                 let lines = vec![line];
                 let how = How::Lines { path, part, lines };
                 told.push(Lasting {
-                    by: "sysctl.d",
+                    by: "sysctl.d".into(),
                     how,
                 });
             }
@@ -39,6 +39,16 @@ pub(super) fn told(settings: &BTreeMap<String, String>, owners: &Owners) -> Vec<
     told
 }
 
+/// What a line of sysctl.d sets, such as `net.ipv4.tcp_rmem` of `-net/ipv4/tcp_rmem = 1 2 3`.
+#[must_use]
+pub fn sysctl_name(line: &str) -> Option<String> {
+    let line = line.trim();
+    let (name, _) = line
+        .split_once('=')
+        .filter(|_| !line.starts_with(['#', ';']))?;
+    Some(name.trim().trim_start_matches('-').replace('/', "."))
+}
+
 /// What is in it of earlier plans stays.
 fn in_ours(lines: Vec<String>, owners: &Owners) -> Lasting {
     let is_ours =
@@ -51,7 +61,7 @@ fn in_ours(lines: Vec<String>, owners: &Owners) -> Lasting {
         How::File { path, lines }
     };
     Lasting {
-        by: "sysctl.d",
+        by: "sysctl.d".into(),
         how,
     }
 }
@@ -74,7 +84,7 @@ fn tuned(profile: &str, lines: Vec<String>) -> Vec<Lasting> {
     if ours == profile {
         let part = Some("[sysctl]".to_owned());
         return vec![Lasting {
-            by,
+            by: by.into(),
             how: How::Lines { path, part, lines },
         }];
     }
@@ -84,11 +94,11 @@ fn tuned(profile: &str, lines: Vec<String>) -> Vec<Lasting> {
     let command = format!("tuned-adm profile {}", crate::change::quoted(&ours));
     vec![
         Lasting {
-            by,
+            by: by.into(),
             how: How::File { path, lines },
         },
         Lasting {
-            by,
+            by: by.into(),
             how: How::Commands(vec![command]),
         },
     ]

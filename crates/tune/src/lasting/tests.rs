@@ -1,3 +1,5 @@
+mod rewrites;
+
 use super::*;
 
 fn nic(nic: &str, what: NicSetting, to: &str) -> Step {

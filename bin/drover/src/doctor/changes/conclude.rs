@@ -1,9 +1,11 @@
 //! What a command that changed a host says at its end.
 
+use std::fmt::Write as _;
+
 use drover_api::{ChangeDetailView, ChangeState, ChangeStepState, ChangeView, ClientError};
 use drover_types::{ChangeId, HostName};
 
-use super::show::{cleaned, counted};
+use super::show::{cleaned, counted, to_do};
 use crate::command::Outcome;
 use crate::failure::{Failure, exit};
 
@@ -87,9 +89,33 @@ pub fn applied(view: &ChangeDetailView, ordered: Ordered<'_>) -> Result<String, 
         ),
     };
     let undo = ordered.doctor(&format!("undo {}", change.id));
+    let restart = match change.files {
+        0 => "a restart of the host does as well",
+        _ => "a restart of the host takes back what does not last",
+    };
     Ok(format!(
-        "applied: {steps}; {proof}\n{undo} takes it back; a restart of the host does as well\n"
+        "applied: {steps}; {proof}\n{undo} takes it back; {restart}\n"
     ))
+}
+
+/// What of a change that was to last does, and what does not.
+pub fn kept(view: &ChangeDetailView) -> String {
+    let mut text = String::new();
+    for file in &view.files {
+        let _ = writeln!(
+            text,
+            "written, for {}: {}",
+            cleaned(&file.by),
+            cleaned(&file.file)
+        );
+    }
+    for line in to_do(&view.by_hand, &view.not_kept) {
+        let _ = writeln!(text, "{line}");
+    }
+    if text.is_empty() {
+        text.push_str("lasts: all that it takes was there already\n");
+    }
+    text
 }
 
 /// Of `drover doctor undo`.
@@ -99,7 +125,15 @@ pub fn undone(view: &ChangeDetailView) -> Result<Outcome, Failure> {
         return Err(otherwise(view, Ordered::Doctor));
     }
     let steps = counted(change.steps, "setting");
-    Outcome::new(format!("undone: {steps} as before\n"), "change", view)
+    let files = match change.files {
+        0 => String::new(),
+        files => format!(" and {}", counted(files, "file")),
+    };
+    Outcome::new(
+        format!("undone: {steps}{files} as before\n"),
+        "change",
+        view,
+    )
 }
 
 /// It did not come to what was wanted.
@@ -138,18 +172,25 @@ fn otherwise(view: &ChangeDetailView, ordered: Ordered<'_>) -> Failure {
 }
 
 fn left(view: &ChangeDetailView) -> String {
-    let left = view.steps.iter();
-    let left = left.filter(|step| step.state == ChangeStepState::Left);
-    let named: Vec<String> = left
-        .map(|step| {
-            let found = step.found.as_deref().unwrap_or("not known");
-            format!("{} is {}", cleaned(&step.setting), cleaned(found))
-        })
-        .collect();
+    let is_left = |state: ChangeStepState| state == ChangeStepState::Left;
+    let found = |found: &Option<String>| cleaned(found.as_deref().unwrap_or("not known"));
+    let steps = view.steps.iter().filter(|step| is_left(step.state));
+    let steps = steps.map(|step| format!("{} is {}", cleaned(&step.setting), found(&step.found)));
+    let files = view.files.iter().filter(|file| is_left(file.state));
+    let files = files.map(|file| format!("{}: {}", cleaned(&file.file), found(&file.found)));
+    let (steps, files): (Vec<String>, Vec<String>) = (steps.collect(), files.collect());
+    let count = match (steps.len(), files.len()) {
+        (steps, 0) => counted(steps, "setting"),
+        (0, files) => counted(files, "file"),
+        (steps, files) => format!(
+            "{} and {}",
+            counted(steps, "setting"),
+            counted(files, "file")
+        ),
+    };
     format!(
-        "{} left alone, as something else has changed them: {}",
-        counted(named.len(), "setting"),
-        named.join(", ")
+        "{count} left alone, as something else has changed them: {}",
+        [steps, files].concat().join(", ")
     )
 }
 
@@ -157,7 +198,10 @@ fn left(view: &ChangeDetailView) -> String {
 mod tests {
     use std::time::Duration;
 
-    use drover_api::{ChangeStepView, ErrorCode, Refusal};
+    use drover_api::{
+        ChangeFileView, ChangeLastingHow, ChangeLastingView, ChangeNotKept, ChangeStepView,
+        ErrorCode, Refusal,
+    };
 
     use super::*;
 
@@ -171,6 +215,7 @@ mod tests {
                 rules: vec!["tcp-buffers".into()],
                 steps: 1,
                 set: 1,
+                files: 0,
                 paths: 2,
                 why: Some("nic0 went".into()),
                 can_be_undone: true,
@@ -182,7 +227,75 @@ mod tests {
                 state: ChangeStepState::Left,
                 found: Some("\"1400\"".into()),
             }],
+            files: Vec::new(),
+            by_hand: Vec::new(),
+            not_kept: Vec::new(),
         }
+    }
+
+    /// The same of one that was to last.
+    fn lasting(state: ChangeState) -> ChangeDetailView {
+        let mut view = view(state);
+        view.change.files = 1;
+        view.files = vec![ChangeFileView {
+            by: "sysctl.d".into(),
+            file: "/etc/a".into(),
+            goes: Vec::new(),
+            comes: vec!["x = 1".into()],
+            state: ChangeStepState::Left,
+            found: Some("there is a file".into()),
+        }];
+        view
+    }
+
+    #[test]
+    fn what_was_to_last_is_told_with_what_does_not_and_what_is_left_to_people() {
+        let mut view = lasting(ChangeState::Applied);
+        view.by_hand = vec![ChangeLastingView {
+            by: "NetworkManager".into(),
+            how: ChangeLastingHow::Commands,
+            file: None,
+            part: None,
+            lines: vec!["nmcli x".into()],
+            by_hand: Some("no commands are run".into()),
+        }];
+        view.not_kept = vec![ChangeNotKept {
+            step: "echo 1 > /q".into(),
+            why: "nobody keeps it".into(),
+        }];
+        let text = applied(&view, Ordered::Doctor).unwrap() + &kept(&view);
+        assert!(
+            text.contains("takes it back; a restart of the host takes back what does not last\n"),
+            "{text}"
+        );
+        let (_, text) = text.split_once("does not last\n").unwrap();
+        insta::assert_snapshot!(text, @r"
+        written, for sysctl.d: /etc/a
+        For people to do, since no commands are run; NetworkManager:
+          nmcli x
+        This does not last: echo 1 > /q, because nobody keeps it
+        ");
+        let nothing = self::view(ChangeState::Applied);
+        assert_eq!(
+            kept(&nothing),
+            "lasts: all that it takes was there already\n"
+        );
+        let undone = undone(&lasting(ChangeState::Undone)).unwrap();
+        assert!(
+            format!("{undone:?}").contains("1 setting and 1 file as before"),
+            "{undone:?}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_was_left_alone_is_named_beside_settings() {
+        let failure = applied(&lasting(ChangeState::InDoubt), Ordered::Doctor).unwrap_err();
+        let message = failure.message();
+        assert!(
+            message.starts_with("1 setting and 1 file left alone"),
+            "{message}"
+        );
+        assert!(message.contains("/etc/a: there is a file"), "{message}");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use drover_types::ChangeId;
 use serde_json::json;
 
 pub use self::conclude::{Ordered, applied, not_begun};
-use self::conclude::{not_undone, undone};
+use self::conclude::{kept, not_undone, undone};
 pub use self::follow::to_its_end;
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
@@ -28,7 +28,7 @@ Examples:
   drover doctor plan                   what would be changed on this host, as a diff
   drover doctor plan -o tune.plan      the same, to be read, cut down, and applied
   drover doctor plan --bounce          also what may take a link away for some seconds
-  drover doctor plan --lasting         also what makes it last beyond a restart, for people to do
+  drover doctor plan --lasting         also what makes it last beyond a restart
 
 ";
 
@@ -41,6 +41,8 @@ Examples:
   drover doctor plan -o tune.plan
   drover doctor apply tune.plan
   drover doctor apply tune.plan --force    bounce links although the host has guests
+  drover doctor plan --lasting -o tune.plan
+  drover doctor apply tune.plan --persist  have it last beyond a restart as well
 
 ";
 
@@ -50,6 +52,12 @@ setting is written down before it is changed. Afterwards other hosts have to be 
 every path on which they were before, within 20 s; otherwise all is taken back. That is done by
 a process of its own on the host, which goes on whatever becomes of this command, the agent and
 the network. What is set lasts until the host is restarted.
+
+With --persist the files that the plan names are written after that, as it shows them: those of
+whoever sets these settings when the host comes up. All is set and written, or nothing is,
+whatever dies in the middle; `drover doctor undo` puts both back, after a restart as well. No
+command is run for it, and no link followed: what is left to people, and what nobody keeps, is
+told.
 
 Exit code: 0 applied, 1 taken back by itself, 4 refused, 6 some settings had to be left alone, 7
 the agent does not answer.";
@@ -91,6 +99,9 @@ pub enum ChangeCommand {
         /// Also what may take a link away for some seconds, on a host that is not drained
         #[arg(long)]
         force: bool,
+        /// Have it last beyond a restart: write the files that the plan names, which `plan --lasting` has made
+        #[arg(long)]
+        persist: bool,
     },
     /// Take back what was applied
     #[command(before_help = UNDO_EXAMPLES, after_help = UNDO_AFTER)]
@@ -122,7 +133,7 @@ pub struct PlanArgs {
     /// Also what may take a link away for some seconds
     #[arg(long)]
     bounce: bool,
-    /// Say as well what makes it last beyond a restart: files and commands, by who sets what when the host comes up
+    /// Also what makes it last beyond a restart: the files that `apply --persist` writes, and what is left to people
     #[arg(long)]
     lasting: bool,
 }
@@ -132,7 +143,11 @@ pub async fn run(agent: &Agent, command: ChangeCommand) -> Result<Outcome, Failu
     let client = client(agent)?;
     match command {
         ChangeCommand::Plan(args) => plan(&client, args).await,
-        ChangeCommand::Apply { file, force } => apply(&client, &file, force).await,
+        ChangeCommand::Apply {
+            file,
+            force,
+            persist,
+        } => apply(&client, &file, force, persist).await,
         ChangeCommand::Undo { id, force } => undo(&client, id, force).await,
         ChangeCommand::Changes { id: None } => {
             let changes = client.changes().await.map_err(Failure::of_reading)?;
@@ -178,12 +193,24 @@ fn parts(
     ])
 }
 
-async fn apply(client: &Client, file: &Path, force: bool) -> Result<Outcome, Failure> {
+async fn apply(
+    client: &Client,
+    file: &Path,
+    force: bool,
+    persist: bool,
+) -> Result<Outcome, Failure> {
     let plan = read(file)?;
-    let begun = client.apply_changes(&ChangeRequest { plan, force }).await;
+    let request = ChangeRequest {
+        plan,
+        force,
+        persist,
+    };
+    let begun = client.apply_changes(&request).await;
     let begun = begun.map_err(|error| not_begun(error, Ordered::Doctor))?;
     let view = to_its_end(client, begun.id, Ordered::Doctor).await?;
-    Outcome::new(applied(&view, Ordered::Doctor)?, "change", &view)
+    let said = applied(&view, Ordered::Doctor)?;
+    let said = if persist { said + &kept(&view) } else { said };
+    Outcome::new(said, "change", &view)
 }
 
 async fn undo(client: &Client, id: Option<ChangeId>, force: bool) -> Result<Outcome, Failure> {

@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use drover_api::{ChangeDetailView, ChangeLastingHow, ChangeLeftOut, ChangePlanView, ChangeView};
+use drover_api::{
+    ChangeDetailView, ChangeFileView, ChangeLastingHow, ChangeLastingView, ChangeLeftOut,
+    ChangeNotKept, ChangePlanView, ChangeView,
+};
 use drover_plan::Text;
 use jiff::Timestamp;
 
@@ -21,32 +24,40 @@ pub fn planned(view: &ChangePlanView) -> String {
     for left in &view.left_out {
         let _ = writeln!(text, "#   {}", left_out(left));
     }
-    for line in lasting(view) {
+    let to_do = to_do(&view.lasting, &view.not_kept);
+    if !to_do.is_empty() {
+        text.push_str("\n# What `drover doctor apply --persist` does not make last:\n");
+    }
+    for line in to_do {
         let _ = writeln!(text, "# {line}");
     }
     text
 }
 
-/// What makes it last, a line each.
-fn lasting(view: &ChangePlanView) -> Vec<String> {
+/// What people have to do that all of a plan lasts, and what does not whatever they do, a line each.
+pub fn to_do(lasting: &[ChangeLastingView], not_kept: &[ChangeNotKept]) -> Vec<String> {
     let mut said = Vec::new();
-    for place in &view.lasting {
+    for place in lasting {
+        let Some(why) = &place.by_hand else { continue };
         let of_file = |what: &str| {
             let file = place.file.as_deref().unwrap_or_default();
             let part = place.part.as_ref();
             let part = part.map_or_else(String::new, |part| format!(", in {part}"));
-            format!("To have it last, {}: {what} {file}{part}:", place.by)
+            format!("; {what} {file}{part}")
         };
-        said.push(cleaned(&match place.how {
+        let what = match place.how {
             ChangeLastingHow::File => of_file("the file"),
             ChangeLastingHow::Lines => of_file("lines of"),
-            ChangeLastingHow::Commands => format!("To have it last, {}:", place.by),
+            ChangeLastingHow::Commands => String::new(),
             ChangeLastingHow::Unknown => continue,
-        }));
+        };
+        let by = &place.by;
+        said.push(cleaned(&format!(
+            "For people to do, since {why}; {by}{what}:"
+        )));
         said.extend(place.lines.iter().map(|line| cleaned(&format!("  {line}"))));
     }
-    let not_kept = view.not_kept.iter();
-    said.extend(not_kept.map(|one| {
+    said.extend(not_kept.iter().map(|one| {
         let (step, why) = (&one.step, &one.why);
         cleaned(&format!("This does not last: {step}, because {why}"))
     }));
@@ -64,8 +75,14 @@ pub fn written(view: &ChangePlanView, file: &Path) -> String {
     for left in &view.left_out {
         let _ = writeln!(text, "not in it: {}", left_out(left));
     }
-    if !view.lasting.is_empty() || !view.not_kept.is_empty() {
-        text.push_str("what makes it last stands at the end of the file\n");
+    if view.lasting.iter().any(|place| place.by_hand.is_none()) {
+        let _ = writeln!(
+            text,
+            "with `drover doctor apply {file} --persist` it lasts beyond a restart"
+        );
+    }
+    if !to_do(&view.lasting, &view.not_kept).is_empty() {
+        text.push_str("what that does not make last stands at the end of the file\n");
     }
     text
 }
@@ -118,7 +135,30 @@ pub fn detail(view: &ChangeDetailView) -> String {
             cleaned(step.found.as_deref().unwrap_or_default()),
         ]
     }));
-    text + &table(&rows)
+    text += &table(&rows);
+    if !view.files.is_empty() {
+        text.push('\n');
+        text += &table(&files(&view.files));
+    }
+    for line in to_do(&view.by_hand, &view.not_kept) {
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// Files that it writes, a line for each.
+fn files(files: &[ChangeFileView]) -> Vec<Vec<String>> {
+    let mut rows = vec![row(&["FILE", "BY", "LINES", "STATE", "FOUND"])];
+    rows.extend(files.iter().map(|file| {
+        vec![
+            cleaned(&file.file),
+            cleaned(&file.by),
+            format!("-{} +{}", file.goes.len(), file.comes.len()),
+            word(&file.state),
+            cleaned(file.found.as_deref().unwrap_or_default()),
+        ]
+    }));
+    rows
 }
 
 /// Words of a host, as they may be shown on a terminal.
@@ -152,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_plan_last_stands_below_it_as_comments() {
+    fn what_a_plan_does_not_make_last_stands_below_it_as_comments() {
         let mut view = view(Some("host = \"a\"\n"));
         let place = |how, file: Option<&str>, part: Option<&str>, lines: &[&str]| {
             let owned = |word: &&str| (*word).to_owned();
@@ -162,10 +202,16 @@ mod tests {
                 file: file.as_ref().map(owned),
                 part: part.as_ref().map(owned),
                 lines: lines.iter().map(owned).collect(),
+                by_hand: Some("somebody has to".into()),
             }
         };
         let of_link = Some("[Link]");
+        let written = drover_api::ChangeLastingView {
+            by_hand: None,
+            ..place(ChangeLastingHow::File, Some("/etc/w"), None, &["w = 1"])
+        };
         view.lasting = vec![
+            written,
             place(ChangeLastingHow::File, Some("/etc/a"), None, &["x = 1"]),
             place(ChangeLastingHow::Lines, Some("/etc/b"), of_link, &["y=1"]),
             place(ChangeLastingHow::Commands, None, None, &["z 1"]),
@@ -177,15 +223,19 @@ mod tests {
         view.left_out.clear();
         insta::assert_snapshot!(planned(&view), @r#"
         host = "a"
-        # To have it last, somebody: the file /etc/a:
+
+        # What `drover doctor apply --persist` does not make last:
+        # For people to do, since somebody has to; somebody; the file /etc/a:
         #   x = 1
-        # To have it last, somebody: lines of /etc/b, in [Link]:
+        # For people to do, since somebody has to; somebody; lines of /etc/b, in [Link]:
         #   y=1
-        # To have it last, somebody:
+        # For people to do, since somebody has to; somebody:
         #   z 1
         # This does not last: echo 1 > /q, because nobody keeps it
         "#);
-        assert!(written(&view, Path::new("f")).ends_with("at the end of the file\n"));
+        let said = super::written(&view, Path::new("f"));
+        assert!(said.contains("apply f --persist` it lasts"), "{said}");
+        assert!(said.ends_with("at the end of the file\n"), "{said}");
     }
 
     #[test]
