@@ -1,5 +1,6 @@
 //! The agent's life: claim, recover, serve, end.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -17,7 +18,9 @@ use crate::config::Config;
 use crate::coordinator::Coordinator;
 use crate::cordon::Cordon;
 use crate::end_with;
+use crate::facts;
 use crate::fence::Fence;
+use crate::interrupts::Interrupts;
 use crate::inventory::{self, Inventory};
 use crate::limits;
 use crate::links::Links;
@@ -53,6 +56,8 @@ pub struct Context {
     pub cordon: Cordon,
     /// Which leadership's orders are taken.
     pub fence: Fence,
+    /// Interrupts that are taken near NICs while these carry.
+    pub interrupts: Interrupts,
     /// What plans must know of this host.
     pub inventory: Inventory,
     /// Pages that guests which arrive share.
@@ -109,6 +114,12 @@ pub async fn run(config: Config) -> Result<()> {
             .with_context(|| format!("key `state`: cordon.json in {}", config.state.display()))?,
         fence: Fence::open(config.host.clone(), &config.state)
             .with_context(|| format!("key `state`: orders.json in {}", config.state.display()))?,
+        interrupts: Interrupts::open(
+            Path::new(facts::ROOT),
+            &config.state,
+            config.migration.interrupts,
+        )
+        .with_context(|| format!("key `state`: interrupts.json in {}", config.state.display()))?,
         inventory: Inventory::new(hypervisor),
         shared_pages: SharedPages::new(
             config.migration.shared_pages_memory,

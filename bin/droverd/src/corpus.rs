@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use crate::config::Config;
+use crate::interrupts::ledger::Ledger;
 use crate::migration::journal::Journal;
-use crate::registry::{definitions, record::Record};
+use crate::registry::{definitions, files, record::Record};
 use crate::sharing::changes;
 
 /// Replays a folder, each document in a file of this name in a directory.
@@ -70,6 +71,18 @@ fn changed_limits_and_changes_of_their_file_are_read_alike_or_refused() {
         let read = file.read().map_err(|error| error.to_string())?;
         file.write(&read).unwrap();
         assert_eq!(file.read().unwrap(), read);
+        Ok(())
+    });
+}
+
+#[test]
+fn what_is_kept_of_interrupts_and_changes_of_it_are_read_alike_or_refused() {
+    replay("interrupts", "interrupts.json", |state| {
+        let file = state.join("interrupts.json");
+        let read = files::read_document::<Ledger>(&file).map_err(|error| error.to_string())?;
+        let text = serde_json::to_vec(&read).unwrap();
+        fs::write(&file, text).unwrap();
+        assert_eq!(files::read_document(&file).unwrap(), read);
         Ok(())
     });
 }

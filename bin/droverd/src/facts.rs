@@ -11,7 +11,7 @@ use drover_wire::VersionRange;
 use crate::config::Config;
 
 /// Where facts are read from: this machine itself.
-const ROOT: &str = "/";
+pub const ROOT: &str = "/";
 
 /// The host's memory now.
 ///

@@ -25,6 +25,7 @@ mod elsewhere;
 mod end_with;
 mod facts;
 mod fence;
+mod interrupts;
 mod inventory;
 mod limits;
 mod links;

@@ -11,11 +11,13 @@ mod hosts;
 
 use std::time::{Duration, Instant};
 
-use drover_api::{LaneState, LaneView, MigrationPhase, MigrationView, NicView, PathView};
+use drover_api::{
+    EventKind, LaneState, LaneView, MigrationPhase, MigrationView, NicView, PathView,
+};
 use drover_lab::command::run;
 use drover_lab::fault::harm;
 use drover_types::MigrationId;
-use hosts::{A, B, BOTH_NEEDED, Hosts, PATIENCE, SLOW, until, used};
+use hosts::{A, B, BOTH_NEEDED, FAST, Hosts, PATIENCE, SLOW, set_word, until, used};
 
 /// The path on a NIC of the source while a migration runs, if there is one.
 async fn path(hosts: &Hosts, id: MigrationId, nic: &str) -> Option<PathView> {
@@ -200,5 +202,50 @@ async fn a_path_on_which_large_packets_vanish_carries_by_smaller_segments_and_sa
     let path = &view.paths[0];
     assert_eq!(path.segment_bytes, Some(1220), "{path:#?}");
     assert!(sent(path) > 4 << 20, "{path:#?}");
+    hosts.guest_runs_only_on(B).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn where_interrupts_are_to_be_near_each_nic_is_told_and_an_agent_that_starts_keeps_no_word_of_what_is_gone()
+ {
+    let Some(mut hosts) = Hosts::with_guest("irqs", FAST).await else {
+        return;
+    };
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let boot = boot.trim();
+    let before = format!(
+        r#"{{"boot":"{boot}","devices":{{"sys/devices/gone":{{"near":"0","holders":[],"moved":{{"1":"0"}}}}}}}}"#
+    );
+    for host in [A, B] {
+        hosts.kill_agent(host).await;
+        hosts.configure(host, |config| {
+            set_word(config, "migration", "interrupts", "near");
+        });
+        let kept = hosts.host(host).state().join("interrupts.json");
+        std::fs::write(&kept, &before).unwrap();
+        hosts.start_agent(host).await;
+        assert!(!kept.exists());
+    }
+    let id = hosts.move_from(A).await.id;
+    for host in [A, B] {
+        let view = hosts.ended(host, id).await;
+        // These NICs are virtual.
+        let told = |why: &Option<String>| why.as_ref().is_some_and(|why| !why.is_empty());
+        let all = view.interrupts.iter();
+        assert!(
+            all.clone().all(|nic| nic.moved == 0 && told(&nic.why_not)),
+            "{view:#?}"
+        );
+        let mut nics: Vec<&str> = all.map(|nic| nic.interface.as_str()).collect();
+        nics.sort_unstable();
+        assert_eq!(nics, ["nic0", "nic1"]);
+        assert!(!says(&view, "interrupts"), "{view:#?}");
+        let events = hosts.client(host).events(id).await.unwrap();
+        let times =
+            |of: fn(&EventKind) -> bool| events.iter().filter(|event| of(&event.kind)).count();
+        let moved = times(|kind| matches!(kind, EventKind::InterruptsMoved { .. }));
+        let given = times(|kind| matches!(kind, EventKind::InterruptsGivenBack { .. }));
+        assert_eq!((moved, given), (2, 0), "{events:#?}");
+    }
     hosts.guest_runs_only_on(B).await;
 }

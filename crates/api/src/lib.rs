@@ -54,6 +54,7 @@ pub use views::incoming::{
     IncomingRequest, IncomingStart, IncomingView, ReductionTerms, SessionSizes, Verdict,
     VerdictView,
 };
+pub use views::interrupts::InterruptsView;
 pub use views::kept::{KeptReport, KeptUnusable, KeptView};
 pub use views::latency::{CpuLatencyView, IdleStateView};
 pub use views::limit::{

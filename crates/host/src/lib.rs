@@ -1,6 +1,6 @@
 //! Reads facts from a Linux host: its network interfaces, what happens to them, its memory, its
-//! processors; and does to it what a change says ([`change`], [`put`]), or keeps its processors from sleeping too
-//! deeply, for as long as somebody wants that ([`LatencyRequest`]).
+//! processors; and does to it what a change says ([`change`], [`put`]), keeps its processors from sleeping too
+//! deeply, for as long as somebody wants that ([`LatencyRequest`]), or says who may take an interrupt ([`set_affinity`]).
 //!
 //! Owns nothing, and changes nothing by itself. Links and addresses come from the kernel by netlink, link
 //! rates by ethtool's generic netlink, everything else from files below a root that is given,
@@ -22,6 +22,7 @@ mod facts;
 mod files;
 mod idle;
 mod interfaces;
+mod interrupts;
 mod latency;
 pub mod limits;
 mod lldp;
@@ -43,6 +44,9 @@ pub use ethtool::OrderError;
 pub use facts::{Answered, Seen, Told, Tree, Untold, facts};
 pub use idle::idle_times;
 pub use interfaces::interfaces;
+pub use interrupts::{
+    Adapter, Adapters, AffinityError, adapters, affinity, irqbalance, set_affinity,
+};
 pub use latency::LatencyRequest;
 pub use memory::{Memory, memory};
 pub use netlink::attributes::{attribute, bitset};

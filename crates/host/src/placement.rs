@@ -37,10 +37,10 @@ pub async fn placements(
 
 /// The host's NUMA nodes that have processors.
 #[derive(Debug, Default)]
-struct Nodes(BTreeMap<u32, CpuSet>);
+pub(crate) struct Nodes(BTreeMap<u32, CpuSet>);
 
 impl Nodes {
-    fn of(root: &Path) -> Self {
+    pub(crate) fn of(root: &Path) -> Self {
         let node = |folder: PathBuf| {
             let name = folder.file_name()?.to_str()?;
             let number = name.strip_prefix("node")?.parse().ok()?;
@@ -50,29 +50,50 @@ impl Nodes {
         let all = entries(&root.join(NODES));
         Self(all.into_iter().filter_map(node).collect())
     }
+
+    /// The devices that the interface with this folder stands on.
+    ///
+    /// # Errors
+    /// Why nothing is near any of them, to be read after "because".
+    pub(crate) fn hardware(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
+        if self.0.len() < 2 {
+            return Err("the host has one NUMA node".to_owned());
+        }
+        let mut devices = Vec::new();
+        hardware(folder, LOWER_DEPTH, &mut devices);
+        if devices.is_empty() {
+            return Err("it is virtual".to_owned());
+        }
+        Ok(devices)
+    }
+
+    /// The node that a device is on, and the processors near it: never fewer than the node's. Which of them serve it is
+    /// for its queues to say.
+    ///
+    /// # Errors
+    /// Why that is not known, likewise.
+    pub(crate) fn near(&self, device: &Path) -> Result<(u32, CpuSet), String> {
+        let (node, local) = node_of(device).ok_or("its hardware tells no NUMA node")?;
+        let whole = self.0.get(&node);
+        let whole = whole.ok_or_else(|| format!("NUMA node {node} has no CPUs"))?;
+        Ok((node, whole.or(&local)))
+    }
 }
 
 /// Where lanes over the interface with this folder are to run.
 fn near(nodes: &Nodes, folder: &Path) -> Placement {
-    if nodes.0.len() < 2 {
-        return Placement::anywhere("the host has one NUMA node");
-    }
-    let mut devices = Vec::new();
-    hardware(folder, LOWER_DEPTH, &mut devices);
-    if devices.is_empty() {
-        return Placement::anywhere("it is virtual");
-    }
+    let near = nodes.hardware(folder).and_then(|devices| {
+        let near = devices.iter().map(|device| nodes.near(device));
+        near.collect::<Result<Vec<_>, _>>()
+    });
+    let near = match near {
+        Ok(near) => near,
+        Err(why) => return Placement::anywhere(why),
+    };
     let mut on = Vec::new();
     let mut cpus = CpuSet::default();
-    for device in &devices {
-        let Some((node, local)) = node_of(device) else {
-            return Placement::anywhere("its hardware tells no NUMA node");
-        };
-        let Some(whole) = nodes.0.get(&node) else {
-            return Placement::anywhere(format!("NUMA node {node} has no CPUs"));
-        };
-        // Never fewer than the node's: which of them serve the NIC is for its queues to say.
-        cpus = cpus.or(whole).or(&local);
+    for (node, of_device) in near {
+        cpus = cpus.or(&of_device);
         on.push(node);
     }
     on.sort_unstable();
@@ -117,17 +138,17 @@ fn node_of(device: &Path) -> Option<(u32, CpuSet)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::symlink;
 
     /// A tree as of a machine with two sockets: the interfaces' folders lie below their devices, as
     /// in `/sys`.
-    struct Tree(tempfile::TempDir);
+    pub(crate) struct Tree(pub(crate) tempfile::TempDir);
 
     impl Tree {
-        fn new(nodes: &[(u32, &str)]) -> Self {
+        pub(crate) fn new(nodes: &[(u32, &str)]) -> Self {
             let tree = Self(tempfile::tempdir().unwrap());
             for (node, cpus) in nodes {
                 tree.write(&format!("{NODES}/node{node}/cpulist"), cpus);
@@ -136,17 +157,17 @@ mod tests {
             tree
         }
 
-        fn two_sockets() -> Self {
+        pub(crate) fn two_sockets() -> Self {
             Self::new(&[(0, "0-15,32-47\n"), (1, "16-31,48-63\n")])
         }
 
-        fn write(&self, path: &str, text: &str) {
+        pub(crate) fn write(&self, path: &str, text: &str) {
             let path = self.0.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
 
-        fn net(&self, device: &str, name: &str) {
+        pub(crate) fn net(&self, device: &str, name: &str) {
             let net = self.0.path().join(device).join("net").join(name);
             fs::create_dir_all(&net).unwrap();
             symlink("../..", net.join("device")).unwrap();
@@ -160,7 +181,7 @@ mod tests {
         }
 
         /// A PCI device with one interface.
-        fn pci(&self, slot: &str, name: &str, node: &str, local: &str) {
+        pub(crate) fn pci(&self, slot: &str, name: &str, node: &str, local: &str) {
             let device = format!("sys/devices/pci0000:00/{slot}");
             self.write(&format!("{device}/numa_node"), node);
             self.write(&format!("{device}/local_cpulist"), local);
@@ -168,7 +189,7 @@ mod tests {
         }
 
         /// A bond, bridge, VLAN or veth.
-        fn on_top(&self, name: &str, lower: &[&str]) {
+        pub(crate) fn on_top(&self, name: &str, lower: &[&str]) {
             let net = self.0.path().join("sys/devices/virtual/net").join(name);
             fs::create_dir_all(&net).unwrap();
             for lower in lower {

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use drover_api::{
-    ChannelView, IdleStateView, LaneState, LaneView, MigrationPhase, MigrationRole, MigrationView,
-    PathState, PathView, PlacementView, ReductionDecided, StatusView, Told,
+    ChannelView, IdleStateView, InterruptsView, LaneState, LaneView, MigrationPhase, MigrationRole,
+    MigrationView, PathState, PathView, PlacementView, ReductionDecided, StatusView, Told,
 };
 use drover_types::{ByteRate, Bytes, Interface};
 use jiff::Timestamp;
@@ -191,6 +191,10 @@ pub fn detail(view: &MigrationView) -> String {
     }
     if let Some(latency) = &view.cpu_latency {
         let _ = writeln!(text, "  CPU latency: {latency}{}", slept(view));
+    }
+    if !view.interrupts.is_empty() {
+        let interrupts = InterruptsView::list(&view.interrupts);
+        let _ = writeln!(text, "  interrupts: {interrupts}");
     }
     if let Some(reduction) = &view.reduction {
         let _ = writeln!(text, "  reduction: {reduction}");

@@ -26,7 +26,7 @@ use values::{
     MaybeLimit, MetricsListen, OnByDefault, OutageLimit, PeerAddresses, ReductionMemory,
     SharedPagesMemory,
 };
-pub use values::{Channels, PlaceBy};
+pub use values::{Channels, InterruptsBy, PlaceBy};
 
 use crate::limits;
 use crate::migration::relays::Relays;
@@ -92,6 +92,8 @@ pub struct MigrationConfig {
     pub placement: PlaceBy,
     /// How long, in microseconds, processors may take to wake while a guest is moved; as long as they like where there is none.
     pub cpu_latency_us: Option<u32>,
+    /// Whether interrupts of NICs are taken near these while a guest is moved.
+    pub interrupts: InterruptsBy,
     /// What protects the lanes, unless the other host demands more.
     pub protection: Protection,
     /// What is done so that fewer bytes cross.
@@ -182,6 +184,7 @@ struct MigrationSection {
     outage_limit_s: OutageLimit,
     placement: PlaceBy,
     cpu_latency: CpuLatencyMost,
+    interrupts: InterruptsBy,
     encryption: Encryption,
     verify: bool,
     reduction: ReductionMode,
@@ -384,6 +387,7 @@ impl Config {
                 outage_limit: Duration::from_secs(file.migration.outage_limit_s.0),
                 placement: file.migration.placement,
                 cpu_latency_us: file.migration.cpu_latency.0,
+                interrupts: file.migration.interrupts,
                 protection: Protection {
                     encryption: file.migration.encryption,
                     verify: file.migration.verify,

@@ -211,6 +211,10 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
             "[migration]\ncpu_latency = 20",
             "key `migration.cpu_latency`: invalid type: integer `20`",
         ),
+        (
+            "[migration]\ninterrupts = \"nic\"",
+            "line 2, key `migration.interrupts`: unknown variant `nic`, expected `leave` or `near`",
+        ),
         ("[migration]\nchannels = 17", "write \"auto\", or 1 to 16"),
         (
             "[migration]\ndata_port = 70000",
@@ -384,4 +388,11 @@ fn a_cpu_latency_is_a_number_of_microseconds_or_off() {
     assert_eq!(of("1000 us"), Some(1000));
     assert_eq!(of("off"), None);
     assert_eq!(parse("").unwrap().migration.cpu_latency_us, Some(20));
+}
+
+#[test]
+fn interrupts_are_left_where_they_are_unless_they_are_to_be_near() {
+    let near = parse("[migration]\ninterrupts = \"near\"").unwrap();
+    assert_eq!(near.migration.interrupts, InterruptsBy::Near);
+    assert_eq!(parse("").unwrap().migration.interrupts, InterruptsBy::Leave);
 }

@@ -271,6 +271,17 @@ pub enum PlaceBy {
     None,
 }
 
+/// What becomes of the interrupts of NICs that carry a migration.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InterruptsBy {
+    /// They are taken where they are.
+    #[default]
+    Leave,
+    /// They are taken near the hardware of their interface, as long as it is carried.
+    Near,
+}
+
 /// How long processors may take to wake, in microseconds; none: as long as they like.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(try_from = "String")]

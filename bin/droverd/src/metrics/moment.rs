@@ -260,7 +260,7 @@ fn phases(registry: &mut Registry, views: &[&MigrationView]) {
 
 type OfMigration = fn(&MigrationView) -> Option<f64>;
 
-const OF_MIGRATIONS: [(&str, &str, OfMigration); 11] = [
+const OF_MIGRATIONS: [(&str, &str, OfMigration); 12] = [
     (
         "migration_memory_bytes",
         "Memory of the guest, devices' included",
@@ -318,6 +318,14 @@ const OF_MIGRATIONS: [(&str, &str, OfMigration); 11] = [
         |view| {
             let held = view.cpu_latency.as_ref()?.held_us?;
             Some(f64::from(held) / 1_000_000.0)
+        },
+    ),
+    (
+        "migration_moved_interrupts",
+        "Interrupts of this host's NICs that are taken near these while it is carried, and were not before",
+        |view| {
+            let moved = view.interrupts.iter().map(|nic| number(nic.moved));
+            moved.reduce(|all, moved| all + moved)
         },
     ),
 ];

@@ -29,6 +29,7 @@ fn view(phase: &str) -> MigrationView {
         "nics": [{"interface": "eth1", "traffic": traffic, "lanes_up": 1, "round_trip_us": 250,
                   "credit_bytes": 9, "retransmits": 9}],
         "limit": 80, "encryption": "off", "data_path": {"kind": "splice"}, "cpu_latency": {"held_us": 20},
+        "interrupts": [{"interface": "eth1", "moved": 16, "cpus": "4-7"}, {"interface": "eth2", "moved": 8, "cpus": "0-3"}],
         "channel_traffic": [{"id": 0, "read_bytes": 1, "confirmed_bytes": 2, "written_bytes": 3}],
         "reduction": {"mode": "zstd:1", "kept_most": 900, "raw_bytes": 640, "wire_bytes": 160, "change_bytes": 4,
                       "pages": {"zero": 8, "filled": 1, "same": 2, "stored": 6, "stored_changed": 7, "changed": 3, "ordinary": 4, "dense": 5},
@@ -199,16 +200,20 @@ fn a_migration_under_way_is_told_by_the_name_of_its_guest() {
 }
 
 #[test]
-fn processors_that_are_not_held_awake_have_no_latency() {
+fn processors_that_are_not_held_awake_have_no_latency_and_interrupts_that_are_left_no_number() {
     let mut view = view("transferring");
     let text = used().text(&moment(vec![view.clone()])).unwrap();
     let held =
         "drover_migration_cpu_latency_seconds{vm=\"web\",role=\"source\",peer=\"b\"} 0.00002\n";
     assert!(text.contains(held), "{text}");
+    let moved = "drover_migration_moved_interrupts{vm=\"web\",role=\"source\",peer=\"b\"} 24.0\n";
+    assert!(text.contains(moved), "{text}");
+    view.interrupts.clear();
     view.cpu_latency =
         serde_json::from_value(json!({"why_not": "no device", "fallback": true})).unwrap();
     let text = used().text(&moment(vec![view])).unwrap();
     assert!(!text.contains("cpu_latency_seconds{"), "{text}");
+    assert!(!text.contains("moved_interrupts{"), "{text}");
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod carrier;
 mod events;
 mod expansion;
 mod incoming;
+mod interrupts;
 pub(crate) mod journal;
 mod lanes;
 mod latency;

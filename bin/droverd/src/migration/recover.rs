@@ -19,6 +19,7 @@ use super::relays::Relays;
 use super::snapshot::Snapshot;
 use super::{Known, Migrations, incoming, outgoing};
 use crate::clock::Moment;
+use crate::interrupts::Holder;
 use crate::registry::{Purpose, Recovered, Reservation, Role};
 
 impl Migrations {
@@ -55,7 +56,18 @@ impl Migrations {
                 self.take_up(record, None, Some(guest.reservation));
             }
         }
+        self.give_interrupts_back();
         Ok(())
+    }
+
+    /// Those that were moved for migrations that do not go on.
+    fn give_interrupts_back(&self) {
+        let under_way = self.under_way().into_iter().map(|view| Holder {
+            migration: view.id,
+            leaves: view.role == MigrationRole::Source,
+        });
+        let under_way = under_way.collect();
+        tokio::task::block_in_place(|| self.context.interrupts.take_up(&under_way));
     }
 
     /// Ends the relays that no migration goes on with.

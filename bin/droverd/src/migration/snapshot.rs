@@ -105,6 +105,7 @@ impl Snapshot {
             relay: None,
             cpu_latency: None,
             idle_states: Vec::new(),
+            interrupts: Vec::new(),
         };
         let mut snapshot = Self::of(view, Verdict::Undecided, Vec::new());
         snapshot.is_whole = true;

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::data_path::DataPathView;
+use super::interrupts::InterruptsView;
 use super::latency::{CpuLatencyView, IdleStateView};
 use super::limit::{Limit, LimitScope};
 use super::migration::MigrationPhase;
@@ -103,6 +104,19 @@ pub enum EventKind {
     Slept {
         /// In which states, all processors together.
         idle_states: Vec<IdleStateView>,
+    },
+    /// Interrupts of one of this host's interfaces are taken near it from now on, or why not.
+    InterruptsMoved {
+        /// Of which, and where.
+        interrupts: InterruptsView,
+    },
+    /// This host's interrupts that were moved for it are where they were.
+    InterruptsGivenBack {
+        /// So many.
+        interrupts: u64,
+        /// Those that are not, and why.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        left: Vec<String>,
     },
     /// The first lane is up: what protects what goes over it and all others.
     LanesProtected {
@@ -312,6 +326,8 @@ impl EventKind {
             Self::ChannelsChosen { why, .. } => why.is_some(),
             Self::DataPathChosen { data_path } => data_path.fallback,
             Self::CpuLatencyChosen { cpu_latency } => cpu_latency.fallback,
+            Self::InterruptsMoved { interrupts } => interrupts.fallback,
+            Self::InterruptsGivenBack { left, .. } => !left.is_empty(),
             Self::TakenUp
             | Self::LaneNotOpened { .. }
             | Self::LaneLost { .. }
@@ -445,6 +461,11 @@ impl EventKind {
             Self::Slept { idle_states } => {
                 write!(f, "processors slept: {}", IdleStateView::list(idle_states))
             }
+            Self::InterruptsMoved { interrupts } => write!(f, "interrupts of {interrupts}"),
+            Self::InterruptsGivenBack { interrupts, left } => {
+                write!(f, "{interrupts} interrupts are given back")?;
+                left.iter().try_for_each(|left| write!(f, "; {left}"))
+            }
             Self::LanesProtected {
                 encryption,
                 checksums,
@@ -546,47 +567,4 @@ impl EventView {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_event_is_kind_time_and_words_at_one_level() {
-        let at = "2026-11-21T20:00:00Z".parse().unwrap();
-        let kind = EventKind::LaneLost {
-            lane: 3,
-            path: PathId(1),
-            reason: "reset".into(),
-        };
-        let event = EventView::new(at, kind);
-        let json = serde_json::to_value(&event).unwrap();
-        assert_eq!(
-            json,
-            serde_json::json!({
-                "at": "2026-11-21T20:00:00Z", "count": 1, "kind": "lane-lost", "lane": 3,
-                "path": 1, "reason": "reset", "text": "lane 3 on path 1 was lost: reset",
-            })
-        );
-        assert_eq!(serde_json::from_value::<EventView>(json).unwrap(), event);
-    }
-
-    #[test]
-    fn a_lost_path_is_told_with_its_interfaces() {
-        let nics = Some(NicPair {
-            source: "eth1".into(),
-            destination: "ens2".into(),
-        });
-        let (path, reason) = (PathId(1), "eth1 is down".into());
-        let lost = EventKind::PathLost { path, nics, reason };
-        let told = "path 1 (eth1 > ens2) has no lane left, and is dialled again: eth1 is down";
-        assert_eq!(lost.to_string(), told);
-    }
-
-    #[test]
-    fn an_event_of_a_newer_agent_keeps_its_words() {
-        let text = r#"{"at": "2026-11-21T20:00:00Z", "count": 2, "kind": "moon-phase",
-                       "text": "full", "phase": 7}"#;
-        let event: EventView = serde_json::from_str(text).unwrap();
-        assert_eq!(event.kind, EventKind::Unknown);
-        assert_eq!((event.text.as_str(), event.count), ("full", 2));
-    }
-}
+mod tests;

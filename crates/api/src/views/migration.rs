@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 use super::data_path::DataPathView;
 use super::event::EventKind;
 use super::expansion::ExpansionView;
+use super::interrupts::InterruptsView;
 use super::latency::{CpuLatencyView, IdleStateView};
 use super::postcopy::PostcopyView;
 use super::reduction::{ReductionView, SharedPagesView};
@@ -347,6 +348,10 @@ pub struct MigrationView {
     /// it, as in a virtual machine whose host has the say. As of the last look: every 5 s, and at the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub idle_states: Vec<IdleStateView>,
+    /// What became of the interrupts of this host's interfaces that carry it, where they are to be moved; of a migration that has
+    /// ended, what was done until then.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interrupts: Vec<InterruptsView>,
 }
 
 /// The process that carries a migration's bytes on one host.

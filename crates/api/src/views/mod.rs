@@ -11,6 +11,7 @@ pub mod event;
 pub mod expansion;
 pub mod host;
 pub mod incoming;
+pub mod interrupts;
 pub mod kept;
 pub mod latency;
 pub mod limit;

@@ -64,25 +64,7 @@ impl Folder<'_> {
     }
 
     pub(super) fn interrupts(&self) -> Result<Vec<Interrupt>, String> {
-        let all = self.tree.numbered(&self.at("device/msi_irqs"), "");
-        if all.is_empty() {
-            return Err("its device tells of no interrupts".to_owned());
-        }
-        let of = |(number, _): &(u32, String)| {
-            let path = format!("proc/irq/{number}/smp_affinity_list");
-            let list = self.tree.text(&path)?;
-            let cpus = list
-                .parse()
-                .map_err(|_| format!("{path} is {list:?}, no list of CPUs"))?;
-            let effective = format!("proc/irq/{number}/effective_affinity_list");
-            Ok(Interrupt {
-                number: *number,
-                cpus,
-                // Not every kernel has it, and of an interrupt that is not in use it is empty.
-                effective: self.tree.parsed(&effective).unwrap_or_default(),
-            })
-        };
-        all.iter().take(INTERRUPTS).map(of).collect()
+        interrupts(self.tree, &self.at("device/msi_irqs"))
     }
 
     pub(super) fn pci(&self, slot: &str) -> Pci {
@@ -140,6 +122,32 @@ impl Folder<'_> {
             receive_missed: number("rx_missed_errors")?,
         })
     }
+}
+
+/// The interrupts that a folder names (`msi_irqs` of a PCI device), and which processors take them.
+///
+/// # Errors
+/// Why that is not told, to be read after "because".
+pub(crate) fn interrupts(tree: &Tree, folder: &str) -> Result<Vec<Interrupt>, String> {
+    let all = tree.numbered(folder, "");
+    if all.is_empty() {
+        return Err("its device tells of no interrupts".to_owned());
+    }
+    let of = |(number, _): &(u32, String)| {
+        let path = format!("proc/irq/{number}/smp_affinity_list");
+        let list = tree.text(&path)?;
+        let cpus = list
+            .parse()
+            .map_err(|_| format!("{path} is {list:?}, no list of CPUs"))?;
+        let effective = format!("proc/irq/{number}/effective_affinity_list");
+        Ok(Interrupt {
+            number: *number,
+            cpus,
+            // Not every kernel has it, and of an interrupt that is not in use it is empty.
+            effective: tree.parsed(&effective).unwrap_or_default(),
+        })
+    };
+    all.iter().take(INTERRUPTS).map(of).collect()
 }
 
 /// The kernel's way to write a set: words of 32 CPUs in hexadecimal digits, the last ones first.

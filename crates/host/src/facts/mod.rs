@@ -19,6 +19,8 @@ mod tree;
 
 use drover_tune::facts::{Fact, Host};
 
+pub(crate) use folder::interrupts;
+pub(crate) use told::runs;
 pub use told::{Answered, Told, Untold};
 pub use tree::{Seen, Tree};
 

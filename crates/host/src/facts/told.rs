@@ -142,8 +142,8 @@ impl Told {
     }
 }
 
-/// Whether there is a process of that program. Names of others are nobody's business.
-fn runs(root: &Path, program: &str) -> Option<bool> {
+/// Whether there is a process of that program; not known where there are too many. Names of others are nobody's business.
+pub(crate) fn runs(root: &Path, program: &str) -> Option<bool> {
     let mut looked = 0;
     for process in fs::read_dir(root.join("proc")).ok()? {
         looked += 1;

@@ -126,6 +126,18 @@ fn what_processors_are_held_to_is_shown_with_how_long_they_slept_or_with_the_rea
 }
 
 #[test]
+fn interrupts_that_were_moved_are_shown_by_nic_in_one_line() {
+    let mut view = carrying();
+    view["interrupts"] = json!([
+        {"interface": "eth1", "moved": 16, "cpus": "16-31,48-63"},
+        {"interface": "eth2", "moved": 0, "why_not": "it is virtual"},
+    ]);
+    let text = of_status(&status(vec![view]));
+    let line = "\n  interrupts: eth1: 16 moved to CPUs 16-31,48-63; eth2: not moved, because it is virtual\n";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
 fn of_many_that_ended_only_the_last_are_shown() {
     let ended = view(json!({"phase": "completed", "total_ms": 3250}));
     let text = of_status(&status(vec![ended; 9]));

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 
 use super::{Incoming, Message, prepare, socket};
 use crate::migration::carrier::{self, Carrier};
+use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::offered::Offered;
 use crate::migration::relays::Relays;
@@ -320,6 +321,9 @@ impl Incoming {
             carrier.settle(*ending == Ending::Running).await;
             self.take_what_came();
             self.show();
+        }
+        if let Some(told) = interrupts::told(self.interrupts.release().await) {
+            self.record(told);
         }
         if let Some(discarding) = self.discarding.take()
             && let Err(error) = discarding.await

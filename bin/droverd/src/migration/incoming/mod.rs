@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use drover_api::{
-    Client, EventKind, IncomingOffer, IncomingRequest, IncomingStart, MigrationView, Refusal,
+    Client, EventKind, IncomingOffer, IncomingRequest, IncomingStart, InterruptsView,
+    MigrationView, Refusal,
 };
 use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
 use drover_migrate::destination::{Action, Destination, Input, Output, Phase};
@@ -27,6 +28,7 @@ use drover_types::{NicPlacement, Path};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::carrier::{Carried, Carrier};
+use super::interrupts;
 use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
 use super::links::{self, Following};
@@ -38,6 +40,7 @@ use crate::agent::Context;
 use crate::api::Accepted;
 use crate::checkpoints::{Growing, Returning};
 use crate::clock::{Moment, until};
+use crate::interrupts::Share;
 use crate::limits;
 use crate::registry::Reservation;
 use crate::shared_pages::Lease;
@@ -84,6 +87,8 @@ pub enum Message {
     Carried(u32, Carried),
     /// A look at QEMU.
     Look(Observation, Box<MigrationProgress>),
+    /// What became of interrupts of interfaces that carry.
+    Interrupts(Vec<InterruptsView>),
     /// The guest runs.
     Resumed(UnixMicros),
     /// The connection to QEMU is lost.
@@ -125,6 +130,7 @@ pub struct Incoming {
     abandoned_for: Option<String>,
     discarding: Option<tokio::task::JoinHandle<()>>,
     lanes: LaneWatch,
+    interrupts: Share,
     /// As it was written down at the end.
     last_view: Option<MigrationView>,
 }
@@ -194,6 +200,7 @@ pub fn start(
             (None, Lease::default(), returning, None, None, None)
         }
     };
+    let interrupts = context.interrupts.share(snapshot.borrow().view.id, false);
     let task = Incoming {
         context,
         inbox: inbox.clone(),
@@ -224,6 +231,7 @@ pub fn start(
         abandoned_for: None,
         discarding: None,
         lanes: LaneWatch::default(),
+        interrupts,
         last_view: None,
     };
     // After a restart, whether the session lives comes first.
@@ -420,6 +428,9 @@ impl Incoming {
                     .send_modify(|snapshot| snapshot.show_progress(&progress));
                 self.handle(Input::Hypervisor(observation));
             }
+            Message::Interrupts(views) => self
+                .snapshot
+                .send_modify(|snapshot| interrupts::show(snapshot, views)),
             Message::Resumed(at) => self.resumed(timestamp(at)),
             Message::MonitorLost => {
                 self.record(EventKind::MonitorLost);
@@ -466,8 +477,15 @@ impl Incoming {
 
     fn follow(&mut self, carrier: Carrier) {
         let context = Arc::clone(&self.context);
+        let near = interrupts::keep_near(
+            self.interrupts.clone(),
+            carrier.clone(),
+            Side::Destination,
+            self.inbox.clone(),
+            Message::Interrupts,
+        );
         let follow = links::follow(context, carrier, Side::Destination);
-        self.following = Some(Following::start(follow));
+        self.following = Some(Following::start(follow).and(near));
     }
 
     /// The session of before is found, or certainly gone: now QEMU is looked at.

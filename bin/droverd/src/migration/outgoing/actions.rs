@@ -18,6 +18,7 @@ use super::hand_off::{self, Said};
 use super::{Link, Message, Outgoing};
 use crate::limits;
 use crate::migration::carrier::Carrier;
+use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::relays::Relays;
 use crate::registry::{Reservation, Role};
@@ -336,6 +337,9 @@ impl Outgoing {
             carrier.settle(*outcome == Outcome::Completed).await;
             self.take_what_came();
             self.show();
+        }
+        if let Some(told) = interrupts::told(self.interrupts.release().await) {
+            self.record(told);
         }
         if let Some(reservation) = &self.reservation
             && !matches!(

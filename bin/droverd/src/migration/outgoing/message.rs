@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drover_api::{Client, EventKind, IncomingOffer, LeftOut, Refusal};
+use drover_api::{Client, EventKind, IncomingOffer, InterruptsView, LeftOut, Refusal};
 use drover_carrier::{Held, TlsKeys};
 use drover_hypervisor::qmp::Version;
 use drover_hypervisor::{Machine, MachineError, MigrationProgress, UnixMicros};
@@ -134,6 +134,8 @@ pub enum Message {
     Event(EventKind),
     /// Send no more than this.
     Limits(Limits),
+    /// What became of interrupts of interfaces that carry.
+    Interrupts(Vec<InterruptsView>),
     /// These paths are to join; answered when they are shown.
     Joining(Vec<Path>, oneshot::Sender<()>),
     /// Limits are divided among these paths, too: lanes may be opened on them.

@@ -37,6 +37,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::carrier::{Carried, Carrier};
+use super::interrupts;
 use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
 use super::links::{self, Following};
@@ -48,6 +49,7 @@ use super::snapshot::{Snapshot, round_seen};
 use crate::agent::Context;
 use crate::checkpoints::Growing;
 use crate::clock::{Moment, until};
+use crate::interrupts::Share;
 use crate::limits;
 use crate::registry::Reservation;
 
@@ -73,6 +75,7 @@ pub struct Outgoing {
     estimator: Estimator,
     converging: Converging,
     lanes: LaneWatch,
+    interrupts: Share,
     preparing: Option<AbortHandle>,
     asking_why: bool,
     /// Why the session ended, heard while that is asked.
@@ -127,6 +130,8 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         .and_then(Reservation::machine);
     let options = beginning.options;
     let dirtied = context.inventory.dirtied(&beginning.source.migration().vm);
+    let id = beginning.source.migration().id;
+    let interrupts = context.interrupts.share(id, true);
     let task = Outgoing {
         link: Link {
             context,
@@ -154,6 +159,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         estimator: Estimator::new(&options.convergence, dirtied),
         converging: Converging::new(&options.convergence),
         lanes: LaneWatch::default(),
+        interrupts,
         preparing: None,
         asking_why: false,
         session_over: None,
@@ -336,6 +342,9 @@ impl Outgoing {
             Message::Found(found) => self.found(found),
             Message::Carried(_, Carried::Event(kind)) | Message::Event(kind) => self.record(kind),
             Message::Limits(limits) => self.hold(limits),
+            Message::Interrupts(views) => self
+                .snapshot
+                .send_modify(|snapshot| interrupts::show(snapshot, views)),
             Message::Joining(paths, known) => {
                 self.joining(&paths);
                 // The one who waits may have gone.
@@ -414,7 +423,14 @@ impl Outgoing {
     fn carries(&mut self, carrier: Carrier, port: Option<u16>) {
         let context = Arc::clone(&self.link.context);
         let follow = links::follow(context, carrier.clone(), Side::Source);
-        let mut following = Following::start(follow);
+        let near = interrupts::keep_near(
+            self.interrupts.clone(),
+            carrier.clone(),
+            Side::Source,
+            self.link.inbox.clone(),
+            Message::Interrupts,
+        );
+        let mut following = Following::start(follow).and(near);
         if let Some(port) = port {
             let id = self.source.migration().id;
             let join = join::keep_joining(self.link.clone(), carrier.clone(), id, port);
