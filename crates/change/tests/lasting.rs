@@ -14,8 +14,8 @@ use drover_change::{Lasts, Order, Outcome};
 use drover_tune::lasting::Rewrite;
 use world::{BOOT, Fate, OTHER_BOOT, Tree, World, order, step};
 
-const A: &str = "proc/irq/1/smp_affinity_list";
-const B: &str = "proc/irq/2/smp_affinity_list";
+const A: &str = "proc/sys/net/ipv4/tcp_timestamps";
+const B: &str = "proc/sys/net/ipv4/tcp_window_scaling";
 const OURS: &str = "etc/ours.d/90-ours.conf";
 const THEIRS: &str = "etc/theirs.conf";
 
@@ -352,4 +352,41 @@ async fn a_disk_that_goes_at_any_call_has_all_files_put_back() {
         assert!(!matches!(outcome, Outcome::Applied { .. }), "{call}");
         assert_eq!(world.all(), before(), "{call}: {outcome:?}");
     }
+}
+
+/// Where an interrupt is taken. No file keeps it.
+const IRQ: &str = "proc/irq/9/smp_affinity_list";
+
+#[tokio::test(start_paused = true)]
+async fn what_no_file_keeps_is_not_taken_back_after_a_restart_whatever_has_its_place() {
+    let begun = || {
+        let mut order = lasting();
+        order.plan.changes[0].steps.push(step(IRQ, "1", "2"));
+        let world = World::of(&[(IRQ, "1"), (A, "1"), (B, "1"), (THEIRS, "a = 1\nz = 9\n")]);
+        world.make(&order);
+        world
+    };
+    let is_back = |world: &World, outcome: &Outcome| {
+        let is_back = matches!(outcome, Outcome::Undone | Outcome::RolledBack { .. });
+        assert!(is_back, "{outcome:?}");
+        let mut expected = before();
+        expected.insert(IRQ.to_owned(), "3".to_owned());
+        assert_eq!(world.all(), expected);
+    };
+    let whole = begun();
+    let outcome = whole.process(Fate::default(), BOOT).await;
+    assert_eq!(outcome, Some(Outcome::Applied { proven: 1 }));
+    let last = whole.seen.borrow().len() - 1;
+    restart(&whole);
+    // Of another device by now.
+    whole.set(IRQ, "3");
+    let undone = whole.undo_after(Fate::default(), OTHER_BOOT).await;
+    is_back(&whole, &undone.unwrap().unwrap());
+
+    let world = begun();
+    assert_eq!(world.process(dies(last), BOOT).await, None);
+    restart(&world);
+    world.set(IRQ, "3");
+    let outcome = world.process(Fate::default(), OTHER_BOOT).await;
+    is_back(&world, &outcome.unwrap());
 }

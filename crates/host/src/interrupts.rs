@@ -130,8 +130,10 @@ fn adapter(root: &Path, nodes: &Nodes, device: &Path) -> Result<Adapter, String>
 /// The device itself, or, of one on a bus without interrupts (virtio, auxiliary), the parent that has them.
 fn with_interrupts(root: &Path, device: &Path) -> Option<String> {
     let device = device.canonicalize().ok()?;
-    let mut parents = device.ancestors().take(PARENTS);
-    let has = parents.find(|parent| parent.join(IRQS).is_dir())?;
+    // A function of PCI has a class; what is above it is a bridge, with interrupts of its own.
+    let is_last = |parent: &&Path| parent.join(IRQS).is_dir() || parent.join("class").is_file();
+    let has = device.ancestors().take(PARENTS).find(is_last)?;
+    let has = Some(has).filter(|has| has.join(IRQS).is_dir())?;
     let from_root = has.strip_prefix(root.canonicalize().ok()?).ok()?;
     from_root.to_str().map(str::to_owned)
 }
@@ -156,7 +158,8 @@ pub fn set_affinity(root: &Path, number: u32, cpus: &CpuSet) -> Result<(), Affin
         .open(file(root, number));
     let written = opened.and_then(|mut file| file.write_all(cpus.to_string().as_bytes()));
     written.map_err(|source| match Errno::from_io_error(&source) {
-        Some(Errno::IO) => AffinityError::Managed,
+        // `EPERM` since Linux 6.13.
+        Some(Errno::IO | Errno::PERM) => AffinityError::Managed,
         _ => AffinityError::Refused { number, source },
     })
 }

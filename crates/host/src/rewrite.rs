@@ -52,6 +52,12 @@ pub enum RewriteError {
         /// As it was given.
         path: String,
     },
+    /// Somebody has written it meanwhile.
+    #[error("{path} has become another one since it was looked at, and stays so")]
+    Moved {
+        /// Which.
+        path: String,
+    },
     /// It cannot be read or written.
     #[error("cannot {what} {path}")]
     File {
@@ -108,12 +114,12 @@ pub fn place(root: &Path, path: &str) -> Result<Place, RewriteError> {
 /// [`RewriteError`]; it is as it was then, or as it is to be.
 pub fn put(root: &Path, file: &Rewrite, to: End) -> Result<(), RewriteError> {
     match (to, &file.before) {
-        (End::After, _) => write(root, file, &file.after),
+        (End::After, _) => write(root, file, &file.after, |place| file.is_before(place)),
         (End::Before, None) => remove(root, file),
         (End::Before, Some(_)) if file.is_before(&place(root, &file.path)?) => {
             tidy(root, &file.path)
         }
-        (End::Before, Some(before)) => write(root, file, before),
+        (End::Before, Some(before)) => write(root, file, before, |place| file.is_after(place)),
     }
 }
 
@@ -126,7 +132,12 @@ pub fn tidy(root: &Path, path: &str) -> Result<(), RewriteError> {
     way.remove(&way.beside())
 }
 
-fn write(root: &Path, file: &Rewrite, text: &str) -> Result<(), RewriteError> {
+fn write(
+    root: &Path,
+    file: &Rewrite,
+    text: &str,
+    is_ours: impl Fn(&Place) -> bool,
+) -> Result<(), RewriteError> {
     make_folders(root, &file.folders)?;
     let way = Way::to(root, &file.path)?;
     let failed = |error: Errno| way.failed("write", error);
@@ -149,12 +160,13 @@ fn write(root: &Path, file: &Rewrite, text: &str) -> Result<(), RewriteError> {
     }
     new.sync_all().map_err(|error| way.failed("write", error))?;
     // What has come there since it was looked at is nobody's to replace.
-    let flags = match old {
-        Some(_) => RenameFlags::empty(),
-        None => RenameFlags::NOREPLACE,
-    };
-    let (folder, name) = (&way.folder, way.name);
-    unix::renameat_with(folder, &beside, folder, name, flags).map_err(failed)?;
+    if !is_ours(&place(root, &file.path)?) {
+        way.remove(&beside)?;
+        return Err(RewriteError::Moved {
+            path: file.path.clone(),
+        });
+    }
+    way.give_name(&beside, old.is_none())?;
     way.sync()
 }
 
@@ -266,6 +278,21 @@ impl<'a> Way<'a> {
     /// What is new is written there first. Nobody who reads such folders takes it for one of theirs.
     fn beside(&self) -> String {
         format!(".{}.drover", self.name)
+    }
+
+    /// Has what is beside it take its name, in place of what has it, or where nothing has.
+    fn give_name(&self, beside: &str, is_new: bool) -> Result<(), RewriteError> {
+        let (folder, name) = (&self.folder, self.name);
+        let renamed = match is_new {
+            false => unix::renameat(folder, beside, folder, name),
+            true => unix::renameat_with(folder, beside, folder, name, RenameFlags::NOREPLACE),
+        };
+        let named = match renamed {
+            // A file system without that flag, such as NFS: it was looked at just now.
+            Err(Errno::INVAL) if is_new => unix::renameat(folder, beside, folder, name),
+            renamed => renamed,
+        };
+        named.map_err(|error| self.failed("write", error))
     }
 
     /// Removes one of its folder, if it is there. On the disk when this returns, also if a process removed it that has died.

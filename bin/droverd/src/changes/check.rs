@@ -1,9 +1,11 @@
 //! What has to hold before a change is begun.
 
 use std::error::Error;
+use std::path::Path;
 
 use drover_api::{ErrorCode, Refusal};
 use drover_change::{Account, Outcome, Phase, Plan};
+use drover_tune::lasting::Rewrite;
 use drover_types::{ChangeId, HostName, with_sources};
 
 use crate::agent::Context;
@@ -77,9 +79,62 @@ pub fn undoable(id: ChangeId, account: &Account, boot: &str) -> Result<(), Refus
         .next("`drover doctor changes` shows which can be"))
 }
 
+/// A profile of tuned that was made is not removed while tuned uses it: the host would come up with none.
+///
+/// # Errors
+/// One is in use.
+pub fn no_profile_is_active(files: &[Rewrite], root: &Path) -> Result<(), Refusal> {
+    let made = files.iter().filter(|file| file.before.is_none());
+    let profile = |file: &Rewrite| {
+        let name = file.path.strip_prefix("/etc/tuned/")?;
+        name.strip_suffix("/tuned.conf").map(str::to_owned)
+    };
+    let active = std::fs::read_to_string(root.join("etc/tuned/active_profile")).unwrap_or_default();
+    let is_active = |name: &String| active.split_whitespace().any(|active| active == name);
+    let Some(name) = made.filter_map(profile).find(is_active) else {
+        return Ok(());
+    };
+    let message = format!("tuned uses the profile {name}, which this change has made");
+    let before = name.strip_suffix("-drover").unwrap_or_default();
+    let next = format!("`tuned-adm profile {before}` first, as before");
+    Err(Refusal::new(ErrorCode::NotUndoable, message).next(next))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_profile_that_tuned_uses_is_not_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let made = |before: Option<&str>| Rewrite {
+            by: "tuned".into(),
+            path: "/etc/tuned/virtual-host-drover/tuned.conf".into(),
+            mode: 0o644,
+            uid: 0,
+            gid: 0,
+            folders: Vec::new(),
+            before: before.map(str::to_owned),
+            after: "[sysctl]\n".into(),
+        };
+        let may = |before| no_profile_is_active(&[made(before)], root.path());
+        may(None).unwrap();
+        let folder = root.path().join("etc/tuned");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("active_profile"), "virtual-host-drover\n").unwrap();
+        let refused = may(None).unwrap_err();
+        assert_eq!(refused.code, ErrorCode::NotUndoable);
+        assert!(
+            refused
+                .next
+                .unwrap()
+                .contains("`tuned-adm profile virtual-host`")
+        );
+        // One that was there before goes back to what it was.
+        may(Some("")).unwrap();
+        std::fs::write(folder.join("active_profile"), "virtual-host\n").unwrap();
+        may(None).unwrap();
+    }
 
     #[test]
     fn a_plan_of_another_host_version_or_start_does_not_fit() {

@@ -148,6 +148,7 @@ impl Changes {
         let boot = boot()?;
         tokio::task::block_in_place(|| self.only_one(None))?;
         check::undoable(id, journal.account(), &boot)?;
+        check::no_profile_is_active(journal.account().order.files(), Path::new(ROOT))?;
         if journal.account().order.plan.bounces() && !request.force {
             check::drained(&self.context, &self.migrations).await?;
         }

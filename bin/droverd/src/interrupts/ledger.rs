@@ -110,6 +110,12 @@ impl Ledger {
         numbers
     }
 
+    /// Has a migration hold what is moved of a device already; whether that is news.
+    pub fn join(&mut self, holder: Holder, device: &str) -> bool {
+        let held = self.devices.get_mut(device);
+        held.is_some_and(|held| held.holders.insert(holder))
+    }
+
     /// Where a device's interrupts are moved to, and how many are.
     pub fn moved(&self, device: &str) -> Option<(&CpuSet, usize)> {
         let held = self.devices.get(device)?;

@@ -162,6 +162,10 @@ impl Share {
             Ok(())
         };
         let held = alone.and_then(|()| moving::hold(&mut ledger, here, self.holder, &adapters));
+        if held.is_err() {
+            // What others moved is not to be given back before this one has ended, too.
+            moving::join(&mut ledger, here, self.holder, &adapters);
+        }
         found
             .iter()
             .map(|(name, adapters)| view(name, adapters, &held, &ledger))
@@ -175,7 +179,7 @@ impl Share {
             let Inner { here, ledger, .. } = &*share.all.0;
             let mut ledger = lock(ledger);
             lock(&share.state).over = true;
-            if !ledger.release(share.holder) {
+            if !ledger.release(share.holder) && ledger.owed().is_empty() {
                 return GivenBack::default();
             }
             moving::give_back(&mut ledger, here)

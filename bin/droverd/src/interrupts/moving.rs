@@ -90,6 +90,16 @@ pub fn hold(
     Ok(not_moved)
 }
 
+/// Holds what others have moved of these, for a migration for which no more is moved.
+pub fn join(ledger: &mut Ledger, hands: &impl Hands, holder: Holder, adapters: &[&Adapter]) {
+    let mut joined = adapters
+        .iter()
+        .map(|adapter| ledger.join(holder, &adapter.device));
+    if joined.fold(false, |any, one| any | one) {
+        keep(ledger, hands);
+    }
+}
+
 /// Takes up what an earlier agent left: gives back what these do not go on with, and forgets what it had not come to move, so
 /// that it is moved when they hold it anew.
 pub fn take_up(ledger: &mut Ledger, hands: &impl Hands, under_way: &BTreeSet<Holder>) -> GivenBack {

@@ -21,6 +21,9 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 continue;
             }
             let step = self.step(number);
+            if self.is_forgotten(step) {
+                continue;
+            }
             let (from, to) = ends(step);
             let found = self.hands.current(step).await;
             // A link that a step took down may tell nothing until that is taken back.
@@ -41,6 +44,10 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
 
     /// A link that comes back tells nothing for a while, and a driver that resets refuses: only what is done counts as a try.
     pub(super) async fn take_back(&mut self, number: usize) {
+        if self.is_forgotten(self.step(number)) {
+            self.note(Record::Undone { step: number });
+            return;
+        }
         let undo = self.step(number).undo();
         let (_, before) = ends(&undo);
         let mut deadline = Instant::now() + PROVE;
@@ -88,6 +95,13 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             sleep(TAKE_BACK_AGAIN).await;
         };
         self.leave(number, &found);
+    }
+
+    /// Whether a restart has made it void: no file keeps where interrupts and packets are taken, and by now their numbers may be others'.
+    fn is_forgotten(&self, step: &Step) -> bool {
+        let began = self.journal.standing().boot.as_deref();
+        let is_restarted = began.is_some_and(|began| began != self.boot);
+        is_restarted && matches!(step, Step::File { path, .. } if !path.starts_with("proc/sys/"))
     }
 
     async fn is_back(&self, undo: &Step) -> bool {

@@ -213,6 +213,8 @@ pub(super) fn worked() -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use drover_reduce::Section;
+
     use super::*;
 
     const fn ms(milliseconds: u64) -> Duration {
@@ -224,15 +226,21 @@ mod tests {
         let mut deciding = Deciding::new(Policy::Fastest);
         let mut now = Instant::now();
         let passes = |deciding: &Deciding| deciding.controller.way() == Way::Off;
-        // QEMU gives so little that nothing else pays.
-        let idle = Done {
+        // Nothing but describing holds it up, by which nothing becomes fewer.
+        let bytes = 64 << 10;
+        let slow = Done {
             counts: Counts {
-                raw: 64 << 10,
-                wire: 64 << 10,
+                raw: bytes,
+                wire: bytes,
+                ordinary_section: Section {
+                    bytes,
+                    packed: bytes,
+                },
                 ..Counts::default()
             },
             times: Times {
-                for_qemu: ms(10),
+                describing: ms(9),
+                carrying: ms(1),
                 ..Times::default()
             },
             ..Done::default()
@@ -242,7 +250,7 @@ mod tests {
             assert!(now < until, "{:?}", deciding.decided());
             deciding.next(now);
             now += ms(10);
-            deciding.done(now, &idle);
+            deciding.done(now, &slow);
         }
         let ordered: Vec<Order> = (0..40)
             .map(|_| {

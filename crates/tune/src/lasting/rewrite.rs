@@ -143,10 +143,21 @@ fn take(
     };
     check_folder(path)?;
     if let Some(one) = all.iter_mut().find(|one| one.path == *path) {
-        one.after = edited(Some(&one.after), &what.how)?;
+        let both = edited(Some(&one.after), &what.how)?;
+        let ours = without(&one.after, one.before.as_deref().unwrap_or_default());
+        if without(&one.after, &both)
+            .iter()
+            .any(|gone| ours.contains(gone))
+        {
+            return Err("the file is to say something else for another interface".to_owned());
+        }
+        one.after = both;
         return Ok(());
     }
     let place = look(path)?;
+    if path.ends_with(".link") && place.text.as_deref().is_some_and(|text| !is_of_one(text)) {
+        return Err("it may be about other interfaces, too".to_owned());
+    }
     let after = edited(place.text.as_deref(), &what.how)?;
     if place.text.as_ref() == Some(&after) {
         return Ok(());
@@ -166,6 +177,21 @@ fn take(
         after,
     });
     Ok(())
+}
+
+/// Whether a `.link` is for one interface for certain: by its address, its place or its name, one and without signs that stand for others.
+/// Source: systemd.link(5), "\[Match\] section options".
+fn is_of_one(text: &str) -> bool {
+    let lines = text.lines().map(str::trim);
+    let of_match = lines.skip_while(|line| *line != "[Match]").skip(1);
+    let mut of_match = of_match.take_while(|line| !line.starts_with('['));
+    of_match.any(|line| {
+        let (key, value) = line.split_once('=').unwrap_or_default();
+        let names = ["MACAddress", "PermanentMACAddress", "Path", "OriginalName"];
+        let value = value.trim();
+        let is_one = !value.is_empty() && !value.contains([' ', '\t', '*', '?', '[', '!']);
+        names.contains(&key.trim()) && is_one
+    })
 }
 
 /// What comes with a package is its own, and what is below `/run` is gone with the restart.

@@ -165,6 +165,22 @@ fn of_several_migrations_over_a_device_the_last_gives_back() {
 }
 
 #[test]
+fn a_migration_for_which_nothing_more_can_be_moved_holds_what_others_have_moved() {
+    let (world, mut ledger) = (World::new(), Ledger::default());
+    let before = world.kernel.borrow().clone();
+    begin(&world, &mut ledger, 1, &["a"]);
+    world.disk_fails.set(true);
+    let adapters = [world.adapter("a"), world.adapter("b")];
+    let adapters: Vec<_> = adapters.iter().collect();
+    hold(&mut ledger, &world, holder(2), &adapters).unwrap_err();
+    join(&mut ledger, &world, holder(2), &adapters);
+    assert_eq!(end(&world, &mut ledger, 1), GivenBack::default());
+    assert_eq!((world.is(10), world.is(20)), ("4-7".into(), "1".into()));
+    assert_eq!(end(&world, &mut ledger, 2).count, 2);
+    assert_eq!(*world.kernel.borrow(), before);
+}
+
+#[test]
 fn whenever_an_agent_dies_the_next_one_gives_back_what_no_migration_goes_on_with() {
     let script = |world: &World, ledger: &mut Ledger| {
         begin(world, ledger, 1, &["a"]);

@@ -322,7 +322,10 @@ impl Incoming {
             self.take_what_came();
             self.show();
         }
-        if let Some(told) = interrupts::told(self.interrupts.release().await) {
+        let given_back = self.interrupts.release().await;
+        // That they were moved may have been told meanwhile.
+        self.take_what_came();
+        if let Some(told) = interrupts::told(given_back) {
             self.record(told);
         }
         if let Some(discarding) = self.discarding.take()
