@@ -14,8 +14,11 @@ use drover_change::{Lasts, Order, Outcome};
 use drover_tune::lasting::Rewrite;
 use world::{BOOT, Fate, OTHER_BOOT, Tree, World, order, step};
 
-const A: &str = "proc/sys/net/ipv4/tcp_timestamps";
-const B: &str = "proc/sys/net/ipv4/tcp_window_scaling";
+const A: &str = "proc/sys/net/ipv4/tcp_rmem";
+const B: &str = "proc/sys/net/ipv4/tcp_wmem";
+/// What is in both before, and after.
+const OLD: &str = "1 1 1";
+const NEW: &str = "2 2 2";
 const OURS: &str = "etc/ours.d/90-ours.conf";
 const THEIRS: &str = "etc/theirs.conf";
 
@@ -25,12 +28,12 @@ fn tree(files: &[(&str, &str)]) -> Tree {
 }
 
 fn before() -> Tree {
-    tree(&[(A, "1"), (B, "1"), (THEIRS, "a = 1\nz = 9\n")])
+    tree(&[(A, OLD), (B, OLD), (THEIRS, "a = 1\nz = 9\n")])
 }
 
 fn after() -> Tree {
     let theirs = (THEIRS, "a = 2\nz = 9\n");
-    tree(&[(A, "2"), (B, "2"), (OURS, "b = 2\n"), theirs])
+    tree(&[(A, NEW), (B, NEW), (OURS, "b = 2\n"), theirs])
 }
 
 fn rewrite(path: &str, folders: &[&str]) -> Rewrite {
@@ -49,7 +52,7 @@ fn rewrite(path: &str, folders: &[&str]) -> Rewrite {
 /// Two settings, and two files by which they last: one that is new, in a folder that is new, and one of somebody's.
 fn lasting() -> Order {
     let files = vec![rewrite(OURS, &["/etc/ours.d"]), rewrite(THEIRS, &[])];
-    let mut order = order(vec![vec![step(A, "1", "2"), step(B, "1", "2")]]);
+    let mut order = order(vec![vec![step(A, OLD, NEW), step(B, OLD, NEW)]]);
     order.lasting = Some(Lasts {
         files,
         ..Lasts::default()
@@ -98,7 +101,7 @@ fn check(world: &World, outcome: &Outcome) -> bool {
 /// As a host comes up that sets what its files say.
 fn restart(world: &World) {
     let mut there = world.all();
-    let set = |by: bool| if by { "2" } else { "1" }.to_owned();
+    let set = |by: bool| if by { NEW } else { OLD }.to_owned();
     let by_theirs = there[THEIRS] == after()[THEIRS];
     let by_ours = there.contains_key(OURS);
     there.insert(A.to_owned(), set(by_theirs));
@@ -136,7 +139,7 @@ async fn files_are_written_once_all_is_proved_and_put_back_with_it() {
 async fn where_other_hosts_do_not_reach_this_one_no_file_is_ever_another_one() {
     let world = host();
     let fate = Fate {
-        cut_off_by: Some((B.into(), "2".into())),
+        cut_off_by: Some((B.into(), NEW.into())),
         ..Fate::default()
     };
     let outcome = world.process(fate, BOOT).await.unwrap();
@@ -362,7 +365,7 @@ async fn what_no_file_keeps_is_not_taken_back_after_a_restart_whatever_has_its_p
     let begun = || {
         let mut order = lasting();
         order.plan.changes[0].steps.push(step(IRQ, "1", "2"));
-        let world = World::of(&[(IRQ, "1"), (A, "1"), (B, "1"), (THEIRS, "a = 1\nz = 9\n")]);
+        let world = World::of(&[(IRQ, "1"), (A, OLD), (B, OLD), (THEIRS, "a = 1\nz = 9\n")]);
         world.make(&order);
         world
     };

@@ -92,7 +92,7 @@ pub fn hold(
 
 /// Holds what others have moved of these, for a migration for which no more is moved.
 pub fn join(ledger: &mut Ledger, hands: &impl Hands, holder: Holder, adapters: &[&Adapter]) {
-    let mut joined = adapters
+    let joined = adapters
         .iter()
         .map(|adapter| ledger.join(holder, &adapter.device));
     if joined.fold(false, |any, one| any | one) {

@@ -308,12 +308,12 @@ impl Hands for Host<'_> {
         let Step::File { to, .. } = step else {
             return Ok(());
         };
-        if to == "1" && self.world.is_busy() {
+        if to.starts_with('1') && self.world.is_busy() {
             return Err("it is busy".to_owned());
         }
         {
             let fate = self.world.fate.borrow();
-            let forward = to != "1";
+            let forward = !to.starts_with('1');
             if let Some(silent) = fate.silent.filter(|_| !forward) {
                 self.world.silent_until.set(Some(Instant::now() + silent));
             }

@@ -226,30 +226,20 @@ fn a_place_is_as_before_or_as_it_was_written_or_it_is_said_what_differs() {
     assert_eq!(created.differs(&with(Some("y"))), "there is a file");
 }
 
-fn place(text: &str) -> Place {
-    Place {
-        text: Some(text.to_owned()),
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-        folders: Vec::new(),
-    }
-}
-
 #[test]
 fn a_file_for_several_interfaces_is_left_to_people_where_they_need_different_things() {
     let ring = |size: &str| by(file("/etc/n.d/90-drover.conf", &["[Link]", size]));
     let both = vec![ring("MTUBytes=9000"), ring("MTUBytes=1500")];
-    let (written, by_hand) = rewrites(both, |_| Ok(place("")));
+    let (written, by_hand) = rewrites(both, |_| Ok(place(Some(""), &[])));
     assert!(written[0].after.contains("MTUBytes=9000"), "{written:?}");
     assert!(
         by_hand[0].why.contains("for another interface"),
         "{by_hand:?}"
     );
     let both = vec![ring("MTUBytes=9000"), ring("MTUBytes=9000")];
-    assert_eq!(rewrites(both, |_| Ok(place(""))).1, []);
+    assert_eq!(rewrites(both, |_| Ok(place(Some(""), &[]))).1, []);
     let both = vec![ring("MTUBytes=9000"), ring("RxBufferSize=1")];
-    assert_eq!(rewrites(both, |_| Ok(place(""))).1, []);
+    assert_eq!(rewrites(both, |_| Ok(place(Some(""), &[]))).1, []);
 }
 
 #[test]
@@ -268,7 +258,7 @@ fn a_link_file_is_written_only_if_it_is_for_one_interface_for_certain() {
         ("Path=", false),
     ] {
         let text = format!("[Match]\n{matches}\n[Link]\nMTUBytes=1500\n");
-        let (written, by_hand) = rewrites(vec![by(how.clone())], |_| Ok(place(&text)));
+        let (written, by_hand) = rewrites(vec![by(how.clone())], |_| Ok(place(Some(&text), &[])));
         assert_eq!(
             (written.len(), by_hand.len()),
             (usize::from(is_written), usize::from(!is_written)),
