@@ -283,10 +283,11 @@ impl<'a> Way<'a> {
     /// Has what is beside it take its name, in place of what has it, or where nothing has.
     fn give_name(&self, beside: &str, is_new: bool) -> Result<(), RewriteError> {
         let (folder, name) = (&self.folder, self.name);
-        let renamed = match is_new {
-            false => unix::renameat(folder, beside, folder, name),
-            true => unix::renameat_with(folder, beside, folder, name, RenameFlags::NOREPLACE),
+        let flags = match is_new {
+            true => RenameFlags::NOREPLACE,
+            false => RenameFlags::empty(),
         };
+        let renamed = unix::renameat_with(folder, beside, folder, name, flags);
         let named = match renamed {
             // A file system without that flag, such as NFS: it was looked at just now.
             Err(Errno::INVAL) if is_new => unix::renameat(folder, beside, folder, name),
