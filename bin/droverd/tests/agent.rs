@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use std::process::Output;
 
 use drover_api::{
@@ -109,6 +110,30 @@ async fn a_second_agent_is_refused_and_harms_nothing() {
     )
     .unwrap();
     assert_refused(&place, &["key `api.socket`", "listens on", &socket]);
+    agent.client.host().await.unwrap();
+}
+
+/// A configuration by which 64 MiB are kept there.
+fn keeping_in(directory: &Path) -> String {
+    let directory = directory.display();
+    let size = 64 << 20;
+    format!("[checkpoints]\ndirectory = \"{directory}\"\nsize = {size}\n")
+}
+
+#[tokio::test]
+async fn a_second_agent_with_the_same_directory_of_checkpoints_is_refused_and_harms_nothing() {
+    let (first, second) = (Place::new(), Place::named("b"));
+    let pages = first.path("pages");
+    first.configure(&keeping_in(&pages));
+    second.configure(&keeping_in(&pages));
+    let agent = first.start().await;
+    std::fs::write(pages.join("web.pages"), "its own").unwrap();
+    assert_refused(
+        &second,
+        &["key `checkpoints.directory`", "another agent (a "],
+    );
+    let kept = std::fs::read_to_string(pages.join("web.pages")).unwrap();
+    assert_eq!(kept, "its own");
     agent.client.host().await.unwrap();
 }
 

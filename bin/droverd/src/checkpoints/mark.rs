@@ -8,10 +8,12 @@
 //! ```
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use drover_types::HostName;
+use rustix::fs::{FlockOperation, flock};
 use uuid::Uuid;
 
 use super::files::make;
@@ -97,10 +99,24 @@ impl Marks {
             // An agent died in between.
             Ok(()) => self.remember(directory).map_err(unusable),
             Err(Away::Unmarked { .. }) if !self.marked.contains(directory) && may_begin() => {
-                self.begin(directory).map_err(unusable)
+                self.begin(directory)
             }
             Err(away) => Err(away),
         }
+    }
+
+    /// Refuses one that was given to two agents. One that was this agent's and has another mark now is another disk in its place.
+    pub(super) fn refuse_anothers(&self, directory: &Path) -> Result<(), Away> {
+        match self.check(directory) {
+            Err(away @ Away::Another { .. }) if !self.marked.contains(directory) => Err(away),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a file with pages may be removed: another agent has some of the same name.
+    pub(super) fn may_remove(&self, file: &Path) -> bool {
+        let checked = file.parent().map(|directory| self.check(directory));
+        !matches!(checked, Some(Err(Away::Another { .. })))
     }
 
     /// Whether it has the mark.
@@ -133,12 +149,31 @@ impl Marks {
     }
 
     /// The agent's own word comes first: a mark that nobody knows would be another agent's.
-    fn begin(&mut self, directory: &Path) -> io::Result<()> {
-        make(&self.own)?;
-        documents::write_whole(&self.own.join("mark"), self.mark.as_bytes())?;
-        make(directory)?;
-        documents::write_whole(&directory.join(IN_DIRECTORY), self.mark.as_bytes())?;
-        self.remember(directory)
+    fn begin(&mut self, directory: &Path) -> Result<(), Away> {
+        let unusable = |error: io::Error| Away::Unusable {
+            directory: directory.to_owned(),
+            why: error.to_string(),
+        };
+        let ready = || {
+            make(&self.own)?;
+            documents::write_whole(&self.own.join("mark"), self.mark.as_bytes())?;
+            make(directory)?;
+            File::open(directory)
+        };
+        let opened = ready().map_err(unusable)?;
+        // Of two agents that begin at once the second one finds the first one's mark. The lock goes with the file.
+        if let Err(error) = flock(&opened, FlockOperation::LockExclusive) {
+            tracing::debug!(%error, directory = %directory.display(), "its file system locks no directory");
+        }
+        match self.check(directory) {
+            Err(Away::Unmarked { .. }) => {
+                let mark = directory.join(IN_DIRECTORY);
+                documents::write_whole(&mark, self.mark.as_bytes())
+                    .and_then(|()| self.remember(directory))
+                    .map_err(unusable)
+            }
+            checked => checked,
+        }
     }
 
     fn remember(&mut self, directory: &Path) -> io::Result<()> {

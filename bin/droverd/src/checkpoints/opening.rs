@@ -11,7 +11,7 @@ use drover_types::Bytes;
 
 use super::files::{KINDS, Told, named, pages, place, taken, told};
 use super::mark::{Away, Marks};
-use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint};
+use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint, NotOpened};
 use crate::config::Config;
 use crate::limits::CHECKPOINT_START;
 use crate::registry::files as documents;
@@ -21,8 +21,8 @@ impl Checkpoints {
     /// disk that does not answer is waited for as [`CHECKPOINT_START`] says, and looked through when it does.
     ///
     /// # Errors
-    /// A directory cannot be read, or the system has no random numbers.
-    pub fn open(config: &Config) -> io::Result<Self> {
+    /// [`NotOpened`].
+    pub fn open(config: &Config) -> Result<Self, NotOpened> {
         let wanted = &config.checkpoints;
         let own = config.state.join("checkpoints");
         let mut all = BTreeMap::new();
@@ -62,8 +62,9 @@ impl Checkpoints {
             away: Mutex::default(),
             all: Mutex::new(all),
         }));
-        match this.patiently(CHECKPOINT_START, move |this| Ok(this.begin_with(&gone)?)) {
-            Err(NoCheckpoint::Io(error)) => return Err(error),
+        match this.patiently(CHECKPOINT_START, move |this| this.begin_with(&gone)) {
+            Err(NoCheckpoint::Io(error)) => return Err(error.into()),
+            Err(NoCheckpoint::Away(away)) => return Err(away.into()),
             Err(why) => {
                 let directory = wanted.directory.display();
                 tracing::warn!(%directory, %why, "nothing is kept of guests there until it does");
@@ -73,12 +74,15 @@ impl Checkpoints {
         Ok(this)
     }
 
-    fn begin_with(&self, gone: &[Gone]) -> io::Result<()> {
+    fn begin_with(&self, gone: &[Gone]) -> Result<(), NoCheckpoint> {
         let mut disk = self.disk();
         self.erase(&disk, gone);
-        // What comes of it is told.
-        let _ = self.is_on().then(|| self.look(&mut disk));
-        self.settle(&disk)
+        if self.is_on() {
+            disk.refuse_anothers(&self.0.directory)?;
+            // What comes of it is told.
+            let _ = self.look(&mut disk);
+        }
+        Ok(self.settle(&disk)?)
     }
 
     /// Looks whether the directory is there, and tells it when that has changed. What was away is looked through when it comes back.
