@@ -189,6 +189,41 @@ fn check_config_says_whether_it_can_be_used() {
     assert!(!place.path("run").exists(), "checking changes nothing");
 }
 
+#[test]
+fn check_config_looks_at_the_directory_of_checkpoints_and_writes_nothing_there() {
+    let place = Place::new();
+    let checked = |expected: Option<&str>| {
+        let Output { status, stderr, .. } = place.droverd().arg("--check-config").output().unwrap();
+        let said = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.success(), expected.is_none(), "{said}");
+        let key = "key `checkpoints.directory`";
+        let names = expected.is_none_or(|why| said.contains(key) && said.contains(why));
+        assert!(names, "{said}");
+    };
+    // Below a file nobody can make a directory, not even root.
+    let below = place.path("droverd.toml/pages");
+    place.configure(&keeping_in(&below));
+    checked(Some("droverd.toml/pages"));
+    place.configure(&keeping_in(&below).replace("size", "#size"));
+    checked(None);
+
+    let pages = place.path("pages");
+    place.configure(&keeping_in(&pages));
+    checked(None);
+    assert!(!pages.exists());
+    std::fs::create_dir(&pages).unwrap();
+    checked(None);
+    std::fs::write(pages.join(".drover-checkpoints"), "b 1234\n").unwrap();
+    checked(Some("another agent (b 1234)"));
+    std::fs::remove_file(pages.join(".drover-checkpoints")).unwrap();
+    let own = place.path("state/checkpoints");
+    std::fs::create_dir_all(&own).unwrap();
+    let marked = serde_json::to_string(&[&pages]).unwrap();
+    std::fs::write(own.join("marked"), marked).unwrap();
+    checked(Some("is its file system mounted?"));
+    assert_eq!(std::fs::read_dir(&pages).unwrap().count(), 0);
+}
+
 #[tokio::test]
 async fn systemd_is_told_when_the_agent_is_ready_and_when_it_ends() {
     let place = Place::new();

@@ -105,6 +105,14 @@ impl Marks {
         }
     }
 
+    /// Whether an agent may be started with it: it is this one's, or nobody's. Changes nothing.
+    pub(super) fn may_use(&self, directory: &Path) -> Result<(), Away> {
+        match self.check(directory) {
+            Err(Away::Unmarked { .. }) if !self.marked.contains(directory) => Ok(()),
+            checked => checked,
+        }
+    }
+
     /// Refuses one that was given to two agents. One that was this agent's and has another mark now is another disk in its place.
     pub(super) fn refuse_anothers(&self, directory: &Path) -> Result<(), Away> {
         match self.check(directory) {

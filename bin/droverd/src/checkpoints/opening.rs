@@ -74,6 +74,15 @@ impl Checkpoints {
         Ok(this)
     }
 
+    /// Whether an agent of this configuration may be started, as far as that depends on its directory. Changes nothing.
+    ///
+    /// # Errors
+    /// [`NotOpened`], also where its file system is not mounted: an agent would begin, and keep nothing.
+    pub fn check(config: &Config) -> Result<(), NotOpened> {
+        let marks = Marks::open(&config.state.join("checkpoints"), &config.host)?;
+        Ok(marks.may_use(&config.checkpoints.directory)?)
+    }
+
     fn begin_with(&self, gone: &[Gone]) -> Result<(), NoCheckpoint> {
         let mut disk = self.disk();
         self.erase(&disk, gone);

@@ -137,17 +137,24 @@ fn a_directory_that_was_given_to_two_agents_is_refused_at_the_start_of_the_secon
     fs::write(disk.mark(), "b 1234\n").unwrap();
     fs::write(disk.mount.join("web.pages"), "its own").unwrap();
     let config = config(&directory, 64 << 20);
-    let why = Checkpoints::open(&config).unwrap_err().to_string();
-    assert!(why.contains("another agent (b 1234)"), "{why}");
+    for refused in [
+        Checkpoints::open(&config).map(drop),
+        Checkpoints::check(&config),
+    ] {
+        let why = refused.unwrap_err().to_string();
+        assert!(why.contains("another agent (b 1234)"), "{why}");
+    }
     assert_eq!(there(&directory), (0, 1));
     // It is nobody's business where nothing is kept.
     assert!(!opened(&directory, 0).is_on());
     assert_eq!(there(&directory), (0, 1));
 
     fs::remove_file(disk.mark()).unwrap();
+    Checkpoints::check(&config).unwrap();
     let all = opened(&directory, 64 << 20);
     assert_eq!(all.away(), None);
     leaves(&all, "web", 8).keep().unwrap();
+    Checkpoints::check(&config).unwrap();
 }
 
 #[test]
