@@ -185,3 +185,36 @@ fn what_a_codec_made_of_other_pages_is_not_believed_for_ever() {
         assert!(reacted <= seconds(16), "{reacted:?}");
     }
 }
+
+#[test]
+fn a_trial_is_judged_by_all_of_it_and_not_by_its_last_look() {
+    let promised = World {
+        line: 0.4 * GIGABIT,
+        ..world()
+    };
+    // What crosses no codec makes fewer.
+    let dense = |made: Made| Made { ratio: 1.0, ..made };
+    let crosses = World {
+        of_ordinary: promised.of_ordinary.map(dense),
+        ..promised.clone()
+    };
+    let mut controller = Controller::default();
+    for look in 0.. {
+        assert!(look < 100, "{controller:#?}");
+        promised.sample(&mut controller);
+        controller.seen(&crosses.seen(controller.way(), DECIDED_EVERY));
+        if packs(&controller) {
+            break;
+        }
+    }
+    let tried = controller.way();
+    let mut seen = crosses.seen(tried, DECIDED_EVERY);
+    controller.seen(&seen);
+    assert_eq!(controller.way(), tried);
+    // In its last look the destination is waited for a little longer than the lines.
+    let waited = seen.times.for_lines;
+    seen.times.for_destination = waited * 6 / 10;
+    seen.times.for_lines = waited - seen.times.for_destination;
+    controller.seen(&seen);
+    assert!(!packs(&controller), "{controller:#?}");
+}
