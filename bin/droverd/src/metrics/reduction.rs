@@ -180,6 +180,7 @@ impl Families {
     fn add_looked(&self, moving: Moving, view: &SharedPagesView) {
         for (pages, number) in [
             ("told", view.told),
+            ("untold", view.untold),
             ("added", view.added),
             ("left_out", view.left_out),
             ("recorded", view.recorded),

@@ -168,6 +168,7 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
 pub fn shared(stored: &StoredPages) -> SharedPagesView {
     SharedPagesView {
         told: stored.told,
+        untold: stored.untold,
         found: stored.read,
         found_in_checkpoint: stored.read_sealed,
         added: stored.added,

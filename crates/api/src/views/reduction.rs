@@ -80,6 +80,9 @@ pub struct ReducedPages {
 pub struct SharedPagesView {
     /// Pages of which the destination has told that it has them.
     pub told: u64,
+    /// At the destination: pages that its host has and does not tell, as the source has no room for more.
+    #[serde(default)]
+    pub untold: u64,
     /// At the destination: pages that this guest found among those that guests share there, its own included.
     #[serde(default)]
     pub found: u64,
@@ -109,6 +112,7 @@ impl fmt::Display for SharedPagesView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             told,
+            untold,
             found,
             found_in_checkpoint,
             added,
@@ -119,6 +123,9 @@ impl fmt::Display for SharedPagesView {
             trouble,
         } = self;
         write!(f, "{told} known to the source")?;
+        if *untold > 0 {
+            write!(f, ", {untold} not, as it has no room")?;
+        }
         if *found > 0 {
             write!(f, ", {found} found among them")?;
         }
