@@ -147,6 +147,13 @@ pub(crate) fn make(folder: &Path, order: &[u8]) -> io::Result<()> {
     sync(parent(folder))
 }
 
+/// Removes it. The order goes first: what is left then is a folder of which nothing was begun.
+pub(crate) fn remove(folder: &Path) -> io::Result<()> {
+    fs::remove_file(folder.join(ORDER))?;
+    sync(folder)?;
+    fs::remove_dir_all(folder)
+}
+
 /// The order of a folder.
 pub(crate) fn order(folder: &Path) -> Result<Order, JournalError> {
     let path = folder.join(ORDER);

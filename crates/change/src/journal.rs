@@ -107,6 +107,24 @@ impl Journal {
         }
     }
 
+    /// Removes the folder: what was set stays, and nobody can take it back any more. Not of one that has not ended.
+    ///
+    /// # Errors
+    /// [`JournalError`]: it cannot be removed, or has not ended.
+    pub fn forget(self) -> Result<(), JournalError> {
+        let folder = self.path.parent().unwrap_or(&self.path);
+        let has_ended = self.account.standing.has_ended();
+        let removed = match has_ended {
+            true => folder::remove(folder),
+            false => Err(io::Error::other("it is not at its end")),
+        };
+        removed.map_err(|source| JournalError::File {
+            what: "remove",
+            path: folder.to_owned(),
+            source,
+        })
+    }
+
     /// Opens what another process made, or found, and passed on with its lock ([`Journal::into_lock`]). With `is_new` that one made it
     /// for this one to begin with; without, it is gone back with what was left of it.
     ///

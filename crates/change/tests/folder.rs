@@ -75,6 +75,20 @@ fn a_folder_whose_process_died_before_the_order_was_there_is_told_apart() {
     assert!(world.folder().exists(), "it has an order");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_change_is_forgotten_once_it_is_at_its_end_and_what_it_set_stays() {
+    let (world, order) = two();
+    let refused = world.taken().forget().unwrap_err();
+    assert!(matches!(refused, JournalError::File { .. }), "{refused}");
+    let mut journal = Journal::open(&world.folder()).unwrap();
+    world.run(&mut journal, Fate::default(), BOOT).await;
+    let set = world.tree(&order.plan);
+    drop(journal);
+    Journal::open(&world.folder()).unwrap().forget().unwrap();
+    assert!(!world.folder().exists());
+    assert_eq!(world.tree(&order.plan), set);
+}
+
 #[test]
 fn what_could_not_be_read_again_is_not_written() {
     let world = World::of(&FILES);

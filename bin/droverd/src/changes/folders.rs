@@ -1,10 +1,11 @@
 //! The folders of changes, one each.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
 use drover_api::{ErrorCode, Refusal};
-use drover_change::{Account, JournalError};
+use drover_change::{Account, Journal, JournalError, named};
 use drover_types::ChangeId;
 
 use crate::limits::{CHANGES_KEPT, CHANGES_LISTED};
@@ -59,22 +60,34 @@ impl Folders {
         ids.map(|id| (id, Account::read(&self.of(id))))
     }
 
-    /// Forgets the oldest ones, as far as nothing of them can be undone, so that there is room for one more.
+    /// Forgets the oldest ones, as far as nothing of them can be undone, so that there is room for one more; and then those of which
+    /// nothing can be undone unless later ones are.
     ///
     /// # Errors
-    /// There are too many that can be.
+    /// There are too many others.
     pub fn make_room(&self, boot: &str) -> Result<(), Refusal> {
         let mut too_many = (self.ids().len() + 1).saturating_sub(CHANGES_KEPT);
         for (id, read) in self.all() {
             if too_many == 0 {
                 break;
             }
-            let standing = read.as_ref().map(|account| &account.standing);
-            let is_over = standing.is_ok_and(|standing| {
-                let is_there = standing.can_be_undone() && standing.may_be_there(boot);
-                standing.has_ended() && !is_there
-            });
-            if is_over && fs::remove_dir_all(self.of(id)).is_ok() {
+            let is_over = |account: &Account| {
+                account.standing.has_ended() && !can_be_undone(account, boot)
+            };
+            if read.as_ref().is_ok_and(is_over) && fs::remove_dir_all(self.of(id)).is_ok() {
+                too_many -= 1;
+            }
+        }
+        if too_many == 0 {
+            return Ok(());
+        }
+        for id in self.superseded(boot) {
+            if too_many == 0 {
+                break;
+            }
+            // Nobody undoes it meanwhile.
+            if Journal::open(&self.of(id)).and_then(Journal::forget).is_ok() {
+                tracing::info!(%id, "a change is forgotten, as later ones have set all that it has set, and there is no room for more");
                 too_many -= 1;
             }
         }
@@ -84,13 +97,46 @@ impl Folders {
         let message = format!(
             "{CHANGES_KEPT} changes of this host are remembered, and can be undone: there is no room for more"
         );
-        let next = format!(
-            "undo some with `drover doctor undo ID`; a restart of the host ends those that do not last, and one whose folder in {} is \
-             removed stays as it is, and cannot be undone any more",
-            self.directory.display()
-        );
+        let next = "undo one with `drover doctor undo ID`, or leave what it has set as it is with `drover doctor forget ID`: it cannot be \
+                    undone any more then. `drover doctor changes` lists them; a restart of the host ends those that do not last";
         Err(Refusal::new(ErrorCode::ChangeUnderWay, message).next(next))
     }
+
+    /// Those that can be undone, and whose settings and files later ones have changed as well, all of them; the oldest first. These
+    /// have to be undone before.
+    fn superseded(&self, boot: &str) -> Vec<ChangeId> {
+        let mut later = BTreeSet::new();
+        let mut superseded = Vec::new();
+        for (id, read) in self.all().rev() {
+            let Some(account) = read.ok().filter(|account| can_be_undone(account, boot)) else {
+                continue;
+            };
+            let own = touched(&account);
+            if own.is_subset(&later) {
+                superseded.push(id);
+            }
+            later.extend(own);
+        }
+        superseded.reverse();
+        superseded
+    }
+}
+
+/// Whether something of it may be there, and can be taken back.
+fn can_be_undone(account: &Account, boot: &str) -> bool {
+    let standing = &account.standing;
+    standing.can_be_undone() && standing.may_be_there(boot)
+}
+
+/// The settings that it changed and the files that it wrote, and has not taken back.
+fn touched(account: &Account) -> BTreeSet<String> {
+    let (steps, files) = (&account.steps, account.order.files());
+    let touched = account.standing.touched();
+    let name = |number: usize| match steps.get(number) {
+        Some(step) => Some(named(step)),
+        None => Some(files.get(number - steps.len())?.path.clone()),
+    };
+    touched.filter_map(name).collect()
 }
 
 #[cfg(test)]
@@ -101,8 +147,13 @@ mod tests {
     use jiff::Timestamp;
     use uuid::Uuid;
 
-    /// A change that was applied as the host had this boot id.
+    /// A change that was applied as the host had this boot id, of a setting of its own.
     fn applied(folders: &Folders, number: u128, boot: &str) -> ChangeId {
+        set(folders, number, boot, number)
+    }
+
+    /// The same of this interrupt.
+    fn set(folders: &Folders, number: u128, boot: &str, irq: u128) -> ChangeId {
         let id = ChangeId(Uuid::from_u128(number));
         let at = Timestamp::UNIX_EPOCH;
         let plan = Plan {
@@ -116,7 +167,7 @@ mod tests {
                 disruption: Disruption::Safe,
                 why: "because".into(),
                 steps: vec![Step::File {
-                    path: "proc/sys/net/ipv4/tcp_timestamps".into(),
+                    path: format!("proc/irq/{irq}/smp_affinity_list"),
                     from: "0".into(),
                     to: "1".into(),
                 }],
@@ -164,8 +215,32 @@ mod tests {
         applied(&folders, 1000, "now");
         let refusal = folders.make_room("now").unwrap_err();
         assert_eq!(refusal.code, ErrorCode::ChangeUnderWay);
+        assert!(refusal.next.unwrap().contains("`drover doctor forget ID`"));
         assert_eq!(folders.ids().len(), CHANGES_KEPT);
         folders.make_room("after a restart").unwrap();
         assert_eq!(folders.ids().len(), CHANGES_KEPT - 1);
+    }
+
+    #[test]
+    fn without_other_room_those_are_forgotten_whose_settings_later_ones_have_set() {
+        let root = tempfile::tempdir().unwrap();
+        let folders = Folders::below(root.path().to_owned());
+        for number in 1..=CHANGES_KEPT as u128 {
+            // The second and the third set the same as the last two.
+            let irq = match number {
+                2 => CHANGES_KEPT as u128 - 1,
+                3 => CHANGES_KEPT as u128,
+                other => other,
+            };
+            set(&folders, number, "now", irq);
+        }
+        folders.make_room("now").unwrap();
+        let left = |number: u128| folders.ids().contains(&ChangeId(Uuid::from_u128(number)));
+        assert!(left(1) && !left(2) && left(3) && left(4));
+        applied(&folders, 1000, "now");
+        folders.make_room("now").unwrap();
+        assert!(left(1) && !left(3) && left(4) && left(CHANGES_KEPT as u128));
+        applied(&folders, 1001, "now");
+        folders.make_room("now").unwrap_err();
     }
 }

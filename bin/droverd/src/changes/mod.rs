@@ -13,6 +13,7 @@
 
 mod check;
 mod folders;
+mod forget;
 mod hands;
 mod lasting;
 mod link;

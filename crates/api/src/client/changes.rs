@@ -91,4 +91,13 @@ impl Client {
         let path = format!("/v1/changes/{id}/undo");
         self.post(&path, request, limits::UNDO_CALL).await
     }
+
+    /// `POST /v1/changes/{id}/forget`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn forget_change(&self, id: ChangeId) -> Result<ChangeView, ClientError> {
+        let path = format!("/v1/changes/{id}/forget");
+        self.post(&path, &(), limits::READ_CALL).await
+    }
 }

@@ -136,6 +136,20 @@ pub fn undone(view: &ChangeDetailView) -> Result<Outcome, Failure> {
     )
 }
 
+/// Of `drover doctor forget`, by how the change was.
+pub fn forgotten(view: &ChangeView) -> Result<Outcome, Failure> {
+    let id = view.id;
+    let what = match (view.can_be_undone, view.files) {
+        (false, _) => "nothing of it was there to be undone".to_owned(),
+        (true, 0) => "what it has set stays, and cannot be undone any more".to_owned(),
+        (true, files) => format!(
+            "what it has set stays, with {}, and cannot be undone any more",
+            counted(files, "file")
+        ),
+    };
+    Outcome::new(format!("forgotten: change {id}; {what}\n"), "change", view)
+}
+
 /// It did not come to what was wanted.
 fn otherwise(view: &ChangeDetailView, ordered: Ordered<'_>) -> Failure {
     let ChangeView { id, state, .. } = &view.change;
