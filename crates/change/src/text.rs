@@ -93,8 +93,10 @@ struct StepText {
 pub fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     let mut text = String::from(
         "# What `drover doctor apply` does with this file. Whole changes may be taken out of it; what is done is what stands\n\
-         # without a hash, and only while every setting is as it says.\n\n",
+         # without a hash, and only while every setting is as it says.\n",
     );
+    let seconds = plan.within().as_secs();
+    let _ = writeln!(text, "# After {seconds} s nothing further of it is set, and all is taken back.\n");
     text += &toml::to_string(&FileText {
         host: plan.host.clone(),
         boot: plan.boot.clone(),

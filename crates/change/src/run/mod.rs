@@ -5,6 +5,7 @@ mod files;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Duration;
 
 use drover_tune::Step;
 use drover_tune::lasting::Rewrite;
@@ -65,11 +66,21 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     }
 
     async fn drive(&mut self) -> Outcome {
+        let within = self.journal.account().order.plan.within();
+        // Only who has begun goes on: nothing is set by whoever takes it up.
+        let mut deadline = Instant::now() + within;
         loop {
             match self.journal.standing().next() {
-                Next::Begin => self.begin().await,
-                Next::Do(step) => self.carry_out(step).await,
-                Next::Prove => self.prove().await,
+                Next::Begin => {
+                    self.begin().await;
+                    deadline = Instant::now() + within;
+                }
+                Next::Do(_) | Next::Write(_) if Instant::now() >= deadline => self.give_up(within),
+                Next::Do(step) => self.carry_out(step, deadline).await,
+                Next::Prove => {
+                    self.prove().await;
+                    deadline = Instant::now() + within;
+                }
                 Next::Write(step) => self.write_file(step).await,
                 Next::TakeBack(step) => match self.file(step).cloned() {
                     Some(file) => self.put_back(step, &file).await,
@@ -83,6 +94,22 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 Next::Nothing(outcome) => return outcome,
             }
         }
+    }
+
+    /// It takes too long: until all is set nobody knows whether other hosts reach this one.
+    fn give_up(&mut self, within: Duration) {
+        let standing = self.journal.standing();
+        let (steps, done) = (self.journal.account().steps.len(), standing.done());
+        let seconds = within.as_secs();
+        let why = match standing.is_proved() {
+            true => format!(
+                "not all files by which it lasts were written within {seconds} s: {} of {}",
+                done - steps,
+                self.journal.account().order.files().len()
+            ),
+            false => format!("not all was set within {seconds} s: {done} of {steps} settings"),
+        };
+        self.roll_back(why);
     }
 
     async fn begin(&mut self) {
@@ -155,7 +182,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         is_over.then(|| "the host was restarted since the plan was made".to_owned())
     }
 
-    async fn carry_out(&mut self, number: usize) {
+    /// Does a step, and waits for what becomes of it until the deadline of all at most.
+    async fn carry_out(&mut self, number: usize, all: Instant) {
         let step = self.step(number).clone();
         let setting = named(&step);
         let (from, to) = ends(&step);
@@ -173,7 +201,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             return;
         }
         let performed = self.hands.perform(&step).await;
-        let found = self.read_back(&step, performed.is_ok()).await;
+        let found = self.read_back(&step, performed.is_ok(), all).await;
         // What is neither end is the step's as well, even if it could not be done.
         if let Ok(found) = &found
             && !is(&step, found, from)
@@ -202,8 +230,13 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     }
 
     /// What became of a step. A link that bounces tells nothing for a while, or what was before where it `is_set`.
-    async fn read_back(&self, step: &Step, is_set: bool) -> Result<String, String> {
-        let deadline = Instant::now() + PROVE;
+    async fn read_back(
+        &self,
+        step: &Step,
+        is_set: bool,
+        all: Instant,
+    ) -> Result<String, String> {
+        let deadline = all.min(Instant::now() + PROVE);
         let (_, to) = ends(step);
         loop {
             let found = self.hands.current(step).await;

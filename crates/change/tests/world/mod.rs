@@ -190,6 +190,14 @@ impl World {
         })
     }
 
+    /// Takes as long as what is done takes.
+    async fn dawdle(&self) {
+        let slow = self.fate.borrow().slow;
+        if let Some(slow) = slow {
+            tokio::time::sleep(slow).await;
+        }
+    }
+
     /// How long the journal is.
     fn written(&self) -> u64 {
         fs::metadata(self.journal_file()).map_or(0, |file| file.len())
@@ -311,6 +319,9 @@ impl Hands for Host<'_> {
         if to.starts_with('1') && self.world.is_busy() {
             return Err("it is busy".to_owned());
         }
+        if !to.starts_with('1') {
+            self.world.dawdle().await;
+        }
         {
             let fate = self.world.fate.borrow();
             let forward = !to.starts_with('1');
@@ -352,6 +363,9 @@ impl Hands for Host<'_> {
         let beside = self.world.beside(&file.path);
         let _ = fs::remove_file(&beside);
         let is_refused = self.world.fate.borrow().refuses.as_ref() == Some(&file.path);
+        if to == End::After {
+            self.world.dawdle().await;
+        }
         let text = match to {
             End::After if is_refused => return Err("it is not taken".to_owned()),
             End::After => Some(&file.after),
