@@ -22,6 +22,7 @@ mod plan;
 mod process;
 mod recover;
 mod show;
+mod uncordon;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -56,6 +57,8 @@ pub struct Changes {
     folders: Folders,
     /// Those of which nothing is to be done by itself any more.
     settled: Mutex<BTreeSet<ChangeId>>,
+    /// Held from the look whether this host is drained until the journal tells that its links may go.
+    bouncing: tokio::sync::Mutex<()>,
 }
 
 impl Changes {
@@ -66,6 +69,7 @@ impl Changes {
             context,
             migrations,
             settled: Mutex::default(),
+            bouncing: tokio::sync::Mutex::default(),
         }
     }
 
@@ -99,9 +103,7 @@ impl Changes {
         force: bool,
     ) -> Result<ChangeView, Refusal> {
         check::fits(&plan, self.host(), &boot()?)?;
-        if plan.bounces() && !force {
-            check::drained(&self.context, &self.migrations).await?;
-        }
+        let _begins = self.may_bounce(plan.bounces(), force).await?;
         let interfaces = facts::interfaces().await;
         let interfaces = interfaces.map_err(|error| internal(&error))?;
         let paths = paths::between(&interfaces, &self.context.peers.all());
@@ -150,9 +152,8 @@ impl Changes {
         tokio::task::block_in_place(|| self.only_one(None))?;
         check::undoable(id, journal.account(), &boot)?;
         check::no_profile_is_active(journal.account().order.files(), Path::new(ROOT))?;
-        if journal.account().order.plan.bounces() && !request.force {
-            check::drained(&self.context, &self.migrations).await?;
-        }
+        let bounces = journal.account().order.plan.bounces();
+        let _begins = self.may_bounce(bounces, request.force).await?;
         let records = journal.account().records.len();
         let process = self.start(&folder, What::Undo, journal.into_lock())?;
         match tokio::time::timeout(limits::UNDO_ANSWER, process).await {

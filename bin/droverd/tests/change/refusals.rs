@@ -93,7 +93,14 @@ async fn a_link_is_bounced_only_on_a_drained_host_or_by_force() {
         .cordon(&CordonRequest::default())
         .await
         .unwrap();
-    let applied = host.applied(&plan).await;
+    let id = host.apply(&plan).await.unwrap().id;
+    // Until it is at its end no guest is to come.
+    let (code, message) = refused(host.client().uncordon().await);
+    assert_eq!(code, ErrorCode::ChangeUnderWay);
+    let says = format!("links of a may go for some seconds just now, and guests with them: change {id}");
+    assert!(message.starts_with(&says), "{message}");
+    let applied = host.ended(id).await;
+    assert_eq!(applied.state, ChangeState::Applied, "{applied:#?}");
     assert_eq!(host.facts().await.nic("nic0").unwrap().mtu, 1500);
 
     // Nor is it set back on a host that takes guests.
