@@ -50,6 +50,15 @@ impl Account {
             Err(source) => Err(JournalError::Records { path, source }),
         }
     }
+
+    /// Whether a restart has made a step void, with this boot id now: no file keeps where interrupts and packets are taken, and by now their
+    /// numbers may be others'.
+    #[must_use]
+    pub fn is_void(&self, step: &Step, boot: &str) -> bool {
+        let began = self.standing.boot.as_deref();
+        let is_restarted = began.is_some_and(|began| began != boot);
+        is_restarted && matches!(step, Step::File { path, .. } if !path.starts_with("proc/sys/"))
+    }
 }
 
 /// The folder of one plan, to be written by this process alone: no other one has any plan's beside it open meanwhile.
