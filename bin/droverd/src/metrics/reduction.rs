@@ -57,6 +57,13 @@ struct Looked {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Opaque {
+    vm: String,
+    peer: String,
+    reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Used {
     vm: String,
     peer: String,
@@ -76,6 +83,7 @@ struct Families {
     codec_seconds: Family<OfCodec, Counter<f64, AtomicU64>>,
     seconds: Family<Stage, Counter<f64, AtomicU64>>,
     used: Family<Used, Gauge>,
+    opaque: Family<Opaque, Gauge>,
     found: Family<Found, Counter>,
     looked: Family<Looked, Counter>,
     expanded_raw: Family<Moving, Counter>,
@@ -119,6 +127,7 @@ impl Families {
         }
         self.add_codecs(&vm, &peer, view);
         self.add_times(&vm, &peer, view);
+        self.add_opaque(&vm, &peer, view);
         let mode = view
             .decided
             .as_ref()
@@ -148,6 +157,18 @@ impl Families {
             packed.inc_by(of.packed.0);
             let seconds = self.codec_seconds.get_or_create(&labels);
             seconds.inc_by(of.took_ms as f64 / 1000.0);
+        }
+    }
+
+    fn add_opaque(&self, vm: &str, peer: &str, view: &ReductionView) {
+        for channel in &view.opaque {
+            let reason = channel.word.clone();
+            let labels = Opaque {
+                vm: vm.to_owned(),
+                peer: peer.to_owned(),
+                reason: reason.unwrap_or_else(|| "unknown".to_owned()),
+            };
+            self.opaque.get_or_create(&labels).inc();
         }
     }
 
@@ -232,6 +253,8 @@ impl Families {
         registry.register("migration_reduction_seconds", help, self.seconds);
         let help = "How bytes are reduced now: 1";
         registry.register("migration_reduction_mode", help, self.used);
+        let help = "Channels in which pages are no longer found, by the kind of reason";
+        registry.register("migration_opaque_channels", help, self.opaque);
         let help = "Pages that a guest found at its destination";
         registry.register("migration_stored_pages", help, self.found);
         let help =

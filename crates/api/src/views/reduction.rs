@@ -347,6 +347,10 @@ pub struct OpaqueChannel {
     pub channel: u16,
     /// Why, and from where on.
     pub why: String,
+    /// The kind of reason: `compressed` by the hypervisor, `xbzrle`, `hook` (pages go another way), `mapped-ram`, `device-state`, `version`
+    /// (another one than is known), `resumed` (postcopy after an outage), or `unknown`: not exactly as known. None of an older relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
 }
 
 impl ReductionView {
@@ -397,7 +401,7 @@ impl fmt::Display for ReductionView {
             pages.ordinary,
             pages.dense
         )?;
-        for OpaqueChannel { channel, why } in &self.opaque {
+        for OpaqueChannel { channel, why, .. } in &self.opaque {
             write!(f, "; channel {channel} is not looked into {why}")?;
         }
         Ok(())
@@ -433,6 +437,7 @@ mod tests {
         view.opaque.push(OpaqueChannel {
             channel: 3,
             why: "from byte 9: x".into(),
+            word: None,
         });
         assert_eq!(
             view.to_string(),
