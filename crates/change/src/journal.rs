@@ -61,6 +61,23 @@ impl Account {
     }
 }
 
+/// Until it is dropped nobody has any plan of the host open.
+#[derive(Debug)]
+pub struct Alone {
+    _lock: File,
+}
+
+impl Alone {
+    /// With the folders of all plans in this directory.
+    ///
+    /// # Errors
+    /// [`JournalError`]: somebody has one open, or the lock cannot be made.
+    pub fn below(directory: &Path) -> Result<Self, JournalError> {
+        let lock = folder::lock_of_all(directory)?;
+        Ok(Self { _lock: lock })
+    }
+}
+
 /// The folder of one plan, to be written by this process alone: no other one has any plan's beside it open meanwhile.
 #[derive(Debug)]
 pub struct Journal {

@@ -255,6 +255,6 @@ async fn uncordon(
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<HostView>, Refused> {
     tracing::info!(by = %caller, "ordered: take guests again");
-    tokio::task::block_in_place(|| app.0.changes.uncordon())?;
+    app.0.changes.uncordon().await?;
     Ok(Json(peer::host_view(&app).await?))
 }

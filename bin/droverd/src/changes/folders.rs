@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use drover_api::{ErrorCode, Refusal};
-use drover_change::{Account, Journal, JournalError, named};
+use drover_change::{Account, Alone, Journal, JournalError, named};
 use drover_types::ChangeId;
 
 use crate::limits::{CHANGES_KEPT, CHANGES_LISTED};
@@ -25,6 +25,14 @@ impl Folders {
     /// The folder of one, whether it is there or not.
     pub fn of(&self, id: ChangeId) -> PathBuf {
         self.directory.join(id.to_string())
+    }
+
+    /// Has nobody change this host until it is dropped.
+    ///
+    /// # Errors
+    /// Somebody does, or it is not known.
+    pub fn alone(&self) -> Result<Alone, JournalError> {
+        Alone::below(&self.directory)
     }
 
     /// The folder of one that is there.

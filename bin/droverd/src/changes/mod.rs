@@ -57,8 +57,9 @@ pub struct Changes {
     folders: Folders,
     /// Those of which nothing is to be done by itself any more.
     settled: Mutex<BTreeSet<ChangeId>>,
-    /// Held from the look whether this host is drained until the journal tells that its links may go.
-    bouncing: tokio::sync::Mutex<()>,
+    /// Written by who begins or undoes a change that may take links away, from the look whether this host is drained until the journal tells
+    /// of it; read by who lifts a cordon. Both refuse where they would have to wait. Taken before the lock of changes.
+    bouncing: tokio::sync::RwLock<()>,
 }
 
 impl Changes {
@@ -69,7 +70,7 @@ impl Changes {
             context,
             migrations,
             settled: Mutex::default(),
-            bouncing: tokio::sync::Mutex::default(),
+            bouncing: tokio::sync::RwLock::default(),
         }
     }
 
@@ -103,7 +104,8 @@ impl Changes {
         force: bool,
     ) -> Result<ChangeView, Refusal> {
         check::fits(&plan, self.host(), &boot()?)?;
-        let _begins = self.may_bounce(plan.bounces(), force).await?;
+        let _begins = self.begins(plan.bounces())?;
+        self.may_bounce(plan.bounces(), force).await?;
         let interfaces = facts::interfaces().await;
         let interfaces = interfaces.map_err(|error| internal(&error))?;
         let paths = paths::between(&interfaces, &self.context.peers.all());
@@ -147,13 +149,16 @@ impl Changes {
     /// It cannot be; nothing was changed then.
     pub async fn undo(&self, id: ChangeId, request: UndoRequest) -> Result<ChangeView, Refusal> {
         let folder = self.folders.existing(id)?;
+        let read = tokio::task::block_in_place(|| Account::read(&folder));
+        let read = read.map_err(|error| refused(self.host(), &error))?;
+        let bounces = read.order.plan.bounces();
+        let _begins = self.begins(bounces)?;
         let journal = self.when_free(|| Journal::open(&folder)).await?;
         let boot = boot()?;
         tokio::task::block_in_place(|| self.only_one(None))?;
         check::undoable(id, journal.account(), &boot)?;
         check::no_profile_is_active(journal.account().order.files(), Path::new(ROOT))?;
-        let bounces = journal.account().order.plan.bounces();
-        let _begins = self.may_bounce(bounces, request.force).await?;
+        self.may_bounce(bounces, request.force).await?;
         let records = journal.account().records.len();
         let process = self.start(&folder, What::Undo, journal.into_lock())?;
         match tokio::time::timeout(limits::UNDO_ANSWER, process).await {

@@ -103,6 +103,14 @@ async fn a_link_is_bounced_only_on_a_drained_host_or_by_force() {
     assert_eq!(applied.state, ChangeState::Applied, "{applied:#?}");
     assert_eq!(host.facts().await.nic("nic0").unwrap().mtu, 1500);
 
+    // A process that is to undo it has the lock before it has written so, and its agent may be gone.
+    let lock = fs::File::open(host.folder(id).with_file_name("lock")).unwrap();
+    lock.lock().unwrap();
+    let (code, message) = refused(host.client().uncordon().await);
+    assert_eq!(code, ErrorCode::ChangeUnderWay);
+    assert!(message.contains("may be undone"), "{message}");
+    drop(lock);
+
     // Nor is it set back on a host that takes guests.
     host.client().uncordon().await.unwrap();
     let request = drover_api::UndoRequest { force: false };
