@@ -11,7 +11,7 @@ mod world;
 use std::time::Duration;
 
 use drover_change::{Left, Order, Outcome};
-use drover_tune::{NicSetting, Step};
+use drover_tune::{Disruption, NicSetting, Step};
 use world::{BOOT, Fate, OTHER_BOOT, World, order, step};
 
 const A: &str = "proc/irq/1/smp_affinity_list";
@@ -278,6 +278,32 @@ async fn what_is_not_all_set_in_the_time_that_the_plan_says_is_taken_back() {
             assert_eq!(why(&outcome), expected);
             assert_eq!(values(&world, &order), ["1", "1"]);
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_has_its_time_to_come_back_though_that_of_the_plan_is_over_meanwhile() {
+    let ring = Step::Nic {
+        nic: "nic7".into(),
+        what: NicSetting::ReceiveRing,
+        from: "1024".into(),
+        to: "4096".into(),
+    };
+    let mut order = order(vec![vec![ring]]);
+    order.plan.changes[0].disruption = Disruption::BouncesLink;
+    assert_eq!(order.plan.within().as_secs(), 41);
+    for (late, fits) in [(10, true), (30, false)] {
+        let world = World::of(&[("nic7", "1024")]);
+        world.make(&order);
+        let fate = Fate {
+            slow: Some(Duration::from_secs(40)),
+            late: Some(Duration::from_secs(late)),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        assert_eq!(outcome == Outcome::Applied { proven: 1 }, fits, "{outcome:?}");
+        let there = if fits { "4096" } else { "1024" };
+        assert_eq!(values(&world, &order), [there]);
     }
 }
 

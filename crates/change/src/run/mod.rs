@@ -76,7 +76,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                     deadline = Instant::now() + within;
                 }
                 Next::Do(_) | Next::Write(_) if Instant::now() >= deadline => self.give_up(within),
-                Next::Do(step) => self.carry_out(step, deadline).await,
+                Next::Do(step) => self.carry_out(step).await,
                 Next::Prove => {
                     self.prove().await;
                     deadline = Instant::now() + within;
@@ -182,8 +182,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         is_over.then(|| "the host was restarted since the plan was made".to_owned())
     }
 
-    /// Does a step, and waits for what becomes of it until the deadline of all at most.
-    async fn carry_out(&mut self, number: usize, all: Instant) {
+    /// Does a step, and waits for what becomes of it, though the time of all is over meanwhile.
+    async fn carry_out(&mut self, number: usize) {
         let step = self.step(number).clone();
         let setting = named(&step);
         let (from, to) = ends(&step);
@@ -201,7 +201,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             return;
         }
         let performed = self.hands.perform(&step).await;
-        let found = self.read_back(&step, performed.is_ok(), all).await;
+        let found = self.read_back(&step, performed.is_ok()).await;
         // What is neither end is the step's as well, even if it could not be done.
         if let Ok(found) = &found
             && !is(&step, found, from)
@@ -230,13 +230,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     }
 
     /// What became of a step. A link that bounces tells nothing for a while, or what was before where it `is_set`.
-    async fn read_back(
-        &self,
-        step: &Step,
-        is_set: bool,
-        all: Instant,
-    ) -> Result<String, String> {
-        let deadline = all.min(Instant::now() + PROVE);
+    async fn read_back(&self, step: &Step, is_set: bool) -> Result<String, String> {
+        let deadline = Instant::now() + PROVE;
         let (_, to) = ends(step);
         loop {
             let found = self.hands.current(step).await;

@@ -289,10 +289,11 @@ struct Host<'a> {
 }
 
 fn path_of(step: &Step) -> &str {
-    let Step::File { path, .. } = step else {
-        panic!("{step} is about no file")
-    };
-    path
+    match step {
+        Step::File { path, .. } => path,
+        // Whatever is set of it.
+        Step::Nic { nic, .. } => nic,
+    }
 }
 
 impl Hands for Host<'_> {
@@ -313,9 +314,7 @@ impl Hands for Host<'_> {
     async fn perform(&self, step: &Step) -> Result<(), String> {
         self.world.call().await;
         let path = path_of(step);
-        let Step::File { to, .. } = step else {
-            return Ok(());
-        };
+        let (Step::File { to, .. } | Step::Nic { to, .. }) = step;
         if to.starts_with('1') && self.world.is_busy() {
             return Err("it is busy".to_owned());
         }
@@ -325,7 +324,8 @@ impl Hands for Host<'_> {
         {
             let fate = self.world.fate.borrow();
             let forward = !to.starts_with('1');
-            if let Some(silent) = fate.silent.filter(|_| !forward) {
+            let silent = if forward { fate.late } else { fate.silent };
+            if let Some(silent) = silent {
                 self.world.silent_until.set(Some(Instant::now() + silent));
             }
             let refuses = forward && fate.refuses.as_deref() == Some(path);
