@@ -96,7 +96,10 @@ pub fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
          # without a hash, and only while every setting is as it says.\n",
     );
     let seconds = plan.within().as_secs();
-    let _ = writeln!(text, "# After {seconds} s nothing further of it is set, and all is taken back.\n");
+    let _ = writeln!(
+        text,
+        "# If not all of it is set within {seconds} s, or less where changes are taken out, all is taken back.\n"
+    );
     text += &toml::to_string(&FileText {
         host: plan.host.clone(),
         boot: plan.boot.clone(),
