@@ -399,9 +399,10 @@ impl Controller {
 
     /// Whether what it promised is still expected of a way, once it is known what it made of the bytes: a trial that goes by those of the
     /// lines does not see that. What QEMU gave or the destination took at the last look alone does not count: it bounds both ways alike,
-    /// so that a good one would look like no gain in a moment in which QEMU had little.
+    /// so that a good one would look like no gain in a moment in which QEMU had little. Nor does it count that lines which were not waited for
+    /// at that look may carry more than they were seen to.
     fn is_worth(&self, of: Tested) -> bool {
-        let over_lines = |way| self.model.over(way, self.line.rate());
+        let over_lines = |way| self.model.over(way, self.line.proven());
         let by_lines = of.by_lines && of.promise == Promise::Faster;
         !by_lines || over_lines(of.tried) > over_lines(of.before) * FASTER
     }
