@@ -139,16 +139,15 @@ impl Journal {
     /// [`JournalError`]: it cannot be removed, or has not ended.
     pub fn forget(self) -> Result<(), JournalError> {
         let folder = self.path.parent().unwrap_or(&self.path);
-        let has_ended = self.account.standing.has_ended();
-        let removed = match has_ended {
-            true => folder::remove(folder),
-            false => Err(io::Error::other("it is not at its end")),
-        };
-        removed.map_err(|source| JournalError::File {
-            what: "remove",
-            path: folder.to_owned(),
-            source,
-        })
+        remove(folder, &self.account)
+    }
+
+    /// The same of another folder, by who has the lock for one beside it ([`Journal::into_lock`]).
+    ///
+    /// # Errors
+    /// [`JournalError`]: it cannot be read or removed, or has not ended.
+    pub fn forget_beside(folder: &Path, _lock: &OwnedFd) -> Result<(), JournalError> {
+        remove(folder, &Account::read(folder)?)
     }
 
     /// Opens what another process made, or found, and passed on with its lock ([`Journal::into_lock`]). With `is_new` that one made it
@@ -237,6 +236,19 @@ impl Journal {
         self.pending.clear();
         Ok(())
     }
+}
+
+/// Removes the folder of one that has ended.
+fn remove(folder: &Path, account: &Account) -> Result<(), JournalError> {
+    let removed = match account.standing.has_ended() {
+        true => folder::remove(folder),
+        false => Err(io::Error::other("it is not at its end")),
+    };
+    removed.map_err(|source| JournalError::File {
+        what: "remove",
+        path: folder.to_owned(),
+        source,
+    })
 }
 
 /// Nothing is written that is not read.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use drover_api::{ErrorCode, Refusal};
 use drover_change::{Account, Alone, Journal, JournalError, named};
-use drover_types::ChangeId;
+use drover_types::{ChangeId, with_sources};
 
 use crate::limits::{CHANGES_KEPT, CHANGES_LISTED};
 
@@ -68,39 +69,31 @@ impl Folders {
         ids.map(|id| (id, Account::read(&self.of(id))))
     }
 
-    /// Forgets the oldest ones, as far as nothing of them can be undone, so that there is room for one more; and then those of which
-    /// nothing can be undone unless later ones are.
+    /// Which are to be forgotten so that there is room for this one: the oldest ones, as far as nothing of them can be undone; and then those
+    /// of which nothing can be undone unless later ones are.
     ///
     /// # Errors
     /// There are too many others.
-    pub fn make_room(&self, boot: &str) -> Result<(), Refusal> {
-        let mut too_many = (self.ids().len() + 1).saturating_sub(CHANGES_KEPT);
-        for (id, read) in self.all() {
-            if too_many == 0 {
-                break;
-            }
-            let is_over = |account: &Account| {
+    pub fn in_the_way(&self, of: ChangeId, boot: &str) -> Result<Vec<ChangeId>, Refusal> {
+        let others = self.ids().into_iter().filter(|id| *id != of).count();
+        let too_many = (others + 1).saturating_sub(CHANGES_KEPT);
+        if too_many == 0 {
+            return Ok(Vec::new());
+        }
+        let is_over = |read: &Result<Account, JournalError>| {
+            let account = read.as_ref();
+            account.is_ok_and(|account| {
                 account.standing.has_ended() && !can_be_undone(account, boot)
-            };
-            if read.as_ref().is_ok_and(is_over) && fs::remove_dir_all(self.of(id)).is_ok() {
-                too_many -= 1;
-            }
+            })
+        };
+        let over = self.all().filter(|(id, read)| *id != of && is_over(read));
+        let mut found: Vec<ChangeId> = over.map(|(id, _)| id).take(too_many).collect();
+        if found.len() < too_many {
+            let more = too_many - found.len();
+            found.extend(self.superseded(boot).into_iter().take(more));
         }
-        if too_many == 0 {
-            return Ok(());
-        }
-        for id in self.superseded(boot) {
-            if too_many == 0 {
-                break;
-            }
-            // Nobody undoes it meanwhile.
-            if Journal::open(&self.of(id)).and_then(Journal::forget).is_ok() {
-                tracing::info!(%id, "a change is forgotten, as later ones have set all that it has set, and there is no room for more");
-                too_many -= 1;
-            }
-        }
-        if too_many == 0 {
-            return Ok(());
+        if found.len() == too_many {
+            return Ok(found);
         }
         let message = format!(
             "{CHANGES_KEPT} changes of this host are remembered, and can be undone: there is no room for more"
@@ -108,6 +101,22 @@ impl Folders {
         let next = "undo one with `drover doctor undo ID`, or leave what it has set as it is with `drover doctor forget ID`: it cannot be \
                     undone any more then. `drover doctor changes` lists them; a restart of the host ends those that do not last";
         Err(Refusal::new(ErrorCode::ChangeUnderWay, message).next(next))
+    }
+
+    /// Forgets those, by who has the lock of changes. What cannot be removed is in the way of the next one.
+    pub fn forget(&self, those: &[ChangeId], lock: &OwnedFd) {
+        for id in those {
+            match Journal::forget_beside(&self.of(*id), lock) {
+                Ok(()) => tracing::info!(
+                    %id,
+                    "a change is forgotten, as there is no room for more: what it has set is gone, or later ones have set it as well"
+                ),
+                Err(error) => {
+                    let error = with_sources(&error);
+                    tracing::warn!(%id, error, "a change cannot be forgotten");
+                }
+            }
+        }
     }
 
     /// Those that can be undone, and whose settings and files later ones have changed as well, all of them; the oldest first. These
@@ -119,7 +128,7 @@ impl Folders {
             let Some(account) = read.ok().filter(|account| can_be_undone(account, boot)) else {
                 continue;
             };
-            let own = touched(&account);
+            let own = touched(&account, boot);
             if own.is_subset(&later) {
                 superseded.push(id);
             }
@@ -136,11 +145,12 @@ fn can_be_undone(account: &Account, boot: &str) -> bool {
     standing.can_be_undone() && standing.may_be_there(boot)
 }
 
-/// The settings that it changed and the files that it wrote, and has not taken back.
-fn touched(account: &Account) -> BTreeSet<String> {
+/// The settings that it changed and the files that it wrote, and has not taken back; without those that a restart has made void.
+fn touched(account: &Account, boot: &str) -> BTreeSet<String> {
     let (steps, files) = (&account.steps, account.order.files());
     let touched = account.standing.touched();
     let name = |number: usize| match steps.get(number) {
+        Some(step) if account.is_void(step, boot) => None,
         Some(step) => Some(named(step)),
         None => Some(files.get(number - steps.len())?.path.clone()),
     };
@@ -207,6 +217,16 @@ mod tests {
         id
     }
 
+    /// As a change makes it that is begun.
+    fn make_room(folders: &Folders, boot: &str) -> Result<(), Refusal> {
+        let newest = folders.ids().pop().unwrap();
+        let lock = Journal::open(&folders.of(newest)).unwrap().into_lock();
+        let next = ChangeId(Uuid::from_u128(u128::MAX));
+        let found = folders.in_the_way(next, boot)?;
+        folders.forget(&found, &lock);
+        Ok(())
+    }
+
     #[test]
     fn the_oldest_are_forgotten_that_cannot_be_undone_and_without_such_there_is_no_room() {
         let root = tempfile::tempdir().unwrap();
@@ -216,16 +236,16 @@ mod tests {
         for number in 3..=CHANGES_KEPT as u128 {
             applied(&folders, number, "now");
         }
-        folders.make_room("now").unwrap();
+        make_room(&folders, "now").unwrap();
         let ids = folders.ids();
         assert!(ids.contains(&there) && !ids.contains(&gone), "{ids:?}");
-        folders.make_room("now").unwrap();
+        make_room(&folders, "now").unwrap();
         applied(&folders, 1000, "now");
-        let refusal = folders.make_room("now").unwrap_err();
+        let refusal = make_room(&folders, "now").unwrap_err();
         assert_eq!(refusal.code, ErrorCode::ChangeUnderWay);
         assert!(refusal.next.unwrap().contains("`drover doctor forget ID`"));
         assert_eq!(folders.ids().len(), CHANGES_KEPT);
-        folders.make_room("after a restart").unwrap();
+        make_room(&folders, "after a restart").unwrap();
         assert_eq!(folders.ids().len(), CHANGES_KEPT - 1);
     }
 
@@ -242,13 +262,13 @@ mod tests {
             };
             set(&folders, number, "now", irq);
         }
-        folders.make_room("now").unwrap();
+        make_room(&folders, "now").unwrap();
         let left = |number: u128| folders.ids().contains(&ChangeId(Uuid::from_u128(number)));
         assert!(left(1) && !left(2) && left(3) && left(4));
         applied(&folders, 1000, "now");
-        folders.make_room("now").unwrap();
+        make_room(&folders, "now").unwrap();
         assert!(left(1) && !left(3) && left(4) && left(CHANGES_KEPT as u128));
         applied(&folders, 1001, "now");
-        folders.make_room("now").unwrap_err();
+        make_room(&folders, "now").unwrap_err();
     }
 }

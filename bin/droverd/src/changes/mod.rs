@@ -121,7 +121,6 @@ impl Changes {
         };
         let id = ChangeId(Uuid::now_v7());
         let folder = self.folders.of(id);
-        tokio::task::block_in_place(|| self.folders.make_room(&boot()?))?;
         let journal = self.when_free(|| Journal::make(&folder, &order)).await?;
         tokio::task::block_in_place(|| self.begin(id, journal))?;
         self.view(id)
@@ -132,12 +131,18 @@ impl Changes {
         let lock = journal.into_lock();
         // Held until there is a process that holds it, or nothing of the folder.
         let held = lock.try_clone().map_err(|error| internal(&error))?;
-        let started = self
-            .only_one(Some(id))
-            .and_then(|()| self.start(&folder, What::Apply, lock));
-        if started.is_err() {
-            // Nothing of it was begun. What cannot be removed is cleared up later.
-            let _ = std::fs::remove_dir_all(&folder);
+        let started = self.only_one(Some(id)).and_then(|()| {
+            let in_the_way = self.folders.in_the_way(id, &boot()?)?;
+            self.start(&folder, What::Apply, lock)?;
+            Ok(in_the_way)
+        });
+        match &started {
+            // Not before: nobody loses an undo for a change that does not begin.
+            Ok(in_the_way) => self.folders.forget(in_the_way, &held),
+            Err(_) => {
+                // Nothing of it was begun. What cannot be removed is cleared up later.
+                let _ = std::fs::remove_dir_all(&folder);
+            }
         }
         drop(held);
         started.map(drop)
