@@ -48,23 +48,30 @@ pub fn claim(config: &Config) -> Result<Places> {
     Ok(Places { _locks: locks })
 }
 
-/// Checks what can be checked beside a running agent: the directories that are there already, and whether the others can be made.
+/// Checks what can be checked beside a running agent: the directories that are there already, and whether the others can be made. What an
+/// agent would begin without for now is given, with the key.
 ///
 /// # Errors
-/// One cannot be written or made, or that of checkpoints is not this agent's; the key to change is named.
-pub fn check(config: &Config) -> Result<()> {
+/// One cannot be written or made, or that of checkpoints is another agent's; the key to change is named.
+pub fn check(config: &Config) -> Result<Option<String>> {
     for (key, directory) in directories(config) {
         is_usable(key, &directory)?;
     }
     if config.checkpoints.size.0 == 0 {
-        return Ok(());
+        return Ok(None);
     }
     let key = "checkpoints.directory";
     let directory = &config.checkpoints.directory;
     // First: nothing is written where a file system is missing.
-    Checkpoints::check(config)
+    let away = Checkpoints::check(config)
         .with_context(|| format!("key `{key}`: cannot use {}", directory.display()))?;
-    is_usable(key, directory)
+    if let Some(why) = away {
+        return Ok(Some(format!(
+            "key `{key}`: an agent keeps nothing there for now: {why}"
+        )));
+    }
+    is_usable(key, directory)?;
+    Ok(None)
 }
 
 fn is_usable(key: &str, directory: &Path) -> Result<()> {

@@ -220,7 +220,11 @@ fn check_config_looks_at_the_directory_of_checkpoints_and_writes_nothing_there()
     std::fs::create_dir_all(&own).unwrap();
     let marked = serde_json::to_string(&[&pages]).unwrap();
     std::fs::write(own.join("marked"), marked).unwrap();
-    checked(Some("is its file system mounted?"));
+    let Output { status, stderr, .. } = place.droverd().arg("--check-config").output().unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert!(status.success(), "an agent starts without it: {said}");
+    assert!(said.contains("warning: key `checkpoints.directory`"), "{said}");
+    assert!(said.contains("is its file system mounted?"), "{said}");
     assert_eq!(std::fs::read_dir(&pages).unwrap().count(), 0);
 }
 

@@ -4,12 +4,13 @@
 //! ```text
 //!   STATE/checkpoints/mark          made once: the host, and a number that no other agent has
 //!   STATE/checkpoints/marked        the directories that have had it
-//!   DIRECTORY/.drover-checkpoints   the same as in `mark`
+//!   DIRECTORY/.drover-checkpoints   the same as in `mark`; beside it a lock, for who makes it
 //! ```
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use drover_types::HostName;
@@ -21,10 +22,14 @@ use crate::registry::files as documents;
 
 const IN_DIRECTORY: &str = ".drover-checkpoints";
 
+/// Beside it: held while one begins with the directory.
+const LOCK: &str = ".drover-checkpoints.lock";
+
 /// What this agent marks directories with, and which it has.
 #[derive(Debug)]
 pub(super) struct Marks {
     own: PathBuf,
+    host: HostName,
     mark: String,
     marked: BTreeSet<PathBuf>,
 }
@@ -46,7 +51,8 @@ pub enum Away {
     },
     /// Whoever puts pages there removes all that it does not know.
     #[error(
-        "{} is the mark of another agent ({found}), and each needs a directory of its own: where that agent is gone, remove the file",
+        "{} is the mark of another agent ({found}), or of this one before its directory `state` was lost, and each needs a directory of \
+         its own: where that agent is gone, remove the file",
         .place.display()
     )]
     Another {
@@ -79,6 +85,7 @@ impl Marks {
         });
         Ok(Self {
             own: own.to_owned(),
+            host: host.clone(),
             mark: mark.unwrap_or_else(|| format!("{host} {}\n", Uuid::now_v7())),
             marked: listed.unwrap_or_default(),
         })
@@ -105,19 +112,28 @@ impl Marks {
         }
     }
 
-    /// Whether an agent may be started with it: it is this one's, or nobody's. Changes nothing.
-    pub(super) fn may_use(&self, directory: &Path) -> Result<(), Away> {
+    /// Refuses one that was given to two agents. One that was this agent's and has another mark now is another disk in its place; and where
+    /// the mark is of an agent of this host, this one's own directory was lost, or made anew.
+    pub(super) fn refuse_anothers(&self, directory: &Path) -> Result<(), Away> {
         match self.check(directory) {
-            Err(Away::Unmarked { .. }) if !self.marked.contains(directory) => Ok(()),
-            checked => checked,
+            Err(Away::Another { place, found })
+                if !self.marked.contains(directory) && !self.is_of_this_host(&found) =>
+            {
+                Err(Away::Another { place, found })
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Refuses one that was given to two agents. One that was this agent's and has another mark now is another disk in its place.
-    pub(super) fn refuse_anothers(&self, directory: &Path) -> Result<(), Away> {
+    fn is_of_this_host(&self, found: &str) -> bool {
+        found.split_whitespace().next() == Some(self.host.as_str())
+    }
+
+    /// Whether an agent finds it as it left it, or begins with it. Changes nothing.
+    pub(super) fn is_there(&self, directory: &Path) -> Result<(), Away> {
         match self.check(directory) {
-            Err(away @ Away::Another { .. }) if !self.marked.contains(directory) => Err(away),
-            _ => Ok(()),
+            Err(Away::Unmarked { .. }) if !self.marked.contains(directory) => Ok(()),
+            checked => checked,
         }
     }
 
@@ -166,19 +182,24 @@ impl Marks {
             make(&self.own)?;
             documents::write_whole(&self.own.join("mark"), self.mark.as_bytes())?;
             make(directory)?;
-            File::open(directory)
+            // File systems of other hosts lock only what is opened to be written.
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            options.open(directory.join(LOCK))
         };
         let opened = ready().map_err(unusable)?;
-        // Of two agents that begin at once the second one finds the first one's mark. The lock goes with the file.
+        // Of two agents that begin at once the second one finds the first one's mark. The lock goes with the file, which stays.
         if let Err(error) = flock(&opened, FlockOperation::LockExclusive) {
-            tracing::debug!(%error, directory = %directory.display(), "its file system locks no directory");
+            let directory = directory.display();
+            tracing::warn!(%error, %directory, "its file system has no locks: of two agents that begin with it at once both may");
         }
         match self.check(directory) {
             Err(Away::Unmarked { .. }) => {
                 let mark = directory.join(IN_DIRECTORY);
-                documents::write_whole(&mark, self.mark.as_bytes())
-                    .and_then(|()| self.remember(directory))
-                    .map_err(unusable)
+                documents::write_whole(&mark, self.mark.as_bytes()).map_err(unusable)?;
+                // Without a lock it may be another one's by now.
+                self.check(directory)?;
+                self.remember(directory).map_err(unusable)
             }
             checked => checked,
         }

@@ -133,7 +133,7 @@ pub enum NoCheckpoint {
 /// No agent is started.
 #[derive(Debug, thiserror::Error)]
 pub enum NotOpened {
-    /// Their directory was given to two agents; or, where it is only looked at, is not there.
+    /// Their directory was given to two agents; or, where it is only looked at, can never be used.
     #[error(transparent)]
     Away(#[from] Away),
     /// A directory cannot be read, or the system has no random numbers.
