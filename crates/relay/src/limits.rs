@@ -169,7 +169,7 @@ pub(crate) const STORED_LOOK: Duration = Duration::from_millis(20);
 /// Stored pages that are told at once: 64 KiB.
 pub(crate) const STORED_TOLD_AT_ONCE: u32 = 4096;
 
-/// Pieces in which stored pages are told that follow each other in their file: 24 bytes each, 1.5 MiB in all. A file that grows goes on as one
+/// Pieces in which stored pages are told that follow each other in their file: 16 bytes each, 1 MiB in all. A file that grows goes on as one
 /// piece, and a guest has two files at most, of which one grows: beyond that no more are told.
 pub(crate) const STORED_RUNS: usize = 1 << 16;
 

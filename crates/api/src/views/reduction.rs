@@ -80,7 +80,7 @@ pub struct ReducedPages {
 pub struct SharedPagesView {
     /// Pages of which the destination has told that it has them.
     pub told: u64,
-    /// At the destination: pages that its host has and does not tell, as the source has no room for more.
+    /// At the destination: pages that its host has and does not tell; `trouble` says why.
     #[serde(default)]
     pub untold: u64,
     /// At the destination: pages that this guest found among those that guests share there, its own included.
@@ -124,7 +124,7 @@ impl fmt::Display for SharedPagesView {
         } = self;
         write!(f, "{told} known to the source")?;
         if *untold > 0 {
-            write!(f, ", {untold} not, as it has no room")?;
+            write!(f, ", {untold} not told")?;
         }
         if *found > 0 {
             write!(f, ", {found} found among them")?;

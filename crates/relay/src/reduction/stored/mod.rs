@@ -111,7 +111,7 @@ impl StoredFile {
 pub struct StoredPages {
     /// Pages that the destination has told.
     pub told: u64,
-    /// At the destination: pages that are stored there and that it does not tell, as the source has no room for more.
+    /// At the destination: pages that are stored there and that it does not tell; why is its trouble.
     #[serde(default)]
     pub untold: u64,
     /// At the destination: pages to which the source referred and that were read, from files that are not sealed.

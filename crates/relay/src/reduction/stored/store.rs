@@ -35,7 +35,7 @@ struct Files {
     /// By their first numbers, which begin with 0.
     runs: Vec<Run>,
     told: u32,
-    /// Pages that are stored, and of which the source is not told, as there is no room for more.
+    /// Pages that are stored, and of which the source is not told; why is the trouble.
     untold: u64,
     trouble: Option<String>,
 }
