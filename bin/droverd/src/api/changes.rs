@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use drover_api::{
     ChangeDetailView, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView, ErrorBody,
-    LinkRequest, LinkView, UndoRequest,
+    ForgottenView, LinkRequest, LinkView, UndoRequest,
 };
 use drover_types::{ChangeId, HostName};
 use utoipa_axum::router::OpenApiRouter;
@@ -156,14 +156,15 @@ async fn undo(
     Ok(Json(undone.await?))
 }
 
-/// Forgets a change that is at its end: what it has set stays, and cannot be taken back any more. Answers with how it was.
+/// Forgets a change that is at its end: what it has set stays, and cannot be taken back any more. Answers with how it was, and which
+/// older ones cannot be either by that.
 #[utoipa::path(post, path = "/v1/changes/{id}/forget", tag = "local", params(("id" = String, Path)),
-    responses((status = 200, body = ChangeView), (status = "default", body = ErrorBody)))]
+    responses((status = 200, body = ForgottenView), (status = "default", body = ErrorBody)))]
 async fn forget(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Named(id): Named<ChangeId>,
-) -> Result<Json<ChangeView>, Refused> {
+) -> Result<Json<ForgottenView>, Refused> {
     tracing::info!(by = %caller, %id, "a change is to be forgotten");
     let forgotten = to_its_end(async move { app.0.changes.forget(id).await });
     Ok(Json(forgotten.await?))

@@ -119,6 +119,21 @@ impl Folders {
         }
     }
 
+    /// Those older than this one that can be undone, and have changed something that it has changed as well: they find it otherwise than
+    /// they left it. The oldest first.
+    pub fn held_up_by(&self, id: ChangeId, account: &Account, boot: &str) -> Vec<ChangeId> {
+        if !can_be_undone(account, boot) {
+            return Vec::new();
+        }
+        let own = touched(account, boot);
+        let is_held_up = |older: &Account| {
+            can_be_undone(older, boot) && !touched(older, boot).is_disjoint(&own)
+        };
+        let older = self.all().take_while(|(other, _)| *other < id);
+        let found = older.filter(|(_, read)| read.as_ref().is_ok_and(is_held_up));
+        found.map(|(other, _)| other).collect()
+    }
+
     /// Those that can be undone, and whose settings and files later ones have changed as well, all of them; the oldest first. These
     /// have to be undone before.
     fn superseded(&self, boot: &str) -> Vec<ChangeId> {
@@ -270,5 +285,24 @@ mod tests {
         assert!(left(1) && !left(3) && left(4) && left(CHANGES_KEPT as u128));
         applied(&folders, 1001, "now");
         make_room(&folders, "now").unwrap_err();
+    }
+
+    #[test]
+    fn those_are_named_that_cannot_be_undone_once_a_later_one_is_forgotten() {
+        let root = tempfile::tempdir().unwrap();
+        let folders = Folders::below(root.path().to_owned());
+        let first = set(&folders, 1, "now", 7);
+        set(&folders, 2, "now", 8);
+        set(&folders, 3, "before", 7);
+        let last = set(&folders, 4, "now", 7);
+        let newer = set(&folders, 5, "now", 7);
+        let held_up = |id: ChangeId, boot: &str| {
+            let account = Account::read(&folders.of(id)).unwrap();
+            folders.held_up_by(id, &account, boot)
+        };
+        assert_eq!(held_up(last, "now"), [first]);
+        assert_eq!(held_up(newer, "now"), [first, last]);
+        assert_eq!(held_up(first, "now"), []);
+        assert_eq!(held_up(newer, "after a restart"), []);
     }
 }

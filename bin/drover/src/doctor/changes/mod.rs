@@ -88,7 +88,8 @@ pub const FORGET_AFTER: &str = "\
 Nothing is set: what the change has set, and the files that it has written, stay as they are, and
 cannot be undone any more. The last 128 changes are remembered, and more where they can be undone
 are not begun: those that are to stay can be forgotten. What cannot be undone is forgotten by
-itself where there is no room, and then what later changes have set as well.
+itself where there is no room, and then what later changes have set as well. Older changes that
+have set some of the same are named: they cannot be undone either while that stays as it is.
 
 Exit code: 0 forgotten, 4 refused, 7 the agent does not answer.";
 
