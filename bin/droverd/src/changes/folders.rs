@@ -174,6 +174,7 @@ fn touched(account: &Account, boot: &str) -> BTreeSet<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::show::tests::lasting;
     use super::*;
     use drover_change::{Journal, Order, Outcome, Plan, Planned, Record};
     use drover_tune::{Disruption, Step};
@@ -304,5 +305,18 @@ mod tests {
         assert_eq!(held_up(newer, "now"), [first, last]);
         assert_eq!(held_up(first, "now"), []);
         assert_eq!(held_up(newer, "after a restart"), []);
+    }
+
+    #[test]
+    fn an_interrupt_that_a_restart_has_given_back_is_shared_with_no_later_change() {
+        let root = tempfile::tempdir().unwrap();
+        let folders = Folders::below(root.path().to_owned());
+        let lasts = ChangeId(Uuid::from_u128(1));
+        lasting(&folders.of(lasts));
+        for (number, boot, held_up) in [(2, "second", vec![]), (3, "first", vec![lasts])] {
+            let id = set(&folders, number, boot, 7);
+            let account = Account::read(&folders.of(id)).unwrap();
+            assert_eq!(folders.held_up_by(id, &account, boot), held_up, "{boot}");
+        }
     }
 }

@@ -184,7 +184,7 @@ fn file(written: &Rewrite, (state, found): Became) -> ChangeFileView {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use drover_change::{Journal, Lasts, Order, Plan, Planned};
     use drover_tune::Disruption;
     use uuid::Uuid;
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     /// A change that lasts by a file, of a setting that the file keeps and of an interrupt, which no file does.
-    fn lasting(folder: &std::path::Path) -> Account {
+    pub fn lasting(folder: &std::path::Path) -> Account {
         let at = Timestamp::UNIX_EPOCH;
         let boot = "first".to_owned();
         let set = |path: &str| Step::File {
