@@ -11,6 +11,7 @@ mod world;
 use std::time::Duration;
 
 use drover_change::{Left, Order, Outcome};
+use drover_tune::{Disruption, NicSetting, Step};
 use world::{BOOT, Fate, OTHER_BOOT, World, order, step};
 
 const A: &str = "proc/irq/1/smp_affinity_list";
@@ -256,6 +257,70 @@ async fn a_link_that_comes_back_late_is_waited_for_and_one_that_does_not_is_in_d
             assert_eq!(values(&world, &order), ["1", "1"]);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_all_set_in_the_time_that_the_plan_says_is_taken_back() {
+    let within = |order: &Order| order.plan.within().as_secs();
+    for (seconds, fits) in [(15, true), (16, true), (31, false), (40, false)] {
+        let (world, order) = two();
+        assert_eq!(within(&order), 31);
+        let fate = Fate {
+            slow: Some(Duration::from_secs(seconds)),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        // A step that has begun comes to its end.
+        assert_eq!(outcome == Outcome::Applied { proven: 1 }, fits, "{outcome:?}");
+        if !fits {
+            assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+            let expected = "not all was set within 31 s: 1 of 2 settings";
+            assert_eq!(why(&outcome), expected);
+            assert_eq!(values(&world, &order), ["1", "1"]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_has_its_time_to_come_back_though_that_of_the_plan_is_over_meanwhile() {
+    let ring = Step::Nic {
+        nic: "nic7".into(),
+        what: NicSetting::ReceiveRing,
+        from: "1024".into(),
+        to: "4096".into(),
+    };
+    let mut order = order(vec![vec![ring]]);
+    order.plan.changes[0].disruption = Disruption::BouncesLink;
+    assert_eq!(order.plan.within().as_secs(), 41);
+    for (late, fits) in [(10, true), (30, false)] {
+        let world = World::of(&[("nic7", "1024")]);
+        world.make(&order);
+        let fate = Fate {
+            slow: Some(Duration::from_secs(40)),
+            late: Some(Duration::from_secs(late)),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        assert_eq!(outcome == Outcome::Applied { proven: 1 }, fits, "{outcome:?}");
+        let there = if fits { "4096" } else { "1024" };
+        assert_eq!(values(&world, &order), [there]);
+    }
+}
+
+#[test]
+fn a_plan_has_more_time_the_more_it_sets_and_the_more_links_it_bounces_up_to_a_bound() {
+    let within = |steps: Vec<Step>| order(vec![steps]).plan.within().as_secs();
+    let safe = |number: u32| step(&format!("proc/irq/{number}/smp_affinity_list"), "1", "2");
+    let bouncing = |number: u32| Step::Nic {
+        nic: format!("nic{number}"),
+        what: NicSetting::ReceiveRing,
+        from: "256".into(),
+        to: "4096".into(),
+    };
+    assert_eq!(within(vec![safe(1)]), 31);
+    assert_eq!(within((0..100).map(safe).collect()), 40);
+    assert_eq!(within(vec![safe(1), bouncing(1), bouncing(2)]), 51);
+    assert_eq!(within((0..4096).map(safe).collect()), 300);
 }
 
 #[tokio::test(start_paused = true)]

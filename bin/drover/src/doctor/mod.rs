@@ -51,6 +51,7 @@ Examples:
   drover doctor plan -o tune.plan             what would be changed on this host, as a diff
   drover doctor apply tune.plan               do that, or take it back if other hosts are cut off
   drover doctor undo                          take it back
+  drover doctor forget ID                     or leave it as it is, and have it remembered no longer
 
 ";
 

@@ -21,7 +21,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 continue;
             }
             let step = self.step(number);
-            if self.is_forgotten(step) {
+            if self.is_void(step) {
                 continue;
             }
             let (from, to) = ends(step);
@@ -44,7 +44,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
 
     /// A link that comes back tells nothing for a while, and a driver that resets refuses: only what is done counts as a try.
     pub(super) async fn take_back(&mut self, number: usize) {
-        if self.is_forgotten(self.step(number)) {
+        if self.is_void(self.step(number)) {
             self.note(Record::Undone { step: number });
             return;
         }
@@ -97,11 +97,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         self.leave(number, &found);
     }
 
-    /// Whether a restart has made it void: no file keeps where interrupts and packets are taken, and by now their numbers may be others'.
-    fn is_forgotten(&self, step: &Step) -> bool {
-        let began = self.journal.standing().boot.as_deref();
-        let is_restarted = began.is_some_and(|began| began != self.boot);
-        is_restarted && matches!(step, Step::File { path, .. } if !path.starts_with("proc/sys/"))
+    fn is_void(&self, step: &Step) -> bool {
+        self.journal.account().is_void(step, self.boot)
     }
 
     async fn is_back(&self, undo: &Step) -> bool {

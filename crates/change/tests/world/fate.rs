@@ -25,6 +25,10 @@ pub struct Fate {
     pub busy: Option<Duration>,
     /// For so long nothing is told after each thing that is done while going back.
     pub silent: Option<Duration>,
+    /// The same on the way forward.
+    pub late: Option<Duration>,
+    /// For so long each thing takes that is set, or written, on the way forward.
+    pub slow: Option<Duration>,
     /// Somebody else writes this at this call.
     pub meddles: Option<(usize, String, String)>,
     /// At which call the journal's disk goes.

@@ -340,10 +340,13 @@ impl Controller {
             slowed: seen.times.slowed(),
         };
         self.trials.cross_under(self.now, conditions);
-        match self.trials.seen(self.now, seen.lasted, crossed) {
+        match self
+            .trials
+            .seen(self.now, seen.lasted, crossed, seen.times)
+        {
             Outcome::GoesOn => {}
-            Outcome::Kept(of) if self.is_worth(of, slowest) => self.decide(slowest),
-            Outcome::Kept(of) | Outcome::Broken(of) => self.take_back(of, slowest),
+            Outcome::Kept(of) if self.is_worth(of) => self.decide(slowest),
+            Outcome::Kept(of) | Outcome::Broken(of) => self.take_back(of),
             Outcome::None if self.now < FIRST_LOOK => {}
             Outcome::None if self.keeps_its_codec() && slowest != Slowest::Lines => {
                 self.wanted_since = None;
@@ -395,23 +398,27 @@ impl Controller {
     }
 
     /// Whether what it promised is still expected of a way, once it is known what it made of the bytes: a trial that goes by those of the
-    /// lines does not see that.
-    fn is_worth(&self, of: Tested, slowest: Slowest) -> bool {
-        let by_lines = slowest == Slowest::Lines && of.promise == Promise::Faster;
-        !by_lines || self.goodput(of.tried) > self.goodput(of.before) * FASTER
+    /// lines does not see that. What QEMU gave or the destination took at the last look alone does not count: it bounds both ways alike,
+    /// so that a good one would look like no gain in a moment in which QEMU had little. Nor does it count that lines which were not waited for
+    /// at that look may carry more than they were seen to.
+    fn is_worth(&self, of: Tested) -> bool {
+        let over_lines = |way| self.model.over(way, self.line.proven());
+        let by_lines = of.by_lines && of.promise == Promise::Faster;
+        !by_lines || over_lines(of.tried) > over_lines(of.before) * FASTER
     }
 
     /// Bars what would not keep its promise either.
-    fn take_back(&mut self, of: Tested, slowest: Slowest) {
+    fn take_back(&mut self, of: Tested) {
         let Tested {
             before,
             tried,
             promise,
+            by_lines,
         } = of;
-        let least = match (promise, slowest) {
+        let least = match (promise, by_lines) {
             // Fewer bytes are no use: who is behind the lines holds everything up.
-            (Promise::Faster, Slowest::Lines) => self.model.cost(before) * WORTH_A_CHANGE,
-            (Promise::Faster, _) => self.model.cost(tried),
+            (Promise::Faster, true) => self.model.cost(before) * WORTH_A_CHANGE,
+            (Promise::Faster, false) => self.model.cost(tried),
             (Promise::Cheaper | Promise::Leap, _) => f64::INFINITY,
         };
         self.trials.bar(self.now, tried);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_reduce::decide::{Controller, Way};
+use drover_reduce::decide::{Controller, Slowest, Way};
 use drover_reduce::limits::{DECIDED_EVERY, SAMPLED_EVERY};
 
 use crate::world::{GIGABIT, Made, World, packs, seconds, world};
@@ -184,4 +184,59 @@ fn what_a_codec_made_of_other_pages_is_not_believed_for_ever() {
         let reacted = reaches(&mut controller, usual);
         assert!(reacted <= seconds(16), "{reacted:?}");
     }
+}
+
+/// Has a codec be tried, and in the last look of that the destination be waited for a little longer than the lines; what becomes of it.
+fn tries([crosses, sampled]: [&World; 2]) -> Controller {
+    let mut controller = Controller::default();
+    for look in 0.. {
+        assert!(look < 100, "{controller:#?}");
+        sampled.sample(&mut controller);
+        controller.seen(&crosses.seen(controller.way(), DECIDED_EVERY));
+        if packs(&controller) {
+            break;
+        }
+    }
+    let tried = controller.way();
+    let mut seen = crosses.seen(tried, DECIDED_EVERY);
+    controller.seen(&seen);
+    assert_eq!(controller.way(), tried);
+    let waited = seen.times.for_lines;
+    seen.times.for_destination = waited * 6 / 10;
+    seen.times.for_lines = waited - seen.times.for_destination;
+    controller.seen(&seen);
+    assert_eq!(controller.slowest(), Some(Slowest::Destination));
+    controller
+}
+
+#[test]
+fn a_trial_is_judged_by_all_of_it_and_not_by_its_last_look() {
+    let promised = World {
+        line: 0.4 * GIGABIT,
+        ..world()
+    };
+    // What crosses no codec makes fewer.
+    let dense = |made: Made| Made { ratio: 1.0, ..made };
+    let crosses = World {
+        of_ordinary: promised.of_ordinary.map(dense),
+        ..promised.clone()
+    };
+    let controller = tries([&crosses, &promised]);
+    assert!(!packs(&controller), "{controller:#?}");
+
+    // One that is a gain of 15 % over these lines, and would be none over lines of 1.6 times as much: processors get no more done.
+    let good = |made: Made| match made.seconds > 0.0 {
+        true => Made {
+            ratio: 0.85,
+            seconds: 1.0 / 203e6,
+        },
+        false => made,
+    };
+    let usual = world();
+    let gains = World {
+        of_ordinary: usual.of_ordinary.map(good),
+        ..usual
+    };
+    let controller = tries([&gains, &gains]);
+    assert!(packs(&controller), "{controller:#?}");
 }

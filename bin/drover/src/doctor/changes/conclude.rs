@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use drover_api::{ChangeDetailView, ChangeState, ChangeStepState, ChangeView, ClientError};
+use drover_api::{
+    ChangeDetailView, ChangeState, ChangeStepState, ChangeView, ClientError, ForgottenView,
+};
 use drover_types::{ChangeId, HostName};
 
 use super::show::{cleaned, counted, to_do};
@@ -134,6 +136,32 @@ pub fn undone(view: &ChangeDetailView) -> Result<Outcome, Failure> {
         "change",
         view,
     )
+}
+
+/// Of `drover doctor forget`, by how the change was.
+pub fn forgotten(view: &ForgottenView) -> Result<Outcome, Failure> {
+    let ChangeView {
+        id,
+        can_be_undone,
+        files,
+        ..
+    } = view.change;
+    let what = match (can_be_undone, files) {
+        (false, _) => "nothing of it was there to be undone".to_owned(),
+        (true, 0) => "what it has set stays, and cannot be undone any more".to_owned(),
+        (true, files) => format!(
+            "what it has set stays, with {}, and cannot be undone any more",
+            counted(files, "file")
+        ),
+    };
+    let mut text = format!("forgotten: change {id}; {what}\n");
+    for older in &view.holds_up {
+        let _ = writeln!(
+            text,
+            "change {older} has set some of the same before, and cannot be undone either while that stays as it is"
+        );
+    }
+    Outcome::new(text, "change", view)
 }
 
 /// It did not come to what was wanted.
