@@ -239,6 +239,8 @@ pub struct Controller {
     way: Way,
     now: Duration,
     slowest: Option<Slowest>,
+    /// It was the lines at the look before, too.
+    short_of_lines: bool,
     changes: u64,
     looks: u64,
     /// Another way is wanted since then.
@@ -259,6 +261,7 @@ impl Default for Controller {
             way: Way::with(Codec::None),
             now: Duration::ZERO,
             slowest: None,
+            short_of_lines: false,
             changes: 0,
             looks: 0,
             wanted_since: None,
@@ -317,7 +320,8 @@ impl Controller {
         self.now += seen.lasted;
         self.looks += 1;
         let slowest = slowest(&seen.times);
-        self.slowest = Some(slowest);
+        let before = self.slowest.replace(slowest);
+        self.short_of_lines = [before, self.slowest] == [Some(Slowest::Lines); 2];
         self.model.seen(seen, slowest, self.way);
         if let Some(returned) = &mut self.returned {
             // Of what was passed nobody knows.
@@ -361,7 +365,9 @@ impl Controller {
             return self.change(best);
         }
         let (now, then) = (self.goodput(self.way), self.goodput(best));
-        let faster = then > now * WORTH_A_CHANGE;
+        // Lines that nobody limits are waited for now and then, when a receiver does not get its turn: processors are not spent for that.
+        let dearer = self.model.cost(best) > self.model.cost(self.way);
+        let faster = then > now * WORTH_A_CHANGE && (self.short_of_lines || !dearer);
         let cheaper = self.model.cost(best) * WORTH_A_CHANGE < self.model.cost(self.way);
         // What is there already is passed for time, and not for processors alone, which is seen once it is tried.
         let leap = best == Way::Off && self.is_leap();

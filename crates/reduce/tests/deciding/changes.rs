@@ -48,7 +48,7 @@ fn another_line_and_other_processors_have_another_way_within_300_ms() {
     };
     // As in docs/measurements/reduction.md: usually, and at most.
     for (what, before, after, expected) in [
-        ("1 Gbit/s to 100 Mbit/s", &usual, &slow, [50, 150]),
+        ("1 Gbit/s to 100 Mbit/s", &usual, &slow, [100, 150]),
         ("100 Mbit/s to 1 Gbit/s", &slow, &usual, [250, 250]),
         ("processors taken", &usual, &busy, [150, 250]),
         ("processors given back", &busy, &usual, [300, 300]),
@@ -102,31 +102,40 @@ fn lines_that_become_slower_little_by_little_free_what_was_barred() {
     }
 }
 
+/// Of a minute in which work takes so many times as long in each look, after one without others: how often the way was changed, and what crossed of what could have.
+fn needed_by_others(mut slowed: impl FnMut(u32) -> f64) -> (u64, f64) {
+    let looks = 1200;
+    let mut controller = Controller::default();
+    unforetold().run(&mut controller, seconds(60));
+    let before = controller.changes();
+    let mut crossed = 0.0;
+    for look in 0..looks {
+        let world = World {
+            slowed: slowed(look),
+            ..unforetold()
+        };
+        crossed += world.run(&mut controller, DECIDED_EVERY);
+    }
+    (controller.changes() - before, crossed / f64::from(looks))
+}
+
 #[test]
 fn processors_that_others_need_now_and_then_do_not_have_what_was_barred_tried_all_the_time() {
-    let mut seed = 7_u32;
-    let mut at_random = |_: u32| {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        2.0 + f64::from(seed >> 16) / 65536.0 * 4.0
-    };
-    let mut by_turns = |look: u32| [3.0, 9.0][look as usize / 20 % 2];
-    let others: [(&mut dyn FnMut(u32) -> f64, u64); 2] =
-        [(&mut at_random, 4), (&mut by_turns, 120)];
-    for (slowed, changes) in others {
-        let mut controller = Controller::default();
-        unforetold().run(&mut controller, seconds(60));
-        let before = controller.changes();
-        let mut crossed = 0.0;
-        for look in 0..1200 {
-            let world = World {
-                slowed: slowed(look),
-                ..unforetold()
-            };
-            crossed += world.run(&mut controller, DECIDED_EVERY);
-        }
-        let changed = controller.changes() - before;
-        assert!(crossed > 0.98 * 1200.0, "{crossed} {changed}");
-        assert!(changed <= changes, "{changed} {controller:#?}");
+    let by_turns = needed_by_others(|look| [3.0, 9.0][look as usize / 20 % 2]);
+    assert!(by_turns.0 <= 120 && by_turns.1 > 0.98, "{by_turns:?}");
+    let mut at_random: Vec<_> = (1..60)
+        .map(|mut seed: u32| {
+            needed_by_others(|_| {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                2.0 + f64::from(seed >> 16) / 65536.0 * 4.0
+            })
+        })
+        .collect();
+    at_random.sort_by_key(|(changes, _)| *changes);
+    // One trial to no avail. By chance what others need is another for so long that all that was barred is tried once more.
+    assert_eq!(at_random[at_random.len() / 2].0, 2, "{at_random:?}");
+    for minute in &at_random {
+        assert!(minute.0 <= 60 && minute.1 > 0.99, "{at_random:?}");
     }
 }
 
