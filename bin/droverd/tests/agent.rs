@@ -223,7 +223,10 @@ fn check_config_looks_at_the_directory_of_checkpoints_and_writes_nothing_there()
     let Output { status, stderr, .. } = place.droverd().arg("--check-config").output().unwrap();
     let said = String::from_utf8(stderr).unwrap();
     assert!(status.success(), "an agent starts without it: {said}");
-    assert!(said.contains("warning: key `checkpoints.directory`"), "{said}");
+    assert!(
+        said.contains("warning: key `checkpoints.directory`"),
+        "{said}"
+    );
     assert!(said.contains("is its file system mounted?"), "{said}");
     assert_eq!(std::fs::read_dir(&pages).unwrap().count(), 0);
 }

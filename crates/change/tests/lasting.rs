@@ -399,7 +399,8 @@ async fn what_no_file_keeps_is_not_taken_back_after_a_restart_whatever_has_its_p
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_that_are_not_all_written_in_the_time_that_the_plan_says_are_put_back_with_what_was_set() {
+async fn files_that_are_not_all_written_in_the_time_that_the_plan_says_are_put_back_with_what_was_set()
+ {
     let alone = order(vec![vec![step(A, OLD, NEW)]]);
     let within = alone.plan.within();
     let world = host_with(&Order {

@@ -271,7 +271,11 @@ async fn what_is_not_all_set_in_the_time_that_the_plan_says_is_taken_back() {
         };
         let outcome = world.process(fate, BOOT).await.unwrap();
         // A step that has begun comes to its end.
-        assert_eq!(outcome == Outcome::Applied { proven: 1 }, fits, "{outcome:?}");
+        assert_eq!(
+            outcome == Outcome::Applied { proven: 1 },
+            fits,
+            "{outcome:?}"
+        );
         if !fits {
             assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
             let expected = "not all was set within 31 s: 1 of 2 settings";
@@ -301,7 +305,11 @@ async fn a_link_has_its_time_to_come_back_though_that_of_the_plan_is_over_meanwh
             ..Fate::default()
         };
         let outcome = world.process(fate, BOOT).await.unwrap();
-        assert_eq!(outcome == Outcome::Applied { proven: 1 }, fits, "{outcome:?}");
+        assert_eq!(
+            outcome == Outcome::Applied { proven: 1 },
+            fits,
+            "{outcome:?}"
+        );
         let there = if fits { "4096" } else { "1024" };
         assert_eq!(values(&world, &order), [there]);
     }

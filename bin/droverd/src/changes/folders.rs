@@ -82,9 +82,8 @@ impl Folders {
         }
         let is_over = |read: &Result<Account, JournalError>| {
             let account = read.as_ref();
-            account.is_ok_and(|account| {
-                account.standing.has_ended() && !can_be_undone(account, boot)
-            })
+            account
+                .is_ok_and(|account| account.standing.has_ended() && !can_be_undone(account, boot))
         };
         let over = self.all().filter(|(id, read)| *id != of && is_over(read));
         let mut found: Vec<ChangeId> = over.map(|(id, _)| id).take(too_many).collect();
@@ -126,9 +125,8 @@ impl Folders {
             return Vec::new();
         }
         let own = touched(account, boot);
-        let is_held_up = |older: &Account| {
-            can_be_undone(older, boot) && !touched(older, boot).is_disjoint(&own)
-        };
+        let is_held_up =
+            |older: &Account| can_be_undone(older, boot) && !touched(older, boot).is_disjoint(&own);
         let older = self.all().take_while(|(other, _)| *other < id);
         let found = older.filter(|(_, read)| read.as_ref().is_ok_and(is_held_up));
         found.map(|(other, _)| other).collect()

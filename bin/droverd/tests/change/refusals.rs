@@ -97,7 +97,8 @@ async fn a_link_is_bounced_only_on_a_drained_host_or_by_force() {
     // Until it is at its end no guest is to come.
     let (code, message) = refused(host.client().uncordon().await);
     assert_eq!(code, ErrorCode::ChangeUnderWay);
-    let says = format!("links of a may go for some seconds just now, and guests with them: change {id}");
+    let says =
+        format!("links of a may go for some seconds just now, and guests with them: change {id}");
     assert!(message.starts_with(&says), "{message}");
     let applied = host.ended(id).await;
     assert_eq!(applied.state, ChangeState::Applied, "{applied:#?}");

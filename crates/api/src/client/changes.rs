@@ -5,8 +5,8 @@ use drover_types::{ChangeId, HostName};
 use super::{Client, ClientError};
 use crate::limits;
 use crate::views::change::{
-    ChangeDetailView, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView, ForgottenView, LinkRequest,
-    LinkView, UndoRequest,
+    ChangeDetailView, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView, ForgottenView,
+    LinkRequest, LinkView, UndoRequest,
 };
 
 impl Client {

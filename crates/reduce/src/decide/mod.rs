@@ -344,10 +344,7 @@ impl Controller {
             slowed: seen.times.slowed(),
         };
         self.trials.cross_under(self.now, conditions);
-        match self
-            .trials
-            .seen(self.now, seen.lasted, crossed, seen.times)
-        {
+        match self.trials.seen(self.now, seen.lasted, crossed, seen.times) {
             Outcome::GoesOn => {}
             Outcome::Kept(of) if self.is_worth(of) => self.decide(slowest),
             Outcome::Kept(of) | Outcome::Broken(of) => self.take_back(of),
