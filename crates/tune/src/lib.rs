@@ -26,7 +26,7 @@ mod rules;
 mod settable;
 mod since;
 
-pub use change::{Change, Disruption, NicSetting, Step, fec_words, pause_words};
+pub use change::{Change, Disruption, NicSetting, Step, fec_words, pause_words, read_pause};
 pub use document::Document;
 pub use finding::{Finding, Line, Severity, Subject};
 pub use link::{LinkError, LinkStep, LinkWish};

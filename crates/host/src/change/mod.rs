@@ -288,12 +288,10 @@ fn ordered(what: &NicSetting, to: &str) -> Result<Order, ChangeError> {
                 Order::fec(false, &modes.collect::<Vec<_>>())
             }
         },
-        NicSetting::Pause => match to.split(' ').collect::<Vec<_>>()[..] {
-            ["rx", receive @ ("on" | "off"), "tx", send @ ("on" | "off")] => {
-                Order::pause(receive == "on", send == "on")
-            }
-            _ => return Err(wrong("pause frames")),
-        },
+        NicSetting::Pause => {
+            let pause = drover_tune::read_pause(to).ok_or_else(|| wrong("pause frames"))?;
+            Order::pause(pause.agreed, pause.receive, pause.send)
+        }
     })
 }
 

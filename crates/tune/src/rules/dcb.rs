@@ -21,6 +21,9 @@ const BY_SHARE: u8 = 2;
 /// Bits that a pause frame holds a line for, at most: 65535 times 512.
 const HELD_BITS: u64 = 65_535 * 512;
 
+/// Drivers that obey and send pause frames as long as ends agree on them, whatever else is set (`*_set_pauseparam`).
+const WHILE_AGREED: [&str; 5] = ["e1000", "e1000e", "igb", "igc", "ixgbe"];
+
 /// Of the time since the start, one part of so many: less is nothing.
 const OF_TIME: u64 = 1000;
 
@@ -46,6 +49,13 @@ fn found(read: String, expected: &str, why: &str, by_hand: String) -> Found {
     }
 }
 
+/// Whether its driver has pause frames on whatever is set, as long as ends agree on them. Others, such as i40e and ice, refuse to have that
+/// changed here.
+fn sends_while_agreed(nic: &Nic) -> bool {
+    let driver = nic.driver.known();
+    driver.is_some_and(|driver| WHILE_AGREED.contains(&driver.as_str()))
+}
+
 /// Packets are held back one way.
 pub fn pause(host: &Host, nic: &Nic) -> Verdict {
     if !is_about(host, nic) {
@@ -60,7 +70,10 @@ pub fn pause(host: &Host, nic: &Nic) -> Verdict {
         "pause frames, and PFC for priority {}",
         priorities.join(", ")
     );
-    let off = pause_words(&Pause::default());
+    let off = pause_words(&Pause {
+        agreed: pause.agreed.map(|on| on && !sends_while_agreed(nic)),
+        ..Pause::default()
+    });
     Ok(Answer::Found(Found {
         change: Some(of_nic(
             Disruption::BouncesLink,
