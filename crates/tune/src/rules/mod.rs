@@ -234,7 +234,7 @@ pub const RULES: &[Rule] = &[
     rule(
         "rdma-pieces",
         "RDMA sends the largest pieces that there are",
-        "InfiniBand Architecture Specification, volume 1, annexes A16 and A17",
+        "InfiniBand Architecture Specification, volume 1, annexes A16 and A17; kernel: include/rdma/ib_addr.h, iboe_get_mtu",
         OfNic(rdma::pieces),
     ),
     rule(

@@ -173,6 +173,24 @@ fn pause_frames_are_not_agreed_on_any_more_where_a_driver_sends_them_as_long_as_
 }
 
 #[test]
+fn the_largest_pieces_of_rdma_take_the_packets_that_the_kernel_asks_for() {
+    let found = |mtu: u32| {
+        let mut host = healthy("a", 1);
+        host.nics[0].mtu = mtu;
+        let findings = examine(&[host], &[]).findings.into_iter();
+        let mut pieces = findings.filter(|finding| finding.rule == "rdma-pieces");
+        pieces.next().map(|finding| finding.found)
+    };
+    assert!(found(4192).is_none());
+    let short = found(4191).unwrap();
+    assert!(
+        short.read.ends_with("mlx5_0 sends 2048 at a time"),
+        "{short:?}"
+    );
+    assert_eq!(short.expected, "4096 bytes, in packets of 4192");
+}
+
+#[test]
 fn places_are_asked_for_in_the_numbers_that_drivers_have() {
     let mut host = healthy("a", 1);
     value(&mut host.nics[0].channels).combined = 3;
