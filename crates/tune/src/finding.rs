@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
+use crate::facts::Path;
 
 /// How much it matters to a migration, the most first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,6 +41,9 @@ pub struct Subject {
     pub guest: Option<String>,
     /// The interface, of a finding about one; of a guest what its card is connected to.
     pub nic: Option<String>,
+    /// The other host's interface, of a finding about one of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<String>,
 }
 
 impl Subject {
@@ -51,23 +55,42 @@ impl Subject {
             other: None,
             guest: None,
             nic: None,
+            far: None,
+        }
+    }
+
+    /// That path, from its near end.
+    #[must_use]
+    pub fn path(path: &Path) -> Self {
+        Self {
+            other: Some(path.far.host.clone()),
+            nic: Some(path.near.nic.clone()),
+            far: Some(path.far.nic.clone()),
+            ..Self::host(&path.near.host)
         }
     }
 }
 
+/// Two interfaces of one name are named once: `a and b ens1f0`, `a ens1f0 and b ens1f1`.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (near, last) = match (&self.nic, &self.far) {
+            (Some(nic), Some(far)) if nic != far => (Some(nic), Some(far)),
+            (nic, _) => (None, nic.as_ref()),
+        };
+        let named = |f: &mut fmt::Formatter<'_>, nic: Option<&String>| match nic {
+            Some(nic) => write!(f, " {nic}"),
+            None => Ok(()),
+        };
         f.write_str(&self.host)?;
+        named(f, near)?;
         if let Some(other) = &self.other {
             write!(f, " and {other}")?;
         }
         if let Some(guest) = &self.guest {
             write!(f, " guest {guest}")?;
         }
-        match &self.nic {
-            Some(nic) => write!(f, " {nic}"),
-            None => Ok(()),
-        }
+        named(f, last)
     }
 }
 

@@ -128,10 +128,11 @@ pub fn examine(hosts: &[Host], paths: &[Path]) -> Report {
             Asks::Pair(ask) => {
                 for (at, host) in hosts.iter().enumerate() {
                     for other in &hosts[at + 1..] {
-                        for (nic, verdict) in ask(host, other) {
+                        for (ends, verdict) in ask(host, other) {
                             let subject = Subject {
                                 other: Some(other.name.clone()),
-                                nic: Some(nic),
+                                nic: ends.near,
+                                far: ends.far,
                                 ..about(host)
                             };
                             report.take(rule, subject, verdict);
@@ -141,12 +142,7 @@ pub fn examine(hosts: &[Host], paths: &[Path]) -> Report {
             }
             Asks::Path(ask) => {
                 for path in paths {
-                    let subject = Subject {
-                        other: Some(path.far.host.clone()),
-                        nic: Some(path.near.nic.clone()),
-                        ..Subject::host(&path.near.host)
-                    };
-                    report.take(rule, subject, ask(path));
+                    report.take(rule, Subject::path(path), ask(path));
                 }
             }
             Asks::Guest(ask) => report.of_guests(rule, hosts, |placed| vec![(None, ask(placed))]),

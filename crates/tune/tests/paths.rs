@@ -137,6 +137,32 @@ fn each_rule_finds_the_one_thing_that_it_is_for_and_no_other_does() {
 }
 
 #[test]
+fn two_paths_of_one_interface_to_one_host_are_told_apart() {
+    let mut lossy = healthy();
+    lossy.answers = answers(80);
+    let mut other = lossy.clone();
+    other.far.nic = "ens1f1".into();
+    let report = examine(&[], &[lossy.clone(), other.clone()]);
+    let told: Vec<String> = report
+        .findings
+        .iter()
+        .map(|finding| finding.subject.to_string())
+        .collect();
+    assert_eq!(told, ["a and b ens1f0", "a ens1f0 and b ens1f1"]);
+    // One that was mended is not taken for the other one.
+    let mut mended = other.clone();
+    mended.answers = answers(100);
+    let before = [lossy.clone(), other];
+    let found = differences(at(&before), at(&[lossy, mended]));
+    let gone: Vec<String> = found
+        .findings
+        .iter()
+        .map(|one| format!("{} {}", one.trend, one.subject))
+        .collect();
+    assert_eq!(gone, ["gone a ens1f0 and b ens1f1"]);
+}
+
+#[test]
 fn each_rule_about_paths_has_a_case() {
     let cases: BTreeSet<&str> = CASES.iter().map(|(rule, ..)| *rule).collect();
     let rules = RULES.iter().map(|rule| rule.name);

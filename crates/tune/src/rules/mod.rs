@@ -22,6 +22,7 @@ use crate::change::{Change, Disruption, NicSetting, Step};
 use crate::facts::{Host, Nic, Path};
 use crate::finding::Verdict;
 pub(crate) use guests::{Net, Placed, network::each};
+use pairs::OfTwo;
 
 /// One thing that is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +41,8 @@ pub struct Rule {
 pub(crate) enum Asks {
     Host(fn(&Host) -> Verdict),
     Nic(fn(&Host, &Nic) -> Verdict),
-    /// For each interface of the first host that shares a network with the other one.
-    Pair(fn(&Host, &Host) -> Vec<(String, Verdict)>),
+    /// Two hosts, for each pair of their interfaces that share a network, or both as a whole.
+    Pair(fn(&Host, &Host) -> OfTwo),
     Path(fn(&Path) -> Verdict),
     Guest(fn(Placed<'_>) -> Verdict),
     /// For each network card of a guest.
