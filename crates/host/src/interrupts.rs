@@ -138,6 +138,12 @@ fn with_interrupts(root: &Path, device: &Path) -> Option<String> {
     from_root.to_str().map(str::to_owned)
 }
 
+/// The parent that has a device's interrupts; none where it has its own, or where there are none.
+pub(crate) fn parent_with_interrupts(root: &Path, device: &Path) -> Option<String> {
+    let is_own = device.join(IRQS).is_dir();
+    with_interrupts(root, device).filter(|_| !is_own)
+}
+
 /// Which processors may take an interrupt of that device; none where it has no such interrupt any more.
 #[must_use]
 pub fn affinity(root: &Path, device: &str, number: u32) -> Option<CpuSet> {
