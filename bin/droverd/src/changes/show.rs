@@ -142,6 +142,8 @@ fn became(number: usize, standing: &Standing, is_gone: bool) -> Became {
         ChangeStepState::TakenBack
     } else if standing.touched().any(|touched| touched == number) {
         ChangeStepState::Done
+    } else if let Some(why) = standing.passed_by(number) {
+        return (ChangeStepState::NotDone, Some(why.to_owned()));
     } else if number < standing.done() {
         ChangeStepState::TakenBack
     } else {
