@@ -6,6 +6,9 @@ use crate::facts::{Host, Path};
 use crate::finding::{Answer, Because, Finding, Severity, Subject, Verdict};
 use crate::rules::{Asks, Placed, RULES, Rule, each};
 
+/// In place of a host's name, of which none has a space in it.
+const ALL_HOSTS: &str = "all hosts";
+
 /// A rule that could not look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
@@ -45,6 +48,24 @@ impl Report {
             let of = |finding: &&Finding| finding.found.severity == severity;
             (severity, self.findings.iter().filter(of).count())
         })
+    }
+
+    /// Says once that no path between these hosts was asked, so that rules about paths are not right by silence.
+    pub fn skip_paths(&mut self, hosts: &[&str]) {
+        let subject = match hosts {
+            [] => return,
+            [one] => Subject::host(one),
+            _ => Subject::host(ALL_HOSTS),
+        };
+        let of_paths = |rule: &&Rule| matches!(rule.asks, Asks::Path(_));
+        let first = RULES.iter().find(of_paths);
+        let because =
+            "paths were not asked (--all --paths); nor do other rules about them say anything";
+        self.skipped.extend(first.map(|rule| Skipped {
+            rule: rule.name.to_owned(),
+            subject,
+            because: because.to_owned(),
+        }));
     }
 
     fn take(&mut self, rule: &Rule, subject: Subject, verdict: Verdict) {

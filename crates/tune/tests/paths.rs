@@ -113,12 +113,28 @@ fn names(report: &Report) -> Vec<&str> {
 }
 
 #[test]
-fn a_path_with_nothing_wrong_has_no_findings_and_without_paths_nothing_is_said_of_them() {
+fn a_path_with_nothing_wrong_has_no_findings() {
     let mut path = healthy();
     path.answers = answers(99);
     let report = examine(&[], &[path]);
     assert_eq!((names(&report), report.right.len()), (Vec::new(), 6));
-    assert_eq!(examine(&[], &[]), Report::default());
+}
+
+#[test]
+fn that_no_path_was_asked_is_said_once_and_nothing_of_paths_is_right() {
+    let mut report = examine(&[], &[]);
+    report.skip_paths(&[]);
+    assert_eq!(report, Report::default());
+    for (hosts, whom) in [(&["a"][..], "a"), (&["a", "b"][..], "all hosts")] {
+        let mut report = Report::default();
+        report.skip_paths(hosts);
+        let [skipped] = &report.skipped[..] else {
+            panic!("{report:#?}");
+        };
+        assert_eq!(skipped.rule, "path-reach");
+        assert_eq!(skipped.subject.to_string(), whom);
+        assert!(skipped.because.starts_with("paths were not asked"), "{skipped:?}");
+    }
 }
 
 #[test]
