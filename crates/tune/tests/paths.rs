@@ -133,7 +133,10 @@ fn that_no_path_was_asked_is_said_once_and_nothing_of_paths_is_right() {
         };
         assert_eq!(skipped.rule, "path-reach");
         assert_eq!(skipped.subject.to_string(), whom);
-        assert!(skipped.because.starts_with("paths were not asked"), "{skipped:?}");
+        assert!(
+            skipped.because.starts_with("paths were not asked"),
+            "{skipped:?}"
+        );
     }
 }
 
@@ -217,6 +220,20 @@ fn what_loss_costs_is_told_by_the_round_trip_and_not_at_all_without_one() {
     assert_eq!(cost(path.clone()).as_deref(), Some(told));
     path.round_trip = Fact::unknown("it was not measured");
     assert_eq!(cost(path), None);
+}
+
+#[test]
+fn smaller_packets_cost_more_of_them_and_silence_all_that_a_path_would_carry() {
+    let cost = |path: Path| examine(&[], &[path]).findings[0].found.cost.clone();
+    let mut path = healthy();
+    path.there = crossing(1500, false);
+    let told = "a GiB takes 741535 packets instead of 119998";
+    assert_eq!(cost(path).as_deref(), Some(told));
+    let mut silent = healthy();
+    silent.answers = answers(0);
+    silent.arrivals = Known(BTreeSet::new());
+    let told = "all of what it would carry: 100 of 100 packets were lost";
+    assert_eq!(cost(silent).as_deref(), Some(told));
 }
 
 #[test]

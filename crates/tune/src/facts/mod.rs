@@ -26,7 +26,7 @@ pub use nic::{
     Rings, Steering,
 };
 pub use path::{Answers, Carried, Crossing, HeldUpBy, Path, PathEnd};
-pub use processors::{Core, Node, Processors};
+pub use processors::{Core, Frequencies, Node, Processors};
 
 /// A fact, or why it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
