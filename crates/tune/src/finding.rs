@@ -4,8 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::Change;
+use crate::change::{Change, Disruption};
 use crate::facts::Path;
+use crate::sources::Source;
 
 /// How much it matters to a migration, the most first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -101,9 +102,20 @@ pub struct Finding {
     pub rule: String,
     /// What it is about.
     pub subject: Subject,
+    /// What making it go does to those who use the host meanwhile.
+    #[serde(default = "by_hand")]
+    pub disruption: Disruption,
+    /// Where it is said that it should be otherwise.
+    #[serde(default)]
+    pub documentation: Vec<Source>,
     /// What was found.
     #[serde(flatten)]
     pub found: Found,
+}
+
+/// Of a finding that says nothing of it.
+const fn by_hand() -> Disruption {
+    Disruption::ByHand
 }
 
 /// What a rule has found.
@@ -126,6 +138,18 @@ pub struct Found {
     /// What is to be changed in a guest's definition. It counts as of the guest's next start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
+}
+
+impl Found {
+    /// What making it go does to others: a definition lasts, and what is only said is for people to do.
+    #[must_use]
+    pub fn disruption(&self) -> Disruption {
+        match &self.change {
+            Some(change) => change.disruption,
+            None if self.lines.is_empty() => Disruption::ByHand,
+            None => Disruption::Persistent,
+        }
+    }
 }
 
 /// A line of a guest's definition: something is put in the place of something.

@@ -25,6 +25,7 @@ mod report;
 mod rules;
 mod settable;
 mod since;
+mod sources;
 
 pub use change::{Change, Disruption, NicSetting, Step, fec_words, pause_words, read_pause};
 pub use document::Document;
@@ -36,3 +37,4 @@ pub use report::{Report, Right, Skipped, examine};
 pub use rules::{RULES, Rule};
 pub use settable::{MTU_LEAST, disruption, settable};
 pub use since::{Difference, Differences, Known, Trend, differences};
+pub use sources::Source;

@@ -78,6 +78,8 @@ impl Report {
             Ok(Answer::Found(found)) => self.findings.push(Finding {
                 rule: rule.name.to_owned(),
                 subject,
+                disruption: found.disruption(),
+                documentation: rule.documentation(),
                 found,
             }),
             Err(Because(because)) => self.skipped.push(Skipped {

@@ -160,7 +160,12 @@ fn known_rule(name: &str) -> Result<&'static Rule, String> {
 pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     match args.command {
         Some(DoctorCommand::Rules) => {
-            let told = |rule: &Rule| json!({ "name": rule.name, "wants": rule.wants, "source": rule.source });
+            let told = |rule: &Rule| {
+                json!({
+                    "name": rule.name, "wants": rule.wants, "source": rule.source,
+                    "documentation": rule.documentation(),
+                })
+            };
             let rules: Vec<_> = RULES.iter().map(told).collect();
             Outcome::new(show::rules(), "rules", &rules)
         }

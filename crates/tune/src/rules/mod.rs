@@ -21,6 +21,7 @@ mod used;
 use crate::change::{Change, Disruption, NicSetting, Step};
 use crate::facts::{Host, Nic, Path};
 use crate::finding::Verdict;
+use crate::sources::{Source, sources};
 pub(crate) use guests::{Net, Placed, network::each};
 use pairs::OfTwo;
 
@@ -34,6 +35,14 @@ pub struct Rule {
     /// Where the kernel's or the field's documentation says so.
     pub source: &'static str,
     pub(crate) asks: Asks,
+}
+
+impl Rule {
+    /// The same as [`Self::source`], each document by itself, with its address where that is known.
+    #[must_use]
+    pub fn documentation(&self) -> Vec<Source> {
+        sources(self.source)
+    }
 }
 
 /// About what a rule is asked.

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use cases::{CASES, PAIRS};
 use drover_tune::facts::{Fact, Fact::Known, Host};
-use drover_tune::{RULES, Report, Severity, disruption, examine, settable};
+use drover_tune::{Disruption, RULES, Report, Severity, disruption, examine, settable};
 use guests::{ELSEWHERE, GUESTS};
 use hosts::{healthy, names, set};
 
@@ -42,6 +42,24 @@ fn each_rule_finds_the_one_thing_that_it_is_for_and_no_other_does() {
             "{rule}"
         );
         assert_eq!(finding.subject.host, "a");
+        assert!(!finding.documentation.is_empty(), "{rule}");
+        let class = finding.found.change.as_ref().map(|change| change.disruption);
+        assert_eq!(finding.disruption, class.unwrap_or(Disruption::ByHand), "{rule}");
+    }
+}
+
+#[test]
+fn what_is_changed_in_a_definition_is_persistent() {
+    for (rule, _, spoil) in GUESTS {
+        let mut host = guests::healthy("a", 1);
+        spoil(&mut host);
+        let report = examine(&[host], &[]);
+        let finding = report.findings.iter().find(|one| one.rule == *rule).unwrap();
+        let class = match finding.found.lines.is_empty() {
+            true => Disruption::ByHand,
+            false => Disruption::Persistent,
+        };
+        assert_eq!(finding.disruption, class, "{rule}");
     }
 }
 
