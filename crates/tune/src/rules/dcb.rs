@@ -31,6 +31,14 @@ fn is_about(host: &Host, nic: &Nic) -> bool {
     is_used(host, nic) && nic.kind == Kind::Adapter
 }
 
+/// Priorities that are held back alone, in words.
+pub(super) fn listed(pfc: &Pfc) -> String {
+    match enabled(Some(pfc)).join(", ") {
+        none if none.is_empty() => "no priority".to_owned(),
+        some => format!("priority {some}"),
+    }
+}
+
 fn enabled(pfc: Option<&Pfc>) -> Vec<String> {
     let enabled = pfc.iter().flat_map(|pfc| &pfc.enabled);
     enabled.map(u8::to_string).collect()
@@ -122,10 +130,7 @@ fn differences(dcb: &Dcb) -> Vec<String> {
     if let (Some(own), Some(peer)) = (&dcb.pfc, &dcb.peer_pfc)
         && own.enabled != peer.enabled
     {
-        let [own, peer] = [own, peer].map(|pfc| match enabled(Some(pfc)).join(", ") {
-            none if none.is_empty() => "no priority".to_owned(),
-            some => format!("priority {some}"),
-        });
+        let [own, peer] = [own, peer].map(listed);
         differ.push(format!("PFC for {own} here, and for {peer} at the switch"));
     }
     if let (Some(own), Some(peer)) = (&dcb.ets, &dcb.peer_ets)
@@ -137,7 +142,8 @@ fn differences(dcb: &Dcb) -> Vec<String> {
     differ
 }
 
-fn percents(shares: &[u8]) -> String {
+/// Shares of a line, one class after the other.
+pub(super) fn percents(shares: &[u8]) -> String {
     let shares: Vec<String> = shares.iter().map(u8::to_string).collect();
     shares.join("/")
 }

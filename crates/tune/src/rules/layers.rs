@@ -15,7 +15,7 @@ use crate::settable::MTU_LEAST;
 const BY_HOST: [&str; 4] = ["layer2", "layer2+3", "encap2+3", "vlan+srcmac"];
 
 /// Modes in which the policy decides which member carries.
-const BY_POLICY: [&str; 2] = ["802.3ad", "balance-xor"];
+pub(super) const BY_POLICY: [&str; 2] = ["802.3ad", "balance-xor"];
 
 /// What stands on an interface has no larger packets than it.
 pub fn mtu(host: &Host, nic: &Nic) -> Verdict {

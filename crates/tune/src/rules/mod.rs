@@ -332,6 +332,42 @@ pub const RULES: &[Rule] = &[
         OfPair(pairs::adapter),
     ),
     rule(
+        "pair-bond",
+        "bonds at both ends of a network use their members the same way",
+        "kernel: Documentation/networking/bonding.rst",
+        OfPair(pairs::bond),
+    ),
+    rule(
+        "pair-dcb",
+        "both ends of a network hold back the same priorities, and share a full line the same way",
+        DCB,
+        OfPair(pairs::dcb),
+    ),
+    rule(
+        "pair-rdma",
+        "RDMA at both ends of a network is of one kind",
+        INFINIBAND,
+        OfPair(pairs::rdma),
+    ),
+    rule(
+        "pair-switch",
+        "both ends of a network are at one switch",
+        LLDP,
+        OfPair(pairs::switch),
+    ),
+    rule(
+        "pair-qemu",
+        "both hosts have the same QEMU",
+        "QEMU: docs/devel/migration/compatibility.rst",
+        OfPair(pairs::qemu),
+    ),
+    rule(
+        "pair-clock",
+        "the clocks of both hosts tell the same time",
+        "RFC 5905, 8; man 1 timedatectl",
+        OfPair(pairs::clock),
+    ),
+    rule(
         "path-reach",
         "what is asked on a path is answered",
         "kernel: Documentation/networking/ip-sysctl.rst, rp_filter",

@@ -6,9 +6,9 @@ use crate::guests;
 use Fact::Known;
 use drover_tune::Report;
 use drover_tune::facts::{
-    Bond, Channels, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features, Fec,
-    Frequencies, Host, Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node, Pause, Pci, Pfc, Port,
-    Processors, Rdma, Rings, Spread, Steering,
+    Bond, Channels, Clock, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features, Fec,
+    Frequencies, Host, Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node, Pause,
+    Pci, Pfc, Port, Processors, Rdma, Rings, Spread, Steering,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -222,6 +222,7 @@ pub fn healthy(name: &str, number: u8) -> Host {
             .map(|(name, value)| (name.to_owned(), Known(value.to_owned())))
             .into(),
         irqbalance: Known(false),
+        clock: Known(Clock::default()),
         memory: guests::memory(),
         offers: Known(guests::offers()),
         guests: Known(Vec::new()),

@@ -1,7 +1,7 @@
 //! Which interfaces are used, and those that stand on others.
 
 use drover_tune::examine;
-use drover_tune::facts::{Fact, Host, Kind, Nic};
+use drover_tune::facts::{Clock, Fact, Host, Kind, Nic};
 
 use crate::hosts::{bonded, gbit, healthy, names, on_top, value};
 
@@ -152,7 +152,8 @@ fn told(rule: &str, hosts: &[Host]) -> Vec<(String, String)> {
     let skipped = report.skipped.into_iter();
     let skipped = skipped.map(|one| (one.rule, one.subject, one.because));
     let all = found.chain(skipped).filter(|(of, ..)| of == rule);
-    all.map(|(_, subject, said)| (subject.to_string(), said)).collect()
+    all.map(|(_, subject, said)| (subject.to_string(), said))
+        .collect()
 }
 
 #[test]
@@ -168,7 +169,8 @@ fn adapters_below_bonds_bridges_and_vlans_are_compared() {
                 *fact = Fact::unknown("it has no hardware of its own that tells");
             }
         }
-        host.nics.extend([bridge, on_top("vnet0", Kind::Virtual, &[])]);
+        host.nics
+            .extend([bridge, on_top("vnet0", Kind::Virtual, &[])]);
         host.nics[1].firmware = Fact::Known(firmware.into());
         host
     };
@@ -179,6 +181,46 @@ fn adapters_below_bonds_bridges_and_vlans_are_compared() {
     let read = "firmware 26.35.1012, and 26.31.2006 and 26.35.1012";
     let expected = ("a and b br0".to_owned(), read.to_owned());
     assert_eq!(told("pair-adapter", &differ), [expected]);
+}
+
+#[test]
+fn bonds_of_two_hosts_that_use_their_members_otherwise_are_found() {
+    let host = |name: &str, number, mode: &str| {
+        let mut host = healthy(name, number);
+        bonded(&mut host, mode, "layer3+4", &["ens1f0", "ens1f1"]);
+        host
+    };
+    let both = |mode: &str| [host("a", 1, "802.3ad"), host("b", 2, mode)];
+    assert_eq!(told("pair-bond", &both("802.3ad")), []);
+    let hosts = both("balance-xor");
+    let report = examine(&hosts, &[]);
+    assert_eq!(names(&report), ["pair-bond"], "{report:#?}");
+    assert_eq!(
+        report.findings[0].found.read,
+        "mode 802.3ad by layer3+4, and balance-xor by layer3+4 of bond0"
+    );
+    // Of which one has none nothing is said.
+    let alone = [host("a", 1, "802.3ad"), healthy("b", 2)];
+    assert_eq!(told("pair-bond", &alone), []);
+}
+
+#[test]
+fn clocks_of_which_too_little_is_known_are_skipped() {
+    let (mut a, mut b) = (healthy("a", 1), healthy("b", 2));
+    let clock = |ahead_ms, doubt_ms| Fact::Known(Clock { ahead_ms, doubt_ms });
+    (a.clock, b.clock) = (clock(0, 0), clock(1500, 600));
+    let told = |a: &Host, b: &Host| told("pair-clock", &[a.clone(), b.clone()]);
+    let skipped = told(&a, &b);
+    assert_eq!(skipped.len(), 1);
+    assert!(
+        skipped[0].1.contains("1500 ms apart may be 600 ms more"),
+        "{skipped:?}"
+    );
+    b.clock = clock(300, 600);
+    assert_eq!(told(&a, &b), []);
+    b.clock = clock(1700, 600);
+    let read = "the clock of b is 1700 ms ahead, give or take 600".to_owned();
+    assert_eq!(told(&a, &b), [("a and b".to_owned(), read)]);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Two hosts on one network.
 
 mod alike;
+mod whole;
 
 use drover_types::IpNetwork;
 
-pub use self::alike::adapter;
+pub use self::alike::{adapter, bond, dcb, rdma, switch};
+pub use self::whole::{clock, qemu};
 use super::used::{is_in_use, rate};
 use crate::cost::of_rate;
 use crate::facts::{Host, Kind, Layers, Nic};
@@ -63,6 +65,20 @@ fn each(host: &Host, other: &Host, ask: impl Fn(&Nic, &Nic) -> Verdict) -> OfTwo
     pairs
         .map(|(nic, far)| (Ends::of(nic, far), ask(nic, far)))
         .collect()
+}
+
+/// What differs is to be the same, and people see to that.
+fn found(severity: Severity, read: String, why: &str, by_hand: String) -> Found {
+    Found {
+        severity,
+        read,
+        expected: "the same".into(),
+        why: why.to_owned(),
+        cost: None,
+        change: None,
+        by_hand: Some(by_hand),
+        lines: Vec::new(),
+    }
 }
 
 /// No address of a network is two hosts'.
