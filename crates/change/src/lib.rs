@@ -37,7 +37,7 @@ mod value;
 
 pub use check::PlanError;
 pub use folder::JournalError;
-pub use hands::{Hands, Paths};
+pub use hands::{Hands, Paths, Performed};
 pub use journal::{Account, Alone, Journal};
 pub use moved::{Moved, RunError, moved};
 pub use order::{Lasts, Order, PathTo};

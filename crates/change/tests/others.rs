@@ -115,6 +115,39 @@ async fn a_setting_that_is_not_taken_or_becomes_another_has_all_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_the_kernels_own_to_set_is_passed_by_and_said_and_costs_no_other() {
+    let (world, order) = two();
+    let fate = || Fate {
+        passes_by: Some(A.into()),
+        ..Fate::default()
+    };
+    let outcome = world.process(fate(), BOOT).await.unwrap();
+    assert_eq!(outcome, Outcome::Applied { proven: 1 });
+    assert_eq!(values(&world, &order), ["1", "2"]);
+    let standing = world.account().standing;
+    let why = Some("the kernel spreads it by itself");
+    assert_eq!((standing.passed_by(0), standing.passed_by(1)), (why, None));
+    assert_eq!(world.undo(fate()).await, Some(Ok(Outcome::Undone)));
+    assert_eq!(values(&world, &order), ["1", "1"]);
+    // Whoever dies at any call leaves all of the others, or nothing.
+    for call in 0..20 {
+        let (world, order) = two();
+        let dies = Fate {
+            dies_at: Some(call),
+            ..fate()
+        };
+        if world.process(dies, BOOT).await.is_none() {
+            world.process(fate(), BOOT).await.unwrap();
+            let there = values(&world, &order);
+            assert!(
+                there == ["1", "1"] || there == ["1", "2"],
+                "{call}: {there:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_somebody_else_has_set_meanwhile_is_left_alone_and_reported() {
     // Two looks, one at the paths, then look, set and look for each step: this is the look at the paths afterwards.
     let after_both = 3 + 2 * 4;

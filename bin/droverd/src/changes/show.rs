@@ -152,6 +152,8 @@ fn became(number: usize, standing: &Standing, (is_gone, is_void): (bool, bool)) 
         ChangeStepState::TakenBack
     } else if is_touched && !is_void {
         ChangeStepState::Done
+    } else if let Some(why) = standing.passed_by(number) {
+        return (ChangeStepState::NotDone, Some(why.to_owned()));
     } else if is_touched || number < standing.done() {
         ChangeStepState::TakenBack
     } else {

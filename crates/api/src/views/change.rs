@@ -304,7 +304,7 @@ pub struct ChangeStepView {
     pub to: String,
     /// What became of it.
     pub state: ChangeStepState,
-    /// What is there instead, of one that was left alone.
+    /// What is there instead, of one that was left alone; of one that was passed by, as it is the kernel's own to set, why it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
 }

@@ -5,7 +5,7 @@ use drover_types::in_short;
 use tokio::time::{Instant, sleep};
 
 use super::Runner;
-use crate::hands::{Hands, Paths};
+use crate::hands::{Hands, Paths, Performed};
 use crate::limits::{PROVE, TAKE_BACK_AGAIN, TAKE_BACK_TRIES};
 use crate::moved::{Moved, said};
 use crate::record::Record;
@@ -84,13 +84,15 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             }
             is_ordered = true;
             match self.hands.perform(&undo).await {
-                Err(why) => refused = format!(", and was not set back: {why}"),
+                Err(why) | Ok(Performed::PassedBy(why)) => {
+                    refused = format!(", and was not set back: {why}");
+                }
                 // Many steps are not to take a second each while nobody may reach this host.
-                Ok(()) if self.is_back(&undo).await => {
+                Ok(Performed::Done) if self.is_back(&undo).await => {
                     self.note(Record::Undone { step: number });
                     return;
                 }
-                Ok(()) => tries += 1,
+                Ok(Performed::Done) => tries += 1,
             }
             sleep(TAKE_BACK_AGAIN).await;
         };

@@ -13,7 +13,7 @@ use drover_types::{HostName, in_short};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use crate::hands::{Hands, Paths};
+use crate::hands::{Hands, Paths, Performed};
 use crate::journal::Journal;
 use crate::limits::{PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED};
 use crate::moved::{RunError, listed, moved, moved_files, said};
@@ -201,6 +201,10 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             return;
         }
         let performed = self.hands.perform(&step).await;
+        if let Ok(Performed::PassedBy(why)) = &performed {
+            return self.pass_by(number, why).await;
+        }
+        let performed = performed.map(|_| ());
         let found = self.read_back(&step, performed.is_ok()).await;
         // What is neither end is the step's as well, even if it could not be done.
         if let Ok(found) = &found
@@ -226,6 +230,20 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             (Ok(()), Err(why)) => {
                 self.roll_back(format!("what {setting} became is not known: {why}"));
             }
+        }
+    }
+
+    /// What the kernel keeps for itself is as it was, and costs none of the others.
+    async fn pass_by(&mut self, number: usize, why: &str) {
+        let step = self.step(number).clone();
+        let found = self.hands.current(&step).await;
+        if !matches!(&found, Ok(found) if is(&step, found, ends(&step).0)) {
+            let (setting, found) = (named(&step), said(found));
+            return self.roll_back(format!("{setting} was not set, and became {found}: {why}"));
+        }
+        let why = in_short(why);
+        if !self.note(Record::PassedBy { step: number, why }) {
+            self.roll_back("its journal cannot be written".to_owned());
         }
     }
 

@@ -15,6 +15,8 @@ pub struct Fate {
     pub becomes: Option<(String, String)>,
     /// A file of which it is said that it cannot be written.
     pub refuses: Option<String>,
+    /// A file that is the kernel's own to write.
+    pub passes_by: Option<String>,
     /// While this file has this value, no interface has a carrier.
     pub drops: Option<(String, String)>,
     /// While this file has this value, nothing tells whether an interface has one.

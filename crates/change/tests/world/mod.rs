@@ -15,7 +15,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use drover_change::{
-    Account, Hands, Journal, Order, Outcome, PathTo, Paths, Plan, Planned, Runner,
+    Account, Hands, Journal, Order, Outcome, PathTo, Paths, Performed, Plan, Planned, Runner,
 };
 use drover_tune::lasting::{End, Place, Rewrite};
 use drover_tune::{Disruption, Step};
@@ -311,10 +311,15 @@ impl Hands for Host<'_> {
         fs::read_to_string(self.world.file(path_of(step))).map_err(|error| error.to_string())
     }
 
-    async fn perform(&self, step: &Step) -> Result<(), String> {
+    async fn perform(&self, step: &Step) -> Result<Performed, String> {
         self.world.call().await;
         let path = path_of(step);
         let (Step::File { to, .. } | Step::Nic { to, .. }) = step;
+        if self.world.fate.borrow().passes_by.as_deref() == Some(path) {
+            return Ok(Performed::PassedBy(
+                "the kernel spreads it by itself".to_owned(),
+            ));
+        }
         if to.starts_with('1') && self.world.is_busy() {
             return Err("it is busy".to_owned());
         }
@@ -340,7 +345,7 @@ impl Hands for Host<'_> {
         }
         // Once more, so that one dies after it was done and before it could say so.
         self.world.call().await;
-        Ok(())
+        Ok(Performed::Done)
     }
 
     async fn carries(&self, _: &str) -> Result<bool, String> {

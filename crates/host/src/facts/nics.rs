@@ -85,12 +85,18 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
         coalescing: told_of(told, Question::Coalesce, |answer| {
             Ok(ethtool::coalescing(answer))
         }),
-        interrupts: of_folder(folder, |folder| folder.interrupts()),
+        interrupts: of_folder(folder, |folder| {
+            folder.interrupts(told.stands_on.as_deref())
+        }),
         carrier_changes: of_folder(folder, |folder| folder.number("carrier_changes")),
         steering: of_folder(folder, |folder| Ok(folder.steering())),
         pci: match (folder, device.get("PCI_SLOT_NAME")) {
             (Some(folder), Some(slot)) => Fact::Known(folder.pci(slot)),
-            (Some(_), None) => Fact::unknown("it is on no PCI bus"),
+            (Some(folder), None) => {
+                let below = told.stands_on.as_deref();
+                let below = below.and_then(|device| folder.slot_below(device));
+                below.map_or_else(|| Fact::unknown("it is on no PCI bus"), Fact::Known)
+            }
             (None, _) => Fact::unknown(NO_FOLDER),
         },
         bond: match told.team {
@@ -215,6 +221,7 @@ mod tests {
             has_folder: true,
             enabled: true,
             team: true,
+            stands_on: None,
             ethtool: BTreeMap::new(),
             dcb: None,
             versions: None,

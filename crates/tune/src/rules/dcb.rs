@@ -21,11 +21,22 @@ const BY_SHARE: u8 = 2;
 /// Bits that a pause frame holds a line for, at most: 65535 times 512.
 const HELD_BITS: u64 = 65_535 * 512;
 
+/// Drivers that obey and send pause frames as long as ends agree on them, whatever else is set (`*_set_pauseparam`).
+const WHILE_AGREED: [&str; 5] = ["e1000", "e1000e", "igb", "igc", "ixgbe"];
+
 /// Of the time since the start, one part of so many: less is nothing.
 const OF_TIME: u64 = 1000;
 
 fn is_about(host: &Host, nic: &Nic) -> bool {
     is_used(host, nic) && nic.kind == Kind::Adapter
+}
+
+/// Priorities that are held back alone, in words.
+pub(super) fn listed(pfc: &Pfc) -> String {
+    match enabled(Some(pfc)).join(", ") {
+        none if none.is_empty() => "no priority".to_owned(),
+        some => format!("priority {some}"),
+    }
 }
 
 fn enabled(pfc: Option<&Pfc>) -> Vec<String> {
@@ -46,6 +57,13 @@ fn found(read: String, expected: &str, why: &str, by_hand: String) -> Found {
     }
 }
 
+/// Whether its driver has pause frames on whatever is set, as long as ends agree on them. Others, such as i40e and ice, refuse to have that
+/// changed here.
+fn sends_while_agreed(nic: &Nic) -> bool {
+    let driver = nic.driver.known();
+    driver.is_some_and(|driver| WHILE_AGREED.contains(&driver.as_str()))
+}
+
 /// Packets are held back one way.
 pub fn pause(host: &Host, nic: &Nic) -> Verdict {
     if !is_about(host, nic) {
@@ -60,7 +78,10 @@ pub fn pause(host: &Host, nic: &Nic) -> Verdict {
         "pause frames, and PFC for priority {}",
         priorities.join(", ")
     );
-    let off = pause_words(&Pause::default());
+    let off = pause_words(&Pause {
+        agreed: pause.agreed.map(|on| on && !sends_while_agreed(nic)),
+        ..Pause::default()
+    });
     Ok(Answer::Found(Found {
         change: Some(of_nic(
             Disruption::BouncesLink,
@@ -109,10 +130,7 @@ fn differences(dcb: &Dcb) -> Vec<String> {
     if let (Some(own), Some(peer)) = (&dcb.pfc, &dcb.peer_pfc)
         && own.enabled != peer.enabled
     {
-        let [own, peer] = [own, peer].map(|pfc| match enabled(Some(pfc)).join(", ") {
-            none if none.is_empty() => "no priority".to_owned(),
-            some => format!("priority {some}"),
-        });
+        let [own, peer] = [own, peer].map(listed);
         differ.push(format!("PFC for {own} here, and for {peer} at the switch"));
     }
     if let (Some(own), Some(peer)) = (&dcb.ets, &dcb.peer_ets)
@@ -124,7 +142,8 @@ fn differences(dcb: &Dcb) -> Vec<String> {
     differ
 }
 
-fn percents(shares: &[u8]) -> String {
+/// Shares of a line, one class after the other.
+pub(super) fn percents(shares: &[u8]) -> String {
     let shares: Vec<String> = shares.iter().map(u8::to_string).collect();
     shares.join("/")
 }

@@ -1,6 +1,6 @@
 //! Cables, slots, and what is counted of them.
 
-use drover_tune::facts::{Fact::Known, Fec, Link, Pci};
+use drover_tune::facts::{Fact::Known, Fec, Link, Pause, Pci};
 use drover_tune::{Disruption, Severity, Step, examine};
 
 use crate::hosts::{adapter, by_hand, gbit, healthy, link, names, value, words};
@@ -142,6 +142,52 @@ fn a_link_that_is_down_with_error_correction_by_hand_is_found() {
         change.steps[0].undo().to_string(),
         "ethtool --set-fec ens1f0 encoding baser"
     );
+}
+
+#[test]
+fn pause_frames_are_not_agreed_on_any_more_where_a_driver_sends_them_as_long_as_they_are() {
+    let step = |driver: &str, agreed| {
+        let mut host = healthy("a", 1);
+        host.nics[0].driver = Known(driver.into());
+        *value(&mut host.nics[0].pause) = Pause {
+            receive: true,
+            send: true,
+            agreed,
+            sent: Some(0),
+            received: Some(0),
+        };
+        let report = examine(&[host], &[]);
+        assert_eq!(names(&report), ["dcb-pause"]);
+        let step = report.findings[0].found.change.as_ref().unwrap().steps[0].clone();
+        (step.to_string(), step.undo().to_string())
+    };
+    let (done, undone) = step("ixgbe", Some(true));
+    assert_eq!(done, "ethtool -A ens1f0 autoneg off rx off tx off");
+    assert_eq!(undone, "ethtool -A ens1f0 autoneg on rx on tx on");
+    // It refuses to have that changed here.
+    let (done, _) = step("i40e", Some(true));
+    assert_eq!(done, "ethtool -A ens1f0 autoneg on rx off tx off");
+    let (done, _) = step("mlx5_core", Some(false));
+    assert_eq!(done, "ethtool -A ens1f0 autoneg off rx off tx off");
+    assert_eq!(step("old", None).0, "ethtool -A ens1f0 rx off tx off");
+}
+
+#[test]
+fn the_largest_pieces_of_rdma_take_the_packets_that_the_kernel_asks_for() {
+    let found = |mtu: u32| {
+        let mut host = healthy("a", 1);
+        host.nics[0].mtu = mtu;
+        let findings = examine(&[host], &[]).findings.into_iter();
+        let mut pieces = findings.filter(|finding| finding.rule == "rdma-pieces");
+        pieces.next().map(|finding| finding.found)
+    };
+    assert!(found(4192).is_none());
+    let short = found(4191).unwrap();
+    assert!(
+        short.read.ends_with("mlx5_0 sends 2048 at a time"),
+        "{short:?}"
+    );
+    assert_eq!(short.expected, "4096 bytes, in packets of 4192");
 }
 
 #[test]

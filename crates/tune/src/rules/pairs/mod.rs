@@ -1,22 +1,57 @@
 //! Two hosts on one network.
 
+mod alike;
+mod whole;
+
 use drover_types::IpNetwork;
 
+pub use self::alike::{adapter, bond, dcb, rdma, switch};
+pub use self::whole::{clock, qemu};
 use super::used::{is_in_use, rate};
 use crate::cost::of_rate;
-use crate::facts::{Fact, Host, Kind, Layers, Nic};
-use crate::finding::{Answer, Because, Found, Severity, Verdict};
+use crate::facts::{Host, Kind, Layers, Nic};
+use crate::finding::{Answer, Found, Severity, Verdict};
 
-/// Interfaces of two hosts that share a network: those of the first host, and their partners.
-fn shared<'h>(host: &'h Host, other: &'h Host) -> impl Iterator<Item = (&'h Nic, &'h Nic)> {
-    host.nics.iter().filter_map(|nic| {
-        let reaches = |far: &&Nic| {
-            let near = nic.addresses.iter();
-            near.flat_map(|own| far.addresses.iter().map(move |far| (own, far)))
-                .any(|(own, far)| are_one(own, far))
-        };
-        Some((nic, other.nics.iter().find(reaches)?))
-    })
+/// An interface of each of two hosts; neither of what is about both as a whole.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ends {
+    /// The first host's.
+    pub near: Option<String>,
+    /// The other one's.
+    pub far: Option<String>,
+}
+
+impl Ends {
+    fn of(near: &Nic, far: &Nic) -> Self {
+        Self {
+            near: Some(near.name.clone()),
+            far: Some(far.name.clone()),
+        }
+    }
+}
+
+/// What a rule says of two hosts, by what of them it is about.
+pub(crate) type OfTwo = Vec<(Ends, Verdict)>;
+
+/// Interfaces of two hosts that share a network, each with each. One that is off leads nowhere, whatever address is left on it.
+fn shared<'h>(host: &'h Host, other: &'h Host) -> Vec<(&'h Nic, &'h Nic)> {
+    let leads = |host: &'h Host| -> Vec<&'h Nic> {
+        let nics = host.nics.iter();
+        nics.filter(|nic| may_lead_out(host, nic)).collect()
+    };
+    let (near, far) = (leads(host), leads(other));
+    let mut shared = Vec::new();
+    for near in near {
+        let partners = far.iter().filter(|far| reaches(near, far));
+        shared.extend(partners.map(|far| (near, *far)));
+    }
+    shared
+}
+
+/// Whether two interfaces have addresses of one network.
+fn reaches(near: &Nic, far: &Nic) -> bool {
+    let mut own = near.addresses.iter();
+    own.any(|own| far.addresses.iter().any(|far| are_one(own, far)))
 }
 
 /// Two addresses of one network. What every link has by itself says nothing.
@@ -25,16 +60,30 @@ fn are_one(own: &IpNetwork, far: &IpNetwork) -> bool {
     !own.is_link_local() && own.address() != far.address() && own.network() == far.network()
 }
 
-fn each(host: &Host, other: &Host, ask: impl Fn(&Nic, &Nic) -> Verdict) -> Vec<(String, Verdict)> {
-    let pairs = shared(host, other);
+fn each(host: &Host, other: &Host, ask: impl Fn(&Nic, &Nic) -> Verdict) -> OfTwo {
+    let pairs = shared(host, other).into_iter();
     pairs
-        .map(|(nic, far)| (nic.name.clone(), ask(nic, far)))
+        .map(|(nic, far)| (Ends::of(nic, far), ask(nic, far)))
         .collect()
 }
 
+/// What differs is to be the same, and people see to that.
+fn found(severity: Severity, read: String, why: &str, by_hand: String) -> Found {
+    Found {
+        severity,
+        read,
+        expected: "the same".into(),
+        why: why.to_owned(),
+        cost: None,
+        change: None,
+        by_hand: Some(by_hand),
+        lines: Vec::new(),
+    }
+}
+
 /// No address of a network is two hosts'.
-pub fn address(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
-    let mut twice: Vec<(String, Verdict)> = Vec::new();
+pub fn address(host: &Host, other: &Host) -> OfTwo {
+    let mut twice: OfTwo = Vec::new();
     for nic in host.nics.iter().filter(|nic| may_lead_out(host, nic)) {
         for own in nic.addresses.iter().filter(|own| is_of_a_network(own)) {
             let has = |far: &&Nic| {
@@ -45,13 +94,17 @@ pub fn address(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
                 continue;
             };
             let found = address_found(own, far, &other.name);
-            twice.push((nic.name.clone(), Ok(Answer::Found(found))));
+            twice.push((Ends::of(nic, far), Ok(Answer::Found(found))));
         }
     }
-    let is_told = |nic: &str| twice.iter().any(|(found, _)| found == nic);
-    let right: Vec<_> = shared(host, other)
-        .filter(|(nic, _)| !is_told(&nic.name))
-        .map(|(nic, _)| (nic.name.clone(), Ok(Answer::Right)))
+    let is_told = |nic: &Nic| {
+        let mut told = twice.iter();
+        told.any(|(ends, _)| ends.near.as_ref() == Some(&nic.name))
+    };
+    let right: OfTwo = shared(host, other)
+        .into_iter()
+        .filter(|&(nic, _)| !is_told(nic))
+        .map(|(nic, far)| (Ends::of(nic, far), Ok(Answer::Right)))
         .collect();
     [twice, right].concat()
 }
@@ -85,8 +138,11 @@ fn address_found(own: &IpNetwork, far: &Nic, other: &str) -> Found {
     }
 }
 
-/// Both ends of a network have the same largest packet.
-pub fn mtu(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
+/// Both ends of a network have the same largest packet. It speaks for all that is asked of two ends where there are none.
+pub fn mtu(host: &Host, other: &Host) -> OfTwo {
+    if shared(host, other).is_empty() {
+        return vec![(Ends::default(), Err("they share no network".into()))];
+    }
     each(host, other, |nic, far| {
         if nic.mtu == far.mtu {
             return Ok(Answer::Right);
@@ -109,7 +165,7 @@ pub fn mtu(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
 }
 
 /// Both ends of a network have the same rate.
-pub fn speed(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
+pub fn speed(host: &Host, other: &Host) -> OfTwo {
     each(host, other, |nic, far| {
         let (own, there) = (rate(host, nic)?, rate(other, far)?);
         if own == there {
@@ -134,42 +190,5 @@ pub fn speed(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
             )),
             lines: Vec::new(),
         }))
-    })
-}
-
-/// Both ends of a network have the same adapter, driver and firmware.
-pub fn adapter(host: &Host, other: &Host) -> Vec<(String, Verdict)> {
-    each(host, other, |nic, far| {
-        let mut differ = Vec::new();
-        let mut unknown = None;
-        for (what, own, far) in [
-            ("adapter", &nic.model, &far.model),
-            ("driver", &nic.driver, &far.driver),
-            ("firmware", &nic.firmware, &far.firmware),
-        ] {
-            match (own, far) {
-                (Fact::Known(own), Fact::Known(far)) if own != far => {
-                    differ.push(format!("{what} {own}, and {far}"));
-                }
-                (Fact::Known(_), Fact::Known(_)) => {}
-                (Fact::Unknown(why), _) | (_, Fact::Unknown(why)) => {
-                    unknown = Some(format!("{what}: {why}"));
-                }
-            }
-        }
-        match unknown {
-            Some(why) if differ.is_empty() => Err(Because(why)),
-            _ if differ.is_empty() => Ok(Answer::Right),
-            _ => Ok(Answer::Found(Found {
-                severity: Severity::Notice,
-                read: differ.join("; "),
-                expected: "the same".into(),
-                why: "what one can the other may not, and each has faults of its own".into(),
-                cost: None,
-                change: None,
-                by_hand: Some("bring both to one version".into()),
-                lines: Vec::new(),
-            })),
-        }
     })
 }

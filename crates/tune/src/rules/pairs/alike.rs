@@ -1,0 +1,274 @@
+//! What carries for both ends of a network, and whether it is alike.
+
+use std::collections::BTreeSet;
+
+use super::{OfTwo, each, found};
+use crate::cost::of_rate;
+use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
+use crate::rules::dcb::{listed, percents};
+use crate::rules::layers::BY_POLICY;
+use crate::rules::switches::{called, neighbour};
+use crate::rules::used::rate;
+
+/// A fact of an adapter, in a word.
+type Word = fn(&Nic) -> &Fact<String>;
+
+/// What is to be the same.
+const WORDS: [(&str, Word); 3] = [
+    ("adapter", |nic| &nic.model),
+    ("driver", |nic| &nic.driver),
+    ("firmware", |nic| &nic.firmware),
+];
+
+/// The adapters that carry for an interface: itself, or those below a bond, a bridge or a VLAN. The interface where there are none.
+fn adapters<'h>(host: &'h Host, nic: &'h Nic) -> Vec<&'h Nic> {
+    if nic.kind == Kind::Adapter {
+        return vec![nic];
+    }
+    let below = Layers::of(host).all_carriers(nic).into_iter();
+    let below = below.filter_map(|name| host.nic(name));
+    let adapters: Vec<&Nic> = below.filter(|nic| nic.kind == Kind::Adapter).collect();
+    if adapters.is_empty() {
+        vec![nic]
+    } else {
+        adapters
+    }
+}
+
+/// The words of all of them, each once.
+fn words<'h>(adapters: &[&'h Nic], of: Word) -> Result<BTreeSet<&'h str>, &'h str> {
+    let words = adapters.iter().copied().map(|nic| of(nic).get());
+    words.map(|word| word.map(String::as_str)).collect()
+}
+
+fn joined(words: &BTreeSet<&str>) -> String {
+    words.iter().copied().collect::<Vec<_>>().join(" and ")
+}
+
+/// Both ends of a network have the same adapter, driver and firmware.
+pub fn adapter(host: &Host, other: &Host) -> OfTwo {
+    each(host, other, |nic, far| {
+        let (own, there) = (adapters(host, nic), adapters(other, far));
+        let mut differ = Vec::new();
+        let mut unknown = None;
+        for (what, of) in WORDS {
+            match (words(&own, of), words(&there, of)) {
+                (Ok(own), Ok(there)) if own != there => {
+                    differ.push(format!("{what} {}, and {}", joined(&own), joined(&there)));
+                }
+                (Ok(_), Ok(_)) => {}
+                (Err(why), _) | (_, Err(why)) => unknown = Some(format!("{what}: {why}")),
+            }
+        }
+        match unknown {
+            Some(why) if differ.is_empty() => Err(Because(why)),
+            _ if differ.is_empty() => Ok(Answer::Right),
+            _ => Ok(Answer::Found(found(
+                Severity::Notice,
+                differ.join("; "),
+                "what one can the other may not, and each has faults of its own",
+                "bring both to one version".into(),
+            ))),
+        }
+    })
+}
+
+/// The bonds by which an interface is carried: itself, or those below it.
+fn bonds<'h>(host: &'h Host, nic: &'h Nic) -> Vec<&'h Nic> {
+    let below = Layers::of(host).all_carriers(nic).into_iter();
+    let below = below.filter_map(|name| host.nic(name));
+    let bonds = [nic].into_iter().chain(below);
+    bonds.filter(|nic| nic.kind == Kind::Bond).collect()
+}
+
+/// How they use their members.
+fn modes(bonds: &[&Nic]) -> Result<BTreeSet<String>, Because> {
+    let mode = |nic: &&Nic| -> Result<String, Because> {
+        let bond = nic.bond.as_ref().ok_or("its members are not told")?.get()?;
+        let by_hash = BY_POLICY.contains(&bond.mode.as_str());
+        Ok(match bond.hash.as_ref().filter(|_| by_hash) {
+            Some(hash) => format!("{} by {hash}", bond.mode),
+            None => bond.mode.clone(),
+        })
+    };
+    bonds.iter().map(mode).collect()
+}
+
+/// Bonds at both ends of a network use their members the same way.
+pub fn bond(host: &Host, other: &Host) -> OfTwo {
+    each(host, other, |nic, far| {
+        let (own, there) = (bonds(host, nic), bonds(other, far));
+        if own.is_empty() || there.is_empty() {
+            return Ok(Answer::NotAbout);
+        }
+        let (own, there) = (modes(&own)?, modes(&there)?);
+        if own == there {
+            return Ok(Answer::Right);
+        }
+        let [own, there] = [own, there].map(|modes| Vec::from_iter(modes).join(" and "));
+        let rates = rate(host, nic).ok().zip(rate(other, far).ok());
+        let rates = rates.filter(|(own, there)| own != there);
+        Ok(Answer::Found(Found {
+            cost: rates.and_then(|(own, there)| of_rate(own.min(there), own.max(there))),
+            ..found(
+                Severity::Warning,
+                format!("mode {own}, and {there} of {}", far.name),
+                "packets one way are spread over members otherwise than those the other way: a migration from one host takes other lines, and \
+                 another time, than one to it",
+                "set both alike, and the ports of their switches; `bond-mode` says which mode carries by all members".into(),
+            )
+        }))
+    })
+}
+
+/// What the adapters tell of it, each word once; none where one of them tells nothing.
+fn told<T: Ord>(
+    adapters: &[&Nic],
+    of: impl Fn(&Dcb) -> Option<T>,
+) -> Result<Option<BTreeSet<T>>, Because> {
+    let mut all = Vec::new();
+    for nic in adapters {
+        all.push(of(nic.dcb.get()?));
+    }
+    Ok(all.into_iter().collect())
+}
+
+/// Both ends of a network hold the same priorities back, and share a full line the same way.
+pub fn dcb(host: &Host, other: &Host) -> OfTwo {
+    each(host, other, |nic, far| {
+        let (own, there) = (adapters(host, nic), adapters(other, far));
+        if own
+            .iter()
+            .chain(&there)
+            .any(|nic| nic.kind != Kind::Adapter)
+        {
+            return Ok(Answer::NotAbout);
+        }
+        let priorities = |dcb: &Dcb| Some(listed(dcb.pfc.as_ref()?));
+        let shares = |dcb: &Dcb| {
+            let ets = dcb.ets.as_ref()?;
+            let classes: Vec<String> = ets.classes.iter().map(u8::to_string).collect();
+            Some(format!(
+                "{} for classes {}",
+                percents(&ets.shares),
+                classes.join("/")
+            ))
+        };
+        let pfc = told(&own, priorities)?.zip(told(&there, priorities)?);
+        let ets = told(&own, shares)?.zip(told(&there, shares)?);
+        if pfc.is_none() && ets.is_none() {
+            return Err("their drivers tell neither PFC nor shares".into());
+        }
+        let mut differ = Vec::new();
+        for (what, ends) in [("PFC for", pfc), ("shares", ets)] {
+            let Some((own, there)) = ends.filter(|(own, there)| own != there) else {
+                continue;
+            };
+            let [own, there] = [own, there].map(|words| Vec::from_iter(words).join(" and "));
+            differ.push(format!("{what} {own}, and {there} of {}", far.name));
+        }
+        if differ.is_empty() {
+            return Ok(Answer::Right);
+        }
+        Ok(Answer::Found(found(
+            Severity::Warning,
+            differ.join("; "),
+            "what one end holds back, or keeps a share for, the other one drops, or sends at will",
+            format!(
+                "set both alike, and the switch between them: `dcb pfc show dev {}` and `dcb ets show dev {}` tell of this end",
+                nic.name, nic.name
+            ),
+        )))
+    })
+}
+
+/// The kind of RDMA that programs take.
+fn kind(rdma: &Rdma) -> Result<String, Because> {
+    let has = |kind: &str| rdma.kinds.keys().any(|own| own.contains(kind));
+    Ok(match rdma.layer.as_str() {
+        "Ethernet" if has("RoCE v2") => "RoCE v2",
+        "Ethernet" if has("RoCE") => "RoCE v1",
+        "Ethernet" if rdma.kinds.is_empty() => {
+            return Err("it tells no address on this interface".into());
+        }
+        "Ethernet" => "iWARP",
+        other => other,
+    }
+    .to_owned())
+}
+
+/// RDMA at both ends of a network is of one kind.
+pub fn rdma(host: &Host, other: &Host) -> OfTwo {
+    let kinds = |host: &Host, nic: &Nic| -> Result<BTreeSet<String>, Because> {
+        let adapters = adapters(host, nic);
+        let devices = adapters.iter().filter_map(|nic| nic.rdma.as_ref());
+        devices.map(|rdma| kind(rdma.get()?)).collect()
+    };
+    each(host, other, |nic, far| {
+        let (own, there) = (kinds(host, nic)?, kinds(other, far)?);
+        if own.is_empty() || there.is_empty() {
+            return Ok(Answer::NotAbout);
+        }
+        if own == there {
+            return Ok(Answer::Right);
+        }
+        let [own, there] = [own, there].map(|kinds| Vec::from_iter(kinds).join(" and "));
+        Ok(Answer::Found(found(
+            Severity::Notice,
+            format!("{own}, and {there} of {}", far.name),
+            "an end with one kind does not hear the other: programs fall back to TCP or fail",
+            "see what `rdma-kind` says of both, and what the firmware of their adapters has turned on".into(),
+        )))
+    })
+}
+
+/// The switches that an interface's cables end at, by what they call themselves and what people call them.
+fn switches<'h>(host: &'h Host, nic: &'h Nic) -> Result<BTreeSet<(&'h str, &'h str)>, Because> {
+    let mut switches = BTreeSet::new();
+    let mut unknown = None;
+    for adapter in adapters(host, nic) {
+        match neighbour(host, adapter) {
+            Ok(Some(neighbour)) => {
+                switches.insert((neighbour.switch.as_str(), called(neighbour)));
+            }
+            Ok(None) => {}
+            Err(why) => unknown = Some(why),
+        }
+    }
+    match unknown {
+        Some(why) if switches.is_empty() => Err(why),
+        _ => Ok(switches),
+    }
+}
+
+/// Both ends of a network are at one switch.
+pub fn switch(host: &Host, other: &Host) -> OfTwo {
+    each(host, other, |nic, far| {
+        at_one_switch((host, nic), (other, far))
+    })
+}
+
+fn at_one_switch((host, nic): (&Host, &Nic), (other, far): (&Host, &Nic)) -> Verdict {
+    let (own, there) = (switches(host, nic)?, switches(other, far)?);
+    if own.is_empty() || there.is_empty() {
+        return Ok(Answer::NotAbout);
+    }
+    let is_there = |(own, _): &(&str, &str)| there.iter().any(|(there, _)| there == own);
+    if own.iter().any(is_there) {
+        return Ok(Answer::Right);
+    }
+    let names = |switches: &BTreeSet<(&str, &str)>| {
+        let names: Vec<&str> = switches.iter().map(|(_, name)| *name).collect();
+        names.join(" and ")
+    };
+    Ok(Answer::Found(Found {
+        expected: "one switch for both".into(),
+        ..found(
+            Severity::Notice,
+            format!("it ends at {}, and {} at {}", names(&own), far.name, names(&there)),
+            "all that crosses takes the line between both switches, which others use as well, and which may be slower than both ends",
+            "see that the line between both carries a migration beside all else; or have both ends at one switch, and each other network at another one".into(),
+        )
+    }))
+}
