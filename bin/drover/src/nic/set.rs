@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  drover nic set b ens1f0 speed 10G     offered alone, or set by hand where nothing is negotiated or heard
+  drover nic set b ens1f0 speed 10G     offered alone, or by hand where nothing is negotiated
   drover nic set b ens1f0 speed 10G-forced   by hand, for a port that was set to 10G as well
   drover nic set b ens1f0 speed auto    agreed on, of all that this end can
   drover nic set b ens1f0 fec rs        auto, off, rs, baser or llrs
