@@ -21,8 +21,8 @@ const BY_SHARE: u8 = 2;
 /// Bits that a pause frame holds a line for, at most: 65535 times 512.
 const HELD_BITS: u64 = 65_535 * 512;
 
-/// Drivers that obey and send pause frames as long as ends agree on them, whatever else is set (`*_set_pauseparam`).
-const WHILE_AGREED: [&str; 5] = ["e1000", "e1000e", "igb", "igc", "ixgbe"];
+/// A driver that turns pause frames off for PFC by itself, and goes on telling what they were (`ixgbe_dcb_config_pfc_82599`).
+const TELLS_BEFORE: &str = "ixgbe";
 
 /// Of the time since the start, one part of so many: less is nothing.
 const OF_TIME: u64 = 1000;
@@ -57,13 +57,6 @@ fn found(read: String, expected: &str, why: &str, by_hand: String) -> Found {
     }
 }
 
-/// Whether its driver has pause frames on whatever is set, as long as ends agree on them. Others, such as i40e and ice, refuse to have that
-/// changed here.
-fn sends_while_agreed(nic: &Nic) -> bool {
-    let driver = nic.driver.known();
-    driver.is_some_and(|driver| WHILE_AGREED.contains(&driver.as_str()))
-}
-
 /// Packets are held back one way.
 pub fn pause(host: &Host, nic: &Nic) -> Verdict {
     if !is_about(host, nic) {
@@ -74,12 +67,17 @@ pub fn pause(host: &Host, nic: &Nic) -> Verdict {
     if priorities.is_empty() || !(pause.receive || pause.send) {
         return Ok(Answer::Right);
     }
+    let driver = nic.driver.known();
+    if driver.is_some_and(|driver| driver == TELLS_BEFORE) {
+        return Err(Because::from("its driver tells what was before PFC"));
+    }
     let read = format!(
         "pause frames, and PFC for priority {}",
         priorities.join(", ")
     );
+    // Drivers such as i40e and ice refuse to have changed whether ends agree.
     let off = pause_words(&Pause {
-        agreed: pause.agreed.map(|on| on && !sends_while_agreed(nic)),
+        agreed: pause.agreed,
         ..Pause::default()
     });
     Ok(Answer::Found(Found {
