@@ -348,6 +348,51 @@ async fn a_link_has_its_time_to_come_back_though_that_of_the_plan_is_over_meanwh
     }
 }
 
+/// A change of pause frames that has been made, of the interface of which `there` is told before.
+async fn pause_turned_off(from: &str, to: &str, there: &str) -> World {
+    let pause = Step::Nic {
+        nic: "nic7".into(),
+        what: NicSetting::Pause,
+        from: from.into(),
+        to: to.into(),
+    };
+    let mut order = order(vec![vec![pause]]);
+    order.plan.changes[0].disruption = Disruption::BouncesLink;
+    let world = World::of(&[("nic7", there)]);
+    world.make(&order);
+    let outcome = world.process(Fate::default(), BOOT).await.unwrap();
+    assert_eq!(outcome, Outcome::Applied { proven: 1 });
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_before_it_was_said_whether_ends_agree_on_pause_frames_can_be_undone() {
+    let on = "autoneg on rx on tx on";
+    let world = pause_turned_off("rx on tx on", "rx off tx off", on).await;
+    world.set("nic7", "autoneg off rx off tx off");
+    let undone = world.undo(Fate::default()).await;
+    assert_eq!(undone, Some(Ok(Outcome::Undone)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pause_frames_are_taken_back_once_ends_may_agree_on_them_and_not_where_that_is_refused() {
+    let (on, off) = ("autoneg on rx on tx on", "autoneg on rx off tx off");
+    let world = pause_turned_off(on, off, on).await;
+    // What the ends have agreed on while the link comes up.
+    let fate = Fate {
+        becomes: Some(("nic7".into(), off.into())),
+        ..Fate::default()
+    };
+    assert_eq!(world.undo(fate).await, Some(Ok(Outcome::Undone)));
+    let world = pause_turned_off(on, off, on).await;
+    let fate = Fate {
+        refuses: Some("nic7".into()),
+        ..Fate::default()
+    };
+    let outcome = world.undo(fate).await.unwrap().unwrap();
+    assert!(matches!(outcome, Outcome::InDoubt { .. }), "{outcome:?}");
+}
+
 #[test]
 fn a_plan_has_more_time_the_more_it_sets_and_the_more_links_it_bounces_up_to_a_bound() {
     let within = |steps: Vec<Step>| order(vec![steps]).plan.within().as_secs();

@@ -9,7 +9,7 @@ use crate::hands::{Hands, Paths, Performed};
 use crate::limits::{PROVE, TAKE_BACK_AGAIN, TAKE_BACK_TRIES};
 use crate::moved::{Moved, said};
 use crate::record::Record;
-use crate::step::{bounces, ends, is, named};
+use crate::step::{bounces, ends, is, is_back, named};
 
 impl<H: Hands, P: Paths> Runner<'_, H, P> {
     /// Settings that are neither as they were set nor as they were before.
@@ -60,7 +60,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             let is_late = Instant::now() >= deadline;
             let found = self.hands.current(&undo).await;
             match &found {
-                Ok(found) if is(&undo, found, before) && is_ordered => {
+                Ok(found) if is_ordered && is_back(&undo, found, tries > 0) => {
                     self.note(Record::Undone { step: number });
                     return;
                 }
@@ -104,9 +104,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     }
 
     async fn is_back(&self, undo: &Step) -> bool {
-        let (_, before) = ends(undo);
         let found = self.hands.current(undo).await;
-        found.is_ok_and(|found| is(undo, &found, before))
+        found.is_ok_and(|found| is_back(undo, &found, true))
     }
 
     pub(super) fn leave(&mut self, number: usize, found: &str) {
