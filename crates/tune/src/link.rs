@@ -18,7 +18,7 @@ const CORRECTIONS: [(&str, &str); 4] = [
 ];
 
 /// What makes a rate one that is set by hand, whatever the other end does.
-const FORCED: &str = "-forced";
+pub(crate) const FORCED: &str = "-forced";
 
 /// From here on ends of twisted pairs have to agree.
 const AGREED: BitRate = BitRate(1_000_000_000);

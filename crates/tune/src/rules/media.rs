@@ -8,7 +8,7 @@ use crate::change::{Change, Disruption, NicSetting, fec_words, quoted};
 use crate::cost::of_rate;
 use crate::facts::{Down, Host, Kind, Link, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
-use crate::link::{has_to_agree, word};
+use crate::link::{FORCED, has_to_agree, word};
 use crate::negotiation::Negotiation;
 use crate::rates::{in_common, listed};
 
@@ -258,7 +258,7 @@ fn same_way(host: &Host, nic: &Nic) -> String {
     }
     match example {
         Some(rate) if !has_to_agree(nic, rate) => format!(
-            "{asked}: have it negotiate, or set this end alike, by hand: `drover nic set {} {} speed {}` for {rate}",
+            "{asked}: have it negotiate, or set this end alike, by hand: `drover nic set {} {} speed {}{FORCED}` for {rate}",
             quoted(&host.name),
             quoted(&nic.name),
             word(rate)

@@ -21,7 +21,7 @@ fn an_adapter_of_25g_on_a_port_forced_to_10g_is_told_what_is_the_matter_and_what
         found.why
     );
     let by_hand = found.by_hand.as_ref().unwrap();
-    let command = "by hand: `drover nic set a ens1f0 speed 10G` for 10 Gbit/s";
+    let command = "by hand: `drover nic set a ens1f0 speed 10G-forced` for 10 Gbit/s";
     assert!(by_hand.ends_with(command), "{by_hand}");
 }
 

@@ -140,6 +140,9 @@ fn a_rate_is_forced_by_word_whatever_the_other_end_does_but_on_twisted_pairs() {
     );
     nic.port = Fact::Known(Port::TwistedPair);
     assert!(refused(&nic, &wish).contains("whose ends have to agree"));
+    // One that cannot negotiate at all has no other way.
+    value(&mut nic.link).modes.supported.remove("Autoneg");
+    assert_eq!(step(&nic, &wish).0, command);
     for text in ["-forced", "auto-forced", "10G-Forced"] {
         assert!(LinkWish::speed(text).is_err(), "{text}");
     }
