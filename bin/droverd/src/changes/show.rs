@@ -143,6 +143,10 @@ type Became = (ChangeStepState, Option<String>);
 
 /// Of a change that is gone with a restart, or of a step that alone is.
 fn became(number: usize, standing: &Standing, (is_gone, is_void): (bool, bool)) -> Became {
+    // It was never set, so that no restart takes it back.
+    if let Some(why) = standing.passed_by(number) {
+        return (ChangeStepState::NotDone, Some(why.to_owned()));
+    }
     let left = standing.left();
     let left = left.into_iter().find(|left| left.step == number);
     let is_touched = standing.touched().any(|touched| touched == number);
@@ -152,8 +156,6 @@ fn became(number: usize, standing: &Standing, (is_gone, is_void): (bool, bool)) 
         ChangeStepState::TakenBack
     } else if is_touched && !is_void {
         ChangeStepState::Done
-    } else if let Some(why) = standing.passed_by(number) {
-        return (ChangeStepState::NotDone, Some(why.to_owned()));
     } else if is_touched || number < standing.done() {
         ChangeStepState::TakenBack
     } else {
@@ -273,5 +275,44 @@ pub(super) mod tests {
         assert_eq!(told("first"), (2, vec![done, done]));
         let taken_back = ChangeStepState::TakenBack;
         assert_eq!(told("second"), (1, vec![done, taken_back]));
+    }
+
+    #[test]
+    fn what_was_passed_by_is_told_with_why_after_a_restart_too() {
+        let at = Timestamp::UNIX_EPOCH;
+        let why = "the kernel spreads it by itself";
+        let began = Record::Began {
+            at,
+            boot: "first".to_owned(),
+            paths: Vec::new(),
+            carriers: Vec::new(),
+        };
+        let passed_by = Record::PassedBy {
+            step: 0,
+            why: why.to_owned(),
+        };
+        let outcome = Outcome::Applied { proven: 0 };
+        let records = [
+            began,
+            Record::AboutTo { step: 0 },
+            passed_by,
+            Record::AboutTo { step: 1 },
+            Record::Done { step: 1 },
+            Record::Ended { at, outcome },
+        ];
+        let standing = Standing::of(2, 0, &records).unwrap();
+        let passed = (ChangeStepState::NotDone, Some(why.to_owned()));
+        for boot in ["first", "second"] {
+            let is_gone = is_gone(&standing, boot);
+            assert_eq!(is_gone, boot == "second");
+            let became = |number| became(number, &standing, (is_gone, is_gone));
+            assert_eq!(became(0), passed);
+            let set = if is_gone {
+                ChangeStepState::TakenBack
+            } else {
+                ChangeStepState::Done
+            };
+            assert_eq!(became(1), (set, None));
+        }
     }
 }
