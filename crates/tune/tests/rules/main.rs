@@ -9,6 +9,7 @@ mod hosts;
 mod layers;
 mod links;
 mod media;
+mod pairs;
 mod since;
 mod wishes;
 

@@ -6,7 +6,7 @@ use super::{OfTwo, each, found};
 use crate::cost::of_rate;
 use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
-use crate::rules::dcb::{listed, percents};
+use crate::rules::dcb::{is_set, listed, shared};
 use crate::rules::layers::BY_POLICY;
 use crate::rules::switches::{called, neighbour};
 use crate::rules::used::rate;
@@ -138,46 +138,55 @@ fn told<T: Ord>(
 pub fn dcb(host: &Host, other: &Host) -> OfTwo {
     each(host, other, |nic, far| {
         let (own, there) = (adapters(host, nic), adapters(other, far));
-        if own
-            .iter()
-            .chain(&there)
-            .any(|nic| nic.kind != Kind::Adapter)
-        {
+        let mut ends = own.iter().chain(&there);
+        if ends.any(|nic| nic.kind != Kind::Adapter) {
             return Ok(Answer::NotAbout);
         }
         let priorities = |dcb: &Dcb| Some(listed(dcb.pfc.as_ref()?));
         let shares = |dcb: &Dcb| {
-            let ets = dcb.ets.as_ref()?;
-            let classes: Vec<String> = ets.classes.iter().map(u8::to_string).collect();
-            Some(format!(
-                "{} for classes {}",
-                percents(&ets.shares),
-                classes.join("/")
-            ))
+            let shared = shared(dcb.ets.as_ref()?);
+            Some(shared.unwrap_or_else(|| "none".to_owned()))
         };
-        let pfc = told(&own, priorities)?.zip(told(&there, priorities)?);
-        let ets = told(&own, shares)?.zip(told(&there, shares)?);
-        if pfc.is_none() && ets.is_none() {
+        let pfc = (told(&own, priorities)?, told(&there, priorities)?);
+        let ets = (told(&own, shares)?, told(&there, shares)?);
+        if (&pfc, &ets) == (&(None, None), &(None, None)) {
             return Err("their drivers tell neither PFC nor shares".into());
         }
         let mut differ = Vec::new();
-        for (what, ends) in [("PFC for", pfc), ("shares", ets)] {
-            let Some((own, there)) = ends.filter(|(own, there)| own != there) else {
-                continue;
-            };
-            let [own, there] = [own, there].map(|words| Vec::from_iter(words).join(" and "));
-            differ.push(format!("{what} {own}, and {there} of {}", far.name));
+        let mut unknown = None;
+        for (what, ends) in [("PFC", pfc), ("shares", ets)] {
+            match ends {
+                (Some(own), Some(there)) if own != there => {
+                    let joined = |words: BTreeSet<String>| Vec::from_iter(words).join(" and ");
+                    let (own, there) = (joined(own), joined(there));
+                    differ.push(format!("{what}: {own}, and {there} of {}", far.name));
+                }
+                (Some(_), None) | (None, Some(_)) => {
+                    unknown = Some(format!("the driver of one end does not tell {what}"));
+                }
+                _ => {}
+            }
         }
         if differ.is_empty() {
-            return Ok(Answer::Right);
+            let mut all = own.iter().chain(&there);
+            let some_set = all.any(|nic| nic.dcb.known().is_some_and(is_set));
+            return match unknown {
+                Some(why) => Err(Because(why)),
+                None if some_set => Ok(Answer::Right),
+                None => Ok(Answer::NotAbout),
+            };
         }
+        let [own, there] = [own, there].map(|adapters| {
+            let names: Vec<&str> = adapters.iter().map(|nic| nic.name.as_str()).collect();
+            names.join(" and ")
+        });
         Ok(Answer::Found(found(
             Severity::Warning,
             differ.join("; "),
             "what one end holds back, or keeps a share for, the other one drops, or sends at will",
             format!(
-                "set both alike, and the switch between them: `dcb pfc show dev {}` and `dcb ets show dev {}` tell of this end",
-                nic.name, nic.name
+                "set both alike, and the switch between them: `dcb pfc show dev DEV` and `dcb ets show dev DEV` tell of {own} here, and of {there} of {}",
+                other.name
             ),
         )))
     })

@@ -1,0 +1,92 @@
+//! What is compared of two hosts, and with which.
+
+use drover_tune::examine;
+use drover_tune::facts::{Dcb, Ets, Host, Kind};
+
+use crate::hosts::{healthy, on_top, value};
+use crate::layers::told;
+
+/// A host whose first adapter has that of it.
+fn bridging(name: &str, number: u8, change: impl Fn(&mut Dcb)) -> Host {
+    let mut host = healthy(name, number);
+    change(value(&mut host.nics[0].dcb));
+    host
+}
+
+#[test]
+fn what_drivers_tell_of_shares_that_nobody_set_is_not_compared() {
+    let untouched = |name, number, algorithm: u8, shares: [u8; 8], classes: [u8; 8]| {
+        bridging(name, number, |dcb| {
+            dcb.pfc.as_mut().unwrap().enabled.clear();
+            dcb.ets = Some(Ets {
+                willing: false,
+                shares: shares.into(),
+                algorithms: vec![algorithm; 8],
+                classes: classes.into(),
+            });
+        })
+    };
+    let own = untouched("a", 1, 255, [100; 8], [1, 0, 2, 3, 4, 5, 6, 7]);
+    let one = [100, 0, 0, 0, 0, 0, 0, 0];
+    let there = untouched("b", 2, 2, one, [0; 8]);
+    assert_eq!(told("pair-dcb", &[own.clone(), there.clone()]), []);
+    let right = examine(&[own, there], &[]).right.into_iter();
+    let right = right.filter(|right| right.rule == "pair-dcb");
+    assert_eq!(right.count(), 1, "of its other adapter alone");
+}
+
+#[test]
+fn a_class_by_share_differs_from_a_strict_one_and_not_from_one_of_another_number() {
+    let other = |change: fn(&mut Ets)| {
+        let change = |dcb: &mut Dcb| change(dcb.ets.as_mut().unwrap());
+        let hosts = [healthy("a", 1), bridging("b", 2, change)];
+        told("pair-dcb", &hosts)
+    };
+    let read =
+        "shares: 50 % for priority 0, 1, 2, 4, 5, 6, 7; 50 % for priority 3, and none of ens1f0";
+    let expected = ("a and b ens1f0".to_owned(), read.to_owned());
+    assert_eq!(other(|ets| ets.algorithms = vec![0; 8]), [expected]);
+    assert_eq!(other(|ets| ets.classes = vec![1, 1, 1, 0, 1, 1, 1, 1]), []);
+    // Of classes that no priority has nothing is sent.
+    assert_eq!(other(|ets| ets.algorithms[2..].fill(255)), []);
+}
+
+#[test]
+fn what_one_end_alone_tells_is_skipped_unless_something_else_differs() {
+    let hosts = |shares: [u8; 2]| {
+        let change = |dcb: &mut Dcb| {
+            dcb.pfc = None;
+            dcb.ets.as_mut().unwrap().shares[..2].copy_from_slice(&shares);
+        };
+        [healthy("a", 1), bridging("b", 2, change)]
+    };
+    let skipped = told("pair-dcb", &hosts([50, 50]));
+    let because = "the driver of one end does not tell PFC".to_owned();
+    assert_eq!(skipped, [("a and b ens1f0".to_owned(), because)]);
+    let found = told("pair-dcb", &hosts([60, 40]));
+    assert_eq!(found.len(), 1);
+    assert!(found[0].1.starts_with("shares: 50 %"), "{found:?}");
+}
+
+#[test]
+fn commands_name_the_adapters_that_carry() {
+    let host = |name, number, enabled: u8| {
+        let mut host = bridging(name, number, |dcb| {
+            dcb.pfc.as_mut().unwrap().enabled = [enabled].into();
+        });
+        let mut vlan = on_top("ens1f0.7", Kind::Vlan, &["ens1f0"]);
+        vlan.addresses = std::mem::take(&mut host.nics[0].addresses);
+        host.nics.push(vlan);
+        host
+    };
+    let report = examine(&[host("a", 1, 3), host("b", 2, 4)], &[]);
+    let mut findings = report.findings.into_iter();
+    let found = findings.find(|finding| finding.rule == "pair-dcb");
+    let found = found.unwrap();
+    assert_eq!(found.subject.to_string(), "a and b ens1f0.7");
+    let by_hand = found.found.by_hand.unwrap();
+    assert!(
+        by_hand.ends_with("tell of ens1f0 here, and of ens1f0 of b"),
+        "{by_hand}"
+    );
+}
