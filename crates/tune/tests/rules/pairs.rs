@@ -3,7 +3,7 @@
 use drover_tune::examine;
 use drover_tune::facts::{Dcb, Ets, Host, Kind};
 
-use crate::hosts::{healthy, on_top, value};
+use crate::hosts::{gbit, healthy, on_top, value};
 use crate::layers::told;
 
 /// A host whose first adapter has that of it.
@@ -89,4 +89,49 @@ fn commands_name_the_adapters_that_carry() {
         by_hand.ends_with("tell of ens1f0 here, and of ens1f0 of b"),
         "{by_hand}"
     );
+}
+
+/// Two hosts whose adapters are all in one network, and have these rates.
+fn in_one_network(own: [u64; 2], there: [u64; 2]) -> [Host; 2] {
+    [("a", 1, own), ("b", 2, there)].map(|(name, number, rates)| {
+        let mut host = healthy(name, number);
+        host.nics[1].addresses = vec![format!("10.0.1.1{number}/24").parse().unwrap()];
+        for (nic, rate) in host.nics.iter_mut().zip(rates) {
+            value(&mut nic.link).speed = Some(gbit(rate));
+        }
+        host
+    })
+}
+
+#[test]
+fn an_interface_is_compared_with_the_one_that_a_migration_pairs_it_with() {
+    let about_two = |hosts: &[Host]| {
+        let findings = examine(hosts, &[]).findings.into_iter();
+        let rules = findings.map(|finding| finding.rule);
+        let of_two = rules.filter(|rule| rule.starts_with("pair-"));
+        of_two.collect::<Vec<String>>()
+    };
+    let alike = in_one_network([1, 25], [1, 25]);
+    assert_eq!(about_two(&alike), <[&str; 0]>::default());
+    let right = examine(&alike, &[]).right.into_iter();
+    let count = |rule: &str| right.clone().filter(|right| right.rule == rule).count();
+    assert_eq!((count("pair-speed"), count("pair-mtu")), (2, 4));
+    // What they are called does not matter.
+    let crossed = in_one_network([1, 25], [25, 1]);
+    assert_eq!(told("pair-speed", &crossed), []);
+    let slower = in_one_network([25, 25], [25, 10]);
+    let read = "25 Gbit/s, and 10 Gbit/s of ens1f1".to_owned();
+    let expected = ("a and b ens1f1".to_owned(), read);
+    assert_eq!(told("pair-speed", &slower), [expected]);
+}
+
+#[test]
+fn of_an_interface_without_a_partner_of_its_own_packets_alone_are_compared() {
+    let mut hosts = in_one_network([1, 25], [25, 25]);
+    hosts[1].nics[1].up = false;
+    assert_eq!(told("pair-speed", &hosts), []);
+    hosts[0].nics[0].mtu = 1500;
+    let told = told("pair-mtu", &hosts);
+    let subjects: Vec<&str> = told.iter().map(|(subject, _)| subject.as_str()).collect();
+    assert_eq!(subjects, ["a and b ens1f0"]);
 }

@@ -3,7 +3,10 @@
 mod alike;
 mod whole;
 
-use drover_types::IpNetwork;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use drover_types::{BitRate, IpNetwork};
 
 pub use self::alike::{adapter, bond, dcb, rdma, switch};
 pub use self::whole::{clock, qemu};
@@ -11,6 +14,9 @@ use super::used::{is_in_use, rate};
 use crate::cost::of_rate;
 use crate::facts::{Host, Kind, Layers, Nic};
 use crate::finding::{Answer, Found, Severity, Verdict};
+
+/// What a link of unknown rate counts as among others, as for a migration.
+const UNKNOWN_RATE: BitRate = BitRate(1_000_000_000);
 
 /// An interface of each of two hosts; neither of what is about both as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,8 +66,40 @@ fn are_one(own: &IpNetwork, far: &IpNetwork) -> bool {
     !own.is_link_local() && own.address() != far.address() && own.network() == far.network()
 }
 
+/// Those of [`shared`] that are compared, each interface once: as by a migration, those first that carry most. Of these the ones of one
+/// rate, or else of the nearest, and then those that are called the same.
+fn matched<'h>(host: &'h Host, other: &'h Host) -> Vec<(&'h Nic, &'h Nic)> {
+    let shared = shared(host, other);
+    let order = shared.iter().enumerate().map(|(at, &(near, far))| {
+        let own = rate(host, near).unwrap_or(UNKNOWN_RATE);
+        let there = rate(other, far).unwrap_or(UNKNOWN_RATE);
+        let is_other = near.name != far.name;
+        (Reverse(own.min(there)), own.max(there), is_other, at)
+    });
+    let mut order: Vec<_> = order.collect();
+    order.sort_unstable();
+    let (mut nears, mut fars) = (BTreeSet::<&str>::new(), BTreeSet::<&str>::new());
+    let mut chosen = Vec::new();
+    for (.., at) in order {
+        let (near, far) = shared[at];
+        let (own, there) = (near.name.as_str(), far.name.as_str());
+        if !nears.contains(own) && !fars.contains(there) {
+            nears.insert(own);
+            fars.insert(there);
+            chosen.push(at);
+        }
+    }
+    chosen.sort_unstable();
+    chosen.into_iter().map(|at| shared[at]).collect()
+}
+
+/// Of each interface and its partner.
 fn each(host: &Host, other: &Host, ask: impl Fn(&Nic, &Nic) -> Verdict) -> OfTwo {
-    let pairs = shared(host, other).into_iter();
+    of(matched(host, other), ask)
+}
+
+fn of(pairs: Vec<(&Nic, &Nic)>, ask: impl Fn(&Nic, &Nic) -> Verdict) -> OfTwo {
+    let pairs = pairs.into_iter();
     pairs
         .map(|(nic, far)| (Ends::of(nic, far), ask(nic, far)))
         .collect()
@@ -138,12 +176,14 @@ fn address_found(own: &IpNetwork, far: &Nic, other: &str) -> Found {
     }
 }
 
-/// Both ends of a network have the same largest packet. It speaks for all that is asked of two ends where there are none.
+/// Both ends of a network have the same largest packet, whichever they are: any two may come to send to each other. It speaks for all that
+/// is asked of two ends where there are none.
 pub fn mtu(host: &Host, other: &Host) -> OfTwo {
-    if shared(host, other).is_empty() {
+    let shared = shared(host, other);
+    if shared.is_empty() {
         return vec![(Ends::default(), Err("they share no network".into()))];
     }
-    each(host, other, |nic, far| {
+    of(shared, |nic, far| {
         if nic.mtu == far.mtu {
             return Ok(Answer::Right);
         }
