@@ -135,3 +135,26 @@ fn of_an_interface_without_a_partner_of_its_own_packets_alone_are_compared() {
     let subjects: Vec<&str> = told.iter().map(|(subject, _)| subject.as_str()).collect();
     assert_eq!(subjects, ["a and b ens1f0"]);
 }
+
+#[test]
+fn ends_of_guests_are_not_compared_however_many_there_are() {
+    let host = |name, number| {
+        let mut host = healthy(name, number);
+        let taps: Vec<String> = (0..300).map(|tap| format!("vnet{tap}")).collect();
+        let ports = ["ens1f0"].into_iter().chain(taps.iter().map(String::as_str));
+        let mut bridge = on_top("br0", Kind::Bridge, &ports.collect::<Vec<&str>>());
+        bridge.addresses = std::mem::take(&mut host.nics[0].addresses);
+        host.nics.push(bridge);
+        for tap in &taps {
+            let mut tap = on_top(tap, Kind::Virtual, &[]);
+            tap.addresses = vec!["fe80::1/64".parse().unwrap()];
+            host.nics.push(tap);
+        }
+        host
+    };
+    let report = examine(&[host("a", 1), host("b", 2)], &[]);
+    let right = report.right.into_iter();
+    let right = right.filter(|right| right.rule == "pair-mtu");
+    let subjects: Vec<String> = right.map(|right| right.subject.to_string()).collect();
+    assert_eq!(subjects, ["a and b ens1f1", "a and b br0"]);
+}

@@ -41,17 +41,20 @@ pub(crate) type OfTwo = Vec<(Ends, Verdict)>;
 
 /// Interfaces of two hosts that share a network, each with each. One that is off leads nowhere, whatever address is left on it.
 fn shared<'h>(host: &'h Host, other: &'h Host) -> Vec<(&'h Nic, &'h Nic)> {
-    let leads = |host: &'h Host| -> Vec<&'h Nic> {
-        let nics = host.nics.iter();
-        nics.filter(|nic| may_lead_out(host, nic)).collect()
-    };
-    let (near, far) = (leads(host), leads(other));
+    let (near, far) = (leading(host), leading(other));
     let mut shared = Vec::new();
     for near in near {
         let partners = far.iter().filter(|far| reaches(near, far));
         shared.extend(partners.map(|far| (near, *far)));
     }
     shared
+}
+
+/// Those that may lead to another host. Whether something with an address stands on an interface takes a look at all of them: guests' ends,
+/// of which there may be thousands, have none of their own, and share no network whatever stands on them.
+fn leading(host: &Host) -> Vec<&Nic> {
+    let addressed = host.nics.iter().filter(|nic| nic.is_addressed());
+    addressed.filter(|nic| may_lead_out(host, nic)).collect()
 }
 
 /// Whether two interfaces have addresses of one network.
@@ -122,13 +125,14 @@ fn found(severity: Severity, read: String, why: &str, by_hand: String) -> Found 
 /// No address of a network is two hosts'.
 pub fn address(host: &Host, other: &Host) -> OfTwo {
     let mut twice: OfTwo = Vec::new();
-    for nic in host.nics.iter().filter(|nic| may_lead_out(host, nic)) {
+    let theirs = leading(other);
+    for nic in leading(host) {
         for own in nic.addresses.iter().filter(|own| is_of_a_network(own)) {
-            let has = |far: &&Nic| {
+            let has = |far: &&&Nic| {
                 let same = |address: &IpNetwork| address.address() == own.address();
-                may_lead_out(other, far) && far.addresses.iter().any(same)
+                far.addresses.iter().any(same)
             };
-            let Some(far) = other.nics.iter().find(has) else {
+            let Some(far) = theirs.iter().find(has) else {
                 continue;
             };
             let found = address_found(own, far, &other.name);
@@ -147,7 +151,7 @@ pub fn address(host: &Host, other: &Host) -> OfTwo {
     [twice, right].concat()
 }
 
-/// A bridge without hardware is each host's own, and has one address everywhere.
+/// Asked of those with an address. A bridge without hardware is each host's own, and has one address everywhere.
 fn may_lead_out(host: &Host, nic: &Nic) -> bool {
     let is_inner = nic.kind == Kind::Bridge && Layers::of(host).carriers(nic).is_empty();
     is_in_use(host, nic) && !is_inner
