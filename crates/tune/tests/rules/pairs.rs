@@ -1,9 +1,9 @@
 //! What is compared of two hosts, and with which.
 
 use drover_tune::examine;
-use drover_tune::facts::{Dcb, Ets, Host, Kind};
+use drover_tune::facts::{Dcb, Ets, Fact, Host, Kind};
 
-use crate::hosts::{gbit, healthy, on_top, value};
+use crate::hosts::{bonded, gbit, healthy, on_top, value};
 use crate::layers::told;
 
 /// A host whose first adapter has that of it.
@@ -157,4 +157,38 @@ fn ends_of_guests_are_not_compared_however_many_there_are() {
     let right = right.filter(|right| right.rule == "pair-mtu");
     let subjects: Vec<String> = right.map(|right| right.subject.to_string()).collect();
     assert_eq!(subjects, ["a and b ens1f1", "a and b br0"]);
+}
+
+#[test]
+fn a_switch_that_is_not_known_may_be_the_one_in_common() {
+    let host = |name, number, switches: [Option<&str>; 2]| {
+        let mut host = healthy(name, number);
+        for (nic, switch) in host.nics.iter_mut().zip(switches) {
+            match switch {
+                Some(switch) => value(&mut nic.neighbours)[0].switch = switch.to_owned(),
+                None => nic.neighbours = Fact::Known(Vec::new()),
+            }
+        }
+        bonded(&mut host, "802.3ad", "layer3+4", &["ens1f0", "ens1f1"]);
+        host
+    };
+    let own = host("a", 1, [Some("one"), None]);
+    let told_of = |there| told("pair-switch", &[own.clone(), host("b", 2, there)]);
+    assert_eq!(told_of([Some("two"), Some("one")]), []);
+    let because = "the other end says nothing by LLDP".to_owned();
+    let expected = ("a and b bond0".to_owned(), because);
+    assert_eq!(told_of([Some("two"), Some("two")]), [expected]);
+}
+
+#[test]
+fn two_hosts_that_are_cabled_to_each_other_have_no_switch() {
+    let told_of = |name: &str| {
+        let (mut a, b) = (healthy("a", 1), healthy("b", 2));
+        let neighbour = &mut value(&mut a.nics[0].neighbours)[0];
+        neighbour.switch = "02:00:00:00:00:ff".into();
+        neighbour.name = Some(name.into());
+        told("pair-switch", &[a, b]).len()
+    };
+    assert_eq!((told_of("b"), told_of("B.example.org")), (0, 0));
+    assert_eq!((told_of("b2"), told_of("leaf-b")), (1, 1));
 }

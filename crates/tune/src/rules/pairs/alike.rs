@@ -233,22 +233,49 @@ pub fn rdma(host: &Host, other: &Host) -> OfTwo {
 }
 
 /// The switches that an interface's cables end at, by what they call themselves and what people call them.
-fn switches<'h>(host: &'h Host, nic: &'h Nic) -> Result<BTreeSet<(&'h str, &'h str)>, Because> {
-    let mut switches = BTreeSet::new();
-    let mut unknown = None;
-    for adapter in adapters(host, nic) {
-        match neighbour(host, adapter) {
-            Ok(Some(neighbour)) => {
-                switches.insert((neighbour.switch.as_str(), called(neighbour)));
+#[derive(Default)]
+struct Switches<'h> {
+    known: BTreeSet<(&'h str, &'h str)>,
+    /// Why another one is not known.
+    unknown: Option<Because>,
+}
+
+impl<'h> Switches<'h> {
+    fn of(host: &'h Host, nic: &'h Nic) -> Self {
+        let mut switches = Self::default();
+        for adapter in adapters(host, nic) {
+            match neighbour(host, adapter) {
+                Ok(Some(neighbour)) => {
+                    let names = (neighbour.switch.as_str(), called(neighbour));
+                    switches.known.insert(names);
+                }
+                Ok(None) => {}
+                Err(why) => switches.unknown = Some(why),
             }
-            Ok(None) => {}
-            Err(why) => unknown = Some(why),
         }
+        switches
     }
-    match unknown {
-        Some(why) if switches.is_empty() => Err(why),
-        _ => Ok(switches),
+
+    /// One of them is no switch, but that host.
+    fn is_host(&self, host: &Host) -> bool {
+        let mut names = self.known.iter();
+        names.any(|(_, name)| is_name_of(name, &host.name))
     }
+
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.known.iter().map(|(_, name)| *name).collect();
+        names.join(" and ")
+    }
+}
+
+/// Whether both are one host's, with its domain or without.
+fn is_name_of(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
+    let begins = |long: &str, short: &str| {
+        let rest = long.strip_prefix(short);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    begins(&one, &other) || begins(&other, &one)
 }
 
 /// Both ends of a network are at one switch.
@@ -259,23 +286,27 @@ pub fn switch(host: &Host, other: &Host) -> OfTwo {
 }
 
 fn at_one_switch((host, nic): (&Host, &Nic), (other, far): (&Host, &Nic)) -> Verdict {
-    let (own, there) = (switches(host, nic)?, switches(other, far)?);
-    if own.is_empty() || there.is_empty() {
+    let (own, there) = (Switches::of(host, nic), Switches::of(other, far));
+    if own.is_host(other) || there.is_host(host) {
         return Ok(Answer::NotAbout);
     }
-    let is_there = |(own, _): &(&str, &str)| there.iter().any(|(there, _)| there == own);
-    if own.iter().any(is_there) {
+    let is_there = |(own, _): &(&str, &str)| there.known.iter().any(|(there, _)| there == own);
+    if own.known.iter().any(is_there) {
         return Ok(Answer::Right);
     }
-    let names = |switches: &BTreeSet<(&str, &str)>| {
-        let names: Vec<&str> = switches.iter().map(|(_, name)| *name).collect();
-        names.join(" and ")
-    };
+    let (own_names, names) = (own.names(), there.names());
+    // It may be the one in common.
+    if let Some(why) = own.unknown.or(there.unknown) {
+        return Err(why);
+    }
+    if own.known.is_empty() || there.known.is_empty() {
+        return Ok(Answer::NotAbout);
+    }
     Ok(Answer::Found(Found {
         expected: "one switch for both".into(),
         ..found(
             Severity::Notice,
-            format!("it ends at {}, and {} at {}", names(&own), far.name, names(&there)),
+            format!("it ends at {own_names}, and {} at {names}", far.name),
             "all that crosses takes the line between both switches, which others use as well, and which may be slower than both ends",
             "see that the line between both carries a migration beside all else; or have both ends at one switch, and each other network at another one".into(),
         )
