@@ -3,7 +3,7 @@
 use drover_tune::examine;
 use drover_tune::facts::{Dcb, Ets, Fact, Host, Kind};
 
-use crate::hosts::{bonded, gbit, healthy, on_top, value};
+use crate::hosts::{bonded, gbit, healthy, on_top, rdma, value};
 use crate::layers::told;
 
 /// A host whose first adapter has that of it.
@@ -191,4 +191,18 @@ fn two_hosts_that_are_cabled_to_each_other_have_no_switch() {
     };
     assert_eq!((told_of("b"), told_of("B.example.org")), (0, 0));
     assert_eq!((told_of("b2"), told_of("leaf-b")), (1, 1));
+}
+
+#[test]
+fn iwarp_is_a_kind_of_its_own_and_needs_no_line_without_loss() {
+    let (a, mut b) = (healthy("a", 1), healthy("b", 2));
+    rdma(&mut b).kinds = [("iWARP".to_owned(), 2)].into();
+    let read = "RoCE v2, and iWARP of ens1f0".to_owned();
+    let expected = ("a and b ens1f0".to_owned(), read);
+    assert_eq!(told("pair-rdma", &[a, b.clone()]), [expected]);
+    let pfc = value(&mut b.nics[0].dcb).pfc.as_mut();
+    pfc.unwrap().enabled.clear();
+    for rule in ["rdma-kind", "dcb-lossless"] {
+        assert_eq!(told(rule, std::slice::from_ref(&b)), [], "{rule}");
+    }
 }
