@@ -23,7 +23,7 @@ pub(crate) fn check_value(step: &Step) -> Result<(), PlanError> {
             ),
             NicSetting::Pause => (
                 read_pause(to).is_some_and(|pause| !pause.receive && !pause.send),
-                "rx off tx off, with autoneg off or as it is",
+                "rx off tx off, with autoneg on, off or left out",
             ),
             NicSetting::CombinedChannels | NicSetting::ReceiveRing => {
                 (is_raised(from, to), "a larger number than is set")

@@ -88,6 +88,9 @@ fn pause_frames_are_turned_off_and_nothing_else() {
     ] {
         assert_eq!(set(to), Ok(()), "{to}");
     }
+    let refused = set("off").unwrap_err().to_string();
+    let expected = "rx off tx off, with autoneg on, off or left out";
+    assert!(refused.contains(expected), "{refused}");
     for to in ["rx on tx off", "autoneg on rx on tx on", "off"] {
         let refused = set(to);
         assert!(

@@ -60,16 +60,24 @@ pub fn under_loss(micros: u64, packet: u32, share: f64) -> f64 {
     segment * 8.0 * MATHIS / (seconds * share.sqrt()) / 1e6
 }
 
-/// What it costs that so many of all packets are lost, were they lost one by one.
-pub fn of_loss(packet: u32, lost: u64, all: u64) -> Option<String> {
+/// What it costs that so many of all packets are lost, were they lost one by one; none where a connection fills the line in any case.
+pub fn of_loss(packet: u32, lost: u64, all: u64, line: Option<BitRate>) -> Option<String> {
     if lost == 0 || all == 0 {
         return None;
     }
     let share = (lost as f64 / all as f64).min(1.0);
+    let line = line.map_or(f64::INFINITY, |line| line.0 as f64 / 1e6);
     let [near, far] = ROUND_TRIPS.map(|micros| under_loss(micros, packet, share));
-    Some(format!(
-        "one by one, they hold a connection to some {near:.0} Mbit/s where a round trip takes 0.2 ms, and {far:.0} where it takes 1 ms"
-    ))
+    let held = if near < line {
+        format!(
+            "some {near:.0} Mbit/s where a round trip takes 0.2 ms, and {far:.0} where it takes 1 ms"
+        )
+    } else if far < line {
+        format!("some {far:.0} Mbit/s where a round trip takes 1 ms")
+    } else {
+        return None;
+    };
+    Some(format!("one by one, they hold a connection to {held}"))
 }
 
 /// What it costs that processors run at one rate, in kHz, and could at the other.
@@ -120,12 +128,22 @@ mod tests {
             "a connection carries 2.6 Gbit/s at most where a round trip takes 0.2 ms, and 524.3 Mbit/s where it takes 1 ms"
         );
         // 1448 bytes x 8 x 1.22 / (200 us x the root of 10^-4).
-        let told = of_loss(1500, 1, 10_000).unwrap();
+        let told = of_loss(1500, 1, 10_000, None).unwrap();
         assert!(
             told.contains("some 7066 Mbit/s") && told.contains("and 1413 where"),
             "{told}"
         );
-        assert_eq!(of_loss(1500, 0, 10), None);
+        assert_eq!(of_loss(1500, 0, 10, None), None);
+    }
+
+    #[test]
+    fn loss_costs_nothing_where_the_line_carries_no_more_without_it() {
+        let line = |gbit: u64| Some(BitRate(gbit * 1_000_000_000));
+        let told = |gbit: u64| of_loss(1500, 1, 10_000, line(gbit));
+        assert_eq!(told(10), of_loss(1500, 1, 10_000, None));
+        let far = told(5).unwrap();
+        assert!(far.ends_with("some 1413 Mbit/s where a round trip takes 1 ms"));
+        assert_eq!(told(1), None);
     }
 
     #[test]

@@ -18,6 +18,12 @@ const USUAL: usize = 0;
 /// A class that gets a share (`IEEE_8021QAZ_TSA_ETS`).
 const BY_SHARE: u8 = 2;
 
+/// A class that is sent before all others (`IEEE_8021QAZ_TSA_STRICT`).
+const STRICT: u8 = 0;
+
+/// A class with all of the line, in percent, shares it with none.
+const WHOLE: u8 = 100;
+
 /// Bits that a pause frame holds a line for, at most: 65535 times 512.
 const HELD_BITS: u64 = 65_535 * 512;
 
@@ -141,7 +147,7 @@ fn differences(dcb: &Dcb) -> Vec<String> {
 }
 
 /// Shares of a line, one class after the other.
-pub(super) fn percents(shares: &[u8]) -> String {
+fn percents(shares: &[u8]) -> String {
     let shares: Vec<String> = shares.iter().map(u8::to_string).collect();
     shares.join("/")
 }
@@ -182,6 +188,45 @@ fn usual_share(ets: &Ets) -> Option<u8> {
     let class = usize::from(*ets.classes.get(USUAL)?);
     let by_share = *ets.algorithms.get(class)? == BY_SHARE;
     ets.shares.get(class).copied().filter(|_| by_share)
+}
+
+/// What priorities get of a full line, those of one class together; none where no two classes share it. What a class is called is each
+/// driver's own choice.
+pub(super) fn shared(ets: &Ets) -> Option<String> {
+    let mut classes: Vec<(u8, Vec<String>)> = Vec::new();
+    for (priority, class) in ets.classes.iter().enumerate() {
+        let priority = priority.to_string();
+        match classes.iter_mut().find(|(known, _)| known == class) {
+            Some((_, priorities)) => priorities.push(priority),
+            None => classes.push((*class, vec![priority])),
+        }
+    }
+    let served = |class: u8| {
+        let class = usize::from(class);
+        let share = ets.shares.get(class).copied();
+        (ets.algorithms.get(class).copied(), share)
+    };
+    let has_part = |(class, _): &(u8, Vec<String>)| {
+        matches!(served(*class), (Some(BY_SHARE), Some(share)) if share < WHOLE)
+    };
+    let all = classes.iter().map(|(class, priorities)| {
+        let gets = match served(*class) {
+            (Some(BY_SHARE), Some(share)) => format!("{share} %"),
+            (Some(STRICT), _) => "all before others".to_owned(),
+            _ => "what its driver gives".to_owned(),
+        };
+        format!("{gets} for priority {}", priorities.join(", "))
+    });
+    let mut parts = classes.iter();
+    parts
+        .any(has_part)
+        .then(|| all.collect::<Vec<_>>().join("; "))
+}
+
+/// Somebody has priorities held back, or has classes share the line: drivers tell of what nobody set in many ways.
+pub(super) fn is_set(dcb: &Dcb) -> bool {
+    let is_shared = dcb.ets.as_ref().is_some_and(|ets| shared(ets).is_some());
+    is_shared || !enabled(dcb.pfc.as_ref()).is_empty()
 }
 
 /// What was set here is not overwritten by a switch.

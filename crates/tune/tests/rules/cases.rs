@@ -63,7 +63,7 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         host.nics[0].carrier_changes = Known(40);
     }),
     ("link-errors", Severity::Notice, |host| {
-        value(&mut host.nics[0].counters).receive_errors = 110;
+        value(&mut host.nics[0].counters).receive_errors = 1000;
     }),
     ("pci-slot", Severity::Critical, |host| {
         value(&mut host.nics[0].pci).width = Some(1);

@@ -145,7 +145,7 @@ fn packets_get_smaller_only_where_nothing_stands_on_the_interface_and_no_address
 }
 
 /// What a rule says of two hosts, by what it is about.
-fn told(rule: &str, hosts: &[Host]) -> Vec<(String, String)> {
+pub fn told(rule: &str, hosts: &[Host]) -> Vec<(String, String)> {
     let report = examine(hosts, &[]);
     let found = report.findings.into_iter();
     let found = found.map(|one| (one.rule, one.subject, one.found.read));

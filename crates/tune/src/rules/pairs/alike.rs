@@ -6,7 +6,7 @@ use super::{OfTwo, each, found};
 use crate::cost::of_rate;
 use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
-use crate::rules::dcb::{listed, percents};
+use crate::rules::dcb::{is_set, listed, shared};
 use crate::rules::layers::BY_POLICY;
 use crate::rules::switches::{called, neighbour};
 use crate::rules::used::rate;
@@ -138,46 +138,55 @@ fn told<T: Ord>(
 pub fn dcb(host: &Host, other: &Host) -> OfTwo {
     each(host, other, |nic, far| {
         let (own, there) = (adapters(host, nic), adapters(other, far));
-        if own
-            .iter()
-            .chain(&there)
-            .any(|nic| nic.kind != Kind::Adapter)
-        {
+        let mut ends = own.iter().chain(&there);
+        if ends.any(|nic| nic.kind != Kind::Adapter) {
             return Ok(Answer::NotAbout);
         }
         let priorities = |dcb: &Dcb| Some(listed(dcb.pfc.as_ref()?));
         let shares = |dcb: &Dcb| {
-            let ets = dcb.ets.as_ref()?;
-            let classes: Vec<String> = ets.classes.iter().map(u8::to_string).collect();
-            Some(format!(
-                "{} for classes {}",
-                percents(&ets.shares),
-                classes.join("/")
-            ))
+            let shared = shared(dcb.ets.as_ref()?);
+            Some(shared.unwrap_or_else(|| "none".to_owned()))
         };
-        let pfc = told(&own, priorities)?.zip(told(&there, priorities)?);
-        let ets = told(&own, shares)?.zip(told(&there, shares)?);
-        if pfc.is_none() && ets.is_none() {
+        let pfc = (told(&own, priorities)?, told(&there, priorities)?);
+        let ets = (told(&own, shares)?, told(&there, shares)?);
+        if (&pfc, &ets) == (&(None, None), &(None, None)) {
             return Err("their drivers tell neither PFC nor shares".into());
         }
         let mut differ = Vec::new();
-        for (what, ends) in [("PFC for", pfc), ("shares", ets)] {
-            let Some((own, there)) = ends.filter(|(own, there)| own != there) else {
-                continue;
-            };
-            let [own, there] = [own, there].map(|words| Vec::from_iter(words).join(" and "));
-            differ.push(format!("{what} {own}, and {there} of {}", far.name));
+        let mut unknown = None;
+        for (what, ends) in [("PFC", pfc), ("shares", ets)] {
+            match ends {
+                (Some(own), Some(there)) if own != there => {
+                    let joined = |words: BTreeSet<String>| Vec::from_iter(words).join(" and ");
+                    let (own, there) = (joined(own), joined(there));
+                    differ.push(format!("{what}: {own}, and {there} of {}", far.name));
+                }
+                (Some(_), None) | (None, Some(_)) => {
+                    unknown = Some(format!("the driver of one end does not tell {what}"));
+                }
+                _ => {}
+            }
         }
         if differ.is_empty() {
-            return Ok(Answer::Right);
+            let mut all = own.iter().chain(&there);
+            let some_set = all.any(|nic| nic.dcb.known().is_some_and(is_set));
+            return match unknown {
+                Some(why) => Err(Because(why)),
+                None if some_set => Ok(Answer::Right),
+                None => Ok(Answer::NotAbout),
+            };
         }
+        let [own, there] = [own, there].map(|adapters| {
+            let names: Vec<&str> = adapters.iter().map(|nic| nic.name.as_str()).collect();
+            names.join(" and ")
+        });
         Ok(Answer::Found(found(
             Severity::Warning,
             differ.join("; "),
             "what one end holds back, or keeps a share for, the other one drops, or sends at will",
             format!(
-                "set both alike, and the switch between them: `dcb pfc show dev {}` and `dcb ets show dev {}` tell of this end",
-                nic.name, nic.name
+                "set both alike, and the switch between them: `dcb pfc show dev DEV` and `dcb ets show dev DEV` tell of {own} here, and of {there} of {}",
+                other.name
             ),
         )))
     })
@@ -224,22 +233,49 @@ pub fn rdma(host: &Host, other: &Host) -> OfTwo {
 }
 
 /// The switches that an interface's cables end at, by what they call themselves and what people call them.
-fn switches<'h>(host: &'h Host, nic: &'h Nic) -> Result<BTreeSet<(&'h str, &'h str)>, Because> {
-    let mut switches = BTreeSet::new();
-    let mut unknown = None;
-    for adapter in adapters(host, nic) {
-        match neighbour(host, adapter) {
-            Ok(Some(neighbour)) => {
-                switches.insert((neighbour.switch.as_str(), called(neighbour)));
+#[derive(Default)]
+struct Switches<'h> {
+    known: BTreeSet<(&'h str, &'h str)>,
+    /// Why another one is not known.
+    unknown: Option<Because>,
+}
+
+impl<'h> Switches<'h> {
+    fn of(host: &'h Host, nic: &'h Nic) -> Self {
+        let mut switches = Self::default();
+        for adapter in adapters(host, nic) {
+            match neighbour(host, adapter) {
+                Ok(Some(neighbour)) => {
+                    let names = (neighbour.switch.as_str(), called(neighbour));
+                    switches.known.insert(names);
+                }
+                Ok(None) => {}
+                Err(why) => switches.unknown = Some(why),
             }
-            Ok(None) => {}
-            Err(why) => unknown = Some(why),
         }
+        switches
     }
-    match unknown {
-        Some(why) if switches.is_empty() => Err(why),
-        _ => Ok(switches),
+
+    /// One of them is no switch, but that host.
+    fn is_host(&self, host: &Host) -> bool {
+        let mut names = self.known.iter();
+        names.any(|(_, name)| is_name_of(name, &host.name))
     }
+
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.known.iter().map(|(_, name)| *name).collect();
+        names.join(" and ")
+    }
+}
+
+/// Whether both are one host's, with its domain or without.
+fn is_name_of(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
+    let begins = |long: &str, short: &str| {
+        let rest = long.strip_prefix(short);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    begins(&one, &other) || begins(&other, &one)
 }
 
 /// Both ends of a network are at one switch.
@@ -250,23 +286,27 @@ pub fn switch(host: &Host, other: &Host) -> OfTwo {
 }
 
 fn at_one_switch((host, nic): (&Host, &Nic), (other, far): (&Host, &Nic)) -> Verdict {
-    let (own, there) = (switches(host, nic)?, switches(other, far)?);
-    if own.is_empty() || there.is_empty() {
+    let (own, there) = (Switches::of(host, nic), Switches::of(other, far));
+    if own.is_host(other) || there.is_host(host) {
         return Ok(Answer::NotAbout);
     }
-    let is_there = |(own, _): &(&str, &str)| there.iter().any(|(there, _)| there == own);
-    if own.iter().any(is_there) {
+    let is_there = |(own, _): &(&str, &str)| there.known.iter().any(|(there, _)| there == own);
+    if own.known.iter().any(is_there) {
         return Ok(Answer::Right);
     }
-    let names = |switches: &BTreeSet<(&str, &str)>| {
-        let names: Vec<&str> = switches.iter().map(|(_, name)| *name).collect();
-        names.join(" and ")
-    };
+    let (own_names, names) = (own.names(), there.names());
+    // It may be the one in common.
+    if let Some(why) = own.unknown.or(there.unknown) {
+        return Err(why);
+    }
+    if own.known.is_empty() || there.known.is_empty() {
+        return Ok(Answer::NotAbout);
+    }
     Ok(Answer::Found(Found {
         expected: "one switch for both".into(),
         ..found(
             Severity::Notice,
-            format!("it ends at {}, and {} at {}", names(&own), far.name, names(&there)),
+            format!("it ends at {own_names}, and {} at {names}", far.name),
             "all that crosses takes the line between both switches, which others use as well, and which may be slower than both ends",
             "see that the line between both carries a migration beside all else; or have both ends at one switch, and each other network at another one".into(),
         )

@@ -3,7 +3,10 @@
 mod alike;
 mod whole;
 
-use drover_types::IpNetwork;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+use drover_types::{BitRate, IpNetwork};
 
 pub use self::alike::{adapter, bond, dcb, rdma, switch};
 pub use self::whole::{clock, qemu};
@@ -11,6 +14,9 @@ use super::used::{is_in_use, rate};
 use crate::cost::of_rate;
 use crate::facts::{Host, Kind, Layers, Nic};
 use crate::finding::{Answer, Found, Severity, Verdict};
+
+/// What a link of unknown rate counts as among others, as for a migration.
+const UNKNOWN_RATE: BitRate = BitRate(1_000_000_000);
 
 /// An interface of each of two hosts; neither of what is about both as a whole.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -35,17 +41,20 @@ pub(crate) type OfTwo = Vec<(Ends, Verdict)>;
 
 /// Interfaces of two hosts that share a network, each with each. One that is off leads nowhere, whatever address is left on it.
 fn shared<'h>(host: &'h Host, other: &'h Host) -> Vec<(&'h Nic, &'h Nic)> {
-    let leads = |host: &'h Host| -> Vec<&'h Nic> {
-        let nics = host.nics.iter();
-        nics.filter(|nic| may_lead_out(host, nic)).collect()
-    };
-    let (near, far) = (leads(host), leads(other));
+    let (near, far) = (leading(host), leading(other));
     let mut shared = Vec::new();
     for near in near {
         let partners = far.iter().filter(|far| reaches(near, far));
         shared.extend(partners.map(|far| (near, *far)));
     }
     shared
+}
+
+/// Those that may lead to another host. Whether something with an address stands on an interface takes a look at all of them: guests' ends,
+/// of which there may be thousands, have none of their own, and share no network whatever stands on them.
+fn leading(host: &Host) -> Vec<&Nic> {
+    let addressed = host.nics.iter().filter(|nic| nic.is_addressed());
+    addressed.filter(|nic| may_lead_out(host, nic)).collect()
 }
 
 /// Whether two interfaces have addresses of one network.
@@ -60,8 +69,40 @@ fn are_one(own: &IpNetwork, far: &IpNetwork) -> bool {
     !own.is_link_local() && own.address() != far.address() && own.network() == far.network()
 }
 
+/// Those of [`shared`] that are compared, each interface once: as by a migration, those first that carry most. Of these the ones of one
+/// rate, or else of the nearest, and then those that are called the same.
+fn matched<'h>(host: &'h Host, other: &'h Host) -> Vec<(&'h Nic, &'h Nic)> {
+    let shared = shared(host, other);
+    let order = shared.iter().enumerate().map(|(at, &(near, far))| {
+        let own = rate(host, near).unwrap_or(UNKNOWN_RATE);
+        let there = rate(other, far).unwrap_or(UNKNOWN_RATE);
+        let is_other = near.name != far.name;
+        (Reverse(own.min(there)), own.max(there), is_other, at)
+    });
+    let mut order: Vec<_> = order.collect();
+    order.sort_unstable();
+    let (mut nears, mut fars) = (BTreeSet::<&str>::new(), BTreeSet::<&str>::new());
+    let mut chosen = Vec::new();
+    for (.., at) in order {
+        let (near, far) = shared[at];
+        let (own, there) = (near.name.as_str(), far.name.as_str());
+        if !nears.contains(own) && !fars.contains(there) {
+            nears.insert(own);
+            fars.insert(there);
+            chosen.push(at);
+        }
+    }
+    chosen.sort_unstable();
+    chosen.into_iter().map(|at| shared[at]).collect()
+}
+
+/// Of each interface and its partner.
 fn each(host: &Host, other: &Host, ask: impl Fn(&Nic, &Nic) -> Verdict) -> OfTwo {
-    let pairs = shared(host, other).into_iter();
+    of(matched(host, other), ask)
+}
+
+fn of(pairs: Vec<(&Nic, &Nic)>, ask: impl Fn(&Nic, &Nic) -> Verdict) -> OfTwo {
+    let pairs = pairs.into_iter();
     pairs
         .map(|(nic, far)| (Ends::of(nic, far), ask(nic, far)))
         .collect()
@@ -84,13 +125,14 @@ fn found(severity: Severity, read: String, why: &str, by_hand: String) -> Found 
 /// No address of a network is two hosts'.
 pub fn address(host: &Host, other: &Host) -> OfTwo {
     let mut twice: OfTwo = Vec::new();
-    for nic in host.nics.iter().filter(|nic| may_lead_out(host, nic)) {
+    let theirs = leading(other);
+    for nic in leading(host) {
         for own in nic.addresses.iter().filter(|own| is_of_a_network(own)) {
-            let has = |far: &&Nic| {
+            let has = |far: &&&Nic| {
                 let same = |address: &IpNetwork| address.address() == own.address();
-                may_lead_out(other, far) && far.addresses.iter().any(same)
+                far.addresses.iter().any(same)
             };
-            let Some(far) = other.nics.iter().find(has) else {
+            let Some(far) = theirs.iter().find(has) else {
                 continue;
             };
             let found = address_found(own, far, &other.name);
@@ -109,7 +151,7 @@ pub fn address(host: &Host, other: &Host) -> OfTwo {
     [twice, right].concat()
 }
 
-/// A bridge without hardware is each host's own, and has one address everywhere.
+/// Asked of those with an address. A bridge without hardware is each host's own, and has one address everywhere.
 fn may_lead_out(host: &Host, nic: &Nic) -> bool {
     let is_inner = nic.kind == Kind::Bridge && Layers::of(host).carriers(nic).is_empty();
     is_in_use(host, nic) && !is_inner
@@ -138,12 +180,14 @@ fn address_found(own: &IpNetwork, far: &Nic, other: &str) -> Found {
     }
 }
 
-/// Both ends of a network have the same largest packet. It speaks for all that is asked of two ends where there are none.
+/// Both ends of a network have the same largest packet, whichever they are: any two may come to send to each other. It speaks for all that
+/// is asked of two ends where there are none.
 pub fn mtu(host: &Host, other: &Host) -> OfTwo {
-    if shared(host, other).is_empty() {
+    let shared = shared(host, other);
+    if shared.is_empty() {
         return vec![(Ends::default(), Err("they share no network".into()))];
     }
-    each(host, other, |nic, far| {
+    of(shared, |nic, far| {
         if nic.mtu == far.mtu {
             return Ok(Answer::Right);
         }
