@@ -206,9 +206,7 @@ pub(super) fn shared(ets: &Ets) -> Option<String> {
         let share = ets.shares.get(class).copied();
         (ets.algorithms.get(class).copied(), share)
     };
-    let has_part = |(class, _): &(u8, Vec<String>)| {
-        matches!(served(*class), (Some(BY_SHARE), Some(share)) if share < WHOLE)
-    };
+    let has_part = |(class, _): &(u8, Vec<String>)| matches!(served(*class), (Some(BY_SHARE), Some(share)) if share < WHOLE);
     let all = classes.iter().map(|(class, priorities)| {
         let gets = match served(*class) {
             (Some(BY_SHARE), Some(share)) => format!("{share} %"),

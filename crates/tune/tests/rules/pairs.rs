@@ -141,7 +141,9 @@ fn ends_of_guests_are_not_compared_however_many_there_are() {
     let host = |name, number| {
         let mut host = healthy(name, number);
         let taps: Vec<String> = (0..300).map(|tap| format!("vnet{tap}")).collect();
-        let ports = ["ens1f0"].into_iter().chain(taps.iter().map(String::as_str));
+        let ports = ["ens1f0"]
+            .into_iter()
+            .chain(taps.iter().map(String::as_str));
         let mut bridge = on_top("br0", Kind::Bridge, &ports.collect::<Vec<&str>>());
         bridge.addresses = std::mem::take(&mut host.nics[0].addresses);
         host.nics.push(bridge);
