@@ -92,7 +92,11 @@ impl Changes {
         let mut all_ended = true;
         let mut may_be_undone = false;
         for (id, read) in self.folders.all() {
-            let Ok(account) = read else { continue };
+            let Ok(account) = read else {
+                // It may be one by which links go.
+                may_be_undone = true;
+                continue;
+            };
             let bounces = account.order.plan.bounces();
             if !account.standing.has_ended() {
                 if bounces {
