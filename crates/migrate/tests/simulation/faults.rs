@@ -6,7 +6,8 @@ use drover_migrate::{CancelledBy, DestinationStep, SourceStep, Verdict};
 
 use crate::qemu::Qemu;
 use crate::requests::unreachable;
-use crate::world::{Event, Fault, PATIENCE, World, gone};
+use crate::event::{Event, Fault};
+use crate::world::{PATIENCE, World, gone};
 
 impl World {
     pub(crate) fn fault(&mut self, fault: Fault) {

@@ -11,7 +11,8 @@ use drover_migrate::{
 };
 
 use crate::qemu::Qemu;
-use crate::world::{Event, World, migration};
+use crate::event::Event;
+use crate::world::{World, migration};
 
 /// Between two tries of whoever tries again.
 const AGAIN: Duration = Duration::from_secs(2);

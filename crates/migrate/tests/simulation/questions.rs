@@ -6,7 +6,8 @@ use std::time::Duration;
 use drover_migrate::{HandOffAnswer, Question, Time, Verdict, destination, source};
 
 use crate::requests::unreachable_answer;
-use crate::world::{Event, World, gone};
+use crate::event::Event;
+use crate::world::{World, gone};
 
 /// How long the source's agent waits for an answer.
 const CALL: Duration = Duration::from_secs(15);
