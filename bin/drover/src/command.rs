@@ -158,12 +158,16 @@ pub async fn uncordon(agent: &Agent) -> Result<Outcome, Failure> {
 /// `drover status`
 pub async fn status(agent: &Agent) -> Result<Outcome, Failure> {
     let status = client(agent)?.status().await.map_err(Failure::of_reading)?;
-    let parts = [
+    let mut parts = vec![
         ("host", encoded(&status.host)?),
         ("vms", encoded(&status.vms)?),
         ("migrations", encoded(&status.migrations)?),
         ("peers", encoded(&status.peers)?),
+        ("limits", encoded(&status.limits)?),
     ];
+    if let Some(away) = &status.checkpoints_away {
+        parts.push(("checkpoints_away", encoded(away)?));
+    }
     Outcome::of_parts(show::status(&status), &parts)
 }
 
