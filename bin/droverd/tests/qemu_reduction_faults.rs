@@ -215,12 +215,52 @@ async fn agents_that_are_killed_while_a_guest_returns_go_on_and_its_checkpoint_i
     checkpoints_when(&hosts, B, |kept| kept.taken.0 == 0).await;
 }
 
+/// Begins to move the guest, and is told to leave it before it has arrived.
+async fn cancelled(hosts: &mut Hosts, from: usize) {
+    let id = midway(hosts, from).await;
+    hosts.client(from).cancel(id).await.unwrap();
+    let left = hosts.ended(from, id).await;
+    assert_eq!(left.phase, MigrationPhase::Cancelled, "{left:#?}");
+    let there = hosts.ended(1 - from, id).await;
+    assert_eq!(there.phase, MigrationPhase::Abandoned, "{there:#?}");
+    hosts.guest_runs_only_on(from).await;
+    hosts.no_relay_is_left().await;
+    limit(hosts, from, LimitScope::Host, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_move_that_is_cancelled_leaves_what_is_stored_to_the_next_one() {
+    let Some(mut hosts) = Hosts::new("faultcancel", FAST).await else {
+        return;
+    };
+    hosts.configure(A, |config| {
+        set_word(config, "checkpoints", "size", "1 GiB");
+    });
+    for host in [A, B] {
+        hosts.start_agent(host).await;
+    }
+    hosts.boot().await;
+    leaves(&mut hosts).await;
+
+    cancelled(&mut hosts, B).await;
+    let [_, returned] = moved(&mut hosts, B, "zstd:1").await;
+    let found = returned.shared_pages.unwrap().found_in_checkpoint;
+    assert!(found > MANY, "{found}");
+    checkpoints_when(&hosts, A, |kept| kept.checkpoints.is_empty()).await;
+
+    // What guests share there, too.
+    cancelled(&mut hosts, A).await;
+    let [_, arrived] = moved(&mut hosts, A, "zstd:1").await;
+    let found = arrived.shared_pages.unwrap().found;
+    assert!(found > MANY, "{found}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_relay_that_is_killed_while_it_reduces_costs_only_the_migration() {
     let Some(mut hosts) = Hosts::with_guest("faultrelay", FAST).await else {
         return;
     };
-    for host in [B, A] {
+    for host in [A, B] {
         let id = midway(&mut hosts, A).await;
         kill(hosts.relays(host)[0]);
         let view = hosts.ended(A, id).await;
@@ -232,7 +272,7 @@ async fn a_relay_that_is_killed_while_it_reduces_costs_only_the_migration() {
     }
     limit(&hosts, A, LimitScope::Host, None).await;
     let [left, _] = moved(&mut hosts, A, "zstd:1").await;
-    // What a migration stored that failed is given to no other.
+    // What a relay had stored that died is given to no other.
     assert!(referred(&left) < FEW, "{left:#?}");
 }
 

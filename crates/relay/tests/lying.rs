@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use drover_lanes::Lane;
 use drover_reduce::kept::source::Kept;
 use drover_reduce::{Choice, Codec, Encoder, Level, Measures, PageId, Span};
-use drover_relay::{Event, open_lane};
+use drover_relay::{BrokenBy, Event, open_lane};
 use drover_wire::{ChunkFlags, Frame, HEADER_BYTES};
 use pair::{PATIENCE, Pair, Protected, content, loopback_path, pair_of};
 use streams::{PAGE, settings};
@@ -63,8 +63,13 @@ impl Liar {
         assert!(arrived == got, "QEMU read {} bytes", arrived.len());
         let reason = loop {
             let event = self.pair.destination_events.recv_timeout(PATIENCE).unwrap();
-            if let Event::ChannelBroke { channel, reason } = event {
-                assert_eq!(channel, CHANNEL);
+            if let Event::ChannelBroke {
+                channel,
+                by,
+                reason,
+            } = event
+            {
+                assert_eq!((channel, by), (CHANNEL, BrokenBy::Chunk));
                 break reason;
             }
         };

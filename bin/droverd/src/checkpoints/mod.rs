@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   begin ─▶ NAME.pages grows while the guest leaves ─▶ keep ─▶ NAME.json ─▶ take ─▶ Returning: its relay reads them
-//!                 └── given up, where it stays: nothing is left ◀── back, failed, too old, removed, not wanted ──┘
+//!                 └── given up, where it stays: nothing is left ◀── back, doubted, too old, removed, not wanted ──┘
 //!
 //!   begin_baseline ─▶ NAME.baseline grows while the guest arrives ─▶ keep ─▶ NAME.baseline-json ─▶ baseline: its relay compares
 //!                 └── given up, where it does not: nothing is left ◀── left, too old, removed, not wanted, no room ──┘
@@ -181,9 +181,16 @@ impl Checkpoints {
         }
         let returning = Returning::new(self.clone(), vm.clone(), told.since);
         if told.is_over() {
+            returning.remove();
             return Ok(None);
         }
-        Ok(Some((returning, opened?, told.stored(false))))
+        match opened {
+            Ok(file) => Ok(Some((returning, file, told.stored(false)))),
+            Err(why) => {
+                returning.remove();
+                Err(why)
+            }
+        }
     }
 
     /// Opens pages that are kept. Where they are not because their directory is not there, they are kept.
@@ -202,8 +209,7 @@ impl Checkpoints {
         Ok(opened)
     }
 
-    /// What a guest holds of it that an earlier agent began to take in. Whether its relay reads it was not written down: if it does not, it
-    /// is removed all the same, and the next return brings all pages.
+    /// What a guest holds of it that an earlier agent began to take in. Whether its relay reads it was not written down.
     pub fn take_up(&self, vm: &VmName) -> Option<Returning> {
         let told = self.told(vm, CheckpointKind::Checkpoint)?;
         Some(Returning::new(self.clone(), vm.clone(), told.since))

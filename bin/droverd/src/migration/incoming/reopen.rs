@@ -35,6 +35,7 @@ impl Incoming {
         }
         self.following = None;
         self.expected = None;
+        self.doubt = self.doubt();
         let before = self.carrier.take();
         // QEMU sees its socket close before it is told to listen again.
         tokio::task::block_in_place(|| {
