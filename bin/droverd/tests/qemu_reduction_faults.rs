@@ -17,8 +17,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use drover_api::{LimitScope, MigrationPhase, MigrationView};
-use drover_types::MigrationId;
-use hosts::reduced::{begun, checkpoints_when, holders, moved, stayed, with_checkpoints};
+use drover_types::{AtDeadline, Convergence, MigrationId, Throttle};
+use hosts::reduced::{begun, begun_by, checkpoints_when, holders};
+use hosts::reduced::{moved, stayed, with_checkpoints};
 use hosts::{A, B, FAST, Hosts, PATIENCE, kill, limit, set_word, until};
 use huge::HugePages;
 
@@ -128,12 +129,14 @@ fn pages(hosts: &Hosts) -> PathBuf {
     hosts.host(A).state().join("checkpoints/guest.pages")
 }
 
+/// Why a chunk is not used that refers to a page of a checkpoint which was damaged.
+const DAMAGED: &str = "what is kept of the guest for its return cannot be read as it was written";
+
 /// The return fails once for what was kept, and then the guest comes without it.
 async fn returns_at_the_second_try(hosts: &mut Hosts) {
     let [left, arrived] = stayed(hosts, B, "zstd:1").await;
     let told = events(hosts, A, left.id).await;
-    let why = "what is kept of the guest for its return cannot be read as it was written";
-    assert!(told.contains(why), "{told}\n{arrived:#?}");
+    assert!(told.contains(DAMAGED), "{told}\n{arrived:#?}");
     checkpoints_when(hosts, A, |kept| kept.checkpoints.is_empty()).await;
     let [left, _] = moved(hosts, B, "zstd:1").await;
     assert!(referred(&left) < FEW, "{left:#?}");
@@ -165,6 +168,39 @@ async fn a_checkpoint_that_was_cut_short_costs_one_migration_and_one_that_was_re
     let length = file.metadata().unwrap().len();
     file.set_len(length / 64).unwrap();
     returns_at_the_second_try(&mut hosts).await;
+}
+
+/// So slow that most pages of the guest follow it, though they are referred to in a few bytes each.
+const TRICKLE: Option<&str> = Some("2mbit");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_that_is_damaged_while_pages_follow_costs_their_session_and_no_guest() {
+    let Some(mut hosts) = with_checkpoint("faultfill").await else {
+        return;
+    };
+    limit(&hosts, B, LimitScope::Host, TRICKLE).await;
+    let convergence = Convergence {
+        throttle: Some(Throttle::Off),
+        deadline_s: Some(1.try_into().unwrap()),
+        at_deadline: Some(AtDeadline::Postcopy),
+        ..Convergence::default()
+    };
+    let id = begun_by(&mut hosts, B, "pages", convergence).await;
+    let serves = |phase: MigrationPhase| phase == MigrationPhase::Serving || phase.has_ended();
+    let view = hosts.phase_when(B, id, PATIENCE, serves).await;
+    assert_eq!(view.phase, MigrationPhase::Serving, "{view:#?}");
+    damage(&pages(&hosts), SEALED);
+    limit(&hosts, B, LimitScope::Host, None).await;
+
+    let left = hosts.ended(B, id).await;
+    assert_eq!(left.phase, MigrationPhase::Completed, "{left:#?}");
+    hosts.guest_runs_only_on(A).await;
+    let reopened = left.postcopy.as_ref().map(|postcopy| postcopy.reopened);
+    assert!(reopened > Some(0), "{left:#?}");
+    let told = events(&hosts, A, id).await;
+    assert!(told.contains(DAMAGED), "{told}");
+    checkpoints_when(&hosts, A, |kept| kept.checkpoints.is_empty()).await;
+    hosts.no_relay_is_left().await;
 }
 
 /// Longer than an agent takes to come back on a busy machine.
