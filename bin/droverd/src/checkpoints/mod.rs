@@ -23,6 +23,7 @@
 mod beginning;
 mod files;
 mod handles;
+mod hands;
 mod mark;
 mod opening;
 
@@ -31,9 +32,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use drover_api::{CheckpointKind, CheckpointView, CheckpointsView};
@@ -44,6 +43,7 @@ use drover_types::{Bytes, VmName};
 use crate::limits::{CHECKPOINT_PATIENCE, CHECKPOINTS_LOOK};
 use files::{KINDS, Told, erase, place, told};
 pub use handles::{Growing, Returning};
+use hands::{Hand, Later};
 pub use mark::Away;
 use mark::Marks;
 
@@ -72,6 +72,8 @@ struct Inner {
     key: DigestKey,
     /// Who works on files has it, one at a time, and waits for the disk with it.
     disk: Mutex<Marks>,
+    hand: Hand,
+    later: Later,
     /// Why nothing is put into the directory for now. Not held while a disk is waited for, either.
     away: Mutex<Option<Away>>,
     /// For those who wait for no disk: it is not held while one is waited for. Who has both took it second.
@@ -119,6 +121,9 @@ pub enum NoCheckpoint {
     /// Its disk is waited for.
     #[error("its disk has not answered for {} s", .0.as_secs())]
     Stalled(Duration),
+    /// Nobody else waits for it meanwhile.
+    #[error("its disk has not answered who asked before")]
+    Hangs,
     /// One of it is being written.
     #[error("one of it is still being written")]
     Growing,
@@ -229,20 +234,22 @@ impl Checkpoints {
         })
     }
 
+    /// Does what nobody waits for, one after the other. Blocks nobody.
+    pub fn later(&self, work: impl FnOnce() + Send + 'static) {
+        if self.0.later.add(work) {
+            let this = self.clone();
+            tokio::task::spawn_blocking(move || this.0.later.work_off());
+        }
+    }
+
     /// Does what waits for a disk, in a thread that is left alone with it where that takes too long: what it gives then is dropped there.
     fn patiently<T: Send + 'static>(
         &self,
         patience: Duration,
         work: impl FnOnce(&Self) -> Result<T, NoCheckpoint> + Send + 'static,
     ) -> Result<T, NoCheckpoint> {
-        // Without room: it is taken, or comes back to who gives it.
-        let (answer, answered) = sync_channel(0);
         let this = self.clone();
-        thread::Builder::new()
-            .name("checkpoints".to_owned())
-            .spawn(move || drop(answer.send(work(&this))))?;
-        let stalled = |_| Err(NoCheckpoint::Stalled(patience));
-        answered.recv_timeout(patience).unwrap_or_else(stalled)
+        self.0.hand.ask(patience, move || work(&this))
     }
 
     fn told(&self, vm: &VmName, kind: CheckpointKind) -> Option<Told> {
@@ -277,10 +284,17 @@ impl Checkpoints {
         )
     }
 
-    /// Removes what is kept of this guest, and does not keep what grows; whether there was anything. Blocks as long as the disk takes.
-    pub fn remove(&self, vm: &VmName) -> bool {
-        let removed = KINDS.map(|kind| self.remove_one(vm, kind));
-        removed.contains(&true)
+    /// Removes what is kept of this guest, and does not keep what grows; whether there was anything. Blocks for [`CHECKPOINT_PATIENCE`] at
+    /// most; where that is too little for its disk it is removed once that answers.
+    ///
+    /// # Errors
+    /// [`NoCheckpoint`].
+    pub fn remove(&self, vm: &VmName) -> Result<bool, NoCheckpoint> {
+        let vm = vm.clone();
+        self.patiently(CHECKPOINT_PATIENCE, move |this| {
+            let removed = KINDS.map(|kind| this.remove_one(&vm, kind));
+            Ok(removed.contains(&true))
+        })
     }
 
     /// Removes the baseline of a guest that has left. Blocks as long as the disk takes.

@@ -12,6 +12,7 @@ use drover_pagestore::DigestKey;
 use drover_types::Bytes;
 
 use super::files::{KINDS, Told, named, pages, place, taken, told};
+use super::hands::{Hand, Later};
 use super::mark::{Away, Marks};
 use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint, NotOpened};
 use crate::config::Config;
@@ -61,6 +62,8 @@ impl Checkpoints {
             directory: wanted.directory.clone(),
             size: wanted.size,
             lasts: wanted.lasts,
+            hand: Hand::start()?,
+            later: Later::default(),
             key: key.map_or_else(DigestKey::random, |key| Ok(DigestKey::new(key)))?,
             away: Mutex::default(),
             all: Mutex::new(all),

@@ -163,7 +163,7 @@ pub fn session(
     if addresses > 0 && closed.len() == addresses {
         carrier.close(false);
         // It lets go of a file, and nobody waits for its disk.
-        drop(tokio::task::spawn_blocking(|| drop(recording)));
+        context.checkpoints.later(|| drop(recording));
         let message = format!("no lane could arrive here: {}", closed.join("; "));
         let next = "`ss -tlnp` tells what else listens on `migration.data_port`";
         return Err(Refusal::new(ErrorCode::Internal, message).next(next));
@@ -212,7 +212,7 @@ fn take_checkpoint(
     };
     if let Err(why) = relay.add_stored(&file, stored) {
         // Nor could the next one.
-        returning.remove();
+        checkpoints.later(|| returning.remove());
         return Err(why);
     }
     Ok(Some(returning))
