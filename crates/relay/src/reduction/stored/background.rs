@@ -27,6 +27,8 @@ pub(super) struct Written {
     pub(super) left_out: u64,
     /// There is no room for any that comes.
     pub(super) full: bool,
+    /// Why some were left out that others may find room for.
+    pub(super) trouble: Option<&'static str>,
 }
 
 /// What became of all so far.
@@ -94,6 +96,10 @@ fn write_all<B>(
                 counts.written.fetch_add(written.pages, Ordering::Relaxed);
                 let left_out = written.left_out;
                 counts.left_out.fetch_add(left_out, Ordering::Relaxed);
+                if let Some(why) = written.trouble {
+                    let mut trouble = lock(&counts.trouble);
+                    trouble.get_or_insert_with(|| format!("pages were left out of {what}: {why}"));
+                }
                 if written.full {
                     break format!("no more pages fit into {what}");
                 }
