@@ -336,7 +336,7 @@ impl Controller {
         let carried = in_a_second(seen.counts.wire);
         let way = self.way;
         if self.line.seen(self.now, carried, slowest, way) {
-            self.trials.forget();
+            self.lines_are_others();
         }
         let crossed = Crossed {
             raw: in_a_second(seen.counts.raw),
@@ -357,6 +357,15 @@ impl Controller {
                 self.wanted_since = None;
             }
             Outcome::None => self.decide(slowest),
+        }
+    }
+
+    /// A trial that is under way says nothing any more. The way that is tried stays for as long as none is better by what is known of the
+    /// lines as they are now, which is looked at at once. But what the destination has is passed only where that was found to be faster.
+    fn lines_are_others(&mut self) {
+        let unjudged = self.trials.forget();
+        if let Some(of) = unjudged.filter(|of| of.promise == Promise::Leap) {
+            self.change(of.before);
         }
     }
 
