@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 
 use drover_lanes::Lane;
 use drover_reduce::kept::source::Kept;
-use drover_reduce::{Choice, Codec, Encoder, Level, Measures, PageId, Span};
+use drover_reduce::{Choice, Codec, Encoder, Level, PageId, Span};
 use drover_relay::{BrokenBy, Event, open_lane};
 use drover_wire::{ChunkFlags, Frame, HEADER_BYTES};
 use pair::{PATIENCE, Pair, Protected, content, loopback_path, pair_of};
@@ -137,13 +137,9 @@ impl Honest {
 
     fn pack(&mut self, raw: &[u8], spans: &[Span]) -> Vec<u8> {
         self.chunks += 1;
-        let measures = Measures {
-            same: true,
-            deltas: true,
-        };
         let kept = &mut self.kept;
         self.encoder
-            .describe(self.chunks, raw, spans, kept, &mut (), measures);
+            .describe(self.chunks, raw, spans, kept, &mut ());
         let choice = Choice {
             ordinary: self.codec,
             dense: self.codec,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::kept::source;
 use crate::limits::UNPACKING_BYTES;
-use crate::{Choice, Codec, Encoder, Level, Measures};
+use crate::{Choice, Codec, Encoder, Level};
 
 const PAGE: usize = 1024;
 const CHUNK: usize = 32 << 10;
@@ -13,11 +13,7 @@ const WINDOW_LOG: u32 = 16;
 fn chunk(raw: &[u8], codec: Codec, window_log: u32) -> Vec<u8> {
     let mut encoder = Encoder::new(0, PAGE, window_log);
     let mut kept = source::Kept::new(PAGE, 0);
-    let measures = Measures {
-        same: true,
-        deltas: true,
-    };
-    encoder.describe(0, raw, &[], &mut kept, &mut (), measures);
+    encoder.describe(0, raw, &[], &mut kept, &mut ());
     let choice = Choice {
         ordinary: codec,
         dense: codec,
