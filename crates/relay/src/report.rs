@@ -43,6 +43,9 @@ pub struct Settings {
 pub struct Reduced {
     /// In numbers.
     pub counts: Counts,
+    /// Memory that pages take now which both ends keep, in bytes at each.
+    #[serde(default)]
+    pub kept: u64,
     /// Pages that QEMU itself found to be zero: nothing of them is sent.
     #[serde(default)]
     pub zero: u64,
