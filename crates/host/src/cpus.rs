@@ -56,7 +56,9 @@ fn quota(root: &Path) -> Option<u32> {
     let own = optional(&root.join(GROUP))?;
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let mut group = root.join(GROUPS);
-    // That of the root has none. A group beyond what is mounted here begins with `..`, and is not looked for.
+    // In a container that is its group, and what is told is below it; the host's root has no quota. A group beyond what is mounted here
+    // begins with `..`, and is not looked for.
+    let first = optional(&group.join("cpu.max"));
     let below = Path::new(own).components().map_while(|part| match part {
         Component::Normal(name) => {
             group.push(name);
@@ -64,7 +66,8 @@ fn quota(root: &Path) -> Option<u32> {
         }
         _ => None,
     });
-    below.flatten().filter_map(|text| processors(&text)).min()
+    let all = std::iter::once(first).chain(below).flatten();
+    all.filter_map(|text| processors(&text)).min()
 }
 
 /// Of a quota and its period in microseconds; none where it is `max`, or makes no sense.
@@ -160,6 +163,12 @@ mod tests {
         for bad in ["", "1", "1 0", "-1 100000", "99999999999999999999 1", "a b"] {
             assert_eq!(usable(group, bad, none), 8, "{bad}");
         }
+        let in_a_container = [
+            (ONLINE, "0-7\n"),
+            (GROUP, "0::/\n"),
+            ("sys/fs/cgroup/cpu.max", "200000 100000\n"),
+        ];
+        assert_eq!(of_files(&in_a_container).unwrap().usable, 2);
         // A quota of nothing at all cannot be.
         assert_eq!(usable(group, "0 100000", none), 1);
     }

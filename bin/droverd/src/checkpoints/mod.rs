@@ -21,9 +21,9 @@
 //!   its guest, and it makes room for any. One that is still growing takes its room.
 
 mod beginning;
+mod disk;
 mod files;
 mod handles;
-mod hands;
 mod mark;
 mod opening;
 
@@ -40,10 +40,10 @@ use drover_carrier::{BaselineFile, StoredFile};
 use drover_pagestore::{DigestKey, NoSegment};
 use drover_types::{Bytes, VmName};
 
-use crate::limits::{CHECKPOINT_PATIENCE, CHECKPOINTS_LOOK};
+use crate::limits::{CHECKPOINT_PATIENCE, CHECKPOINTS_END, CHECKPOINTS_LOOK};
+use disk::{Deferred, DiskThread};
 use files::{KINDS, Told, erase, place, told};
 pub use handles::{Growing, Returning};
-use hands::{Hand, Later};
 pub use mark::Away;
 use mark::Marks;
 
@@ -72,8 +72,8 @@ struct Inner {
     key: DigestKey,
     /// Who works on files has it, one at a time, and waits for the disk with it.
     disk: Mutex<Marks>,
-    hand: Hand,
-    later: Later,
+    thread: DiskThread,
+    deferred: Deferred,
     /// Why nothing is put into the directory for now. Not held while a disk is waited for, either.
     away: Mutex<Option<Away>>,
     /// For those who wait for no disk: it is not held while one is waited for. Who has both took it second.
@@ -124,6 +124,9 @@ pub enum NoCheckpoint {
     /// Nobody else waits for it meanwhile.
     #[error("its disk has not answered who asked before")]
     Hangs,
+    /// Others wait for it, which is no wonder where many guests move at once.
+    #[error("its disk is busy: {0} others wait for it")]
+    Busy(usize),
     /// One of it is being written.
     #[error("one of it is still being written")]
     Growing,
@@ -235,10 +238,21 @@ impl Checkpoints {
     }
 
     /// Does what nobody waits for, one after the other. Blocks nobody.
-    pub fn later(&self, work: impl FnOnce() + Send + 'static) {
-        if self.0.later.add(work) {
+    pub fn defer(&self, work: impl FnOnce() + Send + 'static) {
+        if self.0.deferred.add(work) {
             let this = self.clone();
-            tokio::task::spawn_blocking(move || this.0.later.work_off());
+            tokio::task::spawn_blocking(move || this.0.deferred.work_off());
+        }
+    }
+
+    /// Waits for what was [deferred](Self::defer), for [`CHECKPOINTS_END`] at most.
+    pub fn wait(&self) {
+        if !self.0.deferred.wait(CHECKPOINTS_END) {
+            let seconds = CHECKPOINTS_END.as_secs();
+            tracing::warn!(
+                seconds,
+                "files of checkpoints are not done with, and left to the next start"
+            );
         }
     }
 
@@ -249,7 +263,7 @@ impl Checkpoints {
         work: impl FnOnce(&Self) -> Result<T, NoCheckpoint> + Send + 'static,
     ) -> Result<T, NoCheckpoint> {
         let this = self.clone();
-        self.0.hand.ask(patience, move || work(&this))
+        self.0.thread.ask(patience, move || work(&this))
     }
 
     fn told(&self, vm: &VmName, kind: CheckpointKind) -> Option<Told> {

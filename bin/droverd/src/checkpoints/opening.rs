@@ -11,8 +11,8 @@ use std::thread;
 use drover_pagestore::DigestKey;
 use drover_types::Bytes;
 
+use super::disk::{Deferred, DiskThread};
 use super::files::{KINDS, Told, named, pages, place, taken, told};
-use super::hands::{Hand, Later};
 use super::mark::{Away, Marks};
 use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint, NotOpened};
 use crate::config::Config;
@@ -62,8 +62,8 @@ impl Checkpoints {
             directory: wanted.directory.clone(),
             size: wanted.size,
             lasts: wanted.lasts,
-            hand: Hand::start()?,
-            later: Later::default(),
+            thread: DiskThread::start()?,
+            deferred: Deferred::default(),
             key: key.map_or_else(DigestKey::random, |key| Ok(DigestKey::new(key)))?,
             away: Mutex::default(),
             all: Mutex::new(all),

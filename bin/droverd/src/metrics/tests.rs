@@ -31,7 +31,7 @@ fn view(phase: &str) -> MigrationView {
         "limit": 80, "encryption": "off", "data_path": {"kind": "splice"}, "cpu_latency": {"held_us": 20},
         "interrupts": [{"interface": "eth1", "moved": 16, "cpus": "4-7"}, {"interface": "eth2", "moved": 8, "cpus": "0-3"}],
         "channel_traffic": [{"id": 0, "read_bytes": 1, "confirmed_bytes": 2, "written_bytes": 3}],
-        "reduction": {"mode": "zstd:1", "kept_most": 900, "kept_bytes": 450, "raw_bytes": 640, "wire_bytes": 160, "change_bytes": 4,
+        "reduction": {"mode": "zstd:1", "kept_most": 900, "raw_bytes": 640, "wire_bytes": 160, "change_bytes": 4,
                       "pages": {"zero": 8, "filled": 1, "same": 2, "stored": 6, "stored_changed": 7, "changed": 3, "ordinary": 4, "dense": 5},
                       "ordinary": {"bytes": 500, "packed": 100}, "dense": {"bytes": 50, "packed": 50},
                       "codecs": [{"codec": "zstd:1", "class": "ordinary", "bytes": 400, "packed": 80, "took_ms": 250},
@@ -223,6 +223,7 @@ fn what_became_of_bytes_and_pages_is_told_by_number() {
     let mut view = view("transferring");
     let reduction = view.reduction.as_mut().unwrap();
     reduction.passed_bytes = drover_types::Bytes(30);
+    reduction.kept_bytes = drover_types::Bytes(450);
     reduction.times.packing_ms = 1500;
     let text = used().text(&moment(vec![view])).unwrap();
     let moving = r#"vm="web",role="source",peer="b""#;

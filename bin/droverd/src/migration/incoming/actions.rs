@@ -345,7 +345,7 @@ impl Incoming {
         let runs_here = *ending == Ending::Running;
         self.let_stored_pages_go(runs_here, &view.vm);
         if let Some(recording) = self.recording.take() {
-            self.context.checkpoints.later(move || {
+            self.context.checkpoints.defer(move || {
                 if runs_here && let Err(error) = recording.keep() {
                     tracing::error!(%error, "a baseline was not kept");
                 }
@@ -378,7 +378,7 @@ impl Incoming {
         };
         if let Some(spent) = spent {
             // The kernel takes its time for a large file.
-            self.context.checkpoints.later(move || spent.remove());
+            self.context.checkpoints.defer(move || spent.remove());
         }
     }
 

@@ -163,7 +163,7 @@ pub fn session(
     if addresses > 0 && closed.len() == addresses {
         carrier.close(false);
         // It lets go of a file, and nobody waits for its disk.
-        context.checkpoints.later(|| drop(recording));
+        context.checkpoints.defer(|| drop(recording));
         let message = format!("no lane could arrive here: {}", closed.join("; "));
         let next = "`ss -tlnp` tells what else listens on `migration.data_port`";
         return Err(Refusal::new(ErrorCode::Internal, message).next(next));
@@ -211,8 +211,8 @@ fn take_checkpoint(
         return Ok(None);
     };
     if let Err(why) = relay.add_stored(&file, stored) {
-        // Nor could the next one.
-        checkpoints.later(|| returning.remove());
+        // Nor could the next one, or it is what its relay died of.
+        checkpoints.defer(|| returning.remove());
         return Err(why);
     }
     Ok(Some(returning))

@@ -376,7 +376,7 @@ impl Outgoing {
         let vm = self.source.migration().vm.clone();
         // The kernel takes its time for a large file.
         let own = all.clone();
-        all.later(move || own.remove_baseline(&vm));
+        all.defer(move || own.remove_baseline(&vm));
     }
 
     pub(super) async fn finish(&mut self, outcome: &Outcome) {
@@ -385,8 +385,8 @@ impl Outgoing {
         self.carrier = None;
         if let Some(growing) = self.checkpoint.take() {
             let has_left = *outcome == Outcome::Completed;
-            // Nobody waits for the disk; an agent that ends does.
-            self.link.context.checkpoints.later(move || {
+            // Nobody waits for the disk; an agent that ends does for a while.
+            self.link.context.checkpoints.defer(move || {
                 if has_left && let Err(error) = growing.keep() {
                     tracing::error!(%error, "a checkpoint was not kept");
                 }
