@@ -68,6 +68,18 @@ pub const CHECKPOINT_START: Duration = Duration::from_secs(1);
 
 const _: () = assert!(2 * CHECKPOINT_PATIENCE.as_secs() < api::START_CALL.as_secs());
 
+/// What may wait for that disk at once, each for as long as that: a guest on its way asks for two things, one after the other, and more than
+/// some guests at once wait for lines.
+pub const CHECKPOINTS_ASKED: usize = 16;
+
+/// What may wait for it when nobody waits for that: files of guests that have come and gone. While the disk hangs no more are begun, so that
+/// there are as many as were on their way, and some that came back.
+pub const CHECKPOINTS_DEFERRED: usize = 256;
+
+/// How long an agent that ends waits for that: what is not kept by then crosses again, and what is not removed may fail one more return.
+/// With what migrations may take it is within what systemd gives it (`TimeoutStopSec`, 80 s).
+pub const CHECKPOINTS_END: Duration = Duration::from_secs(10);
+
 /// How often it is looked which checkpoints are too old.
 pub const CHECKPOINTS_LOOK: Duration = Duration::from_mins(1);
 

@@ -53,7 +53,7 @@ impl Migrations {
         };
         let reservation = self.context.registry.reserve(&migration.vm, purpose)?;
         let interfaces = self.interfaces().await?;
-        let cpus = facts::cpus().map_err(|error| self.unreadable(&error))?;
+        let cpus = facts::usable_cpus().map_err(|error| self.unreadable(&error))?;
         let Offered {
             interfaces,
             nics,
@@ -241,7 +241,7 @@ impl Migrations {
         };
         let config = &self.context.config;
         let interfaces = self.interfaces().await?;
-        let cpus = facts::cpus().map_err(|error| self.unreadable(&error))?;
+        let cpus = facts::usable_cpus().map_err(|error| self.unreadable(&error))?;
         let Offered {
             interfaces, nics, ..
         } = Offered::of(config, interfaces).await;

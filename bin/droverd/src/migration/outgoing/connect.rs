@@ -53,7 +53,7 @@ async fn ask(
         .map_err(|error| look(destination, &error))?;
     common_protocol(&config.host, destination, peer.protocol)?;
     let networks = Networks::of_this_host(link).await?;
-    let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
+    let cpus = facts::usable_cpus().map_err(|error| unreadable(&error))?;
     let lanes = Own::new(config.migration.protection)?;
     let session = sizes(link, &networks, cpus);
     let memory = config.migration.reduction_memory;
