@@ -1,6 +1,6 @@
 //! What the folder of an interface in `/sys` tells.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_tune::facts::{Bond, Counters, Interrupt, Pci, Steering};
 use drover_types::CpuSet;
@@ -60,9 +60,13 @@ impl Folder<'_> {
     }
 
     /// Its own, or those of the device that it stands on.
-    pub(super) fn interrupts(&self, stands_on: Option<&str>) -> Result<Vec<Interrupt>, String> {
+    pub(super) fn interrupts(
+        &self,
+        stands_on: Option<&str>,
+        fixed: &BTreeSet<u32>,
+    ) -> Result<Vec<Interrupt>, String> {
         let device = stands_on.map_or_else(|| self.at("device"), str::to_owned);
-        interrupts(self.tree, &format!("{device}/msi_irqs"))
+        interrupts(self.tree, &format!("{device}/msi_irqs"), fixed)
     }
 
     /// The slot of the device that it stands on. What that carries is not told: others may stand on it as well.
@@ -144,11 +148,15 @@ fn lines(tree: &Tree, path: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The interrupts that a folder names (`msi_irqs` of a PCI device), and which processors take them.
+/// The interrupts that a folder names (`msi_irqs` of a PCI device), which processors take them, and that nobody may move those of `fixed`.
 ///
 /// # Errors
 /// Why that is not told, to be read after "because".
-pub(crate) fn interrupts(tree: &Tree, folder: &str) -> Result<Vec<Interrupt>, String> {
+pub(crate) fn interrupts(
+    tree: &Tree,
+    folder: &str,
+    fixed: &BTreeSet<u32>,
+) -> Result<Vec<Interrupt>, String> {
     let all = tree.numbered(folder, "");
     if all.is_empty() {
         return Err("its device tells of no interrupts".to_owned());
@@ -165,6 +173,7 @@ pub(crate) fn interrupts(tree: &Tree, folder: &str) -> Result<Vec<Interrupt>, St
             cpus,
             // Not every kernel has it, and of an interrupt that is not in use it is empty.
             effective: tree.parsed(&effective).unwrap_or_default(),
+            fixed: fixed.contains(number),
         })
     };
     all.iter().take(INTERRUPTS).map(of).collect()
@@ -281,13 +290,19 @@ mod tests {
         );
         let tree = Tree::at(root.path());
         let path = "sys/class/net/nic0".to_owned();
-        let read = Folder { tree: &tree, path }.interrupts(None).unwrap();
+        let folder = Folder { tree: &tree, path };
+        let read = folder.interrupts(None, &[61].into()).unwrap();
         let told = read.iter().map(|one| {
             let taken = one.taken_by().to_string();
-            (one.number, one.cpus.to_string(), taken)
+            (one.number, one.cpus.to_string(), taken, one.fixed)
         });
-        let expected = [(60, "0-7", "5"), (61, "0-3", "0-3"), (62, "1", "1")];
-        let expected = expected.map(|(irq, may, is)| (irq, may.to_owned(), is.to_owned()));
+        let expected = [
+            (60, "0-7", "5", false),
+            (61, "0-3", "0-3", true),
+            (62, "1", "1", false),
+        ];
+        let expected =
+            expected.map(|(irq, may, is, fixed)| (irq, may.to_owned(), is.to_owned(), fixed));
         assert_eq!(told.collect::<Vec<_>>(), expected);
     }
 
@@ -320,8 +335,9 @@ mod tests {
         let tree = Tree::at(root.path());
         let path = "sys/class/net/nic0".to_owned();
         let folder = Folder { tree: &tree, path };
-        assert!(folder.interrupts(None).is_err());
-        let read = folder.interrupts(Some(&found)).unwrap();
+        let none = BTreeSet::new();
+        assert!(folder.interrupts(None, &none).is_err());
+        let read = folder.interrupts(Some(&found), &none).unwrap();
         assert_eq!((read.len(), read[0].number), (1, 24));
         let pci = folder.slot_below(&found).unwrap();
         assert_eq!(pci.slot, "0000:00:03.0");

@@ -86,7 +86,7 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
             Ok(ethtool::coalescing(answer))
         }),
         interrupts: of_folder(folder, |folder| {
-            folder.interrupts(told.stands_on.as_deref())
+            folder.interrupts(told.stands_on.as_deref(), &told.fixed)
         }),
         carrier_changes: of_folder(folder, |folder| folder.number("carrier_changes")),
         steering: of_folder(folder, |folder| Ok(folder.steering())),
@@ -194,6 +194,7 @@ fn firmware(tree: &Tree, told: &ToldNic) -> Fact<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::fs;
 
     use drover_types::Interface;
@@ -222,6 +223,7 @@ mod tests {
             enabled: true,
             team: true,
             stands_on: None,
+            fixed: BTreeSet::new(),
             ethtool: BTreeMap::new(),
             dcb: None,
             versions: None,

@@ -116,6 +116,17 @@ impl Host {
         fact.get().map(String::as_str)
     }
 
+    /// Marks interrupts of which it is known elsewhere that nobody may move them.
+    pub fn mark_fixed(&mut self, is_fixed: impl Fn(&Interrupt) -> bool) {
+        for nic in &mut self.nics {
+            if let Fact::Known(interrupts) = &mut nic.interrupts {
+                for interrupt in interrupts {
+                    interrupt.fixed |= is_fixed(interrupt);
+                }
+            }
+        }
+    }
+
     /// The interface of that name.
     #[must_use]
     pub fn nic(&self, name: &str) -> Option<&Nic> {

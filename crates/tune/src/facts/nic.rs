@@ -197,6 +197,10 @@ pub struct Interrupt {
     /// Which of them the kernel has it taken by; nothing where it does not tell.
     #[serde(default)]
     pub effective: CpuSet,
+    /// The kernel spreads it by itself and lets nobody move it (`IRQD_AFFINITY_MANAGED`), as far as that is told: by who may write its file
+    /// since Linux 6.13, by what it refused a change before.
+    #[serde(default)]
+    pub fixed: bool,
 }
 
 impl Interrupt {

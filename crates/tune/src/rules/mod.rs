@@ -3,6 +3,7 @@
 mod counted;
 mod dcb;
 mod guests;
+mod interrupts;
 mod layers;
 mod link;
 mod media;
@@ -15,6 +16,7 @@ mod rdma;
 mod slot;
 mod spread;
 mod stack;
+mod steering;
 mod switches;
 mod used;
 
@@ -161,13 +163,13 @@ pub const RULES: &[Rule] = &[
         "nic-interrupts",
         "an adapter's interrupts are taken near it",
         "kernel: Documentation/core-api/irq/irq-affinity.rst",
-        OfNic(queues::interrupts),
+        OfNic(interrupts::near_adapter),
     ),
     rule(
         "nic-steering",
         "the kernel does not hand packets on that the hardware hands out already",
         SCALING,
-        OfNic(queues::steering),
+        OfNic(steering::receive),
     ),
     rule(
         "nic-ring",

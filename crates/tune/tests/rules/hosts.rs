@@ -123,6 +123,7 @@ pub fn adapter(name: &str, address: &str) -> Nic {
                     number: 60 + queue,
                     cpus: cpus(&queue.to_string()),
                     effective: cpus(&queue.to_string()),
+                    fixed: false,
                 })
                 .collect(),
         ),
