@@ -114,42 +114,63 @@ pub fn peer(host: &Host, nic: &Nic) -> Verdict {
             "the switch tells nothing of it, or nothing here listens to LLDP",
         ));
     }
-    let differ = differences(dcb);
+    let (differ, untold) = differences(dcb);
+    let peer = Dcb {
+        pfc: dcb.peer_pfc.clone(),
+        ets: dcb.peer_ets.clone(),
+        ..Dcb::default()
+    };
     if differ.is_empty() {
-        return Ok(Answer::Right);
+        return match untold {
+            Some(why) => Err(Because(why)),
+            None if is_set(dcb) || is_set(&peer) => Ok(Answer::Right),
+            None => Ok(Answer::NotAbout),
+        };
     }
-    Ok(Answer::Found(found(
-        differ.join("; "),
-        "the same at both ends",
-        "what one end holds back, or keeps a share for, the other one drops, or sends at will",
-        format!(
-            "set both alike: `dcb pfc show dev {0}` and `dcb ets show dev {0}` tell of this one",
-            nic.name
-        ),
-    )))
+    Ok(Answer::Found(Found {
+        // Where nobody set anything here nothing need be held back, or have a share.
+        severity: if is_set(dcb) {
+            Severity::Warning
+        } else {
+            Severity::Notice
+        },
+        ..found(
+            differ.join("; "),
+            "the same at both ends",
+            "what one end holds back, or keeps a share for, the other one drops, or sends at will",
+            format!(
+                "set both alike: `dcb pfc show dev {0}` and `dcb ets show dev {0}` tell of this one",
+                nic.name
+            ),
+        )
+    }))
 }
 
-fn differences(dcb: &Dcb) -> Vec<String> {
-    let mut differ = Vec::new();
-    if let (Some(own), Some(peer)) = (&dcb.pfc, &dcb.peer_pfc)
-        && own.enabled != peer.enabled
-    {
-        let [own, peer] = [own, peer].map(listed);
-        differ.push(format!("PFC for {own} here, and for {peer} at the switch"));
+/// What is set otherwise at both ends; and why of something that one of them has set it is not known. What drivers and switches tell that
+/// nobody set is nothing.
+fn differences(dcb: &Dcb) -> (Vec<String>, Option<String>) {
+    let pfc = |pfc: &Option<Pfc>| {
+        let of = |pfc: &Pfc| (!pfc.enabled.is_empty()).then(|| listed(pfc));
+        pfc.as_ref().map(of)
+    };
+    let ets = |ets: &Option<Ets>| ets.as_ref().map(shared);
+    let both = [
+        ("PFC", pfc(&dcb.pfc), pfc(&dcb.peer_pfc)),
+        ("shares", ets(&dcb.ets), ets(&dcb.peer_ets)),
+    ];
+    let (mut differ, mut untold) = (Vec::new(), None);
+    for (what, own, peer) in both {
+        match (own, peer) {
+            (Some(own), Some(peer)) if own != peer => {
+                let [own, peer] = [own, peer].map(|set| set.unwrap_or_else(|| "none".to_owned()));
+                differ.push(format!("{what}: {own} here, and {peer} at the switch"));
+            }
+            (Some(Some(_)), None) => untold = Some(format!("the switch does not tell {what}")),
+            (None, Some(Some(_))) => untold = Some(format!("its driver does not tell {what}")),
+            _ => {}
+        }
     }
-    if let (Some(own), Some(peer)) = (&dcb.ets, &dcb.peer_ets)
-        && (&own.shares, &own.classes) != (&peer.shares, &peer.classes)
-    {
-        let [own, peer] = [own, peer].map(|ets| percents(&ets.shares));
-        differ.push(format!("shares {own} here, and {peer} at the switch"));
-    }
-    differ
-}
-
-/// Shares of a line, one class after the other.
-fn percents(shares: &[u8]) -> String {
-    let shares: Vec<String> = shares.iter().map(u8::to_string).collect();
-    shares.join("/")
+    (differ, untold)
 }
 
 /// Migrations get a share of a full line that is worth having.
