@@ -218,6 +218,11 @@ fn what_loss_costs_is_told_by_the_round_trip_and_not_at_all_without_one() {
     // 8948 bytes x 8 x 1.22 / (200 us x the root of 0.04).
     let told = "one connection carries some 2183 Mbit/s at most, by its round trip of 200 µs";
     assert_eq!(cost(path.clone()).as_deref(), Some(told));
+    let mut slow = path.clone();
+    if let Some(Known(carried)) = &mut slow.carried {
+        carried.line = Some(1_000_000_000);
+    }
+    assert_eq!(cost(slow), None, "the line carries no more without it");
     path.round_trip = Fact::unknown("it was not measured");
     assert_eq!(cost(path), None);
 }

@@ -178,7 +178,7 @@ pub fn loss(path: &Path) -> Verdict {
         "each loss halves what a connection sends, until round trips have won it back",
         path.round_trip
             .known()
-            .map(|trip| cost(*trip, packet, lost, asked)),
+            .and_then(|trip| cost(path, *trip, packet, (lost, asked))),
         "see `link-errors` of both ends, and the counters of the switch between them".into(),
     ))
 }
@@ -268,13 +268,18 @@ fn seconds_of_a_gib(rate: u64) -> f64 {
     8.0 * (1u64 << 30) as f64 / rate.max(1) as f64
 }
 
-/// What one connection carries at most.
-fn cost(round_trip: u64, packet: u32, lost: u32, asked: u32) -> String {
+/// What one connection carries at most; none where that is all that its line does, as far as that is known.
+fn cost(path: &Path, round_trip: u64, packet: u32, (lost, asked): (u32, u32)) -> Option<String> {
     let share = f64::from(lost) / f64::from(asked.max(1));
     let mbit = under_loss(round_trip, packet, share);
-    format!(
-        "one connection carries some {mbit:.0} Mbit/s at most, by its round trip of {round_trip} µs"
-    )
+    let carried = path.carried.as_ref().and_then(Fact::known);
+    let line = carried.and_then(|carried| carried.line);
+    line.is_none_or(|line| mbit < line as f64 / 1e6)
+        .then(|| {
+            format!(
+                "one connection carries some {mbit:.0} Mbit/s at most, by its round trip of {round_trip} µs"
+            )
+        })
 }
 
 fn is_silent(path: &Path) -> Result<bool, Because> {

@@ -63,7 +63,7 @@ pub fn buffers(host: &Host) -> Verdict {
             "where a round trip takes so long, a path is filled by several connections, and not by one"
         }
         .into(),
-        cost: Some(of_window(Bytes(smallest / 2))),
+        cost: of_window(Bytes(smallest / 2), Some(line)),
         change: Some(Change {
             disruption: Disruption::Safe,
             steps,
@@ -107,8 +107,10 @@ pub fn timestamps(host: &Host) -> Verdict {
 /// Windows may be larger than 64 KiB.
 pub fn window(host: &Host) -> Verdict {
     let why = "a connection has 64 KiB on its way at most";
-    let (name, cost) = ("net.ipv4.tcp_window_scaling", of_window(UNSCALED));
-    on(host, name, Severity::Critical, why, Some(cost))
+    let line = fastest(host).ok().map(|(line, _)| line);
+    let cost = of_window(UNSCALED, line);
+    let name = "net.ipv4.tcp_window_scaling";
+    on(host, name, Severity::Critical, why, cost)
 }
 
 /// A setting that is not to be 0.
