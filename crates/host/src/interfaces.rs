@@ -67,7 +67,7 @@ pub(crate) async fn folders(
     Ok(links.iter().filter_map(folder).collect())
 }
 
-async fn ask() -> Result<(Vec<LinkMessage>, Vec<AddressMessage>), HostError> {
+pub(crate) async fn ask() -> Result<(Vec<LinkMessage>, Vec<AddressMessage>), HostError> {
     let (connection, handle, _) =
         rtnetlink::new_connection().map_err(|source| HostError::Socket { source })?;
     let connection = tokio::spawn(connection);

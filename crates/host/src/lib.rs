@@ -35,6 +35,7 @@ mod processor;
 mod rewrite;
 mod route;
 mod sysfs;
+mod traffic;
 mod watch;
 
 pub use boot::boot_id;
@@ -56,4 +57,5 @@ pub use ports::ports;
 pub use processor::{Processor, processor};
 pub use rewrite::{RewriteError, place, put, tidy};
 pub use route::route;
+pub use traffic::traffic;
 pub use watch::{LinkChange, LinkEvent, LinkWatch};

@@ -49,6 +49,8 @@ pub struct Answered {
     pub answers: u64,
     /// Bytes of them, in UDP's payload.
     pub bytes: u64,
+    /// Bytes of questions, in UDP's payload.
+    pub heard: u64,
     /// Questions that were left, as they came too fast or there were too many.
     pub left: u64,
     /// Answers that the kernel did not send.
@@ -102,9 +104,10 @@ impl Answerer {
             if let Ok(Packet {
                 message: Message::Ask { answer },
                 sequence,
-                ..
+                size,
             }) = read
             {
+                self.answered.heard += u64::from(size);
                 let packet = Packet {
                     message: Message::Answer,
                     sequence,
@@ -193,6 +196,9 @@ mod tests {
         // A hundred small ones, and sizes both ways.
         assert!(answered.answers > 102, "{answered:?}");
         assert_eq!((answered.left, answered.unsent), (0, 0));
+        // An answer that arrives late counts for nothing.
+        assert!(asked.asked > 102 * HEADER as u64 && asked.asked <= answered.heard);
+        assert!(asked.answered > 102 * HEADER as u64 && asked.answered <= answered.bytes);
     }
 
     #[tokio::test]

@@ -25,7 +25,7 @@ pub use nic::{
     Bond, Channels, Coalescing, Counters, Duplex, Features, Fec, Interrupt, Kind, Link, Nic, Pci,
     Rings, Steering,
 };
-pub use path::{Answers, Carried, Crossing, HeldUpBy, Path, PathEnd};
+pub use path::{Answers, Carried, Counted, Crossing, HeldUpBy, Path, PathEnd, Traffic};
 pub use processors::{Core, Frequencies, Node, Processors};
 
 /// A fact, or why it is not known.

@@ -382,6 +382,12 @@ pub const RULES: &[Rule] = &[
         OfPath(paths::arrival),
     ),
     rule(
+        "path-counted",
+        "what crosses a path is counted by the interfaces that are claimed",
+        "kernel: Documentation/networking/statistics.rst; kernel: Documentation/networking/ip-sysctl.rst, arp_ignore",
+        OfPath(paths::counted),
+    ),
+    rule(
         "path-route",
         "the kernel's route to a peer leaves by the interface that has the address",
         "kernel: Documentation/networking/ip-sysctl.rst, rp_filter",
