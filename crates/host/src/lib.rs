@@ -38,7 +38,7 @@ mod sysfs;
 mod traffic;
 mod watch;
 
-pub use boot::boot_id;
+pub use boot::{BOOT_ID, boot_id};
 pub use cpus::{Cpus, cpus};
 pub use error::HostError;
 pub use ethtool::OrderError;

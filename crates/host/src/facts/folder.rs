@@ -135,6 +135,8 @@ impl Folder<'_> {
             received: number("rx_packets")?,
             receive_errors: number("rx_errors")?,
             receive_missed: number("rx_missed_errors")?,
+            sent: number("tx_packets").ok(),
+            send_errors: number("tx_errors").ok(),
         })
     }
 }

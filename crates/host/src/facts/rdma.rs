@@ -58,6 +58,7 @@ pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String>
         layer: word("link_layer")?,
         kinds,
         lost: lost.collect(),
+        downed: tree.parsed(&format!("{path}/counters/link_downed")),
     })
 }
 
@@ -112,6 +113,7 @@ mod tests {
         write("2/gid_attrs/ndevs/3", "");
         write("2/hw_counters/packet_seq_err", "12\n");
         write("2/counters/symbol_error", "0\n");
+        write("2/counters/link_downed", "3\n");
         let tree = Tree::at(root.path());
         let told = rdma(&tree, "mlx5_0", "ens1f0").unwrap();
         assert_eq!(
@@ -125,6 +127,7 @@ mod tests {
             ("symbol_error".to_owned(), 0),
         ];
         assert_eq!(told.lost, lost.into());
+        assert_eq!(told.downed, Some(3));
         write("../node_type", "1: CA\n");
         assert_eq!(rdma(&tree, "mlx5_0", "ens1f0").unwrap().kinds, told.kinds);
         write("../node_type", "4: RNIC\n");

@@ -39,4 +39,7 @@ pub struct Rdma {
     pub kinds: BTreeMap<String, u32>,
     /// What was lost or late since the driver was started, by the kernel's names for counters that are there.
     pub lost: BTreeMap<String, u64>,
+    /// How often its link went down since then; none where it does not count.
+    #[serde(default)]
+    pub downed: Option<u64>,
 }

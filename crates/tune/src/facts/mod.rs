@@ -75,6 +75,9 @@ pub struct Host {
     pub name: String,
     /// Seconds since it was started.
     pub uptime_s: Fact<u64>,
+    /// Which start of it that was: another word after each (`boot_id`).
+    #[serde(default)]
+    pub boot: Fact<String>,
     /// Its processors.
     pub processors: Processors,
     /// Its network interfaces, loopback left out, in the order of their names.

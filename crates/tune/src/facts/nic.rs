@@ -278,4 +278,10 @@ pub struct Counters {
     pub receive_errors: u64,
     /// Dropped for want of a place.
     pub receive_missed: u64,
+    /// Packets that left; none where it is not told.
+    #[serde(default)]
+    pub sent: Option<u64>,
+    /// Packets that were to leave and did not, for a fault of the adapter or the cable.
+    #[serde(default)]
+    pub send_errors: Option<u64>,
 }

@@ -38,7 +38,7 @@ fn is_about(host: &Host, nic: &Nic) -> bool {
 }
 
 /// Priorities that are held back alone, in words.
-pub(super) fn listed(pfc: &Pfc) -> String {
+pub(crate) fn listed(pfc: &Pfc) -> String {
     match enabled(Some(pfc)).join(", ") {
         none if none.is_empty() => "no priority".to_owned(),
         some => format!("priority {some}"),
@@ -213,7 +213,7 @@ fn usual_share(ets: &Ets) -> Option<u8> {
 
 /// What priorities get of a full line, those of one class together; none where no two classes share it. What a class is called is each
 /// driver's own choice.
-pub(super) fn shared(ets: &Ets) -> Option<String> {
+pub(crate) fn shared(ets: &Ets) -> Option<String> {
     let mut classes: Vec<(u8, Vec<String>)> = Vec::new();
     for (priority, class) in ets.classes.iter().enumerate() {
         let priority = priority.to_string();

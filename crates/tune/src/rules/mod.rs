@@ -24,8 +24,11 @@ use crate::change::{Change, Disruption, NicSetting, Step};
 use crate::facts::{Host, Nic, Path};
 use crate::finding::Verdict;
 use crate::sources::{Source, sources};
+pub(crate) use dcb::{listed as priorities, shared};
 pub(crate) use guests::{Net, Placed, network::each};
 use pairs::OfTwo;
+pub(crate) use power::counted as on_cpus;
+pub(crate) use switches::called;
 
 /// One thing that is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -489,11 +492,6 @@ fn of_nic(
             to,
         }],
     }
-}
-
-/// `on` or `off`, as ethtool says it.
-const fn switch(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
 }
 
 #[cfg(test)]

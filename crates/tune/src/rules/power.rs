@@ -95,7 +95,8 @@ pub fn numa_balancing(host: &Host) -> Verdict {
     }))
 }
 
-fn counted(words: &BTreeMap<String, u32>) -> String {
+/// Words, and how many CPUs have each.
+pub(crate) fn counted(words: &BTreeMap<String, u32>) -> String {
     let words = words
         .iter()
         .map(|(word, count)| format!("{word} on {count} CPUs"));

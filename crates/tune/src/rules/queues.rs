@@ -3,8 +3,8 @@
 use drover_types::{BitRate, CpuSet};
 
 use super::used::is_used;
-use super::{LANES, of_nic, switch};
-use crate::change::{Disruption, NicSetting};
+use super::{LANES, of_nic};
+use crate::change::{Disruption, NicSetting, switch};
 use crate::cost::of_rate;
 use crate::facts::{Host, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};

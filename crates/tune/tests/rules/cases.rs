@@ -65,6 +65,9 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     ("link-errors", Severity::Notice, |host| {
         value(&mut host.nics[0].counters).receive_errors = 1000;
     }),
+    ("link-errors", Severity::Notice, |host| {
+        value(&mut host.nics[0].counters).send_errors = Some(1000);
+    }),
     ("pci-slot", Severity::Critical, |host| {
         value(&mut host.nics[0].pci).width = Some(1);
     }),

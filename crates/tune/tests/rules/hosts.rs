@@ -100,6 +100,7 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             layer: "Ethernet".into(),
             kinds: [("IB/RoCE v1".to_owned(), 2), ("RoCE v2".to_owned(), 2)].into(),
             lost: [("packet_seq_err".to_owned(), 0)].into(),
+            downed: Some(0),
         })),
         carrier_changes: Known(2),
         channels: Known(Channels {
@@ -142,6 +143,8 @@ pub fn adapter(name: &str, address: &str) -> Nic {
         bond: None,
         counters: Known(Counters {
             received: 10_000_000,
+            sent: Some(10_000_000),
+            send_errors: Some(0),
             ..Counters::default()
         }),
     }
@@ -189,6 +192,7 @@ pub fn healthy(name: &str, number: u8) -> Host {
     Host {
         name: name.into(),
         uptime_s: Known(3600),
+        boot: Known("0f7b1c9e".into()),
         processors: Processors {
             online: Known(cpus("0-7")),
             cores: Known(
