@@ -85,7 +85,7 @@ fn of_file(path: &str, from: &str, to: &str) -> (bool, &'static str) {
             is_larger(from, to),
             "three numbers, none below the last, and none below what is set",
         ),
-        Some("rps_cpus") => (to == "0", "0"),
+        Some("rps_cpus" | "xps_cpus") => (to == "0", "0"),
         Some("smp_affinity_list") => {
             let cpus = to.parse();
             (

@@ -28,6 +28,9 @@ pub fn settable(step: &Step) -> bool {
             ["sys", "class", "net", nic, "queues", queue, "rps_cpus"] => {
                 is_nic(nic) && queue.strip_prefix("rx-").is_some_and(is_number)
             }
+            ["sys", "class", "net", nic, "queues", queue, "xps_cpus"] => {
+                is_nic(nic) && queue.strip_prefix("tx-").is_some_and(is_number)
+            }
             _ => false,
         },
         Step::Nic { nic, what, .. } => match what {
@@ -106,6 +109,7 @@ mod tests {
             "proc/irq/0/smp_affinity_list",
             "proc/irq/120/smp_affinity_list",
             "sys/class/net/ens1f0.7/queues/rx-12/rps_cpus",
+            "sys/class/net/ens1f0/queues/tx-0/xps_cpus",
         ] {
             assert!(file(path), "{path}");
         }
@@ -122,6 +126,7 @@ mod tests {
             "proc/irq/1/smp_affinity",
             "sys/class/net/../queues/rx-0/rps_cpus",
             "sys/class/net/a/queues/tx-0/rps_cpus",
+            "sys/class/net/a/queues/rx-0/xps_cpus",
             "sys/devices/pci0000:00/net/a/queues/rx-0/rps_cpus",
         ] {
             assert!(!file(path), "{path}");

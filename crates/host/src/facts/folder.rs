@@ -44,19 +44,33 @@ impl Folder<'_> {
     }
 
     pub(super) fn steering(&self) -> Steering {
-        let all = self.tree.numbered(&self.at("queues"), "rx-");
-        let handed = all.iter().filter_map(|(_, queue)| {
+        let receive = self.tree.numbered(&self.at("queues"), "rx-");
+        // Those of other classes have masks of their own, if any: -1 where there are none.
+        let is_first = |(_, queue): &(u32, String)| {
+            let class = self.at(&format!("queues/{queue}/traffic_class"));
+            self.tree.parsed(&class).is_none_or(|class: i32| class < 1)
+        };
+        let mut send = self.tree.numbered(&self.at("queues"), "tx-");
+        send.retain(is_first);
+        Steering {
+            receive: self.masks(&receive, "rps_cpus"),
+            receive_queues: receive.len() as u32,
+            send: self.masks(&send, "xps_cpus"),
+            send_queues: send.len() as u32,
+        }
+    }
+
+    /// The processors in that file of each of these queues.
+    fn masks(&self, queues: &[(u32, String)], file: &str) -> BTreeMap<String, CpuSet> {
+        let masks = queues.iter().filter_map(|(_, queue)| {
             let mask = self
                 .tree
-                .text(&self.at(&format!("queues/{queue}/rps_cpus")))
+                .text(&self.at(&format!("queues/{queue}/{file}")))
                 .ok()?;
             let cpus = of_mask(&mask).filter(|cpus| !cpus.is_empty())?;
             Some((queue.clone(), cpus))
         });
-        Steering {
-            receive: handed.collect(),
-            receive_queues: all.len() as u32,
-        }
+        masks.collect()
     }
 
     /// Its own, or those of the device that it stands on.
@@ -218,6 +232,34 @@ mod tests {
         assert_eq!(read("00000001,00000002"), Some("1,32".to_owned()));
         assert_eq!(read("0"), Some(String::new()));
         assert_eq!(read("g"), None);
+    }
+
+    #[test]
+    fn processors_that_are_handed_packets_and_that_send_by_a_queue_alone_are_told() {
+        let root = tempfile::tempdir().unwrap();
+        write(
+            root.path(),
+            &[
+                ("sys/class/net/nic0/queues/rx-0/rps_cpus", "00\n"),
+                ("sys/class/net/nic0/queues/rx-1/rps_cpus", "0f\n"),
+                ("sys/class/net/nic0/queues/tx-0/xps_cpus", "01\n"),
+                ("sys/class/net/nic0/queues/tx-0/traffic_class", "-1\n"),
+                // As of an interface with one queue, of which the kernel tells none.
+                ("sys/class/net/nic0/queues/tx-1/timeout", "0\n"),
+                ("sys/class/net/nic0/queues/tx-2/traffic_class", "1\n"),
+            ],
+        );
+        let tree = Tree::at(root.path());
+        let path = "sys/class/net/nic0".to_owned();
+        let read = Folder { tree: &tree, path }.steering();
+        let one = |queue: &str, cpus: &str| [(queue.to_owned(), cpus.parse().unwrap())].into();
+        let expected = Steering {
+            receive: one("rx-1", "0-3"),
+            receive_queues: 2,
+            send: one("tx-0", "0"),
+            send_queues: 2,
+        };
+        assert_eq!(read, expected);
     }
 
     #[test]

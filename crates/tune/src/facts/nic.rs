@@ -215,13 +215,19 @@ impl Interrupt {
     }
 }
 
-/// Steering by the kernel (`queues/rx-*/rps_cpus`).
+/// Steering by the kernel (`queues/rx-*/rps_cpus`, `queues/tx-*/xps_cpus`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Steering {
     /// Processors that packets are handed to; by queue, those with none left out.
     pub receive: BTreeMap<String, CpuSet>,
     /// Queues for what arrives.
     pub receive_queues: u32,
+    /// Processors that send by a queue alone; by queue, those with none left out.
+    #[serde(default)]
+    pub send: BTreeMap<String, CpuSet>,
+    /// Queues for what leaves, of the first class of traffic where there are several.
+    #[serde(default)]
+    pub send_queues: u32,
 }
 
 /// The slot of an adapter (`/sys/bus/pci/devices`).

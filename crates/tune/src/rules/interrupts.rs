@@ -1,8 +1,13 @@
 //! Which processors take an adapter's interrupts.
 
-use super::queues::near;
+use std::collections::BTreeMap;
+
+use drover_types::CpuSet;
+
+use super::queues::{carries, near};
 use super::used::is_used;
 use crate::change::{Change, Disruption, Step};
+use crate::cost::of_rate;
 use crate::facts::{Host, Interrupt, Kind, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
@@ -45,10 +50,80 @@ pub fn near_adapter(host: &Host, nic: &Nic) -> Verdict {
     moved(host, steps.collect(), found)
 }
 
+/// An adapter's queues are not all served by a few of the processors near it.
+pub fn spread(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) || nic.kind != Kind::Adapter {
+        return Ok(Answer::NotAbout);
+    }
+    let queues = nic.channels.get()?.combined;
+    if queues < 2 {
+        return Ok(Answer::NotAbout);
+    }
+    let near = near(host, nic)?;
+    let all = nic.interrupts.get()?;
+    // Those that are not near are to be moved first.
+    if all.iter().any(|irq| irq.taken_by().and(&near).is_empty()) {
+        return Ok(Answer::NotAbout);
+    }
+    // One that is not in use is taken by nobody.
+    let taken: Vec<&Interrupt> = all
+        .iter()
+        .filter(|irq| irq.effective.count() == 1)
+        .collect();
+    if taken.len() < queues as usize {
+        return Err("the kernel does not tell by which processor each interrupt is taken".into());
+    }
+    let by = taken
+        .iter()
+        .fold(CpuSet::default(), |by, irq| by.or(&irq.effective));
+    let (used, could) = (by.count(), queues.min(host.processors.cores_of(&near)?));
+    if used.saturating_mul(2) > could {
+        return Ok(Answer::Right);
+    }
+    let steps = apart(host, &near, &taken)?;
+    if steps.is_empty() {
+        return Err(of_the_kernel(taken.len(), all.len()));
+    }
+    let rate = nic.link.known().and_then(|link| link.speed);
+    let cost = rate.and_then(|rate| of_rate(carries(used, rate), carries(could, rate)));
+    let slower = rate.is_some_and(|rate| carries(used, rate) < carries(could, rate));
+    let found = Found {
+        severity: if slower {
+            Severity::Warning
+        } else {
+            Severity::Notice
+        },
+        read: format!("the interrupts of its {queues} queues are taken by CPUs {by} alone"),
+        expected: format!("by {could} of {near}"),
+        why: "these serve all queues while others near it rest".into(),
+        cost: cost.filter(|_| slower),
+        change: None,
+        by_hand: None,
+        lines: Vec::new(),
+    };
+    moved(host, steps, found)
+}
+
+/// One after the other to a processor of each core near it: the kernel leaves them together where it may.
+fn apart(host: &Host, near: &CpuSet, taken: &[&Interrupt]) -> Result<Vec<Step>, Because> {
+    let cores = host.processors.cores.get()?;
+    let mut first = BTreeMap::new();
+    for cpu in near.iter() {
+        if let Some(core) = cores.get(&cpu) {
+            first.entry(*core).or_insert(cpu);
+        }
+    }
+    let movable = taken.iter().filter(|irq| !irq.fixed);
+    let steps = movable.zip(first.values().cycle());
+    let steps = steps.map(|(irq, cpu)| (irq, cpu.to_string()));
+    let steps = steps.filter(|(irq, cpu)| irq.cpus.to_string() != *cpu);
+    Ok(steps.map(|(irq, cpu)| step(irq, cpu)).collect())
+}
+
 /// What nobody can mend is no finding.
 fn of_the_kernel(count: usize, all: usize) -> Because {
     Because(format!(
-        "the kernel spreads {count} of its {all} interrupts by itself, also over another node, and lets nobody move them"
+        "the kernel has {count} of its {all} interrupts where it wants, and lets nobody move them"
     ))
 }
 

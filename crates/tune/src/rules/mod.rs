@@ -169,10 +169,22 @@ pub const RULES: &[Rule] = &[
         OfNic(interrupts::near_adapter),
     ),
     rule(
+        "nic-crowded",
+        "an adapter's queues are served by as many processors, as far as there are cores near it",
+        "kernel: Documentation/core-api/irq/irq-affinity.rst",
+        OfNic(interrupts::spread),
+    ),
+    rule(
         "nic-steering",
         "the kernel does not hand packets on that the hardware hands out already",
         SCALING,
         OfNic(steering::receive),
+    ),
+    rule(
+        "nic-xps",
+        "packets leave by all queues of an adapter",
+        SCALING,
+        OfNic(steering::send),
     ),
     rule(
         "nic-ring",

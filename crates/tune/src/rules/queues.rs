@@ -55,7 +55,7 @@ pub fn channels(host: &Host, nic: &Nic) -> Verdict {
 }
 
 /// What so many queues carry of a line, at the least.
-fn carries(queues: u32, line: BitRate) -> BitRate {
+pub(super) fn carries(queues: u32, line: BitRate) -> BitRate {
     line.min(BitRate(OF_QUEUE.0.saturating_mul(u64::from(queues))))
 }
 

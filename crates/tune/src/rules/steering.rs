@@ -42,6 +42,39 @@ pub fn receive(host: &Host, nic: &Nic) -> Verdict {
     }))
 }
 
+/// All queues for sending are used, or those by chance that a connection comes to.
+pub fn send(host: &Host, nic: &Nic) -> Verdict {
+    if !is_used(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let steering = nic.steering.get()?;
+    let (some, all) = (steering.send.len(), steering.send_queues);
+    if some == 0 || some >= all as usize {
+        return Ok(Answer::Right);
+    }
+    let of = steering.send.values();
+    let cpus = of.fold(CpuSet::default(), |all, cpus| all.or(cpus));
+    let steps = steering.send.iter().map(|(queue, cpus)| Step::File {
+        path: format!("sys/class/net/{}/queues/{queue}/xps_cpus", nic.name),
+        from: mask(cpus),
+        to: "0".to_owned(),
+    });
+    Ok(Answer::Found(Found {
+        severity: Severity::Notice,
+        read: format!("CPUs {cpus} send by {some} of its {all} queues alone"),
+        expected: "each queue has its CPUs, or none has".into(),
+        why: "a queue has a lock, and an interrupt for what has left: those that are used are full while others rest"
+            .into(),
+        cost: None,
+        change: Some(Change {
+            disruption: Disruption::Safe,
+            steps: steps.collect(),
+        }),
+        by_hand: None,
+        lines: Vec::new(),
+    }))
+}
+
 /// As the kernel writes a set of processors: 32 of them a word, the last ones first.
 fn mask(cpus: &CpuSet) -> String {
     let mut words = vec![0_u32];

@@ -130,6 +130,26 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         let interrupt = &mut value(&mut host.nics[0].interrupts)[0];
         (interrupt.cpus, interrupt.effective) = (cpus("4-7"), cpus(""));
     }),
+    ("nic-crowded", Severity::Warning, |host| {
+        // 10 Gbit/s of 25.
+        for interrupt in value(&mut host.nics[0].interrupts) {
+            (interrupt.cpus, interrupt.effective) = (cpus("0-3"), cpus("2"));
+        }
+    }),
+    ("nic-crowded", Severity::Notice, |host| {
+        for interrupt in value(&mut host.nics[0].interrupts) {
+            (interrupt.cpus, interrupt.effective) = (cpus("0-3"), cpus("0"));
+        }
+        link(host).speed = Some(gbit(10));
+        // So that no other rule speaks.
+        let link = link(host);
+        (link.supported, link.peer) = ([gbit(10)].into(), [gbit(10)].into());
+        link.advertised = [gbit(10)].into();
+        value(&mut host.nics[0].module).carries = [gbit(10)].into();
+    }),
+    ("nic-xps", Severity::Notice, |host| {
+        value(&mut host.nics[0].steering).send.remove("tx-3");
+    }),
     ("nic-steering", Severity::Notice, |host| {
         let steering = value(&mut host.nics[0].steering);
         steering.receive.insert("rx-0".into(), cpus("0-7"));

@@ -131,6 +131,10 @@ pub fn adapter(name: &str, address: &str) -> Nic {
         steering: Known(Steering {
             receive: BTreeMap::new(),
             receive_queues: 4,
+            send: (0..4)
+                .map(|queue| (format!("tx-{queue}"), cpus(&queue.to_string())))
+                .collect(),
+            send_queues: 4,
         }),
         pci: Known(Pci {
             slot: "0000:3b:00.0".into(),

@@ -17,7 +17,7 @@ fn interrupts_that_the_kernel_spreads_by_itself_are_skipped_and_others_are_moved
     let skipped: Vec<_> = report.skipped.iter().map(|one| one.rule.as_str()).collect();
     assert_eq!(skipped, ["nic-interrupts"]);
     let why = &report.skipped[0].because;
-    assert!(why.contains("spreads 2 of its 4 interrupts"), "{why}");
+    assert!(why.contains("has 2 of its 4 interrupts"), "{why}");
 
     value(&mut host.nics[0].interrupts)[0].fixed = false;
     let report = examine(&[host], &[]);
@@ -43,4 +43,54 @@ fn where_irqbalance_runs_interrupts_are_left_to_people() {
     let found = &examine(&[host], &[]).findings[0].found;
     let by_hand = found.by_hand.as_deref().unwrap();
     assert!(found.change.is_none() && by_hand.contains("IRQBALANCE_ARGS"));
+}
+
+#[test]
+fn interrupts_of_one_processor_are_set_apart_one_for_each_core_near_it() {
+    let mut host = healthy("a", 1);
+    let of = value(&mut host.nics[0].interrupts);
+    for interrupt in of.iter_mut() {
+        (interrupt.cpus, interrupt.effective) = (cpus("0-3"), cpus("1"));
+    }
+    of[0].fixed = true;
+    let report = examine(std::slice::from_ref(&host), &[]);
+    assert_eq!(names(&report), ["nic-crowded"]);
+    let found = &report.findings[0].found;
+    let read = "the interrupts of its 4 queues are taken by CPUs 1 alone";
+    assert_eq!(found.read, read);
+    let steps = found.change.as_ref().unwrap().steps.iter();
+    let steps: Vec<String> = steps.map(ToString::to_string).collect();
+    let to = |irq: u32, cpu: u32| format!("echo {cpu} > /proc/irq/{irq}/smp_affinity_list");
+    assert_eq!(steps, [to(61, 0), to(62, 1), to(63, 2)]);
+
+    for interrupt in value(&mut host.nics[0].interrupts) {
+        interrupt.fixed = true;
+    }
+    let report = examine(std::slice::from_ref(&host), &[]);
+    assert_eq!(names(&report), <[&str; 0]>::default());
+    assert_eq!(report.skipped.len(), 1, "{:?}", report.skipped);
+    // Three of four processors are no crowd.
+    let of = value(&mut host.nics[0].interrupts);
+    of[3].effective = cpus("3");
+    of[2].effective = cpus("2");
+    let report = examine(&[host], &[]);
+    assert_eq!((names(&report), report.skipped.len()), (Vec::new(), 0));
+}
+
+#[test]
+fn masks_of_queues_for_sending_go_where_some_have_none() {
+    let mut host = healthy("a", 1);
+    let send = &mut value(&mut host.nics[0].steering).send;
+    send.retain(|queue, _| queue == "tx-1");
+    let report = examine(std::slice::from_ref(&host), &[]);
+    assert_eq!(names(&report), ["nic-xps"]);
+    let found = &report.findings[0].found;
+    assert_eq!(found.read, "CPUs 1 send by 1 of its 4 queues alone");
+    let step = &found.change.as_ref().unwrap().steps[0];
+    let path = "/sys/class/net/ens1f0/queues/tx-1/xps_cpus";
+    assert_eq!(step.to_string(), format!("echo 0 > {path}"));
+    let undo = format!("echo 00000002 > {path}");
+    assert_eq!(step.undo().to_string(), undo);
+    value(&mut host.nics[0].steering).send.clear();
+    assert_eq!(names(&examine(&[host], &[])), <[&str; 0]>::default());
 }
