@@ -93,6 +93,11 @@ fn of_file(path: &str, from: &str, to: &str) -> (bool, &'static str) {
                 "a list of processors",
             )
         }
+        Some("scaling_governor") => (
+            ["performance", "schedutil"].contains(&to),
+            "performance, or schedutil",
+        ),
+        Some("energy_performance_preference") => (to == "performance", "performance"),
         _ => (to == "1", "1"),
     }
 }

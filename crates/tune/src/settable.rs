@@ -28,6 +28,15 @@ pub fn settable(step: &Step) -> bool {
             ["sys", "class", "net", nic, "queues", queue, "rps_cpus"] => {
                 is_nic(nic) && queue.strip_prefix("rx-").is_some_and(is_number)
             }
+            [
+                "sys",
+                "devices",
+                "system",
+                "cpu",
+                "cpufreq",
+                policy,
+                "scaling_governor" | "energy_performance_preference",
+            ] => policy.strip_prefix("policy").is_some_and(is_number),
             ["sys", "class", "net", nic, "queues", queue, "xps_cpus"] => {
                 is_nic(nic) && queue.strip_prefix("tx-").is_some_and(is_number)
             }
@@ -110,6 +119,8 @@ mod tests {
             "proc/irq/120/smp_affinity_list",
             "sys/class/net/ens1f0.7/queues/rx-12/rps_cpus",
             "sys/class/net/ens1f0/queues/tx-0/xps_cpus",
+            "sys/devices/system/cpu/cpufreq/policy12/scaling_governor",
+            "sys/devices/system/cpu/cpufreq/policy0/energy_performance_preference",
         ] {
             assert!(file(path), "{path}");
         }
@@ -127,6 +138,9 @@ mod tests {
             "sys/class/net/../queues/rx-0/rps_cpus",
             "sys/class/net/a/queues/tx-0/rps_cpus",
             "sys/class/net/a/queues/rx-0/xps_cpus",
+            "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq",
+            "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
+            "sys/devices/system/cpu/cpufreq/../cpufreq/scaling_governor",
             "sys/devices/pci0000:00/net/a/queues/rx-0/rps_cpus",
         ] {
             assert!(!file(path), "{path}");

@@ -26,7 +26,7 @@ pub use nic::{
     Rings, Steering,
 };
 pub use path::{Answers, Carried, Counted, Crossing, HeldUpBy, Path, PathEnd, Traffic};
-pub use processors::{Core, Frequencies, Node, Processors};
+pub use processors::{Core, Frequencies, Node, Policy, Processors};
 
 /// A fact, or why it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,7 +8,7 @@ use drover_tune::Report;
 use drover_tune::facts::{
     Bond, Channels, Clock, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features, Fec,
     Frequencies, Host, Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node, Pause,
-    Pci, Pfc, Port, Processors, Rdma, Rings, Spread, Steering,
+    Pci, Pfc, Policy, Port, Processors, Rdma, Rings, Spread, Steering,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -184,6 +184,15 @@ pub fn on_top(name: &str, kind: Kind, lower: &[&str]) -> Nic {
     }
 }
 
+/// A policy of cpufreq with a governor, and a preference where its hardware chooses.
+pub fn policy(governor: &str, preference: Option<&str>) -> Policy {
+    Policy {
+        governor: governor.into(),
+        available: words(&["performance", "powersave", "schedutil"]),
+        preference: preference.map(str::to_owned),
+    }
+}
+
 /// Two sockets of four cores, and two adapters.
 pub fn healthy(name: &str, number: u8) -> Host {
     let settings = [
@@ -218,6 +227,11 @@ pub fn healthy(name: &str, number: u8) -> Host {
             governors: Known([("performance".to_owned(), 8)].into()),
             drivers: Known([("acpi-cpufreq".to_owned(), 8)].into()),
             preferences: Fact::unknown("no CPU has it"),
+            policies: Known(
+                (0..8)
+                    .map(|cpu| (cpu, policy("performance", None)))
+                    .collect(),
+            ),
             frequencies: Known(Frequencies {
                 least: 1_200_000,
                 most: 3_600_000,

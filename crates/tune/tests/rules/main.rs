@@ -10,6 +10,7 @@ mod layers;
 mod links;
 mod media;
 mod pairs;
+mod power;
 mod queues;
 mod since;
 mod wishes;
