@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use device::{Rdma, Reporter, Spread};
-pub use fabric::{Dcb, Ets, Neighbour, Pause, Pfc};
+pub use fabric::{App, Dcb, Ets, Neighbour, Pause, Pfc};
 pub use guest::{Argument, Card, Guest, HugePages, Memory, Offer, Offers, Pages, Seen};
 pub use layers::Layers;
 pub use media::{Down, Medium, Modes, Module, Port};

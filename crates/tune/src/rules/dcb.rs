@@ -1,8 +1,11 @@
 //! What an adapter and the switch do when a line is full.
 
+use std::collections::BTreeSet;
+
 use drover_types::BitRate;
 
 use super::of_nic;
+use super::roce::of_roce;
 use super::used::is_used;
 use crate::change::{Disruption, NicSetting, pause_words};
 use crate::cost::of_rate;
@@ -33,7 +36,7 @@ const TELLS_BEFORE: &str = "ixgbe";
 /// Of the time since the start, one part of so many: less is nothing.
 const OF_TIME: u64 = 1000;
 
-fn is_about(host: &Host, nic: &Nic) -> bool {
+pub(super) fn is_about(host: &Host, nic: &Nic) -> bool {
     is_used(host, nic) && nic.kind == Kind::Adapter
 }
 
@@ -50,7 +53,7 @@ fn enabled(pfc: Option<&Pfc>) -> Vec<String> {
     enabled.map(u8::to_string).collect()
 }
 
-fn found(read: String, expected: &str, why: &str, by_hand: String) -> Found {
+pub(super) fn found(read: String, expected: &str, why: &str, by_hand: String) -> Found {
     Found {
         severity: Severity::Warning,
         read,
@@ -169,6 +172,16 @@ fn differences(dcb: &Dcb) -> (Vec<String>, Option<String>) {
             (None, Some(Some(_))) => untold = Some(format!("its driver does not tell {what}")),
             _ => {}
         }
+    }
+    let [own, peer] = [&dcb.apps, &dcb.peer_apps].map(|apps| of_roce(apps, None));
+    if !own.is_empty() && !peer.is_empty() && own != peer {
+        let words =
+            |own: &BTreeSet<u8>| own.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+        differ.push(format!(
+            "RoCE has priority {} here, and {} at the switch",
+            words(&own),
+            words(&peer)
+        ));
     }
     (differ, untold)
 }

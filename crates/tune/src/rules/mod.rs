@@ -13,6 +13,7 @@ mod paths;
 mod power;
 mod queues;
 mod rdma;
+mod roce;
 mod slot;
 mod spread;
 mod stack;
@@ -239,6 +240,12 @@ pub const RULES: &[Rule] = &[
         "RDMA over Ethernet loses no packets",
         DCB,
         OfNic(dcb::lossless),
+    ),
+    rule(
+        "dcb-rdma",
+        "RDMA over Ethernet has a priority that is held back alone, where one is",
+        DCB,
+        OfNic(roce::priority),
     ),
     rule(
         "dcb-pressure",

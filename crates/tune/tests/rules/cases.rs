@@ -3,7 +3,7 @@
 use drover_tune::Severity;
 use drover_tune::facts::{Clock, Duplex, Fact::Known, Host, Kind, Link, Reporter};
 
-use crate::hosts::{bonded, by_hand, cpus, gbit, is_down, link, on_top, rdma, set, value};
+use crate::hosts::{app, bonded, by_hand, cpus, gbit, is_down, link, on_top, rdma, set, value};
 
 pub type Spoil = fn(&mut Host);
 
@@ -208,6 +208,20 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
             pfc.as_mut().unwrap().enabled.clear();
         }
     }),
+    ("dcb-peer", Severity::Warning, |host| {
+        value(&mut host.nics[0].dcb).peer_apps[0].priority = 4;
+    }),
+    ("dcb-rdma", Severity::Notice, |host| {
+        let dcb = value(&mut host.nics[0].dcb);
+        for apps in [&mut dcb.apps, &mut dcb.peer_apps] {
+            apps[0].priority = 4;
+        }
+    }),
+    ("dcb-rdma", Severity::Notice, |host| {
+        // 106 is DSCP 26.
+        let dcb = value(&mut host.nics[0].dcb);
+        (dcb.apps, dcb.peer_apps) = (vec![app(5, 26, 2)], Vec::new());
+    }),
     ("dcb-pressure", Severity::Notice, |host| {
         // 1.3 ms each: 13 s of an hour.
         value(&mut host.nics[0].pause).received = Some(10_000);
@@ -288,6 +302,9 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
         for pfc in [&mut dcb.pfc, &mut dcb.peer_pfc] {
             pfc.as_mut().unwrap().enabled = [4].into();
         }
+        for apps in [&mut dcb.apps, &mut dcb.peer_apps] {
+            apps[0].priority = 4;
+        }
     }),
     ("pair-dcb", Severity::Warning, |host| {
         let dcb = value(&mut host.nics[0].dcb);
@@ -297,6 +314,12 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
     }),
     ("pair-rdma", Severity::Notice, |host| {
         rdma(host).layer = "InfiniBand".into();
+    }),
+    ("pair-rdma", Severity::Notice, |host| {
+        rdma(host).default_kind = Some("IB/RoCE v1".into());
+    }),
+    ("pair-rdma", Severity::Notice, |host| {
+        rdma(host).default_tos = Some(0);
     }),
     ("pair-switch", Severity::Notice, |host| {
         value(&mut host.nics[0].neighbours)[0].switch = "02:00:00:00:00:ff".into();

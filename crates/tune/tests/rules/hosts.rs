@@ -6,9 +6,9 @@ use crate::guests;
 use Fact::Known;
 use drover_tune::Report;
 use drover_tune::facts::{
-    Bond, Channels, Clock, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features, Fec,
-    Frequencies, Host, Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node, Pause,
-    Pci, Pfc, Policy, Port, Processors, Rdma, Rings, Spread, Steering,
+    App, Bond, Channels, Clock, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features,
+    Fec, Frequencies, Host, Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node,
+    Pause, Pci, Pfc, Policy, Port, Processors, Rdma, Rings, Spread, Steering,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -100,6 +100,8 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             layer: "Ethernet".into(),
             kinds: [("IB/RoCE v1".to_owned(), 2), ("RoCE v2".to_owned(), 2)].into(),
             lost: [("packet_seq_err".to_owned(), 0)].into(),
+            default_kind: Some("RoCE v2".into()),
+            default_tos: Some(106),
             downed: Some(0),
         })),
         carrier_changes: Known(2),
@@ -171,6 +173,17 @@ fn dcb() -> Dcb {
         ets: Some(ets.clone()),
         peer_pfc: Some(pfc),
         peer_ets: Some(ets),
+        apps: vec![app(3, 4791, 3)],
+        peer_apps: vec![app(4, 4791, 3)],
+    }
+}
+
+/// Packets by what is in them, and their priority.
+pub fn app(selector: u8, protocol: u16, priority: u8) -> App {
+    App {
+        selector,
+        protocol,
+        priority,
     }
 }
 
