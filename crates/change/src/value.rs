@@ -93,6 +93,10 @@ fn of_file(path: &str, from: &str, to: &str) -> (bool, &'static str) {
                 "a list of processors",
             )
         }
+        Some("netdev_budget" | "netdev_budget_usecs" | "netdev_max_backlog") => {
+            (is_raised(from, to), "a larger number than is set")
+        }
+        Some("tcp_congestion_control") => (to == "cubic", "cubic"),
         Some("scaling_governor") => (
             ["performance", "schedutil"].contains(&to),
             "performance, or schedutil",

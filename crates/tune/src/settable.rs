@@ -22,7 +22,18 @@ pub fn settable(step: &Step) -> bool {
                 "sys",
                 "net",
                 "ipv4",
-                "tcp_rmem" | "tcp_wmem" | "tcp_timestamps" | "tcp_window_scaling",
+                "tcp_congestion_control"
+                | "tcp_rmem"
+                | "tcp_wmem"
+                | "tcp_timestamps"
+                | "tcp_window_scaling",
+            ]
+            | [
+                "proc",
+                "sys",
+                "net",
+                "core",
+                "netdev_budget" | "netdev_budget_usecs" | "netdev_max_backlog",
             ] => true,
             ["proc", "irq", irq, "smp_affinity_list"] => is_number(irq),
             ["sys", "class", "net", nic, "queues", queue, "rps_cpus"] => {
@@ -115,6 +126,8 @@ mod tests {
     fn a_setting_has_one_name_and_others_cannot_be_set() {
         for path in [
             "proc/sys/net/ipv4/tcp_rmem",
+            "proc/sys/net/ipv4/tcp_congestion_control",
+            "proc/sys/net/core/netdev_budget",
             "proc/irq/0/smp_affinity_list",
             "proc/irq/120/smp_affinity_list",
             "sys/class/net/ens1f0.7/queues/rx-12/rps_cpus",
@@ -131,6 +144,7 @@ mod tests {
             "proc/sys/net/ipv4/./tcp_rmem",
             "proc/sys/net/ipv4/tcp_rmem/",
             "proc/sys/kernel/core_pattern",
+            "proc/sys/net/core/rmem_max",
             "proc/irq/007/smp_affinity_list",
             "proc/irq//smp_affinity_list",
             "proc/irq/+1/smp_affinity_list",

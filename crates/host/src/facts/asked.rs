@@ -45,6 +45,7 @@ impl Asked {
             fixed: BTreeSet::new(),
             enabled: listed.enabled,
             team: listed.team,
+            qdisc: listed.qdisc,
             interface: listed.interface,
         };
         // Of guests' ends, which have no hardware and at most the address that every link has by itself, there may be thousands, and nobody asks about them.

@@ -39,6 +39,7 @@ pub fn facts(tree: &Tree, told: &Told) -> Host {
         nics: nics::nics(tree, told),
         processors: processors::processors(tree),
         settings: settings::settings(tree),
+        softnet: settings::softnet(tree),
         irqbalance: match told.irqbalance {
             Some(runs) => Fact::Known(runs),
             None => Fact::unknown("there are too many processes to look for irqbalance"),

@@ -78,6 +78,10 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
         channels: told_of(told, Question::Channels, |answer| {
             Ok(ethtool::channels(answer))
         }),
+        qdisc: match &told.qdisc {
+            Some(kind) => Fact::Known(kind.clone()),
+            None => Fact::unknown("netlink does not tell of its queueing discipline"),
+        },
         rings: told_of(told, Question::Rings, ethtool::rings),
         features: told_of(told, Question::Features, |answer| {
             Ok(ethtool::features(answer))
@@ -222,6 +226,7 @@ mod tests {
             has_folder: true,
             enabled: true,
             team: true,
+            qdisc: None,
             stands_on: None,
             fixed: BTreeSet::new(),
             ethtool: BTreeMap::new(),

@@ -33,6 +33,9 @@ pub struct ToldNic {
     /// Several adapters as one, by `teamd`.
     #[serde(default)]
     pub team: bool,
+    /// Its queueing discipline, where netlink tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qdisc: Option<String>,
     /// Attributes of ethtool's answers, as the kernel gave them.
     pub ethtool: BTreeMap<Question, Answered>,
     /// Attributes of data centre bridging; none where it was not asked.

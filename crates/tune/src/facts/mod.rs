@@ -84,6 +84,9 @@ pub struct Host {
     pub nics: Vec<Nic>,
     /// Settings of the kernel by their names in sysctl.
     pub settings: BTreeMap<String, Fact<String>>,
+    /// What became of packets that processors took in.
+    #[serde(default)]
+    pub softnet: Fact<Softnet>,
     /// irqbalance is running, which puts interrupts where it likes.
     pub irqbalance: Fact<bool>,
     /// What its memory has for guests.
@@ -107,6 +110,17 @@ pub struct Clock {
     pub ahead_ms: i64,
     /// How many milliseconds it may be more or less: half of the time that question and answer were on their way.
     pub doubt_ms: u64,
+}
+
+/// Packets of all processors since the host's start (`/proc/net/softnet_stat`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Softnet {
+    /// That were taken in.
+    pub processed: u64,
+    /// That were to be handed on, and found no place.
+    pub dropped: u64,
+    /// How often some were left for a later turn.
+    pub squeezed: u64,
 }
 
 impl Host {

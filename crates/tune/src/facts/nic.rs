@@ -59,6 +59,9 @@ pub struct Nic {
     /// Which of them packets are handed to.
     #[serde(default)]
     pub spread: Fact<Spread>,
+    /// What packets go through before they come to it: its queueing discipline, by the kernel's name.
+    #[serde(default)]
+    pub qdisc: Fact<String>,
     /// Places for packets.
     pub rings: Fact<Rings>,
     /// What the hardware, or the kernel, does for the stack.

@@ -18,13 +18,23 @@ const PACKETS: u64 = 1_000_000;
 /// Fewer than these in a day say nothing.
 const PACKETS_A_DAY: u64 = 100;
 
+/// Whole days since the host's start.
+pub(super) fn days(host: &Host) -> Result<u64, &str> {
+    Ok(host.uptime_s.get()? / DAY_S)
+}
+
+/// Whether so many of all packets are more than chance has in so many days.
+pub(super) fn too_many(bad: u64, all: u64, days: u64) -> bool {
+    bad >= PACKETS_A_DAY * days.max(1) && bad.saturating_mul(PACKETS) > all
+}
+
 /// A carrier stays.
 pub fn flaps(host: &Host, nic: &Nic) -> Verdict {
     if !is_used(host, nic) {
         return Ok(Answer::NotAbout);
     }
     let changes = *nic.carrier_changes.get()?;
-    let days = host.uptime_s.get()? / DAY_S;
+    let days = days(host)?;
     let most = CHANGES + CHANGES_A_DAY * days;
     if changes <= most {
         return Ok(Answer::Right);
@@ -50,13 +60,11 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
         return Ok(Answer::NotAbout);
     }
     let counters = nic.counters.get()?;
-    let days = host.uptime_s.get()? / DAY_S;
+    let days = days(host)?;
     let (damaged, missed) = (counters.receive_errors, counters.receive_missed);
     let bad = damaged.saturating_add(missed);
-    let least = PACKETS_A_DAY * days.max(1);
-    let too_many = |bad: u64, all: u64| bad >= least && bad.saturating_mul(PACKETS) > all;
     let mut read = Vec::new();
-    if too_many(bad, counters.received) {
+    if too_many(bad, counters.received, days) {
         read.push(format!(
             "of {} packets {damaged} arrived damaged, and {missed} were dropped",
             counters.received
@@ -67,7 +75,7 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
         counters.sent.unwrap_or(0),
         counters.send_errors.unwrap_or(0),
     );
-    if too_many(not_sent, sent) {
+    if too_many(not_sent, sent, days) {
         read.push(format!("of {sent} to be sent {not_sent} did not leave"));
     }
     if read.is_empty() {

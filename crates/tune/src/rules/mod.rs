@@ -11,8 +11,10 @@ mod offloads;
 mod pairs;
 mod paths;
 mod power;
+mod qdisc;
 mod queues;
 mod rdma;
+mod receive;
 mod roce;
 mod slot;
 mod spread;
@@ -212,6 +214,12 @@ pub const RULES: &[Rule] = &[
         OfNic(offloads::lro),
     ),
     rule(
+        "nic-qdisc",
+        "nothing holds packets back before an adapter",
+        "man 8 tc; kernel: Documentation/networking/multiqueue.rst",
+        OfNic(qdisc::discipline),
+    ),
+    rule(
         "dcb-pause",
         "packets are held back by pause frames, or by PFC, and not by both",
         DCB,
@@ -330,6 +338,24 @@ pub const RULES: &[Rule] = &[
         "windows may be larger than 64 KiB",
         "kernel: Documentation/networking/ip-sysctl.rst, tcp_window_scaling",
         OfHost(stack::window),
+    ),
+    rule(
+        "tcp-congestion",
+        "connections take their part of a line that others use, too",
+        "kernel: Documentation/networking/ip-sysctl.rst, tcp_congestion_control",
+        OfHost(stack::congestion),
+    ),
+    rule(
+        "net-backlog",
+        "packets that are handed on find a place",
+        "kernel: Documentation/admin-guide/sysctl/net.rst, netdev_max_backlog",
+        OfHost(receive::backlog),
+    ),
+    rule(
+        "net-budget",
+        "processors come to the end of what has arrived",
+        "kernel: Documentation/admin-guide/sysctl/net.rst, netdev_budget",
+        OfHost(receive::budget),
     ),
     rule(
         "pair-address",

@@ -181,6 +181,16 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         host.nics.push(on_top("ens1f0.7", Kind::Vlan, &["ens1f0"]));
         host.nics.push(on_top("br0", Kind::Bridge, &["ens1f0.7"]));
     }),
+    ("nic-qdisc", Severity::Warning, |host| {
+        host.nics[0].qdisc = Known("tbf".into());
+    }),
+    ("nic-qdisc", Severity::Notice, |host| {
+        host.nics[0].qdisc = Known("htb".into());
+    }),
+    ("nic-qdisc", Severity::Notice, |host| {
+        // As BBR was once said to want it: one lock for four queues.
+        host.nics[0].qdisc = Known("fq".into());
+    }),
     ("dcb-pause", Severity::Warning, |host| {
         value(&mut host.nics[0].pause).receive = true;
     }),
@@ -271,6 +281,16 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     }),
     ("tcp-timestamps", Severity::Notice, |host| {
         set(host, "net.ipv4.tcp_timestamps", "0");
+    }),
+    ("tcp-congestion", Severity::Notice, |host| {
+        set(host, "net.ipv4.tcp_congestion_control", "lp");
+    }),
+    ("net-backlog", Severity::Notice, |host| {
+        value(&mut host.softnet).dropped = 1000;
+    }),
+    ("net-budget", Severity::Notice, |host| {
+        // A tenth of all packets, 300 each time, and one time more.
+        value(&mut host.softnet).squeezed = 3334;
     }),
     ("tcp-window", Severity::Critical, |host| {
         set(host, "net.ipv4.tcp_window_scaling", "0");

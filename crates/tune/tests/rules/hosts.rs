@@ -8,7 +8,7 @@ use drover_tune::Report;
 use drover_tune::facts::{
     App, Bond, Channels, Clock, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features,
     Fec, Frequencies, Host, Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node,
-    Pause, Pci, Pfc, Policy, Port, Processors, Rdma, Rings, Spread, Steering,
+    Pause, Pci, Pfc, Policy, Port, Processors, Rdma, Rings, Softnet, Spread, Steering,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -109,6 +109,7 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             combined: 4,
             combined_most: 8,
         }),
+        qdisc: Known("mq".into()),
         rings: Known(Rings {
             receive: 1024,
             receive_most: 8192,
@@ -210,6 +211,11 @@ pub fn policy(governor: &str, preference: Option<&str>) -> Policy {
 pub fn healthy(name: &str, number: u8) -> Host {
     let settings = [
         ("kernel.numa_balancing", "0"),
+        ("net.core.netdev_budget", "300"),
+        ("net.core.netdev_budget_usecs", "2000"),
+        ("net.core.netdev_max_backlog", "1000"),
+        ("net.ipv4.tcp_available_congestion_control", "reno cubic lp"),
+        ("net.ipv4.tcp_congestion_control", "cubic"),
         ("net.ipv4.tcp_rmem", "4096 131072 33554432"),
         ("net.ipv4.tcp_timestamps", "1"),
         ("net.ipv4.tcp_window_scaling", "1"),
@@ -257,6 +263,10 @@ pub fn healthy(name: &str, number: u8) -> Host {
         settings: settings
             .map(|(name, value)| (name.to_owned(), Known(value.to_owned())))
             .into(),
+        softnet: Known(Softnet {
+            processed: 10_000_000,
+            ..Softnet::default()
+        }),
         irqbalance: Known(false),
         clock: Known(Clock::default()),
         memory: guests::memory(),

@@ -6,6 +6,7 @@ mod cases;
 mod document;
 mod guests;
 mod hosts;
+mod kernel;
 mod layers;
 mod links;
 mod media;
