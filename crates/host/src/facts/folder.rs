@@ -252,7 +252,9 @@ mod tests {
         let tree = Tree::at(root.path());
         let path = "sys/class/net/nic0".to_owned();
         let read = Folder { tree: &tree, path }.steering();
-        let one = |queue: &str, cpus: &str| [(queue.to_owned(), cpus.parse().unwrap())].into();
+        let one = |queue: &str, cpus: &str| -> BTreeMap<String, CpuSet> {
+            [(queue.to_owned(), cpus.parse().unwrap())].into()
+        };
         let expected = Steering {
             receive: one("rx-1", "0-3"),
             receive_queues: 2,

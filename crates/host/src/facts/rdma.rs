@@ -1,4 +1,5 @@
-//! RDMA devices (`Documentation/ABI/stable/sysfs-class-infiniband`, `Documentation/ABI/testing/configfs-rdma_cm`). Their addresses are not read: what kind they are is enough.
+//! RDMA devices (`Documentation/ABI/stable/sysfs-class-infiniband`, `Documentation/ABI/testing/configfs-rdma_cm`). Their addresses are not
+//! read: what kind they are is enough.
 
 use std::collections::BTreeMap;
 
