@@ -3,6 +3,7 @@
 //! ```text
 //! dcbmsg 4: family u8, command u8, padding u16      attributes: IFNAME, IEEE nested: ETS, PFC, APP_TABLE, and the same of the PEER
 //! ieee_pfc 136: capable u8, enabled u8 (a bit each), 6, requests [u64; 8], indications [u64; 8]
+//! ieee_maxrate 64: of each class, in kbit/s [u64; 8]
 //! dcb_app 4:    selector u8, priority u8, protocol u16; one each, nested in its table
 //! ieee_ets 59:  willing u8, 2, share to send [u8; 8], to receive [u8; 8], algorithm [u8; 8], class of a priority [u8; 8], 24
 //! ```
@@ -24,6 +25,7 @@ const APPS: u16 = 3;
 const PEER_ETS: u16 = 4;
 const PEER_PFC: u16 = 5;
 const PEER_APPS: u16 = 6;
+const MAXRATE: u16 = 7;
 const IEEE_APP: u16 = 1;
 const DCB_APP: u16 = 2;
 
@@ -53,6 +55,7 @@ pub(crate) fn dcb(told: &[u8]) -> Dcb {
         ets: find(told, ETS).and_then(ets),
         peer_pfc: find(told, PEER_PFC).and_then(pfc),
         peer_ets: find(told, PEER_ETS).and_then(ets),
+        rates: find(told, MAXRATE).and_then(rates),
         apps: apps(told, APPS),
         peer_apps: apps(told, PEER_APPS),
     }
@@ -71,6 +74,12 @@ fn apps(told: &[u8], table: u16) -> Vec<App> {
         })
     };
     entries.filter_map(app).take(APPS_MOST).collect()
+}
+
+fn rates(told: &[u8]) -> Option<Vec<u64>> {
+    let rates = told.get(..64)?.chunks_exact(8);
+    let rates = rates.map(|rate| rate.try_into().map(u64::from_ne_bytes));
+    rates.collect::<Result<_, _>>().ok()
 }
 
 fn pfc(told: &[u8]) -> Option<Pfc> {
@@ -171,6 +180,16 @@ mod tests {
         };
         assert_eq!(of(&told.apps), [(4, 3, 4791), (255, 1, 8)]);
         assert_eq!(of(&told.peer_apps), [(5, 3, 26)]);
+        assert_eq!(told.rates, None);
+    }
+
+    #[test]
+    fn what_classes_may_send_at_most_is_told_of_all_or_of_none() {
+        let most = [5_000_000_u64, 0, 0, 0, 0, 0, 0, 1];
+        let bytes: Vec<u8> = most.iter().flat_map(|rate| rate.to_ne_bytes()).collect();
+        let told = dcb(&attribute(MAXRATE, &bytes)).rates;
+        assert_eq!(told.as_deref(), Some(&most[..]));
+        assert_eq!(dcb(&attribute(MAXRATE, &bytes[..63])).rates, None);
     }
 
     #[test]

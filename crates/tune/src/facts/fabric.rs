@@ -31,6 +31,9 @@ pub struct Dcb {
     pub peer_pfc: Option<Pfc>,
     /// The same.
     pub peer_ets: Option<Ets>,
+    /// What each of 8 classes may send at most, in kbit/s; 0 where there is no bound. None where the driver does not tell.
+    #[serde(default)]
+    pub rates: Option<Vec<u64>>,
     /// Which priority packets have by what is in them.
     #[serde(default)]
     pub apps: Vec<App>,

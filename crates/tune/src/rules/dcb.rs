@@ -217,6 +217,38 @@ pub fn share(host: &Host, nic: &Nic) -> Verdict {
     }))
 }
 
+/// Migrations are not held to less than the line, whoever else sends.
+pub fn most(host: &Host, nic: &Nic) -> Verdict {
+    if !is_about(host, nic) {
+        return Ok(Answer::NotAbout);
+    }
+    let dcb = nic.dcb.get()?;
+    let class = dcb.ets.as_ref().and_then(|ets| ets.classes.get(USUAL));
+    let class = usize::from(class.copied().unwrap_or(0));
+    let most = dcb.rates.as_ref().and_then(|rates| rates.get(class));
+    let Some(most) = most.filter(|most| **most > 0) else {
+        return Ok(Answer::Right);
+    };
+    let rate = nic.link.get()?.speed.ok_or("it tells no rate")?;
+    let most = BitRate(most.saturating_mul(1000));
+    if most >= rate {
+        return Ok(Answer::Right);
+    }
+    Ok(Answer::Found(Found {
+        cost: of_rate(most, rate),
+        ..found(
+            format!("priority {USUAL}, which migrations have, may send {most} at most"),
+            "no bound below the line's rate",
+            "the adapter holds its class to that, also while nobody else sends",
+            format!(
+                "if it is not meant: dcb maxrate set dev {} tc-maxrate {class}:{}mbit",
+                nic.name,
+                rate.0 / 1_000_000
+            ),
+        )
+    }))
+}
+
 /// Percent of the line, where it is by shares.
 fn usual_share(ets: &Ets) -> Option<u8> {
     let class = usize::from(*ets.classes.get(USUAL)?);

@@ -238,6 +238,12 @@ pub const RULES: &[Rule] = &[
         OfNic(dcb::share),
     ),
     rule(
+        "dcb-most",
+        "migrations may send at the rate of the line",
+        DCB,
+        OfNic(dcb::most),
+    ),
+    rule(
         "dcb-willing",
         "what was set here is not overwritten by a switch",
         DCB,

@@ -208,6 +208,11 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         dcb.ets.as_mut().unwrap().shares[..2].copy_from_slice(&[19, 81]);
         dcb.peer_ets = None;
     }),
+    ("dcb-most", Severity::Warning, |host| {
+        // 5 Gbit/s for the class of priority 0; that of others is theirs.
+        let dcb = value(&mut host.nics[0].dcb);
+        dcb.rates = Some(vec![5_000_000, 1000, 0, 0, 0, 0, 0, 0]);
+    }),
     ("dcb-willing", Severity::Notice, |host| {
         let ets = value(&mut host.nics[0].dcb).ets.as_mut();
         ets.unwrap().willing = true;

@@ -174,6 +174,7 @@ fn dcb() -> Dcb {
         ets: Some(ets.clone()),
         peer_pfc: Some(pfc),
         peer_ets: Some(ets),
+        rates: Some(vec![0; 8]),
         apps: vec![app(3, 4791, 3)],
         peer_apps: vec![app(4, 4791, 3)],
     }
