@@ -183,7 +183,7 @@ impl Counting {
     fn of(before: Counters, interfaces: &[Interface]) -> Self {
         let addresses = interfaces.iter().flat_map(|nic| {
             let addresses = nic.addresses.iter();
-            addresses.map(|address| (address.address(), nic.name.clone()))
+            addresses.map(move |address| (address.address(), nic.name.clone()))
         });
         Self {
             before,
