@@ -126,7 +126,7 @@ impl Answerer {
         allowance: &mut Allowance,
         buffer: &mut [u8],
     ) {
-        let bytes = u64::from(packet.size);
+        let mut bytes = u64::from(packet.size);
         if !allowance.admits(std::time::Instant::now(), bytes) {
             self.answered.left += 1;
             return;
@@ -137,6 +137,7 @@ impl Answerer {
         // By the kernel's routes, as the answers of a lane that was accepted.
         let mut sent = self.socket.send_now(datagram, to);
         if matches!(sent, Ok(Sent::TooLarge)) {
+            bytes = HEADER as u64;
             let told = Packet {
                 message: Message::TooLarge,
                 size: HEADER as u16,
