@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use drover_api::{
-    AnsweredAt, AnsweredView, AnswererRequest, AnswererView, ErrorCode, Refusal, TicketText,
-    TrafficView,
+    AnsweredAt, AnsweredView, AnswererRequest, AnswererView, CountedView, ErrorCode, Refusal,
+    TicketText,
 };
 use drover_migrate::paths::Selection;
 use drover_reach::load::{NotTaken, Sink};
@@ -204,7 +204,7 @@ impl Counting {
         let counted = self.before.since(&crossed).await;
         let of = |address: &IpAddr| {
             let counted = counted.get(self.nics.get(address)?)?.known()?;
-            Some(TrafficView {
+            Some(CountedView {
                 received: counted.received,
                 sent: counted.sent,
             })

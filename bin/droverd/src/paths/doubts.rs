@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use drover_api::{AnsweredAt, AnsweredView, ClientError, TrafficView};
+use drover_api::{AnsweredAt, AnsweredView, ClientError, CountedView};
 use drover_reach::{Beyond, Largest, Report};
 use drover_tune::facts::{Fact, Traffic};
 use drover_types::HostName;
@@ -66,7 +66,7 @@ impl Left {
             Err(why) => return untold(&format!(": {why}")),
         };
         let counted = left.and_then(|left| left.counted);
-        let known = |counted: TrafficView| {
+        let known = |counted: CountedView| {
             Fact::Known(Traffic {
                 received: counted.received,
                 sent: counted.sent,
@@ -123,7 +123,7 @@ mod tests {
                 left,
                 unsent,
                 unsent_why: Some("Operation not permitted".into()),
-                counted: Some(TrafficView {
+                counted: Some(CountedView {
                     received: 2,
                     sent: 3,
                 }),

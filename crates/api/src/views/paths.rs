@@ -104,12 +104,12 @@ pub struct AnsweredAt {
     pub unsent_why: Option<String>,
     /// What the interface that has it counted meanwhile; none where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub counted: Option<TrafficView>,
+    pub counted: Option<CountedView>,
 }
 
 /// Bytes that an interface counted, with all that crossed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct TrafficView {
+pub struct CountedView {
     /// That arrived.
     pub received: u64,
     /// That left.
