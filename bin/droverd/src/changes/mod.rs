@@ -292,6 +292,10 @@ impl Changes {
 }
 
 /// The id of this start of the host.
+fn boot() -> Result<String, Refusal> {
+    drover_host::boot_id(Path::new(ROOT)).map_err(|error| internal(&error))
+}
+
 /// Marks those of a host's interrupts that the kernel did not let a change move: before Linux 6.13 it tells of that in no other way. What
 /// changes did before a restart, or cannot be read, tells nothing.
 pub fn mark_fixed(state: &Path, host: &mut Host) {
@@ -301,10 +305,6 @@ pub fn mark_fixed(state: &Path, host: &mut Host) {
         let before = passed.get(&interrupt.number);
         before.is_some_and(|cpus| *cpus == interrupt.cpus.to_string())
     });
-}
-
-fn boot() -> Result<String, Refusal> {
-    drover_host::boot_id(Path::new(ROOT)).map_err(|error| internal(&error))
 }
 
 fn internal(error: &dyn std::error::Error) -> Refusal {

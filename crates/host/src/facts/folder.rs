@@ -196,7 +196,7 @@ pub(crate) fn interrupts(
 }
 
 /// The kernel's way to write a set: words of 32 CPUs in hexadecimal digits, the last ones first.
-fn of_mask(mask: &str) -> Option<CpuSet> {
+pub(super) fn of_mask(mask: &str) -> Option<CpuSet> {
     let mut cpus = Vec::new();
     for (word, digits) in (0..).zip(mask.split(',').rev()) {
         let bits = u32::from_str_radix(digits.trim(), 16).ok()?;

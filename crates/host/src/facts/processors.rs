@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use drover_tune::facts::{Core, Fact, Frequencies, Node, Policy, Processors};
 use drover_types::CpuSet;
 
+use super::folder::of_mask;
 use super::tree::Tree;
 
 const CPUS: &str = "sys/devices/system/cpu";
@@ -24,6 +25,10 @@ pub(super) fn processors(tree: &Tree) -> Processors {
         .map(|cpus| cpus.iter().collect())
         .unwrap_or_default();
     Processors {
+        housekeeping: match &online {
+            Fact::Known(online) => Fact::Known(housekeeping(tree, online)),
+            Fact::Unknown(why) => Fact::Unknown(why.clone()),
+        },
         cores: cores(tree, &cpus),
         nodes: nodes(tree),
         governors: words(tree, &cpus, "cpufreq/scaling_governor"),
@@ -33,6 +38,17 @@ pub(super) fn processors(tree: &Tree) -> Processors {
         frequencies: frequencies(tree, &cpus),
         online,
     }
+}
+
+/// Files that are not there, or say `(null)`, keep nobody off.
+fn housekeeping(tree: &Tree, online: &CpuSet) -> CpuSet {
+    let set = |file: &str| -> CpuSet { tree.parsed(&format!("{CPUS}/{file}")).unwrap_or_default() };
+    let off = set("isolated").or(&set("nohz_full"));
+    let mask = tree.text("proc/irq/default_smp_affinity").ok();
+    let taken = mask.and_then(|mask| of_mask(&mask));
+    let has = |cpu: &u32, set: &CpuSet| set.iter().any(|one| one == *cpu);
+    let keeps = |cpu: &u32| !has(cpu, &off) && taken.as_ref().is_none_or(|taken| has(cpu, taken));
+    online.iter().filter(keeps).collect()
 }
 
 fn policies(tree: &Tree) -> Fact<BTreeMap<u32, Policy>> {
@@ -122,6 +138,27 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[test]
+    fn processors_that_somebody_keeps_the_kernel_off_are_left_out() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        let online: CpuSet = "0-7".parse().unwrap();
+        let left = || housekeeping(&Tree::at(root.path()), &online).to_string();
+        assert_eq!(left(), "0-7");
+        write(&format!("{CPUS}/isolated"), "\n");
+        write(&format!("{CPUS}/nohz_full"), "  (null)\n");
+        assert_eq!(left(), "0-7");
+        write(&format!("{CPUS}/isolated"), "6-7\n");
+        write(&format!("{CPUS}/nohz_full"), "4,6\n");
+        assert_eq!(left(), "0-3,5");
+        write("proc/irq/default_smp_affinity", "27\n");
+        assert_eq!(left(), "0-2,5");
+    }
 
     #[test]
     fn who_chooses_the_rate_is_told_by_policy_with_what_could_be_chosen() {

@@ -115,8 +115,6 @@ pub struct Clock {
 /// Packets of all processors since the host's start (`/proc/net/softnet_stat`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Softnet {
-    /// That were taken in.
-    pub processed: u64,
     /// That were to be handed on, and found no place.
     pub dropped: u64,
     /// How often some were left for a later turn.

@@ -12,6 +12,10 @@ use super::Fact;
 pub struct Processors {
     /// Those that are online.
     pub online: Fact<CpuSet>,
+    /// Those of them that nobody keeps the kernel off: neither isolated (`isolcpus`), nor without a clock's tick (`nohz_full`), nor left out
+    /// of where interrupts are taken unless somebody says otherwise (`irqaffinity`).
+    #[serde(default)]
+    pub housekeeping: Fact<CpuSet>,
     /// On which core each is: hyperthreads share one.
     pub cores: Fact<BTreeMap<u32, Core>>,
     /// The NUMA nodes that have processors.

@@ -81,6 +81,7 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
     if read.is_empty() {
         return Ok(Answer::Right);
     }
+    // Where both are bad, what arrives is looked at first: its cable is the other direction's, too.
     let mend = match arrive {
         true if damaged > 0 => "replace the cable or its modules",
         true => {

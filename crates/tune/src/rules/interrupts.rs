@@ -1,6 +1,6 @@
 //! Which processors take an adapter's interrupts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use drover_types::CpuSet;
 
@@ -8,17 +8,27 @@ use super::queues::{carries, near};
 use super::used::is_used;
 use crate::change::{Change, Disruption, Step};
 use crate::cost::of_rate;
-use crate::facts::{Host, Interrupt, Kind, Nic};
+use crate::facts::{Core, Host, Interrupt, Kind, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
+
+/// The processors near an adapter that may be given its interrupts: others are kept free for guests by whoever isolated them.
+fn for_interrupts(host: &Host, nic: &Nic) -> Result<CpuSet, Because> {
+    let housekeeping = host.processors.housekeeping.get()?;
+    Ok(near(host, nic)?.and(housekeeping))
+}
 
 /// An adapter's interrupts are taken near it.
 pub fn near_adapter(host: &Host, nic: &Nic) -> Verdict {
     if !is_used(host, nic) || nic.kind != Kind::Adapter || host.processors.nodes.get()?.len() < 2 {
         return Ok(Answer::NotAbout);
     }
-    let near = near(host, nic)?;
+    let own = near(host, nic)?;
+    let near = for_interrupts(host, nic)?;
+    if near.is_empty() {
+        return Ok(Answer::NotAbout);
+    }
     let all = nic.interrupts.get()?;
-    let is_far = |irq: &&Interrupt| irq.taken_by().and(&near).is_empty();
+    let is_far = |irq: &&Interrupt| irq.taken_by().and(&own).is_empty();
     let (fixed, far): (Vec<&Interrupt>, Vec<&Interrupt>) =
         all.iter().filter(is_far).partition(|irq| irq.fixed);
     if far.is_empty() {
@@ -59,7 +69,7 @@ pub fn spread(host: &Host, nic: &Nic) -> Verdict {
     if queues < 2 {
         return Ok(Answer::NotAbout);
     }
-    let near = near(host, nic)?;
+    let near = for_interrupts(host, nic)?;
     let all = nic.interrupts.get()?;
     // Those that are not near are to be moved first.
     if all.iter().any(|irq| irq.taken_by().and(&near).is_empty()) {
@@ -80,7 +90,9 @@ pub fn spread(host: &Host, nic: &Nic) -> Verdict {
     if used.saturating_mul(2) > could {
         return Ok(Answer::Right);
     }
-    let steps = apart(host, &near, &taken)?;
+    let before = host.nics.iter().take_while(|other| other.name != nic.name);
+    let before = before.filter_map(|other| Some(other.interrupts.known()?.len()));
+    let steps = apart(host, &near, &taken, before.sum())?;
     if steps.is_empty() {
         return Err(of_the_kernel(taken.len(), all.len()));
     }
@@ -104,20 +116,51 @@ pub fn spread(host: &Host, nic: &Nic) -> Verdict {
     moved(host, steps, found)
 }
 
-/// One after the other to a processor of each core near it: the kernel leaves them together where it may.
-fn apart(host: &Host, near: &CpuSet, taken: &[&Interrupt]) -> Result<Vec<Step>, Because> {
+/// Of those that share a core all but one go to the cores near it that have the fewest interrupts, of whatever adapter; where several have
+/// none, each adapter begins behind what those before it may take.
+fn apart(
+    host: &Host,
+    near: &CpuSet,
+    taken: &[&Interrupt],
+    before: usize,
+) -> Result<Vec<Step>, Because> {
     let cores = host.processors.cores.get()?;
-    let mut first = BTreeMap::new();
+    let mut first: BTreeMap<Core, u32> = BTreeMap::new();
     for cpu in near.iter() {
         if let Some(core) = cores.get(&cpu) {
             first.entry(*core).or_insert(cpu);
         }
     }
-    let movable = taken.iter().filter(|irq| !irq.fixed);
-    let steps = movable.zip(first.values().cycle());
-    let steps = steps.map(|(irq, cpu)| (irq, cpu.to_string()));
-    let steps = steps.filter(|(irq, cpu)| irq.cpus.to_string() != *cpu);
-    Ok(steps.map(|(irq, cpu)| step(irq, cpu)).collect())
+    let on = |irq: &Interrupt| cores.get(&irq.effective.iter().next()?).copied();
+    let mut load: BTreeMap<Core, usize> = first.keys().map(|core| (*core, 0)).collect();
+    let all = host.nics.iter().filter_map(|nic| nic.interrupts.known());
+    for core in all.flatten().filter_map(on) {
+        load.entry(core).and_modify(|count| *count += 1);
+    }
+    let mut kept = BTreeSet::new();
+    let mut steps = Vec::new();
+    let places = first.len().max(1);
+    // Those that nobody may move keep their cores.
+    let (fixed, movable): (Vec<&Interrupt>, Vec<&Interrupt>) =
+        taken.iter().copied().partition(|irq| irq.fixed);
+    kept.extend(fixed.iter().filter_map(|irq| on(irq)));
+    for irq in movable {
+        let Some(own) = on(irq) else { continue };
+        if kept.insert(own) {
+            continue;
+        }
+        let order = (0..).zip(&first);
+        let turn = |at: usize| (at + places - before % places) % places;
+        let least = order.min_by_key(|(at, (core, _))| (load.get(*core).copied(), turn(*at)));
+        let Some((_, (core, cpu))) = least else { break };
+        if *core == own {
+            continue;
+        }
+        load.entry(own).and_modify(|count| *count -= 1);
+        load.entry(*core).and_modify(|count| *count += 1);
+        steps.push(step(irq, cpu.to_string()));
+    }
+    Ok(steps)
 }
 
 /// What nobody can mend is no finding.

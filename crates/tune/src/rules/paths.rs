@@ -102,17 +102,26 @@ pub fn counted(path: &Path) -> Verdict {
     let counted = path.counted.get()?;
     let (near, far) = (&path.near, &path.far);
     let all = [
-        (far, Way::Received, counted.far.received, counted.asked),
-        (far, Way::Sent, counted.far.sent, counted.answered),
-        (near, Way::Sent, counted.near.sent, counted.asked),
-        (near, Way::Received, counted.near.received, counted.answered),
+        (
+            (far, near),
+            Way::Received,
+            counted.far.received,
+            counted.asked,
+        ),
+        ((far, near), Way::Sent, counted.far.sent, counted.answered),
+        ((near, far), Way::Sent, counted.near.sent, counted.asked),
+        (
+            (near, far),
+            Way::Received,
+            counted.near.received,
+            counted.answered,
+        ),
     ];
     let mut all = all.into_iter();
     let short = all.find(|(_, _, counted, crossed)| counted < crossed);
-    let Some((end, way, counted, crossed)) = short else {
+    let Some(((end, peer), way, counted, crossed)) = short else {
         return Ok(Answer::Right);
     };
-    let peer = if end == near { far } else { near };
     Ok(way.found(end, peer, (counted, crossed)))
 }
 

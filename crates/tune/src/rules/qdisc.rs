@@ -14,6 +14,9 @@ const MAY_HOLD: [&str; 4] = ["cake", "cbq", "hfsc", "htb"];
 /// Those that have a queue of their own for each of the adapter's, or none.
 const OF_QUEUES: [&str; 5] = ["mq", "mqprio", "multiq", "noqueue", "taprio"];
 
+/// Those that stand below `mq` as well, for one queue, and have nothing that somebody set up.
+const OF_ONE_QUEUE: [&str; 4] = ["fq", "fq_codel", "fq_pie", "pfifo_fast"];
+
 /// Nothing holds packets back, and no lock is all queues'.
 pub fn discipline(host: &Host, nic: &Nic) -> Verdict {
     if !is_used(host, nic) || nic.kind != Kind::Adapter {
@@ -57,8 +60,11 @@ pub fn discipline(host: &Host, nic: &Nic) -> Verdict {
         format!("{kind} is all {queues} queues'"),
         "mq, with one below it for each queue",
         "all processors that send wait for one lock",
-        format!(
-            "sysctl -w net.core.default_qdisc={kind}, then tc qdisc replace dev {dev} root mq; {look} tells more"
-        ),
+        match OF_ONE_QUEUE.contains(&kind) {
+            true => format!(
+                "sysctl -w net.core.default_qdisc={kind}, then tc qdisc replace dev {dev} root mq; {look} tells more"
+            ),
+            false => format!("{look} tells what it is for; without it there is one for each queue"),
+        },
     )
 }

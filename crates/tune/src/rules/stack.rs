@@ -113,8 +113,8 @@ pub fn window(host: &Host) -> Verdict {
     on(host, name, Severity::Critical, why, cost)
 }
 
-/// Algorithms that send less where others send as well: what is left of a line is theirs (tcp_lp.c, tcp_vegas.c, tcp_nv.c, tcp_cdg.c).
-const YIELD: [&str; 4] = ["cdg", "lp", "nv", "vegas"];
+/// Algorithms that send less where others send as well: what is left of a line is theirs (tcp_lp.c, tcp_vegas.c, tcp_nv.c).
+const YIELD: [&str; 3] = ["lp", "nv", "vegas"];
 
 /// The kernel's own.
 const CUBIC: &str = "cubic";

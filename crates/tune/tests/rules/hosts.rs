@@ -228,6 +228,7 @@ pub fn healthy(name: &str, number: u8) -> Host {
         boot: Known("0f7b1c9e".into()),
         processors: Processors {
             online: Known(cpus("0-7")),
+            housekeeping: Known(cpus("0-7")),
             cores: Known(
                 (0..8)
                     .map(|cpu| {
@@ -265,8 +266,8 @@ pub fn healthy(name: &str, number: u8) -> Host {
             .map(|(name, value)| (name.to_owned(), Known(value.to_owned())))
             .into(),
         softnet: Known(Softnet {
-            processed: 10_000_000,
-            ..Softnet::default()
+            dropped: 0,
+            squeezed: 0,
         }),
         irqbalance: Known(false),
         clock: Known(Clock::default()),

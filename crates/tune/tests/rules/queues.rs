@@ -1,5 +1,6 @@
 //! Interrupts and queues: which of them can be moved, and which the kernel keeps.
 
+use drover_tune::facts::{Core, Fact::Known};
 use drover_tune::{Step, examine};
 
 use crate::hosts::{cpus, healthy, names, value};
@@ -61,7 +62,8 @@ fn interrupts_of_one_processor_are_set_apart_one_for_each_core_near_it() {
     let steps = found.change.as_ref().unwrap().steps.iter();
     let steps: Vec<String> = steps.map(ToString::to_string).collect();
     let to = |irq: u32, cpu: u32| format!("echo {cpu} > /proc/irq/{irq}/smp_affinity_list");
-    assert_eq!(steps, [to(61, 0), to(62, 1), to(63, 2)]);
+    // One may not be moved, and stays on its core.
+    assert_eq!(steps, [to(61, 0), to(62, 2), to(63, 3)]);
 
     for interrupt in value(&mut host.nics[0].interrupts) {
         interrupt.fixed = true;
@@ -93,4 +95,66 @@ fn masks_of_queues_for_sending_go_where_some_have_none() {
     assert_eq!(step.undo().to_string(), undo);
     value(&mut host.nics[0].steering).send.clear();
     assert_eq!(names(&examine(&[host], &[])), <[&str; 0]>::default());
+}
+
+#[test]
+fn processors_that_are_kept_free_get_no_interrupts_and_their_adapters_no_finding() {
+    let mut host = healthy("a", 1);
+    // As pinned guests and tuned's profiles for them have it.
+    host.processors.housekeeping = Known(cpus("0,4"));
+    for interrupt in value(&mut host.nics[0].interrupts) {
+        (interrupt.cpus, interrupt.effective) = (cpus("0"), cpus("0"));
+    }
+    let report = examine(std::slice::from_ref(&host), &[]);
+    assert_eq!(names(&report), <[&str; 0]>::default());
+    // Far ones come to those that are left near it.
+    let interrupt = &mut value(&mut host.nics[0].interrupts)[1];
+    (interrupt.cpus, interrupt.effective) = (cpus("4"), cpus("4"));
+    let report = examine(std::slice::from_ref(&host), &[]);
+    assert_eq!(names(&report), ["nic-interrupts"]);
+    let step = &report.findings[0].found.change.as_ref().unwrap().steps[0];
+    assert_eq!(step.to_string(), "echo 0 > /proc/irq/61/smp_affinity_list");
+    host.processors.housekeeping = Known(cpus("4-7"));
+    assert_eq!(names(&examine(&[host], &[])), <[&str; 0]>::default());
+}
+
+#[test]
+fn several_crowded_adapters_do_not_crowd_the_same_cores_again() {
+    let mut host = healthy("a", 1);
+    let all: Vec<u32> = (0..16).collect();
+    let list = cpus("0-15");
+    host.processors.online = Known(list.clone());
+    host.processors.housekeeping = Known(list.clone());
+    let core = |cpu: &u32| {
+        (
+            *cpu,
+            Core {
+                package: 0,
+                core: *cpu,
+            },
+        )
+    };
+    host.processors.cores = Known(all.iter().map(core).collect());
+    let mut number = 60;
+    for nic in &mut host.nics {
+        value(&mut nic.pci).near = Some(list.clone());
+        for interrupt in value(&mut nic.interrupts) {
+            interrupt.number = number;
+            number += 1;
+            (interrupt.cpus, interrupt.effective) = (list.clone(), cpus("0"));
+        }
+    }
+    let report = examine(&[host], &[]);
+    let crowded = report
+        .findings
+        .iter()
+        .filter(|one| one.rule == "nic-crowded");
+    let steps = crowded.flat_map(|one| one.found.change.as_ref().unwrap().steps.clone());
+    let to: Vec<String> = steps
+        .map(|step| match step {
+            Step::File { to, .. } => to,
+            Step::Nic { .. } => panic!("{step:?}"),
+        })
+        .collect();
+    assert_eq!(to, ["1", "2", "3", "4", "5", "6"]);
 }
