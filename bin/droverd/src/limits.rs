@@ -385,6 +385,13 @@ pub const ANSWERING: Duration = Duration::from_secs(ASKING.as_secs() + 5);
 
 const _: () = assert!(ANSWERING.as_secs() <= drover_reach::limits::ANSWER_TIME_MOST.as_secs());
 
+/// Drivers that ask their hardware what it has counted do so once a second (tg3, be2net, bnxt); an interface that has not counted what
+/// crossed after two has not carried it.
+pub const COUNTERS_LATE: Duration = Duration::from_secs(2);
+
+/// How often it is looked at by then.
+pub const COUNTERS_STEP: Duration = Duration::from_millis(100);
+
 /// A request to ask paths waits so long for the one before it.
 pub const ASK_TURN: Duration = Duration::from_secs(30);
 

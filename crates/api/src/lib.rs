@@ -67,7 +67,7 @@ pub use views::migration::{
 pub use views::park::{ParkHow, ParkPhase, ParkRequest, ParkView, UnparkRequest};
 pub use views::paths::{
     AnsweredAt, AnsweredView, AnswererRequest, AnswererView, ClusterPathsRequest, ClusterPathsView,
-    LoadRequest, PathLeftOut, PathsAskRequest, PathsView, TicketText,
+    CountedView, LoadRequest, PathLeftOut, PathsAskRequest, PathsView, TicketText,
 };
 pub use views::plan::{ClusterInventoryView, InventoryView, MemberLeftOut, PlanRequest, PlanView};
 pub use views::postcopy::PostcopyView;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use drover_api::Client;
 use drover_host::{Told, Tree, facts};
-use drover_tune::facts::{Fact, Host};
+use drover_tune::facts::{Fact, Host, Interrupt};
 use drover_tune::{Document, Finding, RULES, Rule, Severity, examine};
 use drover_types::{HostName, with_sources};
 use jiff::Timestamp;
@@ -287,7 +287,7 @@ fn costs<'a>(mut findings: impl Iterator<Item = &'a Finding>) -> bool {
 async fn hosts(agent: &Agent, captured: &[PathBuf]) -> Result<Vec<Host>, Failure> {
     if captured.is_empty() {
         let (tree, told) = this().await?;
-        return Ok(vec![with_guests(agent, facts(&tree, &told)).await]);
+        return Ok(vec![with_agents(agent, facts(&tree, &told)).await]);
     }
     captured
         .iter()
@@ -295,10 +295,14 @@ async fn hosts(agent: &Agent, captured: &[PathBuf]) -> Result<Vec<Host>, Failure
         .collect()
 }
 
-/// This host with what its agent knows of its guests, where there is one. All else is read here: it does not take an agent.
-async fn with_guests(agent: &Agent, host: Host) -> Host {
+/// This host with what its agent knows of its guests, and of what changes could not change, where there is one. All else is read here: it
+/// does not take an agent.
+async fn with_agents(agent: &Agent, mut host: Host) -> Host {
     let (guests, offers) = match Client::unix(&agent.socket).facts().await {
-        Ok(told) => (told.facts.guests, told.facts.offers),
+        Ok(told) => {
+            host.mark_fixed(|own| is_fixed(&told.facts, own));
+            (told.facts.guests, told.facts.offers)
+        }
         Err(error) => {
             let why = format!("no agent was asked: {}", with_sources(&error));
             (Fact::unknown(why.clone()), Fact::unknown(why))
@@ -309,6 +313,13 @@ async fn with_guests(agent: &Agent, host: Host) -> Host {
         offers,
         ..host
     }
+}
+
+/// Whether nobody may move an interrupt, by what the agent knows of it.
+fn is_fixed(told: &Host, own: &Interrupt) -> bool {
+    let known = told.nics.iter().filter_map(|nic| nic.interrupts.known());
+    let mut known = known.flatten();
+    known.any(|other| other.fixed && (other.number, &other.cpus) == (own.number, &own.cpus))
 }
 
 /// The files of this host, and what its kernel tells.

@@ -1,24 +1,27 @@
 //! Answerers of this host, by the order of others.
 
-use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use drover_api::{
-    AnsweredAt, AnsweredView, AnswererRequest, AnswererView, ErrorCode, Refusal, TicketText,
+    AnsweredAt, AnsweredView, AnswererRequest, AnswererView, CountedView, ErrorCode, Refusal,
+    TicketText,
 };
 use drover_migrate::paths::Selection;
 use drover_reach::load::{NotTaken, Sink};
-use drover_reach::{Answerer, Order, Ticket};
+use drover_reach::{Answered, Answerer, Order, Ticket};
 use drover_relay::{Cause, Expected, LaneListener, TurnedAway};
+use drover_tune::facts::Traffic;
 use drover_types::{AnswererId, HostName, Interface, MigrationId, with_sources};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+use super::counted::Counters;
 use crate::api::Caller;
 use crate::{facts, limits, migration};
 
@@ -78,6 +81,8 @@ impl Answerers {
         let ports = super::pairs::ports(&interfaces).await;
         let ticket = Ticket::random().map_err(|error| failed(error.to_string()))?;
         let load = request.load;
+        // Before anybody can ask.
+        let counters = Counters::now().await;
         let order = Order {
             ticket: ticket.clone(),
             askers: request.askers,
@@ -94,7 +99,8 @@ impl Answerers {
         let load_port = lanes.filter(|_| loads.is_some()).map(LaneListener::port);
         tracing::info!(%by, %id, addresses = answerers.len(), "answers questions about paths");
         let (end, ended) = watch::channel(false);
-        let answered = tokio::spawn(self.clone().answer(id, answerers, ended));
+        let counting = Counting::of(counters, &interfaces);
+        let answered = tokio::spawn(self.clone().answer(id, answerers, counting, ended));
         let live_one = Live {
             by,
             end,
@@ -120,6 +126,7 @@ impl Answerers {
         self,
         id: AnswererId,
         answerers: Vec<Answerer>,
+        counting: Counting,
         ended: watch::Receiver<bool>,
     ) -> Vec<AnsweredAt> {
         let answered = join_all(answerers.into_iter().map(async |answerer| {
@@ -127,16 +134,9 @@ impl Answerers {
             let mut ended = ended.clone();
             // Its other end goes with the agent alone.
             let answered = answerer.run(async move { drop(ended.wait_for(|ended| *ended).await) });
-            let answered = answered.await;
-            AnsweredAt {
-                address,
-                answers: answered.answers,
-                left: answered.left,
-                unsent: answered.unsent,
-                unsent_why: answered.unsent_why,
-            }
+            (address, answered.await)
         }));
-        let answered = answered.await;
+        let answered = counting.told(answered.await).await;
         if self.live().remove(&id).is_some() {
             tracing::info!(%id, "answers no more: its time is over");
         }
@@ -170,6 +170,54 @@ impl Answerers {
             Refusal::new(ErrorCode::Internal, message)
         })?;
         Ok(AnsweredView { at, moving })
+    }
+}
+
+/// What the interfaces with the addresses that are answered at count meanwhile.
+struct Counting {
+    before: Counters,
+    nics: HashMap<IpAddr, String>,
+}
+
+impl Counting {
+    fn of(before: Counters, interfaces: &[Interface]) -> Self {
+        let addresses = interfaces.iter().flat_map(|nic| {
+            let addresses = nic.addresses.iter();
+            addresses.map(move |address| (address.address(), nic.name.clone()))
+        });
+        Self {
+            before,
+            nics: addresses.collect(),
+        }
+    }
+
+    /// What was answered at each address, with that.
+    async fn told(self, answered: Vec<(IpAddr, Answered)>) -> Vec<AnsweredAt> {
+        let mut crossed: BTreeMap<String, Traffic> = BTreeMap::new();
+        for (address, answered) in &answered {
+            if let Some(nic) = self.nics.get(address) {
+                let of_nic = crossed.entry(nic.clone()).or_default();
+                of_nic.received += answered.heard;
+                of_nic.sent += answered.bytes;
+            }
+        }
+        let counted = self.before.since(&crossed).await;
+        let of = |address: &IpAddr| {
+            let counted = counted.get(self.nics.get(address)?)?.known()?;
+            Some(CountedView {
+                received: counted.received,
+                sent: counted.sent,
+            })
+        };
+        let told = answered.into_iter().map(|(address, answered)| AnsweredAt {
+            address,
+            answers: answered.answers,
+            left: answered.left,
+            unsent: answered.unsent,
+            unsent_why: answered.unsent_why,
+            counted: of(&address),
+        });
+        told.collect()
     }
 }
 

@@ -1,18 +1,20 @@
 //! Asks pairs of interfaces of two hosts.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use drover_api::{AnswererView, PathLeftOut};
 use drover_migrate::paths::Candidate;
 use drover_reach::limits::ASK_TIME;
 use drover_reach::{Budget, Question, Report, Ticket};
-use drover_tune::facts::{Carried, Fact, Path, PathEnd};
+use drover_tune::facts::{Carried, Fact, Path, PathEnd, Traffic};
 use drover_types::{BitRate, HostName, Interface, with_sources};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream;
 use tokio::time::Instant;
 
+use super::counted::{Counters, together};
 use super::doubts::{Left, elsewhere, is_whole};
 use super::found;
 use super::loading::Loading;
@@ -24,6 +26,8 @@ pub struct Asked {
     pair: Pair,
     route: Fact<String>,
     report: Result<Report, String>,
+    /// What the near interface counted meanwhile.
+    counted: Fact<Traffic>,
     carried: Option<Fact<Carried>>,
 }
 
@@ -54,6 +58,7 @@ impl Asking<'_> {
     pub async fn all(&self, chosen: Vec<Pair>) -> Vec<Asked> {
         let mut asked = Vec::new();
         for wave in waves(chosen, self.ports, &self.answerer.ports) {
+            let before = Counters::now().await;
             let wave = wave.into_iter().map(async |pair| {
                 let (from, to) = (pair.near.address, pair.far.address);
                 let route = match drover_host::route(from, to).await {
@@ -65,10 +70,12 @@ impl Asking<'_> {
                     pair,
                     route,
                     report,
+                    counted: Fact::unknown("it was not asked"),
                     carried: None,
                 }
             });
             let mut wave = join_all(wave).await;
+            count(&before, &mut wave).await;
             self.load(&mut wave).await;
             asked.extend(wave);
         }
@@ -153,6 +160,7 @@ impl Asking<'_> {
             pair,
             route,
             report,
+            counted,
             carried,
         } = asked;
         let left_out = |why: String| PathLeftOut {
@@ -178,12 +186,34 @@ impl Asking<'_> {
             loss: busy,
         };
         let mut path = found::path(ends, route, &report, doubts);
+        let of_far = left.counted(self.far, pair.far.address);
+        path.counted = together((report.asked, report.answered), counted, of_far);
         path.carried = carried.map(|carried| match busy {
             // It shared its line with that.
             Some(busy) if carried.known().is_some() => Fact::unknown(busy),
             _ => carried,
         });
         Ok(path)
+    }
+}
+
+/// What their interfaces have counted since then.
+async fn count(before: &Counters, wave: &mut [Asked]) {
+    let mut crossed: BTreeMap<String, Traffic> = BTreeMap::new();
+    for asked in wave.iter() {
+        if let Ok(report) = &asked.report {
+            let of_nic = crossed.entry(asked.pair.near.interface.clone());
+            let of_nic = of_nic.or_default();
+            of_nic.received += report.answered;
+            of_nic.sent += report.asked;
+        }
+    }
+    let mut counted = before.since(&crossed).await;
+    for asked in wave {
+        // Those of a wave share no line, nor an interface.
+        if let Some(counted) = counted.remove(&asked.pair.near.interface) {
+            asked.counted = counted;
+        }
     }
 }
 

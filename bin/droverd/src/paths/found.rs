@@ -35,6 +35,7 @@ pub fn path(
             Some(trip) => Fact::Known(trip.median),
             None => Fact::unknown("nothing was answered"),
         },
+        counted: Fact::unknown("it was not counted"),
         carried: None,
     }
 }
@@ -130,6 +131,8 @@ mod tests {
                 beyond: Beyond::Refused,
                 ..crosses
             }),
+            asked: 0,
+            answered: 0,
             unfinished: None,
         }
     }
@@ -143,6 +146,8 @@ mod tests {
             arrivals: BTreeMap::new(),
             there: None,
             back: None,
+            asked: 0,
+            answered: 0,
             unfinished: Some(unfinished),
         }
     }

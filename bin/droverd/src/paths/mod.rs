@@ -17,6 +17,7 @@ mod answerers;
 mod ask;
 mod asking;
 mod cluster;
+mod counted;
 mod doubts;
 mod found;
 mod loading;

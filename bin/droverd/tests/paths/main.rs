@@ -186,6 +186,37 @@ async fn a_route_by_another_interface_is_found_where_it_is_and_by_where_its_answ
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_arrives_by_another_interface_than_the_one_that_is_claimed_is_found_by_what_it_counts()
+{
+    let Some(cluster) = Cluster::new("counted", &["a", "b"], 2).await else {
+        return;
+    };
+    // One switch for both networks, and a takes n0 of b for who has the address of n1.
+    for command in [
+        "ip link add j0 mtu 9000 type veth peer name j1 mtu 9000",
+        "ip link set j0 master br0 up",
+        "ip link set j1 master br1 up",
+    ] {
+        cluster.run(SWITCH, command);
+    }
+    for host in ["a", "b"] {
+        cluster.run(host, "sysctl -qw net.ipv4.conf.all.arp_ignore=1");
+    }
+    let mac = "02:00:00:00:0b:00";
+    cluster.run("b", &format!("ip link set n0 address {mac}"));
+    for (nic, address) in [("n0", "10.78.0.2"), ("n1", "10.78.1.2")] {
+        let known = format!("ip neigh replace {address} lladdr {mac} dev {nic}");
+        cluster.run("a", &known);
+    }
+    let view = cluster.asked("a", &[]).await;
+    let found = findings(&view.paths);
+    assert_eq!(found, ["path-arrival b>a n1", "path-counted a>b n1"]);
+    let findings = examine(&[], &view.paths).findings;
+    let read = &findings[1].found.read;
+    assert!(read.contains("n1 of b received"), "{read}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_path_on_which_nothing_comes_back_is_found_and_the_agents_ask_over_the_other() {
     let Some(cluster) = Cluster::new("silent", &["a", "b"], 2).await else {
         return;

@@ -102,6 +102,18 @@ pub struct AnsweredAt {
     /// What the kernel said of the last of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsent_why: Option<String>,
+    /// What the interface that has it counted meanwhile; none where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<CountedView>,
+}
+
+/// Bytes that an interface counted, with all that crossed it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CountedView {
+    /// That arrived.
+    pub received: u64,
+    /// That left.
+    pub sent: u64,
 }
 
 /// Asks a host to ask its paths to another.

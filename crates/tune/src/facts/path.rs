@@ -29,6 +29,9 @@ pub struct Path {
     pub back: Fact<Crossing>,
     /// Half of the round trips were longer, in microseconds.
     pub round_trip: Fact<u64>,
+    /// What both interfaces that are claimed counted while it was asked.
+    #[serde(default)]
+    pub counted: Fact<Counted>,
     /// What it carried to the far end; missing where that was not to be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Fact<Carried>>,
@@ -63,6 +66,28 @@ pub struct Crossing {
     pub size: u32,
     /// Larger ones vanish, and nobody tells the sender.
     pub vanish: bool,
+}
+
+/// Bytes that crossed a path, and what the interfaces at its ends counted meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    /// Of questions that were answered, without headers.
+    pub asked: u64,
+    /// Of answers that arrived, the same way.
+    pub answered: u64,
+    /// By the near interface.
+    pub near: Traffic,
+    /// By the far one.
+    pub far: Traffic,
+}
+
+/// Bytes that an interface counted, with Ethernet's headers and all else that crossed it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// That arrived.
+    pub received: u64,
+    /// That left.
+    pub sent: u64,
 }
 
 /// What a path carried when it was loaded.

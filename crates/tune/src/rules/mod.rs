@@ -3,6 +3,7 @@
 mod counted;
 mod dcb;
 mod guests;
+mod interrupts;
 mod layers;
 mod link;
 mod media;
@@ -10,11 +11,15 @@ mod offloads;
 mod pairs;
 mod paths;
 mod power;
+mod qdisc;
 mod queues;
 mod rdma;
+mod receive;
+mod roce;
 mod slot;
 mod spread;
 mod stack;
+mod steering;
 mod switches;
 mod used;
 
@@ -22,8 +27,11 @@ use crate::change::{Change, Disruption, NicSetting, Step};
 use crate::facts::{Host, Nic, Path};
 use crate::finding::Verdict;
 use crate::sources::{Source, sources};
+pub(crate) use dcb::{listed as priorities, shared};
 pub(crate) use guests::{Net, Placed, network::each};
 use pairs::OfTwo;
+pub(crate) use power::counted as on_cpus;
+pub(crate) use switches::called;
 
 /// One thing that is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -161,13 +169,25 @@ pub const RULES: &[Rule] = &[
         "nic-interrupts",
         "an adapter's interrupts are taken near it",
         "kernel: Documentation/core-api/irq/irq-affinity.rst",
-        OfNic(queues::interrupts),
+        OfNic(interrupts::near_adapter),
+    ),
+    rule(
+        "nic-crowded",
+        "an adapter's queues are served by as many processors, as far as there are cores near it",
+        "kernel: Documentation/core-api/irq/irq-affinity.rst",
+        OfNic(interrupts::spread),
     ),
     rule(
         "nic-steering",
         "the kernel does not hand packets on that the hardware hands out already",
         SCALING,
-        OfNic(queues::steering),
+        OfNic(steering::receive),
+    ),
+    rule(
+        "nic-xps",
+        "packets leave by all queues of an adapter",
+        SCALING,
+        OfNic(steering::send),
     ),
     rule(
         "nic-ring",
@@ -194,6 +214,12 @@ pub const RULES: &[Rule] = &[
         OfNic(offloads::lro),
     ),
     rule(
+        "nic-qdisc",
+        "nothing holds packets back before an adapter",
+        "man 8 tc; kernel: Documentation/networking/multiqueue.rst",
+        OfNic(qdisc::discipline),
+    ),
+    rule(
         "dcb-pause",
         "packets are held back by pause frames, or by PFC, and not by both",
         DCB,
@@ -212,6 +238,12 @@ pub const RULES: &[Rule] = &[
         OfNic(dcb::share),
     ),
     rule(
+        "dcb-most",
+        "migrations may send at the rate of the line",
+        DCB,
+        OfNic(dcb::most),
+    ),
+    rule(
         "dcb-willing",
         "what was set here is not overwritten by a switch",
         DCB,
@@ -222,6 +254,12 @@ pub const RULES: &[Rule] = &[
         "RDMA over Ethernet loses no packets",
         DCB,
         OfNic(dcb::lossless),
+    ),
+    rule(
+        "dcb-rdma",
+        "RDMA over Ethernet has a priority that is held back alone, where one is",
+        DCB,
+        OfNic(roce::priority),
     ),
     rule(
         "dcb-pressure",
@@ -308,6 +346,24 @@ pub const RULES: &[Rule] = &[
         OfHost(stack::window),
     ),
     rule(
+        "tcp-congestion",
+        "connections take their part of a line that others use, too",
+        "kernel: Documentation/networking/ip-sysctl.rst, tcp_congestion_control",
+        OfHost(stack::congestion),
+    ),
+    rule(
+        "net-backlog",
+        "packets that are handed on find a place",
+        "kernel: Documentation/admin-guide/sysctl/net.rst, netdev_max_backlog",
+        OfHost(receive::backlog),
+    ),
+    rule(
+        "net-budget",
+        "processors come to the end of what has arrived",
+        "kernel: Documentation/admin-guide/sysctl/net.rst, netdev_budget",
+        OfHost(receive::budget),
+    ),
+    rule(
         "pair-address",
         "no address of a network is two hosts'",
         "RFC 5227, 1 (address conflicts)",
@@ -378,6 +434,12 @@ pub const RULES: &[Rule] = &[
         "answers arrive by the interface that the questions left by",
         "kernel: Documentation/networking/ip-sysctl.rst, rp_filter and arp_filter",
         OfPath(paths::arrival),
+    ),
+    rule(
+        "path-counted",
+        "what crosses a path is counted by the interfaces that are claimed",
+        "kernel: Documentation/networking/statistics.rst; kernel: Documentation/networking/ip-sysctl.rst, arp_ignore",
+        OfPath(paths::counted),
     ),
     rule(
         "path-route",
@@ -481,11 +543,6 @@ fn of_nic(
             to,
         }],
     }
-}
-
-/// `on` or `off`, as ethtool says it.
-const fn switch(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
 }
 
 #[cfg(test)]
