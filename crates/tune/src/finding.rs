@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::change::Change;
+use crate::facts::Path;
 
 /// How much it matters to a migration, the most first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -51,6 +52,15 @@ impl Subject {
             other: None,
             guest: None,
             nic: None,
+        }
+    }
+
+    /// That path, by the end that asked.
+    pub(crate) fn path(path: &Path) -> Self {
+        Self {
+            other: Some(path.far.host.clone()),
+            nic: Some(path.near.nic.clone()),
+            ..Self::host(&path.near.host)
         }
     }
 }

@@ -36,6 +36,7 @@ pub fn path(
             None => Fact::unknown("nothing was answered"),
         },
         carried: None,
+        together: None,
     }
 }
 

@@ -25,7 +25,7 @@ pub use nic::{
     Bond, Channels, Coalescing, Counters, Duplex, Features, Fec, Interrupt, Kind, Link, Nic, Pci,
     Rings, Steering,
 };
-pub use path::{Answers, Carried, Crossing, HeldUpBy, Path, PathEnd};
+pub use path::{Answers, Carried, Crossing, HeldUpBy, Joint, Path, PathEnd, Together};
 pub use processors::{Core, Node, Processors};
 
 /// A fact, or why it is not known.

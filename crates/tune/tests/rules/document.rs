@@ -33,6 +33,7 @@ fn path(near: (&str, u8), far: (&str, u8)) -> Path {
         back: Known(crossing),
         round_trip: Known(45),
         carried: None,
+        together: None,
     }
 }
 
