@@ -205,6 +205,9 @@ pub const AFTER_SHUTDOWN: Duration = Duration::from_secs(5);
 /// power button and 30 s for the end of QEMU).
 pub const REQUEST: Duration = Duration::from_secs(150);
 
+/// The same where the paths of a cluster are asked, as several hosts may load each other after that.
+pub const PATHS_REQUEST: Duration = Duration::from_secs(api::LOADS_CALL.as_secs() + 10);
+
 /// Before accepting again when the system has no file descriptor left.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -394,13 +397,31 @@ const _: () = assert!(ASKED_IN_CLUSTER.as_secs() < api::PATHS_ASK_CALL.as_secs()
 /// Asking the paths of a cluster takes so long at most; two hosts with two paths take half a second. 16 hosts take some 15 s.
 pub const CLUSTER_PATHS: Duration = Duration::from_secs(120);
 
+/// Loading paths of several hosts at once takes so long at most, after [`CLUSTER_PATHS`]: 2 n - 1 times 3 s for n hosts. 16 take 93 s.
+pub const LOADS_TOGETHER: Duration = Duration::from_secs(120);
+
+/// From an order to load until all begin: two handshakes and some round trips take some 50 ms, and a second on hosts that are busy.
+pub const LOAD_LEAD: Duration = Duration::from_secs(1);
+
+/// The most that such an order may ask for: nobody waits with open connections for longer.
+pub const LOAD_LEAD_MOST: Duration = Duration::from_secs(5);
+
+/// A host that loads tells so long after its end what came of it, or takes no part in what follows.
+pub const LOAD_TOLD: Duration = Duration::from_secs(5);
+
+/// A host is taken for a load for so long at most, should nobody end it: for both, and some to look for members and to begin.
+pub const LOAD_TAKEN: Duration = Duration::from_secs(2 * LOADS_TOGETHER.as_secs() + 20);
+
+/// Hosts that may load one at the same time: a thread each at the far end for a moment, and four for as long as it takes.
+pub const LOADERS: usize = 64;
+
 /// For what was found of the cluster to be on the disk: 16 MiB and a sync take a busy disk a second or two. Who asked is answered by then.
 pub const KEEP: Duration = Duration::from_secs(5);
 
 const _: () = assert!(
     CLUSTER_PATHS.as_secs() + PEER_PROBE.as_secs() + INVENTORY.as_secs() + KEEP.as_secs()
         < api::PATHS_CALL.as_secs()
-        && api::PATHS_CALL.as_secs() < REQUEST.as_secs()
+        && api::PATHS_CALL.as_secs() + LOADS_TOGETHER.as_secs() <= api::LOADS_CALL.as_secs()
 );
 
 /// Reports about a cluster that are kept whatever their distance: a day's, one an hour.

@@ -92,6 +92,17 @@ pub const LOAD_TIME_MOST: Duration = Duration::from_secs(10);
 /// Shortest time: what is sent in less is mostly on its way.
 pub const LOAD_TIME_LEAST: Duration = Duration::from_millis(100);
 
+/// How much later than the others a load may begin that is made together with them: less than [`LOAD_WARM_UP`], so that all run while
+/// any is measured.
+pub const LOAD_LATE: Duration = Duration::from_millis(300);
+
+/// How long a load that is made together with others goes on after it was measured: those that began [`LOAD_LATE`] are measured until
+/// then.
+pub const LOAD_REST: Duration = Duration::from_millis(400);
+
+const _: () = assert!(LOAD_LATE.as_millis() < LOAD_WARM_UP.as_millis());
+const _: () = assert!(LOAD_LATE.as_millis() < LOAD_REST.as_millis());
+
 /// A load that is to be given up is given up within this time, and it is looked as often whether it is to be.
 pub const LOAD_LOOK: Duration = Duration::from_millis(20);
 

@@ -17,8 +17,10 @@ use drover_types::{AnswererId, HostName, Interface, MigrationId, with_sources};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use uuid::Uuid;
 
+use super::Taken;
 use crate::api::Caller;
 use crate::{facts, limits, migration};
 
@@ -41,6 +43,8 @@ pub struct Here<'a> {
     pub guests: usize,
     /// The port for lanes, where loads are taken, too.
     pub lanes: Option<&'a LaneListener>,
+    /// For which load it is taken.
+    pub taken: &'a Taken,
 }
 
 #[derive(Debug)]
@@ -48,6 +52,8 @@ struct Live {
     by: Caller,
     end: watch::Sender<bool>,
     answered: JoinHandle<Vec<AnsweredAt>>,
+    /// No question is answered, so that it takes no room from those who ask.
+    only_load: bool,
     /// Loads are let in for as long as this is there.
     _loads: Option<Expected>,
 }
@@ -57,10 +63,10 @@ impl Answerers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers at every address that migrations may use, and that can be answered at.
+    /// Answers at every address that migrations may use, and that can be answered at, unless paths are only to be loaded.
     ///
     /// # Errors
-    /// Too many are answered already, or nobody was named whom to answer.
+    /// Too many are answered already, or nobody was named whom to answer; paths are only to be loaded, and this host is not taken for that load.
     pub async fn order(
         &self,
         here: &Here<'_>,
@@ -68,6 +74,13 @@ impl Answerers {
         request: AnswererRequest,
     ) -> Result<AnswererView, Refusal> {
         check(&request)?;
+        let no_load = match request.load {
+            true => here.taken.is_for(here.host, request.part_of).err(),
+            false => None,
+        };
+        if let Some(why) = no_load.as_ref().filter(|_| request.only_load) {
+            return Err(Refusal::new(ErrorCode::TooManyRequests, why));
+        }
         let failed = |why: String| {
             let message = format!("cannot answer questions about paths: {why}");
             Refusal::new(ErrorCode::Internal, message)
@@ -77,7 +90,7 @@ impl Answerers {
         let (interfaces, _) = migration::offered(here.networks, interfaces);
         let ports = super::pairs::ports(&interfaces).await;
         let ticket = Ticket::random().map_err(|error| failed(error.to_string()))?;
-        let load = request.load;
+        let (load, only_load) = (request.load && no_load.is_none(), request.only_load);
         let order = Order {
             ticket: ticket.clone(),
             askers: request.askers,
@@ -85,8 +98,11 @@ impl Answerers {
         };
         // Before any socket is opened: whoever is refused costs none.
         let mut live = self.live();
-        check_room(&live, here.host, &by)?;
-        let answerers = bind(&interfaces, here.port, &order);
+        check_room(&live, here.host, (&by, only_load))?;
+        let answerers = match only_load {
+            true => Vec::new(),
+            false => bind(&interfaces, here.port, &order),
+        };
         let at = answerers.iter().map(Answerer::local).collect();
         let id = AnswererId(Uuid::now_v7());
         let lanes = here.lanes.filter(|_| load);
@@ -94,11 +110,12 @@ impl Answerers {
         let load_port = lanes.filter(|_| loads.is_some()).map(LaneListener::port);
         tracing::info!(%by, %id, addresses = answerers.len(), "answers questions about paths");
         let (end, ended) = watch::channel(false);
-        let answered = tokio::spawn(self.clone().answer(id, answerers, ended));
+        let answered = tokio::spawn(self.clone().answer(id, answerers, (order.time, ended)));
         let live_one = Live {
             by,
             end,
             answered,
+            only_load,
             _loads: loads,
         };
         live.insert(id, live_one);
@@ -109,6 +126,7 @@ impl Answerers {
             moving: here.moving,
             guests: here.guests,
             load_port,
+            no_load,
             at,
             interfaces,
             ports,
@@ -120,8 +138,12 @@ impl Answerers {
         self,
         id: AnswererId,
         answerers: Vec<Answerer>,
-        ended: watch::Receiver<bool>,
+        (time, mut ended): (Duration, watch::Receiver<bool>),
     ) -> Vec<AnsweredAt> {
+        if answerers.is_empty() {
+            // Loads are let in until then.
+            let _ = timeout(time, ended.wait_for(|ended| *ended)).await;
+        }
         let answered = join_all(answerers.into_iter().map(async |answerer| {
             let address = answerer.local().ip();
             let mut ended = ended.clone();
@@ -185,13 +207,18 @@ fn check(request: &AnswererRequest) -> Result<(), Refusal> {
 fn check_room(
     live: &HashMap<AnswererId, Live>,
     host: &HostName,
-    by: &Caller,
+    (by, only_load): (&Caller, bool),
 ) -> Result<(), Refusal> {
-    let all = live.len();
-    let own = live.values().filter(|live| live.by == *by).count();
+    let alike = || live.values().filter(|live| live.only_load == only_load);
+    let all = alike().count();
+    let own = alike().filter(|live| live.by == *by).count();
+    let most = match only_load {
+        true => limits::LOADERS,
+        false => limits::ANSWERERS,
+    };
     let message = if own >= limits::ANSWERERS_OF_ONE {
         format!("{host} answers {by} already, by {own} orders")
-    } else if all >= limits::ANSWERERS {
+    } else if all >= most {
         format!("{host} answers others already, by {all} orders")
     } else {
         return Ok(());
@@ -266,6 +293,7 @@ mod tests {
         request: AnswererRequest,
     ) -> Result<AnswererView, Refusal> {
         let (host, networks) = ("a".parse().unwrap(), Selection::default());
+        let taken = Taken::default();
         let here = Here {
             host: &host,
             networks: &networks,
@@ -273,6 +301,7 @@ mod tests {
             moving: 0,
             guests: 0,
             lanes: None,
+            taken: &taken,
         };
         answerers.order(&here, peer(by), request).await
     }
@@ -282,6 +311,8 @@ mod tests {
             askers: vec!["127.0.0.1".parse().unwrap()],
             time_s: 60,
             load: false,
+            part_of: None,
+            only_load: false,
         }
     }
 
@@ -299,6 +330,27 @@ mod tests {
         assert!(order("e").await.is_err());
         answerers.end(&peer("b"), first.id, 0).await.unwrap();
         order("e").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn loads_are_taken_for_nobody_whom_the_host_is_not_taken_for_and_questions_are_answered()
+    {
+        let answerers = Answerers::default();
+        let load = AnswererRequest {
+            load: true,
+            ..request()
+        };
+        let view = order_as(&answerers, "b", load.clone()).await.unwrap();
+        let why = view.no_load.unwrap();
+        assert!(why.contains("a is not taken for a load"), "{why}");
+        assert_eq!(view.load_port, None);
+        assert!(!view.at.is_empty());
+        let only = AnswererRequest {
+            only_load: true,
+            ..load
+        };
+        let refused = order_as(&answerers, "b", only).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::TooManyRequests);
     }
 
     #[tokio::test]
@@ -335,8 +387,7 @@ mod tests {
         for askers in [0, limits::ASKERS + 1] {
             let request = AnswererRequest {
                 askers: vec!["127.0.0.1".parse().unwrap(); askers],
-                time_s: 1,
-                load: false,
+                ..request()
             };
             let refused = order_as(&answerers, "b", request).await;
             assert_eq!(refused.unwrap_err().code, ErrorCode::BadRequest);

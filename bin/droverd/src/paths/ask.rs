@@ -11,7 +11,7 @@ use drover_api::{
 use drover_migrate::paths::{Selected, Selection, Side, select};
 use drover_reach::Ticket;
 use drover_tune::facts::Path;
-use drover_types::{HostName, with_sources};
+use drover_types::{HostName, Interface, LoadId, with_sources};
 use tokio::time::{Instant, timeout};
 
 use super::Turn;
@@ -34,7 +34,8 @@ pub async fn turn(context: &Context) -> Result<Turn, Refusal> {
         .map_err(|_| busy(&context.config.host))
 }
 
-/// Asks all of them: those that a migration to that host would use; loads them then, if that is wanted.
+/// Asks all of them: those that a migration to that host would use; loads them then, if that is wanted, as part of a load that both hosts
+/// have to be taken for.
 ///
 /// # Errors
 /// That host is this one, or no member, or does not answer, or is of a version that answers no such questions; this one cannot
@@ -42,21 +43,17 @@ pub async fn turn(context: &Context) -> Result<Turn, Refusal> {
 pub async fn ask(
     context: &Arc<Context>,
     migrations: &Migrations,
-    (far, load): (&HostName, Option<LoadRequest>),
+    (far, load): (&HostName, Option<(LoadRequest, Option<LoadId>)>),
     _turn: Turn,
 ) -> Result<PathsView, Refusal> {
     let near = &context.config.host;
-    load.map_or(Ok(()), loading::check)?;
+    load.map_or(Ok(()), |(load, _)| loading::check(load))?;
     if far == near {
         let message = format!("{far} is this host: there is no path to it");
         return Err(Refusal::new(ErrorCode::SameHost, message));
     }
     let client = context.peers.client(far)?;
-    let own = facts::interfaces().await.map_err(|error| {
-        let why = with_sources(&error);
-        let message = format!("cannot read the interfaces of {near}: {why}");
-        Refusal::new(ErrorCode::Internal, message)
-    })?;
+    let own = interfaces(near).await?;
     let own = pairs::matter(&own, has_hardware);
     let own_ports = ports(&own).await;
     let ours = select(Side::Source, &own, &context.config.networks);
@@ -71,7 +68,7 @@ pub async fn ask(
         return Ok(view);
     }
     let moving = migrations.under_way().len();
-    let ordered = client.order_answerer(&request(&ours, load.is_some())).await;
+    let ordered = client.order_answerer(&request(&ours, load)).await;
     let answerer = ordered.map_err(|error| not_answered(far, &error))?;
     // What the other host offers is what its own configuration allows.
     let theirs = select(
@@ -82,8 +79,10 @@ pub async fn ask(
     let ticket = ticket(far, &answerer)?;
     let busy = busy_with([(near, moving), (far, answerer.moving)]);
     let guests = context.registry.running();
-    let load =
-        load.map(|load| Loading::agreed(load, far, &answerer, &ticket, guests, busy.as_deref()));
+    let load = load.map(|(load, part_of)| {
+        context.paths.taken.is_for(near, part_of)?;
+        Loading::agreed(load, far, &answerer, &ticket, guests, busy.as_deref())
+    });
     let asking = Asking {
         near,
         far,
@@ -123,6 +122,18 @@ pub async fn ask(
     Ok(view)
 }
 
+/// All of this host.
+///
+/// # Errors
+/// The kernel does not tell them.
+pub async fn interfaces(near: &HostName) -> Result<Vec<Interface>, Refusal> {
+    facts::interfaces().await.map_err(|error| {
+        let why = with_sources(&error);
+        let message = format!("cannot read the interfaces of {near}: {why}");
+        Refusal::new(ErrorCode::Internal, message)
+    })
+}
+
 /// Whether there is a device below it, by the kernel's word.
 fn has_hardware(nic: &str) -> bool {
     let all = File::new("/sys/class/net");
@@ -144,16 +155,22 @@ fn name_if_silent(view: &mut PathsView, near: &HostName, far: &HostName, why: Op
     });
 }
 
-fn request(ours: &Selected, load: bool) -> AnswererRequest {
+fn request(ours: &Selected, load: Option<(LoadRequest, Option<LoadId>)>) -> AnswererRequest {
     let askers = ours.endpoints.iter();
     AnswererRequest {
         askers: askers.map(|end| end.address.address()).collect(),
         time_s: limits::ANSWERING.as_secs(),
-        load,
+        load: load.is_some(),
+        part_of: load.and_then(|(_, part_of)| part_of),
+        only_load: false,
     }
 }
 
-fn ticket(far: &HostName, answerer: &AnswererView) -> Result<Ticket, Refusal> {
+/// What questions to an answerer are made with.
+///
+/// # Errors
+/// The other agent speaks another language.
+pub fn ticket(far: &HostName, answerer: &AnswererView) -> Result<Ticket, Refusal> {
     let key = HEXLOWER.decode(answerer.ticket.0.as_bytes()).ok();
     let key = key.and_then(|key| key.try_into().ok());
     key.map(Ticket).ok_or_else(|| {

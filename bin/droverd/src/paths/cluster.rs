@@ -13,8 +13,8 @@
 use std::sync::{Arc, OnceLock};
 
 use drover_api::{
-    ClusterFactsView, ClusterPathsRequest, ClusterPathsView, ErrorCode, KeptReport, LoadRequest,
-    MemberLeftOut, PathLeftOut, PathsView, Refusal,
+    ClusterFactsView, ClusterPathsRequest, ClusterPathsView, ErrorCode, KeptReport, MemberLeftOut,
+    PathLeftOut, PathsView, Refusal,
 };
 use drover_plan::Text;
 use drover_tune::facts::{Fact, Path, PathEnd};
@@ -25,8 +25,10 @@ use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{ask, not_answered, turn};
+use super::hold::Loads;
 use super::loading;
 use super::only::Only;
+use super::together::load_together;
 use crate::agent::Context;
 use crate::migration::Migrations;
 use crate::{doctor, limits};
@@ -41,8 +43,16 @@ pub async fn cluster(
     request: ClusterPathsRequest,
 ) -> Result<ClusterPathsView, Refusal> {
     context.peers.are_known()?;
-    let ClusterPathsRequest { hosts, load } = request;
+    let ClusterPathsRequest {
+        hosts,
+        load,
+        load_together: together,
+    } = request;
     load.map_or(Ok(()), loading::check)?;
+    if together && load.is_none() {
+        let message = "several hosts load each other only where each path is loaded alone before";
+        return Err(Refusal::new(ErrorCode::BadRequest, message));
+    }
     let only = Only::new(context, hosts)?;
     let all = only.is_all();
     let begun = Timestamp::now();
@@ -53,6 +63,11 @@ pub async fn cluster(
         true => Some(facts_of(context, &hosts).await),
         false => None,
     };
+    let loads = match load {
+        Some(load) => Some(Loads::begin(context, load, &hosts).await),
+        None => None,
+    };
+    let are_made = loads.as_ref().is_some_and(Loads::are_made);
     let round = Round {
         context,
         migrations,
@@ -61,12 +76,8 @@ pub async fn cluster(
         gone: hosts.iter().map(|_| OnceLock::new()).collect(),
         hosts,
         // What one loads is no line for another.
-        asking: Semaphore::new(if load.is_some() {
-            1
-        } else {
-            limits::ASKING_AT_ONCE
-        }),
-        load,
+        asking: Semaphore::new(if are_made { 1 } else { limits::ASKING_AT_ONCE }),
+        loads: loads.as_ref(),
         end: Instant::now() + limits::CLUSTER_PATHS,
     };
     let told = join_all((0..round.hosts.len()).map(|asker| round.asks(asker))).await;
@@ -86,6 +97,13 @@ pub async fn cluster(
     });
     // What is wrong with an interface alone is told by each pair of its host.
     view.paths_left_out.dedup();
+    if let Some(loads) = loads.as_ref().filter(|_| together) {
+        let (all, hosts) = ((context, migrations), round.hosts.as_slice());
+        view.loaded_together = Some(load_together(all, (loads, hosts), &mut view.paths).await);
+    }
+    if let Some(loads) = loads {
+        loads.end().await;
+    }
     view.not_kept = match facts {
         Some(Ok(facts)) => doctor::keep(context, report(begun, facts, &view)).await,
         Some(Err(refusal)) => Some(refusal.message),
@@ -148,7 +166,8 @@ struct Round<'a> {
     migrations: &'a Arc<Migrations>,
     hosts: Vec<HostName>,
     only: Only,
-    load: Option<LoadRequest>,
+    /// How paths are loaded, where that is wanted.
+    loads: Option<&'a Loads>,
     /// Held while that host answers.
     answering: Vec<Mutex<()>>,
     /// Why a host that failed, and was silent when it was looked at again, is asked no more.
@@ -183,7 +202,9 @@ impl Round<'_> {
             self.ask_in_time((asker, near), (answerer, far)).await
         };
         let why = match timeout_at(self.end, asked).await {
-            Ok(Ok(view)) if is_about(&view, near, far) => return self.with_loads(near, view),
+            Ok(Ok(view)) if is_about(&view, near, far) => {
+                return self.with_loads((near, far), view);
+            }
             Ok(Ok(_)) => format!("{near} told of paths that it was not asked for"),
             Ok(Err(why)) => why,
             Err(_) => {
@@ -203,16 +224,13 @@ impl Round<'_> {
         }
     }
 
-    /// An agent that knows nothing of loads says nothing of them.
-    fn with_loads(&self, near: &HostName, mut view: PathsView) -> PathsView {
-        if self.load.is_some() {
-            for path in &mut view.paths {
-                path.carried.get_or_insert_with(|| {
-                    Fact::unknown(format!(
-                        "the agent of {near} is of a version that loads no path"
-                    ))
-                });
-            }
+    /// Says why none was loaded where that was wanted. An agent that knows nothing of loads says nothing of them.
+    fn with_loads(&self, (near, far): (&HostName, &HostName), mut view: PathsView) -> PathsView {
+        let Some(loads) = self.loads else { return view };
+        let older = || format!("the agent of {near} is of a version that loads no path");
+        let why = loads.between(near, far).err().unwrap_or_else(older);
+        for path in &mut view.paths {
+            path.carried.get_or_insert_with(|| Fact::unknown(&why));
         }
         view
     }
@@ -247,15 +265,20 @@ impl Round<'_> {
 
     async fn ask(&self, near: &HostName, far: &HostName) -> Result<PathsView, Refusal> {
         let context = self.context;
+        let load = self.loads.and_then(|loads| {
+            let id = loads.between(near, far).ok()?;
+            Some((loads.request, id))
+        });
         if *near != context.config.host {
             let client = context.peers.client(near)?;
-            let asked = client.ask_paths(far, self.load).await;
+            let asked = client.ask_paths(far, load).await;
             return asked.map_err(|error| not_answered(near, &error));
         }
         // To its end, as when another host is asked to.
         let turn = turn(context).await?;
         let (context, far) = (Arc::clone(context), far.clone());
-        let (migrations, load) = (Arc::clone(self.migrations), self.load);
+        let migrations = Arc::clone(self.migrations);
+        let load = load.map(|(load, id)| (load, Some(id)));
         let asked =
             tokio::spawn(async move { ask(&context, &migrations, (&far, load), turn).await });
         asked.await.unwrap_or_else(|error| {

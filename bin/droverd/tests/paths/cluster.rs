@@ -193,7 +193,10 @@ impl Cluster {
     /// What the agents find of the paths of these hosts, by the word of one of them.
     pub async fn asked(&self, by: &str, hosts: &[&str]) -> ClusterPathsView {
         let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
-        let request = ClusterPathsRequest { hosts, load: None };
+        let request = ClusterPathsRequest {
+            hosts,
+            ..ClusterPathsRequest::default()
+        };
         self.client(by).cluster_paths(&request).await.unwrap()
     }
 }
