@@ -1,6 +1,6 @@
 //! What is done to hosts: on their wires, in their routes and addresses, to their TCP.
 
-use super::{Break, done, harmed};
+use super::{Break, among, done, harmed};
 
 pub(super) const DONE: &[Break] = &[
     done(
@@ -109,5 +109,21 @@ pub(super) const DONE: &[Break] = &[
         "tcp-buffers",
         "b",
         &["b: sysctl -qw net.ipv4.tcp_rmem='4096 131072 262144'"],
+    ),
+    among(
+        4,
+        done(
+            "uplink",
+            "two hosts send to two others by a line between two switches that carries as much as one of them sends",
+            "path-together",
+            "a nic1",
+            &[
+                "switch: ip link add far1 type bridge && ip link set far1 mtu 9000 up && \
+                 ip link set nic1c master far1 && ip link set nic1d master far1 && \
+                 ip link add up0 mtu 9000 type veth peer name up1 mtu 9000 && \
+                 ip link set up0 master net1 up && ip link set up1 master far1 up && \
+                 tc qdisc add dev up0 root tbf rate 270mbit burst 256kb latency 50ms",
+            ],
+        ),
     ),
 ];
