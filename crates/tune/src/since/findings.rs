@@ -121,6 +121,7 @@ impl<'a> Judged<'a> {
                 && of_it(&subject.other, &whole.other)
                 && of_it(&subject.guest, &whole.guest)
                 && of_it(&subject.nic, &whole.nic)
+                && of_it(&subject.far, &whole.far)
         })
     }
 
