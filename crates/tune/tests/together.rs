@@ -58,6 +58,7 @@ fn path(near: &str, far: &str, alone: u64) -> Path {
         round_trip: Known(200),
         carried: Some(Known(carried(alone))),
         together: Some(Together {
+            beside: false,
             to_one: Fact::unknown(NOT_LOADED),
             each_other: Fact::unknown(NOT_LOADED),
         }),
@@ -68,6 +69,7 @@ fn joint(carried: Carried, round: u32) -> Fact<Joint> {
     Known(Joint {
         carried,
         round,
+        near_ports: BTreeSet::from(["n0".to_owned()]),
         far_ports: BTreeSet::from(["n0".to_owned()]),
         far_line: Some(LINE * MBIT),
     })
@@ -75,6 +77,19 @@ fn joint(carried: Carried, round: u32) -> Fact<Joint> {
 
 fn together(path: &mut Path) -> &mut Together {
     path.together.as_mut().unwrap()
+}
+
+/// What it carried both ways of being loaded.
+fn both(path: &mut Path) -> [&mut Joint; 2] {
+    let Together {
+        to_one: Known(to_one),
+        each_other: Known(each_other),
+        ..
+    } = together(path)
+    else {
+        panic!("it was not loaded");
+    };
+    [to_one, each_other]
 }
 
 /// Carries so much while others load the same host.
@@ -216,9 +231,6 @@ fn what_could_not_be_compared_is_skipped_because() {
     }
     let told = "nobody tells the rate of its n0";
     assert_eq!(because(&untold).as_deref(), Some(told));
-    // Whatever holds each of them up alone is found by another rule.
-    let short = ["b", "c"].map(|near| to_one(path(near, "a", 900), 450));
-    assert!(because(&short).unwrap().contains("path-rate"));
     let mut alone = to_one(path("b", "a", 9_400), 1_000);
     alone.carried = None;
     assert_eq!(
@@ -226,10 +238,186 @@ fn what_could_not_be_compared_is_skipped_because() {
         Some("it was not loaded alone")
     );
     // What one host carries is no matter of several, and what was not to be loaded is none at all.
-    assert_eq!(because(&[to_one(path("b", "a", 9_400), 1_000)]), None);
+    let told = "no two hosts have a path to it that was measured";
+    let one = to_one(path("b", "a", 9_400), 1_000);
+    assert_eq!(because(&[one]).as_deref(), Some(told));
     let mut unasked = path("b", "a", 9_400);
     unasked.together = None;
     assert_eq!(examine(&[], &[unasked]).skipped, []);
+}
+
+/// Two that one port of the switch holds to so much, alone and at once.
+fn held_to(nic: &str, alone: u64, at_once: u64) -> [Path; 2] {
+    ["b", "c"].map(|near| {
+        let mut path = to_one(path(near, "a", alone), at_once);
+        path.far.nic = nic.into();
+        if let Known(joint) = &mut together(&mut path).to_one {
+            joint.far_ports = BTreeSet::from([nic.to_owned()]);
+        }
+        path
+    })
+}
+
+/// What is found of `a`, and why it was skipped.
+fn of_a(paths: &[Path]) -> (Option<String>, Option<String>) {
+    let skipped = examine(&[], paths).skipped.into_iter();
+    let mut skipped = skipped.filter(|it| it.rule == "path-incast");
+    let skipped = skipped.find(|it| it.subject.to_string() == "a");
+    let found = incast(paths).map(|(_, read)| read);
+    (found, skipped.map(|it| it.because))
+}
+
+#[test]
+fn what_a_port_does_to_each_path_alone_is_not_found_a_second_time_and_what_comes_on_top_is() {
+    let own_fault = held_to("n0", 2_900, 1_450);
+    let because = "n0 gets too little from each host alone: see `path-rate`".to_owned();
+    assert_eq!(of_a(&own_fault), (None, Some(because.clone())));
+    // A slower sender is not short alone, and is held up by that port as well.
+    let mut slow = path("c", "a", 940);
+    if let Some(Known(carried)) = &mut slow.carried {
+        carried.line = Some(1_000 * MBIT);
+    }
+    let mixed = [to_one(path("b", "a", 2_900), 1_960), to_one(slow, 940)];
+    assert_eq!(of_a(&mixed), (None, Some(because)));
+    // All together carry less than each of them.
+    let (found, skipped) = of_a(&held_to("n0", 2_900, 500));
+    let told = "b and c carry 1000 Mbit/s to its n0 at once";
+    assert!(found.unwrap().starts_with(told));
+    assert_eq!(skipped, None);
+}
+
+#[test]
+fn a_port_with_a_fault_of_its_own_does_not_hide_what_is_wrong_with_another() {
+    let own_fault = held_to("n0", 2_900, 1_450);
+    let lines = |at_once| [own_fault.clone(), held_to("n1", 9_400, at_once)].concat();
+    let (found, skipped) = of_a(&lines(3_000));
+    let told = "b and c carry 6000 Mbit/s to its n1 at once";
+    assert!(found.unwrap().starts_with(told));
+    assert_eq!(skipped, None);
+    let (found, skipped) = of_a(&lines(4_700));
+    assert_eq!(found, None);
+    assert!(skipped.unwrap().starts_with("n0 gets too little"));
+}
+
+#[test]
+fn a_sum_of_which_a_part_is_not_known_is_not_judged() {
+    let mut paths = ["b", "c", "d"].map(|near| to_one(path(near, "a", 9_400), 1_000));
+    together(&mut paths[1]).to_one = Fact::unknown("c began too late");
+    assert_eq!(of_a(&paths), (None, Some("c began too late".to_owned())));
+    // What was not measured alone carried nothing: what the others lack is found, and if they lack nothing it is not right.
+    paths[1].carried = Some(Fact::unknown("nothing came back"));
+    assert!(of_a(&paths).0.unwrap().starts_with("b and d carry 2000"));
+    let mut fine = ["b", "c", "d"].map(|near| to_one(path(near, "a", 9_400), 4_700));
+    fine[1].carried = Some(Fact::unknown("nothing came back"));
+    assert_eq!(of_a(&fine), (None, Some("nothing came back".to_owned())));
+}
+
+#[test]
+fn a_path_beside_another_of_its_line_has_no_part_in_what_is_said_of_it() {
+    let why = "it shares a line with another path";
+    let beside = |mut path: Path| {
+        *together(&mut path) = Together {
+            beside: true,
+            to_one: Fact::unknown(why),
+            each_other: Fact::unknown(why),
+        };
+        path
+    };
+    let to_a = ["b", "c"].map(|near| to_one(path(near, "a", 9_400), 4_700));
+    let paths = [&to_a[..], &[beside(path("b", "a", 9_400))]].concat();
+    assert_eq!(of_a(&paths), (None, None));
+    let of_b = |paths: &[Path]| {
+        let mut skipped = examine(&[], paths).skipped.into_iter();
+        let found = skipped.find(|it| it.rule == "path-together");
+        found.map(|it| it.because)
+    };
+    let loaded = each_other(path("b", "a", 9_400), 9_300, 1);
+    assert_eq!(of_b(&[loaded, beside(path("b", "c", 9_400))]), None);
+    // Unless it is all that there is of that interface.
+    let alone = beside(path("b", "c", 9_400));
+    assert_eq!(of_b(&[alone]).as_deref(), Some(why));
+}
+
+/// With several lines at that end.
+fn bonded(mut path: Path, end: fn(&mut Joint) -> &mut BTreeSet<String>) -> Path {
+    for joint in both(&mut path) {
+        *end(joint) = BTreeSet::from(["n1".to_owned(), "n2".to_owned()]);
+    }
+    path
+}
+
+#[test]
+fn where_an_end_has_several_lines_nothing_is_said_as_connections_meet_others_each_time() {
+    let load = |near: &str, far: &str| {
+        let path = to_one(path(near, far, 9_400), 2_000);
+        each_other(path, 2_000, 1)
+    };
+    let skipped = |paths: &[Path]| {
+        let report = examine(&[], paths);
+        assert_eq!(report.findings, [], "{report:#?}");
+        let all = report.skipped.into_iter();
+        let all = all.map(|it| format!("{} {}: {}", it.rule, it.subject, it.because));
+        all.collect::<Vec<_>>()
+    };
+    let why = |host: &str| {
+        format!(
+            "n0 of {host} stands on n1 and n2, and which of them a connection takes is another thing each time"
+        )
+    };
+    let far = ["b", "c"].map(|near| bonded(load(near, "a"), |joint| &mut joint.far_ports));
+    let told = ["path-incast a", "path-together b n0", "path-together c n0"];
+    let all = told.map(|it| format!("{it}: {}", why("a")));
+    assert_eq!(skipped(&far), all);
+    let near = ["b", "c"].map(|near| bonded(load(near, "a"), |joint| &mut joint.near_ports));
+    let hosts = ["b", "b", "c"].into_iter();
+    let of_each = told.iter().zip(hosts);
+    let of_each: Vec<_> = of_each
+        .map(|(it, host)| format!("{it}: {}", why(host)))
+        .collect();
+    assert_eq!(skipped(&near), of_each);
+}
+
+#[test]
+fn rates_that_nobody_has_are_no_end_of_the_agent() {
+    let most = |mut path: Path| {
+        let carried = Carried {
+            rate: u64::MAX,
+            line: Some(u64::MAX),
+            allowed: None,
+            packets: u64::MAX,
+            again: u64::MAX,
+            held_up_by: HeldUpBy::Path,
+        };
+        path.carried = Some(Known(carried));
+        let joint = Joint {
+            carried,
+            round: 1,
+            near_ports: BTreeSet::new(),
+            far_ports: BTreeSet::new(),
+            far_line: Some(u64::MAX),
+        };
+        *together(&mut path) = Together {
+            beside: false,
+            to_one: Known(joint.clone()),
+            each_other: Known(joint),
+        };
+        path
+    };
+    let mut paths = ["b", "c"].map(|near| most(path(near, "a", 1)));
+    assert_eq!(examine(&[], &paths).findings, []);
+    for path in &mut paths {
+        for joint in both(path) {
+            joint.carried.rate = u64::MAX / 4;
+        }
+    }
+    let report = examine(&[], &paths);
+    let found: Vec<String> = report
+        .findings
+        .iter()
+        .map(|it| format!("{} {}", it.rule, it.subject))
+        .collect();
+    let all = ["path-incast a", "path-together b n0", "path-together c n0"];
+    assert_eq!(found, all, "{report:#?}");
 }
 
 /// Two hosts at each of two switches, whose uplink carries as much as one of them; rounds by how far the loaded host is.
@@ -313,4 +501,35 @@ fn what_was_loaded_together_one_time_alone_has_not_changed() {
         path.together = None;
     }
     assert_eq!(told(&unasked, &slow), (Vec::new(), 4));
+}
+
+#[test]
+fn what_could_not_be_measured_one_of_the_times_is_neither_new_nor_gone() {
+    let told = |before: &[Path], now: &[Path]| {
+        let found = differences(at(before), at(now));
+        (found.findings.len(), found.not_compared)
+    };
+    let unmeasured = |mut paths: Vec<Path>| {
+        for path in &mut paths {
+            let unknown = || Fact::unknown("a guest began to move");
+            (together(path).to_one, together(path).each_other) = (unknown(), unknown());
+        }
+        paths
+    };
+    let slow = uplink(4_700);
+    let unknown = unmeasured(uplink(4_700));
+    assert_eq!(told(&slow, &unknown), (0, 4));
+    assert_eq!(told(&unknown, &slow), (0, 4));
+    // One of its paths is enough, as long as nothing is found of the others.
+    let mut one = uplink(9_300);
+    together(&mut one[0]).each_other = Fact::unknown("b is gone");
+    assert_eq!(told(&slow, &one), (3, 1));
+    let to_a = |each: u64| {
+        let paths = ["b", "c", "d"].map(|near| to_one(path(near, "a", 9_400), each));
+        paths.to_vec()
+    };
+    let unknown = unmeasured(to_a(1_000));
+    assert_eq!(told(&to_a(1_000), &unknown), (0, 1));
+    assert_eq!(told(&unknown, &to_a(1_000)), (0, 1));
+    assert_eq!(told(&to_a(1_000), &to_a(3_100)), (1, 0));
 }

@@ -99,6 +99,9 @@ impl Carried {
 /// What a path carried while others were loaded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Together {
+    /// It has no part in either, as its line is loaded by another path of its two hosts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub beside: bool,
     /// While all hosts that have a path to its far host loaded that one.
     pub to_one: Fact<Joint>,
     /// While every host loaded another one.
@@ -112,6 +115,9 @@ pub struct Joint {
     pub carried: Carried,
     /// The time at which that was: paths that were loaded at the same time have the same number.
     pub round: u32,
+    /// What the near interface stands on; a bond stands on several.
+    #[serde(default)]
+    pub near_ports: BTreeSet<String>,
     /// What the far interface stands on: those that have one of these in common share a line.
     pub far_ports: BTreeSet<String>,
     /// Bits in a second of the far link, where known.
