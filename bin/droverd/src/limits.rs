@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drover_api::limits as api;
 use drover_migrate::limits::{GIVING_UP, HAND_OFF_ANSWER, VERDICT_ANSWER};
+use drover_reach::limits::LOAD_TIME_MOST;
 use drover_types::Bytes;
 
 /// The least memory for reduction that can be configured: enough for 18 channels' smallest windows, and as much again.
@@ -397,6 +398,19 @@ const _: () = assert!(ASKED_IN_CLUSTER.as_secs() < api::PATHS_ASK_CALL.as_secs()
 /// Asking the paths of a cluster takes so long at most; two hosts with two paths take half a second. 16 hosts take some 15 s.
 pub const CLUSTER_PATHS: Duration = Duration::from_secs(120);
 
+/// Taking hosts for a load, one after the other, takes so long at most, of [`CLUSTER_PATHS`]: some 20 ms for each that answers, and
+/// [`PEER_PROBE`] for one that does not.
+pub const LOADS_BEGIN: Duration = Duration::from_secs(20);
+
+/// What two hosts take that ask their paths and load them, beside the time of the load: 3 s until it is certain that one is silent, as long to
+/// open connections, and what is needed to warm up and to tell. Later than so long before the end no two begin.
+pub const LOADED_PAIR: Duration = Duration::from_secs(8);
+
+const _: () = assert!(
+    LOADS_BEGIN.as_secs() + LOADED_PAIR.as_secs() + LOAD_TIME_MOST.as_secs()
+        < CLUSTER_PATHS.as_secs()
+);
+
 /// Loading paths of several hosts at once takes so long at most, after [`CLUSTER_PATHS`]: 2 n - 1 times 3 s for n hosts. 16 take 93 s.
 pub const LOADS_TOGETHER: Duration = Duration::from_secs(120);
 
@@ -409,8 +423,9 @@ pub const LOAD_LEAD_MOST: Duration = Duration::from_secs(5);
 /// A host that loads tells so long after its end what came of it, or takes no part in what follows.
 pub const LOAD_TOLD: Duration = Duration::from_secs(5);
 
-/// A host is taken for a load for so long at most, should nobody end it: for both, and some to look for members and to begin.
-pub const LOAD_TAKEN: Duration = Duration::from_secs(2 * LOADS_TOGETHER.as_secs() + 20);
+/// A host is taken for a load for so long at most, should nobody end it: for both, and some that its order may take.
+pub const LOAD_TAKEN: Duration =
+    Duration::from_secs(CLUSTER_PATHS.as_secs() + LOADS_TOGETHER.as_secs() + 20);
 
 /// Hosts that may load one at the same time: a thread each at the far end for a moment, and four for as long as it takes.
 pub const LOADERS: usize = 64;
@@ -418,8 +433,13 @@ pub const LOADERS: usize = 64;
 /// For what was found of the cluster to be on the disk: 16 MiB and a sync take a busy disk a second or two. Who asked is answered by then.
 pub const KEEP: Duration = Duration::from_secs(5);
 
+// Members are looked for, and their facts read; paths are asked; hosts that were taken are given back, all at once; and it is kept.
 const _: () = assert!(
-    CLUSTER_PATHS.as_secs() + PEER_PROBE.as_secs() + INVENTORY.as_secs() + KEEP.as_secs()
+    PEER_PROBE.as_secs()
+        + INVENTORY.as_secs()
+        + CLUSTER_PATHS.as_secs()
+        + PEER_PROBE.as_secs()
+        + KEEP.as_secs()
         < api::PATHS_CALL.as_secs()
         && api::PATHS_CALL.as_secs() + LOADS_TOGETHER.as_secs() <= api::LOADS_CALL.as_secs()
 );

@@ -156,6 +156,9 @@ fn together(path: &Path) -> String {
     let Some(together) = &path.together else {
         return String::new();
     };
+    if together.beside {
+        return "; with others its line was loaded by another path of these hosts".to_owned();
+    }
     let told = |joint: &Fact<Joint>| match joint.known() {
         Some(joint) => format!("{} Mbit/s", joint.carried.rate / 1_000_000),
         None => "not measured".to_owned(),
@@ -176,6 +179,8 @@ fn budget(told: &LoadedTogether) -> String {
         to_one,
         each_other,
         wanted,
+        paths,
+        measured,
         share,
     } = *told;
     let share = match share {
@@ -183,9 +188,9 @@ fn budget(told: &LoadedTogether) -> String {
         None => "a link, or half of it where guests run".to_owned(),
     };
     format!(
-        "loaded together {} of {wanted} times: {to_one} times one host by all others, {each_other} times each by another; \
+        "loaded together {} of {wanted} times: {to_one} times one host by all others, {each_other} times each by another; {measured} of {paths} paths; \
          took {} s of {} s at most, and {share} at most by all who load it\n",
-        to_one + each_other,
+        to_one.saturating_add(each_other),
         took_ms.div_ceil(1000),
         budget_ms / 1000
     )
@@ -203,9 +208,11 @@ mod tests {
             to_one: 4,
             each_other: 2,
             wanted: 7,
+            paths: 12,
+            measured: 10,
             share: Some(2),
         };
-        let said = "loaded together 6 of 7 times: 4 times one host by all others, 2 times each by another; \
+        let said = "loaded together 6 of 7 times: 4 times one host by all others, 2 times each by another; 10 of 12 paths; \
                     took 21 s of 120 s at most, and 2 % of a link at most by all who load it\n";
         assert_eq!(budget(&told), said);
         let all = LoadedTogether {

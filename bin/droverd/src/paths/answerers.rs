@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Taken;
+use super::taken::{Part, Watch};
 use crate::api::Caller;
 use crate::{facts, limits, migration};
 
@@ -54,6 +55,10 @@ struct Live {
     answered: JoinHandle<Vec<AnsweredAt>>,
     /// No question is answered, so that it takes no room from those who ask.
     only_load: bool,
+    /// Who loads this host meanwhile.
+    watch: Watch,
+    /// Of the load, where there is one.
+    _part: Option<Part>,
     /// Loads are let in for as long as this is there.
     _loads: Option<Expected>,
 }
@@ -74,9 +79,14 @@ impl Answerers {
         request: AnswererRequest,
     ) -> Result<AnswererView, Refusal> {
         check(&request)?;
-        let no_load = match request.load {
-            true => here.taken.is_for(here.host, request.part_of).err(),
-            false => None,
+        let watch = here.taken.watch(here.host, request.part_of);
+        let joined = request
+            .load
+            .then(|| here.taken.join(here.host, request.part_of));
+        let (part, no_load) = match joined {
+            Some(Ok(part)) => (Some(part), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
         };
         if let Some(why) = no_load.as_ref().filter(|_| request.only_load) {
             return Err(Refusal::new(ErrorCode::TooManyRequests, why));
@@ -90,7 +100,7 @@ impl Answerers {
         let (interfaces, _) = migration::offered(here.networks, interfaces);
         let ports = super::pairs::ports(&interfaces).await;
         let ticket = Ticket::random().map_err(|error| failed(error.to_string()))?;
-        let (load, only_load) = (request.load && no_load.is_none(), request.only_load);
+        let only_load = request.only_load;
         let order = Order {
             ticket: ticket.clone(),
             askers: request.askers,
@@ -105,10 +115,15 @@ impl Answerers {
         };
         let at = answerers.iter().map(Answerer::local).collect();
         let id = AnswererId(Uuid::now_v7());
-        let lanes = here.lanes.filter(|_| load);
+        let lanes = here.lanes.filter(|_| part.is_some());
         let loads = lanes.and_then(|lanes| take_loads(lanes, id, &interfaces, &order));
         let load_port = lanes.filter(|_| loads.is_some()).map(LaneListener::port);
-        tracing::info!(%by, %id, addresses = answerers.len(), "answers questions about paths");
+        match only_load {
+            true => tracing::info!(%by, %id, "lets loads in"),
+            false => {
+                tracing::info!(%by, %id, addresses = answerers.len(), "answers questions about paths");
+            }
+        }
         let (end, ended) = watch::channel(false);
         let answered = tokio::spawn(self.clone().answer(id, answerers, (order.time, ended)));
         let live_one = Live {
@@ -116,6 +131,8 @@ impl Answerers {
             end,
             answered,
             only_load,
+            watch,
+            _part: part,
             _loads: loads,
         };
         live.insert(id, live_one);
@@ -160,7 +177,7 @@ impl Answerers {
         }));
         let answered = answered.await;
         if self.live().remove(&id).is_some() {
-            tracing::info!(%id, "answers no more: its time is over");
+            tracing::info!(%id, "answers no more, and lets no loads in: its time is over");
         }
         answered
     }
@@ -191,7 +208,8 @@ impl Answerers {
             let message = format!("the answerer {id} failed: {error}");
             Refusal::new(ErrorCode::Internal, message)
         })?;
-        Ok(AnsweredView { at, moving })
+        let loaded = ended.watch.loaded();
+        Ok(AnsweredView { at, moving, loaded })
     }
 }
 
@@ -276,6 +294,9 @@ fn turned_away(error: &NotTaken) -> TurnedAway {
 
 #[cfg(test)]
 mod tests {
+    use drover_api::LoadTakeRequest;
+    use drover_types::LoadId;
+
     use super::*;
 
     fn peer(name: &str) -> Caller {
@@ -292,8 +313,16 @@ mod tests {
         by: &str,
         request: AnswererRequest,
     ) -> Result<AnswererView, Refusal> {
+        order_on(answerers, by, request, &Taken::default()).await
+    }
+
+    async fn order_on(
+        answerers: &Answerers,
+        by: &str,
+        request: AnswererRequest,
+        taken: &Taken,
+    ) -> Result<AnswererView, Refusal> {
         let (host, networks) = ("a".parse().unwrap(), Selection::default());
-        let taken = Taken::default();
         let here = Here {
             host: &host,
             networks: &networks,
@@ -301,7 +330,7 @@ mod tests {
             moving: 0,
             guests: 0,
             lanes: None,
-            taken: &taken,
+            taken,
         };
         answerers.order(&here, peer(by), request).await
     }
@@ -351,6 +380,52 @@ mod tests {
         };
         let refused = order_as(&answerers, "b", only).await.unwrap_err();
         assert_eq!(refused.code, ErrorCode::TooManyRequests);
+    }
+
+    fn take(taken: &Taken, by: &str) -> Result<LoadId, Refusal> {
+        let id = LoadId(Uuid::now_v7());
+        let request = LoadTakeRequest { id, time_s: 60 };
+        taken.take(&"a".parse().unwrap(), by.parse().unwrap(), request)?;
+        Ok(id)
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_hears_at_the_end_whether_the_host_was_part_of_somebody_elses_load() {
+        let (answerers, taken) = (Answerers::default(), Taken::default());
+        let order = async |request| order_on(&answerers, "b", request, &taken).await.unwrap();
+        let end = async |id| answerers.end(&peer("b"), id, 0).await.unwrap().loaded;
+        let quiet = order(request()).await;
+        assert_eq!(end(quiet.id).await, None);
+        let asked = order(request()).await;
+        let id = take(&taken, "c").unwrap();
+        taken.give_back(&"c".parse().unwrap(), id);
+        let why = end(asked.id).await.unwrap();
+        assert!(why.starts_with("a was part of a load of c"), "{why}");
+        let id = take(&taken, "b").unwrap();
+        let own = order(AnswererRequest {
+            load: true,
+            part_of: Some(id),
+            ..request()
+        });
+        assert_eq!(end(own.await.id).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_host_that_lets_loads_in_is_taken_by_nobody_else_before_that_has_ended() {
+        let (answerers, taken) = (Answerers::default(), Taken::default());
+        let id = take(&taken, "b").unwrap();
+        let load = AnswererRequest {
+            load: true,
+            part_of: Some(id),
+            only_load: true,
+            ..request()
+        };
+        let view = order_on(&answerers, "b", load, &taken).await.unwrap();
+        taken.give_back(&"b".parse().unwrap(), id);
+        let refused = take(&taken, "c").unwrap_err();
+        assert_eq!(refused.code, ErrorCode::TooManyRequests);
+        answerers.end(&peer("b"), view.id, 0).await.unwrap();
+        take(&taken, "c").unwrap();
     }
 
     #[tokio::test]

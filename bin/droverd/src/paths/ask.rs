@@ -28,9 +28,10 @@ use crate::{facts, limits, peers};
 /// # Errors
 /// Others have had it for too long.
 pub async fn turn(context: &Context) -> Result<Turn, Refusal> {
+    let since = Instant::now();
     let asking = Arc::clone(&context.paths.asking);
     let turn = timeout(limits::ASK_TURN, asking.lock_owned()).await;
-    turn.map(|held| Turn { _held: held })
+    turn.map(|held| Turn { _held: held, since })
         .map_err(|_| busy(&context.config.host))
 }
 
@@ -44,7 +45,7 @@ pub async fn ask(
     context: &Arc<Context>,
     migrations: &Migrations,
     (far, load): (&HostName, Option<(LoadRequest, Option<LoadId>)>),
-    _turn: Turn,
+    turn: Turn,
 ) -> Result<PathsView, Refusal> {
     let near = &context.config.host;
     load.map_or(Ok(()), |(load, _)| loading::check(load))?;
@@ -53,8 +54,9 @@ pub async fn ask(
         return Err(Refusal::new(ErrorCode::SameHost, message));
     }
     let client = context.peers.client(far)?;
-    let own = interfaces(near).await?;
-    let own = pairs::matter(&own, has_hardware);
+    let part_of = load.and_then(|(_, part_of)| part_of);
+    let watch = context.paths.taken.watch(near, part_of);
+    let own = own_interfaces(near).await?;
     let own_ports = ports(&own).await;
     let ours = select(Side::Source, &own, &context.config.networks);
     if ours.endpoints.is_empty() {
@@ -79,8 +81,10 @@ pub async fn ask(
     let ticket = ticket(far, &answerer)?;
     let busy = busy_with([(near, moving), (far, answerer.moving)]);
     let guests = context.registry.running();
-    let load = load.map(|(load, part_of)| {
-        context.paths.taken.is_for(near, part_of)?;
+    // Held until all of it has ended.
+    let part = load.map(|_| context.paths.taken.join(near, part_of));
+    let load = load.zip(part.as_ref()).map(|((load, _), part)| {
+        part.as_ref().map_err(Clone::clone)?;
         Loading::agreed(load, far, &answerer, &ticket, guests, busy.as_deref())
     });
     let asking = Asking {
@@ -93,6 +97,7 @@ pub async fn ask(
         load,
         moves: &|| !migrations.under_way().is_empty(),
         end: Instant::now() + limits::ASKING,
+        load_end: turn.since + limits::ASKING,
     };
     let (mut answered, across) = candidates(&own, &ours, &theirs);
     answered.extend(asking.knocked(across).await);
@@ -104,7 +109,8 @@ pub async fn ask(
         (near, moving.max(migrations.under_way().len())),
         (far, answerer.moving.max(of_far)),
     ];
-    let busy = busy_with(moving);
+    let loaded = ended.as_ref().ok().and_then(|ended| ended.loaded.clone());
+    let busy = busy_with(moving).or_else(|| watch.loaded()).or(loaded);
     let left = Left::of(far, ended);
     let mut view = PathsView::default();
     for asked in asked {
@@ -122,16 +128,17 @@ pub async fn ask(
     Ok(view)
 }
 
-/// All of this host.
+/// Those of this host that are somebody's.
 ///
 /// # Errors
 /// The kernel does not tell them.
-pub async fn interfaces(near: &HostName) -> Result<Vec<Interface>, Refusal> {
-    facts::interfaces().await.map_err(|error| {
+pub async fn own_interfaces(near: &HostName) -> Result<Vec<Interface>, Refusal> {
+    let all = facts::interfaces().await.map_err(|error| {
         let why = with_sources(&error);
         let message = format!("cannot read the interfaces of {near}: {why}");
         Refusal::new(ErrorCode::Internal, message)
-    })
+    })?;
+    Ok(pairs::matter(&all, has_hardware))
 }
 
 /// Whether there is a device below it, by the kernel's word.
@@ -187,10 +194,19 @@ fn busy(near: &HostName) -> Refusal {
 
 /// What to tell when another agent does not answer questions, or one of an older version does not even ask.
 pub fn not_answered(host: &HostName, error: &ClientError) -> Refusal {
+    refused_by(host, error, "knows nothing of paths")
+}
+
+/// The same where it was to load paths, or to be loaded.
+pub fn not_loaded(host: &HostName, error: &ClientError) -> Refusal {
+    refused_by(host, error, "loads no path")
+}
+
+fn refused_by(host: &HostName, error: &ClientError, version: &str) -> Refusal {
     // Those of before have no such route, and say to other hosts that it is not for them.
     let unknown = [ErrorCode::NoSuchRoute, ErrorCode::LocalOnly];
     if unknown.into_iter().any(|code| error.is_refused_with(code)) {
-        let message = format!("the agent of {host} is of a version that knows nothing of paths");
+        let message = format!("the agent of {host} is of a version that {version}");
         return Refusal::new(ErrorCode::VersionMismatch, message)
             .next("bring it to the version of the others");
     }
@@ -207,8 +223,15 @@ mod tests {
             let refused = Refusal::new(code, "what is that");
             let told = not_answered(&"b".parse().unwrap(), &refused.into());
             assert_eq!(told.code, ErrorCode::VersionMismatch);
-            assert!(told.message.contains("agent of b"), "{told}");
+            let knows = "the agent of b is of a version that knows nothing of paths";
+            assert_eq!(told.message, knows);
         }
+        let older = Refusal::new(ErrorCode::NoSuchRoute, "what is that");
+        let told = not_loaded(&"b".parse().unwrap(), &older.into());
+        assert!(
+            told.message.ends_with("a version that loads no path"),
+            "{told}"
+        );
         let busy = Refusal::new(ErrorCode::TooManyRequests, "later");
         assert_eq!(
             not_answered(&"b".parse().unwrap(), &busy.into()).message,

@@ -47,6 +47,8 @@ pub struct Asking<'a> {
     pub moves: &'a (dyn Fn() -> bool + Sync),
     /// When all has to be asked.
     pub end: Instant,
+    /// When all loads have to be over: whoever had them made waits no longer.
+    pub load_end: Instant,
 }
 
 impl Asking<'_> {
@@ -86,7 +88,7 @@ impl Asking<'_> {
             asked.carried = Some(match load {
                 Err(why) => Fact::unknown(why.clone()),
                 Ok(_) if !answered => Fact::unknown("nothing came back"),
-                Ok(loading) => loading.of(&asked.pair, self.end, self.moves).await,
+                Ok(loading) => loading.of(&asked.pair, self.load_end, self.moves).await,
             });
         });
         join_all(loads).await;
@@ -178,9 +180,10 @@ impl Asking<'_> {
             loss: busy,
         };
         let mut path = found::path(ends, route, &report, doubts);
-        path.carried = carried.map(|carried| match busy {
-            // It shared its line with that.
-            Some(busy) if carried.known().is_some() => Fact::unknown(busy),
+        // It shared its line with that, or was cut short.
+        let spoiled = busy.map(str::to_owned).or_else(|| left.untold(self.far));
+        path.carried = carried.map(|carried| match spoiled {
+            Some(why) if carried.known().is_some() => Fact::unknown(why),
             _ => carried,
         });
         Ok(path)

@@ -10,15 +10,17 @@
 //!   d asks   a b c
 //! ```
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use drover_api::{
-    ClusterFactsView, ClusterPathsRequest, ClusterPathsView, ErrorCode, KeptReport, MemberLeftOut,
-    PathLeftOut, PathsView, Refusal,
+    ClusterFactsView, ClusterPathsRequest, ClusterPathsView, ErrorCode, KeptReport, LoadRequest,
+    MemberLeftOut, PathLeftOut, PathsView, Refusal,
 };
 use drover_plan::Text;
 use drover_tune::facts::{Fact, Path, PathEnd};
-use drover_types::HostName;
+use drover_types::{HostName, LoadId};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use tokio::sync::{Mutex, Semaphore};
@@ -28,7 +30,7 @@ use super::ask::{ask, not_answered, turn};
 use super::hold::Loads;
 use super::loading;
 use super::only::Only;
-use super::together::load_together;
+use super::together::{leave_out, load_together};
 use crate::agent::Context;
 use crate::migration::Migrations;
 use crate::{doctor, limits};
@@ -63,6 +65,7 @@ pub async fn cluster(
         true => Some(facts_of(context, &hosts).await),
         false => None,
     };
+    let end = Instant::now() + limits::CLUSTER_PATHS;
     let loads = match load {
         Some(load) => Some(Loads::begin(context, load, &hosts).await),
         None => None,
@@ -78,7 +81,8 @@ pub async fn cluster(
         // What one loads is no line for another.
         asking: Semaphore::new(if are_made { 1 } else { limits::ASKING_AT_ONCE }),
         loads: loads.as_ref(),
-        end: Instant::now() + limits::CLUSTER_PATHS,
+        goes_on: AtomicBool::new(false),
+        end,
     };
     let told = join_all((0..round.hosts.len()).map(|asker| round.asks(asker))).await;
     for told in told.into_iter().flatten() {
@@ -99,7 +103,10 @@ pub async fn cluster(
     view.paths_left_out.dedup();
     if let Some(loads) = loads.as_ref().filter(|_| together) {
         let (all, hosts) = ((context, migrations), round.hosts.as_slice());
-        view.loaded_together = Some(load_together(all, (loads, hosts), &mut view.paths).await);
+        view.loaded_together = Some(match round.goes_on.into_inner() {
+            true => leave_out(loads, &mut view.paths),
+            false => load_together(all, (loads, hosts), &mut view.paths).await,
+        });
     }
     if let Some(loads) = loads {
         loads.end().await;
@@ -173,6 +180,8 @@ struct Round<'a> {
     /// Why a host that failed, and was silent when it was looked at again, is asked no more.
     gone: Vec<OnceLock<String>>,
     asking: Semaphore,
+    /// Whether two hosts may load each other after the end.
+    goes_on: AtomicBool,
     end: Instant,
 }
 
@@ -195,22 +204,35 @@ impl Round<'_> {
         (asker, near): (usize, &HostName),
         (answerer, far): (usize, &HostName),
     ) -> PathsView {
-        let asked = async {
-            let _answers = self.answering[answerer].lock().await;
+        let turn = async {
+            let answers = self.answering[answerer].lock().await;
             // Never closed.
-            let _slot = self.asking.acquire().await.ok();
-            self.ask_in_time((asker, near), (answerer, far)).await
+            let slot = self.asking.acquire().await.ok();
+            (answers, slot)
         };
-        let why = match timeout_at(self.end, asked).await {
-            Ok(Ok(view)) if is_about(&view, near, far) => {
+        let over = || {
+            let seconds = limits::CLUSTER_PATHS.as_secs();
+            format!("all together took {seconds} s already: name the hosts that matter")
+        };
+        let load = self.loads.filter(|loads| loads.are_made());
+        let load = load.map(|loads| loads.request);
+        let asked = match timeout_at(begin_by(self.end, load), turn).await {
+            Ok(_turn) => {
+                let asked = self.ask_in_time((asker, near), (answerer, far));
+                timeout_at(self.end, asked).await.unwrap_or_else(|_| {
+                    let may_load = self.load_between(near, far).is_some();
+                    self.goes_on.fetch_or(may_load, Ordering::AcqRel);
+                    Err(over())
+                })
+            }
+            Err(_) => Err(over()),
+        };
+        let why = match asked {
+            Ok(view) if is_about(&view, near, far) => {
                 return self.with_loads((near, far), view);
             }
-            Ok(Ok(_)) => format!("{near} told of paths that it was not asked for"),
-            Ok(Err(why)) => why,
-            Err(_) => {
-                let seconds = limits::CLUSTER_PATHS.as_secs();
-                format!("all together took {seconds} s already: name the hosts that matter")
-            }
+            Ok(_) => format!("{near} told of paths that it was not asked for"),
+            Err(why) => why,
         };
         let left = PathLeftOut {
             near: near.clone(),
@@ -222,6 +244,13 @@ impl Round<'_> {
             paths: Vec::new(),
             left_out: vec![left],
         }
+    }
+
+    /// How these two load each other, where they do.
+    fn load_between(&self, near: &HostName, far: &HostName) -> Option<(LoadRequest, LoadId)> {
+        let loads = self.loads?;
+        let id = loads.between(near, far).ok()?;
+        Some((loads.request, id))
     }
 
     /// Says why none was loaded where that was wanted. An agent that knows nothing of loads says nothing of them.
@@ -265,10 +294,7 @@ impl Round<'_> {
 
     async fn ask(&self, near: &HostName, far: &HostName) -> Result<PathsView, Refusal> {
         let context = self.context;
-        let load = self.loads.and_then(|loads| {
-            let id = loads.between(near, far).ok()?;
-            Some((loads.request, id))
-        });
+        let load = self.load_between(near, far);
         if *near != context.config.host {
             let client = context.peers.client(near)?;
             let asked = client.ask_paths(far, load).await;
@@ -288,6 +314,12 @@ impl Round<'_> {
     }
 }
 
+/// Two hosts that load each other begin no later than so that they end in time, unless something is wrong with a path.
+fn begin_by(end: Instant, load: Option<LoadRequest>) -> Instant {
+    let takes = |load: LoadRequest| limits::LOADED_PAIR + Duration::from_millis(load.time_ms);
+    end - load.map_or(Duration::ZERO, takes)
+}
+
 /// Nobody speaks of other paths than its own.
 fn is_about(view: &PathsView, near: &HostName, far: &HostName) -> bool {
     let (near_name, far_name) = (near.as_str(), far.as_str());
@@ -304,6 +336,19 @@ fn is_about(view: &PathsView, near: &HostName, far: &HostName) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hosts_that_load_each_other_begin_only_where_they_can_end_in_time() {
+        let end = Instant::now() + limits::CLUSTER_PATHS;
+        let load = LoadRequest {
+            time_ms: 10_000,
+            share: None,
+        };
+        assert_eq!(begin_by(end, None), end);
+        let load = begin_by(end, Some(load));
+        assert_eq!(end - load, limits::LOADED_PAIR + Duration::from_secs(10));
+        assert!(load > Instant::now() + limits::LOADS_BEGIN);
+    }
 
     #[test]
     fn nobody_is_believed_about_paths_of_others() {

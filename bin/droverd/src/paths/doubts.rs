@@ -56,13 +56,17 @@ impl Left {
         Self(ended.map_err(|error| peers::unreachable(far, &error).message))
     }
 
+    /// Why nothing is known of what was at its end.
+    pub fn untold(&self, far: &HostName) -> Option<String> {
+        let why = self.0.as_ref().err()?;
+        Some(format!("{far} did not say what it left unanswered: {why}"))
+    }
+
     /// Why silence of that address may be no loss.
     pub fn at(&self, far: &HostName, address: IpAddr) -> Option<String> {
         let left = match &self.0 {
             Ok(left) => left.get(&address),
-            Err(why) => {
-                return Some(format!("{far} did not say what it left unanswered: {why}"));
-            }
+            Err(_) => return self.untold(far),
         };
         match left {
             Some(AnsweredAt { left, .. }) if *left > 0 => Some(format!(
@@ -106,6 +110,7 @@ mod tests {
                 unsent_why: Some("Operation not permitted".into()),
             }],
             moving: 0,
+            loaded: None,
         }
     }
 
@@ -123,6 +128,8 @@ mod tests {
         let gone = Refusal::new(ErrorCode::NoSuchAnswerer, "it has ended");
         let none = Left::of(&far(), Err(gone.into()));
         assert!(at(&none, "10.0.0.2").unwrap().ends_with("it has ended"));
+        assert_eq!(none.untold(&far()), at(&none, "10.0.0.3"));
+        assert_eq!(some.untold(&far()), None);
     }
 
     #[test]

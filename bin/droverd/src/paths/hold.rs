@@ -6,10 +6,10 @@ use std::sync::Arc;
 use drover_api::{ErrorCode, LineView, LoadRequest, LoadTakeRequest, LoadTakenView, Refusal};
 use drover_types::{HostName, LoadId};
 use futures_util::future::join_all;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
-use super::ask::not_answered;
+use super::ask::not_loaded;
 use super::taken::{give_back, take};
 use crate::agent::Context;
 use crate::api::Caller;
@@ -35,8 +35,9 @@ struct Hold {
 
 impl Loads {
     /// Takes these hosts for it, one after the other in their order: of two who do so at once one gets all. Where one is part of another load none is
-    /// taken, and nothing is loaded.
+    /// taken, and nothing is loaded. Those that could not be taken within [`limits::LOADS_BEGIN`] are not loaded, because.
     pub async fn begin(context: &Arc<Context>, request: LoadRequest, hosts: &[HostName]) -> Self {
+        let end = Instant::now() + limits::LOADS_BEGIN;
         let mut hold = Hold {
             context: Arc::clone(context),
             id: LoadId(Uuid::now_v7()),
@@ -45,7 +46,7 @@ impl Loads {
             not_taken: BTreeMap::new(),
         };
         for host in hosts {
-            if let Err(busy) = hold.take(host).await {
+            if let Err(busy) = hold.take(host, end).await {
                 hold.give_back().await;
                 let hold = Err(busy);
                 return Self { request, hold };
@@ -69,13 +70,11 @@ impl Loads {
         not_taken.next().map_or(Ok(hold.id), |why| Err(why.clone()))
     }
 
-    /// The line of an interface, as its host told.
-    pub fn line(&self, host: &str, nic: &str) -> LineView {
-        let hold = self.hold.as_ref().ok();
-        let mut taken = hold.into_iter().flat_map(|hold| &hold.taken);
-        let view = taken.find(|(taken, _)| taken.as_str() == host);
-        let line = view.and_then(|(_, view)| view.lines.get(nic));
-        line.cloned().unwrap_or_default()
+    /// The line of an interface, if its host told of it.
+    pub fn line(&self, host: &str, nic: &str) -> Option<&LineView> {
+        let mut taken = self.hold.as_ref().ok()?.taken.iter();
+        let (_, view) = taken.find(|(taken, _)| taken.as_str() == host)?;
+        view.lines.get(nic)
     }
 
     /// Gives the hosts back.
@@ -89,13 +88,13 @@ impl Loads {
 impl Hold {
     /// # Errors
     /// It is part of another load.
-    async fn take(&mut self, host: &HostName) -> Result<(), String> {
+    async fn take(&mut self, host: &HostName, end: Instant) -> Result<(), String> {
         self.asked.push(host.clone());
         let request = LoadTakeRequest {
             id: self.id,
             time_s: limits::LOAD_TAKEN.as_secs(),
         };
-        let why = match self.ask(host, request).await {
+        let why = match self.ask(host, request, end).await {
             Ok(view) => {
                 self.taken.insert(host.clone(), view);
                 return Ok(());
@@ -114,19 +113,23 @@ impl Hold {
         &self,
         host: &HostName,
         request: LoadTakeRequest,
+        end: Instant,
     ) -> Result<LoadTakenView, Refusal> {
         if *host == self.context.config.host {
             return take(&self.context, Caller::Local, request).await;
         }
         let client = self.context.peers.client(host)?;
         let within = limits::PEER_PROBE;
-        match timeout(within, client.take_for_load(&request)).await {
-            Ok(taken) => taken.map_err(|error| not_answered(host, &error)),
+        let taken = timeout(within, client.take_for_load(&request));
+        let message = match timeout_at(end, taken).await {
+            Ok(Ok(taken)) => return taken.map_err(|error| not_loaded(host, &error)),
+            Ok(Err(_)) => format!("its agent did not answer within {} s", within.as_secs()),
             Err(_) => {
-                let message = format!("its agent did not answer within {} s", within.as_secs());
-                Err(Refusal::new(ErrorCode::PeerUnreachable, message))
+                let seconds = limits::LOADS_BEGIN.as_secs();
+                format!("taking hosts took {seconds} s already: name the hosts that matter")
             }
-        }
+        };
+        Err(Refusal::new(ErrorCode::PeerUnreachable, message))
     }
 
     async fn give_back(&mut self) {

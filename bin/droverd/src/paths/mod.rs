@@ -25,14 +25,17 @@ mod found;
 mod hold;
 mod loading;
 mod only;
+mod ordered;
 mod pairs;
 mod sets;
 mod taken;
 mod together;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::Instant;
 
 pub use self::answerers::{Answerers, Here};
 pub use self::ask::{ask, turn};
@@ -56,4 +59,11 @@ pub struct Paths {
 /// Held by whoever asks. To be waited for where its caller can give up: who hangs up while waiting gives its place back.
 pub struct Turn {
     _held: OwnedMutexGuard<()>,
+    /// When it was begun to be waited for.
+    since: Instant,
+}
+
+/// As it is told.
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -14,15 +14,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{LoadOrder, LoadPath, LoadedTogether, LoadedView};
-use drover_reach::limits::{LOAD_GREETING, LOAD_REST, LOAD_WARM_UP};
+use drover_reach::limits::{LOAD_GREETING, LOAD_ORDERED, LOAD_REST, LOAD_WARM_UP};
 use drover_tune::facts::{Carried, Fact, Joint, Path, PathEnd, Together};
 use drover_types::HostName;
 use futures_util::future::join_all;
 use tokio::time::{Instant, timeout};
 
-use super::ask::not_answered;
+use super::ask::not_loaded;
 use super::carry::carry;
 use super::hold::Loads;
+use super::milliseconds;
+use super::pairs::share_a_line;
 use super::sets::{Kind, Set, sets};
 use crate::agent::Context;
 use crate::limits;
@@ -46,11 +48,7 @@ pub async fn load_together(
     for path in paths.iter_mut() {
         path.together = Some(not_loaded(path));
     }
-    let mut told = LoadedTogether {
-        budget_ms: milliseconds(limits::LOADS_TOGETHER),
-        share: loads.request.share,
-        ..LoadedTogether::default()
-    };
+    let mut told = nothing(loads, paths);
     let all = sets(hosts, paths, &|one, other| company.share_a_line(one, other));
     for set in all {
         let alone = set.senders(paths).len() < 2;
@@ -69,11 +67,38 @@ pub async fn load_together(
         company.put(&set, found, paths);
     }
     told.took_ms = milliseconds(begun.elapsed());
+    let measured = paths.iter().filter(|path| was_measured(path)).count();
+    told.measured = u32::try_from(measured).unwrap_or(u32::MAX);
     told
 }
 
-fn milliseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+/// Where two hosts may load each other yet, so that others would be found as their fault: says so of all paths, and loads none.
+pub fn leave_out(loads: &Loads, paths: &mut [Path]) -> LoadedTogether {
+    let why = "two hosts were still loading each other when the time for all was over: name the hosts that matter";
+    for path in paths.iter_mut() {
+        path.together = Some(Together {
+            beside: false,
+            to_one: Fact::unknown(why),
+            each_other: Fact::unknown(why),
+        });
+    }
+    nothing(loads, paths)
+}
+
+/// Before any was loaded.
+fn nothing(loads: &Loads, paths: &[Path]) -> LoadedTogether {
+    LoadedTogether {
+        budget_ms: milliseconds(limits::LOADS_TOGETHER),
+        paths: u32::try_from(paths.len()).unwrap_or(u32::MAX),
+        share: loads.request.share,
+        ..LoadedTogether::default()
+    }
+}
+
+fn was_measured(path: &Path) -> bool {
+    let joint = path.together.iter();
+    let mut joint = joint.flat_map(|together| [&together.to_one, &together.each_other]);
+    joint.any(|joint| joint.known().is_some())
 }
 
 /// Until it is.
@@ -83,6 +108,7 @@ fn not_loaded(path: &Path) -> Together {
         _ => "it was not loaded with others".to_owned(),
     };
     Together {
+        beside: false,
         to_one: Fact::unknown(&why),
         each_other: Fact::unknown(&why),
     }
@@ -100,8 +126,8 @@ struct Company<'a> {
 
 impl Company<'_> {
     fn share_a_line(&self, one: &PathEnd, other: &PathEnd) -> bool {
-        let line = |end: &PathEnd| self.loads.line(&end.host, &end.nic);
-        one.nic == other.nic || !line(one).ports.is_disjoint(&line(other).ports)
+        let ports = |nic: &str| Some(&self.loads.line(&one.host, nic)?.ports);
+        share_a_line(&ports, &one.nic, &other.nic)
     }
 
     /// The longest time that one set takes.
@@ -181,9 +207,9 @@ impl Company<'_> {
                 is_silent: true,
             });
         }
-        let within = self.takes();
+        let (within, sent) = (self.takes(), Instant::now());
         match timeout(within, self.order(near, order)).await {
-            Ok(told) => told,
+            Ok(told) => told.map(|view| unless_late(near, view, sent.elapsed())),
             Err(_) => Err(NotTold {
                 why: format!("{near} did not tell within {} s", within.as_secs()),
                 is_silent: true,
@@ -201,7 +227,7 @@ impl Company<'_> {
             return carried.map_err(|error| NotTold {
                 // What is told of a third host is told.
                 is_silent: error.refusal().is_none(),
-                why: not_answered(near, &error).message,
+                why: not_loaded(near, &error).message,
             });
         }
         let (context, migrations) = (Arc::clone(self.context), Arc::clone(self.migrations));
@@ -216,8 +242,12 @@ impl Company<'_> {
     /// Writes down what came of a set.
     fn put(&self, set: &Set, found: Result<Vec<Fact<Carried>>, String>, paths: &mut [Path]) {
         for at in &set.beside {
+            let path = &mut paths[*at];
             let why = "it shares a line with another path of these two hosts, which was loaded";
-            put_one(&mut paths[*at], set.kind, Fact::unknown(why));
+            put_one(path, set.kind, Fact::unknown(why));
+            if let Some(together) = &mut path.together {
+                together.beside = true;
+            }
         }
         for (number, at) in set.paths.iter().enumerate() {
             let path = &mut paths[*at];
@@ -225,14 +255,19 @@ impl Company<'_> {
                 Ok(all) => all.get(number).cloned(),
                 Err(why) => Some(Fact::unknown(why)),
             };
-            let line = self.loads.line(&path.far.host, &path.far.nic);
+            let line = |end: &PathEnd| {
+                let line = self.loads.line(&end.host, &end.nic);
+                line.cloned().unwrap_or_default()
+            };
+            let (near, far) = (line(&path.near), line(&path.far));
             let joint = match carried.unwrap_or_default() {
                 Fact::Unknown(why) => Fact::Unknown(why),
                 Fact::Known(carried) => Fact::Known(Joint {
                     carried,
                     round: set.number,
-                    far_ports: line.ports,
-                    far_line: line.rate.map(|rate| rate.0),
+                    near_ports: near.ports,
+                    far_ports: far.ports,
+                    far_line: far.rate.map(|rate| rate.0),
                 }),
             };
             put_one(path, set.kind, joint);
@@ -253,6 +288,22 @@ impl NotTold {
         let is_silent = false;
         Self { why, is_silent }
     }
+}
+
+/// A host that may have begun at another time than the others measured something else. Its order came no later than it and its answer took on their ways.
+fn unless_late(near: &HostName, mut view: LoadedView, since_sent: Duration) -> LoadedView {
+    let took = Duration::from_millis(view.took_ms);
+    let away = since_sent.saturating_sub(took);
+    if away > LOAD_ORDERED {
+        let (away, most) = (away.as_millis(), LOAD_ORDERED.as_millis());
+        let why = format!(
+            "{near} may have begun later than the others: its order and its answer were {away} ms on their ways, and may be {most} ms"
+        );
+        for path in &mut view.paths {
+            path.carried = Fact::unknown(&why);
+        }
+    }
+    view
 }
 
 /// What a host told of one of its paths.
@@ -332,11 +383,10 @@ mod tests {
                 to: [10, 0, 0, last].into(),
                 carried: Fact::Known(CARRIED),
             }];
-            let view = LoadedView {
+            Ok(LoadedView {
                 paths,
-                spoiled: None,
-            };
-            Ok(view)
+                ..LoadedView::default()
+            })
         };
         let of = |host: &str, view: Result<LoadedView, String>| {
             of_path(&path, &BTreeMap::from([(host.to_owned(), view)]))
@@ -349,6 +399,33 @@ mod tests {
         ] {
             assert_eq!(found, Fact::unknown(told));
         }
+    }
+
+    #[test]
+    fn what_a_host_measured_that_may_have_begun_late_is_not_known_and_what_spoils_others_is_told() {
+        let near = "a".parse().unwrap();
+        let after = |ms| {
+            let view = LoadedView {
+                paths: vec![LoadedPath {
+                    nic: "n0".into(),
+                    to: [10, 0, 0, 2].into(),
+                    carried: Fact::Known(CARRIED),
+                }],
+                took_ms: 2_800,
+                spoiled: Some("1 migration was under way at a".into()),
+            };
+            unless_late(&near, view, Duration::from_millis(ms))
+        };
+        assert_eq!(after(3_000).paths[0].carried, Fact::Known(CARRIED));
+        // What it says cannot be more than there was.
+        assert_eq!(after(1_000).paths[0].carried, Fact::Known(CARRIED));
+        let late = after(3_001);
+        let why = late.paths[0].carried.get().unwrap_err();
+        assert!(
+            why.starts_with("a may have begun later than the others"),
+            "{why}"
+        );
+        assert!(late.spoiled.is_some());
     }
 
     #[test]

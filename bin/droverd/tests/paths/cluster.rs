@@ -133,6 +133,19 @@ impl Cluster {
         assert!(done.status.success(), "{host}: {command}: {said}");
     }
 
+    /// Bytes that a host has sent by an interface.
+    pub fn sent(&self, host: &str, nic: &str) -> u64 {
+        let counter = format!("/sys/class/net/{nic}/statistics/tx_bytes");
+        let read = Command::new("ip")
+            .args(["netns", "exec", &self.space(host), "cat", &counter])
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&read.stdout)
+            .trim()
+            .parse()
+            .unwrap()
+    }
+
     /// Loses one in so many of the datagrams that arrive at a port of the switch, at random: what agents say to each other arrives.
     pub fn lose(&self, port: &str, one_in: u32) {
         for rule in [

@@ -2,13 +2,16 @@
 //!
 //! Virtual links say that they have 10 Gbit/s. Of these a load may take 2 %, so that each link is one of 200 Mbit/s to it.
 
+use std::time::Instant;
+
 use drover_api::{
-    AnswererRequest, ClusterPathsRequest, ClusterPathsView, ErrorCode, LoadOrder, LoadPath,
-    LoadRequest, LoadTakeRequest,
+    AnswererRequest, ClientError, ClusterPathsRequest, ClusterPathsView, ErrorCode, LoadOrder,
+    LoadPath, LoadRequest, LoadTakeRequest, LoadedView,
 };
 use drover_tune::facts::{Fact, Joint, Path, Together};
 use drover_tune::{Report, examine};
 use drover_types::LoadId;
+use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use super::cluster::{Cluster, SWITCH};
@@ -60,6 +63,7 @@ async fn hosts_whose_links_are_all_that_holds_them_load_each_other_and_nothing_i
     assert_eq!(report.skipped, []);
     let told = view.loaded_together.unwrap();
     assert_eq!((told.to_one, told.each_other, told.wanted), (3, 2, 5));
+    assert_eq!((told.measured, told.paths), (6, 6));
     assert!(told.took_ms < told.budget_ms, "{told:?}");
     for host in ["a", "b", "c"] {
         let into = joints(&view, |together| &together.to_one).into_iter();
@@ -90,29 +94,35 @@ async fn an_uplink_between_two_switches_that_carries_less_than_two_hosts_is_the_
         "ip link add up0 mtu 9000 type veth peer name up1 mtu 9000",
         "ip link set up0 master br0 up",
         "ip link set up1 master far0 up",
-        "tc qdisc add dev up0 root tbf rate 270mbit burst 256kb latency 50ms",
+        // Both have the same share of it, so that no chance decides who falls short, and acknowledgements wait for nothing.
+        "tc qdisc add dev up0 root handle 1: htb default 20",
+        "tc class add dev up0 parent 1: classid 1:1 htb rate 270mbit burst 64kb cburst 64kb quantum 65536",
+        "tc class add dev up0 parent 1:1 classid 1:10 htb rate 10mbit ceil 270mbit prio 0 burst 64kb cburst 64kb quantum 65536",
+        "tc class add dev up0 parent 1:1 classid 1:20 htb rate 130mbit ceil 270mbit prio 1 burst 64kb cburst 64kb quantum 65536",
+        "tc class add dev up0 parent 1:1 classid 1:30 htb rate 130mbit ceil 270mbit prio 1 burst 64kb cburst 64kb quantum 65536",
+        "tc qdisc add dev up0 parent 1:20 bfifo limit 1mb",
+        "tc qdisc add dev up0 parent 1:30 bfifo limit 1mb",
+        "tc filter add dev up0 parent 1: protocol ip prio 1 u32 match u16 0 0xff00 at 2 flowid 1:10",
+        "tc filter add dev up0 parent 1: protocol ip prio 2 u32 match u32 1 1 at 12 flowid 1:30",
     ] {
         cluster.run(SWITCH, command);
     }
     let view = loaded(&cluster, "a").await;
     let report = examine(&[], &view.paths);
-    // What crosses the other way may fall short as well: its acknowledgements wait in the same queue.
-    let found = found(&report);
-    assert_eq!(
-        found[..2],
-        ["path-together a n0", "path-together b n0"],
-        "{report:#?}"
-    );
-    assert!(
-        found.iter().all(|it| it.starts_with("path-together")),
-        "{report:#?}"
-    );
-    let read = &report.findings[0].found.read;
-    assert!(
-        read.contains("to n0 of c while every host loads another"),
-        "{read}"
-    );
-    assert!(read.contains("b n0 to d n0"), "{read}");
+    // Whichever of them is worse.
+    let mut found = found(&report);
+    found.sort();
+    let both = ["path-together a n0", "path-together b n0"];
+    assert_eq!(found, both, "{report:#?}");
+    let read = |host: &str| {
+        let mut findings = report.findings.iter();
+        let of_it = findings.find(|finding| finding.subject.host == host);
+        of_it.unwrap().found.read.as_str()
+    };
+    let told = "to n0 of c while every host loads another";
+    assert!(read("a").contains(told), "{}", read("a"));
+    assert!(read("a").contains("b n0 to d n0"), "{}", read("a"));
+    assert!(read("b").contains("a n0 to c n0"), "{}", read("b"));
     assert_eq!(report.skipped, []);
 }
 
@@ -134,18 +144,17 @@ async fn of_two_who_have_a_cluster_loaded_at_once_one_is_refused_and_nothing_is_
     assert!(is_loaded(&first), "{first:#?}");
     for (view, nobody) in [(&first, ""), (&second, "is busy with a load of ")] {
         let report = examine(&[], &view.paths);
+        assert_eq!(found(&report), super::NOTHING, "{report:#?}");
+        // What was lost of other questions beside loads is skipped as well.
         let loads = ["path-rate", "path-incast", "path-together"];
         let of_loads = |rule: &String| loads.contains(&rule.as_str());
-        let findings = report.findings.iter();
-        let findings: Vec<_> = findings.filter(|it| of_loads(&it.rule)).collect();
-        assert_eq!(findings.len(), 0, "{findings:#?}");
         let skipped = report.skipped.iter().filter(|it| of_loads(&it.rule));
         let skipped: Vec<&str> = skipped.map(|it| it.because.as_str()).collect();
         if nobody.is_empty() {
             assert_eq!(skipped, super::NOTHING);
         } else {
-            // Six paths, asked for each of three rules.
-            assert_eq!(skipped.len(), 18, "{skipped:#?}");
+            // Six paths, and twice three hosts that have one interface.
+            assert_eq!(skipped.len(), 12, "{skipped:#?}");
             let busy = format!("{nobody}{by}, for ");
             assert!(
                 skipped.iter().all(|why| why.contains(&busy)),
@@ -155,6 +164,82 @@ async fn of_two_who_have_a_cluster_loaded_at_once_one_is_refused_and_nothing_is_
     }
     // And it is over when it is over.
     assert!(is_loaded(&loaded(&cluster, "c").await));
+}
+
+/// Begins after a second.
+fn a_loads_b(time_ms: u64) -> LoadOrder {
+    LoadOrder {
+        far: "b".parse().unwrap(),
+        paths: vec![LoadPath {
+            nic: "n0".into(),
+            from: "10.78.0.1".parse().unwrap(),
+            to: "10.78.0.2".parse().unwrap(),
+            senders: 1,
+        }],
+        load: LoadRequest { time_ms, ..LOAD },
+        after_ms: 1_000,
+    }
+}
+
+/// Takes both for a load, and has one load the other, until it does.
+async fn loads(
+    cluster: &Cluster,
+    time_ms: u64,
+) -> (LoadId, JoinHandle<Result<LoadedView, ClientError>>) {
+    let id = LoadId(Uuid::now_v7());
+    for host in ["a", "b"] {
+        let request = LoadTakeRequest { id, time_s: 60 };
+        cluster.client(host).take_for_load(&request).await.unwrap();
+    }
+    let client = cluster.client("a");
+    let before = cluster.sent("a", "n0");
+    let order = a_loads_b(time_ms);
+    let carried = tokio::spawn(async move { client.carry_load(id, &order).await });
+    let deadline = Instant::now() + super::PATIENCE;
+    // More than agents say to each other.
+    while cluster.sent("a", "n0") < before + (4 << 20) {
+        assert!(Instant::now() < deadline, "{}", cluster.log("a"));
+        tokio::time::sleep(super::SOON).await;
+    }
+    (id, carried)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_that_are_given_back_while_they_load_each_other_are_part_of_nothing_else_before_they_have_ended()
+ {
+    let Some(cluster) = Cluster::new("ends", &["a", "b"], 1).await else {
+        return;
+    };
+    let (id, carried) = loads(&cluster, 2_000).await;
+    let other = LoadTakeRequest {
+        id: LoadId(Uuid::now_v7()),
+        time_s: 60,
+    };
+    for host in ["a", "b"] {
+        let client = cluster.client(host);
+        client.end_load(id).await.unwrap();
+        let refused = client.take_for_load(&other).await.unwrap_err();
+        let told = refused.refusal().unwrap().message.as_str();
+        assert!(told.contains("busy with the end of a load of"), "{told}");
+    }
+    // It goes on to its end.
+    let view = carried.await.unwrap().unwrap();
+    assert!(view.paths[0].carried.known().is_some(), "{view:#?}");
+    for host in ["a", "b"] {
+        cluster.client(host).take_for_load(&other).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_carried_to_a_host_that_is_cut_off_meanwhile_is_not_known() {
+    let Some(cluster) = Cluster::new("cut", &["a", "b"], 1).await else {
+        return;
+    };
+    let (_, carried) = loads(&cluster, 1_000).await;
+    cluster.run(SWITCH, "ip link set b0 down");
+    let view = carried.await.unwrap().unwrap();
+    let why = view.paths[0].carried.get().unwrap_err();
+    assert!(why.starts_with("b did not say how it ended: "), "{why}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -178,17 +263,7 @@ async fn a_host_loads_nobody_and_is_loaded_by_nobody_but_as_part_of_what_it_is_t
     assert_eq!(lines["n0"].rate.unwrap().0, 10_000 * MBIT);
     let why = ask().await.get().unwrap_err().to_owned();
     assert_eq!(why, "b is not taken for a load, or no longer");
-    let order = LoadOrder {
-        far: b.clone(),
-        paths: vec![LoadPath {
-            nic: "n0".into(),
-            from: "10.78.0.1".parse().unwrap(),
-            to: "10.78.0.2".parse().unwrap(),
-            senders: 1,
-        }],
-        load: LOAD,
-        after_ms: 1_000,
-    };
+    let order = a_loads_b(LOAD.time_ms);
     let refused = cluster
         .client("a")
         .carry_load(id, &order)

@@ -91,6 +91,8 @@ pub struct LoadPath {
 pub struct LoadedView {
     /// Each of those of the order.
     pub paths: Vec<LoadedPath>,
+    /// How long that took from the moment at which the order was there, in milliseconds. What is more for whoever gave it is the way there and back.
+    pub took_ms: u64,
     /// Why nothing that was carried at that time counts, also of others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spoiled: Option<String>,
@@ -122,6 +124,10 @@ pub struct LoadedTogether {
     pub each_other: u32,
     /// How often it was to be done of both together. What was not says with its paths why.
     pub wanted: u32,
+    /// How many paths there are.
+    pub paths: u32,
+    /// Of how many of them it is known what they carried with others.
+    pub measured: u32,
     /// The part of a line's rate that loads were to take at most, all into one host together, in percent, where that was given. Where it was not: half
     /// of it where guests run at either end, and all of it where none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]

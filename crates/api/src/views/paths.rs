@@ -95,6 +95,9 @@ pub struct AnsweredView {
     /// Migrations that are under way by now.
     #[serde(default)]
     pub moving: usize,
+    /// Why what was lost meanwhile may not be the fault of a path: the host was part of a load that is not the asker's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loaded: Option<String>,
 }
 
 /// What was answered at one address.
