@@ -26,6 +26,7 @@ mod hold;
 mod loading;
 mod only;
 mod ordered;
+mod outcome;
 mod pairs;
 mod sets;
 mod taken;
