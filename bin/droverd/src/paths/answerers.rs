@@ -21,9 +21,10 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use super::Taken;
+use super::limits;
 use super::taken::{Part, Watch};
 use crate::api::Caller;
-use crate::{facts, limits, migration};
+use crate::{facts, migration};
 
 /// Those that answer now.
 #[derive(Debug, Clone, Default)]

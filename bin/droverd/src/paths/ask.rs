@@ -17,11 +17,12 @@ use tokio::time::{Instant, timeout};
 use super::Turn;
 use super::asking::Asking;
 use super::doubts::{Left, busy_with, elsewhere};
+use super::limits;
 use super::loading::{self, Loading};
 use super::pairs::{self, candidates, pairs, ports};
 use crate::agent::Context;
 use crate::migration::Migrations;
-use crate::{facts, limits, peers};
+use crate::{facts, peers};
 
 /// Waits for the turn to ask.
 ///

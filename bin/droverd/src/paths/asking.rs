@@ -15,9 +15,9 @@ use tokio::time::Instant;
 
 use super::doubts::{Left, elsewhere, is_whole};
 use super::found;
+use super::limits;
 use super::loading::Loading;
 use super::pairs::{Pair, Ports, waves};
-use crate::limits;
 
 /// A pair that was asked, or why it was not.
 pub struct Asked {

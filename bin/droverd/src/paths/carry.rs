@@ -17,12 +17,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::ask::{not_loaded, own_interfaces, ticket};
 use super::doubts::busy_with;
+use super::limits;
 use super::loading::{Loading, Others};
 use super::milliseconds;
 use super::ordered::{Found, Near, check, pairs};
 use super::pairs::ports;
 use crate::agent::Context;
-use crate::limits;
 use crate::migration::Migrations;
 
 /// Loads that host by these paths; what each carried, or why it was not measured.

@@ -28,13 +28,14 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{ask, not_answered, turn};
 use super::hold::Loads;
+use super::limits;
 use super::loading;
 use super::only::Only;
 use super::outcome::leave_out;
 use super::together::load_together;
 use crate::agent::Context;
+use crate::doctor;
 use crate::migration::Migrations;
-use crate::{doctor, limits};
 
 /// Has them asked. Nothing more is asked once the caller has hung up. Where they are all, what was found is kept.
 ///

@@ -10,10 +10,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use uuid::Uuid;
 
 use super::ask::not_loaded;
+use super::limits;
 use super::taken::{give_back, take};
 use crate::agent::Context;
 use crate::api::Caller;
-use crate::limits;
+use crate::limits::PEER_PROBE;
 
 /// Loads of a cluster that were asked for.
 pub struct Loads {
@@ -119,7 +120,7 @@ impl Hold {
             return take(&self.context, Caller::Local, request).await;
         }
         let client = self.context.peers.client(host)?;
-        let within = limits::PEER_PROBE;
+        let within = PEER_PROBE;
         let taken = timeout(within, client.take_for_load(&request));
         let message = match timeout_at(end, taken).await {
             Ok(Ok(taken)) => return taken.map_err(|error| not_loaded(host, &error)),
@@ -159,7 +160,7 @@ async fn give_all_back(context: &Context, id: LoadId, hosts: Vec<HostName>) {
             return give_back(context, &Caller::Local, id);
         }
         if let Ok(client) = context.peers.client(host) {
-            let ended = timeout(limits::PEER_PROBE, client.end_load(id)).await;
+            let ended = timeout(PEER_PROBE, client.end_load(id)).await;
             if !matches!(ended, Ok(Ok(()))) {
                 tracing::warn!(%host, %id, "was not told that a load is over");
             }

@@ -23,6 +23,7 @@ mod cluster;
 mod doubts;
 mod found;
 mod hold;
+mod limits;
 mod loading;
 mod only;
 mod ordered;

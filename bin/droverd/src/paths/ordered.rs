@@ -7,9 +7,9 @@ use drover_migrate::limits::PATHS;
 use drover_migrate::paths::Selected;
 use drover_types::{HostName, Interface, PathEnd};
 
+use super::limits;
 use super::loading;
 use super::pairs::{Pair, Ports, waves};
-use crate::limits;
 
 /// Whether it may be carried out, as far as that is seen from the order alone.
 ///

@@ -9,9 +9,9 @@ use drover_tune::facts::{Carried, Fact, Joint, Path, Together};
 use drover_types::HostName;
 
 use super::hold::Loads;
+use super::limits;
 use super::milliseconds;
 use super::sets::Kind;
-use crate::limits;
 
 /// Until it is.
 pub fn not_loaded_yet(path: &Path) -> Together {

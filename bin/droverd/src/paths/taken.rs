@@ -11,10 +11,11 @@ use drover_types::{HostName, LoadId};
 use tokio::time::Instant;
 
 use super::ask::own_interfaces;
+use super::limits;
 use super::pairs::ports;
 use crate::agent::Context;
 use crate::api::Caller;
-use crate::{limits, migration};
+use crate::migration;
 
 /// Whether it is taken, and for what.
 #[derive(Debug, Clone, Default)]

@@ -23,12 +23,12 @@ use tokio::time::{Instant, timeout};
 use super::ask::not_loaded;
 use super::carry::carry;
 use super::hold::Loads;
+use super::limits;
 use super::milliseconds;
 use super::outcome::{not_loaded_yet, nothing, of_path, put_one, unless_late, was_measured};
 use super::pairs::share_a_line;
 use super::sets::{Kind, Set, sets};
 use crate::agent::Context;
-use crate::limits;
 use crate::migration::Migrations;
 
 /// Loads those that were loaded alone, as long as there is time, and adds to each what it carried, or why that is not known.
