@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use super::counted::{Counters, together};
 use super::doubts::{Left, elsewhere, is_whole};
 use super::found;
+use super::limits;
 use super::loading::Loading;
 use super::pairs::{Pair, Ports, waves};
-use crate::limits;
 
 /// A pair that was asked, or why it was not.
 pub struct Asked {
@@ -51,6 +51,8 @@ pub struct Asking<'a> {
     pub moves: &'a (dyn Fn() -> bool + Sync),
     /// When all has to be asked.
     pub end: Instant,
+    /// When all loads have to be over: whoever had them made waits no longer.
+    pub load_end: Instant,
 }
 
 impl Asking<'_> {
@@ -93,7 +95,7 @@ impl Asking<'_> {
             asked.carried = Some(match load {
                 Err(why) => Fact::unknown(why.clone()),
                 Ok(_) if !answered => Fact::unknown("nothing came back"),
-                Ok(loading) => loading.of(&asked.pair, self.end, self.moves).await,
+                Ok(loading) => loading.of(&asked.pair, self.load_end, self.moves).await,
             });
         });
         join_all(loads).await;
@@ -188,9 +190,10 @@ impl Asking<'_> {
         let mut path = found::path(ends, route, &report, doubts);
         let of_far = left.counted(self.far, pair.far.address);
         path.counted = together((report.asked, report.answered), counted, of_far);
-        path.carried = carried.map(|carried| match busy {
-            // It shared its line with that.
-            Some(busy) if carried.known().is_some() => Fact::unknown(busy),
+        // It shared its line with that, or was cut short.
+        let spoiled = busy.map(str::to_owned).or_else(|| left.untold(self.far));
+        path.carried = carried.map(|carried| match spoiled {
+            Some(why) if carried.known().is_some() => Fact::unknown(why),
             _ => carried,
         });
         Ok(path)

@@ -6,7 +6,7 @@ use drover_tune::facts::{Counted, Fact, Traffic};
 use drover_types::with_sources;
 use tokio::time::{Instant, sleep};
 
-use crate::limits;
+use super::limits;
 
 /// What they had counted at a time, or why that is not known.
 #[derive(Debug)]

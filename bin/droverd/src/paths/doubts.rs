@@ -75,13 +75,17 @@ impl Left {
         counted.map_or_else(|| untold(""), known)
     }
 
+    /// Why nothing is known of what was at its end.
+    pub fn untold(&self, far: &HostName) -> Option<String> {
+        let why = self.0.as_ref().err()?;
+        Some(format!("{far} did not say what it left unanswered: {why}"))
+    }
+
     /// Why silence of that address may be no loss.
     pub fn at(&self, far: &HostName, address: IpAddr) -> Option<String> {
         let left = match &self.0 {
             Ok(left) => left.get(&address),
-            Err(why) => {
-                return Some(format!("{far} did not say what it left unanswered: {why}"));
-            }
+            Err(_) => return self.untold(far),
         };
         match left {
             Some(AnsweredAt { left, .. }) if *left > 0 => Some(format!(
@@ -129,6 +133,7 @@ mod tests {
                 }),
             }],
             moving: 0,
+            loaded: None,
         }
     }
 
@@ -146,6 +151,8 @@ mod tests {
         let gone = Refusal::new(ErrorCode::NoSuchAnswerer, "it has ended");
         let none = Left::of(&far(), Err(gone.into()));
         assert!(at(&none, "10.0.0.2").unwrap().ends_with("it has ended"));
+        assert_eq!(none.untold(&far()), at(&none, "10.0.0.3"));
+        assert_eq!(some.untold(&far()), None);
     }
 
     #[test]

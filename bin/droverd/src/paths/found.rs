@@ -37,6 +37,7 @@ pub fn path(
         },
         counted: Fact::unknown("it was not counted"),
         carried: None,
+        together: None,
     }
 }
 

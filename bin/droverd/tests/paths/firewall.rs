@@ -28,6 +28,8 @@ async fn a_second_order_behind_a_firewall_is_no_finding_and_does_not_pass_for_no
         askers: vec!["10.78.0.9".parse().unwrap()],
         time_s: 60,
         load: false,
+        part_of: None,
+        only_load: false,
     };
     let other = cluster.client("b").order_answerer(&request).await.unwrap();
     let has_it = other.at.iter().any(|at| at.to_string() == "10.78.0.2:7471");

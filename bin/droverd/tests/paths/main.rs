@@ -14,6 +14,7 @@ mod load;
 mod provision;
 #[path = "../support/mod.rs"]
 mod support;
+mod together;
 
 use std::time::{Duration, Instant};
 
@@ -65,7 +66,10 @@ async fn paths_with_nothing_wrong_are_all_asked_from_both_ends_and_nothing_is_fo
     assert_eq!(pairs(&cluster.asked("a", &["b"]).await), 4);
     assert_eq!(pairs(&cluster.asked("a", &["b", "c"]).await), 2);
     let hosts = vec!["x".parse().unwrap()];
-    let request = ClusterPathsRequest { hosts, load: None };
+    let request = ClusterPathsRequest {
+        hosts,
+        ..ClusterPathsRequest::default()
+    };
     let unknown = cluster.client("a").cluster_paths(&request).await;
     let refused = unknown.unwrap_err();
     assert!(refused.is_refused_with(ErrorCode::NoSuchHost), "{refused}");
@@ -379,6 +383,8 @@ async fn interfaces_upon_one_port_are_told_to_share_its_line_and_all_are_asked()
         askers: vec!["10.78.0.1".parse().unwrap()],
         time_s: 1,
         load: false,
+        part_of: None,
+        only_load: false,
     };
     let ordered = cluster.client("b").order_answerer(&request).await.unwrap();
     let ports: Vec<_> = ordered

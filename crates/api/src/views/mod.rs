@@ -15,6 +15,7 @@ pub mod interrupts;
 pub mod kept;
 pub mod latency;
 pub mod limit;
+pub mod load;
 pub mod migration;
 pub mod park;
 pub mod paths;

@@ -4,9 +4,9 @@ use drover_migrate::destination::{self, Destination};
 use drover_migrate::source::{self, Source};
 use drover_migrate::{CancelledBy, DestinationStep, SourceStep, Verdict};
 
+use crate::event::{Event, Fault};
 use crate::qemu::Qemu;
 use crate::requests::unreachable;
-use crate::event::{Event, Fault};
 use crate::world::{PATIENCE, World, gone};
 
 impl World {

@@ -10,8 +10,8 @@ use drover_migrate::{
     SourceRecord, SourceStep, claimed,
 };
 
-use crate::qemu::Qemu;
 use crate::event::Event;
+use crate::qemu::Qemu;
 use crate::world::{World, migration};
 
 /// Between two tries of whoever tries again.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use drover_migrate::{HandOffAnswer, Question, Time, Verdict, destination, source};
 
-use crate::requests::unreachable_answer;
 use crate::event::Event;
+use crate::requests::unreachable_answer;
 use crate::world::{World, gone};
 
 /// How long the source's agent waits for an answer.

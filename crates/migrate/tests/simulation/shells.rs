@@ -6,8 +6,8 @@ use drover_migrate::destination;
 use drover_migrate::source;
 use drover_migrate::{MigrationSeen, Output, Reason, SourceStep};
 
-use crate::qemu::Qemu;
 use crate::event::Event;
+use crate::qemu::Qemu;
 use crate::world::{World, gone};
 
 impl World {

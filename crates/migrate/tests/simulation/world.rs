@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use drover_migrate::destination::{self, Destination};
 use drover_migrate::source::{self, Source};
-use drover_migrate::{
-    DestinationRecord, Migration, MigrationSeen, Reason, SourceRecord, Time,
-};
+use drover_migrate::{DestinationRecord, Migration, MigrationSeen, Reason, SourceRecord, Time};
 use drover_types::{MigrationId, Path, PathEnd, PathId};
 
 use crate::event::{Event, Fault};

@@ -25,7 +25,9 @@ pub use nic::{
     Bond, Channels, Coalescing, Counters, Duplex, Features, Fec, Interrupt, Kind, Link, Nic, Pci,
     Rings, Steering,
 };
-pub use path::{Answers, Carried, Counted, Crossing, HeldUpBy, Path, PathEnd, Traffic};
+pub use path::{
+    Answers, Carried, Counted, Crossing, HeldUpBy, Joint, Path, PathEnd, Together, Traffic,
+};
 pub use processors::{Core, Frequencies, Node, Policy, Processors};
 
 /// A fact, or why it is not known.

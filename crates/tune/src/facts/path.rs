@@ -35,6 +35,9 @@ pub struct Path {
     /// What it carried to the far end; missing where that was not to be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Fact<Carried>>,
+    /// What it carried while others were loaded at the same time; missing where that was not to be measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub together: Option<Together>,
 }
 
 /// An end of a path.
@@ -105,6 +108,45 @@ pub struct Carried {
     pub again: u64,
     /// What it waited for.
     pub held_up_by: HeldUpBy,
+}
+
+impl Carried {
+    /// What it could have carried at most, in bits a second, by its slower link and what was allowed; nothing where nobody tells the
+    /// link's rate.
+    #[must_use]
+    pub fn most(&self) -> Option<u64> {
+        let line = self.line?;
+        let most = self.allowed.map_or(line, |allowed| allowed.min(line));
+        Some(most.max(1))
+    }
+}
+
+/// What a path carried while others were loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Together {
+    /// It has no part in either, as its line is loaded by another path of its two hosts.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub beside: bool,
+    /// While all hosts that have a path to its far host loaded that one.
+    pub to_one: Fact<Joint>,
+    /// While every host loaded another one.
+    pub each_other: Fact<Joint>,
+}
+
+/// What a path carried beside others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joint {
+    /// What it carried.
+    pub carried: Carried,
+    /// The time at which that was: paths that were loaded at the same time have the same number.
+    pub round: u32,
+    /// What the near interface stands on; a bond stands on several.
+    #[serde(default)]
+    pub near_ports: BTreeSet<String>,
+    /// What the far interface stands on: those that have one of these in common share a line.
+    pub far_ports: BTreeSet<String>,
+    /// Bits in a second of the far link, where known.
+    pub far_line: Option<u64>,
 }
 
 /// What a load waited for most of the time.

@@ -21,11 +21,12 @@ mod spread;
 mod stack;
 mod steering;
 mod switches;
+mod together;
 mod used;
 
 use crate::change::{Change, Disruption, NicSetting, Step};
 use crate::facts::{Host, Nic, Path};
-use crate::finding::Verdict;
+use crate::finding::{Subject, Verdict};
 use crate::sources::{Source, sources};
 pub(crate) use dcb::{listed as priorities, shared};
 pub(crate) use guests::{Net, Placed, network::each};
@@ -61,6 +62,8 @@ pub(crate) enum Asks {
     /// Two hosts, for each pair of their interfaces that share a network, or both as a whole.
     Pair(fn(&Host, &Host) -> OfTwo),
     Path(fn(&Path) -> Verdict),
+    /// Of all paths together.
+    Paths(fn(&[Path]) -> Vec<(Subject, Verdict)>),
     Guest(fn(Placed<'_>) -> Verdict),
     /// For each network card of a guest.
     Card(fn(Placed<'_>, &Net<'_>) -> Verdict),
@@ -68,6 +71,7 @@ pub(crate) enum Asks {
 
 use Asks::{
     Card as OfCard, Guest as OfGuest, Host as OfHost, Nic as OfNic, Pair as OfPair, Path as OfPath,
+    Paths as OfPaths,
 };
 
 const ETHTOOL: &str = "kernel: Documentation/networking/ethtool-netlink.rst";
@@ -464,6 +468,18 @@ pub const RULES: &[Rule] = &[
         "a path carries at least 85 % of its slower link, where it is loaded",
         "Microsoft Test-NetStack, stage TCP 1:1; fasterdata.es.net, host tuning",
         OfPath(paths::rate),
+    ),
+    rule(
+        "path-incast",
+        "several hosts carry to one at once at least 85 % of what they carry alone, or of its links where that is less, where they are loaded together",
+        "Phanishayee et al., Measurement and Analysis of TCP Throughput Collapse in Cluster-based Storage Systems, 2008",
+        OfPaths(together::incast),
+    ),
+    rule(
+        "path-together",
+        "a path carries at least 85 % of what it carries alone while every host loads another, where they are loaded together",
+        "RFC 2285 (fully meshed traffic)",
+        OfPaths(together::each_other),
     ),
     rule(
         "guest-cpu",

@@ -19,6 +19,9 @@ const CARRIED_LEAST: u64 = 85;
 /// Below this part a migration takes twice its time.
 const CARRIED_CRITICAL: u64 = 50;
 
+/// What a load waited for, as it is added to what was read, and what people can do about that.
+pub(super) type Waited = (String, String);
+
 /// A packet where it is not known how large it may be.
 const USUAL: u32 = 1500;
 
@@ -267,24 +270,14 @@ pub fn rate(path: &Path) -> Verdict {
         return Ok(Answer::NotAbout);
     };
     let carried = carried.get()?;
-    let Some(line) = carried.line else {
+    let Some(most) = carried.most() else {
         return Err("neither end's driver tells its rate".into());
     };
-    let most = carried
-        .allowed
-        .map_or(line, |allowed| allowed.min(line))
-        .max(1);
-    let percent = u128::from(carried.rate) * 100 / u128::from(most);
-    if percent >= u128::from(CARRIED_LEAST) {
+    let Some((percent, severity)) = falls_short(carried.rate, most) else {
         return Ok(Answer::Right);
-    }
-    let severity = if percent < u128::from(CARRIED_CRITICAL) {
-        Severity::Critical
-    } else {
-        Severity::Warning
     };
     let (waited, by_hand) = waited_for(path, carried);
-    let limit = if most < line {
+    let limit = if carried.line.is_some_and(|line| most < line) {
         "it was allowed to"
     } else {
         "its slower link has"
@@ -298,11 +291,7 @@ pub fn rate(path: &Path) -> Verdict {
             path.far.nic,
             path.far.host
         ),
-        format!(
-            "{} Mbit/s at least: {CARRIED_LEAST} % of the {} Mbit/s that {limit}",
-            most / 100 * CARRIED_LEAST / 1_000_000,
-            most / 1_000_000
-        ),
+        at_least(most, limit),
         "a migration by this path takes so much longer",
         Some(format!(
             "{percent} % of what it could carry: a GiB takes {:.1} s in place of {:.1} s",
@@ -313,12 +302,38 @@ pub fn rate(path: &Path) -> Verdict {
     ))
 }
 
-/// What the load waited for, and what to look at.
-fn waited_for(path: &Path, carried: &Carried) -> (String, String) {
-    let again = match carried.again {
-        0 => String::new(),
-        again => format!(", with {again} of {} packets sent again", carried.packets),
+/// What a rate is of what it could be, in percent, and how much that matters; nothing where it is enough.
+pub(super) fn falls_short(rate: u64, most: u64) -> Option<(u64, Severity)> {
+    let percent = u128::from(rate) * 100 / u128::from(most.max(1));
+    let percent = u64::try_from(percent).unwrap_or(u64::MAX);
+    let severity = if percent < CARRIED_CRITICAL {
+        Severity::Critical
+    } else {
+        Severity::Warning
     };
+    (percent < CARRIED_LEAST).then_some((percent, severity))
+}
+
+/// What is expected where so much could be carried, by what `limit` says of it.
+pub(super) fn at_least(most: u64, limit: &str) -> String {
+    format!(
+        "{} Mbit/s at least: {CARRIED_LEAST} % of the {} Mbit/s that {limit}",
+        most / 100 * CARRIED_LEAST / 1_000_000,
+        most / 1_000_000
+    )
+}
+
+/// How many packets were sent again, where any was.
+pub(super) fn sent_again(again: u64, packets: u64) -> String {
+    match again {
+        0 => String::new(),
+        again => format!(", with {again} of {packets} packets sent again"),
+    }
+}
+
+/// What the load waited for, and what to look at.
+fn waited_for(path: &Path, carried: &Carried) -> Waited {
+    let again = sent_again(carried.again, carried.packets);
     match carried.held_up_by {
         HeldUpBy::Path => (
             again,
@@ -333,7 +348,8 @@ fn waited_for(path: &Path, carried: &Carried) -> (String, String) {
     }
 }
 
-fn processors(host: &str, what: &str, again: &str) -> (String, String) {
+/// Processors of a host that held a load up.
+pub(super) fn processors(host: &str, what: &str, again: &str) -> Waited {
     (
         format!("; the processors of {host} {what}{again}"),
         format!(
@@ -371,7 +387,7 @@ fn is_silent(path: &Path) -> Result<bool, Because> {
     Ok(answers.answered == 0)
 }
 
-fn found(
+pub(super) fn found(
     severity: Severity,
     read: String,
     expected: String,

@@ -45,6 +45,7 @@ fn path(near: (&str, u8), far: (&str, u8)) -> Path {
             far: crossed,
         }),
         carried: None,
+        together: None,
     }
 }
 
