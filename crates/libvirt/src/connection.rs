@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::domain::{self, Domains, Xml};
 use crate::error::{CallError, Closed, ConnectError, Refusal};
 use crate::events::Events;
-use crate::library::Library;
+use crate::library::{Library, Place};
 use crate::limits;
 use crate::opening;
 use crate::raw;
@@ -44,7 +44,8 @@ impl Connection {
         let shared = Arc::new(Shared::new());
         let (calls, queue) = mpsc::sync_channel::<Call>(limits::CALLS_WAITING);
         let told = Arc::clone(&shared);
-        let first = move |connection: &mut raw::Connection| {
+        // A libvirtd with no thread free for calls answers keepalive, and none of these.
+        let first = move |connection: &mut raw::Connection, _attempt: Place| {
             connection.tell_of_events(&told)?;
             connection.versions()
         };

@@ -78,7 +78,9 @@ impl Ready {
             waiting: limits::MIGRATIONS,
         })?;
         let shared = Arc::new(Shared::new());
-        let look = move |connection: &mut raw::Connection| {
+        let look = move |connection: &mut raw::Connection, attempt: Place| {
+            // The domain's lock may be held; migrations are counted.
+            drop(attempt);
             let looked = connection.domain(domain).and_then(|at| domain::read(&at));
             Ok(looked.map_err(|refusal| connection.failure(refusal)))
         };

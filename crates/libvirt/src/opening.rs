@@ -13,6 +13,9 @@ use crate::shared::Shared;
 /// Connects in a new thread, makes the first calls there, and has the thread go on with the connection, unless nobody waits any
 /// more: then it is closed again.
 ///
+/// `first` is given the attempt's place among those that may hang. It keeps it for as long as it may hang with libvirtd itself, as
+/// connecting does. Where it waits for a domain's lock, which another bound counts, it gives it back at once.
+///
 /// # Errors
 /// libvirt refuses to connect or one of the first calls, or does not answer within [`limits::CONNECT`].
 pub(crate) async fn open<T: Send + 'static>(
@@ -20,7 +23,7 @@ pub(crate) async fn open<T: Send + 'static>(
     uri: &str,
     thread: &str,
     shared: &Arc<Shared>,
-    first: impl FnOnce(&mut raw::Connection) -> Result<T, Refusal> + Send + 'static,
+    first: impl FnOnce(&mut raw::Connection, Place) -> Result<T, Refusal> + Send + 'static,
     go_on: impl FnOnce(raw::Connection) + Send + 'static,
 ) -> Result<T, ConnectError> {
     let owned = || uri.to_owned();
@@ -30,10 +33,8 @@ pub(crate) async fn open<T: Send + 'static>(
     let told = Arc::clone(shared);
     let connect = move || {
         let connection = raw::Connection::open(library.0, &text, &told);
-        // From here on a libvirtd that hangs is found by keepalive.
-        drop(place);
         let answered = connection.and_then(|mut connection| {
-            let answer = first(&mut connection)?;
+            let answer = first(&mut connection, place)?;
             Ok((connection, answer))
         });
         let (connection, answer) = match answered {
