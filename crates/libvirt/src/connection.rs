@@ -110,15 +110,6 @@ impl Connection {
         self.call("resume a domain", ask).await
     }
 
-    /// Ends a domain's job, such as its migration; that fails then, and the domain goes on where it was.
-    ///
-    /// # Errors
-    /// It has no job, no answer, or the connection is lost.
-    pub async fn abort_job(&self, domain: Uuid) -> Result<(), CallError> {
-        let ask = move |connection: &raw::Connection| connection.domain(domain)?.abort_job();
-        self.call("end a domain's job", ask).await
-    }
-
     /// Makes a call when those before it have been made.
     async fn call<T: Send + 'static>(
         &self,

@@ -189,6 +189,17 @@ pub enum NotReady {
     Call(#[from] CallError),
 }
 
+/// Why a job was not ended, as far as is known.
+#[derive(Debug, thiserror::Error)]
+pub enum NotEnded {
+    /// There was no connection for it, or no answer in time: libvirt may have ended it in the second case.
+    #[error("cannot end a domain's job")]
+    Connect(#[from] ConnectError),
+    /// libvirt refused, such as where the domain has no job, or too many are being ended.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
 /// How a connection ended.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Closed {

@@ -33,6 +33,10 @@ pub const CALLS_WAITING: usize = 32;
 /// more than a few at once shares its NICs among them and gains nothing.
 pub const MIGRATIONS: usize = 32;
 
+/// Jobs that are ended at once, each over a connection of its own: one for each migration that there may be. Such a call waits for
+/// the domain's lock, which a QEMU that hangs may hold, and cannot be given up.
+pub const ABORTS: usize = MIGRATIONS;
+
 /// Events kept for a reader that is slow; the oldest go first and it is told how many it missed. Each is below 1 KiB.
 pub const EVENTS_KEPT: usize = 512;
 

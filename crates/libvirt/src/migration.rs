@@ -54,7 +54,7 @@ pub struct Ready {
 }
 
 /// A migration that was asked for. libvirtd carries it out: it goes on when this is dropped or the connection is lost, until
-/// [`Connection::abort_job`](crate::Connection::abort_job).
+/// [`abort_job`](crate::abort_job).
 #[derive(Debug)]
 pub struct Migrating {
     shared: Arc<Shared>,

@@ -14,7 +14,7 @@ use common::{PATIENCE, connect, domain, guest, happened, library, until};
 use drover_lab::Console;
 use drover_libvirt::{
     CallError, Closed, Connection, Domain, DomainState, Events, Happening, Migrating, Migration,
-    NotReady, Ready,
+    NotReady, Ready, abort_job,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -99,6 +99,10 @@ impl Pair {
 
     async fn begin(&self) -> Migrating {
         self.ready().await.begin()
+    }
+
+    async fn abort(&self, domain: Uuid) {
+        abort_job(library(), &self.a.uri(), domain).await.unwrap();
     }
 
     /// Until all channels are open.
@@ -336,7 +340,7 @@ async fn a_migration_that_is_ended_leaves_the_domain_running_once_its_sockets_ar
     let migrating = pair.begin().await;
     pair.channels_are_open().await;
     let uuid = pair.on_source().await.unwrap().uuid;
-    pair.source.abort_job(uuid).await.unwrap();
+    pair.abort(uuid).await;
     pair.memory.cut();
     let refused = ended(migrating).await.unwrap_err();
     let CallError::Refused { source, .. } = refused else {
@@ -360,7 +364,7 @@ async fn a_domain_that_was_paused_is_told_to_be_and_stays_so_on_either_host(libv
     let migrating = ready.begin();
     pair.channels_are_open().await;
     let uuid = pair.on_source().await.unwrap().uuid;
-    pair.source.abort_job(uuid).await.unwrap();
+    pair.abort(uuid).await;
     pair.memory.cut();
     ended(migrating).await.unwrap_err();
     assert_eq!(state(&pair.on_source().await), Some(DomainState::Paused));
