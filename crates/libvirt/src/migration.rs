@@ -90,8 +90,10 @@ impl Ready {
             if word.recv().is_ok() {
                 let migrated = prepared.carry_out(&connection, domain);
                 let migrated = migrated.map_err(|refusal| connection.failure(refusal));
-                drop((place, connection));
+                // Whoever hears how it ended may begin the next at once, and does not wait until the connection is closed.
+                drop(place);
                 let _ = sender.send(migrated);
+                drop(connection);
             }
         };
         let thread = "libvirt-migrate";
