@@ -58,8 +58,12 @@ pub const XML_NODES: u32 = 100_000;
 /// Pause of the thread of events after an error of its loop, so that one that stays does not take a processor.
 pub const EVENTS_AGAIN: Duration = Duration::from_millis(100);
 
-/// Until libvirtd is looked for again, where it was lost or is not there. It takes a second to be restarted.
+/// Until libvirtd is looked for again, where it was lost or is not there. It takes a second to be restarted. Each further look that
+/// finds none waits twice as long as the one before, up to [`RECONNECT_MOST`].
 pub const RECONNECT: Duration = Duration::from_secs(1);
+
+/// The longest of these pauses: a libvirtd that somebody starts after an hour is used half a minute later.
+pub const RECONNECT_MOST: Duration = Duration::from_secs(30);
 
 /// Until the library is looked for again: somebody may install libvirt, which is rare and takes longer.
 pub const RELOAD: Duration = Duration::from_secs(30);
