@@ -158,12 +158,15 @@ pub async fn uncordon(agent: &Agent) -> Result<Outcome, Failure> {
 /// `drover status`
 pub async fn status(agent: &Agent) -> Result<Outcome, Failure> {
     let status = client(agent)?.status().await.map_err(Failure::of_reading)?;
-    let parts = [
+    let mut parts = vec![
         ("host", encoded(&status.host)?),
         ("vms", encoded(&status.vms)?),
         ("migrations", encoded(&status.migrations)?),
         ("peers", encoded(&status.peers)?),
     ];
+    if let Some(libvirt) = &status.libvirt {
+        parts.push(("libvirt", encoded(libvirt)?));
+    }
     Outcome::of_parts(show::status(&status), &parts)
 }
 

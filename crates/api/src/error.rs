@@ -90,6 +90,8 @@ codes! {
     VmElsewhere = "vm-elsewhere", 409, true;
     /// The guest runs on another host now, and must never run here as well.
     VmHandedOff = "vm-handed-off", 409, true;
+    /// The guest is a domain of libvirt's, or libvirt has one of its name in memory.
+    OfLibvirt = "of-libvirt", 409, true;
     /// The host has no room for the guest's memory.
     NotEnoughMemory = "not-enough-memory", 409, true;
     /// The QEMU binary is not there or cannot be executed.

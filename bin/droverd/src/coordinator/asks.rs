@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use drover_api::{
     Client, ClientError, CordonRequest, ErrorCode, GuestPlace, MigrateRequest, MigrationPhase,
-    MigrationView, Refusal, VmState,
+    MigrationView, Refusal, VmSource, VmState,
 };
 use drover_execute::journal::Blame;
 use drover_execute::{Answer, Ask, Guest, GuestAt, Look, Phase, Place};
@@ -196,6 +196,8 @@ impl Agents {
         let (held, there) = tokio::join!(source.held(vm), destination.vm(vm));
         let on_source = held.map_err(|error| said(&error))?.process;
         let on_destination = match there {
+            // A domain of libvirt's that has its name is another guest.
+            Ok(view) if view.source != VmSource::Drover => None,
             Ok(view) => view.pid.map(|_| view.state == VmState::Running),
             Err(error) if error.refusal().is_some_and(is_not_there) => None,
             Err(error) => return Err(said(&error)),
