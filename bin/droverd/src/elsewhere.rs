@@ -75,6 +75,9 @@ async fn nowhere_unless(
     // What is refused here needs nobody else's word.
     if held.definition && !held.process {
         context.cordon.check()?;
+        context
+            .libvirt
+            .leaves_room_for(&context.config.host, name)?;
         elsewhere = context.peers.ask_for(name).await;
         if let Some(host) = elsewhere.on.first() {
             let own = &context.config.host;
@@ -105,7 +108,7 @@ async fn nowhere_unless(
     Ok(elsewhere.silent)
 }
 
-/// A guest that is not here: where it is, if another host says so.
+/// A guest that is not the agent's: that it is libvirt's here, or where it is, if another host says so.
 pub async fn or_where<T>(
     context: &Context,
     name: &VmName,
@@ -115,6 +118,9 @@ pub async fn or_where<T>(
         Err(refusal) if refusal.code == ErrorCode::NoSuchVm => refusal,
         other => return other,
     };
+    if let Some(of_libvirt) = context.libvirt.refusal(&context.config.host, name) {
+        return Err(of_libvirt);
+    }
     let found = context.peers.ask_for(name).await;
     Err(match found.on.iter().chain(&found.suspended).next() {
         Some(host) => refusal.next(format!("it is on {host}: give orders for it there")),

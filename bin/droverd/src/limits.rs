@@ -23,6 +23,16 @@ pub const CPU_LATENCY_MOST: u32 = 1000;
 /// Largest configuration or definition file: 256 arguments of 4 KiB and their quotes.
 pub const FILE_BYTES: u64 = 2 << 20;
 
+/// Between two looks whether a host has a libvirt that is used where there is one: two names in a directory. A libvirtd that is
+/// restarted is away for a second.
+pub const LIBVIRT_LOOK: Duration = Duration::from_secs(2);
+
+/// Largest note of a process id: ten digits and the end of a line.
+pub const PID_BYTES: u64 = 32;
+
+/// What is looked at of a QEMU's command for its guest's id: libvirt gives it before any device.
+pub const COMMAND_BYTES: u64 = 1 << 20;
+
 /// What a codec remembers of each channel, as a power of two of bytes: 4 MiB, of which all channels have one.
 pub const WINDOW_LOG: u32 = 22;
 

@@ -17,6 +17,7 @@ use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Refused, peer, to_its_end};
 use crate::elsewhere;
 use crate::facts;
+use crate::libvirt;
 use crate::metrics::{MEDIA_TYPE, Moment};
 use crate::planning;
 
@@ -47,7 +48,7 @@ async fn status(State(app): State<App>) -> Result<Json<StatusView>, Refused> {
     let context = &app.0.context;
     let (host, vms, migrations, peers) = tokio::join!(
         peer::host_view(&app),
-        context.registry.list(),
+        libvirt::all(context),
         app.0.migrations.list(),
         context.peers.look(),
     );
@@ -60,14 +61,15 @@ async fn status(State(app): State<App>) -> Result<Json<StatusView>, Refused> {
         peers,
         limits,
         checkpoints_away: context.checkpoints.away(),
+        libvirt: Some(context.libvirt.seen().view()),
     }))
 }
 
-/// Every guest that is defined or runs on this host.
+/// Every guest that is defined or runs on this host, libvirt's domains among them.
 #[utoipa::path(get, path = "/v1/vms", tag = "local", responses(
     (status = 200, body = Vec<VmView>), (status = "default", body = ErrorBody)))]
 async fn list_vms(State(app): State<App>) -> Result<Json<Vec<VmView>>, Refused> {
-    Ok(Json(app.0.context.registry.list().await?))
+    Ok(Json(libvirt::all(&app.0.context).await?))
 }
 
 /// Starts a guest, or has one that is suspended go on. Answers when its QEMU runs.

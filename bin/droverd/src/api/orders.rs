@@ -21,6 +21,7 @@ use super::extract::{JsonBody, Named, read};
 use super::{App, Caller, Refused, peer, refused, to_its_end};
 use crate::cluster::coordinators_in_words;
 use crate::elsewhere;
+use crate::libvirt;
 use crate::parking;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -163,7 +164,7 @@ async fn migrate_vm(
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
 
-/// One guest.
+/// One guest: the agent's own, or a domain of libvirt's by its name or id.
 #[utoipa::path(get, path = "/v1/vms/{name}", tag = "order", params(("name" = String, Path)),
     responses((status = 200, body = VmView), (status = "default", body = ErrorBody)))]
 async fn show_vm(
@@ -171,7 +172,7 @@ async fn show_vm(
     Named(name): Named<VmName>,
 ) -> Result<Json<VmView>, Refused> {
     let context = &app.0.context;
-    let found = context.registry.get(&name).await;
+    let found = libvirt::show(context, &name).await;
     let mut view = elsewhere::or_where(context, &name, found).await?;
     view.notes.extend(app.0.parking.note(&name).await);
     Ok(Json(view))

@@ -46,7 +46,7 @@ pub fn fits(plan: &Plan, host: &HostName, boot: &str) -> Result<(), Refusal> {
 /// One is, or can.
 pub async fn drained(context: &Context, migrations: &Migrations) -> Result<(), Refusal> {
     let host = &context.config.host;
-    let why = match present::guests(context, migrations).await? {
+    let why = match present::guests_and_domains(context, migrations).await? {
         Some(guests) => guests,
         None if context.cordon.view().is_none() => format!("{host} takes guests"),
         None => return Ok(()),

@@ -35,6 +35,8 @@ impl Migrations {
     ) -> Result<IncomingOffer, Refusal> {
         let config = &self.context.config;
         self.context.cordon.check()?;
+        let vm = &request.definition.name;
+        self.context.libvirt.leaves_room_for(&config.host, vm)?;
         let protocol = common_protocol(&config.host, &request.source, request.protocol)?;
         let client = self.context.peers.client(&request.source)?;
         let migration = Migration {

@@ -1,0 +1,90 @@
+//! The agent's own guests and libvirt's domains, side by side.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use drover_api::{ErrorCode, Refusal, VmView};
+use drover_types::VmName;
+use uuid::Uuid;
+
+use super::domains::{tell_twins, views};
+use super::{Libvirt, process};
+use crate::agent::Context;
+use crate::facts;
+use crate::registry::Known;
+
+impl Libvirt {
+    fn views(&self) -> Vec<VmView> {
+        let pid = |name: &str, uuid| process::pid(Path::new(facts::ROOT), name, uuid);
+        views(&self.seen(), pid)
+    }
+}
+
+/// Every guest of this host, whoever has it.
+///
+/// # Errors
+/// The directory of definitions cannot be read.
+pub async fn all(context: &Context) -> Result<Vec<VmView>, Refusal> {
+    let mut guests = context.registry.list().await?;
+    let mut domains = context.libvirt.views();
+    if !domains.is_empty() {
+        let (known, _) = context.registry.known().await?;
+        tell_twins(&mut guests, &mut domains, &ids(&known));
+    }
+    guests.append(&mut domains);
+    Ok(guests)
+}
+
+/// One guest: the agent's own of that name, or else libvirt's domain of that name or id.
+///
+/// # Errors
+/// There is neither.
+pub async fn show(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
+    let found = context.registry.get(name).await;
+    let mut domains = context.libvirt.views();
+    match found {
+        Ok(mut guest) => {
+            let guests = std::slice::from_mut(&mut guest);
+            tell_twins(guests, &mut domains, &BTreeMap::new());
+            Ok(guest)
+        }
+        Err(refusal) if refusal.code == ErrorCode::NoSuchVm => {
+            let is_meant =
+                |vm: &VmView| vm.name == name.as_str() || vm.uuid.as_deref() == Some(name.as_str());
+            domains.into_iter().find(is_meant).ok_or(refusal)
+        }
+        Err(refusal) => Err(refusal),
+    }
+}
+
+/// The ids that the definitions of the agent's own guests give them, by name.
+fn ids(known: &[Known]) -> BTreeMap<String, Uuid> {
+    let id = |guest: &Known| {
+        let id = id_of(&guest.definition.as_ref()?.args)?;
+        Some((guest.name.to_string(), id))
+    };
+    known.iter().filter_map(id).collect()
+}
+
+/// QEMU's `-uuid`.
+fn id_of(args: &[String]) -> Option<Uuid> {
+    let mut args = args.iter();
+    args.find(|arg| matches!(arg.as_str(), "-uuid" | "--uuid"))?;
+    args.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_of_a_guest_of_ours_is_what_its_arguments_say() {
+        let id = |args: &[&str]| id_of(&args.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let uuid = Uuid::from_u128(7);
+        let text = uuid.to_string();
+        assert_eq!(id(&["-m", "1", "-uuid", &text]), Some(uuid));
+        assert_eq!(id(&["--uuid", &text.to_uppercase()]), Some(uuid));
+        assert_eq!((id(&[]), id(&["-uuid"])), (None, None));
+        assert_eq!(id(&["-uuid", "none"]), None);
+    }
+}

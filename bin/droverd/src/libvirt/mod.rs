@@ -1,0 +1,74 @@
+//! The domains of this host's libvirt: listed and watched, and nothing done to them.
+//!
+//! ```text
+//!   `[libvirt]` ─▶ keep ── drover_libvirt::Watch ─▶ libvirtd
+//!                   │
+//!                   ▼ Seen: whether it is reached, its domains as it told last
+//!      listing (beside the agent's own guests) · inventory · refusals of orders · metrics
+//! ```
+//! Owns what was seen last. It never asks libvirt to change anything: whoever wants a domain started, stopped or moved is refused
+//! with what does it instead. Who will move them, and how: docs/decisions/0036.
+//!
+//! # Invariant
+//! A domain that was told of stays known until libvirt says that it is gone: a libvirtd that died has left its QEMUs running.
+
+mod domains;
+mod keep;
+mod listing;
+mod orders;
+mod process;
+mod seen;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+
+pub use domains::{is_in_memory, name, state};
+pub use listing::{all, show};
+pub use process::pid;
+#[cfg(test)]
+pub use seen::tests;
+pub use seen::{Contact, Seen};
+
+use crate::config::LibvirtAt;
+use keep::Whereabouts;
+
+/// This host's libvirt.
+#[derive(Debug)]
+pub struct Libvirt {
+    seen: watch::Receiver<Seen>,
+    task: Option<AbortHandle>,
+}
+
+impl Libvirt {
+    /// Looks at it from now on, unless that is configured off. Needs a tokio runtime.
+    pub fn open(at: &LibvirtAt) -> Self {
+        let Some(whereabouts) = Whereabouts::of(at) else {
+            return Self::at_rest(Seen::off());
+        };
+        let (teller, seen) = watch::channel(Seen::looking(&whereabouts.uri));
+        let task = tokio::spawn(keep::keep(whereabouts, teller)).abort_handle();
+        Self {
+            seen,
+            task: Some(task),
+        }
+    }
+
+    /// One of which this was seen, and nothing will be any more.
+    pub(crate) fn at_rest(seen: Seen) -> Self {
+        let (_, seen) = watch::channel(seen);
+        Self { seen, task: None }
+    }
+
+    /// What is known of it now.
+    pub fn seen(&self) -> Seen {
+        self.seen.borrow().clone()
+    }
+}
+
+impl Drop for Libvirt {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}

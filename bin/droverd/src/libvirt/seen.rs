@@ -1,0 +1,240 @@
+//! What was seen of libvirt, and what it means when something else is.
+
+use std::sync::Arc;
+
+use drover_api::{LibvirtState, LibvirtView};
+use drover_libvirt::{Connection, Domains, Standing};
+
+/// Whether there is a connection to libvirt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contact {
+    /// It is not wanted.
+    Off,
+    /// Nothing is known yet.
+    Looking,
+    /// There is none on this host, and why that is thought.
+    Absent(String),
+    /// It is there or was, and is not reached; why.
+    Lost(String),
+    /// It is reached.
+    Connected {
+        /// libvirtd's version.
+        daemon: String,
+        /// Its QEMU's.
+        hypervisor: String,
+        /// Why its domains could not be listed since they are known.
+        late: Option<String>,
+    },
+}
+
+/// What was seen of libvirt last.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    /// Where it is; none where it is not wanted.
+    pub uri: Option<String>,
+    /// Whether it is reached.
+    pub contact: Contact,
+    /// Its domains as it told of them last; none where it never did.
+    pub domains: Option<Arc<Domains>>,
+    /// To ask for more; none where it is not reached.
+    pub connection: Option<Connection>,
+}
+
+/// What a look at libvirt came to.
+pub(super) struct Told {
+    pub(super) contact: Contact,
+    /// None where it did not tell of them.
+    pub(super) domains: Option<Arc<Domains>>,
+    pub(super) connection: Option<Connection>,
+}
+
+impl From<Contact> for Told {
+    fn from(contact: Contact) -> Self {
+        Self {
+            contact,
+            domains: None,
+            connection: None,
+        }
+    }
+}
+
+impl Seen {
+    /// Of one that is not wanted.
+    pub fn off() -> Self {
+        Self {
+            uri: None,
+            contact: Contact::Off,
+            domains: None,
+            connection: None,
+        }
+    }
+
+    /// Of one at this URI, that nobody has looked at.
+    pub fn looking(uri: &str) -> Self {
+        Self {
+            uri: Some(uri.to_owned()),
+            contact: Contact::Looking,
+            domains: None,
+            connection: None,
+        }
+    }
+
+    /// Takes over what is so now. Domains that were told of and are not any more for want of a libvirt are there still.
+    pub(super) fn hear(&mut self, told: Told) {
+        self.domains = told.domains.or_else(|| self.domains.take());
+        self.connection = told.connection;
+        self.contact = match told.contact {
+            Contact::Absent(why) if self.count() > 0 => Contact::Lost(why),
+            other => other,
+        };
+    }
+
+    /// Why what is known of domains may be old; none where it is not.
+    pub fn problem(&self) -> Option<&str> {
+        match &self.contact {
+            Contact::Off | Contact::Looking => None,
+            Contact::Absent(why) | Contact::Lost(why) => Some(why),
+            Contact::Connected { late, .. } => late.as_deref(),
+        }
+    }
+
+    /// Domains that it told of, or that there are.
+    pub fn count(&self) -> usize {
+        let known = self.domains.as_ref();
+        known.map_or(0, |known| known.told.len() + known.untold.len())
+    }
+
+    /// As it is shown.
+    pub fn view(&self) -> LibvirtView {
+        let (state, versions) = match &self.contact {
+            Contact::Off => (LibvirtState::Off, None),
+            Contact::Looking => (LibvirtState::Looking, None),
+            Contact::Absent(_) => (LibvirtState::Absent, None),
+            Contact::Lost(_) => (LibvirtState::Unreachable, None),
+            Contact::Connected {
+                daemon, hypervisor, ..
+            } => {
+                let versions = (daemon.clone(), hypervisor.clone());
+                (LibvirtState::Connected, Some(versions))
+            }
+        };
+        let (version, hypervisor) = versions.unzip();
+        LibvirtView {
+            state,
+            uri: self.uri.clone(),
+            version,
+            hypervisor,
+            domains: u64::try_from(self.count()).unwrap_or(u64::MAX),
+            problem: self.problem().map(str::to_owned),
+        }
+    }
+}
+
+/// What a watch tells. A library that is not there is no fault where libvirt is used only if there is one.
+pub(super) fn told(standing: Standing, is_optional: bool) -> Told {
+    match standing {
+        Standing::Unknown => Contact::Looking.into(),
+        Standing::NotThere(why) if is_optional => Contact::Absent(why).into(),
+        Standing::NotThere(why) | Standing::Unreachable(why) => Contact::Lost(why).into(),
+        Standing::Reached {
+            connection,
+            domains,
+            late,
+        } => Told {
+            contact: Contact::Connected {
+                daemon: connection.daemon().to_string(),
+                hypervisor: connection.hypervisor().to_string(),
+                late,
+            },
+            domains: Some(domains),
+            connection: Some(connection),
+        },
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use drover_libvirt::{Domain, DomainState};
+    use drover_types::Bytes;
+    use uuid::Uuid;
+
+    pub fn domain(name: &str, state: DomainState) -> Domain {
+        Domain {
+            name: name.to_owned(),
+            uuid: Uuid::from_u128(u128::try_from(name.len()).unwrap()),
+            state,
+            persistent: true,
+            autostart: false,
+            memory: Bytes(4 << 30),
+            vcpus: 2,
+        }
+    }
+
+    pub fn connected() -> Contact {
+        Contact::Connected {
+            daemon: "9.0.0".to_owned(),
+            hypervisor: "7.2.0".to_owned(),
+            late: None,
+        }
+    }
+
+    fn reached(domains: Domains) -> Told {
+        Told {
+            domains: Some(Arc::new(domains)),
+            ..connected().into()
+        }
+    }
+
+    /// Of a libvirt that is reached and has these.
+    pub fn seen(told: Vec<Domain>) -> Seen {
+        let untold = Vec::new();
+        let mut seen = Seen::looking("qemu:///system");
+        seen.hear(reached(Domains { told, untold }));
+        seen
+    }
+
+    pub fn lost() -> Contact {
+        Contact::Lost("no socket".to_owned())
+    }
+
+    #[test]
+    fn domains_stay_known_when_libvirt_is_lost_and_go_when_it_says_so() {
+        let mut seen = seen(vec![domain("web", DomainState::Running)]);
+        seen.hear(lost().into());
+        assert_eq!((seen.count(), seen.problem()), (1, Some("no socket")));
+        assert_eq!(seen.view().state, LibvirtState::Unreachable);
+        seen.hear(reached(Domains::default()));
+        assert_eq!((seen.count(), seen.problem()), (0, None));
+        assert_eq!(seen.view().version.as_deref(), Some("9.0.0"));
+    }
+
+    #[test]
+    fn a_libvirt_that_goes_with_domains_is_lost_and_one_without_is_absent() {
+        let absent = || Contact::Absent("no socket".to_owned());
+        let mut had_domains = seen(vec![domain("web", DomainState::ShutOff)]);
+        had_domains.hear(absent().into());
+        assert_eq!(had_domains.contact, lost());
+        let mut had_none = seen(Vec::new());
+        had_none.hear(absent().into());
+        assert_eq!(had_none.view().state, LibvirtState::Absent);
+    }
+
+    #[test]
+    fn a_missing_library_is_a_fault_only_where_libvirt_is_named() {
+        let not_there = || Standing::NotThere("no library".to_owned());
+        let words = || "no library".to_owned();
+        assert_eq!(told(not_there(), true).contact, Contact::Absent(words()));
+        assert_eq!(told(not_there(), false).contact, Contact::Lost(words()));
+        assert_eq!(told(Standing::Unknown, true).contact, Contact::Looking);
+        let unreachable = Standing::Unreachable(words());
+        assert_eq!(told(unreachable, true).contact, Contact::Lost(words()));
+    }
+
+    #[test]
+    fn one_that_is_off_says_nothing_but_that() {
+        let view = Seen::off().view();
+        assert_eq!((view.state, view.uri), (LibvirtState::Off, None));
+        assert_eq!((view.problem, view.domains), (None, 0));
+    }
+}
