@@ -1,0 +1,220 @@
+//! libvirt's domains as a plan knows them: they take room, and stay where they are.
+
+use std::path::Path;
+
+use drover_libvirt::{Domain, DomainState, Domains};
+use drover_plan::inventory::{GuestCpu, Vm, VmState};
+use drover_plan::limits::{CPUS, MEMORY};
+use drover_plan::policy::{CannotMove, VmPolicy};
+use drover_types::{Bytes, HostName, VmName};
+use uuid::Uuid;
+
+use super::guests::taken;
+use crate::facts;
+use crate::libvirt::{Contact, Seen, is_in_memory, name, pid};
+use crate::registry::resident;
+
+/// Where what a plan must know of them stands.
+#[derive(Debug, Default)]
+pub struct OfLibvirt {
+    /// Those in memory.
+    pub vms: Vec<Vm>,
+    /// What their processes have of the host's memory.
+    pub resident: Bytes,
+    /// What is not known of them.
+    pub notes: Vec<String>,
+}
+
+/// The domains of this host's libvirt.
+pub fn domains(seen: &Seen, own: &HostName) -> OfLibvirt {
+    collect(seen, own, |name, uuid| {
+        resident(pid(Path::new(facts::ROOT), name, uuid)?)
+    })
+}
+
+/// `memory` tells what a domain's process has touched.
+fn collect(seen: &Seen, own: &HostName, memory: impl Fn(&str, Uuid) -> Option<Bytes>) -> OfLibvirt {
+    let mut found = OfLibvirt::default();
+    found.notes.extend(unknown(seen));
+    let Some(domains) = &seen.domains else {
+        return found;
+    };
+    let told = domains.told.iter();
+    let (in_memory, off): (Vec<_>, Vec<_>) = told.partition(|domain| is_in_memory(domain.state));
+    for domain in in_memory {
+        let touched = memory(&domain.name, domain.uuid);
+        found.resident += touched.unwrap_or_default();
+        found.vms.extend(vm(domain, own, touched, seen.problem()));
+    }
+    found.notes.extend(untold(domains));
+    if !off.is_empty() {
+        let count = off.len();
+        let note = format!("domains of libvirt's that are shut off here and stay: {count}");
+        found.notes.push(note);
+    }
+    found
+}
+
+/// That domains may be here of which nothing is known.
+fn unknown(seen: &Seen) -> Option<String> {
+    match (&seen.contact, &seen.domains) {
+        (Contact::Looking, None) => {
+            Some("libvirt is being looked for: its domains here are not known yet".to_owned())
+        }
+        (Contact::Lost(why), None) => Some(format!(
+            "libvirt is not reached, so that its domains here are not known: {why}"
+        )),
+        _ => None,
+    }
+}
+
+fn untold(domains: &Domains) -> impl Iterator<Item = String> {
+    domains.untold.iter().map(|domain| {
+        let (name, why) = (name(&domain.name), &domain.why);
+        format!("libvirt does not tell of its domain {name:?}, which is not counted: {why}")
+    })
+}
+
+/// None of one that has no name for plans, which does not happen.
+fn vm(
+    domain: &Domain,
+    own: &HostName,
+    touched: Option<Bytes>,
+    problem: Option<&str>,
+) -> Option<Vm> {
+    let most = Bytes(MEMORY);
+    let given = domain.memory.min(most);
+    let all = taken(given, touched.unwrap_or_default()).min(most);
+    let shown = name(&domain.name);
+    let mut blockers = vec![format!(
+        "it is libvirt's domain {shown:?}, which the agent does not move yet: `virsh migrate` does"
+    )];
+    blockers.extend(problem.map(|why| format!("what is known of it is old: {why}")));
+    Some(Vm {
+        name: name_in_plans(domain, own)?,
+        host: own.clone(),
+        moving_to: None,
+        state: match domain.state {
+            DomainState::Paused | DomainState::Crashed => VmState::Paused,
+            _ => VmState::Running,
+        },
+        memory: all,
+        memory_used: touched.unwrap_or(given).min(given),
+        vcpus: u32::from(domain.vcpus).clamp(1, CPUS),
+        cpu: GuestCpu::Passthrough,
+        dirty_rate: None,
+        working_set: None,
+        downtime_limit_ms: 0,
+        throttle_most: None,
+        deadline: None,
+        blockers: blockers.into_iter().map(Into::into).collect(),
+        // The others of its host are moved all the same, and what stays is told.
+        policy: VmPolicy {
+            cannot_move: CannotMove::Skip,
+            ..VmPolicy::default()
+        },
+    })
+}
+
+/// A name that nothing else in the cluster has. A guest of an agent's may be called as the domain is, and while libvirt moves one
+/// two hosts have it.
+fn name_in_plans(domain: &Domain, own: &HostName) -> Option<VmName> {
+    let uuid = domain.uuid;
+    let names = [
+        format!("{}.libvirt.{own}", domain.name),
+        format!("libvirt.{uuid}.{own}"),
+        format!("libvirt.{uuid}"),
+    ];
+    names.into_iter().find_map(|name| name.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::libvirt::tests::{domain, lost, seen};
+    use crate::planning::tests::{guest, view};
+    use drover_plan::{ClusterPolicy, Inventory, Request, plan, text};
+
+    const GIB: u64 = 1 << 30;
+
+    fn host() -> HostName {
+        "a".parse().unwrap()
+    }
+
+    fn of(seen: &Seen) -> OfLibvirt {
+        collect(seen, &host(), |_, _| Some(Bytes(GIB)))
+    }
+
+    #[test]
+    fn domains_in_memory_take_room_and_others_are_only_counted() {
+        let found = of(&seen(vec![
+            domain("web", DomainState::Running),
+            domain("Käfer 1", DomainState::Paused),
+            domain("off", DomainState::ShutOff),
+        ]));
+        let names: Vec<_> = found.vms.iter().map(|vm| vm.name.as_str()).collect();
+        let by_id = format!("libvirt.{}.a", Uuid::from_u128(8));
+        assert_eq!(names, ["web.libvirt.a", by_id.as_str()]);
+        let states: Vec<_> = found.vms.iter().map(|vm| vm.state).collect();
+        assert_eq!(states, [VmState::Running, VmState::Paused]);
+        let web = &found.vms[0];
+        assert_eq!((web.memory, web.memory_used), (Bytes(4 * GIB), Bytes(GIB)));
+        assert_eq!(found.resident, Bytes(2 * GIB));
+        assert!(found.vms[1].blockers[0].as_str().contains("Käfer 1"));
+        assert_eq!(
+            found.notes,
+            ["domains of libvirt's that are shut off here and stay: 1"]
+        );
+    }
+
+    #[test]
+    fn numbers_that_make_no_sense_make_no_plan_impossible() {
+        let mut odd = domain(&"x".repeat(250), DomainState::Running);
+        (odd.memory, odd.vcpus) = (Bytes(u64::MAX), 0);
+        let found = of(&seen(vec![odd]));
+        let vm = &found.vms[0];
+        assert!(vm.name.as_str().starts_with("libvirt."), "{}", vm.name);
+        assert_eq!((vm.memory, vm.vcpus), (Bytes(MEMORY), 1));
+    }
+
+    #[test]
+    fn what_is_not_known_of_libvirt_is_noted_or_said_of_its_domains() {
+        let never = Seen::looking("qemu:///system");
+        assert!(of(&never).notes[0].contains("not known yet"));
+        let never = Seen {
+            contact: lost(),
+            ..never
+        };
+        assert!(of(&never).notes[0].contains("no socket"));
+        let then = Seen {
+            contact: lost(),
+            ..seen(vec![domain("web", DomainState::Running)])
+        };
+        let found = of(&then);
+        assert_eq!(found.notes, Vec::<String>::new());
+        assert!(found.vms[0].blockers[1].as_str().contains("no socket"));
+        assert!(of(&Seen::off()).notes.is_empty());
+    }
+
+    #[test]
+    fn a_drain_says_which_domains_stay_and_why_and_moves_the_others() {
+        let domains = of(&seen(vec![domain("db", DomainState::Running)]));
+        let mut vms = domains.vms;
+        vms.push(guest("a", None));
+        let hosts = ["a", "b"].map(|host| view(host, &[]).host).to_vec();
+        let inventory = Inventory { hosts, vms };
+        let policy = ClusterPolicy {
+            keep: serde_json::from_str(r#"{"losses":0,"of":"host"}"#).unwrap(),
+            ..ClusterPolicy::default()
+        };
+        let request: Request = serde_json::from_str(r#"{"kind":"drain","hosts":["a"]}"#).unwrap();
+        let planned = plan(&inventory, &policy, &request);
+        let planned = planned.unwrap_or_else(|refusal| panic!("{}", text::refusal(&refusal)));
+        let moved: Vec<_> = planned.steps.iter().map(|step| step.vm.as_str()).collect();
+        assert_eq!(moved, ["web"]);
+        let words = text::plan(&planned);
+        assert!(words.contains("db.libvirt.a on a"), "{words}");
+        assert!(words.contains("runs on there"), "{words}");
+        assert!(words.contains("`virsh migrate` does"), "{words}");
+    }
+}
