@@ -270,6 +270,7 @@ pub async fn metrics(State(app): State<App>) -> Result<impl IntoResponse, Refuse
             .armed()
             .map(|armed| armed.facts.not_after),
         guests: context.registry.list().await?,
+        libvirt: context.libvirt.seen(),
         migrations,
     };
     let text = context.metrics.text(&moment).map_err(|error| {
