@@ -136,6 +136,9 @@ pub fn vm(vm: &VmView) -> String {
             .map(|path| path.display().to_string()),
     );
     add("problem", vm.problem.clone());
+    for note in &vm.notes {
+        add("note", Some(note.clone()));
+    }
     if let Some(exit) = &vm.last_exit {
         let asked = if exit.expected { "" } else { ", unasked" };
         add(

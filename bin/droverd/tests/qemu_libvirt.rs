@@ -172,6 +172,10 @@ async fn orders_for_a_domain_are_refused_with_what_does_it(libvirt: PathBuf) {
         (by_id.name.as_str(), by_id.state),
         ("batch", VmState::Running)
     );
+    let [needs] = &by_id.notes[..] else {
+        panic!("{by_id:?}");
+    };
+    assert!(needs.contains("needs machine type pc-q35-"), "{needs}");
     let (code, _) = refused(client.start_vm(&uuid.parse().unwrap()).await.unwrap_err());
     assert_eq!(code, ErrorCode::OfLibvirt);
 

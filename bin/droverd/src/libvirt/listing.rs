@@ -4,14 +4,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use drover_api::{ErrorCode, Refusal, VmView};
-use drover_types::VmName;
+use drover_libvirt::{Description, Xml};
+use drover_types::{VmName, with_sources};
 use uuid::Uuid;
 
 use super::domains::{tell_twins, views};
+use super::preflight::Preflight;
 use super::{Libvirt, process};
 use crate::agent::Context;
-use crate::facts;
 use crate::registry::Known;
+use crate::{facts, limits};
 
 impl Libvirt {
     fn views(&self) -> Vec<VmView> {
@@ -51,9 +53,32 @@ pub async fn show(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
         Err(refusal) if refusal.code == ErrorCode::NoSuchVm => {
             let is_meant =
                 |vm: &VmView| vm.name == name.as_str() || vm.uuid.as_deref() == Some(name.as_str());
-            domains.into_iter().find(is_meant).ok_or(refusal)
+            let mut domain = domains.into_iter().find(is_meant).ok_or(refusal)?;
+            domain.notes = notes(context, &domain).await;
+            Ok(domain)
         }
         Err(refusal) => Err(refusal),
+    }
+}
+
+/// What would keep a domain on its host, and what another one would need for it; nothing of a libvirt that is not reached.
+async fn notes(context: &Context, domain: &VmView) -> Vec<String> {
+    let id = domain.uuid.as_ref().and_then(|id| id.parse().ok());
+    let (Some(connection), Some(id)) = (context.libvirt.seen().connection, id) else {
+        return Vec::new();
+    };
+    let asked = tokio::time::timeout(limits::SHOW, connection.xml(id, Xml::Current));
+    let unknown = |why: String| vec![format!("what keeps it on its host is not known: {why}")];
+    match asked.await {
+        Ok(Ok(xml)) => match Description::read(&xml) {
+            Ok(description) => Preflight::of(&description).notes(),
+            Err(error) => unknown(error.to_string()),
+        },
+        Ok(Err(error)) => unknown(with_sources(&error)),
+        Err(_) => unknown(format!(
+            "libvirt did not describe it within {} s",
+            limits::SHOW.as_secs()
+        )),
     }
 }
 

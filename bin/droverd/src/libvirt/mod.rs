@@ -16,6 +16,7 @@ mod domains;
 mod keep;
 mod listing;
 mod orders;
+mod preflight;
 mod process;
 mod seen;
 
