@@ -6,6 +6,7 @@ use drover_api::{ErrorCode, Refusal, StartRequest, VmView};
 use drover_types::{HostName, VmName};
 
 use crate::agent::Context;
+use crate::libvirt::{Libvirt, Order};
 
 /// What the other hosts say of a guest.
 #[derive(Debug, Default)]
@@ -16,6 +17,13 @@ pub struct Elsewhere {
     pub suspended: Vec<HostName>,
     /// They did not say.
     pub silent: Vec<HostName>,
+}
+
+impl Elsewhere {
+    /// A host that has a process or a saved state of it.
+    pub fn anywhere(&self) -> Option<&HostName> {
+        self.on.iter().chain(&self.suspended).next()
+    }
 }
 
 /// Starts a guest here, unless another host says that it has a process of it.
@@ -108,22 +116,87 @@ async fn nowhere_unless(
     Ok(elsewhere.silent)
 }
 
-/// A guest that is not the agent's: that it is libvirt's here, or where it is, if another host says so.
+/// A guest that is not the agent's: where that is, if another host says so; or else, where this was ordered of it, that it is libvirt's
+/// here. Both are asked: a domain here may be a guest that runs there.
 pub async fn or_where<T>(
     context: &Context,
     name: &VmName,
+    order: Option<Order>,
     result: Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let refusal = match result {
         Err(refusal) if refusal.code == ErrorCode::NoSuchVm => refusal,
         other => return other,
     };
-    if let Some(of_libvirt) = context.libvirt.refusal(&context.config.host, name) {
-        return Err(of_libvirt);
+    let (own, libvirt) = (&context.config.host, &context.libvirt);
+    let called = libvirt.called(name);
+    let found = context.peers.ask_for(called.as_ref().unwrap_or(name));
+    Err(whose(libvirt, own, (name, order), &found.await, refusal))
+}
+
+fn whose(
+    libvirt: &Libvirt,
+    own: &HostName,
+    (name, order): (&VmName, Option<Order>),
+    found: &Elsewhere,
+    refusal: Refusal,
+) -> Refusal {
+    if let Some(there) = found.anywhere() {
+        let mut next = format!("it is on {there}: give orders for it there");
+        if libvirt.has(name) {
+            next.push_str(&format!(
+                "; libvirt of {own} has a domain of its name, too: if that is the same guest, it is not to be started"
+            ));
+        }
+        return refusal.next(next);
     }
-    let found = context.peers.ask_for(name).await;
-    Err(match found.on.iter().chain(&found.suspended).next() {
-        Some(host) => refusal.next(format!("it is on {host}: give orders for it there")),
-        None => refusal,
-    })
+    let of_libvirt = order.and_then(|order| libvirt.refusal(own, name, order, &found.silent));
+    of_libvirt.unwrap_or(refusal)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::libvirt::tests::{domain, seen};
+    use drover_libvirt::DomainState;
+
+    fn whose_is(name: &str, found: &Elsewhere) -> Refusal {
+        let domains = vec![domain("web", DomainState::ShutOff)];
+        let libvirt = Libvirt::at_rest(seen(domains));
+        let (own, name) = ("a".parse().unwrap(), name.parse().unwrap());
+        let refusal = Refusal::new(ErrorCode::NoSuchVm, "a has no such guest");
+        whose(&libvirt, &own, (&name, Some(Order::Start)), found, refusal)
+    }
+
+    #[test]
+    fn a_domain_is_not_to_be_started_that_another_host_has_as_a_guest() {
+        let host: HostName = "b".parse().unwrap();
+        let runs = Elsewhere {
+            on: vec![host.clone()],
+            ..Elsewhere::default()
+        };
+        let suspended = Elsewhere {
+            suspended: vec![host],
+            ..Elsewhere::default()
+        };
+        for found in [runs, suspended] {
+            let refused = whose_is("web", &found);
+            assert_eq!(refused.code, ErrorCode::NoSuchVm);
+            let next = refused.next.unwrap();
+            assert!(next.contains("it is on b"), "{next}");
+            assert!(next.contains("not to be started"), "{next}");
+            assert!(!next.contains("virsh"), "{next}");
+            let next = whose_is("db", &found).next.unwrap();
+            assert_eq!(next, "it is on b: give orders for it there");
+        }
+    }
+
+    #[test]
+    fn a_domain_that_no_other_host_has_as_a_guest_is_libvirts() {
+        let refused = whose_is("web", &Elsewhere::default());
+        assert_eq!(refused.code, ErrorCode::OfLibvirt);
+        assert!(refused.next.unwrap().contains("`virsh start web`"));
+        let refused = whose_is("db", &Elsewhere::default());
+        assert_eq!((refused.code, refused.next), (ErrorCode::NoSuchVm, None));
+    }
 }

@@ -14,7 +14,8 @@ use common::host::Host;
 use common::watched::host_is_up;
 use common::{guest, until};
 use drover_api::{
-    ClientError, ErrorCode, LibvirtState, LibvirtView, StopRequest, VmSource, VmState, VmView,
+    ClientError, ErrorCode, JoinRequest, LibvirtState, LibvirtView, StopRequest, TokenRequest,
+    VmSource, VmState, VmView,
 };
 use support::{Agent, Place};
 
@@ -22,6 +23,7 @@ on_each_libvirt! {
     domains_are_listed_and_followed_and_found_again
     orders_for_a_domain_are_refused_with_what_does_it
     a_domain_and_a_guest_of_one_name_are_both_told_and_do_not_both_run
+    a_domain_that_another_host_has_as_a_guest_is_not_to_be_started
 }
 
 /// Domains are listed anew after an event within 250 ms; without any after 30 s. Machines for tests are slow.
@@ -37,12 +39,17 @@ struct Both {
 impl Both {
     /// With two domains: `web`, which is off, and `batch`, which has no definition and runs.
     async fn new(libvirt: PathBuf) -> Self {
+        Self::with(libvirt, "").await
+    }
+
+    /// The same with `more` in the agent's configuration.
+    async fn with(libvirt: PathBuf, more: &str) -> Self {
         let host = Host::new(&libvirt);
         host_is_up(&host).await;
         host.define(&guest::idle("web"));
         host.create(&guest::idle("batch"));
         let place = Place::new();
-        place.configure("[libvirt]\nuri = \"auto\"\n");
+        place.configure(&format!("{more}[libvirt]\nuri = \"auto\"\n"));
         let agent = place.start_by(inside(&host, &place)).await;
         let both = Self { host, place, agent };
         both.libvirt_is(LibvirtState::Connected).await;
@@ -90,6 +97,11 @@ fn inside(host: &Host, place: &Place) -> Command {
         .env_remove("JOURNAL_STREAM")
         .env_remove("NOTIFY_SOCKET");
     command
+}
+
+/// The configuration of an agent that others reach at this port of the host, which has a network of its own.
+fn listening(port: u16) -> String {
+    format!("[api]\nlisten = [\"127.0.0.1:{port}\"]\n")
 }
 
 fn states(vms: &[VmView]) -> Vec<(&str, VmState)> {
@@ -156,15 +168,18 @@ async fn orders_for_a_domain_are_refused_with_what_does_it(libvirt: PathBuf) {
         force: true,
         ..StopRequest::default()
     };
+    let plainly = StopRequest::default();
     let answers = [
-        ("start", client.start_vm(&web).await),
-        ("shutdown", client.stop_vm(&batch, &force).await),
-        ("managedsave", client.suspend_vm(&batch).await),
+        ("start web", client.start_vm(&web).await),
+        ("shutdown batch", client.stop_vm(&batch, &plainly).await),
+        ("destroy batch", client.stop_vm(&batch, &force).await),
+        // Without a definition nothing is kept for it.
+        ("save batch FILE", client.suspend_vm(&batch).await),
     ];
     for (virsh, answer) in answers {
         let (code, next) = refused(answer.unwrap_err());
         assert_eq!(code, ErrorCode::OfLibvirt, "{virsh}");
-        assert!(next.contains(&format!("virsh {virsh} ")), "{next}");
+        assert!(next.ends_with(&format!(": `virsh {virsh}`")), "{next}");
     }
     let uuid = both.domains().await[0].uuid.clone().unwrap();
     let by_id = client.vm(&uuid.parse().unwrap()).await.unwrap();
@@ -176,8 +191,10 @@ async fn orders_for_a_domain_are_refused_with_what_does_it(libvirt: PathBuf) {
         panic!("{by_id:?}");
     };
     assert!(needs.contains("needs machine type pc-q35-"), "{needs}");
-    let (code, _) = refused(client.start_vm(&uuid.parse().unwrap()).await.unwrap_err());
+    let started = client.start_vm(&uuid.to_uppercase().parse().unwrap()).await;
+    let (code, next) = refused(started.unwrap_err());
     assert_eq!(code, ErrorCode::OfLibvirt);
+    assert_eq!(next, "libvirt says that it is running");
 
     // Plans know it, and why it stays.
     let inventory = client.inventory().await.unwrap();
@@ -213,4 +230,31 @@ async fn a_domain_and_a_guest_of_one_name_are_both_told_and_do_not_both_run(libv
     both.host.virsh(&["destroy", "web"]);
     both.domain_is("web", VmState::Stopped).await;
     both.agent.start_vm("web").await;
+}
+
+async fn a_domain_that_another_host_has_as_a_guest_is_not_to_be_started(libvirt: PathBuf) {
+    let both = Both::with(libvirt, &listening(7101)).await;
+    let client = &both.agent.client;
+    client.cluster_init().await.unwrap();
+    // Another host as far as agents know, which has no libvirt.
+    let place = Place::named("b");
+    place.configure(&listening(7102));
+    place.define("web");
+    let other = place.start_by(inside(&both.host, &place)).await;
+    let made = client.cluster_token(&TokenRequest::default()).await;
+    let token = made.unwrap().token;
+    let joined = other.client.cluster_join(&JoinRequest { token }).await;
+    joined.unwrap();
+    other.start_vm("web").await;
+
+    let web = "web".parse().unwrap();
+    until("it is known that it runs there", async || {
+        let shown = client.vm(&web).await.unwrap();
+        shown.notes.iter().any(|note| note.starts_with("b has"))
+    })
+    .await;
+    let (code, next) = refused(client.start_vm(&web).await.unwrap_err());
+    assert_eq!(code, ErrorCode::NoSuchVm);
+    assert!(next.contains("it is on b"), "{next}");
+    assert!(!next.contains("virsh"), "{next}");
 }

@@ -17,7 +17,7 @@ use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Refused, peer, to_its_end};
 use crate::elsewhere;
 use crate::facts;
-use crate::libvirt;
+use crate::libvirt::{self, Order};
 use crate::metrics::{MEDIA_TYPE, Moment};
 use crate::planning;
 
@@ -87,7 +87,7 @@ async fn start_vm(
         if started.is_ok() {
             app.0.parking.by_hand(&name).await;
         }
-        elsewhere::or_where(context, &name, started).await
+        elsewhere::or_where(context, &name, Some(Order::Start), started).await
     });
     Ok(Json(started.await?))
 }
@@ -114,7 +114,11 @@ async fn stop_vm(
         if is_told || !context.registry.held(&name).process {
             app.0.parking.by_hand(&name).await;
         }
-        elsewhere::or_where(context, &name, stopped).await
+        let order = match request.force {
+            true => Order::End,
+            false => Order::Stop,
+        };
+        elsewhere::or_where(context, &name, Some(order), stopped).await
     });
     Ok(Json(stopped.await?))
 }
@@ -130,7 +134,7 @@ async fn suspend_vm(
     let suspended = to_its_end(async move {
         let context = &app.0.context;
         let suspended = app.0.parking.suspend_by_hand(&name).await;
-        elsewhere::or_where(context, &name, suspended).await
+        elsewhere::or_where(context, &name, Some(Order::Suspend), suspended).await
     });
     Ok(Json(suspended.await?))
 }

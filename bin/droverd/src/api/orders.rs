@@ -21,7 +21,7 @@ use super::extract::{JsonBody, Named, read};
 use super::{App, Caller, Refused, peer, refused, to_its_end};
 use crate::cluster::coordinators_in_words;
 use crate::elsewhere;
-use crate::libvirt;
+use crate::libvirt::{self, Order};
 use crate::parking;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -158,8 +158,9 @@ async fn migrate_vm(
     tracing::info!(by = %caller, vm = %name, to = %request.to, "ordered: move a guest");
     let started = to_its_end(async move {
         parking::may_leave(&app.0.context, &name)?;
+        let context = &app.0.context;
         let started = app.0.migrations.start(&name, request).await;
-        elsewhere::or_where(&app.0.context, &name, started).await
+        elsewhere::or_where(context, &name, Some(Order::Migrate), started).await
     });
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
@@ -173,7 +174,7 @@ async fn show_vm(
 ) -> Result<Json<VmView>, Refused> {
     let context = &app.0.context;
     let found = libvirt::show(context, &name).await;
-    let mut view = elsewhere::or_where(context, &name, found).await?;
+    let mut view = elsewhere::or_where(context, &name, None, found).await?;
     view.notes.extend(app.0.parking.note(&name).await);
     Ok(Json(view))
 }

@@ -112,7 +112,7 @@ pub fn state(state: DomainState) -> VmState {
 }
 
 /// A state as libvirt's own command says it.
-fn words(state: DomainState) -> String {
+pub(super) fn words(state: DomainState) -> String {
     let words = match state {
         DomainState::Running => "running",
         DomainState::Paused => "paused",

@@ -54,11 +54,23 @@ pub async fn show(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
             let is_meant =
                 |vm: &VmView| vm.name == name.as_str() || vm.uuid.as_deref() == Some(name.as_str());
             let mut domain = domains.into_iter().find(is_meant).ok_or(refusal)?;
-            domain.notes = notes(context, &domain).await;
+            let (notes, elsewhere) =
+                tokio::join!(notes(context, &domain), elsewhere(context, &domain));
+            domain.notes = notes.into_iter().chain(elsewhere).collect();
             Ok(domain)
         }
         Err(refusal) => Err(refusal),
     }
+}
+
+/// That another host has a guest of Drover's of a domain's name, which may be the same.
+async fn elsewhere(context: &Context, domain: &VmView) -> Option<String> {
+    let name: VmName = domain.name.parse().ok()?;
+    let found = context.peers.ask_for(&name).await;
+    let host = found.anywhere()?;
+    Some(format!(
+        "{host} has a guest of Drover's of this name: if it is the same, this one is not to be started"
+    ))
 }
 
 /// What would keep a domain on its host, and what another one would need for it; nothing of a libvirt that is not reached.

@@ -19,6 +19,7 @@ mod orders;
 mod preflight;
 mod process;
 mod seen;
+mod virsh;
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -29,6 +30,7 @@ pub use process::pid;
 #[cfg(test)]
 pub use seen::tests;
 pub use seen::{Contact, Seen};
+pub use virsh::Order;
 
 use crate::config::LibvirtAt;
 use keep::Whereabouts;

@@ -3,14 +3,36 @@
 use drover_api::{ErrorCode, Refusal};
 use drover_libvirt::Domain;
 use drover_types::{HostName, VmName};
+use uuid::Uuid;
 
 use super::domains::{is_in_memory, name};
+use super::virsh::{Order, Place};
 use super::{Libvirt, Seen};
 
 impl Libvirt {
-    /// Why an order for the guest of this name or id is not carried out. None where libvirt has no such domain.
-    pub fn refusal(&self, host: &HostName, vm: &VmName) -> Option<Refusal> {
-        refusal(&self.seen(), host, vm)
+    /// Why an order for the guest of this name or id is not carried out, where no host has it as one of Drover's as far as is known:
+    /// these did not say. None where libvirt has no such domain.
+    pub fn refusal(
+        &self,
+        host: &HostName,
+        vm: &VmName,
+        order: Order,
+        silent: &[HostName],
+    ) -> Option<Refusal> {
+        refusal(&self.seen(), host, vm, order, silent)
+    }
+
+    /// How guests of Drover's would be called that may be the domain of this name or id; none where libvirt has no such domain, or
+    /// no guest can be called so.
+    pub fn called(&self, vm: &VmName) -> Option<VmName> {
+        let seen = self.seen();
+        let (name, _) = find(&seen, vm)?;
+        name.parse().ok()
+    }
+
+    /// Whether it has a domain of this name or id.
+    pub fn has(&self, vm: &VmName) -> bool {
+        find(&self.seen(), vm).is_some()
     }
 
     /// Whether no domain of this name is in memory here, which may be the same guest as the one that is to run.
@@ -33,22 +55,40 @@ fn told(seen: &Seen) -> impl Iterator<Item = &Domain> {
     seen.domains.iter().flat_map(|domains| &domains.told)
 }
 
-fn refusal(seen: &Seen, host: &HostName, vm: &VmName) -> Option<Refusal> {
+/// The domain of this name or id: its name, and what libvirt told of it, if it did.
+fn find<'a>(seen: &'a Seen, vm: &VmName) -> Option<(&'a str, Option<&'a Domain>)> {
     let untold = seen.domains.iter().flat_map(|domains| &domains.untold);
-    let untold = untold.map(|domain| (&domain.name, domain.uuid));
-    let mut all = told(seen)
-        .map(|domain| (&domain.name, domain.uuid))
-        .chain(untold);
-    let (found, _) =
-        all.find(|(name, uuid)| *name == vm.as_str() || uuid.to_string() == vm.as_str())?;
-    let (shown, argument) = (name(found), quoted(&name(found)));
+    let untold = untold.map(|domain| (domain.name.as_str(), domain.uuid, None));
+    let told = told(seen).map(|domain| (domain.name.as_str(), domain.uuid, Some(domain)));
+    let all: Vec<_> = told.chain(untold).collect();
+    let by_name = all.iter().find(|(name, ..)| *name == vm.as_str());
+    let id = vm.as_str().parse::<Uuid>().ok();
+    let by_id = || all.iter().find(|(_, uuid, _)| Some(*uuid) == id);
+    let (name, _, domain) = *by_name.or_else(by_id)?;
+    Some((name, domain))
+}
+
+fn refusal(
+    seen: &Seen,
+    host: &HostName,
+    vm: &VmName,
+    order: Order,
+    silent: &[HostName],
+) -> Option<Refusal> {
+    let (found, domain) = find(seen, vm)?;
+    let shown = name(found);
     let message = format!(
         "guest {shown:?} of {host} is libvirt's: the agent lists its domains, and does not start, stop, suspend or move them yet"
     );
-    let next = format!(
-        "libvirt's own command does, on {host}: `virsh start {argument}`, `virsh shutdown {argument}`, `virsh managedsave {argument}`, \
-         `virsh migrate --live {argument} DESTINATION-URI`"
-    );
+    let uri = seen.uri.as_deref();
+    let mut next = Place { host, uri }.instead(order, found, domain);
+    if order == Order::Start && !silent.is_empty() {
+        let silent: Vec<_> = silent.iter().map(HostName::as_str).collect();
+        let silent = silent.join(", ");
+        next.push_str(&format!(
+            "; make sure first that it runs nowhere as one of Drover's: silent: {silent}"
+        ));
+    }
     Some(Refusal::new(ErrorCode::OfLibvirt, message).next(next))
 }
 
@@ -65,15 +105,6 @@ fn leaves_room_for(seen: &Seen, host: &HostName, vm: &VmName) -> Result<(), Refu
     )))
 }
 
-/// As a shell's argument.
-fn quoted(name: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    match !name.is_empty() && name.chars().all(is_plain) {
-        true => name.to_owned(),
-        false => format!("'{}'", name.replace('\'', r"'\''")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,22 +117,43 @@ mod tests {
 
     #[test]
     fn an_order_for_a_domain_is_refused_with_what_does_it_and_others_are_not() {
-        let domains = vec![
-            domain("web", DomainState::ShutOff),
-            domain("it's 1", DomainState::Running),
-        ];
-        let uuid = domains[1].uuid;
+        let uuid = Uuid::from_u128(0xabc);
+        let named = Domain {
+            uuid,
+            ..domain("it's 1", DomainState::Running)
+        };
+        let domains = vec![domain("web", DomainState::ShutOff), named];
         let libvirt = Libvirt::at_rest(seen(domains));
-        let refused = |name: &str| libvirt.refusal(&host(), &name.parse().unwrap());
-        let web = refused("web").unwrap();
+        let refused = |name: &str, order| {
+            let name = name.parse().unwrap();
+            libvirt.refusal(&host(), &name, order, &[])
+        };
+        let web = refused("web", Order::Start).unwrap();
         assert_eq!(web.code, ErrorCode::OfLibvirt);
         assert!(web.code.is_preflight());
-        assert!(web.next.unwrap().contains("`virsh start web`"));
-        let by_id = refused(&uuid.to_string()).unwrap();
-        let next = by_id.next.unwrap();
-        assert!(next.contains(r"`virsh shutdown 'it'\''s 1'`"), "{next}");
-        assert_eq!(refused("db"), None);
+        assert!(web.next.unwrap().ends_with("on a: `virsh start web`"));
+        let id = uuid.to_string();
+        for id in [id.to_uppercase(), uuid.simple().to_string(), id] {
+            let by_id = refused(&id, Order::Stop).unwrap();
+            let next = by_id.next.unwrap();
+            assert!(next.ends_with(r"`virsh shutdown 'it'\''s 1'`"), "{next}");
+        }
+        assert_eq!(refused("db", Order::Start), None);
         assert_eq!(libvirt.in_memory(), ["it's 1"]);
+        let called = |name: &str| libvirt.called(&name.parse().unwrap());
+        assert_eq!(called("web"), Some("web".parse().unwrap()));
+        assert_eq!(called(&uuid.to_string()), None, "no name of ours");
+    }
+
+    #[test]
+    fn who_starts_a_domain_is_told_which_hosts_did_not_say_whether_they_have_it() {
+        let domains = vec![domain("web", DomainState::ShutOff)];
+        let libvirt = Libvirt::at_rest(seen(domains));
+        let (web, silent) = ("web".parse().unwrap(), ["b".parse().unwrap()]);
+        let refused = libvirt.refusal(&host(), &web, Order::Start, &silent);
+        let next = refused.unwrap().next.unwrap();
+        assert!(next.contains("`virsh start web`"), "{next}");
+        assert!(next.ends_with("silent: b"), "{next}");
     }
 
     #[test]
