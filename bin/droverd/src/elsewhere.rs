@@ -6,7 +6,7 @@ use drover_api::{ErrorCode, Refusal, StartRequest, VmView};
 use drover_types::{HostName, VmName};
 
 use crate::agent::Context;
-use crate::libvirt::{Libvirt, Order};
+use crate::libvirt::{Libvirt, Order, Own, Room};
 
 /// What the other hosts say of a guest.
 #[derive(Debug, Default)]
@@ -26,7 +26,32 @@ impl Elsewhere {
     }
 }
 
-/// Starts a guest here, unless another host says that it has a process of it.
+/// What is not known of a guest that is to be started here.
+#[derive(Debug, Default)]
+struct Unsaid {
+    /// Hosts that did not say whether they have it.
+    silent: Vec<HostName>,
+    /// Why it is not known whether libvirt has it here.
+    of_libvirt: Option<Refusal>,
+}
+
+impl Unsaid {
+    /// For a person, who may know better.
+    fn notes(&self, name: &VmName) -> Vec<String> {
+        let silent = self.silent.iter().map(|host| {
+            format!(
+                "{host} did not say whether it has guest {name} as well: make sure that it has not"
+            )
+        });
+        let of_libvirt = self.of_libvirt.iter().map(|why| {
+            let why = &why.message;
+            format!("{why}; make sure that it has not")
+        });
+        silent.chain(of_libvirt).collect()
+    }
+}
+
+/// Starts a guest here, unless another host says that it has a process of it, or libvirt here has it in memory.
 ///
 /// # Errors
 /// As [`crate::registry::Registry::start`], or one has.
@@ -35,22 +60,19 @@ pub async fn start(
     name: &VmName,
     request: StartRequest,
 ) -> Result<VmView, Refusal> {
-    let silent = nowhere_unless(context, name, |_| None).await?;
+    let unsaid = nowhere_unless(context, name, |_| None).await?;
     let view = context.registry.start(name, request).await?;
-    let note = |host: &HostName| {
-        format!("{host} did not say whether it has guest {name} as well: make sure that it has not")
-    };
     Ok(VmView {
-        notes: silent.iter().map(note).collect(),
+        notes: unsaid.notes(name),
         ..view
     })
 }
 
-/// Whether a guest may be started here for a run: only if every other host says that it has no process of it. A
-/// person can know better; a run cannot.
+/// Whether a guest may be started here for a run: only if every other host says that it has no process of it, and libvirt here is
+/// known to have none. A person can know better; a run cannot.
 ///
 /// # Errors
-/// As [`start`], or hosts are silent, or it is not known which there are.
+/// As [`start`], or hosts are silent, or it is not known which there are, or what libvirt has.
 pub async fn surely_nowhere(context: &Context, name: &VmName) -> Result<(), Refusal> {
     let own = &context.config.host;
     let silent = |hosts: &[HostName]| {
@@ -67,53 +89,73 @@ pub async fn surely_nowhere(context: &Context, name: &VmName) -> Result<(), Refu
         (!hosts.is_empty()).then(|| refusal.next(next))
     };
     context.peers.are_known()?;
-    nowhere_unless(context, name, silent).await?;
+    let speaks_against = |unsaid: &Unsaid| {
+        let of_libvirt = unsaid.of_libvirt.clone();
+        of_libvirt.or_else(|| silent(&unsaid.silent))
+    };
+    nowhere_unless(context, name, speaks_against).await?;
     Ok(())
 }
 
-/// Asks the other hosts for a guest that is to be started here, unless those that are silent speak against it; and
-/// which these are.
+/// What libvirt's domains here leave of a place for a guest of this agent's.
+pub fn room(context: &Context, name: &VmName) -> Room {
+    let guest = match context.registry.definition(name) {
+        Some(definition) => Own::from(&definition),
+        None => Own::named(name),
+    };
+    context.libvirt.room_for(&context.config.host, &guest)
+}
+
+/// Asks the other hosts and libvirt for a guest that is to be started here, unless what is not known speaks against it; and what
+/// that is.
 async fn nowhere_unless(
     context: &Context,
     name: &VmName,
-    speaks_against: impl FnOnce(&[HostName]) -> Option<Refusal>,
-) -> Result<Vec<HostName>, Refusal> {
+    speaks_against: impl FnOnce(&Unsaid) -> Option<Refusal>,
+) -> Result<Unsaid, Refusal> {
     let held = context.registry.held(name);
-    let mut elsewhere = Elsewhere::default();
-    // What is refused here needs nobody else's word.
-    if held.definition && !held.process {
-        context.cordon.check()?;
-        context
-            .libvirt
-            .leaves_room_for(&context.config.host, name)?;
-        elsewhere = context.peers.ask_for(name).await;
-        if let Some(host) = elsewhere.on.first() {
-            let own = &context.config.host;
-            let message = format!(
-                "{host} has a process of guest {name}: started on {own} as well, it would run twice \
-                 and destroy its disks"
-            );
-            return Err(Refusal::new(ErrorCode::VmElsewhere, message).next(format!(
-                "`drover vm show {name}` on {host} tells what it is; one that runs there is moved with \
-                 `drover migrate {name} --to {own}`"
-            )));
-        }
-        if let Some(host) = elsewhere.suspended.first() {
-            let message = format!(
-                "guest {name} is suspended on {host}: once it had run here, it would go on there with disks that are \
-                 others than in its memory"
-            );
-            return Err(Refusal::new(ErrorCode::VmElsewhere, message).next(format!(
-                "on {host}, `drover vm start {name}` has it go on; with --discard-saved-state it boots"
-            )));
-        }
-        if let Some(refusal) = speaks_against(&elsewhere.silent) {
-            return Err(refusal);
-        }
-        // It may have been said while the others were asked.
-        context.cordon.check()?;
+    if !held.definition || held.process {
+        return Ok(Unsaid::default());
     }
-    Ok(elsewhere.silent)
+    // What is refused here needs nobody else's word.
+    context.cordon.check()?;
+    room(context, name).unless_taken()?;
+    let elsewhere = context.peers.ask_for(name).await;
+    not_there(&context.config.host, name, &elsewhere)?;
+    // Either may have been so only since the others were asked.
+    context.cordon.check()?;
+    let unsaid = Unsaid {
+        silent: elsewhere.silent,
+        of_libvirt: room(context, name).unless_taken()?,
+    };
+    match speaks_against(&unsaid) {
+        Some(refusal) => Err(refusal),
+        None => Ok(unsaid),
+    }
+}
+
+/// Whether no other host says that it has a guest.
+fn not_there(own: &HostName, name: &VmName, elsewhere: &Elsewhere) -> Result<(), Refusal> {
+    if let Some(host) = elsewhere.on.first() {
+        let message = format!(
+            "{host} has a process of guest {name}: started on {own} as well, it would run twice \
+             and destroy its disks"
+        );
+        return Err(Refusal::new(ErrorCode::VmElsewhere, message).next(format!(
+            "`drover vm show {name}` on {host} tells what it is; one that runs there is moved with \
+             `drover migrate {name} --to {own}`"
+        )));
+    }
+    if let Some(host) = elsewhere.suspended.first() {
+        let message = format!(
+            "guest {name} is suspended on {host}: once it had run here, it would go on there with disks that are \
+             others than in its memory"
+        );
+        return Err(Refusal::new(ErrorCode::VmElsewhere, message).next(format!(
+            "on {host}, `drover vm start {name}` has it go on; with --discard-saved-state it boots"
+        )));
+    }
+    Ok(())
 }
 
 /// A guest that is not the agent's: where that is, if another host says so; or else, where this was ordered of it, that it is libvirt's
@@ -189,6 +231,20 @@ mod tests {
             let next = whose_is("db", &found).next.unwrap();
             assert_eq!(next, "it is on b: give orders for it there");
         }
+    }
+
+    #[test]
+    fn what_is_not_known_of_a_guest_that_was_started_is_noted() {
+        let why = Refusal::new(ErrorCode::LibvirtNotKnown, "libvirt is not reached");
+        let unsaid = Unsaid {
+            silent: vec!["b".parse().unwrap()],
+            of_libvirt: Some(why),
+        };
+        let notes = unsaid.notes(&"web".parse().unwrap());
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[0].starts_with("b did not say"), "{notes:?}");
+        assert!(notes[1].starts_with("libvirt is not"), "{notes:?}");
+        assert!(Unsaid::default().notes(&"web".parse().unwrap()).is_empty());
     }
 
     #[test]

@@ -224,7 +224,7 @@ async fn a_domain_and_a_guest_of_one_name_are_both_told_and_do_not_both_run(libv
     }
     let web = "web".parse().unwrap();
     let (code, next) = refused(both.agent.client.start_vm(&web).await.unwrap_err());
-    assert_eq!(code, ErrorCode::OfLibvirt);
+    assert_eq!(code, ErrorCode::DomainInMemory);
     assert!(next.contains("virsh shutdown web"), "{next}");
     // Once the domain is off the name is the guest's alone.
     both.host.virsh(&["destroy", "web"]);

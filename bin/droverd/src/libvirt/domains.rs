@@ -174,7 +174,7 @@ fn add_problem(view: &mut VmView, more: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::libvirt::seen::tests::{domain, lost, seen};
+    use crate::libvirt::seen::tests::{domain, lost, seen, untold};
     use std::sync::Arc;
 
     fn shown(seen: &Seen) -> Vec<(String, VmState, Option<u32>)> {
@@ -227,21 +227,7 @@ mod tests {
     #[test]
     fn a_domain_that_libvirt_does_not_tell_of_is_there_with_its_words() {
         let mut seen = seen(Vec::new());
-        let why = drover_libvirt::Refusal {
-            words: "not this".to_owned(),
-            domain: 10,
-            code: 29,
-        };
-        let untold = Untold {
-            name: "web".to_owned(),
-            uuid: Uuid::from_u128(3),
-            why,
-        };
-        let domains = drover_libvirt::Domains {
-            told: Vec::new(),
-            untold: vec![untold],
-        };
-        seen.domains = Some(Arc::new(domains));
+        seen.domains = Some(Arc::new(untold("web", 3)));
         let views = views(&seen, |_, _| None);
         assert_eq!(views[0].state, VmState::Unknown);
         assert!(views[0].problem.as_ref().unwrap().contains("not this"));

@@ -62,7 +62,10 @@ pub async fn keep(at: Whereabouts, teller: watch::Sender<Seen>) {
                 tell(&teller, Contact::Absent(why).into());
                 sleep(limits::LIBVIRT_LOOK).await;
             }
-            None => follow(&at, &teller).await,
+            None => {
+                teller.send_modify(Seen::look_again);
+                follow(&at, &teller).await;
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ use uuid::Uuid;
 
 use super::domains::{tell_twins, views};
 use super::preflight::Preflight;
+use super::twins::id_of;
 use super::{Libvirt, process};
 use crate::agent::Context;
 use crate::registry::Known;
@@ -101,27 +102,4 @@ fn ids(known: &[Known]) -> BTreeMap<String, Uuid> {
         Some((guest.name.to_string(), id))
     };
     known.iter().filter_map(id).collect()
-}
-
-/// QEMU's `-uuid`.
-fn id_of(args: &[String]) -> Option<Uuid> {
-    let mut args = args.iter();
-    args.find(|arg| matches!(arg.as_str(), "-uuid" | "--uuid"))?;
-    args.next()?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_id_of_a_guest_of_ours_is_what_its_arguments_say() {
-        let id = |args: &[&str]| id_of(&args.iter().map(ToString::to_string).collect::<Vec<_>>());
-        let uuid = Uuid::from_u128(7);
-        let text = uuid.to_string();
-        assert_eq!(id(&["-m", "1", "-uuid", &text]), Some(uuid));
-        assert_eq!(id(&["--uuid", &text.to_uppercase()]), Some(uuid));
-        assert_eq!((id(&[]), id(&["-uuid"])), (None, None));
-        assert_eq!(id(&["-uuid", "none"]), None);
-    }
 }

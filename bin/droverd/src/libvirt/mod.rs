@@ -18,7 +18,9 @@ mod listing;
 mod orders;
 mod preflight;
 mod process;
+mod room;
 mod seen;
+mod twins;
 mod virsh;
 
 use tokio::sync::watch;
@@ -27,9 +29,11 @@ use tokio::task::AbortHandle;
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use process::pid;
+pub use room::Room;
 #[cfg(test)]
 pub use seen::tests;
 pub use seen::{Contact, Seen};
+pub use twins::Own;
 pub use virsh::Order;
 
 use crate::config::LibvirtAt;

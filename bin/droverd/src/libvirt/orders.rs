@@ -35,23 +35,19 @@ impl Libvirt {
         find(&self.seen(), vm).is_some()
     }
 
-    /// Whether no domain of this name is in memory here, which may be the same guest as the one that is to run.
-    ///
-    /// # Errors
-    /// One is.
-    pub fn leaves_room_for(&self, host: &HostName, vm: &VmName) -> Result<(), Refusal> {
-        leaves_room_for(&self.seen(), host, vm)
-    }
-
-    /// The names of its domains that are in memory, or were when it told of them last.
+    /// The names of its domains that are in memory, as it told of them last, and of those that it does not tell of.
     pub fn in_memory(&self) -> Vec<String> {
         let seen = self.seen();
         let told = told(&seen).filter(|domain| is_in_memory(domain.state));
-        told.map(|domain| name(&domain.name)).collect()
+        let untold = seen.domains.iter().flat_map(|domains| &domains.untold);
+        let told = told.map(|domain| name(&domain.name));
+        told.chain(untold.map(|domain| name(&domain.name)))
+            .collect()
     }
 }
 
-fn told(seen: &Seen) -> impl Iterator<Item = &Domain> {
+/// Those that it told of.
+pub(super) fn told(seen: &Seen) -> impl Iterator<Item = &Domain> {
     seen.domains.iter().flat_map(|domains| &domains.told)
 }
 
@@ -92,24 +88,12 @@ fn refusal(
     Some(Refusal::new(ErrorCode::OfLibvirt, message).next(next))
 }
 
-fn leaves_room_for(seen: &Seen, host: &HostName, vm: &VmName) -> Result<(), Refusal> {
-    let in_the_way = |domain: &Domain| domain.name == vm.as_str() && is_in_memory(domain.state);
-    if !told(seen).any(in_the_way) {
-        return Ok(());
-    }
-    let message = format!(
-        "libvirt has a domain {vm} in memory on {host}: if that is the same guest, both would write to its disks"
-    );
-    Err(Refusal::new(ErrorCode::OfLibvirt, message).next(format!(
-        "on {host}, end that one with `virsh shutdown {vm}`, or give one of the two another name"
-    )))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::libvirt::seen::tests::{domain, seen};
-    use drover_libvirt::DomainState;
+    use crate::libvirt::seen::tests::{domain, seen, untold};
+    use drover_libvirt::{DomainState, Domains};
+    use std::sync::Arc;
 
     fn host() -> HostName {
         "a".parse().unwrap()
@@ -157,18 +141,18 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_does_not_run_beside_a_domain_of_its_name_that_is_in_memory() {
-        let domains = vec![
-            domain("web", DomainState::Paused),
+    fn a_domain_that_libvirt_does_not_tell_of_may_be_in_memory() {
+        let mut seen = seen(vec![
+            domain("web", DomainState::Running),
             domain("off", DomainState::ShutOff),
-        ];
-        let libvirt = Libvirt::at_rest(seen(domains));
-        let room = |name: &str| libvirt.leaves_room_for(&host(), &name.parse().unwrap());
-        assert_eq!(room("web").unwrap_err().code, ErrorCode::OfLibvirt);
-        room("off").unwrap();
-        room("db").unwrap();
-        let none = Libvirt::at_rest(Seen::off());
-        none.leaves_room_for(&host(), &"web".parse().unwrap())
-            .unwrap();
+        ]);
+        let known = (*seen.domains.unwrap()).clone();
+        let domains = Domains {
+            told: known.told,
+            ..untold("hangs", 3)
+        };
+        seen.domains = Some(Arc::new(domains));
+        let libvirt = Libvirt::at_rest(seen);
+        assert_eq!(libvirt.in_memory(), ["web", "hangs"]);
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use drover_api::{LibvirtState, LibvirtView};
 use drover_libvirt::{Connection, Domains, Standing};
+use jiff::Timestamp;
 
 /// Whether there is a connection to libvirt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +37,8 @@ pub struct Seen {
     pub contact: Contact,
     /// Its domains as it told of them last; none where it never did.
     pub domains: Option<Arc<Domains>>,
+    /// When that was.
+    pub heard: Option<Timestamp>,
     /// To ask for more; none where it is not reached.
     pub connection: Option<Connection>,
 }
@@ -65,6 +68,7 @@ impl Seen {
             uri: None,
             contact: Contact::Off,
             domains: None,
+            heard: None,
             connection: None,
         }
     }
@@ -74,19 +78,38 @@ impl Seen {
         Self {
             uri: Some(uri.to_owned()),
             contact: Contact::Looking,
-            domains: None,
-            connection: None,
+            ..Self::off()
         }
     }
 
     /// Takes over what is so now. Domains that were told of and are not any more for want of a libvirt are there still.
     pub(super) fn hear(&mut self, told: Told) {
+        let is_old = matches!(&told.contact, Contact::Connected { late: Some(_), .. });
+        if told.domains.is_some() && !is_old {
+            self.heard = Some(Timestamp::now());
+        }
         self.domains = told.domains.or_else(|| self.domains.take());
         self.connection = told.connection;
         self.contact = match told.contact {
             Contact::Absent(why) if self.count() > 0 => Contact::Lost(why),
             other => other,
         };
+    }
+
+    /// There may be one now where there was none: what that means for guests is not known until it is reached.
+    pub(super) fn look_again(&mut self) {
+        if matches!(self.contact, Contact::Absent(_)) {
+            self.contact = Contact::Looking;
+            self.domains = None;
+        }
+    }
+
+    /// That it said something last, and when.
+    pub fn said_last(&self) -> String {
+        match self.heard {
+            Some(at) => format!("said last, at {at:.0},"),
+            None => "said last".to_owned(),
+        }
     }
 
     /// Why what is known of domains may be old; none where it is not.
@@ -155,7 +178,7 @@ pub(super) fn told(standing: Standing, is_optional: bool) -> Told {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use drover_libvirt::{Domain, DomainState};
+    use drover_libvirt::{Domain, DomainState, Untold};
     use drover_types::Bytes;
     use uuid::Uuid;
 
@@ -168,6 +191,24 @@ pub mod tests {
             autostart: false,
             memory: Bytes(4 << 30),
             vcpus: 2,
+        }
+    }
+
+    /// One domain with this number as its id, of which libvirt does not tell.
+    pub fn untold(name: &str, id: u128) -> Domains {
+        let why = drover_libvirt::Refusal {
+            words: "not this".to_owned(),
+            domain: 10,
+            code: 29,
+        };
+        let untold = Untold {
+            name: name.to_owned(),
+            uuid: Uuid::from_u128(id),
+            why,
+        };
+        Domains {
+            told: Vec::new(),
+            untold: vec![untold],
         }
     }
 
@@ -218,6 +259,37 @@ pub mod tests {
         let mut had_none = seen(Vec::new());
         had_none.hear(absent().into());
         assert_eq!(had_none.view().state, LibvirtState::Absent);
+    }
+
+    #[test]
+    fn a_libvirt_that_comes_is_not_known_until_it_is_reached_and_one_that_is_lost_stays_so() {
+        let mut had_none = seen(Vec::new());
+        had_none.hear(Contact::Absent("no socket".to_owned()).into());
+        had_none.look_again();
+        assert_eq!(had_none.contact, Contact::Looking);
+        assert!(had_none.domains.is_none());
+        let mut had_domains = seen(vec![domain("web", DomainState::Running)]);
+        had_domains.hear(lost().into());
+        had_domains.look_again();
+        assert_eq!((had_domains.contact.clone(), had_domains.count()), (lost(), 1));
+    }
+
+    #[test]
+    fn when_libvirt_told_of_its_domains_is_known_and_what_is_late_is_not_new() {
+        let mut seen = Seen::looking("qemu:///system");
+        assert_eq!(seen.said_last(), "said last");
+        seen.hear(reached(Domains::default()));
+        seen.heard = Some(Timestamp::UNIX_EPOCH);
+        let late = Contact::Connected {
+            daemon: "9.0.0".to_owned(),
+            hypervisor: "7.2.0".to_owned(),
+            late: Some("it hangs".to_owned()),
+        };
+        seen.hear(Told {
+            domains: seen.domains.clone(),
+            ..late.into()
+        });
+        assert_eq!(seen.said_last(), "said last, at 1970-01-01T00:00:00Z,");
     }
 
     #[test]
