@@ -2,17 +2,22 @@
 
 use std::path::Path;
 
+use data_encoding::HEXLOWER;
 use drover_libvirt::{Domain, DomainState, Domains};
 use drover_plan::inventory::{GuestCpu, Vm, VmState};
 use drover_plan::limits::{CPUS, MEMORY};
 use drover_plan::policy::{CannotMove, VmPolicy};
 use drover_types::{Bytes, HostName, VmName};
+use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::guests::taken;
 use crate::facts;
 use crate::libvirt::{Contact, Seen, is_in_memory, name, pid};
 use crate::registry::resident;
+
+/// How much of the digest of a host's name stands in names. Only hosts that have the same domain must differ in it.
+const HOST_DIGEST_BYTES: usize = 4;
 
 /// Where what a plan must know of them stands.
 #[derive(Debug, Default)]
@@ -116,29 +121,33 @@ fn vm(
     })
 }
 
-/// A name that nothing else in the cluster has. A guest of an agent's may be called as the domain is, and while libvirt moves one
-/// two hosts have it.
+/// A name that nothing else in the cluster has, of 49 characters: its id, and the beginning of a digest of its host's name. A guest of
+/// an agent's may be called as the domain is, and while libvirt moves one two hosts have it.
 fn name_in_plans(domain: &Domain, own: &HostName) -> Option<VmName> {
-    let uuid = domain.uuid;
-    let names = [
-        format!("{}.libvirt.{own}", domain.name),
-        format!("libvirt.{uuid}.{own}"),
-        format!("libvirt.{uuid}"),
-    ];
-    names.into_iter().find_map(|name| name.parse().ok())
+    let host = HEXLOWER.encode(&Sha256::digest(own.as_str())[..HOST_DIGEST_BYTES]);
+    let name = format!("libvirt.{}.{host}", domain.uuid.simple());
+    name.parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::libvirt::tests::{domain, lost, seen};
-    use crate::planning::tests::{guest, view};
-    use drover_plan::{ClusterPolicy, Inventory, Request, plan, text};
+    use crate::planning::tests::{Answer, guest, merge, view};
+    use drover_plan::{ClusterPolicy, Digest, Inventory, Request, plan, text};
 
     const GIB: u64 = 1 << 30;
 
     fn host() -> HostName {
         "a".parse().unwrap()
+    }
+
+    /// With which a cluster of two may lose one.
+    fn one_may_go() -> ClusterPolicy {
+        ClusterPolicy {
+            keep: serde_json::from_str(r#"{"losses":0,"of":"host"}"#).unwrap(),
+            ..ClusterPolicy::default()
+        }
     }
 
     fn of(seen: &Seen) -> OfLibvirt {
@@ -153,8 +162,12 @@ mod tests {
             domain("off", DomainState::ShutOff),
         ]));
         let names: Vec<_> = found.vms.iter().map(|vm| vm.name.as_str()).collect();
-        let by_id = format!("libvirt.{}.a", Uuid::from_u128(8));
-        assert_eq!(names, ["web.libvirt.a", by_id.as_str()]);
+        // `domain` gives ids by the length of names; the digest is that of "a".
+        let expected = [
+            "libvirt.00000000000000000000000000000003.ca978112",
+            "libvirt.00000000000000000000000000000008.ca978112",
+        ];
+        assert_eq!(names, expected);
         let states: Vec<_> = found.vms.iter().map(|vm| vm.state).collect();
         assert_eq!(states, [VmState::Running, VmState::Paused]);
         let web = &found.vms[0];
@@ -203,18 +216,36 @@ mod tests {
         vms.push(guest("a", None));
         let hosts = ["a", "b"].map(|host| view(host, &[]).host).to_vec();
         let inventory = Inventory { hosts, vms };
-        let policy = ClusterPolicy {
-            keep: serde_json::from_str(r#"{"losses":0,"of":"host"}"#).unwrap(),
-            ..ClusterPolicy::default()
-        };
         let request: Request = serde_json::from_str(r#"{"kind":"drain","hosts":["a"]}"#).unwrap();
-        let planned = plan(&inventory, &policy, &request);
+        let planned = plan(&inventory, &one_may_go(), &request);
         let planned = planned.unwrap_or_else(|refusal| panic!("{}", text::refusal(&refusal)));
         let moved: Vec<_> = planned.steps.iter().map(|step| step.vm.as_str()).collect();
         assert_eq!(moved, ["web"]);
         let words = text::plan(&planned);
-        assert!(words.contains("db.libvirt.a on a"), "{words}");
+        assert!(words.contains("libvirt's domain \"db\""), "{words}");
         assert!(words.contains("runs on there"), "{words}");
         assert!(words.contains("`virsh migrate` does"), "{words}");
+    }
+
+    #[test]
+    fn a_domain_that_libvirt_moves_between_hosts_with_long_names_makes_no_plan_impossible() {
+        let names = ["a", "b"].map(|end| format!("{}{end}", "x".repeat(62)));
+        let answers = names.clone().map(|name| {
+            let host = name.parse().unwrap();
+            let moving = seen(vec![domain(&"y".repeat(62), DomainState::Running)]);
+            let found = collect(&moving, &host, |_, _| Some(Bytes(GIB)));
+            Answer {
+                told: Ok(view(&name, &found.vms)),
+                age_seconds: 0,
+                host,
+            }
+        });
+        let gathered = merge(answers.into(), Digest::default());
+        assert_eq!(gathered.inventory.vms.len(), 2);
+        let request = format!(r#"{{"kind":"drain","hosts":["{}"]}}"#, names[0]);
+        let request: Request = serde_json::from_str(&request).unwrap();
+        let planned = plan(&gathered.inventory, &one_may_go(), &request);
+        let planned = planned.unwrap_or_else(|refusal| panic!("{}", text::refusal(&refusal)));
+        assert!(planned.steps.is_empty(), "{planned:?}");
     }
 }
