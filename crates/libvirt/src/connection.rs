@@ -2,7 +2,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::domain::{self, Domains, Xml};
@@ -39,13 +38,17 @@ impl Connection {
     /// Connects to the libvirtd of this URI, in a thread of its own, which makes the calls from then on.
     ///
     /// # Errors
-    /// libvirt refuses, or does not answer within [`limits::CONNECT`].
+    /// libvirt refuses, or does not answer within [`limits::CONNECT`], or [`limits::CONNECTING`] attempts hang already.
     pub async fn open(library: Library, uri: &str) -> Result<Self, ConnectError> {
+        let place = Place::to_connect().ok_or_else(|| ConnectError::Hanging {
+            uri: uri.to_owned(),
+        })?;
         let shared = Arc::new(Shared::new());
         let (calls, queue) = mpsc::sync_channel::<Call>(limits::CALLS_WAITING);
         let told = Arc::clone(&shared);
         // A libvirtd with no thread free for calls answers keepalive, and none of these.
-        let first = move |connection: &mut raw::Connection, _attempt: Place| {
+        let first = move |connection: &mut raw::Connection| {
+            let _until_they_are_answered = place;
             connection.tell_of_events(&told)?;
             connection.versions()
         };
@@ -137,10 +140,7 @@ impl Connection {
                 },
                 TrySendError::Disconnected(_) => self.0.shared.lost(what),
             })?;
-        let within = limits::CALL;
-        let answer = timeout(within, answer).await;
-        let answer = answer.map_err(|_| CallError::TimedOut { what, within })?;
-        self.0.shared.understood(what, answer.ok())
+        self.0.shared.answer(what, answer).await
     }
 }
 

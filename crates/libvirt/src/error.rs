@@ -98,7 +98,7 @@ pub enum ConnectError {
         /// Its words.
         source: Refusal,
     },
-    /// libvirtd took the connection and is silent.
+    /// libvirtd took no connection, or none of the first calls over it.
     #[error(
         "libvirt at {uri} did not answer within {within:?}: is libvirtd stopped, or overloaded?"
     )]
@@ -192,10 +192,11 @@ pub enum NotReady {
 /// Why a job was not ended, as far as is known.
 #[derive(Debug, thiserror::Error)]
 pub enum NotEnded {
-    /// There was no connection for it, or no answer in time: libvirt may have ended it in the second case.
+    /// There was no connection for it: libvirt was not asked.
     #[error("cannot end a domain's job")]
     Connect(#[from] ConnectError),
-    /// libvirt refused, such as where the domain has no job, or too many are being ended.
+    /// libvirt refused, such as where the domain has no job; or it did not answer in time, and may have ended it; or too many are
+    /// being ended.
     #[error(transparent)]
     Call(#[from] CallError),
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 /// started has to look at each QEMU on the host first: 1.5 s for two, seen.
 pub const CONNECT: Duration = Duration::from_secs(15);
 
-/// Attempts to connect that may hang at once.
+/// Attempts to connect that may hang at once. Those of migrations and of who ends one are not among them: they have bounds of their
+/// own ([`MIGRATIONS`], [`ABORTS`]), and one that is to be ended must not wait for others that hang.
 ///
 /// libvirt has no way to give one up: with a libvirtd that took the connection and says nothing, the attempt's thread waits
 /// until that goes on or ends. Whoever tries again after [`CONNECT`] has four of them within a minute, and from then on is told so.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use common::host::Host;
-use common::protocol::{Between, Treatment};
+use common::protocol::{Between, DOMAIN_ABORT_JOB, Treatment};
 use common::watched::{host_is_up, stands, states, watched_between};
 use common::{connect, domain, guest, happened, library, until};
 use drover_libvirt::{
@@ -26,6 +26,7 @@ on_each_libvirt! {
     a_domain_that_hangs_costs_no_connection_and_what_was_known_stays
     a_domain_that_libvirt_does_not_tell_of_leaves_the_others_told
     a_job_is_ended_though_a_call_before_it_hangs
+    more_jobs_are_ended_at_once_than_may_connect_and_one_that_is_not_answered_is_told_so
     what_answers_no_keepalive_is_not_connected_to
 }
 
@@ -254,6 +255,35 @@ async fn a_job_is_ended_though_a_call_before_it_hangs(libvirt: PathBuf) {
     assert!(source.words.contains("no job"), "{source}");
     assert!(begun.elapsed() < limits::CALL, "{:?}", begun.elapsed());
     assert_eq!((between.held(), between.opened()), (1, 2));
+    between.release();
+}
+
+async fn more_jobs_are_ended_at_once_than_may_connect_and_one_that_is_not_answered_is_told_so(
+    libvirt: PathBuf,
+) {
+    let (host, between, _watch) = watched_between(&libvirt).await;
+    let web = host.virsh(&["domuuid", "web"]);
+    let web: Uuid = web.trim().parse().unwrap();
+    let uri = uri_of_socket(&between.socket());
+    between.hold(DOMAIN_ABORT_JOB);
+    let abort = || {
+        let uri = uri.clone();
+        tokio::spawn(async move { abort_job(library(), &uri, web).await })
+    };
+    let aborts: Vec<_> = std::iter::repeat_with(abort)
+        .take(limits::CONNECTING + 1)
+        .collect();
+    until("all of them wait for their answers", async || {
+        between.held() == limits::CONNECTING + 1
+    })
+    .await;
+    // Nor do they keep anybody else from connecting.
+    Connection::open(library(), &uri).await.unwrap();
+    for abort in aborts {
+        let error = abort.await.unwrap().unwrap_err();
+        let is_late = matches!(error, NotEnded::Call(CallError::TimedOut { .. }));
+        assert!(is_late, "{error:?}");
+    }
     between.release();
 }
 
