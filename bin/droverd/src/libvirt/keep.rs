@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use drover_libvirt::{SYSTEM, SYSTEM_URI, Standing, Watch};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::seen::{Contact, Seen, Told, told};
 use crate::config::LibvirtAt;
@@ -73,10 +73,13 @@ pub async fn keep(at: Whereabouts, teller: watch::Sender<Seen>) {
 /// Until there is none on this host any more.
 async fn follow(at: &Whereabouts, teller: &watch::Sender<Seen>) {
     let mut watch = Watch::begin(at.library.clone(), at.uri.clone());
+    let mut is_reached = false;
     loop {
-        let standing = watch.changed().await;
-        let is_reached = matches!(standing, Standing::Reached { .. });
-        tell(teller, told(standing, at.is_optional()));
+        // One that stays away for the same reason tells nothing more.
+        if let Ok(standing) = timeout(limits::LIBVIRT_LOOK, watch.changed()).await {
+            is_reached = matches!(standing, Standing::Reached { .. });
+            tell(teller, told(standing));
+        }
         if !is_reached && at.absence().is_some() {
             return;
         }
@@ -152,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_host_without_a_socket_has_no_libvirt_and_its_library_is_asked_once_there_is_one() {
+    async fn a_host_without_a_socket_has_no_libvirt_and_one_with_has_it_whatever_its_library_is() {
         let folder = tempfile::TempDir::new().unwrap();
         let at = optional(folder.path());
         let (teller, mut seen) = watch::channel(Seen::looking(&at.uri));
@@ -164,8 +167,11 @@ mod tests {
 
         std::fs::write(folder.path().join("other-sock"), "").unwrap();
         let no_library =
-            |contact: &Contact| matches!(contact, Contact::Absent(why) if why.contains("library"));
-        contact(&mut seen, no_library).await;
+            |contact: &Contact| matches!(contact, Contact::Lost(why) if why.contains("library"));
+        let unusable = contact(&mut seen, no_library).await;
+        assert!(unusable.domains.is_none(), "{unusable:?}");
+        std::fs::remove_file(folder.path().join("other-sock")).unwrap();
+        contact(&mut seen, is_absent).await;
         task.abort();
     }
 }

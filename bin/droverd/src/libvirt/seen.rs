@@ -153,11 +153,10 @@ impl Seen {
     }
 }
 
-/// What a watch tells. A library that is not there is no fault where libvirt is used only if there is one.
-pub(super) fn told(standing: Standing, is_optional: bool) -> Told {
+/// What a watch tells. It is begun where libvirt is named or has a socket: without a library that can be used nothing is known of it.
+pub(super) fn told(standing: Standing) -> Told {
     match standing {
         Standing::Unknown => Contact::Looking.into(),
-        Standing::NotThere(why) if is_optional => Contact::Absent(why).into(),
         Standing::NotThere(why) | Standing::Unreachable(why) => Contact::Lost(why).into(),
         Standing::Reached {
             connection,
@@ -293,14 +292,13 @@ pub mod tests {
     }
 
     #[test]
-    fn a_missing_library_is_a_fault_only_where_libvirt_is_named() {
-        let not_there = || Standing::NotThere("no library".to_owned());
+    fn a_libvirt_whose_library_cannot_be_used_is_there() {
         let words = || "no library".to_owned();
-        assert_eq!(told(not_there(), true).contact, Contact::Absent(words()));
-        assert_eq!(told(not_there(), false).contact, Contact::Lost(words()));
-        assert_eq!(told(Standing::Unknown, true).contact, Contact::Looking);
-        let unreachable = Standing::Unreachable(words());
-        assert_eq!(told(unreachable, true).contact, Contact::Lost(words()));
+        let unusable = told(Standing::NotThere(words()));
+        assert_eq!(unusable.contact, Contact::Lost(words()));
+        let unreachable = told(Standing::Unreachable(words()));
+        assert_eq!(unreachable.contact, Contact::Lost(words()));
+        assert_eq!(told(Standing::Unknown).contact, Contact::Looking);
     }
 
     #[test]
