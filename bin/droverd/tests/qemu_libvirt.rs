@@ -236,16 +236,15 @@ async fn a_domain_and_a_guest_of_one_name_are_both_told_and_do_not_both_run(libv
 async fn a_domain_that_another_host_has_as_a_guest_is_not_to_be_started(libvirt: PathBuf) {
     let both = Both::with(libvirt, &listening(7101)).await;
     let client = &both.agent.client;
-    client.cluster_init().await.unwrap();
     // Another host as far as agents know, which has no libvirt.
     let place = Place::named("b");
     place.configure(&listening(7102));
     place.define("web");
     let other = place.start_by(inside(&both.host, &place)).await;
-    let made = client.cluster_token(&TokenRequest::default()).await;
+    other.client.cluster_init().await.unwrap();
+    let made = other.client.cluster_token(&TokenRequest::default()).await;
     let token = made.unwrap().token;
-    let joined = other.client.cluster_join(&JoinRequest { token }).await;
-    joined.unwrap();
+    client.cluster_join(&JoinRequest { token }).await.unwrap();
     other.start_vm("web").await;
 
     let web = "web".parse().unwrap();
@@ -258,4 +257,8 @@ async fn a_domain_that_another_host_has_as_a_guest_is_not_to_be_started(libvirt:
     assert_eq!(code, ErrorCode::NoSuchVm);
     assert!(next.contains("it is on b"), "{next}");
     assert!(!next.contains("virsh"), "{next}");
+
+    // Domains keep no host in its cluster.
+    assert_eq!(both.domains().await.len(), 2);
+    client.cluster_leave().await.unwrap();
 }

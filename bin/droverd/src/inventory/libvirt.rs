@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 use super::guests::taken;
 use crate::facts;
-use crate::libvirt::{Contact, Seen, is_in_memory, name, pid};
+use crate::libvirt::{Seen, is_in_memory, name, pid};
 use crate::registry::resident;
 
 /// How much of the digest of a host's name stands in names. Only hosts that have the same domain must differ in it.
@@ -40,7 +40,9 @@ pub fn domains(seen: &Seen, own: &HostName) -> OfLibvirt {
 /// `memory` tells what a domain's process has touched.
 fn collect(seen: &Seen, own: &HostName, memory: impl Fn(&str, Uuid) -> Option<Bytes>) -> OfLibvirt {
     let mut found = OfLibvirt::default();
-    found.notes.extend(unknown(seen));
+    let unknown = seen.never_told();
+    let unknown = unknown.map(|why| format!("libvirt's domains here are not known: {why}"));
+    found.notes.extend(unknown);
     let Some(domains) = &seen.domains else {
         return found;
     };
@@ -58,19 +60,6 @@ fn collect(seen: &Seen, own: &HostName, memory: impl Fn(&str, Uuid) -> Option<By
         found.notes.push(note);
     }
     found
-}
-
-/// That domains may be here of which nothing is known.
-fn unknown(seen: &Seen) -> Option<String> {
-    match (&seen.contact, &seen.domains) {
-        (Contact::Looking, None) => {
-            Some("libvirt is being looked for: its domains here are not known yet".to_owned())
-        }
-        (Contact::Lost(why), None) => Some(format!(
-            "libvirt is not reached, so that its domains here are not known: {why}"
-        )),
-        _ => None,
-    }
 }
 
 fn untold(domains: &Domains) -> impl Iterator<Item = String> {
@@ -193,7 +182,7 @@ mod tests {
     #[test]
     fn what_is_not_known_of_libvirt_is_noted_or_said_of_its_domains() {
         let never = Seen::looking("qemu:///system");
-        assert!(of(&never).notes[0].contains("not known yet"));
+        assert!(of(&never).notes[0].contains("being looked for"));
         let never = Seen {
             contact: lost(),
             ..never

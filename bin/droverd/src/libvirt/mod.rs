@@ -17,6 +17,7 @@ mod keep;
 mod listing;
 mod orders;
 mod preflight;
+mod present;
 mod process;
 mod room;
 mod seen;
@@ -28,6 +29,7 @@ use tokio::task::AbortHandle;
 
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
+pub use present::Present;
 pub use process::pid;
 pub use room::Room;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use drover_libvirt::Domain;
 use drover_types::{HostName, VmName};
 use uuid::Uuid;
 
-use super::domains::{is_in_memory, name};
+use super::domains::name;
 use super::virsh::{Order, Place};
 use super::{Libvirt, Seen};
 
@@ -33,16 +33,6 @@ impl Libvirt {
     /// Whether it has a domain of this name or id.
     pub fn has(&self, vm: &VmName) -> bool {
         find(&self.seen(), vm).is_some()
-    }
-
-    /// The names of its domains that are in memory, as it told of them last, and of those that it does not tell of.
-    pub fn in_memory(&self) -> Vec<String> {
-        let seen = self.seen();
-        let told = told(&seen).filter(|domain| is_in_memory(domain.state));
-        let untold = seen.domains.iter().flat_map(|domains| &domains.untold);
-        let told = told.map(|domain| name(&domain.name));
-        told.chain(untold.map(|domain| name(&domain.name)))
-            .collect()
     }
 }
 
@@ -91,9 +81,8 @@ fn refusal(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::libvirt::seen::tests::{domain, seen, untold};
-    use drover_libvirt::{DomainState, Domains};
-    use std::sync::Arc;
+    use crate::libvirt::seen::tests::{domain, seen};
+    use drover_libvirt::DomainState;
 
     fn host() -> HostName {
         "a".parse().unwrap()
@@ -123,7 +112,6 @@ mod tests {
             assert!(next.ends_with(r"`virsh shutdown 'it'\''s 1'`"), "{next}");
         }
         assert_eq!(refused("db", Order::Start), None);
-        assert_eq!(libvirt.in_memory(), ["it's 1"]);
         let called = |name: &str| libvirt.called(&name.parse().unwrap());
         assert_eq!(called("web"), Some("web".parse().unwrap()));
         assert_eq!(called(&uuid.to_string()), None, "no name of ours");
@@ -138,21 +126,5 @@ mod tests {
         let next = refused.unwrap().next.unwrap();
         assert!(next.contains("`virsh start web`"), "{next}");
         assert!(next.ends_with("silent: b"), "{next}");
-    }
-
-    #[test]
-    fn a_domain_that_libvirt_does_not_tell_of_may_be_in_memory() {
-        let mut seen = seen(vec![
-            domain("web", DomainState::Running),
-            domain("off", DomainState::ShutOff),
-        ]);
-        let known = (*seen.domains.unwrap()).clone();
-        let domains = Domains {
-            told: known.told,
-            ..untold("hangs", 3)
-        };
-        seen.domains = Some(Arc::new(domains));
-        let libvirt = Libvirt::at_rest(seen);
-        assert_eq!(libvirt.in_memory(), ["web", "hangs"]);
     }
 }

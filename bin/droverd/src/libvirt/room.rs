@@ -5,10 +5,9 @@ use drover_api::{ErrorCode, Refusal};
 use drover_types::HostName;
 
 use super::domains::{is_in_memory, name, words};
-use super::seen::{Contact, Seen};
 use super::twins::Own;
 use super::virsh::{Order, Place};
-use super::{Libvirt, orders};
+use super::{Libvirt, Seen, orders};
 
 /// What libvirt's domains leave of a place for a guest.
 #[derive(Debug, PartialEq, Eq)]
@@ -84,10 +83,8 @@ fn in_the_way(seen: &Seen, host: &HostName, guest: &Own) -> Option<Refusal> {
 
 /// Why it is not known whether one is in memory; none where it is.
 fn unknown(seen: &Seen, guest: &Own) -> Option<String> {
-    match (&seen.contact, &seen.domains) {
-        (Contact::Looking, _) => return Some("libvirt is being looked for".to_owned()),
-        (Contact::Lost(why), None) => return Some(format!("libvirt is not reached: {why}")),
-        _ => {}
+    if let Some(why) = seen.never_told() {
+        return Some(why);
     }
     let domains = seen.domains.as_ref()?;
     let mut untold = domains.untold.iter();
@@ -111,6 +108,7 @@ fn unknown(seen: &Seen, guest: &Own) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::libvirt::Contact;
     use crate::libvirt::seen::tests::{domain, lost, seen, untold};
     use crate::libvirt::twins::tests::own;
     use drover_libvirt::DomainState;

@@ -104,6 +104,15 @@ impl Seen {
         }
     }
 
+    /// Why it is not known which domains it has; none where it told of them, or there is no libvirt.
+    pub fn never_told(&self) -> Option<String> {
+        match (&self.contact, &self.domains) {
+            (Contact::Looking, _) => Some("libvirt is being looked for".to_owned()),
+            (Contact::Lost(why), None) => Some(format!("libvirt is not reached: {why}")),
+            _ => None,
+        }
+    }
+
     /// That it said something last, and when.
     pub fn said_last(&self) -> String {
         match self.heard {
