@@ -51,8 +51,14 @@ fn collect(seen: &Seen, own: &HostName, memory: impl Fn(&str, Uuid) -> Option<By
     for domain in in_memory {
         let touched = memory(&domain.name, domain.uuid);
         found.resident += touched.unwrap_or_default();
-        found.vms.extend(vm(domain, own, touched, seen.problem()));
+        found.vms.extend(vm(domain, own, touched));
     }
+    // Not at each of them: a plan is made from what stands there, and must not be outdated by libvirt's words of today.
+    let old = seen.problem().filter(|_| seen.count() > 0);
+    found.notes.extend(old.map(|why| {
+        let said = seen.said_last();
+        format!("libvirt {said} what is planned with of its domains here, and has not told of them since: {why}")
+    }));
     found.notes.extend(untold(domains));
     if !off.is_empty() {
         let count = off.len();
@@ -70,20 +76,14 @@ fn untold(domains: &Domains) -> impl Iterator<Item = String> {
 }
 
 /// None of one that has no name for plans, which does not happen.
-fn vm(
-    domain: &Domain,
-    own: &HostName,
-    touched: Option<Bytes>,
-    problem: Option<&str>,
-) -> Option<Vm> {
+fn vm(domain: &Domain, own: &HostName, touched: Option<Bytes>) -> Option<Vm> {
     let most = Bytes(MEMORY);
     let given = domain.memory.min(most);
     let all = taken(given, touched.unwrap_or_default()).min(most);
     let shown = name(&domain.name);
-    let mut blockers = vec![format!(
+    let blocker = format!(
         "it is libvirt's domain {shown:?}, which the agent does not move yet: `virsh migrate` does"
-    )];
-    blockers.extend(problem.map(|why| format!("what is known of it is old: {why}")));
+    );
     Some(Vm {
         name: name_in_plans(domain, own)?,
         host: own.clone(),
@@ -101,7 +101,7 @@ fn vm(
         downtime_limit_ms: 0,
         throttle_most: None,
         deadline: None,
-        blockers: blockers.into_iter().map(Into::into).collect(),
+        blockers: vec![blocker.into()],
         // The others of its host are moved all the same, and what stays is told.
         policy: VmPolicy {
             cannot_move: CannotMove::Skip,
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_of_libvirt_is_noted_or_said_of_its_domains() {
+    fn what_is_not_known_of_libvirt_is_noted_and_makes_no_plan_another_one() {
         let never = Seen::looking("qemu:///system");
         assert!(of(&never).notes[0].contains("being looked for"));
         let never = Seen {
@@ -188,13 +188,16 @@ mod tests {
             ..never
         };
         assert!(of(&never).notes[0].contains("no socket"));
-        let then = Seen {
+        let told = || seen(vec![domain("web", DomainState::Running)]);
+        let then = of(&Seen {
             contact: lost(),
-            ..seen(vec![domain("web", DomainState::Running)])
+            ..told()
+        });
+        let [note] = &then.notes[..] else {
+            panic!("{:?}", then.notes);
         };
-        let found = of(&then);
-        assert_eq!(found.notes, Vec::<String>::new());
-        assert!(found.vms[0].blockers[1].as_str().contains("no socket"));
+        assert!(note.ends_with("no socket"), "{note}");
+        assert_eq!(then.vms, of(&told()).vms, "the same plan as before");
         assert!(of(&Seen::off()).notes.is_empty());
     }
 
