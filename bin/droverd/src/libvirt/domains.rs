@@ -1,7 +1,5 @@
 //! libvirt's domains as guests are shown.
 
-use std::collections::BTreeMap;
-
 use drover_api::{VmSource, VmState, VmView};
 use drover_libvirt::{Domain, DomainState, Untold};
 use drover_plan::Text;
@@ -135,42 +133,6 @@ fn problem(state: DomainState) -> Option<String> {
     }
 }
 
-/// Says at both of two guests that have one name, or one id, that there is another. `ids` are those of the agent's own
-/// guests that have one, by name.
-pub(super) fn tell_twins(own: &mut [VmView], domains: &mut [VmView], ids: &BTreeMap<String, Uuid>) {
-    for domain in domains {
-        let id: Option<Uuid> = domain.uuid.as_ref().and_then(|id| id.parse().ok());
-        for guest in own.iter_mut() {
-            let (name, other) = (&guest.name, &domain.name);
-            let (of_guest, of_domain) = if name == other {
-                (
-                    "libvirt has a domain of this name, too".to_owned(),
-                    "the agent has a guest of this name, too, which orders by the name are for"
-                        .to_owned(),
-                )
-            } else if id.is_some() && ids.get(name) == id.as_ref() {
-                (
-                    format!("libvirt's domain {other:?} has the same id"),
-                    format!("the agent's guest {name} has the same id"),
-                )
-            } else {
-                continue;
-            };
-            let same = "if it is the same one, see that it is started by one of them only";
-            add_problem(guest, &format!("{of_guest}: {same}"));
-            add_problem(domain, &format!("{of_domain}: {same}"));
-        }
-    }
-}
-
-fn add_problem(view: &mut VmView, more: &str) {
-    let words = match view.problem.take() {
-        Some(problem) => format!("{problem}; {more}"),
-        None => more.to_owned(),
-    };
-    view.problem = Some(words);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -231,31 +193,5 @@ mod tests {
         let views = views(&seen, |_, _| None);
         assert_eq!(views[0].state, VmState::Unknown);
         assert!(views[0].problem.as_ref().unwrap().contains("not this"));
-    }
-
-    #[test]
-    fn two_guests_of_one_name_or_id_are_both_said_to_be_there() {
-        let mut domains = views(
-            &seen(vec![
-                domain("web", DomainState::Running),
-                domain("other", DomainState::ShutOff),
-            ]),
-            |_, _| None,
-        );
-        let own = |name: &str| VmView {
-            source: VmSource::Drover,
-            uuid: None,
-            ..view(name, Uuid::nil(), VmState::Stopped, None, None)
-        };
-        let mut guests = [own("db"), own("web"), own("free")];
-        // `domain` gives ids by the length of names.
-        let ids = BTreeMap::from([("db".to_owned(), Uuid::from_u128(5))]);
-        tell_twins(&mut guests, &mut domains, &ids);
-        let problem = |view: &VmView| view.problem.clone().unwrap_or_default();
-        assert!(problem(&guests[0]).contains("\"other\" has the same id"));
-        assert!(problem(&guests[1]).contains("a domain of this name"));
-        assert_eq!(guests[2].problem, None);
-        assert!(problem(&domains[0]).contains("guest db has the same id"));
-        assert!(problem(&domains[1]).contains("a guest of this name"));
     }
 }

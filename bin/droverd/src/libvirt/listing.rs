@@ -1,25 +1,23 @@
 //! The agent's own guests and libvirt's domains, side by side.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use drover_api::{ErrorCode, Refusal, VmView};
 use drover_libvirt::{Description, Xml};
 use drover_types::{VmName, with_sources};
-use uuid::Uuid;
 
-use super::domains::{tell_twins, views};
+use super::domains::views;
 use super::preflight::Preflight;
-use super::twins::id_of;
-use super::{Libvirt, process};
+use super::twins::{self, Own, Owns};
+use super::{Libvirt, Seen, orders, process};
 use crate::agent::Context;
 use crate::registry::Known;
 use crate::{facts, limits};
 
 impl Libvirt {
-    fn views(&self) -> Vec<VmView> {
+    fn views(&self, seen: &Seen) -> Vec<VmView> {
         let pid = |name: &str, uuid| process::pid(Path::new(facts::ROOT), name, uuid);
-        views(&self.seen(), pid)
+        views(seen, pid)
     }
 }
 
@@ -29,10 +27,9 @@ impl Libvirt {
 /// The directory of definitions cannot be read.
 pub async fn all(context: &Context) -> Result<Vec<VmView>, Refusal> {
     let mut guests = context.registry.list().await?;
-    let mut domains = context.libvirt.views();
+    let mut domains = context.libvirt.views(&context.libvirt.seen());
     if !domains.is_empty() {
-        let (known, _) = context.registry.known().await?;
-        tell_twins(&mut guests, &mut domains, &ids(&known));
+        twins::tell(&mut guests, &mut domains, &owns(context).await?);
     }
     guests.append(&mut domains);
     Ok(guests)
@@ -41,27 +38,34 @@ pub async fn all(context: &Context) -> Result<Vec<VmView>, Refusal> {
 /// One guest: the agent's own of that name, or else libvirt's domain of that name or id.
 ///
 /// # Errors
-/// There is neither.
+/// There is neither, or the directory of definitions cannot be read.
 pub async fn show(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
-    let found = context.registry.get(name).await;
-    let mut domains = context.libvirt.views();
-    match found {
-        Ok(mut guest) => {
-            let guests = std::slice::from_mut(&mut guest);
-            tell_twins(guests, &mut domains, &BTreeMap::new());
-            Ok(guest)
-        }
-        Err(refusal) if refusal.code == ErrorCode::NoSuchVm => {
-            let is_meant =
-                |vm: &VmView| vm.name == name.as_str() || vm.uuid.as_deref() == Some(name.as_str());
-            let mut domain = domains.into_iter().find(is_meant).ok_or(refusal)?;
-            let (notes, elsewhere) =
-                tokio::join!(notes(context, &domain), elsewhere(context, &domain));
-            domain.notes = notes.into_iter().chain(elsewhere).collect();
-            Ok(domain)
-        }
-        Err(refusal) => Err(refusal),
-    }
+    let refusal = match context.registry.get(name).await {
+        Ok(guest) => return Ok(own(context, guest, name)),
+        Err(refusal) if refusal.code == ErrorCode::NoSuchVm => refusal,
+        Err(refusal) => return Err(refusal),
+    };
+    let seen = context.libvirt.seen();
+    let Some(found) = orders::find(&seen, name) else {
+        return Err(refusal);
+    };
+    let id = Some(found.uuid.to_string());
+    let mut domains = context.libvirt.views(&seen).into_iter();
+    let mut domain = domains.find(|view| view.uuid == id).ok_or(refusal)?;
+    twins::tell_domain(&mut domain, &owns(context).await?);
+    let (notes, elsewhere) = tokio::join!(notes(context, &domain), elsewhere(context, &domain));
+    domain.notes = notes.into_iter().chain(elsewhere).collect();
+    Ok(domain)
+}
+
+/// A guest of the agent's own, with what is to be known of domains that may be the same.
+fn own(context: &Context, mut guest: VmView, name: &VmName) -> VmView {
+    let definition = context.registry.definition(name);
+    let own = definition.map(|definition| (guest.name.clone(), Own::from(&definition)));
+    let mut domains = context.libvirt.views(&context.libvirt.seen());
+    let guests = std::slice::from_mut(&mut guest);
+    twins::tell(guests, &mut domains, &own.into_iter().collect());
+    guest
 }
 
 /// That another host has a guest of Drover's of a domain's name, which may be the same.
@@ -95,11 +99,12 @@ async fn notes(context: &Context, domain: &VmView) -> Vec<String> {
     }
 }
 
-/// The ids that the definitions of the agent's own guests give them, by name.
-fn ids(known: &[Known]) -> BTreeMap<String, Uuid> {
-    let id = |guest: &Known| {
-        let id = id_of(&guest.definition.as_ref()?.args)?;
-        Some((guest.name.to_string(), id))
+/// The agent's own guests of which more than the name is known.
+async fn owns(context: &Context) -> Result<Owns, Refusal> {
+    let (known, _) = context.registry.known().await?;
+    let own = |guest: &Known| {
+        let definition = guest.definition.as_ref()?;
+        Some((guest.name.to_string(), Own::from(definition)))
     };
-    known.iter().filter_map(id).collect()
+    Ok(known.iter().filter_map(own).collect())
 }

@@ -26,8 +26,7 @@ impl Libvirt {
     /// no guest can be called so.
     pub fn called(&self, vm: &VmName) -> Option<VmName> {
         let seen = self.seen();
-        let (name, _) = find(&seen, vm)?;
-        name.parse().ok()
+        find(&seen, vm)?.name.parse().ok()
     }
 
     /// Whether it has a domain of this name or id.
@@ -41,17 +40,33 @@ pub(super) fn told(seen: &Seen) -> impl Iterator<Item = &Domain> {
     seen.domains.iter().flat_map(|domains| &domains.told)
 }
 
-/// The domain of this name or id: its name, and what libvirt told of it, if it did.
-fn find<'a>(seen: &'a Seen, vm: &VmName) -> Option<(&'a str, Option<&'a Domain>)> {
+/// A domain that somebody named.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found<'a> {
+    name: &'a str,
+    pub(super) uuid: Uuid,
+    /// What libvirt told of it, if it did.
+    told: Option<&'a Domain>,
+}
+
+/// The domain of this name, or else of this id.
+pub(super) fn find<'a>(seen: &'a Seen, vm: &VmName) -> Option<Found<'a>> {
+    let told = told(seen).map(|domain| Found {
+        name: &domain.name,
+        uuid: domain.uuid,
+        told: Some(domain),
+    });
     let untold = seen.domains.iter().flat_map(|domains| &domains.untold);
-    let untold = untold.map(|domain| (domain.name.as_str(), domain.uuid, None));
-    let told = told(seen).map(|domain| (domain.name.as_str(), domain.uuid, Some(domain)));
+    let untold = untold.map(|domain| Found {
+        name: &domain.name,
+        uuid: domain.uuid,
+        told: None,
+    });
     let all: Vec<_> = told.chain(untold).collect();
-    let by_name = all.iter().find(|(name, ..)| *name == vm.as_str());
+    let by_name = all.iter().find(|found| found.name == vm.as_str());
     let id = vm.as_str().parse::<Uuid>().ok();
-    let by_id = || all.iter().find(|(_, uuid, _)| Some(*uuid) == id);
-    let (name, _, domain) = *by_name.or_else(by_id)?;
-    Some((name, domain))
+    let by_id = || all.iter().find(|found| Some(found.uuid) == id);
+    by_name.or_else(by_id).copied()
 }
 
 fn refusal(
@@ -61,13 +76,13 @@ fn refusal(
     order: Order,
     silent: &[HostName],
 ) -> Option<Refusal> {
-    let (found, domain) = find(seen, vm)?;
-    let shown = name(found);
+    let found = find(seen, vm)?;
+    let shown = name(found.name);
     let message = format!(
         "guest {shown:?} of {host} is libvirt's: the agent lists its domains, and does not start, stop, suspend or move them yet"
     );
     let uri = seen.uri.as_deref();
-    let mut next = Place { host, uri }.instead(order, found, domain);
+    let mut next = Place { host, uri }.instead(order, found.name, found.told);
     if order == Order::Start && !silent.is_empty() {
         let silent: Vec<_> = silent.iter().map(HostName::as_str).collect();
         let silent = silent.join(", ");
