@@ -27,9 +27,6 @@ pub const FILE_BYTES: u64 = 2 << 20;
 /// restarted is away for a second.
 pub const LIBVIRT_LOOK: Duration = Duration::from_secs(2);
 
-/// Largest note of a process id: ten digits and the end of a line.
-pub const PID_BYTES: u64 = 32;
-
 /// What is looked at of a QEMU's command for its guest's id: libvirt gives it before any device.
 pub const COMMAND_BYTES: u64 = 1 << 20;
 

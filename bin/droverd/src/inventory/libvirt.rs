@@ -1,19 +1,18 @@
 //! libvirt's domains as a plan knows them: they take room, and stay where they are.
 
-use std::path::Path;
+use std::collections::BTreeMap;
 
 use data_encoding::HEXLOWER;
 use drover_libvirt::{Domain, DomainState, Domains};
 use drover_plan::inventory::{GuestCpu, Vm, VmState};
 use drover_plan::limits::{CPUS, MEMORY};
 use drover_plan::policy::{CannotMove, VmPolicy};
-use drover_types::{Bytes, HostName, VmName};
+use drover_types::{Bytes, HostName, VmName, in_short};
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 use super::guests::taken;
-use crate::facts;
-use crate::libvirt::{Seen, is_in_memory, name, pid};
+use crate::libvirt::{Seen, is_in_memory, name};
 use crate::registry::resident;
 
 /// How much of the digest of a host's name stands in names. Only hosts that have the same domain must differ in it.
@@ -30,15 +29,13 @@ pub struct OfLibvirt {
     pub notes: Vec<String>,
 }
 
-/// The domains of this host's libvirt.
-pub fn domains(seen: &Seen, own: &HostName) -> OfLibvirt {
-    collect(seen, own, |name, uuid| {
-        resident(pid(Path::new(facts::ROOT), name, uuid)?)
-    })
+/// The domains of this host's libvirt, of which these processes are known.
+pub fn domains(seen: &Seen, own: &HostName, pids: &BTreeMap<Uuid, u32>) -> OfLibvirt {
+    collect(seen, own, |uuid| resident(*pids.get(&uuid)?))
 }
 
 /// `memory` tells what a domain's process has touched.
-fn collect(seen: &Seen, own: &HostName, memory: impl Fn(&str, Uuid) -> Option<Bytes>) -> OfLibvirt {
+fn collect(seen: &Seen, own: &HostName, memory: impl Fn(Uuid) -> Option<Bytes>) -> OfLibvirt {
     let mut found = OfLibvirt::default();
     let unknown = seen.never_told();
     let unknown = unknown.map(|why| format!("libvirt's domains here are not known: {why}"));
@@ -48,8 +45,12 @@ fn collect(seen: &Seen, own: &HostName, memory: impl Fn(&str, Uuid) -> Option<By
     };
     let told = domains.told.iter();
     let (in_memory, off): (Vec<_>, Vec<_>) = told.partition(|domain| is_in_memory(domain.state));
+    let mut unfound = Vec::new();
     for domain in in_memory {
-        let touched = memory(&domain.name, domain.uuid);
+        let touched = memory(domain.uuid);
+        if touched.is_none() {
+            unfound.push(name(&domain.name));
+        }
         found.resident += touched.unwrap_or_default();
         found.vms.extend(vm(domain, own, touched));
     }
@@ -59,6 +60,13 @@ fn collect(seen: &Seen, own: &HostName, memory: impl Fn(&str, Uuid) -> Option<By
         let said = seen.said_last();
         format!("libvirt {said} what is planned with of its domains here, and has not told of them since: {why}")
     }));
+    if !unfound.is_empty() {
+        let (count, names) = (unfound.len(), in_short(unfound.join(", ")));
+        found.notes.push(format!(
+            "what {count} of libvirt's domains have of the host's memory is counted as its own, too, since their processes were not \
+             found: {names}"
+        ));
+    }
     found.notes.extend(untold(domains));
     if !off.is_empty() {
         let count = off.len();
@@ -140,7 +148,7 @@ mod tests {
     }
 
     fn of(seen: &Seen) -> OfLibvirt {
-        collect(seen, &host(), |_, _| Some(Bytes(GIB)))
+        collect(seen, &host(), |_| Some(Bytes(GIB)))
     }
 
     #[test]
@@ -167,6 +175,18 @@ mod tests {
             found.notes,
             ["domains of libvirt's that are shut off here and stay: 1"]
         );
+    }
+
+    #[test]
+    fn a_domain_whose_process_is_not_found_is_planned_with_and_named() {
+        let seen = seen(vec![domain("web", DomainState::Running)]);
+        let found = domains(&seen, &host(), &BTreeMap::new());
+        assert_eq!((found.vms.len(), found.resident), (1, Bytes(0)));
+        assert_eq!(found.vms[0].memory_used, Bytes(4 * GIB));
+        let [note] = &found.notes[..] else {
+            panic!("{:?}", found.notes);
+        };
+        assert!(note.ends_with("not found: web"), "{note}");
     }
 
     #[test]
@@ -225,7 +245,7 @@ mod tests {
         let answers = names.clone().map(|name| {
             let host = name.parse().unwrap();
             let moving = seen(vec![domain(&"y".repeat(62), DomainState::Running)]);
-            let found = collect(&moving, &host, |_, _| Some(Bytes(GIB)));
+            let found = collect(&moving, &host, |_| Some(Bytes(GIB)));
             Answer {
                 told: Ok(view(&name, &found.vms)),
                 age_seconds: 0,

@@ -77,7 +77,9 @@ pub async fn processors(context: &Context) -> Result<drover_tune::facts::Offers,
 /// The kernel does not tell its facts, or the directory of definitions cannot be read.
 pub async fn view(context: &Context) -> Result<InventoryView, Refusal> {
     let (known, mut notes) = context.registry.known().await?;
-    let of_libvirt = libvirt::domains(&context.libvirt.seen(), &context.config.host);
+    let seen = context.libvirt.seen();
+    let pids = context.libvirt.pids(&seen).await;
+    let of_libvirt = libvirt::domains(&seen, &context.config.host, &pids);
     let of_guests: Bytes = known.iter().filter_map(|guest| guest.resident).sum();
     let of_guests = of_guests + of_libvirt.resident;
     let (host, of_host) = host::host(context, of_guests).await.map_err(|error| {

@@ -1,5 +1,7 @@
 //! libvirt's domains as guests are shown.
 
+use std::collections::BTreeMap;
+
 use drover_api::{VmSource, VmState, VmView};
 use drover_libvirt::{Domain, DomainState, Untold};
 use drover_plan::Text;
@@ -17,8 +19,9 @@ pub fn name(name: &str) -> String {
     Text::from(name.to_owned()).to_string()
 }
 
-/// All of them. `pid` tells a domain's process.
-pub(super) fn views(seen: &Seen, pid: impl Fn(&str, Uuid) -> Option<u32>) -> Vec<VmView> {
+/// All of them, with their processes.
+pub(super) fn views(seen: &Seen, pids: &BTreeMap<Uuid, u32>) -> Vec<VmView> {
+    let pid = |uuid| pids.get(&uuid).copied();
     let lost = match &seen.contact {
         Contact::Lost(why) => Some(why.as_str()),
         _ => None,
@@ -27,11 +30,11 @@ pub(super) fn views(seen: &Seen, pid: impl Fn(&str, Uuid) -> Option<u32>) -> Vec
         return Vec::new();
     };
     let told = domains.told.iter().map(|domain| {
-        let pid = is_in_memory(domain.state).then(|| pid(&domain.name, domain.uuid));
-        told(domain, lost, pid.flatten())
+        let pid = pid(domain.uuid).filter(|_| is_in_memory(domain.state));
+        told(domain, lost, pid)
     });
     let untold = domains.untold.iter();
-    let untold = untold.map(|domain| untold_of(domain, pid(&domain.name, domain.uuid)));
+    let untold = untold.map(|domain| untold_of(domain, pid(domain.uuid)));
     let mut views: Vec<_> = told.chain(untold).collect();
     views.sort_by(|one, other| one.name.cmp(&other.name));
     views
@@ -140,7 +143,9 @@ mod tests {
     use std::sync::Arc;
 
     fn shown(seen: &Seen) -> Vec<(String, VmState, Option<u32>)> {
-        let views = views(seen, |_, _| Some(7)).into_iter();
+        let told = seen.domains.iter().flat_map(|domains| &domains.told);
+        let pids = told.map(|domain| (domain.uuid, 7)).collect();
+        let views = views(seen, &pids).into_iter();
         views.map(|vm| (vm.name, vm.state, vm.pid)).collect()
     }
 
@@ -160,7 +165,7 @@ mod tests {
             (name("web"), VmState::Running, Some(7)),
         ];
         assert_eq!(shown(&seen), expected);
-        let views = views(&seen, |_, _| None);
+        let views = views(&seen, &BTreeMap::new());
         let web = &views[3];
         assert_eq!((web.source, web.vcpus), (VmSource::Libvirt, Some(2)));
         assert_eq!(web.memory.unwrap().0, 4 << 30);
@@ -180,7 +185,7 @@ mod tests {
             (name("web"), VmState::Unreachable, Some(7)),
         ];
         assert_eq!(shown(&seen), expected);
-        for view in views(&seen, |_, _| None) {
+        for view in views(&seen, &BTreeMap::new()) {
             let problem = view.problem.unwrap();
             assert!(problem.contains("no socket"), "{problem}");
         }
@@ -190,7 +195,7 @@ mod tests {
     fn a_domain_that_libvirt_does_not_tell_of_is_there_with_its_words() {
         let mut seen = seen(Vec::new());
         seen.domains = Some(Arc::new(untold("web", 3)));
-        let views = views(&seen, |_, _| None);
+        let views = views(&seen, &BTreeMap::new());
         assert_eq!(views[0].state, VmState::Unknown);
         assert!(views[0].problem.as_ref().unwrap().contains("not this"));
     }

@@ -1,7 +1,5 @@
 //! The agent's own guests and libvirt's domains, side by side.
 
-use std::path::Path;
-
 use drover_api::{ErrorCode, Refusal, VmView};
 use drover_libvirt::{Description, Xml};
 use drover_types::{VmName, with_sources};
@@ -9,15 +7,14 @@ use drover_types::{VmName, with_sources};
 use super::domains::views;
 use super::preflight::Preflight;
 use super::twins::{self, Own, Owns};
-use super::{Libvirt, Seen, orders, process};
+use super::{Libvirt, Seen, orders};
 use crate::agent::Context;
+use crate::limits;
 use crate::registry::Known;
-use crate::{facts, limits};
 
 impl Libvirt {
-    fn views(&self, seen: &Seen) -> Vec<VmView> {
-        let pid = |name: &str, uuid| process::pid(Path::new(facts::ROOT), name, uuid);
-        views(seen, pid)
+    async fn views(&self, seen: &Seen) -> Vec<VmView> {
+        views(seen, &self.pids(seen).await)
     }
 }
 
@@ -27,7 +24,7 @@ impl Libvirt {
 /// The directory of definitions cannot be read.
 pub async fn all(context: &Context) -> Result<Vec<VmView>, Refusal> {
     let mut guests = context.registry.list().await?;
-    let mut domains = context.libvirt.views(&context.libvirt.seen());
+    let mut domains = context.libvirt.views(&context.libvirt.seen()).await;
     if !domains.is_empty() {
         twins::tell(&mut guests, &mut domains, &owns(context).await?);
     }
@@ -41,7 +38,7 @@ pub async fn all(context: &Context) -> Result<Vec<VmView>, Refusal> {
 /// There is neither, or the directory of definitions cannot be read.
 pub async fn show(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
     let refusal = match context.registry.get(name).await {
-        Ok(guest) => return Ok(own(context, guest, name)),
+        Ok(guest) => return Ok(own(context, guest, name).await),
         Err(refusal) if refusal.code == ErrorCode::NoSuchVm => refusal,
         Err(refusal) => return Err(refusal),
     };
@@ -50,7 +47,7 @@ pub async fn show(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
         return Err(refusal);
     };
     let id = Some(found.uuid.to_string());
-    let mut domains = context.libvirt.views(&seen).into_iter();
+    let mut domains = context.libvirt.views(&seen).await.into_iter();
     let mut domain = domains.find(|view| view.uuid == id).ok_or(refusal)?;
     twins::tell_domain(&mut domain, &owns(context).await?);
     let (notes, elsewhere) = tokio::join!(notes(context, &domain), elsewhere(context, &domain));
@@ -59,10 +56,10 @@ pub async fn show(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
 }
 
 /// A guest of the agent's own, with what is to be known of domains that may be the same.
-fn own(context: &Context, mut guest: VmView, name: &VmName) -> VmView {
+async fn own(context: &Context, mut guest: VmView, name: &VmName) -> VmView {
     let definition = context.registry.definition(name);
     let own = definition.map(|definition| (guest.name.clone(), Own::from(&definition)));
-    let mut domains = context.libvirt.views(&context.libvirt.seen());
+    let mut domains = context.libvirt.views(&context.libvirt.seen()).await;
     let guests = std::slice::from_mut(&mut guest);
     twins::tell(guests, &mut domains, &own.into_iter().collect());
     guest

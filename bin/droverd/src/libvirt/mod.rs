@@ -6,7 +6,7 @@
 //!                   ▼ Seen: whether it is reached, its domains as it told last
 //!      listing (beside the agent's own guests) · inventory · refusals of orders · metrics
 //! ```
-//! Owns what was seen last. It never asks libvirt to change anything: whoever wants a domain started, stopped or moved is refused
+//! Owns what was seen last, and which processes are domains'. It never asks libvirt to change anything: whoever wants a domain started, stopped or moved is refused
 //! with what does it instead. Who will move them, and how: docs/decisions/0036.
 //!
 //! # Invariant
@@ -24,13 +24,15 @@ mod seen;
 mod twins;
 mod virsh;
 
+use std::collections::BTreeMap;
+
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use uuid::Uuid;
 
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
 pub use present::Present;
-pub use process::pid;
 pub use room::Room;
 #[cfg(test)]
 pub use seen::tests;
@@ -40,11 +42,13 @@ pub use virsh::Order;
 
 use crate::config::LibvirtAt;
 use keep::Whereabouts;
+use process::Processes;
 
 /// This host's libvirt.
 #[derive(Debug)]
 pub struct Libvirt {
     seen: watch::Receiver<Seen>,
+    processes: Processes,
     task: Option<AbortHandle>,
 }
 
@@ -56,16 +60,31 @@ impl Libvirt {
         };
         let (teller, seen) = watch::channel(Seen::looking(&whereabouts.uri));
         let task = tokio::spawn(keep::keep(whereabouts, teller)).abort_handle();
-        Self {
-            seen,
-            task: Some(task),
-        }
+        Self::with(seen, Some(task))
     }
 
     /// One of which this was seen, and nothing will be any more.
     pub(crate) fn at_rest(seen: Seen) -> Self {
         let (_, seen) = watch::channel(seen);
-        Self { seen, task: None }
+        Self::with(seen, None)
+    }
+
+    fn with(seen: watch::Receiver<Seen>, task: Option<AbortHandle>) -> Self {
+        Self {
+            seen,
+            processes: Processes::default(),
+            task,
+        }
+    }
+
+    /// The process ids of the domains that were in memory then, or may have been, as far as they are found: within
+    /// [`limits::SHOW`](crate::limits::SHOW).
+    pub async fn pids(&self, seen: &Seen) -> BTreeMap<Uuid, u32> {
+        let told = orders::told(seen).filter(|domain| is_in_memory(domain.state));
+        let untold = seen.domains.iter().flat_map(|domains| &domains.untold);
+        let told = told.map(|domain| domain.uuid);
+        let ids = told.chain(untold.map(|domain| domain.uuid));
+        self.processes.of(ids.collect()).await
     }
 
     /// What is known of it now.
