@@ -11,12 +11,14 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use common::host::Host;
+use common::protocol::{Between, Treatment};
 use common::watched::host_is_up;
 use common::{guest, until};
 use drover_api::{
     ClientError, ErrorCode, JoinRequest, LibvirtState, LibvirtView, StopRequest, TokenRequest,
     VmSource, VmState, VmView,
 };
+use drover_libvirt::uri_of_socket;
 use support::{Agent, Place};
 
 on_each_libvirt! {
@@ -24,6 +26,8 @@ on_each_libvirt! {
     orders_for_a_domain_are_refused_with_what_does_it
     a_domain_and_a_guest_of_one_name_are_both_told_and_do_not_both_run
     a_domain_that_another_host_has_as_a_guest_is_not_to_be_started
+    a_guest_is_started_with_a_note_while_libvirt_is_not_reached
+    a_guest_is_started_with_a_note_where_libvirt_does_not_tell_of_a_domain_of_its_name
 }
 
 /// Domains are listed anew after an event within 250 ms; without any after 30 s. Machines for tests are slow.
@@ -49,7 +53,7 @@ impl Both {
         host.define(&guest::idle("web"));
         host.create(&guest::idle("batch"));
         let place = Place::new();
-        place.configure(&format!("{more}[libvirt]\nuri = \"auto\"\n"));
+        place.configure(&format!("{more}{}", libvirt_at("auto")));
         let agent = place.start_by(inside(&host, &place)).await;
         let both = Self { host, place, agent };
         both.libvirt_is(LibvirtState::Connected).await;
@@ -57,15 +61,11 @@ impl Both {
     }
 
     async fn libvirt(&self) -> LibvirtView {
-        let status = self.agent.client.status().await.unwrap();
-        status.libvirt.unwrap()
+        libvirt(&self.agent).await
     }
 
     async fn libvirt_is(&self, state: LibvirtState) {
-        until("libvirt is as wanted", async || {
-            self.libvirt().await.state == state
-        })
-        .await;
+        libvirt_is(&self.agent, state).await;
     }
 
     async fn domains(&self) -> Vec<VmView> {
@@ -85,6 +85,23 @@ impl Both {
         .await;
         begun.elapsed()
     }
+}
+
+async fn libvirt(agent: &Agent) -> LibvirtView {
+    let status = agent.client.status().await.unwrap();
+    status.libvirt.unwrap()
+}
+
+async fn libvirt_is(agent: &Agent, state: LibvirtState) {
+    until("libvirt is as wanted", async || {
+        libvirt(agent).await.state == state
+    })
+    .await;
+}
+
+/// The configuration of an agent that looks at this libvirt.
+fn libvirt_at(uri: &str) -> String {
+    format!("[libvirt]\nuri = \"{uri}\"\n")
 }
 
 /// The agent's command, on the host of the libvirtd.
@@ -261,4 +278,60 @@ async fn a_domain_that_another_host_has_as_a_guest_is_not_to_be_started(libvirt:
     // Domains keep no host in its cluster.
     assert_eq!(both.domains().await.len(), 2);
     client.cluster_leave().await.unwrap();
+}
+
+/// Starts guest `web`, of which one thing cannot be made sure of: what.
+async fn started_with_a_note(agent: &Agent) -> String {
+    let view = agent.client.start_vm(&"web".parse().unwrap()).await;
+    let view = view.unwrap();
+    assert_eq!(view.state, VmState::Running);
+    let [note] = &view.notes[..] else {
+        panic!("{view:?}");
+    };
+    note.clone()
+}
+
+async fn a_guest_is_started_with_a_note_while_libvirt_is_not_reached(libvirt: PathBuf) {
+    let host = Host::new(&libvirt);
+    host_is_up(&host).await;
+    // It takes connections, and says nothing.
+    host.signal_libvirtd("STOP");
+    let place = Place::new();
+    place.configure(&libvirt_at("auto"));
+    place.define("web");
+    let agent = place.start_by(inside(&host, &place)).await;
+    let note = started_with_a_note(&agent).await;
+    assert!(note.contains("not known whether libvirt has"), "{note}");
+    let notes = agent.client.inventory().await.unwrap().notes;
+    let notes: Vec<_> = notes.iter().map(|note| note.as_str()).collect();
+    let is_told = |note: &&str| note.starts_with("libvirt's domains here are not known");
+    assert!(notes.iter().any(is_told), "{notes:?}");
+    host.signal_libvirtd("CONT");
+    libvirt_is(&agent, LibvirtState::Connected).await;
+}
+
+async fn a_guest_is_started_with_a_note_where_libvirt_does_not_tell_of_a_domain_of_its_name(
+    libvirt: PathBuf,
+) {
+    /// `VIR_ERR_OPERATION_DENIED`.
+    const DENIED: u8 = 29;
+    let host = Host::new(&libvirt);
+    host_is_up(&host).await;
+    host.define(&guest::idle("web"));
+    let between = Between::new(&host.socket());
+    between.treat("web", Treatment::Refused(DENIED));
+    let place = Place::new();
+    place.configure(&libvirt_at(&uri_of_socket(&between.socket())));
+    place.define("web");
+    let agent = place.start_by(inside(&host, &place)).await;
+    libvirt_is(&agent, LibvirtState::Connected).await;
+    let vms = agent.client.vms().await.unwrap();
+    let states: Vec<_> = vms.iter().map(|vm| (vm.source, vm.state)).collect();
+    let expected = [
+        (VmSource::Drover, VmState::Stopped),
+        (VmSource::Libvirt, VmState::Unknown),
+    ];
+    assert_eq!(states, expected, "{vms:?}");
+    let note = started_with_a_note(&agent).await;
+    assert!(note.contains("does not tell of its domain \"web\""), "{note}");
 }

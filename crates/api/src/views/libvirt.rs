@@ -11,7 +11,7 @@ pub enum LibvirtState {
     Off,
     /// The host has none, which `problem` says more of. It is used once it is there.
     Absent,
-    /// The agent has just been started and looks for it.
+    /// Nothing is known of it yet: the agent has just been started, or it has just come.
     Looking,
     /// It is there, or was, and does not answer; `problem` says why. It is tried again.
     Unreachable,

@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+/// The program whose procedures these are (`REMOTE_PROGRAM`). Keepalive is another one over the same connection, with numbers of its
+/// own.
+const REMOTE_PROGRAM: u32 = 0x2000_8086;
+
 /// Of `remote_procedure`.
 pub const CONNECT_CLOSE: u32 = 2;
 pub const CONNECT_GET_VERSION: u32 = 4;
@@ -156,6 +160,9 @@ fn number(message: &[u8], at: usize) -> u32 {
 
 /// What is to become of the answer to this call.
 fn treatment(state: &State, call: &[u8]) -> Option<Treatment> {
+    if number(call, 4) != REMOTE_PROGRAM {
+        return None;
+    }
     match number(call, 12) {
         procedure if state.holds.contains(&procedure) => Some(Treatment::Held),
         CONNECT_SUPPORTS_FEATURE
