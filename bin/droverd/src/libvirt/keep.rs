@@ -14,6 +14,7 @@ use crate::limits;
 const SOCKETS: [&str; 2] = ["/run/libvirt/virtqemud-sock", "/run/libvirt/libvirt-sock"];
 
 /// Where libvirt is looked for.
+#[derive(Debug, Clone)]
 pub struct Whereabouts {
     /// The library.
     library: PathBuf,
@@ -43,8 +44,8 @@ impl Whereabouts {
         !self.sockets.is_empty()
     }
 
-    /// Why there is none on this host.
-    fn absence(&self) -> Option<String> {
+    /// Why there is none on this host; none where it is there, or has to be.
+    pub fn absence(&self) -> Option<String> {
         if !self.is_optional() || self.sockets.iter().any(|socket| socket.exists()) {
             return None;
         }
@@ -127,6 +128,7 @@ fn log(seen: &Seen, before: &Contact) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::libvirt::Libvirt;
     use std::path::Path;
 
     /// A host's libvirt below a folder, whose library is not there.
@@ -173,5 +175,19 @@ mod tests {
         std::fs::remove_file(folder.path().join("other-sock")).unwrap();
         contact(&mut seen, is_absent).await;
         task.abort();
+    }
+
+    #[test]
+    fn a_libvirt_that_has_come_since_it_was_looked_for_is_not_absent() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let absent = Contact::Absent("no socket".to_owned());
+        let mut libvirt = Libvirt::at_rest(Seen {
+            contact: absent.clone(),
+            ..Seen::looking(SYSTEM_URI)
+        });
+        libvirt.at = Some(optional(folder.path()));
+        assert_eq!(libvirt.seen().contact, absent);
+        std::fs::write(folder.path().join("one-sock"), "").unwrap();
+        assert_eq!(libvirt.seen().contact, Contact::Looking);
     }
 }

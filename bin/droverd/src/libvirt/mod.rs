@@ -48,6 +48,8 @@ use process::Processes;
 #[derive(Debug)]
 pub struct Libvirt {
     seen: watch::Receiver<Seen>,
+    /// Where it is looked for; none where it is not.
+    at: Option<Whereabouts>,
     processes: Processes,
     task: Option<AbortHandle>,
 }
@@ -59,21 +61,23 @@ impl Libvirt {
             return Self::at_rest(Seen::off());
         };
         let (teller, seen) = watch::channel(Seen::looking(&whereabouts.uri));
-        let task = tokio::spawn(keep::keep(whereabouts, teller)).abort_handle();
-        Self::with(seen, Some(task))
+        let task = tokio::spawn(keep::keep(whereabouts.clone(), teller)).abort_handle();
+        Self {
+            seen,
+            at: Some(whereabouts),
+            processes: Processes::default(),
+            task: Some(task),
+        }
     }
 
     /// One of which this was seen, and nothing will be any more.
     pub(crate) fn at_rest(seen: Seen) -> Self {
         let (_, seen) = watch::channel(seen);
-        Self::with(seen, None)
-    }
-
-    fn with(seen: watch::Receiver<Seen>, task: Option<AbortHandle>) -> Self {
         Self {
             seen,
+            at: None,
             processes: Processes::default(),
-            task,
+            task: None,
         }
     }
 
@@ -87,9 +91,13 @@ impl Libvirt {
         self.processes.of(ids.collect()).await
     }
 
-    /// What is known of it now.
+    /// What is known of it now. One that has come since it was looked for last is not known.
     pub fn seen(&self) -> Seen {
-        self.seen.borrow().clone()
+        let mut seen = self.seen.borrow().clone();
+        if self.at.as_ref().is_some_and(|at| at.absence().is_none()) {
+            seen.look_again();
+        }
+        seen
     }
 }
 

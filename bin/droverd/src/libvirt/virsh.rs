@@ -48,7 +48,7 @@ impl Place<'_> {
     }
 
     /// One command, with the domain's name where `{}` stands.
-    pub(super) fn command(self, text: &str, called: &str) -> String {
+    fn command(self, text: &str, called: &str) -> String {
         let other = self.uri.filter(|uri| *uri != SYSTEM_URI);
         let other = other.map_or_else(String::new, |uri| format!("-c {} ", quoted(uri)));
         let text = text.replace("{}", &quoted(&name(called)));
