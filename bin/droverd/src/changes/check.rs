@@ -59,7 +59,8 @@ fn not_drained(
     guests: Option<String>,
     domains: Option<Present>,
 ) -> Option<Refusal> {
-    let drain = guests.is_some().then(|| format!("`drover drain {host}` first"));
+    let has_guests = guests.is_some();
+    let drain = has_guests.then(|| format!("`drover drain {host}` first"));
     let (what, next) = domains.map(|Present { what, next }| (what, next)).unzip();
     let why: Vec<_> = guests.into_iter().chain(what).collect();
     if why.is_empty() {
@@ -163,9 +164,10 @@ mod tests {
         let takes = || Some("a takes guests".to_owned());
         let next = |guests, domains| not_drained(&host, guests, domains).unwrap().next.unwrap();
         assert_eq!(not_drained(&host, None, None), None);
-        assert!(next(takes(), None).starts_with("`drover drain a` first, or add --force"));
+        let of_guests = next(takes(), None);
+        assert!(of_guests.starts_with("`drover drain a` first, or add"));
         let of_domains = next(None, Some(domains()));
-        assert!(of_domains.starts_with("a drain leaves them, or add --force"));
+        assert!(of_domains.starts_with("a drain leaves them, or add"));
         let both = not_drained(&host, takes(), Some(domains())).unwrap();
         assert_eq!(both.code, ErrorCode::NotDrained);
         let words = "and a takes guests, and libvirt has 1 of its domains";

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_is_libvirts_is_not_tried_again_and_one_that_libvirt_is_in_the_way_of_elsewhere() {
+    fn a_guest_that_is_libvirts_is_not_tried_again_and_one_in_whose_way_it_is_goes_elsewhere() {
         assert_eq!(blame(ErrorCode::OfLibvirt), Some(Blame::Guest));
         let theirs = [ErrorCode::DomainInMemory, ErrorCode::LibvirtNotKnown];
         for code in theirs {

@@ -51,7 +51,10 @@ fn in_memory(seen: &Seen) -> Vec<String> {
     let told = orders::told(seen).filter(|domain| is_in_memory(domain.state));
     let told = told.map(|domain| name(&domain.name));
     let untold = seen.domains.iter().flat_map(|domains| &domains.untold);
-    let untold = untold.map(|domain| format!("{}, of which it does not tell", name(&domain.name)));
+    let untold = untold.map(|domain| {
+        let name = name(&domain.name);
+        format!("{name}, of which it does not tell")
+    });
     told.chain(untold).collect()
 }
 
@@ -94,9 +97,9 @@ mod tests {
             contact: lost(),
             ..Seen::looking("qemu:///system")
         };
-        let present_then = present(&never).unwrap();
-        assert!(present_then.what.ends_with("no socket"), "{present_then:?}");
-        assert!(present_then.next.contains("libvirtd answers"));
+        let Present { what, next } = present(&never).unwrap();
+        assert!(what.ends_with("no socket"), "{what}");
+        assert!(next.contains("libvirtd answers"), "{next}");
         assert_eq!(present(&Seen::off()), None);
         assert_eq!(present(&seen(Vec::new())), None);
     }

@@ -279,7 +279,8 @@ pub mod tests {
         let mut had_domains = seen(vec![domain("web", DomainState::Running)]);
         had_domains.hear(lost().into());
         had_domains.look_again();
-        assert_eq!((had_domains.contact.clone(), had_domains.count()), (lost(), 1));
+        assert_eq!(had_domains.contact, lost());
+        assert_eq!(had_domains.count(), 1);
     }
 
     #[test]
