@@ -178,16 +178,22 @@ mod tests {
     }
 
     #[test]
-    fn a_libvirt_that_has_come_since_it_was_looked_for_is_not_absent() {
+    fn whether_a_libvirt_is_there_is_seen_at_once() {
         let folder = tempfile::TempDir::new().unwrap();
-        let absent = Contact::Absent("no socket".to_owned());
-        let mut libvirt = Libvirt::at_rest(Seen {
-            contact: absent.clone(),
-            ..Seen::looking(SYSTEM_URI)
-        });
-        libvirt.at = Some(optional(folder.path()));
-        assert_eq!(libvirt.seen().contact, absent);
+        let seen_where = |contact: Contact| {
+            let mut libvirt = Libvirt::at_rest(Seen {
+                contact,
+                ..Seen::looking(SYSTEM_URI)
+            });
+            libvirt.at = Some(optional(folder.path()));
+            libvirt.seen().contact
+        };
+        let absent = || Contact::Absent("no socket".to_owned());
+        assert_eq!(seen_where(absent()), absent());
+        let begun = seen_where(Contact::Looking);
+        assert!(matches!(begun, Contact::Absent(_)), "{begun:?}");
         std::fs::write(folder.path().join("one-sock"), "").unwrap();
-        assert_eq!(libvirt.seen().contact, Contact::Looking);
+        assert_eq!(seen_where(absent()), Contact::Looking);
+        assert_eq!(seen_where(Contact::Looking), Contact::Looking);
     }
 }

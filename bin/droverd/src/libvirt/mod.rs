@@ -91,11 +91,12 @@ impl Libvirt {
         self.processes.of(ids.collect()).await
     }
 
-    /// What is known of it now. One that has come since it was looked for last is not known.
+    /// What is known of it now. One that has come since it was looked for last is not known, and one that is not there is not
+    /// looked for.
     pub fn seen(&self) -> Seen {
         let mut seen = self.seen.borrow().clone();
-        if self.at.as_ref().is_some_and(|at| at.absence().is_none()) {
-            seen.look_again();
+        if let Some(at) = &self.at {
+            seen.correct(at.absence());
         }
         seen
     }

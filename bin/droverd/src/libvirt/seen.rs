@@ -104,6 +104,15 @@ impl Seen {
         }
     }
 
+    /// Whether it is there, by its sockets, where no more is known: `absence` says that it is not.
+    pub(super) fn correct(&mut self, absence: Option<String>) {
+        match absence {
+            None => self.look_again(),
+            Some(why) if self.contact == Contact::Looking => self.contact = Contact::Absent(why),
+            Some(_) => {}
+        }
+    }
+
     /// Why it is not known which domains it has; none where it told of them, or there is no libvirt.
     pub fn never_told(&self) -> Option<String> {
         match (&self.contact, &self.domains) {
