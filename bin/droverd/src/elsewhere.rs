@@ -173,7 +173,8 @@ pub async fn or_where<T>(
     let (own, libvirt) = (&context.config.host, &context.libvirt);
     let called = libvirt.called(name);
     let found = context.peers.ask_for(called.as_ref().unwrap_or(name));
-    Err(whose(libvirt, own, (name, order), &found.await, refusal))
+    let asked = (name, order);
+    Err(whose(libvirt, own, asked, &found.await, refusal))
 }
 
 fn whose(
@@ -184,13 +185,17 @@ fn whose(
     refusal: Refusal,
 ) -> Refusal {
     if let Some(there) = found.anywhere() {
-        let mut next = format!("it is on {there}: give orders for it there");
-        if libvirt.has(name) {
-            next.push_str(&format!(
-                "; libvirt of {own} has a domain of its name, too: if that is the same guest, it is not to be started"
-            ));
-        }
-        return refusal.next(next);
+        let on = format!("it is on {there}: give orders for it there");
+        return refusal.next(match libvirt.called(name) {
+            None => on,
+            Some(called) if called == *name => format!(
+                "{on}; libvirt of {own} has a domain of its name, too: if that is the same guest, it is not to be started"
+            ),
+            Some(called) => format!(
+                "libvirt of {own} has this domain as {called}, and {there} has a guest {called}: if that is the same guest, give orders \
+                 for it there, and this one is not to be started"
+            ),
+        });
     }
     let of_libvirt = order.and_then(|order| libvirt.refusal(own, name, order, &found.silent));
     of_libvirt.unwrap_or(refusal)
@@ -201,7 +206,9 @@ mod tests {
     use super::*;
     use crate::libvirt::tests::{domain, seen};
     use drover_libvirt::DomainState;
+    use uuid::Uuid;
 
+    /// What is answered to who wants it started where libvirt has a domain `web`, whose id is 3.
     fn whose_is(name: &str, found: &Elsewhere) -> Refusal {
         let domains = vec![domain("web", DomainState::ShutOff)];
         let libvirt = Libvirt::at_rest(seen(domains));
@@ -227,6 +234,11 @@ mod tests {
             let next = refused.next.unwrap();
             assert!(next.contains("it is on b"), "{next}");
             assert!(next.contains("not to be started"), "{next}");
+            assert!(!next.contains("virsh"), "{next}");
+            // By its id it is one of another name.
+            let by_id = whose_is(&Uuid::from_u128(3).to_string(), &found);
+            let next = by_id.next.unwrap();
+            assert!(next.contains("b has a guest web"), "{next}");
             assert!(!next.contains("virsh"), "{next}");
             let next = whose_is("db", &found).next.unwrap();
             assert_eq!(next, "it is on b: give orders for it there");

@@ -28,11 +28,6 @@ impl Libvirt {
         let seen = self.seen();
         find(&seen, vm)?.name.parse().ok()
     }
-
-    /// Whether it has a domain of this name or id.
-    pub fn has(&self, vm: &VmName) -> bool {
-        find(&self.seen(), vm).is_some()
-    }
 }
 
 /// Those that it told of.
