@@ -10,6 +10,7 @@ use crate::devlink::Devlink;
 use crate::ethtool::{Ethtool, Question};
 use crate::files::optional;
 use crate::interfaces::Listed;
+use crate::interrupts::parent_with_interrupts;
 use crate::netlink::Netlink;
 use crate::{dcb, lldp};
 
@@ -40,7 +41,9 @@ impl Asked {
             health: None,
             neighbours: None,
             has_folder: listed.has_folder,
+            stands_on: None,
             enabled: listed.enabled,
+            team: listed.team,
             interface: listed.interface,
         };
         // Of guests' ends, which have no hardware and at most the address that every link has by itself, there may be thousands, and nobody asks about them.
@@ -73,6 +76,10 @@ impl Asked {
             None => nothing("the kernel gives no socket"),
         });
         told.neighbours = Some(lldp::kept(&self.root, index).into());
+        if told.has_folder {
+            let device = self.root.join(format!("sys/class/net/{nic}/device"));
+            told.stands_on = parent_with_interrupts(&self.root, &device);
+        }
         let slot = told.has_folder.then(|| slot(&self.root, nic)).flatten();
         (told.versions, told.health) = match (&mut self.devlink, slot) {
             (Some(devlink), Some(slot)) => (
