@@ -23,9 +23,8 @@ use super::snapshot::Snapshot;
 use super::{Known, Migrations, common_protocol, ended, once_prepared, reduction};
 use crate::api::{Accepted, Caller};
 use crate::clock::Moment;
-use crate::libvirt::Own;
 use crate::registry::Purpose;
-use crate::{facts, limits};
+use crate::{facts, libvirt, limits};
 
 impl Migrations {
     /// Prepares for a guest.
@@ -36,7 +35,7 @@ impl Migrations {
     ) -> Result<IncomingOffer, Refusal> {
         let config = &self.context.config;
         self.context.cordon.check()?;
-        let guest = Own::from(&request.definition);
+        let guest = libvirt::Own::from(&request.definition);
         let room = || self.context.libvirt.room_for(&config.host, &guest).surely();
         room()?;
         let protocol = common_protocol(&config.host, &request.source, request.protocol)?;
