@@ -119,6 +119,7 @@ async fn nowhere_unless(
     }
     // What is refused here needs nobody else's word.
     context.cordon.check()?;
+    context.libvirt.looked_at().await;
     room(context, name).unless_taken()?;
     let elsewhere = context.peers.ask_for(name).await;
     not_there(&context.config.host, name, &elsewhere)?;

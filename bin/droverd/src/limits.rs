@@ -27,6 +27,10 @@ pub const FILE_BYTES: u64 = 2 << 20;
 /// restarted is away for a second.
 pub const LIBVIRT_LOOK: Duration = Duration::from_secs(2);
 
+/// For a libvirt of which nothing is known yet, before a guest is refused for that: the first guests may be asked for as soon as a
+/// host that was booted answers. To connect takes 10 ms, and 1.5 s where libvirtd has just been started.
+pub const LIBVIRT_KNOWN: Duration = Duration::from_secs(5);
+
 /// What is looked at of a QEMU's command for its guest's id: libvirt gives it before any device.
 pub const COMMAND_BYTES: u64 = 1 << 20;
 

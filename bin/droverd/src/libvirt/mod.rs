@@ -28,6 +28,7 @@ use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 pub use domains::{is_in_memory, name, state};
@@ -41,6 +42,7 @@ pub use twins::Own;
 pub use virsh::Order;
 
 use crate::config::LibvirtAt;
+use crate::limits;
 use keep::Whereabouts;
 use process::Processes;
 
@@ -82,7 +84,7 @@ impl Libvirt {
     }
 
     /// The process ids of the domains that were in memory then, or may have been, as far as they are found: within
-    /// [`limits::SHOW`](crate::limits::SHOW).
+    /// [`limits::SHOW`].
     pub async fn pids(&self, seen: &Seen) -> BTreeMap<Uuid, u32> {
         let told = orders::told(seen).filter(|domain| is_in_memory(domain.state));
         let untold = seen.domains.iter().flat_map(|domains| &domains.untold);
@@ -91,10 +93,22 @@ impl Libvirt {
         self.processes.of(ids.collect()).await
     }
 
+    /// Waits until something is known of it, for [`limits::LIBVIRT_KNOWN`] at most: an agent that has just been started knows
+    /// nothing yet.
+    pub async fn looked_at(&self) {
+        let mut told = self.seen.clone();
+        let is_known = |seen: &Seen| self.corrected(seen.clone()).contact != Contact::Looking;
+        // Where nobody tells any more it stays as it is.
+        let _ = timeout(limits::LIBVIRT_KNOWN, told.wait_for(is_known)).await;
+    }
+
     /// What is known of it now. One that has come since it was looked for last is not known, and one that is not there is not
     /// looked for.
     pub fn seen(&self) -> Seen {
-        let mut seen = self.seen.borrow().clone();
+        self.corrected(self.seen.borrow().clone())
+    }
+
+    fn corrected(&self, mut seen: Seen) -> Seen {
         if let Some(at) = &self.at {
             seen.correct(at.absence());
         }

@@ -2,6 +2,7 @@
 //! disks.
 
 use drover_api::{ErrorCode, Refusal};
+use drover_libvirt::DomainState;
 use drover_types::HostName;
 
 use super::domains::{is_in_memory, name, words};
@@ -75,8 +76,13 @@ fn in_the_way(seen: &Seen, host: &HostName, guest: &Own) -> Option<Refusal> {
         "libvirt has domain {shown:?} in memory on {host}, which has the {word} of guest {own}: if that is the same guest, both \
          would write to its disks"
     );
+    // One that stands still must not run for it: the guest may run elsewhere already.
+    let order = match domain.state {
+        DomainState::Running | DomainState::ShuttingDown => Order::Stop,
+        _ => Order::End,
+    };
     let uri = seen.uri.as_deref();
-    let end = Place { host, uri }.instead(Order::Stop, &domain.name, Some(domain));
+    let end = Place { host, uri }.instead(order, &domain.name, Some(domain));
     let next = format!("end that domain, or give one of the two another {word}; {end}");
     Some(Refusal::new(ErrorCode::DomainInMemory, message).next(next))
 }
@@ -111,7 +117,6 @@ mod tests {
     use crate::libvirt::Contact;
     use crate::libvirt::seen::tests::{domain, lost, seen, untold};
     use crate::libvirt::twins::tests::own;
-    use drover_libvirt::DomainState;
     use std::sync::Arc;
 
     fn room_for(seen: &Seen, guest: &Own) -> Room {
@@ -143,7 +148,9 @@ mod tests {
         ]);
         let by_name = taken(room_for(&seen, &own("web", None)));
         assert!(by_name.message.contains("name of guest web"), "{by_name}");
-        assert!(by_name.next.unwrap().contains("another name"));
+        let next = by_name.next.unwrap();
+        assert!(next.contains("another name"), "{next}");
+        assert!(next.ends_with("on a: `virsh destroy web`"), "{next}");
         // `domain` gives ids by the length of names.
         let by_id = taken(room_for(&seen, &own("db", Some(5))));
         assert!(by_id.message.contains("\"batch\" in memory"), "{by_id}");

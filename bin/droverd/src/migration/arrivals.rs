@@ -35,6 +35,7 @@ impl Migrations {
     ) -> Result<IncomingOffer, Refusal> {
         let config = &self.context.config;
         self.context.cordon.check()?;
+        self.context.libvirt.looked_at().await;
         let guest = libvirt::Own::from(&request.definition);
         let room = || self.context.libvirt.room_for(&config.host, &guest).surely();
         room()?;
