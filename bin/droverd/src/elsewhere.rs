@@ -99,7 +99,7 @@ pub async fn surely_nowhere(context: &Context, name: &VmName) -> Result<(), Refu
 
 /// What libvirt's domains here leave of a place for a guest of this agent's.
 pub fn room(context: &Context, name: &VmName) -> Room {
-    let guest = match context.registry.definition(name) {
+    let guest = match context.registry.as_defined(name) {
         Some(definition) => Own::from(&definition),
         None => Own::named(name),
     };

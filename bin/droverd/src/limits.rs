@@ -27,8 +27,9 @@ pub const FILE_BYTES: u64 = 2 << 20;
 /// restarted is away for a second.
 pub const LIBVIRT_LOOK: Duration = Duration::from_secs(2);
 
-/// For a libvirt of which nothing is known yet, before a guest is refused for that: the first guests may be asked for as soon as a
-/// host that was booted answers. To connect takes 10 ms, and 1.5 s where libvirtd has just been started.
+/// For a libvirt of which nothing is known yet, or that was lost, before a guest is refused for that: the first guests may be asked
+/// for as soon as a host that was booted answers. To connect takes 10 ms, and 1.5 s where libvirtd has just been started; one that is
+/// restarted is looked for a second later.
 pub const LIBVIRT_KNOWN: Duration = Duration::from_secs(5);
 
 /// What is looked at of a QEMU's command for its guest's id: libvirt gives it before any device.
@@ -77,7 +78,9 @@ pub const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(8);
 /// How long an agent that starts waits for that disk, before it takes up the migrations that it was moving.
 pub const CHECKPOINT_START: Duration = Duration::from_secs(1);
 
-const _: () = assert!(2 * CHECKPOINT_PATIENCE.as_secs() < api::START_CALL.as_secs());
+const _: () = assert!(
+    2 * CHECKPOINT_PATIENCE.as_secs() + LIBVIRT_KNOWN.as_secs() < api::START_CALL.as_secs()
+);
 
 /// How often it is looked which checkpoints are too old.
 pub const CHECKPOINTS_LOOK: Duration = Duration::from_mins(1);

@@ -193,12 +193,16 @@ impl Agents {
 
     async fn place(&self, vm: &VmName, from: &HostName, to: &HostName) -> Result<Answer, Text> {
         let (source, destination) = (self.client(from)?, self.client(to)?);
-        let (held, there) = tokio::join!(source.held(vm), destination.vm(vm));
-        let on_source = held.map_err(|error| said(&error))?.process;
-        let on_destination = match there {
-            Ok(view) => runs(&view),
-            Err(error) if error.refusal().is_some_and(is_not_there) => None,
-            Err(error) => return Err(said(&error)),
+        let (here, there) = tokio::join!(source.held(vm), destination.held(vm));
+        let on_source = here.map_err(|error| said(&error))?.process;
+        // Where it has no process, to show it would be to show a domain of libvirt's, or to ask all hosts for it.
+        let on_destination = match there.map_err(|error| said(&error))?.process {
+            true => match destination.vm(vm).await {
+                Ok(view) => runs(&view),
+                Err(error) if error.refusal().is_some_and(is_not_there) => None,
+                Err(error) => return Err(said(&error)),
+            },
+            false => None,
         };
         Ok(Answer::Place(Place {
             on_source,

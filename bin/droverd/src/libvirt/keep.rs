@@ -178,14 +178,16 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_libvirt_of_which_nothing_is_known_yet_is_waited_for() {
+    async fn a_libvirt_that_is_looked_for_or_was_lost_is_waited_for() {
         let (teller, seen) = watch::channel(Seen::looking(SYSTEM_URI));
         let mut libvirt = Libvirt::at_rest(Seen::off());
         libvirt.looked_at().await;
         libvirt.seen = seen;
         let mut waiting = std::pin::pin!(libvirt.looked_at());
         assert!(futures_util::poll!(waiting.as_mut()).is_pending());
-        teller.send_modify(|seen| seen.hear(Contact::Lost("it hangs".to_owned()).into()));
+        teller.send_modify(|seen| seen.hear(Contact::Lost("no answer".to_owned()).into()));
+        assert!(futures_util::poll!(waiting.as_mut()).is_pending());
+        teller.send_modify(|seen| seen.hear(Contact::Absent("no socket".to_owned()).into()));
         assert!(futures_util::poll!(waiting).is_ready());
     }
 

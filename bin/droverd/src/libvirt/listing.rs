@@ -1,5 +1,7 @@
 //! The agent's own guests and libvirt's domains, side by side.
 
+use std::collections::BTreeMap;
+
 use drover_api::{ErrorCode, Refusal, VmView};
 use drover_libvirt::{Description, Xml};
 use drover_types::{VmName, with_sources};
@@ -38,7 +40,7 @@ pub async fn all(context: &Context) -> Result<Vec<VmView>, Refusal> {
 /// There is neither, or the directory of definitions cannot be read.
 pub async fn show(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
     let refusal = match context.registry.get(name).await {
-        Ok(guest) => return Ok(own(context, guest, name).await),
+        Ok(guest) => return Ok(own(context, guest, name)),
         Err(refusal) if refusal.code == ErrorCode::NoSuchVm => refusal,
         Err(refusal) => return Err(refusal),
     };
@@ -56,10 +58,11 @@ pub async fn show(context: &Context, name: &VmName) -> Result<VmView, Refusal> {
 }
 
 /// A guest of the agent's own, with what is to be known of domains that may be the same.
-async fn own(context: &Context, mut guest: VmView, name: &VmName) -> VmView {
-    let definition = context.registry.definition(name);
+fn own(context: &Context, mut guest: VmView, name: &VmName) -> VmView {
+    let definition = context.registry.as_defined(name);
     let own = definition.map(|definition| (guest.name.clone(), Own::from(&definition)));
-    let mut domains = context.libvirt.views(&context.libvirt.seen()).await;
+    // Which processes they have is not asked here.
+    let mut domains = views(&context.libvirt.seen(), &BTreeMap::new());
     let guests = std::slice::from_mut(&mut guest);
     twins::tell(guests, &mut domains, &own.into_iter().collect());
     guest

@@ -93,11 +93,14 @@ impl Libvirt {
         self.processes.of(ids.collect()).await
     }
 
-    /// Waits until something is known of it, for [`limits::LIBVIRT_KNOWN`] at most: an agent that has just been started knows
-    /// nothing yet.
+    /// Waits until it is reached or known to be none, for [`limits::LIBVIRT_KNOWN`] at most: the agent may have just been started,
+    /// or libvirtd again.
     pub async fn looked_at(&self) {
         let mut told = self.seen.clone();
-        let is_known = |seen: &Seen| self.corrected(seen.clone()).contact != Contact::Looking;
+        let is_known = |seen: &Seen| {
+            let contact = self.corrected(seen.clone()).contact;
+            !matches!(contact, Contact::Looking | Contact::Lost(_))
+        };
         // Where nobody tells any more it stays as it is.
         let _ = timeout(limits::LIBVIRT_KNOWN, told.wait_for(is_known)).await;
     }

@@ -5,7 +5,7 @@ use drover_api::{ErrorCode, Refusal};
 use drover_libvirt::DomainState;
 use drover_types::HostName;
 
-use super::domains::{is_in_memory, name, words};
+use super::domains::{is_in_memory, name};
 use super::twins::Own;
 use super::virsh::{Order, Place};
 use super::{Libvirt, Seen, orders};
@@ -60,22 +60,40 @@ fn room(seen: &Seen, host: &HostName, guest: &Own) -> Room {
     let own = guest.name();
     let message =
         format!("it is not known whether libvirt has guest {own} in memory on {host}, too: {why}");
-    let next = format!(
+    Room::NotKnown(Refusal::new(ErrorCode::LibvirtNotKnown, message).next(to_know(host)))
+}
+
+/// How it becomes known what libvirt has.
+fn to_know(host: &HostName) -> String {
+    format!(
         "on {host}, `drover status` tells of libvirt: see that libvirtd answers, or set `libvirt.uri` in droverd.toml to \"off\" where \
          nobody uses it, and restart droverd"
-    );
-    Room::NotKnown(Refusal::new(ErrorCode::LibvirtNotKnown, message).next(next))
+    )
 }
 
 fn in_the_way(seen: &Seen, host: &HostName, guest: &Own) -> Option<Refusal> {
     let mut in_memory = orders::told(seen).filter(|domain| is_in_memory(domain.state));
-    let (domain, likeness) = in_memory
-        .find_map(|domain| Some((domain, guest.likeness(&domain.name, domain.uuid)?)))?;
+    let (domain, likeness) =
+        in_memory.find_map(|domain| Some((domain, guest.likeness(&domain.name, domain.uuid)?)))?;
     let (own, shown, word) = (guest.name(), name(&domain.name), likeness.word());
+    let old = seen.not_told_since();
+    let has = match old {
+        None => format!("libvirt has domain {shown:?} in memory on {host}"),
+        Some(_) => {
+            let said = seen.said_last();
+            format!("libvirt of {host} {said} that it has domain {shown:?} in memory")
+        }
+    };
     let message = format!(
-        "libvirt has domain {shown:?} in memory on {host}, which has the {word} of guest {own}: if that is the same guest, both \
-         would write to its disks"
+        "{has}, which has the {word} of guest {own}: if that is the same guest, both would write to its disks"
     );
+    let refusal = Refusal::new(ErrorCode::DomainInMemory, message);
+    if let Some(why) = old {
+        let know = to_know(host);
+        return Some(refusal.next(format!(
+            "libvirt has not told of its domains since: {why}; {know}"
+        )));
+    }
     // One that stands still must not run for it: the guest may run elsewhere already.
     let order = match domain.state {
         DomainState::Running | DomainState::ShuttingDown => Order::Stop,
@@ -83,8 +101,9 @@ fn in_the_way(seen: &Seen, host: &HostName, guest: &Own) -> Option<Refusal> {
     };
     let uri = seen.uri.as_deref();
     let end = Place { host, uri }.instead(order, &domain.name, Some(domain));
-    let next = format!("end that domain, or give one of the two another {word}; {end}");
-    Some(Refusal::new(ErrorCode::DomainInMemory, message).next(next))
+    Some(refusal.next(format!(
+        "end that domain, or give one of the two another {word}; {end}"
+    )))
 }
 
 /// Why it is not known whether one is in memory; none where it is.
@@ -100,14 +119,11 @@ fn unknown(seen: &Seen, guest: &Own) -> Option<String> {
             "libvirt does not tell of its domain {shown:?}: {why}"
         ));
     }
-    // It may have been started since.
-    let why = seen.problem()?;
-    let mut told = domains.told.iter();
-    let domain = told.find(|d| guest.likeness(&d.name, d.uuid).is_some())?;
-    let (shown, state) = (name(&domain.name), words(domain.state));
+    // It may have been made since, or started.
+    let why = seen.not_told_since()?;
     let said = seen.said_last();
     Some(format!(
-        "libvirt {said} that its domain {shown:?} is {state}, and has not told of it since: {why}"
+        "libvirt {said} that it has not, and has not told of its domains since: {why}"
     ))
 }
 
@@ -168,6 +184,11 @@ mod tests {
             ..Seen::off()
         };
         assert_eq!(room_for(&absent, &own("web", None)), Room::Free);
+        let had_none = Seen {
+            contact: absent.contact,
+            ..seen(Vec::new())
+        };
+        assert_eq!(room_for(&had_none, &own("web", None)), Room::Free);
     }
 
     #[test]
@@ -188,14 +209,41 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_that_was_off_when_libvirt_was_lost_may_run_since() {
+    fn a_domain_may_have_been_made_or_started_since_libvirt_told_of_them() {
+        let late = Contact::Connected {
+            daemon: "9.0.0".to_owned(),
+            hypervisor: "7.2.0".to_owned(),
+            late: Some("no socket".to_owned()),
+        };
+        for contact in [lost(), late] {
+            let seen = Seen {
+                contact,
+                ..seen(vec![domain("web", DomainState::ShutOff)])
+            };
+            for guest in ["web", "db"] {
+                let why = not_known(room_for(&seen, &own(guest, None)));
+                assert!(why.contains("that it has not, and has not told"), "{why}");
+                assert!(why.ends_with("since: no socket"), "{why}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_libvirt_had_when_it_was_lost_is_not_told_as_what_it_has() {
         let seen = Seen {
             contact: lost(),
-            ..seen(vec![domain("web", DomainState::ShutOff)])
+            ..seen(vec![domain("web", DomainState::Running)])
         };
-        let why = not_known(room_for(&seen, &own("web", None)));
-        assert!(why.contains("is shut off, and has not told"), "{why}");
-        assert_eq!(room_for(&seen, &own("db", None)), Room::Free);
+        let refused = taken(room_for(&seen, &own("web", None)));
+        let begin = "libvirt of a said last, at ";
+        assert!(refused.message.starts_with(begin), "{refused}");
+        let next = refused.next.unwrap();
+        assert!(
+            next.contains("has not told of its domains since: no socket"),
+            "{next}"
+        );
+        assert!(next.contains("`libvirt.uri` in droverd.toml"), "{next}");
+        assert!(!next.contains("virsh"), "{next}");
     }
 
     #[test]

@@ -122,6 +122,15 @@ impl Seen {
         }
     }
 
+    /// Why it has not told of its domains since it did last; none where it does, or is not there.
+    pub fn not_told_since(&self) -> Option<&str> {
+        match &self.contact {
+            Contact::Lost(why) => Some(why),
+            Contact::Connected { late, .. } => late.as_deref(),
+            Contact::Off | Contact::Looking | Contact::Absent(_) => None,
+        }
+    }
+
     /// That it said something last, and when.
     pub fn said_last(&self) -> String {
         match self.heard {

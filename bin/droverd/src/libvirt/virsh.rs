@@ -150,7 +150,8 @@ mod tests {
             uri: Some("qemu:///session"),
         };
         let said = place.instead(Order::Start, "it's 1", None);
-        let expected = r"on a, `virsh -c 'qemu:///session' domstate --reason 'it'\''s 1'` tells what it does";
+        let expected =
+            r"on a, `virsh -c 'qemu:///session' domstate --reason 'it'\''s 1'` tells what it does";
         assert_eq!(said, expected);
         let odd = domain("odd", DomainState::Other(9));
         let said = place.instead(Order::Stop, "odd", Some(&odd));

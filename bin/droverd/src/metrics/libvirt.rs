@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use drover_api::VmState;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -43,8 +44,12 @@ pub fn register(registry: &mut Registry, seen: &Seen) {
         is_connected,
     );
     let mut counts: BTreeMap<String, i64> = BTreeMap::new();
-    for domain in seen.domains.iter().flat_map(|domains| &domains.told) {
-        *counts.entry(word(&state(domain.state))).or_default() += 1;
+    if let Some(domains) = &seen.domains {
+        let told = domains.told.iter().map(|domain| state(domain.state));
+        let untold = domains.untold.iter().map(|_| VmState::Unknown);
+        for state in told.chain(untold) {
+            *counts.entry(word(&state)).or_default() += 1;
+        }
     }
     let family: Family<Domains, Gauge> = Family::default();
     for (state, count) in counts {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::libvirt::Seen;
-use crate::libvirt::tests::{domain, lost, seen};
+use crate::libvirt::tests::{domain, lost, seen, untold};
 use drover_api::MemoryView;
 use drover_libvirt::DomainState;
 use drover_relay::Cause;
@@ -174,6 +174,10 @@ fn a_libvirt_that_is_lost_is_told_by_number_and_one_that_is_not_used_not_at_all(
         assert!(text.contains(line), "{line}{text}");
     }
     assert!(!text.contains("drover_libvirt_info"), "{text}");
+    moment.libvirt.domains = Some(std::sync::Arc::new(untold("db", 1)));
+    let text = used().text(&moment).unwrap();
+    let unknown = "drover_libvirt_domains{state=\"unknown\"} 1\n";
+    assert!(text.contains(unknown), "{text}");
     moment.libvirt = Seen::off();
     let text = used().text(&moment).unwrap();
     assert!(!text.contains("libvirt"), "{text}");

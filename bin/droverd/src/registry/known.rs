@@ -71,7 +71,7 @@ impl Registry {
     }
 
     /// What a guest was started from, or would be, with what is wished for it by its file now; none where neither is known.
-    pub fn definition(&self, name: &VmName) -> Option<VmDefinition> {
+    pub fn as_defined(&self, name: &VmName) -> Option<VmDefinition> {
         let directory = &self.0.config.definitions;
         let slot = self.snapshots().remove(name);
         let record = slot.and_then(|slot| slot.process?.record);
@@ -83,7 +83,7 @@ impl Registry {
 
     /// What is wanted of a guest that is defined or runs here.
     pub fn policy(&self, name: &VmName) -> Option<VmPolicy> {
-        Some(self.definition(name)?.policy)
+        Some(self.as_defined(name)?.policy)
     }
 
     /// Whether a guest's definition is here and can be used.
