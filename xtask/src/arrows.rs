@@ -88,6 +88,7 @@ pub const TABLE: &[(&str, Kind, &[&str])] = &[
             "relay",
             "carrier",
             "hypervisor",
+            "libvirt",
             "tune",
             "host",
             "change",

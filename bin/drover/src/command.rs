@@ -168,6 +168,9 @@ pub async fn status(agent: &Agent) -> Result<Outcome, Failure> {
     if let Some(away) = &status.checkpoints_away {
         parts.push(("checkpoints_away", encoded(away)?));
     }
+    if let Some(libvirt) = &status.libvirt {
+        parts.push(("libvirt", encoded(libvirt)?));
+    }
     Outcome::of_parts(show::status(&status), &parts)
 }
 

@@ -3,6 +3,7 @@
 mod checkpoints;
 mod history;
 mod inventory;
+mod libvirt;
 mod limits;
 pub mod migrations;
 pub mod runs;
@@ -80,12 +81,13 @@ pub fn vms(vms: &[VmView]) -> String {
     }
     let now = Timestamp::now();
     let mut rows = vec![row(&[
-        "NAME", "STATE", "SINCE", "MEMORY", "VCPUS", "PID", "MACHINE",
+        "NAME", "STATE", "SOURCE", "SINCE", "MEMORY", "VCPUS", "PID", "MACHINE",
     ])];
     for vm in vms {
         rows.push(vec![
             vm.name.clone(),
             word(&vm.state),
+            word(&vm.source),
             or_dash(vm.since.map(|since| age(since, now))),
             or_dash(vm.memory),
             or_dash(vm.vcpus),
@@ -104,7 +106,11 @@ pub fn vms(vms: &[VmView]) -> String {
 
 /// `drover vm show`
 pub fn vm(vm: &VmView) -> String {
-    let mut rows = vec![row(&["name", &vm.name]), row(&["state", &word(&vm.state)])];
+    let mut rows = vec![
+        row(&["name", &vm.name]),
+        row(&["state", &word(&vm.state)]),
+        row(&["source", &word(&vm.source)]),
+    ];
     let mut add = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             rows.push(row(&[name, &value]));
@@ -116,6 +122,7 @@ pub fn vm(vm: &VmView) -> String {
         vm.since
             .map(|since| format!("{since:.0} ({})", age(since, now))),
     );
+    add("id", vm.uuid.clone());
     add("memory", vm.memory.map(|memory| memory.to_string()));
     add("vcpus", vm.vcpus.map(|vcpus| vcpus.to_string()));
     add("machine", vm.machine.clone());
@@ -129,6 +136,9 @@ pub fn vm(vm: &VmView) -> String {
             .map(|path| path.display().to_string()),
     );
     add("problem", vm.problem.clone());
+    for note in &vm.notes {
+        add("note", Some(note.clone()));
+    }
     if let Some(exit) = &vm.last_exit {
         let asked = if exit.expected { "" } else { ", unasked" };
         add(
@@ -233,6 +243,9 @@ pub fn status(status: &StatusView) -> String {
     }
     if let Some(why) = &status.checkpoints_away {
         let _ = writeln!(text, "checkpoints are neither kept nor used for now: {why}");
+    }
+    if let Some(line) = status.libvirt.as_ref().and_then(libvirt::line) {
+        let _ = writeln!(text, "{line}");
     }
     let _ = write!(text, "\nGuests\n{}", vms(&status.vms));
     let _ = write!(text, "\nMigrations\n{}", migrations::of_status(status));

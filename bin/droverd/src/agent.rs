@@ -22,6 +22,7 @@ use crate::facts;
 use crate::fence::Fence;
 use crate::interrupts::Interrupts;
 use crate::inventory::{self, Inventory};
+use crate::libvirt::Libvirt;
 use crate::limits;
 use crate::links::Links;
 use crate::metrics::{self, Metrics};
@@ -42,6 +43,8 @@ pub struct Context {
     pub config: Arc<Config>,
     /// The guests of this host.
     pub registry: Registry,
+    /// The domains of this host's libvirt.
+    pub libvirt: Libvirt,
     /// This host's certificate, and who else is in the cluster.
     pub cluster: Arc<Cluster>,
     /// The other hosts.
@@ -107,6 +110,7 @@ pub async fn run(config: Config) -> Result<()> {
         cluster: Arc::clone(&cluster),
         config: Arc::clone(&config),
         registry,
+        libvirt: Libvirt::open(&config.libvirt),
         metrics: Metrics::new(),
         links: Links::watch(),
         sharing: Sharing::open(config.limits.clone(), &config.state)

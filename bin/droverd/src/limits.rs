@@ -23,6 +23,18 @@ pub const CPU_LATENCY_MOST: u32 = 1000;
 /// Largest configuration or definition file: 256 arguments of 4 KiB and their quotes.
 pub const FILE_BYTES: u64 = 2 << 20;
 
+/// Between two looks whether a host has a libvirt that is used where there is one: two names in a directory. A libvirtd that is
+/// restarted is away for a second.
+pub const LIBVIRT_LOOK: Duration = Duration::from_secs(2);
+
+/// For a libvirt of which nothing is known yet, or that was lost, before a guest is refused for that: the first guests may be asked
+/// for as soon as a host that was booted answers. To connect takes 10 ms, and 1.5 s where libvirtd has just been started; one that is
+/// restarted is looked for a second later.
+pub const LIBVIRT_KNOWN: Duration = Duration::from_secs(5);
+
+/// What is looked at of a QEMU's command for its guest's id: libvirt gives it before any device.
+pub const COMMAND_BYTES: u64 = 1 << 20;
+
 /// What a codec remembers of each channel, as a power of two of bytes: 4 MiB, of which all channels have one.
 pub const WINDOW_LOG: u32 = 22;
 
@@ -66,7 +78,9 @@ pub const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(8);
 /// How long an agent that starts waits for that disk, before it takes up the migrations that it was moving.
 pub const CHECKPOINT_START: Duration = Duration::from_secs(1);
 
-const _: () = assert!(2 * CHECKPOINT_PATIENCE.as_secs() < api::START_CALL.as_secs());
+const _: () = assert!(
+    2 * CHECKPOINT_PATIENCE.as_secs() + LIBVIRT_KNOWN.as_secs() < api::START_CALL.as_secs()
+);
 
 /// What may wait for that disk at once, each for as long as that: a guest on its way asks for two things, one after the other, and more than
 /// some guests at once wait for lines.

@@ -3,7 +3,8 @@
 //! ```text
 //!   drover ── UNIX socket ─▶ api ─▶ registry ─▶ hypervisor ─▶ QEMU
 //!   peers  ── TLS ─────────▶  │                     ▲
-//!             ▲               └──▶ migration ───────┴─ relay ── lanes ─▶ peers
+//!             ▲               ├──▶ migration ───────┴─ relay ── lanes ─▶ peers
+//!             │               └──▶ libvirt ─▶ libvirtd: its domains are listed, and left alone
 //!             └ cluster: who is believed
 //!   coordinator (of a host that may coordinate): runs ─▶ orders to the agents of all hosts
 //! ```
@@ -27,6 +28,7 @@ mod facts;
 mod fence;
 mod interrupts;
 mod inventory;
+mod libvirt;
 mod limits;
 mod links;
 mod logging;

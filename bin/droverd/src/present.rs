@@ -6,7 +6,8 @@ use drover_types::in_short;
 use crate::agent::Context;
 use crate::migration::Migrations;
 
-/// Says which are in memory here or on their way; nothing where there are none.
+/// Says which of the agent's own are in memory here or on their way; nothing where there are none. libvirt's domains are none of
+/// its own: they stay when the host leaves its cluster or joins one.
 ///
 /// # Errors
 /// The guests of this host cannot be listed.
@@ -14,10 +15,10 @@ pub async fn guests(context: &Context, migrations: &Migrations) -> Result<Option
     let vms = context.registry.list().await?;
     let here = vms.into_iter().filter(|vm| vm.pid.is_some());
     let moving = migrations.under_way().into_iter();
-    let mut names: Vec<String> = here
+    let names = here
         .map(|vm| vm.name)
-        .chain(moving.map(|view| view.vm.to_string()))
-        .collect();
+        .chain(moving.map(|view| view.vm.to_string()));
+    let mut names: Vec<String> = names.collect();
     names.sort();
     names.dedup();
     if names.is_empty() {

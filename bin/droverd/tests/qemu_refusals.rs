@@ -13,7 +13,7 @@ mod hosts;
 use std::path::Path;
 
 use drover_api::{CordonRequest, ErrorCode, MigrateRequest, MigrationPhase, StopRequest, VmState};
-use hosts::{A, B, FAST, Hosts, SLOW, guest_of, name, refused, set};
+use hosts::{A, B, FAST, Hosts, SLOW, guest_of, name, refused, set, set_word};
 
 /// Asks for a migration from A that must be refused with this code and these words.
 async fn refuses(hosts: &mut Hosts, code: ErrorCode, words: &[&str]) {
@@ -195,6 +195,32 @@ async fn a_qemu_that_the_destination_does_not_let_peers_start_is_refused() {
     ];
     refuses(&mut hosts, ErrorCode::QemuNotAllowed, &words).await;
     hosts.guest_runs_only_on(A).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_destination_that_does_not_know_what_its_libvirt_has_takes_no_guest() {
+    let Some(mut hosts) = Hosts::new("libvirt", FAST).await else {
+        return;
+    };
+    // It is named, and not there.
+    let uri = "qemu+unix:///system?socket=/no/such/socket";
+    hosts.configure(B, |config| set_word(config, "libvirt", "uri", uri));
+    hosts.start_agent(A).await;
+    hosts.start_agent(B).await;
+    hosts.boot().await;
+    let words = [
+        "not known whether libvirt has guest",
+        "in memory on b, too",
+        "`libvirt.uri` in droverd.toml",
+    ];
+    refuses(&mut hosts, ErrorCode::LibvirtNotKnown, &words).await;
+    hosts.guest_runs_only_on(A).await;
+    // Nobody uses it there.
+    hosts.kill_agent(B).await;
+    hosts.configure(B, |config| set_word(config, "libvirt", "uri", "off"));
+    hosts.start_agent(B).await;
+    hosts.move_from(A).await;
+    hosts.guest_runs_only_on(B).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -90,6 +90,12 @@ codes! {
     VmElsewhere = "vm-elsewhere", 409, true;
     /// The guest runs on another host now, and must never run here as well.
     VmHandedOff = "vm-handed-off", 409, true;
+    /// The guest is a domain of libvirt's.
+    OfLibvirt = "of-libvirt", 409, true;
+    /// Where the guest is to run, libvirt has a domain in memory that may be the same guest.
+    DomainInMemory = "domain-in-memory", 409, true;
+    /// Whether libvirt has such a domain in memory is not known.
+    LibvirtNotKnown = "libvirt-not-known", 503, true;
     /// The host has no room for the guest's memory.
     NotEnoughMemory = "not-enough-memory", 409, true;
     /// The QEMU binary is not there or cannot be executed.

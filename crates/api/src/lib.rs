@@ -57,6 +57,7 @@ pub use views::incoming::{
 pub use views::interrupts::InterruptsView;
 pub use views::kept::{KeptReport, KeptUnusable, KeptView};
 pub use views::latency::{CpuLatencyView, IdleStateView};
+pub use views::libvirt::{LibvirtState, LibvirtView};
 pub use views::limit::{
     InvalidLimit, Limit, LimitRequest, LimitScope, LimitView, LimitsView, PathLimit, PathLimits,
 };
@@ -91,7 +92,9 @@ pub use views::security::{Encryption, LaneEncryption, LaneSecurity};
 pub use views::traffic::{
     ChannelView, LaneState, LaneView, NicView, PathState, PathView, TcpView, TrafficView,
 };
-pub use views::vm::{ExitKind, ExitView, HeldView, StartRequest, StopRequest, VmState, VmView};
+pub use views::vm::{
+    ExitKind, ExitView, HeldView, StartRequest, StopRequest, VmSource, VmState, VmView,
+};
 
 /// The committed description of every route and type, generated from the agent's own router.
 pub const OPENAPI: &str = include_str!("../openapi.json");

@@ -186,6 +186,8 @@ fn configuration(lab: &Lab, host: &Host, encryption: Encryption, told: &AgentSet
     let _ = writeln!(text, "definitions = {:?}", host.definitions());
     let _ = writeln!(text, "state = {:?}", host.state());
     let _ = writeln!(text, "runtime = {:?}", host.runtime());
+    // Hosts of a lab share the machine's sockets, and would each list its domains.
+    let _ = writeln!(text, "\n[libvirt]\nuri = \"off\"");
     if lab.settings().hosts == 2 {
         // Of two hosts none is left when one is emptied and the other is lost.
         let _ = writeln!(text, "\n[policy]\nkeep = {{ losses = 0, of = \"host\" }}");

@@ -2,13 +2,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::domain::{self, Domains, Xml};
 use crate::error::{CallError, Closed, ConnectError, Refusal};
 use crate::events::Events;
-use crate::library::Library;
+use crate::library::{Library, Place};
 use crate::limits;
 use crate::opening;
 use crate::raw;
@@ -39,12 +38,17 @@ impl Connection {
     /// Connects to the libvirtd of this URI, in a thread of its own, which makes the calls from then on.
     ///
     /// # Errors
-    /// libvirt refuses, or does not answer within [`limits::CONNECT`].
+    /// libvirt refuses, or does not answer within [`limits::CONNECT`], or [`limits::CONNECTING`] attempts hang already.
     pub async fn open(library: Library, uri: &str) -> Result<Self, ConnectError> {
+        let place = Place::to_connect().ok_or_else(|| ConnectError::Hanging {
+            uri: uri.to_owned(),
+        })?;
         let shared = Arc::new(Shared::new());
         let (calls, queue) = mpsc::sync_channel::<Call>(limits::CALLS_WAITING);
         let told = Arc::clone(&shared);
+        // A libvirtd with no thread free for calls answers keepalive, and none of these.
         let first = move |connection: &mut raw::Connection| {
+            let _until_they_are_answered = place;
             connection.tell_of_events(&told)?;
             connection.versions()
         };
@@ -109,15 +113,6 @@ impl Connection {
         self.call("resume a domain", ask).await
     }
 
-    /// Ends a domain's job, such as its migration; that fails then, and the domain goes on where it was.
-    ///
-    /// # Errors
-    /// It has no job, no answer, or the connection is lost.
-    pub async fn abort_job(&self, domain: Uuid) -> Result<(), CallError> {
-        let ask = move |connection: &raw::Connection| connection.domain(domain)?.abort_job();
-        self.call("end a domain's job", ask).await
-    }
-
     /// Makes a call when those before it have been made.
     async fn call<T: Send + 'static>(
         &self,
@@ -145,10 +140,7 @@ impl Connection {
                 },
                 TrySendError::Disconnected(_) => self.0.shared.lost(what),
             })?;
-        let within = limits::CALL;
-        let answer = timeout(within, answer).await;
-        let answer = answer.map_err(|_| CallError::TimedOut { what, within })?;
-        self.0.shared.understood(what, answer.ok())
+        self.0.shared.answer(what, answer).await
     }
 }
 

@@ -98,7 +98,7 @@ pub enum ConnectError {
         /// Its words.
         source: Refusal,
     },
-    /// libvirtd took the connection and is silent.
+    /// libvirtd took no connection, or none of the first calls over it.
     #[error(
         "libvirt at {uri} did not answer within {within:?}: is libvirtd stopped, or overloaded?"
     )]
@@ -185,6 +185,18 @@ pub enum NotReady {
     #[error("cannot migrate a domain")]
     Connect(#[from] ConnectError),
     /// Its texts cannot be said, too many are under way, or libvirt does not tell of the domain.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// Why a job was not ended, as far as is known.
+#[derive(Debug, thiserror::Error)]
+pub enum NotEnded {
+    /// There was no connection for it: libvirt was not asked.
+    #[error("cannot end a domain's job")]
+    Connect(#[from] ConnectError),
+    /// libvirt refused, such as where the domain has no job; or it did not answer in time, and may have ended it; or too many are
+    /// being ended.
     #[error(transparent)]
     Call(#[from] CallError),
 }

@@ -2,7 +2,7 @@
 //!
 //! The library is loaded at run time ([`Library::load`]), so a program starts on a host without it and says so. libvirt's calls
 //! block: each [`Connection`] makes them in a thread of its own, one after another. A migration ([`Ready`]) has a connection and a
-//! thread of its own. Events come in one thread for the whole process. [`Watch`] keeps a connection and a host's domains, and finds
+//! thread of its own, and so has whoever ends one ([`abort_job`]). Events come in one thread for the whole process. [`Watch`] keeps a connection and a host's domains, and finds
 //! libvirtd again.
 //!
 //! ```text
@@ -17,6 +17,7 @@
 //! some. One thread makes the calls of a connection: libvirt 9.0 can lose the answer of one of two. `unsafe` is in `raw` only,
 //! with its argument.
 
+mod abort;
 mod connection;
 mod description;
 mod domain;
@@ -32,10 +33,11 @@ mod uri;
 mod version;
 mod watch;
 
+pub use abort::abort_job;
 pub use connection::Connection;
 pub use description::{Card, Description, Disk, NoDescription, Source, Tie};
 pub use domain::{Domain, DomainState, Domains, Untold, Xml};
-pub use error::{CallError, Closed, ConnectError, LoadError, NotReady, Refusal};
+pub use error::{CallError, Closed, ConnectError, LoadError, NotEnded, NotReady, Refusal};
 pub use events::{Event, Events, Happening, Job, Notice};
 pub use library::{Library, SYSTEM};
 pub use migration::{Migrating, Migration, Ready};

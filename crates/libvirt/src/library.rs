@@ -19,6 +19,9 @@ static CONNECTING: AtomicUsize = AtomicUsize::new(0);
 /// Migrations that are ready or under way.
 static MIGRATING: AtomicUsize = AtomicUsize::new(0);
 
+/// Jobs that are being ended.
+static ABORTING: AtomicUsize = AtomicUsize::new(0);
+
 impl Library {
     /// Loads the library of this path, or by this name ([`SYSTEM`]), and starts the thread of its events. Reads files.
     ///
@@ -53,6 +56,11 @@ impl Place {
     /// None when there are [`limits::MIGRATIONS`] migrations.
     pub(crate) fn to_migrate() -> Option<Self> {
         Self::take(&MIGRATING, limits::MIGRATIONS)
+    }
+
+    /// None when [`limits::ABORTS`] jobs are being ended.
+    pub(crate) fn to_abort() -> Option<Self> {
+        Self::take(&ABORTING, limits::ABORTS)
     }
 
     fn take(taken: &'static AtomicUsize, most: usize) -> Option<Self> {
@@ -98,5 +106,6 @@ mod tests {
         attempts.pop();
         assert!(Place::to_connect().is_some());
         assert!(Place::to_migrate().is_some());
+        assert!(Place::to_abort().is_some());
     }
 }

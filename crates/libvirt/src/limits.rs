@@ -7,7 +7,8 @@ use std::time::Duration;
 /// started has to look at each QEMU on the host first: 1.5 s for two, seen.
 pub const CONNECT: Duration = Duration::from_secs(15);
 
-/// Attempts to connect that may hang at once.
+/// Attempts to connect that may hang at once. Those of migrations and of who ends one are not among them: they have bounds of their
+/// own ([`MIGRATIONS`], [`ABORTS`]), and one that is to be ended must not wait for others that hang.
 ///
 /// libvirt has no way to give one up: with a libvirtd that took the connection and says nothing, the attempt's thread waits
 /// until that goes on or ends. Whoever tries again after [`CONNECT`] has four of them within a minute, and from then on is told so.
@@ -33,6 +34,10 @@ pub const CALLS_WAITING: usize = 32;
 /// more than a few at once shares its NICs among them and gains nothing.
 pub const MIGRATIONS: usize = 32;
 
+/// Jobs that are ended at once, each over a connection of its own: one for each migration that there may be. Such a call waits for
+/// the domain's lock, which a QEMU that hangs may hold, and cannot be given up.
+pub const ABORTS: usize = MIGRATIONS;
+
 /// Events kept for a reader that is slow; the oldest go first and it is told how many it missed. Each is below 1 KiB.
 pub const EVENTS_KEPT: usize = 512;
 
@@ -54,8 +59,12 @@ pub const XML_NODES: u32 = 100_000;
 /// Pause of the thread of events after an error of its loop, so that one that stays does not take a processor.
 pub const EVENTS_AGAIN: Duration = Duration::from_millis(100);
 
-/// Until libvirtd is looked for again, where it was lost or is not there. It takes a second to be restarted.
+/// Until libvirtd is looked for again, where it was lost or is not there. It takes a second to be restarted. Each further look that
+/// finds none waits twice as long as the one before, up to [`RECONNECT_MOST`].
 pub const RECONNECT: Duration = Duration::from_secs(1);
+
+/// The longest of these pauses: a libvirtd that somebody starts after an hour is used half a minute later.
+pub const RECONNECT_MOST: Duration = Duration::from_secs(30);
 
 /// Until the library is looked for again: somebody may install libvirt, which is rare and takes longer.
 pub const RELOAD: Duration = Duration::from_secs(30);

@@ -54,7 +54,7 @@ pub struct Ready {
 }
 
 /// A migration that was asked for. libvirtd carries it out: it goes on when this is dropped or the connection is lost, until
-/// [`Connection::abort_job`](crate::Connection::abort_job).
+/// [`abort_job`](crate::abort_job).
 #[derive(Debug)]
 pub struct Migrating {
     shared: Arc<Shared>,
@@ -65,7 +65,7 @@ impl Ready {
     /// Connects for a migration of this domain, and looks at it.
     ///
     /// # Errors
-    /// There is no connection, no such domain, or there are [`limits::MIGRATIONS`] already.
+    /// There is no connection, no such domain or no answer within [`limits::CALL`], or there are [`limits::MIGRATIONS`] already.
     pub async fn new(
         library: Library,
         uri: &str,
@@ -78,24 +78,29 @@ impl Ready {
             waiting: limits::MIGRATIONS,
         })?;
         let shared = Arc::new(Shared::new());
-        let look = move |connection: &mut raw::Connection| {
-            let looked = connection.domain(domain).and_then(|at| domain::read(&at));
-            Ok(looked.map_err(|refusal| connection.failure(refusal)))
-        };
+        let (teller, looked) = oneshot::channel();
         let (go, word) = mpsc::sync_channel(1);
         let (sender, ended) = oneshot::channel();
-        let wait = move |connection: raw::Connection| {
+        // It has its place until it has ended, however long it hangs: in connecting, for the domain's lock, or in migrating.
+        let serve = move |connection: raw::Connection| {
+            let domain_now = connection.domain(domain).and_then(|at| domain::read(&at));
+            let domain_now = domain_now.map_err(|refusal| connection.failure(refusal));
+            // Whoever waits for it no longer gives no word either.
+            let _ = teller.send(domain_now);
             if word.recv().is_ok() {
                 let migrated = prepared.carry_out(&connection, domain);
                 let migrated = migrated.map_err(|refusal| connection.failure(refusal));
-                drop((place, connection));
+                // Whoever hears how it ended may begin the next at once, and does not wait until the connection is closed.
+                drop(place);
                 let _ = sender.send(migrated);
+                drop(connection);
             }
         };
-        let thread = "libvirt-migrate";
-        let looked = opening::open(library, uri, thread, &shared, look, wait).await?;
+        let first = |_: &mut raw::Connection| Ok(());
+        opening::open(library, uri, "libvirt-migrate", &shared, first, serve).await?;
+        let what = "look at a domain that is to migrate";
         Ok(Self {
-            domain: shared.understood("look at a domain that is to migrate", Some(looked))?,
+            domain: shared.answer(what, looked).await?,
             shared,
             go,
             ended,

@@ -5,13 +5,16 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::error::{ConnectError, Refusal};
-use crate::library::{Library, Place};
+use crate::library::Library;
 use crate::limits;
 use crate::raw::{self, NotOpened};
 use crate::shared::Shared;
 
 /// Connects in a new thread, makes the first calls there, and has the thread go on with the connection, unless nobody waits any
 /// more: then it is closed again.
+///
+/// An attempt that hangs keeps its thread. Whoever calls this bounds how many there are, by a [`Place`](crate::library::Place): in
+/// `first` the thread has it until the first calls are answered, in `go_on` until it ends.
 ///
 /// # Errors
 /// libvirt refuses to connect or one of the first calls, or does not answer within [`limits::CONNECT`].
@@ -25,13 +28,10 @@ pub(crate) async fn open<T: Send + 'static>(
 ) -> Result<T, ConnectError> {
     let owned = || uri.to_owned();
     let text = CString::new(uri).map_err(|_| ConnectError::Uri { uri: owned() })?;
-    let place = Place::to_connect().ok_or_else(|| ConnectError::Hanging { uri: owned() })?;
     let (opened, answer) = oneshot::channel();
     let told = Arc::clone(shared);
     let connect = move || {
         let connection = raw::Connection::open(library.0, &text, &told);
-        // From here on a libvirtd that hangs is found by keepalive.
-        drop(place);
         let answered = connection.and_then(|mut connection| {
             let answer = first(&mut connection)?;
             Ok((connection, answer))

@@ -1,6 +1,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, oneshot};
+use tokio::time::timeout;
 
 use crate::error::{CallError, Closed, Failure};
 use crate::events::Event;
@@ -54,6 +55,18 @@ impl Shared {
         let mut state = self.lock();
         state.events = None;
         state.closed.get_or_insert(reason).clone()
+    }
+
+    /// Waits for a call's answer within [`limits::CALL`], over a connection that is there.
+    pub(crate) async fn answer<T>(
+        &self,
+        what: &'static str,
+        answer: oneshot::Receiver<Result<T, Failure>>,
+    ) -> Result<T, CallError> {
+        let within = limits::CALL;
+        let answer = timeout(within, answer).await;
+        let answer = answer.map_err(|_| CallError::TimedOut { what, within })?;
+        self.understood(what, answer.ok())
     }
 
     /// What a call's answer means for whoever asked; none where the thread that was to make it has ended.

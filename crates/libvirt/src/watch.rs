@@ -33,7 +33,8 @@ pub enum Standing {
     },
 }
 
-/// Keeps looking at a host's libvirt: its library, its libvirtd, its domains. What is lost is looked for again.
+/// Keeps looking at a host's libvirt: its library, its libvirtd, its domains. What is lost is looked for again, at first at once and
+/// then less often. It logs nothing: what a change means to a host is its owner's to say.
 #[derive(Debug)]
 pub struct Watch {
     standing: watch::Receiver<Standing>,
@@ -46,9 +47,11 @@ impl Watch {
     pub fn begin(library: PathBuf, uri: String) -> Self {
         let (teller, standing) = watch::channel(Standing::Unknown);
         let keep = async move {
+            let mut in_vain = 0;
             loop {
-                let pause = look(&library, &uri, &teller).await;
-                sleep(pause).await;
+                let looked = look(&library, &uri, &teller).await;
+                sleep(looked.pause(in_vain)).await;
+                in_vain = looked.in_vain(in_vain);
             }
         };
         let task = tokio::spawn(keep).abort_handle();
@@ -77,63 +80,89 @@ impl Drop for Watch {
     }
 }
 
-/// Until something is lost; gives how long to wait then.
-async fn look(library: &Path, uri: &str, teller: &watch::Sender<Standing>) -> Duration {
+/// What came of a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    /// There is no library that can be used.
+    NoLibrary,
+    /// libvirtd was not reached.
+    NotReached,
+    /// It was reached, and lost.
+    Lost,
+}
+
+impl Looked {
+    /// Until the next look, where so many in a row before this one did not reach libvirtd.
+    fn pause(self, in_vain: u32) -> Duration {
+        let doubled = limits::RECONNECT.saturating_mul(2_u32.saturating_pow(in_vain));
+        match self {
+            Self::NoLibrary => limits::RELOAD,
+            Self::NotReached => doubled.min(limits::RECONNECT_MOST),
+            Self::Lost => limits::RECONNECT,
+        }
+    }
+
+    /// So many in a row, with this one.
+    fn in_vain(self, before: u32) -> u32 {
+        match self {
+            Self::NotReached => before.saturating_add(1),
+            Self::NoLibrary | Self::Lost => 0,
+        }
+    }
+}
+
+/// Until something is lost.
+async fn look(library: &Path, uri: &str, teller: &watch::Sender<Standing>) -> Looked {
     let path = library.to_owned();
     let loaded = tokio::task::spawn_blocking(move || Library::load(&path)).await;
+    let loaded = match loaded {
+        Ok(loaded) => loaded.map_err(|error| chain(&error)),
+        Err(error) => Err(error.to_string()),
+    };
     let library = match loaded {
-        Ok(Ok(library)) => library,
-        Ok(Err(error)) => return tell(teller, Standing::NotThere(chain(&error)), limits::RELOAD),
-        Err(error) => {
-            return tell(
-                teller,
-                Standing::NotThere(error.to_string()),
-                limits::RELOAD,
-            );
+        Ok(library) => library,
+        Err(words) => {
+            tell(teller, Standing::NotThere(words));
+            return Looked::NoLibrary;
         }
     };
     let connection = match Connection::open(library, uri).await {
         Ok(connection) => connection,
         Err(error) => {
-            return tell(
-                teller,
-                Standing::Unreachable(chain(&error)),
-                limits::RECONNECT,
-            );
+            tell(teller, Standing::Unreachable(chain(&error)));
+            return Looked::NotReached;
         }
     };
-    let lost = follow(&connection, teller).await;
-    tell(
-        teller,
-        Standing::Unreachable(chain(&lost)),
-        limits::RECONNECT,
-    )
+    let (lost, was_listed) = follow(&connection, teller).await;
+    tell(teller, Standing::Unreachable(chain(&lost)));
+    match was_listed {
+        true => Looked::Lost,
+        false => Looked::NotReached,
+    }
 }
 
-/// Lists domains whenever something happened, until the connection ends. A listing that fails costs no connection: a call
-/// that hangs, as where a domain's lock is held, would keep its own.
-async fn follow(connection: &Connection, teller: &watch::Sender<Standing>) -> CallError {
+/// Lists domains whenever something happened, until the connection ends; how it did, and whether they were ever listed. A listing
+/// that fails costs no connection: a call that hangs, as where a domain's lock is held, would keep its own.
+async fn follow(connection: &Connection, teller: &watch::Sender<Standing>) -> (CallError, bool) {
     let mut events = connection.events();
     let mut last = None;
     loop {
         match connection.domains().await {
             Ok(domains) => {
-                if last.is_none() {
-                    tracing::info!(libvirtd = %connection.daemon(), "libvirt is reached");
-                }
                 let known = last.insert(Arc::new(domains));
                 teller.send_replace(reached(connection, known, None));
                 sleep(limits::RELIST).await;
                 next(&mut events).await;
             }
-            Err(lost @ CallError::Lost { .. }) => return lost,
+            Err(lost @ CallError::Lost { .. }) => return (lost, last.is_some()),
             Err(error) => {
                 let words = chain(&error);
                 let standing = match &last {
                     Some(known) => reached(connection, known, Some(words)),
                     None => Standing::Unreachable(words),
                 };
-                sleep(tell(teller, standing, limits::RECONNECT)).await;
+                tell(teller, standing);
+                sleep(limits::RECONNECT).await;
             }
         }
     }
@@ -156,16 +185,15 @@ async fn next(events: &mut Events) {
     }
 }
 
-fn tell(teller: &watch::Sender<Standing>, standing: Standing, pause: Duration) -> Duration {
+/// Once for each reason.
+fn tell(teller: &watch::Sender<Standing>, standing: Standing) {
     teller.send_if_modified(|known| {
-        let new = words(known) != words(&standing);
-        if new {
-            tracing::warn!(why = words(&standing), "libvirt");
+        let is_new = words(known) != words(&standing);
+        if is_new {
             *known = standing;
         }
-        new
+        is_new
     });
-    pause
 }
 
 fn words(standing: &Standing) -> Option<&str> {
@@ -186,4 +214,23 @@ fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lost_is_looked_for_at_once_and_what_stays_away_less_and_less_often() {
+        let mut in_vain = 0;
+        let mut pauses = Vec::new();
+        let looks = [Looked::Lost].into_iter().chain([Looked::NotReached; 7]);
+        for looked in looks.chain([Looked::Lost, Looked::NotReached]) {
+            pauses.push(looked.pause(in_vain).as_secs());
+            in_vain = looked.in_vain(in_vain);
+        }
+        assert_eq!(pauses, [1, 1, 2, 4, 8, 16, 30, 30, 1, 1]);
+        assert_eq!(Looked::NotReached.pause(u32::MAX), limits::RECONNECT_MOST);
+        assert_eq!(Looked::NoLibrary.pause(0), limits::RELOAD);
+    }
 }

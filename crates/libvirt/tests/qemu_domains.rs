@@ -4,15 +4,16 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Instant;
 
 use common::host::Host;
-use common::protocol::{Between, Treatment};
-use common::{PATIENCE, connect, domain, guest, happened, library, until};
+use common::protocol::{Between, DOMAIN_ABORT_JOB, Treatment};
+use common::watched::{host_is_up, stands, states, watched_between};
+use common::{connect, domain, guest, happened, library, until};
 use drover_libvirt::{
-    CallError, Closed, Connection, DomainState, Domains, Events, Happening, Notice, Standing,
-    Untold, Watch, Xml, limits, uri_of_socket,
+    CallError, Closed, Connection, DomainState, Domains, Events, Happening, NotEnded, Notice,
+    Standing, Untold, Watch, Xml, abort_job, limits, uri_of_socket,
 };
 use drover_types::Bytes;
 use uuid::Uuid;
@@ -24,6 +25,8 @@ on_each_libvirt! {
     a_libvirtd_that_stands_still_is_an_error_within_the_bound_and_used_again_when_it_goes_on
     a_domain_that_hangs_costs_no_connection_and_what_was_known_stays
     a_domain_that_libvirt_does_not_tell_of_leaves_the_others_told
+    a_job_is_ended_though_a_call_before_it_hangs
+    more_jobs_are_ended_at_once_than_may_connect_and_one_that_is_not_answered_is_told_so
     what_answers_no_keepalive_is_not_connected_to
 }
 
@@ -81,8 +84,6 @@ async fn domains_are_listed_with_their_state_definition_and_size(libvirt: PathBu
         source.words.contains("no domain with matching uuid"),
         "{source}"
     );
-    let idle = connection.abort_job(domains[0].uuid).await.unwrap_err();
-    assert!(matches!(idle, CallError::Refused { .. }), "{idle:?}");
     println!(
         "library {}, libvirtd {}, QEMU {}",
         library().version(),
@@ -189,29 +190,6 @@ async fn a_libvirtd_that_stands_still_is_an_error_within_the_bound_and_used_agai
     stands(&mut watch, reached).await;
 }
 
-/// Two domains, watched over a socket on which single answers can be treated.
-async fn watched_between(libvirt: &Path) -> (Host, Between, Watch) {
-    let host = Host::new(libvirt);
-    host_is_up(&host).await;
-    host.define(&guest::idle("hangs"));
-    host.define(&guest::idle("web"));
-    let between = Between::new(&host.socket());
-    let uri = uri_of_socket(&between.socket());
-    let mut watch = Watch::begin(library().path().to_owned(), uri);
-    stands(&mut watch, |standing| states(standing).len() == 2).await;
-    (host, between, watch)
-}
-
-/// The domains that are told of, with their states.
-fn states(standing: &Standing) -> Vec<(String, DomainState)> {
-    let Standing::Reached { domains, .. } = standing else {
-        return Vec::new();
-    };
-    let told = domains.told.iter();
-    told.map(|domain| (domain.name.clone(), domain.state))
-        .collect()
-}
-
 async fn a_domain_that_hangs_costs_no_connection_and_what_was_known_stays(libvirt: PathBuf) {
     let (host, between, mut watch) = watched_between(&libvirt).await;
     between.treat("hangs", Treatment::Held);
@@ -256,6 +234,57 @@ async fn a_domain_that_libvirt_does_not_tell_of_leaves_the_others_told(libvirt: 
     };
     assert_eq!((name.as_str(), why.words.as_str()), ("hangs", "not this"));
     assert_eq!(between.opened(), 1);
+}
+
+async fn a_job_is_ended_though_a_call_before_it_hangs(libvirt: PathBuf) {
+    let (host, between, watch) = watched_between(&libvirt).await;
+    between.treat("hangs", Treatment::Held);
+    host.virsh(&["start", "web"]);
+    until("the listing hangs", async || between.held() == 1).await;
+    let Standing::Reached { domains, .. } = watch.standing() else {
+        panic!("{:?}", watch.standing());
+    };
+    let web = domains.told.iter().find(|domain| domain.name == "web");
+    let uri = uri_of_socket(&between.socket());
+    let begun = Instant::now();
+    // It has no job; what counts is that libvirt has said so.
+    let refused = abort_job(library(), &uri, web.unwrap().uuid).await;
+    let NotEnded::Call(CallError::Refused { source, .. }) = refused.unwrap_err() else {
+        panic!("not refused by libvirt");
+    };
+    assert!(source.words.contains("no job"), "{source}");
+    assert!(begun.elapsed() < limits::CALL, "{:?}", begun.elapsed());
+    assert_eq!((between.held(), between.opened()), (1, 2));
+    between.release();
+}
+
+async fn more_jobs_are_ended_at_once_than_may_connect_and_one_that_is_not_answered_is_told_so(
+    libvirt: PathBuf,
+) {
+    let (host, between, _watch) = watched_between(&libvirt).await;
+    let web = host.virsh(&["domuuid", "web"]);
+    let web: Uuid = web.trim().parse().unwrap();
+    let uri = uri_of_socket(&between.socket());
+    between.hold(DOMAIN_ABORT_JOB);
+    let abort = || {
+        let uri = uri.clone();
+        tokio::spawn(async move { abort_job(library(), &uri, web).await })
+    };
+    let aborts: Vec<_> = std::iter::repeat_with(abort)
+        .take(limits::CONNECTING + 1)
+        .collect();
+    until("all of them wait for their answers", async || {
+        between.held() == limits::CONNECTING + 1
+    })
+    .await;
+    // Nor do they keep anybody else from connecting.
+    Connection::open(library(), &uri).await.unwrap();
+    for abort in aborts {
+        let error = abort.await.unwrap().unwrap_err();
+        let is_late = matches!(error, NotEnded::Call(CallError::TimedOut { .. }));
+        assert!(is_late, "{error:?}");
+    }
+    between.release();
 }
 
 async fn what_answers_no_keepalive_is_not_connected_to(libvirt: PathBuf) {
@@ -325,31 +354,10 @@ async fn where_nobody_listens_or_no_library_is_the_reason_is_told() {
     assert!(words.contains("libvirt-of-nowhere"), "{words}");
 }
 
-async fn host_is_up(host: &Host) {
-    drop(connect(host).await);
-    until("libvirtd's socket is there", async || {
-        host.socket().exists()
-    })
-    .await;
-}
-
 async fn end(events: &mut Events) -> Closed {
     loop {
         if let Notice::Closed(closed) = events.next().await {
             return closed;
         }
     }
-}
-
-/// Waits until what is known of a host's libvirt is as wanted.
-async fn stands(watch: &mut Watch, wanted: impl Fn(&Standing) -> bool) -> Standing {
-    let mut seen = watch.standing();
-    let waiting = async {
-        while !wanted(&seen) {
-            seen = watch.changed().await;
-        }
-    };
-    let waited = tokio::time::timeout(PATIENCE + Duration::from_secs(20), waiting).await;
-    assert!(waited.is_ok(), "{seen:?}");
-    seen
 }

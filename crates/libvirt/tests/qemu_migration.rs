@@ -10,11 +10,13 @@ use std::path::{Path, PathBuf};
 
 use common::forward::Forward;
 use common::host::Host;
+use common::protocol::{Between, CONNECT_CLOSE};
+use common::watched::host_is_up;
 use common::{PATIENCE, connect, domain, guest, happened, library, until};
 use drover_lab::Console;
 use drover_libvirt::{
     CallError, Closed, Connection, Domain, DomainState, Events, Happening, Migrating, Migration,
-    NotReady, Ready,
+    NotReady, Ready, abort_job, uri_of_socket,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -28,6 +30,7 @@ on_each_libvirt! {
     a_migration_that_is_ended_leaves_the_domain_running_once_its_sockets_are_let_go
     a_domain_that_was_paused_is_told_to_be_and_stays_so_on_either_host
     a_migration_that_nobody_begins_is_not_asked_for
+    how_a_migration_ended_is_told_before_its_connection_is_closed
 }
 
 /// Where the sockets are, on each host: names that a URI cannot say as they are.
@@ -99,6 +102,10 @@ impl Pair {
 
     async fn begin(&self) -> Migrating {
         self.ready().await.begin()
+    }
+
+    async fn abort(&self, domain: Uuid) {
+        abort_job(library(), &self.a.uri(), domain).await.unwrap();
     }
 
     /// Until all channels are open.
@@ -336,7 +343,7 @@ async fn a_migration_that_is_ended_leaves_the_domain_running_once_its_sockets_ar
     let migrating = pair.begin().await;
     pair.channels_are_open().await;
     let uuid = pair.on_source().await.unwrap().uuid;
-    pair.source.abort_job(uuid).await.unwrap();
+    pair.abort(uuid).await;
     pair.memory.cut();
     let refused = ended(migrating).await.unwrap_err();
     let CallError::Refused { source, .. } = refused else {
@@ -360,7 +367,7 @@ async fn a_domain_that_was_paused_is_told_to_be_and_stays_so_on_either_host(libv
     let migrating = ready.begin();
     pair.channels_are_open().await;
     let uuid = pair.on_source().await.unwrap().uuid;
-    pair.source.abort_job(uuid).await.unwrap();
+    pair.abort(uuid).await;
     pair.memory.cut();
     ended(migrating).await.unwrap_err();
     assert_eq!(state(&pair.on_source().await), Some(DomainState::Paused));
@@ -395,4 +402,30 @@ async fn a_migration_that_nobody_begins_is_not_asked_for(libvirt: PathBuf) {
         panic!("{refused:?}");
     };
     assert!(source.is_no_domain(), "{source}");
+}
+
+async fn how_a_migration_ended_is_told_before_its_connection_is_closed(libvirt: PathBuf) {
+    let host = Host::new(&libvirt);
+    host_is_up(&host).await;
+    // It is off, so that libvirt refuses to migrate it.
+    host.define(&guest::idle("web"));
+    let web = domain(&connect(&host).await, "web").await.unwrap();
+    let between = Between::new(&host.socket());
+    let migration = Migration {
+        control: CONTROL.into(),
+        memory: MEMORY.into(),
+        channels: None,
+        persistent: true,
+    };
+    let uri = uri_of_socket(&between.socket());
+    let ready = Ready::new(library(), &uri, web.uuid, &migration).await;
+    let ready = ready.unwrap();
+    between.hold(CONNECT_CLOSE);
+    let refused = ended(ready.begin()).await.unwrap_err();
+    assert!(matches!(refused, CallError::Refused { .. }), "{refused:?}");
+    until("its connection waits to be closed", async || {
+        between.held() == 1
+    })
+    .await;
+    between.release();
 }

@@ -41,12 +41,14 @@ fn problems_of_guests_stand_below_the_list() {
     let list: Vec<VmView> = serde_json::from_value(json!([
         {"name": "web", "state": "stopped", "memory": 1 << 30, "vcpus": 2},
         {"name": "bad", "state": "invalid", "problem": "line 3: nonsense"},
+        {"name": "Käfer 1", "state": "running", "source": "libvirt", "memory": 1 << 30, "vcpus": 1, "pid": 47},
     ]))
     .unwrap();
     insta::assert_snapshot!(vms(&list), @r"
-    NAME  STATE    SINCE  MEMORY  VCPUS  PID  MACHINE
-    web   stopped  -      1 GiB   2      -    -
-    bad   invalid  -      -       -      -    -
+    NAME     STATE    SOURCE   SINCE  MEMORY  VCPUS  PID  MACHINE
+    web      stopped  drover   -      1 GiB   2      -    -
+    bad      invalid  drover   -      -       -      -    -
+    Käfer 1  running  libvirt  -      1 GiB   1      47   -
     bad: line 3: nonsense
     ");
     assert!(vms(&[]).contains("define one"));
@@ -64,6 +66,7 @@ fn a_guest_is_shown_with_how_it_ended() {
     insta::assert_snapshot!(vm(&view), @r"
     name       web
     state      failed
+    source     drover
     memory     1 GiB
     vcpus      2
     problem    qemu ended unasked, with signal 9

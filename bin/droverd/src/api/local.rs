@@ -17,6 +17,7 @@ use super::extract::{JsonBody, Named, OptionalBody};
 use super::{App, Refused, peer, to_its_end};
 use crate::elsewhere;
 use crate::facts;
+use crate::libvirt::{self, Order};
 use crate::metrics::{MEDIA_TYPE, Moment};
 use crate::planning;
 
@@ -47,7 +48,7 @@ async fn status(State(app): State<App>) -> Result<Json<StatusView>, Refused> {
     let context = &app.0.context;
     let (host, vms, migrations, peers) = tokio::join!(
         peer::host_view(&app),
-        context.registry.list(),
+        libvirt::all(context),
         app.0.migrations.list(),
         context.peers.look(),
     );
@@ -60,14 +61,15 @@ async fn status(State(app): State<App>) -> Result<Json<StatusView>, Refused> {
         peers,
         limits,
         checkpoints_away: context.checkpoints.away(),
+        libvirt: Some(context.libvirt.seen().view()),
     }))
 }
 
-/// Every guest that is defined or runs on this host.
+/// Every guest that is defined or runs on this host, libvirt's domains among them.
 #[utoipa::path(get, path = "/v1/vms", tag = "local", responses(
     (status = 200, body = Vec<VmView>), (status = "default", body = ErrorBody)))]
 async fn list_vms(State(app): State<App>) -> Result<Json<Vec<VmView>>, Refused> {
-    Ok(Json(app.0.context.registry.list().await?))
+    Ok(Json(libvirt::all(&app.0.context).await?))
 }
 
 /// Starts a guest, or has one that is suspended go on. Answers when its QEMU runs.
@@ -85,7 +87,7 @@ async fn start_vm(
         if started.is_ok() {
             app.0.parking.by_hand(&name).await;
         }
-        elsewhere::or_where(context, &name, started).await
+        elsewhere::or_where(context, &name, Some(Order::Start), started).await
     });
     Ok(Json(started.await?))
 }
@@ -112,7 +114,11 @@ async fn stop_vm(
         if is_told || !context.registry.held(&name).process {
             app.0.parking.by_hand(&name).await;
         }
-        elsewhere::or_where(context, &name, stopped).await
+        let order = match request.force {
+            true => Order::End,
+            false => Order::Stop,
+        };
+        elsewhere::or_where(context, &name, Some(order), stopped).await
     });
     Ok(Json(stopped.await?))
 }
@@ -128,7 +134,7 @@ async fn suspend_vm(
     let suspended = to_its_end(async move {
         let context = &app.0.context;
         let suspended = app.0.parking.suspend_by_hand(&name).await;
-        elsewhere::or_where(context, &name, suspended).await
+        elsewhere::or_where(context, &name, Some(Order::Suspend), suspended).await
     });
     Ok(Json(suspended.await?))
 }
@@ -277,6 +283,7 @@ pub async fn metrics(State(app): State<App>) -> Result<impl IntoResponse, Refuse
             .armed()
             .map(|armed| armed.facts.not_after),
         guests: context.registry.list().await?,
+        libvirt: context.libvirt.seen(),
         migrations,
     };
     let text = context.metrics.text(&moment).map_err(|error| {

@@ -21,6 +21,7 @@ use super::extract::{JsonBody, Named, read};
 use super::{App, Caller, Refused, peer, refused, to_its_end};
 use crate::cluster::coordinators_in_words;
 use crate::elsewhere;
+use crate::libvirt::{self, Order};
 use crate::parking;
 
 pub fn routes() -> OpenApiRouter<App> {
@@ -157,13 +158,14 @@ async fn migrate_vm(
     tracing::info!(by = %caller, vm = %name, to = %request.to, "ordered: move a guest");
     let started = to_its_end(async move {
         parking::may_leave(&app.0.context, &name)?;
+        let context = &app.0.context;
         let started = app.0.migrations.start(&name, request).await;
-        elsewhere::or_where(&app.0.context, &name, started).await
+        elsewhere::or_where(context, &name, Some(Order::Migrate), started).await
     });
     Ok((StatusCode::ACCEPTED, Json(started.await?)))
 }
 
-/// One guest.
+/// One guest: the agent's own, or a domain of libvirt's by its name or id.
 #[utoipa::path(get, path = "/v1/vms/{name}", tag = "order", params(("name" = String, Path)),
     responses((status = 200, body = VmView), (status = "default", body = ErrorBody)))]
 async fn show_vm(
@@ -171,8 +173,8 @@ async fn show_vm(
     Named(name): Named<VmName>,
 ) -> Result<Json<VmView>, Refused> {
     let context = &app.0.context;
-    let found = context.registry.get(&name).await;
-    let mut view = elsewhere::or_where(context, &name, found).await?;
+    let found = libvirt::show(context, &name).await;
+    let mut view = elsewhere::or_where(context, &name, None, found).await?;
     view.notes.extend(app.0.parking.note(&name).await);
     Ok(Json(view))
 }

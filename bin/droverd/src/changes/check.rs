@@ -9,6 +9,7 @@ use drover_tune::lasting::Rewrite;
 use drover_types::{ChangeId, HostName, with_sources};
 
 use crate::agent::Context;
+use crate::libvirt::Present;
 use crate::migration::Migrations;
 use crate::present;
 
@@ -40,20 +41,37 @@ pub fn fits(plan: &Plan, host: &HostName, boot: &str) -> Result<(), Refusal> {
     Err(Refusal::new(ErrorCode::ChangePlanUnusable, message).next(ANEW))
 }
 
-/// Whether no guest is here, or can come.
+/// Whether no guest is here, or can come, and no domain of libvirt's.
 ///
 /// # Errors
 /// One is, or can.
 pub async fn drained(context: &Context, migrations: &Migrations) -> Result<(), Refusal> {
     let host = &context.config.host;
-    let why = match present::guests(context, migrations).await? {
-        Some(guests) => guests,
-        None if context.cordon.view().is_none() => format!("{host} takes guests"),
-        None => return Ok(()),
-    };
+    let guests = present::guests(context, migrations).await?;
+    let is_cordoned = context.cordon.view().is_some();
+    let guests = guests.or_else(|| (!is_cordoned).then(|| format!("{host} takes guests")));
+    not_drained(host, guests, context.libvirt.present()).map_or(Ok(()), Err)
+}
+
+/// `guests` says that there are some or may be.
+fn not_drained(
+    host: &HostName,
+    guests: Option<String>,
+    domains: Option<Present>,
+) -> Option<Refusal> {
+    let has_guests = guests.is_some();
+    let drain = has_guests.then(|| format!("`drover drain {host}` first"));
+    let (what, next) = domains.map(|Present { what, next }| (what, next)).unzip();
+    let why: Vec<_> = guests.into_iter().chain(what).collect();
+    if why.is_empty() {
+        return None;
+    }
+    let why = why.join(", and ");
     let message = format!("links of {host} may go for some seconds by this, and {why}");
-    Err(Refusal::new(ErrorCode::NotDrained, message).next(format!(
-        "`drover drain {host}` first, or add --force: guests lose their network, and migrations stand still, for that long"
+    let next: Vec<_> = drain.into_iter().chain(next.map(str::to_owned)).collect();
+    let next = next.join("; ");
+    Some(Refusal::new(ErrorCode::NotDrained, message).next(format!(
+        "{next}, or add --force: guests lose their network, and migrations stand still, for that long"
     )))
 }
 
@@ -134,6 +152,28 @@ mod tests {
         may(Some("")).unwrap();
         std::fs::write(folder.join("active_profile"), "virtual-host\n").unwrap();
         may(None).unwrap();
+    }
+
+    #[test]
+    fn what_is_told_to_be_done_first_fits_those_who_use_the_links() {
+        let host = "a".parse().unwrap();
+        let domains = || Present {
+            what: "libvirt has 1 of its domains in memory there: web".to_owned(),
+            next: "a drain leaves them",
+        };
+        let takes = || Some("a takes guests".to_owned());
+        let next = |guests, domains| not_drained(&host, guests, domains).unwrap().next.unwrap();
+        assert_eq!(not_drained(&host, None, None), None);
+        let of_guests = next(takes(), None);
+        assert!(of_guests.starts_with("`drover drain a` first, or add"));
+        let of_domains = next(None, Some(domains()));
+        assert!(of_domains.starts_with("a drain leaves them, or add"));
+        let both = not_drained(&host, takes(), Some(domains())).unwrap();
+        assert_eq!(both.code, ErrorCode::NotDrained);
+        let words = "and a takes guests, and libvirt has 1 of its domains";
+        assert!(both.message.contains(words), "{both}");
+        let begin = "`drover drain a` first; a drain leaves them, or";
+        assert!(both.next.unwrap().starts_with(begin));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! `packaging/droverd.toml` documents every key; a test holds it against [`Config`].
 
 mod error;
+mod libvirt;
 mod store;
 mod values;
 
@@ -19,6 +20,8 @@ use drover_types::{Bytes, Convergence, HostName, ReductionMode};
 use serde::Deserialize;
 
 pub use error::{ConfigError, locate};
+pub use libvirt::LibvirtAt;
+use libvirt::LibvirtSection;
 pub use store::EtcdConfig;
 use store::StoreSection;
 use values::{
@@ -57,6 +60,8 @@ pub struct Config {
     pub networks: Selection,
     /// What peers may have started here.
     pub qemu_binaries: Vec<PathBuf>,
+    /// Where libvirt is, whose domains are listed beside the agent's own guests.
+    pub libvirt: LibvirtAt,
     /// Memory that no guest may take.
     pub memory_headroom: Bytes,
     /// What is kept of guests that left.
@@ -158,6 +163,7 @@ struct File {
     migration: MigrationSection,
     networks: Selection,
     qemu: QemuSection,
+    libvirt: LibvirtSection,
     checkpoints: CheckpointsSection,
     limits: LimitsSection,
     policy: ClusterPolicy,
@@ -241,6 +247,7 @@ impl Default for File {
             migration: MigrationSection::default(),
             networks: Selection::default(),
             qemu: QemuSection::default(),
+            libvirt: LibvirtSection::default(),
             checkpoints: CheckpointsSection::default(),
             limits: LimitsSection::default(),
             policy: ClusterPolicy::default(),
@@ -399,6 +406,7 @@ impl Config {
             },
             networks: file.networks,
             qemu_binaries: file.qemu.binaries.into_iter().map(|path| path.0).collect(),
+            libvirt: file.libvirt.uri,
             memory_headroom: file.memory_headroom,
             limits: file.limits.into(),
             labels: file.labels,

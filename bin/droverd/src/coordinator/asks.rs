@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use drover_api::{
     Client, ClientError, CordonRequest, ErrorCode, GuestPlace, MigrateRequest, MigrationPhase,
-    MigrationView, Refusal, VmState,
+    MigrationView, Refusal, VmSource, VmState, VmView,
 };
 use drover_execute::journal::Blame;
 use drover_execute::{Answer, Ask, Guest, GuestAt, Look, Phase, Place};
@@ -193,12 +193,16 @@ impl Agents {
 
     async fn place(&self, vm: &VmName, from: &HostName, to: &HostName) -> Result<Answer, Text> {
         let (source, destination) = (self.client(from)?, self.client(to)?);
-        let (held, there) = tokio::join!(source.held(vm), destination.vm(vm));
-        let on_source = held.map_err(|error| said(&error))?.process;
-        let on_destination = match there {
-            Ok(view) => view.pid.map(|_| view.state == VmState::Running),
-            Err(error) if error.refusal().is_some_and(is_not_there) => None,
-            Err(error) => return Err(said(&error)),
+        let (here, there) = tokio::join!(source.held(vm), destination.held(vm));
+        let on_source = here.map_err(|error| said(&error))?.process;
+        // Where it has no process, to show it would be to show a domain of libvirt's, or to ask all hosts for it.
+        let on_destination = match there.map_err(|error| said(&error))?.process {
+            true => match destination.vm(vm).await {
+                Ok(view) => runs(&view),
+                Err(error) if error.refusal().is_some_and(is_not_there) => None,
+                Err(error) => return Err(said(&error)),
+            },
+            false => None,
         };
         Ok(Answer::Place(Place {
             on_source,
@@ -232,6 +236,15 @@ pub(super) fn said(error: &ClientError) -> Text {
     Text::from(with_sources(error))
 }
 
+/// Whether a guest runs where this was said of it; none where it has no process there. A domain of libvirt's that has its name is
+/// another guest, which the run has not moved.
+fn runs(view: &VmView) -> Option<bool> {
+    match view.source {
+        VmSource::Drover => view.pid.map(|_| view.state == VmState::Running),
+        _ => None,
+    }
+}
+
 fn is_not_there(refusal: &Refusal) -> bool {
     matches!(refusal.code, ErrorCode::NoSuchVm | ErrorCode::VmElsewhere)
 }
@@ -257,6 +270,8 @@ fn blame(code: ErrorCode) -> Option<Blame> {
         // This host coordinates no longer, or the agent has not heard yet that it does.
         Code::NotAPeer => None,
         Code::VmBusy | Code::MigrationUnderWay | Code::Internal => Some(Blame::Moment),
+        // The source says so of what it has. That there is no room for it beside libvirt's domains is the destination's word.
+        Code::OfLibvirt => Some(Blame::Guest),
         Code::NoSuchVm
         | Code::VmNotRunning
         | Code::VmElsewhere
@@ -316,5 +331,31 @@ fn look(view: &MigrationView) -> Look {
         ],
         rate,
         left_ms: view.time_left_ms,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_domain_of_libvirts_is_not_taken_for_the_guest_that_a_run_moved() {
+        let said = |source: &str, pid: Option<u32>| {
+            let view = json!({"name": "web", "state": "running", "source": source, "pid": pid});
+            runs(&serde_json::from_value(view).unwrap())
+        };
+        assert_eq!(said("drover", Some(7)), Some(true));
+        assert_eq!(said("drover", None), None);
+        assert_eq!(said("libvirt", Some(7)), None);
+    }
+
+    #[test]
+    fn a_guest_that_is_libvirts_is_not_tried_again_and_one_in_whose_way_it_is_goes_elsewhere() {
+        assert_eq!(blame(ErrorCode::OfLibvirt), Some(Blame::Guest));
+        let theirs = [ErrorCode::DomainInMemory, ErrorCode::LibvirtNotKnown];
+        for code in theirs {
+            assert_eq!(blame(code), Some(Blame::Destination), "{code}");
+        }
     }
 }

@@ -137,7 +137,7 @@ fn vm(guest: Known, said: Said, own: &HostName, cpu: &HostCpu) -> Option<Vm> {
 }
 
 /// QEMU's own comes on top of the guest's, where that has touched all of its memory.
-fn taken(memory: Bytes, resident: Bytes) -> Bytes {
+pub(super) fn taken(memory: Bytes, resident: Bytes) -> Bytes {
     let beyond = resident.0.saturating_sub(memory.0);
     let grains = beyond.div_ceil(QEMU_GRAIN.0);
     Bytes(

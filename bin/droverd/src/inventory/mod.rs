@@ -4,7 +4,8 @@
 //!   kernel, `[networks]`, limits ─▶ line       ┐
 //!   QEMU binaries ─▶ offers ─▶ processor       ├─▶ host ┐
 //!   cordon, labels, memory                     ┘        ├─▶ InventoryView, with notes
-//!   registry, QMP ─▶ guests ◀─ rates (sampled)  ────────┘
+//!   registry, QMP ─▶ guests ◀─ rates (sampled)  ────────┤
+//!   libvirt's domains ─▶ libvirt ───────────────────────┘
 //! ```
 //!
 //! Owns what QEMU binaries were heard to offer and the dirty rates that were sampled. It decides nothing,
@@ -12,6 +13,7 @@
 
 mod guests;
 mod host;
+mod libvirt;
 mod line;
 mod offers;
 mod processor;
@@ -75,7 +77,11 @@ pub async fn processors(context: &Context) -> Result<drover_tune::facts::Offers,
 /// The kernel does not tell its facts, or the directory of definitions cannot be read.
 pub async fn view(context: &Context) -> Result<InventoryView, Refusal> {
     let (known, mut notes) = context.registry.known().await?;
+    let seen = context.libvirt.seen();
+    let pids = context.libvirt.pids(&seen).await;
+    let of_libvirt = libvirt::domains(&seen, &context.config.host, &pids);
     let of_guests: Bytes = known.iter().filter_map(|guest| guest.resident).sum();
+    let of_guests = of_guests + of_libvirt.resident;
     let (host, of_host) = host::host(context, of_guests).await.map_err(|error| {
         let message = format!(
             "cannot read the facts of this host: {}",
@@ -83,8 +89,9 @@ pub async fn view(context: &Context) -> Result<InventoryView, Refusal> {
         );
         Refusal::new(ErrorCode::Internal, message)
     })?;
-    let vms = guests::vms(context, &host.cpu, known).await;
-    notes.extend(of_host);
+    let mut vms = guests::vms(context, &host.cpu, known).await;
+    vms.extend(of_libvirt.vms);
+    notes.extend(of_host.into_iter().chain(of_libvirt.notes));
     let notes = notes.into_iter().map(Into::into).collect();
     Ok(InventoryView {
         host,

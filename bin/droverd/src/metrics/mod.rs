@@ -9,6 +9,7 @@
 //! that migrate at the moment.
 
 mod carried;
+mod libvirt;
 mod moment;
 mod reduction;
 mod runs;

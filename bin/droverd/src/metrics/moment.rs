@@ -19,7 +19,8 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 
 use super::runs::{self, RunUnderWay};
-use super::{carried, reduction, role};
+use super::{carried, libvirt, reduction, role};
+use crate::libvirt::Seen;
 
 pub(super) type Number = Gauge<f64, AtomicU64>;
 
@@ -32,8 +33,10 @@ pub struct Moment {
     pub memory: Option<MemoryView>,
     /// The end of its certificate, in a cluster.
     pub certificate: Option<SystemTime>,
-    /// Its guests.
+    /// The agent's own guests.
     pub guests: Vec<VmView>,
+    /// Its libvirt.
+    pub libvirt: Seen,
     /// Migrations; those that have ended are passed over.
     pub migrations: Vec<MigrationView>,
     /// Limits on what they may carry.
@@ -136,6 +139,7 @@ impl Moment {
             checkpoints,
         );
         self.guests(&mut registry);
+        libvirt::register(&mut registry, &self.libvirt);
         self.limits(&mut registry);
         self.lanes_refused(&mut registry);
         runs::under_way(&mut registry, self.run);

@@ -1,5 +1,8 @@
 use super::*;
+use crate::libvirt::Seen;
+use crate::libvirt::tests::{domain, lost, seen, untold};
 use drover_api::MemoryView;
+use drover_libvirt::DomainState;
 use drover_relay::Cause;
 use serde_json::json;
 
@@ -49,6 +52,11 @@ fn view(phase: &str) -> MigrationView {
     .unwrap()
 }
 
+/// One that is reached, with one domain.
+fn libvirt() -> Seen {
+    seen(vec![domain("web", DomainState::Running)])
+}
+
 fn moment(migrations: Vec<MigrationView>) -> Moment {
     Moment {
         host: "a".parse().unwrap(),
@@ -58,6 +66,7 @@ fn moment(migrations: Vec<MigrationView>) -> Moment {
         }),
         certificate: Some(std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
         guests: Vec::new(),
+        libvirt: libvirt(),
         migrations,
         limits: serde_json::from_value(json!([
             {"scope": {"of": "host"}, "bits_per_second": 800, "out": 0, "in": 0},
@@ -147,6 +156,31 @@ fn labels_of(text: &str, name: &str) -> String {
         format!("`{name}`")
     });
     names.collect::<Vec<_>>().join(", ")
+}
+
+#[test]
+fn a_libvirt_that_is_lost_is_told_by_number_and_one_that_is_not_used_not_at_all() {
+    let mut moment = moment(Vec::new());
+    let text = used().text(&moment).unwrap();
+    let connected = "drover_libvirt_connected 1\n";
+    let info = "drover_libvirt_info{version=\"9.0.0\",hypervisor=\"7.2.0\"} 1\n";
+    let domains = "drover_libvirt_domains{state=\"running\"} 1\n";
+    for line in [connected, info, domains] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+    moment.libvirt.contact = lost();
+    let text = used().text(&moment).unwrap();
+    for line in ["drover_libvirt_connected 0\n", domains] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+    assert!(!text.contains("drover_libvirt_info"), "{text}");
+    moment.libvirt.domains = Some(std::sync::Arc::new(untold("db", 1)));
+    let text = used().text(&moment).unwrap();
+    let unknown = "drover_libvirt_domains{state=\"unknown\"} 1\n";
+    assert!(text.contains(unknown), "{text}");
+    moment.libvirt = Seen::off();
+    let text = used().text(&moment).unwrap();
+    assert!(!text.contains("libvirt"), "{text}");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use super::{Known, Migrations, common_protocol, ended, once_prepared, reduction}
 use crate::api::{Accepted, Caller};
 use crate::clock::Moment;
 use crate::registry::Purpose;
-use crate::{facts, limits};
+use crate::{facts, libvirt, limits};
 
 impl Migrations {
     /// Prepares for a guest.
@@ -35,6 +35,10 @@ impl Migrations {
     ) -> Result<IncomingOffer, Refusal> {
         let config = &self.context.config;
         self.context.cordon.check()?;
+        self.context.libvirt.looked_at().await;
+        let guest = libvirt::Own::from(&request.definition);
+        let room = || self.context.libvirt.room_for(&config.host, &guest).surely();
+        room()?;
         let protocol = common_protocol(&config.host, &request.source, request.protocol)?;
         let client = self.context.peers.client(&request.source)?;
         let migration = Migration {
@@ -102,6 +106,7 @@ impl Migrations {
         };
         // It may have been said since; from here on the migration is seen by who looks for it.
         self.context.cordon.check()?;
+        room()?;
         let (handle, offer) = incoming::start(
             Arc::clone(&self.context),
             self.journal.clone(),

@@ -171,6 +171,7 @@ fn within(mut vm: Vm, known: &BTreeSet<HostName>) -> Vm {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    pub use super::{Answer, merge};
 
     #[test]
     fn a_member_whose_answer_is_of_no_use_is_not_forgotten() {

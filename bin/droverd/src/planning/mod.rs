@@ -15,6 +15,8 @@ use drover_plan::{Digest, Inventory, Plan, Request, Text, text};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+#[cfg(test)]
+pub use self::gather::tests;
 use self::gather::{Answer, Gathered};
 pub use self::last_said::{HostThen, LastSaid, Said};
 use crate::agent::Context;

@@ -70,15 +70,20 @@ impl Registry {
         Ok((all, unusable))
     }
 
-    /// What is wanted of a guest that is defined or runs here.
-    pub fn policy(&self, name: &VmName) -> Option<VmPolicy> {
+    /// What a guest was started from, or would be, with what is wished for it by its file now; none where neither is known.
+    pub fn as_defined(&self, name: &VmName) -> Option<VmDefinition> {
         let directory = &self.0.config.definitions;
         let slot = self.snapshots().remove(name);
         let record = slot.and_then(|slot| slot.process?.record);
         match record {
-            Some(record) => Some(definitions::as_wished(directory, record.definition).policy),
-            None => Some(definitions::get(directory, name)?.ok()?.policy),
+            Some(record) => Some(definitions::as_wished(directory, record.definition)),
+            None => definitions::get(directory, name)?.ok(),
         }
+    }
+
+    /// What is wanted of a guest that is defined or runs here.
+    pub fn policy(&self, name: &VmName) -> Option<VmPolicy> {
+        Some(self.as_defined(name)?.policy)
     }
 
     /// Whether a guest's definition is here and can be used.

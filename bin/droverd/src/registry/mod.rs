@@ -50,6 +50,7 @@ pub use known::{Known, Sampled};
 pub use memory::guest_memory;
 pub use record::Role;
 pub use reservation::{Reached, Recovered, Reservation};
+pub use room::resident;
 use slot::Slot;
 
 /// Why a guest is reserved.

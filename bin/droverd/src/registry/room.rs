@@ -70,7 +70,7 @@ fn promised(slot: &Slot) -> Bytes {
 }
 
 /// Memory that a process has touched (proc_pid_status(5)).
-pub(super) fn resident(pid: u32) -> Option<Bytes> {
+pub fn resident(pid: u32) -> Option<Bytes> {
     touched(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 

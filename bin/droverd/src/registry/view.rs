@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use drover_api::{ExitKind, HeldView, Refusal, VmDefinition, VmState, VmView};
+use drover_api::{ExitKind, HeldView, Refusal, VmDefinition, VmSource, VmState, VmView};
 use drover_hypervisor::RunState;
 use drover_types::{MigrationId, VmName};
 use futures_util::future::join_all;
@@ -170,6 +170,8 @@ impl Registry {
             notes: note.into_iter().collect(),
             name,
             state,
+            source: VmSource::Drover,
+            uuid: None,
         }
     }
 }

@@ -97,6 +97,8 @@ impl Hosts {
         config.insert("runtime".into(), path(host.runtime()));
         config.insert("memory_headroom".into(), 0.into());
         table(&mut config, "api").insert("listen".into(), addresses(number));
+        // They are guests of the agents', whatever this machine has.
+        set_word(&mut config, "libvirt", "uri", "off");
         // Tests of what happens when every path is lost for good do not wait for long.
         table(&mut config, "migration").insert("outage_limit_s".into(), OUTAGE_LIMIT_S.into());
         // They are of times and bytes over lines that they know.

@@ -79,7 +79,7 @@ impl Third {
         let text = format!(
             "host = \"{NAME}\"\ndefinitions = \"{folder}/vms\"\nstate = \"{folder}/state\"\n\
              runtime = \"{folder}/run\"\nmemory_headroom = 0\nmigration.data_port = {DATA_PORT}\n\
-             api.listen = [{}]\n",
+             libvirt.uri = \"off\"\napi.listen = [{}]\n",
             listen.join(", ")
         );
         let mut config: Table = toml::from_str(&text).unwrap();

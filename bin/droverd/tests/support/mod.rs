@@ -70,9 +70,12 @@ impl Place {
         // Agents of tests that run at once must not meet on one port.
         let own = more.contains("[migration]");
         let port = if own { "" } else { "migration.data_port = 0\n" };
+        // Nor list what this machine has.
+        let own = more.contains("[libvirt]");
+        let libvirt = if own { "" } else { "libvirt.uri = \"off\"\n" };
         let text = format!(
             "host = \"{}\"\ndefinitions = \"{at}/vms\"\nstate = \"{at}/state\"\n\
-             runtime = \"{at}/run\"\nmemory_headroom = 0\n{port}{more}",
+             runtime = \"{at}/run\"\nmemory_headroom = 0\n{port}{libvirt}{more}",
             self.name
         );
         fs::write(self.path("droverd.toml"), text).unwrap();

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::cordon::CordonView;
+use super::libvirt::LibvirtView;
 use super::limit::LimitView;
 use super::migration::MigrationView;
 use super::vm::VmView;
@@ -109,6 +110,9 @@ pub struct StatusView {
     /// Why no checkpoints are added or used here for now: their directory is not there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoints_away: Option<String>,
+    /// What there is of libvirt here; none of an agent that does not know of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub libvirt: Option<LibvirtView>,
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ pub mod incoming;
 pub mod interrupts;
 pub mod kept;
 pub mod latency;
+pub mod libvirt;
 pub mod limit;
 pub mod load;
 pub mod migration;

@@ -40,6 +40,20 @@ pub enum VmState {
     Unknown,
 }
 
+/// Who has a guest: starts it, stops it, and knows its definition.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VmSource {
+    /// The agent itself. Agents that know of nobody else do not say so.
+    #[default]
+    Drover,
+    /// libvirt: the guest is one of its domains.
+    Libvirt,
+    /// Somebody of whom a newer agent knows.
+    #[serde(other)]
+    Unknown,
+}
+
 /// How a QEMU process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -69,10 +83,17 @@ pub struct ExitView {
 /// A guest that is defined or runs on this host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct VmView {
-    /// Its name; for an unusable definition file, the file's.
+    /// Its name; for an unusable definition file, the file's. libvirt's may be any text.
     pub name: String,
     /// What it does.
     pub state: VmState,
+    /// Who has it.
+    #[serde(default)]
+    pub source: VmSource,
+    /// Its id, of a domain of libvirt's: the same on every host. Orders may name the guest by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub uuid: Option<String>,
     /// Memory, as defined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<u64>)]
@@ -141,4 +162,20 @@ pub struct StopRequest {
     /// Seconds to wait for the guest to obey the power button, 90 at most and by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_s: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_of_an_agent_that_knows_of_nobody_else_is_its_own() {
+        let source = |json: &str| serde_json::from_str::<VmView>(json).unwrap().source;
+        assert_eq!(
+            source(r#"{"name":"web","state":"running"}"#),
+            VmSource::Drover
+        );
+        let newer = r#"{"name":"web","state":"running","source":"somebody"}"#;
+        assert_eq!(source(newer), VmSource::Unknown);
+    }
 }

@@ -7,6 +7,7 @@ pub mod forward;
 pub mod guest;
 pub mod host;
 pub mod protocol;
+pub mod watched;
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -3,16 +3,23 @@
 //! Source: `src/rpc/virnetprotocol.x` and `src/remote/remote_protocol.x` of libvirt. A message is its length, which counts itself,
 //! a header of six numbers (program, version, procedure, type, serial, status) and what the procedure says, all big-endian.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+/// The program whose procedures these are (`REMOTE_PROGRAM`). Keepalive is another one over the same connection, with numbers of its
+/// own.
+const REMOTE_PROGRAM: u32 = 0x2000_8086;
+
 /// Of `remote_procedure`.
+pub const CONNECT_CLOSE: u32 = 2;
+pub const CONNECT_GET_VERSION: u32 = 4;
 const DOMAIN_GET_INFO: u32 = 16;
 const CONNECT_SUPPORTS_FEATURE: u32 = 60;
+pub const DOMAIN_ABORT_JOB: u32 = 164;
 
 /// Of `virDrvFeature`.
 const PROGRAM_KEEPALIVE: u8 = 10;
@@ -41,6 +48,8 @@ struct State {
     /// By the name of the domain.
     info: HashMap<String, Treatment>,
     no_keepalive: bool,
+    /// Procedures whose answers are held.
+    holds: HashSet<u32>,
     held: Vec<(UnixStream, Vec<u8>)>,
 }
 
@@ -75,6 +84,16 @@ impl Between {
         state.info.insert(domain.to_owned(), treatment);
     }
 
+    /// From now on, no answer of this procedure comes.
+    pub fn hold(&self, procedure: u32) {
+        self.shared.lock().unwrap().holds.insert(procedure);
+    }
+
+    /// Answers that are held now.
+    pub fn held(&self) -> usize {
+        self.shared.lock().unwrap().held.len()
+    }
+
     /// From now on, whether libvirtd answers keepalive is answered with no.
     pub fn deny_keepalive(&self) {
         self.shared.lock().unwrap().no_keepalive = true;
@@ -84,6 +103,7 @@ impl Between {
     pub fn release(&self) {
         let mut state = self.shared.lock().unwrap();
         state.info.clear();
+        state.holds.clear();
         for (mut client, message) in state.held.drain(..) {
             let _ = client.write_all(&message);
         }
@@ -140,7 +160,11 @@ fn number(message: &[u8], at: usize) -> u32 {
 
 /// What is to become of the answer to this call.
 fn treatment(state: &State, call: &[u8]) -> Option<Treatment> {
+    if number(call, 4) != REMOTE_PROGRAM {
+        return None;
+    }
     match number(call, 12) {
+        procedure if state.holds.contains(&procedure) => Some(Treatment::Held),
         CONNECT_SUPPORTS_FEATURE
             if state.no_keepalive && call[28..] == [0, 0, 0, PROGRAM_KEEPALIVE] =>
         {

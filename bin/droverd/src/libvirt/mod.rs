@@ -1,0 +1,128 @@
+//! The domains of this host's libvirt: listed and watched, and nothing done to them.
+//!
+//! ```text
+//!   `[libvirt]` ─▶ keep ── drover_libvirt::Watch ─▶ libvirtd
+//!                   │
+//!                   ▼ Seen: whether it is reached, its domains as it told last
+//!      listing (beside the agent's own guests) · inventory · refusals of orders · metrics
+//! ```
+//! Owns what was seen last, and which processes are domains'. It never asks libvirt to change anything: whoever wants a domain started, stopped or moved is refused
+//! with what does it instead. Who will move them, and how: docs/decisions/0036.
+//!
+//! # Invariant
+//! A domain that was told of stays known until libvirt says that it is gone: a libvirtd that died has left its QEMUs running.
+
+mod domains;
+mod keep;
+mod listing;
+mod orders;
+mod preflight;
+mod present;
+mod process;
+mod room;
+mod seen;
+mod twins;
+mod virsh;
+
+use std::collections::BTreeMap;
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+pub use domains::{is_in_memory, name, state};
+pub use listing::{all, show};
+pub use present::Present;
+pub use room::Room;
+#[cfg(test)]
+pub use seen::tests;
+pub use seen::{Contact, Seen};
+pub use twins::Own;
+pub use virsh::Order;
+
+use crate::config::LibvirtAt;
+use crate::limits;
+use keep::Whereabouts;
+use process::Processes;
+
+/// This host's libvirt.
+#[derive(Debug)]
+pub struct Libvirt {
+    seen: watch::Receiver<Seen>,
+    /// Where it is looked for; none where it is not.
+    at: Option<Whereabouts>,
+    processes: Processes,
+    task: Option<AbortHandle>,
+}
+
+impl Libvirt {
+    /// Looks at it from now on, unless that is configured off. Needs a tokio runtime.
+    pub fn open(at: &LibvirtAt) -> Self {
+        let Some(whereabouts) = Whereabouts::of(at) else {
+            return Self::at_rest(Seen::off());
+        };
+        let (teller, seen) = watch::channel(Seen::looking(&whereabouts.uri));
+        let task = tokio::spawn(keep::keep(whereabouts.clone(), teller)).abort_handle();
+        Self {
+            seen,
+            at: Some(whereabouts),
+            processes: Processes::default(),
+            task: Some(task),
+        }
+    }
+
+    /// One of which this was seen, and nothing will be any more.
+    pub(crate) fn at_rest(seen: Seen) -> Self {
+        let (_, seen) = watch::channel(seen);
+        Self {
+            seen,
+            at: None,
+            processes: Processes::default(),
+            task: None,
+        }
+    }
+
+    /// The process ids of the domains that were in memory then, or may have been, as far as they are found: within
+    /// [`limits::SHOW`].
+    pub async fn pids(&self, seen: &Seen) -> BTreeMap<Uuid, u32> {
+        let told = orders::told(seen).filter(|domain| is_in_memory(domain.state));
+        let untold = seen.domains.iter().flat_map(|domains| &domains.untold);
+        let told = told.map(|domain| domain.uuid);
+        let ids = told.chain(untold.map(|domain| domain.uuid));
+        self.processes.of(ids.collect()).await
+    }
+
+    /// Waits until it is reached or known to be none, for [`limits::LIBVIRT_KNOWN`] at most: the agent may have just been started,
+    /// or libvirtd again.
+    pub async fn looked_at(&self) {
+        let mut told = self.seen.clone();
+        let is_known = |seen: &Seen| {
+            let contact = self.corrected(seen.clone()).contact;
+            !matches!(contact, Contact::Looking | Contact::Lost(_))
+        };
+        // Where nobody tells any more it stays as it is.
+        let _ = timeout(limits::LIBVIRT_KNOWN, told.wait_for(is_known)).await;
+    }
+
+    /// What is known of it now. One that has come since it was looked for last is not known, and one that is not there is not
+    /// looked for.
+    pub fn seen(&self) -> Seen {
+        self.corrected(self.seen.borrow().clone())
+    }
+
+    fn corrected(&self, mut seen: Seen) -> Seen {
+        if let Some(at) = &self.at {
+            seen.correct(at.absence());
+        }
+        seen
+    }
+}
+
+impl Drop for Libvirt {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
