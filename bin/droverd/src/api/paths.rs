@@ -91,8 +91,13 @@ async fn ask_paths(
     let turn = paths::turn(&app.0.context).await?;
     let asked = to_its_end(async move {
         let (context, migrations) = (&app.0.context, &app.0.migrations);
-        let load = request.load.map(|load| (load, request.part_of));
-        paths::ask(context, migrations, (&request.answerer, load), turn).await
+        let wanted = paths::Wanted {
+            far: &request.answerer,
+            load: request.load,
+            part_of: request.part_of,
+            by: &caller,
+        };
+        paths::ask(context, migrations, wanted, turn).await
     });
     Ok(Json(asked.await?))
 }
@@ -120,7 +125,8 @@ async fn carry_load(
 ) -> Result<Json<LoadedView>, Refused> {
     let carried = to_its_end(async move {
         tracing::info!(%caller, %id, far = %order.far, load = ?order.load, "another host is to be loaded");
-        paths::carry(&app.0.context, &app.0.migrations, id, order).await
+        let (context, migrations) = (&app.0.context, &app.0.migrations);
+        paths::carry(context, migrations, (&caller, id), order).await
     });
     Ok(Json(carried.await?))
 }

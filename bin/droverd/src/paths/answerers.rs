@@ -61,10 +61,10 @@ struct Live {
     only_load: bool,
     /// Who loads this host meanwhile.
     watch: Watch,
-    /// Of the load, where there is one.
-    _part: Option<Part>,
     /// Loads are let in for as long as this is there.
     _loads: Option<Expected>,
+    /// Of the load, where there is one. It goes last: this host is free once nothing is let in any more.
+    _part: Option<Part>,
 }
 
 impl Answerers {
@@ -86,7 +86,7 @@ impl Answerers {
         let watch = here.taken.watch(here.host, request.part_of);
         let joined = request
             .load
-            .then(|| here.taken.join(here.host, request.part_of));
+            .then(|| here.taken.join(here.host, request.part_of, None));
         let (part, no_load) = match joined {
             Some(Ok(part)) => (Some(part), None),
             Some(Err(why)) => (None, Some(why)),
@@ -140,8 +140,8 @@ impl Answerers {
             answered,
             only_load,
             watch,
-            _part: part,
             _loads: loads,
+            _part: part,
         };
         live.insert(id, live_one);
         Ok(AnswererView {
@@ -448,9 +448,10 @@ mod tests {
         assert_eq!(end(quiet.id).await, None);
         let asked = order(request()).await;
         let id = take(&taken, "c").unwrap();
+        drop(taken.join(&"a".parse().unwrap(), Some(id), None).unwrap());
         taken.give_back(&"c".parse().unwrap(), id);
         let why = end(asked.id).await.unwrap();
-        assert!(why.starts_with("a was part of a load of c"), "{why}");
+        assert!(why.starts_with("a had part in a load of c"), "{why}");
         let id = take(&taken, "b").unwrap();
         let own = order(AnswererRequest {
             load: true,

@@ -20,9 +20,24 @@ use super::doubts::{Left, busy_with, elsewhere};
 use super::limits;
 use super::loading::{self, Loading};
 use super::pairs::{self, candidates, pairs, ports};
+use super::taken::join;
 use crate::agent::Context;
+use crate::api::Caller;
 use crate::migration::Migrations;
 use crate::{facts, peers};
+
+/// What is to be asked, and by whose wish.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The host that answers.
+    pub far: &'a HostName,
+    /// How paths are loaded, if they are to be.
+    pub load: Option<LoadRequest>,
+    /// The load that this host is taken for meanwhile: its own is nobody else's.
+    pub part_of: Option<LoadId>,
+    /// Whoever wants to know.
+    pub by: &'a Caller,
+}
 
 /// Waits for the turn to ask.
 ///
@@ -45,17 +60,22 @@ pub async fn turn(context: &Context) -> Result<Turn, Refusal> {
 pub async fn ask(
     context: &Arc<Context>,
     migrations: &Migrations,
-    (far, load): (&HostName, Option<(LoadRequest, Option<LoadId>)>),
+    wanted: Wanted<'_>,
     turn: Turn,
 ) -> Result<PathsView, Refusal> {
     let near = &context.config.host;
-    load.map_or(Ok(()), |(load, _)| loading::check(load))?;
+    let Wanted {
+        far,
+        load,
+        part_of,
+        by,
+    } = wanted;
+    load.map_or(Ok(()), loading::check)?;
     if far == near {
         let message = format!("{far} is this host: there is no path to it");
         return Err(Refusal::new(ErrorCode::SameHost, message));
     }
     let client = context.peers.client(far)?;
-    let part_of = load.and_then(|(_, part_of)| part_of);
     let watch = context.paths.taken.watch(near, part_of);
     let own = own_interfaces(near).await?;
     let own_ports = ports(&own).await;
@@ -71,7 +91,9 @@ pub async fn ask(
         return Ok(view);
     }
     let moving = migrations.under_way().len();
-    let ordered = client.order_answerer(&request(&ours, load)).await;
+    let ordered = client
+        .order_answerer(&request(&ours, load.is_some(), part_of))
+        .await;
     let answerer = ordered.map_err(|error| not_answered(far, &error))?;
     // What the other host offers is what its own configuration allows.
     let theirs = select(
@@ -83,8 +105,8 @@ pub async fn ask(
     let busy = busy_with([(near, moving), (far, answerer.moving)]);
     let guests = context.registry.running();
     // Held until all of it has ended.
-    let part = load.map(|_| context.paths.taken.join(near, part_of));
-    let load = load.zip(part.as_ref()).map(|((load, _), part)| {
+    let part = load.map(|_| join(context, by, part_of));
+    let load = load.zip(part.as_ref()).map(|(load, part)| {
         part.as_ref().map_err(Clone::clone)?;
         Loading::agreed(load, far, &answerer, &ticket, guests, busy.as_deref())
     });
@@ -163,13 +185,13 @@ fn name_if_silent(view: &mut PathsView, near: &HostName, far: &HostName, why: Op
     });
 }
 
-fn request(ours: &Selected, load: Option<(LoadRequest, Option<LoadId>)>) -> AnswererRequest {
+fn request(ours: &Selected, load: bool, part_of: Option<LoadId>) -> AnswererRequest {
     let askers = ours.endpoints.iter();
     AnswererRequest {
         askers: askers.map(|end| end.address.address()).collect(),
         time_s: limits::ANSWERING.as_secs(),
-        load: load.is_some(),
-        part_of: load.and_then(|(_, part_of)| part_of),
+        load,
+        part_of,
         only_load: false,
     }
 }

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use drover_api::{
-    AnswererRequest, ClientError, ErrorCode, LoadOrder, LoadPath, LoadedPath, LoadedView, Refusal,
+    AnsweredView, AnswererRequest, AnswererView, Client, ClientError, ErrorCode, LoadOrder,
+    LoadPath, LoadedPath, LoadedView, Refusal,
 };
 use drover_migrate::paths::{Side, select};
 use drover_reach::limits::{LOAD_GREETING, LOAD_REST, LOAD_WARM_UP};
 use drover_tune::facts::{Carried, Fact};
-use drover_types::{HostName, LoadId};
+use drover_types::{AnswererId, HostName, LoadId};
 use futures_util::future::join_all;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::ask::{not_loaded, own_interfaces, ticket};
 use super::doubts::busy_with;
@@ -22,18 +23,21 @@ use super::loading::{Loading, Others};
 use super::milliseconds;
 use super::ordered::{Found, Near, check, pairs};
 use super::pairs::ports;
+use super::taken::join;
 use crate::agent::Context;
+use crate::api::Caller;
+use crate::limits::PEER_PROBE;
 use crate::migration::Migrations;
 
 /// Loads that host by these paths; what each carried, or why it was not measured.
 ///
 /// # Errors
-/// What is asked for is out of bounds; this host is not taken for that load, or asks paths itself; the other host is no member, does not answer
+/// What is asked for is out of bounds; this host is not taken for that load by the caller, or asks paths itself; the other host is no member, does not answer
 /// in time, or is not taken for it.
 pub async fn carry(
     context: &Arc<Context>,
     migrations: &Migrations,
-    id: LoadId,
+    (caller, id): (&Caller, LoadId),
     order: LoadOrder,
 ) -> Result<LoadedView, Refusal> {
     let arrived = Instant::now();
@@ -41,7 +45,7 @@ pub async fn carry(
     let begin = arrived + Duration::from_millis(order.after_ms);
     let (near, far) = (&context.config.host, &order.far);
     // Held until all of it has ended.
-    let part = context.paths.taken.join(near, Some(id));
+    let part = join(context, caller, Some(id));
     let _part = part.map_err(|why| Refusal::new(ErrorCode::TooManyRequests, why))?;
     let client = context.peers.client(far)?;
     let asking = Arc::clone(&context.paths.asking);
@@ -60,9 +64,8 @@ pub async fn carry(
         any: AtomicBool::new(false),
     };
     let before = migrations.under_way().len();
-    let request = request(id, &order);
-    let ordered = timeout_at(begin, client.order_answerer(&request)).await;
-    let ordered = ordered.map_err(|_| late(far, order.after_ms))?;
+    let ordered = answerer(&client, request(id, &order), begin).await;
+    let ordered = ordered.ok_or_else(|| late(far, order.after_ms))?;
     let answerer = ordered.map_err(|error| not_loaded(far, &error))?;
     let busy = busy_with([(near, before), (far, answerer.moving)]);
     let guests = context.registry.running();
@@ -78,9 +81,9 @@ pub async fn carry(
         Ok((loading, pairs)) => carried(&order, &loading, &pairs, (begin, &moves)).await,
         Err(why) => unknown(&order, &why),
     };
-    let ended = client.end_answerer(answerer.id).await;
-    let paths = unless_lost((far, &order), paths, ended.as_ref().err());
-    let of_far = ended.map_or(0, |ended| ended.moving);
+    let ended = ended(&client, far, answerer.id).await;
+    let of_far = ended.as_ref().map_or(0, |ended| ended.moving);
+    let paths = unless_lost(&order, paths, ended.err());
     let spoiled = busy_with([
         (near, before.max(moves.count())),
         (far, answerer.moving.max(of_far)),
@@ -95,6 +98,39 @@ pub async fn carry(
 fn late(far: &HostName, after_ms: u64) -> Refusal {
     let message = format!("{far} did not answer within {after_ms} ms, when others began to load");
     Refusal::new(ErrorCode::PeerUnreachable, message)
+}
+
+/// The far host's answerer, if it is told of by then; one that is told of later is ended, as nobody loads it.
+async fn answerer(
+    client: &Client,
+    request: AnswererRequest,
+    begin: Instant,
+) -> Option<Result<AnswererView, ClientError>> {
+    let (asking, ending) = (client.clone(), client.clone());
+    let mut ordered = Box::pin(async move { asking.order_answerer(&request).await });
+    match timeout_at(begin, &mut ordered).await {
+        Ok(ordered) => Some(ordered),
+        Err(_) => {
+            tokio::spawn(async move {
+                if let Ok(answerer) = ordered.await {
+                    // Where that is lost it ends by itself.
+                    let _ = ending.end_answerer(answerer.id).await;
+                }
+            });
+            None
+        }
+    }
+}
+
+/// What the far host says at its end.
+///
+/// # Errors
+/// Why it says nothing. It is not waited for so long that whoever ordered the load takes this host for silent.
+async fn ended(client: &Client, far: &HostName, id: AnswererId) -> Result<AnsweredView, String> {
+    match timeout(PEER_PROBE, client.end_answerer(id)).await {
+        Ok(ended) => ended.map_err(|error| not_loaded(far, &error).message),
+        Err(_) => Err(format!("no answer within {} s", PEER_PROBE.as_secs())),
+    }
 }
 
 /// For as long as it takes, and no questions.
@@ -160,13 +196,9 @@ async fn carried(
 }
 
 /// What was sent to a host that is not there at the end may have arrived nowhere, for some of the time.
-fn unless_lost(
-    (far, order): (&HostName, &LoadOrder),
-    paths: Vec<LoadedPath>,
-    lost: Option<&ClientError>,
-) -> Vec<LoadedPath> {
-    let Some(error) = lost else { return paths };
-    let why = not_loaded(far, error).message;
+fn unless_lost(order: &LoadOrder, paths: Vec<LoadedPath>, lost: Option<String>) -> Vec<LoadedPath> {
+    let Some(why) = lost else { return paths };
+    let far = &order.far;
     unknown(order, &format!("{far} did not say how it ended: {why}"))
 }
 
@@ -217,11 +249,9 @@ mod tests {
             };
             vec![told(&order.paths[0], Fact::Known(carried))]
         };
-        let all = unless_lost((&order.far, &order), carried(), None);
-        assert_eq!(all, carried());
-        let gone = Refusal::new(ErrorCode::NoSuchAnswerer, "nothing answers by that id");
-        let none = unless_lost((&order.far, &order), carried(), Some(&gone.into()));
-        let why = "b did not say how it ended: nothing answers by that id";
+        assert_eq!(unless_lost(&order, carried(), None), carried());
+        let none = unless_lost(&order, carried(), Some("no answer within 3 s".into()));
+        let why = "b did not say how it ended: no answer within 3 s";
         assert_eq!(none[0].carried, Fact::unknown(why));
     }
 }

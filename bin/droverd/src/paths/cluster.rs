@@ -19,21 +19,22 @@ use drover_api::{
     MemberLeftOut, PathLeftOut, PathsView, Refusal,
 };
 use drover_plan::Text;
-use drover_tune::facts::{Fact, Path, PathEnd};
+use drover_tune::facts::{Path, PathEnd};
 use drover_types::{HostName, LoadId};
 use futures_util::future::join_all;
 use jiff::Timestamp;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::ask::{ask, not_answered, turn};
+use super::ask::{Wanted, ask, not_answered, turn};
 use super::hold::Loads;
 use super::limits;
 use super::loading;
 use super::only::Only;
-use super::outcome::leave_out;
+use super::outcome::{as_asked, leave_out};
 use super::together::load_together;
 use crate::agent::Context;
+use crate::api::Caller;
 use crate::doctor;
 use crate::migration::Migrations;
 
@@ -231,7 +232,7 @@ impl Round<'_> {
         };
         let why = match asked {
             Ok(view) if is_about(&view, near, far) => {
-                return self.with_loads((near, far), view);
+                return self.received((near, far), view);
             }
             Ok(_) => format!("{near} told of paths that it was not asked for"),
             Err(why) => why,
@@ -255,13 +256,11 @@ impl Round<'_> {
         Some((loads.request, id))
     }
 
-    /// Says why none was loaded where that was wanted. An agent that knows nothing of loads says nothing of them.
-    fn with_loads(&self, (near, far): (&HostName, &HostName), mut view: PathsView) -> PathsView {
-        let Some(loads) = self.loads else { return view };
-        let older = || format!("the agent of {near} is of a version that loads no path");
-        let why = loads.between(near, far).err().unwrap_or_else(older);
+    /// Without what was not asked for; and why none was loaded where that was wanted.
+    fn received(&self, (near, far): (&HostName, &HostName), mut view: PathsView) -> PathsView {
+        let wanted = self.loads.map(|loads| loads.between(near, far).map(|_| ()));
         for path in &mut view.paths {
-            path.carried.get_or_insert_with(|| Fact::unknown(&why));
+            as_asked(near, path, wanted.as_ref());
         }
         view
     }
@@ -296,19 +295,26 @@ impl Round<'_> {
 
     async fn ask(&self, near: &HostName, far: &HostName) -> Result<PathsView, Refusal> {
         let context = self.context;
-        let load = self.load_between(near, far);
+        let load = self.load_between(near, far).map(|(load, _)| load);
+        let part_of = self.loads.and_then(Loads::id);
         if *near != context.config.host {
             let client = context.peers.client(near)?;
-            let asked = client.ask_paths(far, load).await;
+            let asked = client.ask_paths(far, load, part_of).await;
             return asked.map_err(|error| not_answered(near, &error));
         }
         // To its end, as when another host is asked to.
         let turn = turn(context).await?;
         let (context, far) = (Arc::clone(context), far.clone());
         let migrations = Arc::clone(self.migrations);
-        let load = load.map(|(load, id)| (load, Some(id)));
-        let asked =
-            tokio::spawn(async move { ask(&context, &migrations, (&far, load), turn).await });
+        let asked = tokio::spawn(async move {
+            let wanted = Wanted {
+                far: &far,
+                load,
+                part_of,
+                by: &Caller::Local,
+            };
+            ask(&context, &migrations, wanted, turn).await
+        });
         asked.await.unwrap_or_else(|error| {
             let message = format!("the agent failed at this: {error}");
             Err(Refusal::new(ErrorCode::Internal, message))

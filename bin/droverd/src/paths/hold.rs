@@ -57,6 +57,11 @@ impl Loads {
         Self { request, hold }
     }
 
+    /// Its id, where hosts are taken for it.
+    pub fn id(&self) -> Option<LoadId> {
+        Some(self.hold.as_ref().ok()?.id)
+    }
+
     /// Whether anything is loaded.
     pub fn are_made(&self) -> bool {
         self.hold.is_ok()

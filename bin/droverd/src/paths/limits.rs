@@ -88,6 +88,9 @@ pub const LOAD_LEAD_MOST: Duration = Duration::from_secs(5);
 /// A host that loads tells so long after its end what came of it, or takes no part in what follows.
 pub const LOAD_TOLD: Duration = Duration::from_secs(5);
 
+// Its far host was asked by then what it says at the end.
+const _: () = assert!(PEER_PROBE.as_secs() < LOAD_TOLD.as_secs());
+
 /// A host is taken for a load for so long at most, should nobody end it: for both, and some that its order may take.
 pub const LOAD_TAKEN: Duration =
     Duration::from_secs(CLUSTER_PATHS.as_secs() + LOADS_TOGETHER.as_secs() + 20);

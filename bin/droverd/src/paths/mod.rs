@@ -41,7 +41,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
 pub use self::answerers::{Answerers, Here};
-pub use self::ask::{ask, turn};
+pub use self::ask::{Wanted, ask, turn};
 pub use self::carry::carry;
 pub use self::cluster::cluster;
 pub use self::taken::{Taken, give_back, take};

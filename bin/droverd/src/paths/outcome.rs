@@ -13,6 +13,18 @@ use super::limits;
 use super::milliseconds;
 use super::sets::Kind;
 
+/// What a host says of a path counts as far as it was asked: whether that was to be loaded, or why not. An agent that knows nothing of loads says nothing of
+/// them.
+pub fn as_asked(near: &HostName, path: &mut Path, load: Option<&Result<(), String>>) {
+    path.together = None;
+    let told = path.carried.take();
+    let older = || format!("the agent of {near} is of a version that loads no path");
+    path.carried = load.map(|load| match load {
+        Ok(()) => told.unwrap_or_else(|| Fact::unknown(older())),
+        Err(why) => Fact::unknown(why),
+    });
+}
+
 /// Until it is.
 pub fn not_loaded_yet(path: &Path) -> Together {
     let why = match &path.carried {
@@ -167,6 +179,27 @@ mod tests {
         ] {
             assert_eq!(found, Fact::unknown(told));
         }
+    }
+
+    #[test]
+    fn what_a_host_tells_of_loads_that_it_was_not_asked_for_does_not_count() {
+        let near = "a".parse().unwrap();
+        let told = |load: Option<Result<(), &str>>, carried| {
+            let mut path = path(Fact::unknown("not asked"));
+            path.carried = carried;
+            path.together = Some(not_loaded_yet(&path));
+            let load = load.map(|load| load.map_err(str::to_owned));
+            as_asked(&near, &mut path, load.as_ref());
+            assert_eq!(path.together, None);
+            path.carried
+        };
+        let carried = Some(Fact::Known(CARRIED));
+        assert_eq!(told(None, carried.clone()), None);
+        assert_eq!(told(Some(Ok(())), carried.clone()), carried);
+        let busy = "b is busy with a load of c";
+        assert_eq!(told(Some(Err(busy)), carried), Some(Fact::unknown(busy)));
+        let older = "the agent of a is of a version that loads no path";
+        assert_eq!(told(Some(Ok(())), None), Some(Fact::unknown(older)));
     }
 
     #[test]

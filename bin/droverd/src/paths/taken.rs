@@ -24,8 +24,8 @@ pub struct Taken(Arc<Mutex<State>>);
 #[derive(Debug, Default)]
 struct State {
     load: Option<Load>,
-    /// The last one that is over.
-    last: Option<Over>,
+    /// The last time that something was loaded.
+    loaded: Option<Loaded>,
 }
 
 #[derive(Debug)]
@@ -37,14 +37,13 @@ struct Load {
     is_given_back: bool,
     /// How many of its parts go on.
     parts: usize,
-    /// When it was given back, or the last of them ended.
-    seen: Instant,
 }
 
 #[derive(Debug)]
-struct Over {
+struct Loaded {
     id: LoadId,
     by: HostName,
+    /// When that ended.
     at: Instant,
 }
 
@@ -55,19 +54,10 @@ impl Load {
 }
 
 impl State {
-    /// What is over, and has no part that goes on, is remembered as such.
+    /// Forgets what is over, and has no part that goes on.
     fn settle(&mut self, now: Instant) {
-        let over = self
-            .load
+        self.load
             .take_if(|load| load.parts == 0 && load.is_over(now));
-        if let Some(load) = over {
-            let at = match load.is_given_back {
-                true => load.seen,
-                false => load.seen.max(load.until),
-            };
-            let Load { id, by, .. } = load;
-            self.last = Some(Over { id, by, at });
-        }
     }
 }
 
@@ -77,17 +67,19 @@ pub struct Part(Taken);
 
 impl Drop for Part {
     fn drop(&mut self) {
-        let now = Instant::now();
+        let at = Instant::now();
         let mut state = self.0.state();
-        if let Some(load) = &mut state.load {
+        let State { load, loaded } = &mut *state;
+        if let Some(load) = load {
             load.parts = load.parts.saturating_sub(1);
-            load.seen = now;
+            let (id, by) = (load.id, load.by.clone());
+            *loaded = Some(Loaded { id, by, at });
         }
-        state.settle(now);
+        state.settle(at);
     }
 }
 
-/// Looks from its beginning on whether this host is part of somebody's load.
+/// Looks from its beginning on whether this host loads another, or is loaded, as part of somebody's load.
 #[derive(Debug)]
 pub struct Watch {
     taken: Taken,
@@ -99,15 +91,17 @@ pub struct Watch {
 impl Watch {
     /// Why what was lost meanwhile may not be the fault of a path.
     pub fn loaded(&self) -> Option<String> {
-        let state = self.taken.now();
-        let is = state.load.as_ref().map(|load| (load.id, &load.by));
-        let was = state.last.as_ref().filter(|last| last.at >= self.since);
-        let was = was.map(|last| (last.id, &last.by));
+        let state = self.taken.state();
+        let is = state.load.as_ref().filter(|load| load.parts > 0);
+        let is = is.map(|load| (load.id, &load.by));
+        let was = state.loaded.as_ref();
+        let was = was.filter(|loaded| loaded.at >= self.since);
+        let was = was.map(|loaded| (loaded.id, &loaded.by));
         let mut others = [is, was].into_iter().flatten();
         let (_, by) = others.find(|(id, _)| Some(*id) != self.own)?;
         let here = &self.here;
         Some(format!(
-            "{here} was part of a load of {by}, and what that fills is lost to others: ask when it is over"
+            "{here} had part in a load of {by}, and what that fills is lost to others: ask when it is over"
         ))
     }
 }
@@ -149,23 +143,32 @@ impl Taken {
             until: now + time,
             is_given_back: false,
             parts: 0,
-            seen: now,
         });
         Ok(())
     }
 
-    /// Has a part of that load begin. It is part of no other one before what is returned is dropped.
+    /// Has a part of that load begin. It is part of no other one before what is returned is dropped. Whoever is loaded knows no more than its id;
+    /// who has it `by` whom, where that is known, has to be the one who took the host for it.
     ///
     /// # Errors
     /// It is not taken for that one, to be read after "because".
-    pub fn join(&self, here: &HostName, id: Option<LoadId>) -> Result<Part, String> {
+    pub fn join(
+        &self,
+        here: &HostName,
+        id: Option<LoadId>,
+        by: Option<&HostName>,
+    ) -> Result<Part, String> {
         let mut state = self.now();
         let now = Instant::now();
-        match &mut state.load {
-            Some(load) if Some(load.id) == id && !load.is_over(now) => load.parts += 1,
-            Some(other) if Some(other.id) != id => return Err(busy(here, other, now)),
-            _ => return Err(format!("{here} is not taken for a load, or no longer")),
+        let none = || format!("{here} is not taken for a load, or no longer");
+        let load = state.load.as_mut().ok_or_else(none)?;
+        if Some(load.id) != id || by.is_some_and(|by| load.by != *by) {
+            return Err(busy(here, load, now));
         }
+        if load.is_over(now) {
+            return Err(none());
+        }
+        load.parts += 1;
         Ok(Part(self.clone()))
     }
 
@@ -185,7 +188,6 @@ impl Taken {
         let load = state.load.as_mut();
         if let Some(load) = load.filter(|load| load.id == id && load.by == *by) {
             load.is_given_back = true;
-            load.seen = now;
         }
         state.settle(now);
     }
@@ -214,6 +216,16 @@ pub async fn take(
     taken.take(here, host_of(context, &caller), request)?;
     tracing::info!(%caller, id = %request.id, "this host is taken for a load");
     Ok(view)
+}
+
+/// Has a part of that load of the caller begin.
+///
+/// # Errors
+/// This host is not taken for it, or not by the caller, to be read after "because".
+pub fn join(context: &Context, caller: &Caller, id: Option<LoadId>) -> Result<Part, String> {
+    let by = host_of(context, caller);
+    let (taken, here) = (&context.paths.taken, &context.config.host);
+    taken.join(here, id, Some(&by))
 }
 
 /// It is part of that load of the caller no longer.
@@ -260,6 +272,10 @@ mod tests {
         taken.take(&host("x"), host(by), LoadTakeRequest { id, time_s })
     }
 
+    fn join(taken: &Taken, id: Option<LoadId>) -> Result<Part, String> {
+        taken.join(&host("x"), id, None)
+    }
+
     fn ids() -> (LoadId, LoadId) {
         (LoadId(Uuid::now_v7()), LoadId(Uuid::now_v7()))
     }
@@ -268,7 +284,7 @@ mod tests {
     fn a_host_is_part_of_one_load_at_a_time_and_says_of_whose() {
         let taken = Taken::default();
         let (one, other) = ids();
-        let none = taken.join(&host("x"), Some(one)).unwrap_err();
+        let none = join(&taken, Some(one)).unwrap_err();
         assert_eq!(none, "x is not taken for a load, or no longer");
         take(&taken, "a", one, 60).unwrap();
         let refused = take(&taken, "b", other, 60).unwrap_err();
@@ -276,13 +292,16 @@ mod tests {
         let told = "x is busy with a load of a, for ";
         assert!(refused.message.starts_with(told), "{refused}");
         for id in [None, Some(other)] {
-            let why = taken.join(&host("x"), id).unwrap_err();
+            let why = join(&taken, id).unwrap_err();
             assert!(why.starts_with(told), "{why}");
         }
-        taken.join(&host("x"), Some(one)).unwrap();
+        join(&taken, Some(one)).unwrap();
         take(&taken, "a", one, 60).unwrap();
-        // Nobody takes over what is another's by its id.
+        // Nobody takes over what is another's by its id, nor has it done.
         take(&taken, "b", one, 60).unwrap_err();
+        let by = |by: &str| taken.join(&host("x"), Some(one), Some(&host(by)));
+        by("a").unwrap();
+        assert!(by("b").unwrap_err().starts_with(told));
     }
 
     #[test]
@@ -292,10 +311,10 @@ mod tests {
         take(&taken, "a", one, 60).unwrap();
         taken.give_back(&host("b"), one);
         taken.give_back(&host("a"), other);
-        taken.join(&host("x"), Some(one)).unwrap();
+        join(&taken, Some(one)).unwrap();
         taken.give_back(&host("a"), one);
         take(&taken, "b", other, 0).unwrap();
-        taken.join(&host("x"), Some(other)).unwrap_err();
+        join(&taken, Some(other)).unwrap_err();
         take(&taken, "a", one, u64::MAX).unwrap();
         let most = Instant::now() + limits::LOAD_TAKEN;
         assert!(taken.now().load.as_ref().unwrap().until <= most);
@@ -306,7 +325,7 @@ mod tests {
         let taken = Taken::default();
         let (one, other) = ids();
         take(&taken, "a", one, 60).unwrap();
-        let part = || taken.join(&host("x"), Some(one));
+        let part = || join(&taken, Some(one));
         let (first, second) = (part().unwrap(), part().unwrap());
         taken.give_back(&host("a"), one);
         drop(first);
@@ -321,29 +340,31 @@ mod tests {
     }
 
     #[test]
-    fn whoever_looks_out_hears_of_loads_of_others_that_were_made_meanwhile_and_of_no_others() {
+    fn whoever_looks_out_hears_of_what_was_loaded_for_others_meanwhile_and_of_nothing_else() {
         let taken = Taken::default();
         let (one, other) = ids();
-        let of_a = Some(
-            "x was part of a load of a, and what that fills is lost to others: ask when it is over",
-        );
+        let of_a =
+            "x had part in a load of a, and what that fills is lost to others: ask when it is over";
         let early = taken.watch(&host("x"), None);
         let own = taken.watch(&host("x"), Some(one));
-        let loaded = |watch: &Watch| watch.loaded();
-        assert_eq!(loaded(&early), None);
         take(&taken, "a", one, 60).unwrap();
-        assert_eq!(loaded(&early).as_deref(), of_a);
-        assert_eq!(loaded(&own), None);
+        // Nothing is loaded yet, and nobody knows whether anything will be.
+        assert_eq!(early.loaded(), None);
+        let part = join(&taken, Some(one)).unwrap();
+        assert_eq!(early.loaded().as_deref(), Some(of_a));
+        assert_eq!(own.loaded(), None);
+        drop(part);
         taken.give_back(&host("a"), one);
-        assert_eq!(loaded(&early).as_deref(), of_a);
-        take(&taken, "b", other, 0).unwrap();
-        let why = loaded(&own).unwrap();
+        assert_eq!(early.loaded().as_deref(), Some(of_a));
+        take(&taken, "b", other, 60).unwrap();
+        drop(join(&taken, Some(other)).unwrap());
+        let why = own.loaded().unwrap();
         assert!(why.contains("load of b"), "{why}");
         // One that was over before.
         let late = Watch {
             since: Instant::now() + Duration::from_secs(1),
             ..taken.watch(&host("x"), None)
         };
-        assert_eq!(loaded(&late), None);
+        assert_eq!(late.loaded(), None);
     }
 }

@@ -29,6 +29,7 @@ use super::outcome::{not_loaded_yet, nothing, of_path, put_one, unless_late, was
 use super::pairs::share_a_line;
 use super::sets::{Kind, Set, sets};
 use crate::agent::Context;
+use crate::api::Caller;
 use crate::migration::Migrations;
 
 /// Loads those that were loaded alone, as long as there is time, and adds to each what it carried, or why that is not known.
@@ -191,7 +192,10 @@ impl Company<'_> {
         }
         let (context, migrations) = (Arc::clone(self.context), Arc::clone(self.migrations));
         // To its end, as when another host is asked to.
-        let carried = tokio::spawn(async move { carry(&context, &migrations, id, order).await });
+        let carried =
+            tokio::spawn(
+                async move { carry(&context, &migrations, (&Caller::Local, id), order).await },
+            );
         match carried.await {
             Ok(carried) => carried.map_err(|refusal| NotTold::that(refusal.message)),
             Err(error) => Err(NotTold::that(format!("the agent failed at this: {error}"))),

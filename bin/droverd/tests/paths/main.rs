@@ -271,7 +271,7 @@ async fn an_answerer_that_dies_is_no_loss() {
     cluster.lose("b1", 4);
     let client = cluster.client("a");
     let b = "b".parse().unwrap();
-    let asked = tokio::spawn(async move { client.ask_paths(&b, None).await });
+    let asked = tokio::spawn(async move { client.ask_paths(&b, None, None).await });
     let deadline = Instant::now() + PATIENCE;
     while !cluster.log("b").contains("answers questions about paths") {
         assert!(Instant::now() < deadline, "{}", cluster.log("b"));
@@ -288,7 +288,7 @@ async fn an_answerer_that_dies_is_no_loss() {
     // And the one that is back has nothing of it.
     cluster.start("b").await;
     let b = "b".parse().unwrap();
-    let again = cluster.client("a").ask_paths(&b, None).await.unwrap();
+    let again = cluster.client("a").ask_paths(&b, None, None).await.unwrap();
     assert_eq!(again.paths.len(), 2);
 }
 
@@ -305,7 +305,7 @@ async fn across_networks_every_pair_is_knocked_at_and_hosts_without_any_path_are
     cluster.run("b", "ip addr add 10.80.1.2/24 dev n1");
     let ask = async || {
         let b = "b".parse().unwrap();
-        cluster.client("a").ask_paths(&b, None).await.unwrap()
+        cluster.client("a").ask_paths(&b, None, None).await.unwrap()
     };
     let of_n1 = |view: &PathsView| view.paths.iter().any(|path| path.near.nic == "n1");
     let dead = ask().await;
@@ -406,7 +406,7 @@ async fn a_host_asks_no_path_to_itself() {
     };
     let refused = cluster
         .client("a")
-        .ask_paths(&"a".parse().unwrap(), None)
+        .ask_paths(&"a".parse().unwrap(), None, None)
         .await;
     let refused: ClientError = refused.unwrap_err();
     assert!(refused.is_refused_with(ErrorCode::SameHost), "{refused}");

@@ -210,7 +210,8 @@ async fn hosts_that_are_given_back_while_they_load_each_other_are_part_of_nothin
     let Some(cluster) = Cluster::new("ends", &["a", "b"], 1).await else {
         return;
     };
-    let (id, carried) = loads(&cluster, 2_000).await;
+    // For far longer than to ask whether they are part of something.
+    let (id, carried) = loads(&cluster, 10_000).await;
     let other = LoadTakeRequest {
         id: LoadId(Uuid::now_v7()),
         time_s: 60,
@@ -250,7 +251,8 @@ async fn a_host_loads_nobody_and_is_loaded_by_nobody_but_as_part_of_what_it_is_t
     let id = LoadId(Uuid::now_v7());
     let b = "b".parse().unwrap();
     let ask = async || {
-        let asked = cluster.client("a").ask_paths(&b, Some((LOAD, id))).await;
+        let client = cluster.client("a");
+        let asked = client.ask_paths(&b, Some(LOAD), Some(id)).await;
         asked.unwrap().paths.remove(0).carried.unwrap()
     };
     let take = async |host: &str| {

@@ -66,19 +66,20 @@ impl Client {
         self.post(&path, &(), limits::READ_CALL).await
     }
 
-    /// `POST /v1/paths/ask`: the paths from that agent's host to another, loaded as part of a load that both were taken for
+    /// `POST /v1/paths/ask`: the paths from that agent's host to another, loaded, where that is wanted, as part of a load that both were taken for
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn ask_paths(
         &self,
         answerer: &HostName,
-        load: Option<(LoadRequest, LoadId)>,
+        load: Option<LoadRequest>,
+        part_of: Option<LoadId>,
     ) -> Result<PathsView, ClientError> {
         let request = PathsAskRequest {
             answerer: answerer.clone(),
-            load: load.map(|(load, _)| load),
-            part_of: load.map(|(_, id)| id),
+            load,
+            part_of,
         };
         self.post("/v1/paths/ask", &request, limits::PATHS_ASK_CALL)
             .await

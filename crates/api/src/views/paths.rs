@@ -139,7 +139,7 @@ pub struct PathsAskRequest {
     /// How to load each path, if what it carries is to be measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadRequest>,
-    /// Of which load that is: both hosts have to be taken for it.
+    /// The load that whoever asks has hosts taken for. To be loaded both have to be, and by whoever asks; what is loaded as part of it is nobody else's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "uuid")]
     pub part_of: Option<LoadId>,
