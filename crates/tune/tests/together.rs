@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use Fact::Known;
 use drover_tune::facts::{
-    Answers, Carried, Crossing, Fact, HeldUpBy, Joint, Path, PathEnd, Together,
+    Answers, Carried, Counted, Crossing, Fact, HeldUpBy, Joint, Path, PathEnd, Together, Traffic,
 };
 use drover_tune::{Finding, Known as At, Report, Severity, differences, examine};
 
@@ -14,6 +14,20 @@ const MBIT: u64 = 1_000_000;
 
 /// Of every link, in Mbit/s.
 const LINE: u64 = 10_000;
+
+/// As much as crossed, and headers.
+const COUNTED: Counted = Counted {
+    asked: 500_000,
+    answered: 600_000,
+    near: Traffic {
+        received: 610_000,
+        sent: 510_000,
+    },
+    far: Traffic {
+        received: 510_000,
+        sent: 610_000,
+    },
+};
 
 const NOT_LOADED: &str = "it was not loaded so";
 
@@ -56,7 +70,7 @@ fn path(near: &str, far: &str, alone: u64) -> Path {
         there: Known(whole),
         back: Known(whole),
         round_trip: Known(200),
-        counted: Fact::unknown("it was not counted"),
+        counted: Known(COUNTED),
         carried: Some(Known(carried(alone))),
         together: Some(Together {
             beside: false,
