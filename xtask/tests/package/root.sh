@@ -14,6 +14,11 @@ mkdir "$root/packages"
 mount --bind "$folder/packages" "$root/packages"
 echo clean >/proc/sys/kernel/hostname
 ip link set lo up
+# A host in a cluster has an address at which others could reach it.
+ip link add nic0 type veth peer name far
+ip address add 10.0.0.1/24 dev nic0
+ip link set nic0 up
+ip link set far up
 
 # What systemd would be asked to do is written down: it does not run here. An agent is active where a file says so.
 mkdir -p "$root/run/systemd/system"
