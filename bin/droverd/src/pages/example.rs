@@ -123,7 +123,7 @@ Its name.
 Where it listens,
 \\&'ip'.
 .RE
-.SH SEE ALSO
+.SH \"SEE ALSO\"
 droverd(8), drover(1)
 ";
         assert_eq!(page, expected);
