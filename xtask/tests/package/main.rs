@@ -201,9 +201,9 @@ fn is_upgraded(debian: &Debian, install: &str) {
     debian.shell("touch /packages/active");
     let config = "/etc/drover/droverd.toml";
     debian.shell(&format!(
-        "sed -i 's/^#host = .*/host = \"other\"/' {config}; {install}"
+        "sed -i 's/^#memory_headroom = .*/memory_headroom = \"1GiB\"/' {config}; {install}"
     ));
-    debian.shell(&format!("grep -q '^host = \"other\"' {config}"));
+    debian.shell(&format!("grep -q '^memory_headroom = \"1GiB\"' {config}"));
     let asked = debian.asked_of_systemd();
     assert!(
         asked.contains(restart) && !asked.contains("stop"),
