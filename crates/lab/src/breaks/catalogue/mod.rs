@@ -66,9 +66,9 @@ impl Break {
 /// What crosses a path.
 pub(super) const PATHS: &[&str] = &["--paths"];
 
-/// What paths carry alone and together. Links of a lab say that they have 10 Gbit/s whatever they carry: 200 Mbit/s are a share that each of 1 Gbit/s has,
+/// What paths carry alone and together. Links of a lab say that they have 10 Gbit/s whatever they carry: 100 Mbit/s are a share that each of 1 Gbit/s has,
 /// and that two processors carry for several hosts.
-pub(super) const LOADS: &[&str] = &["--paths", "--load=1s", "--load-share=2", "--load-together"];
+pub(super) const LOADS: &[&str] = &["--paths", "--load=1s", "--load-share=1", "--load-together"];
 
 /// Done to hosts of a lab, by commands there.
 const fn done(
