@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use drover_lab::breaks::{self, Break, catalogue};
 use drover_lab::require;
+use drover_tune::RULES;
 use serde_json::Value;
 
 /// A lab that stays is for guests as well.
@@ -178,4 +179,29 @@ fn what_is_no_name_is_refused_and_nothing_is_made() {
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(listed.lines().count(), catalogue().count());
     assert!(catalogue().all(|broken| listed.contains(broken.rule)));
+}
+
+/// Names in the first cells of the table of rules that have no fault here.
+fn named_as_without() -> Vec<&'static str> {
+    let text = include_str!("../../../docs/DOCTOR.md");
+    let heading = "## Rules without a fault in a lab\n";
+    let (_, section) = text.split_once(heading).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.map(|row| row.split('|').nth(1).unwrap());
+    let names = cells.flat_map(|cell| cell.split(','));
+    names.map(|name| name.trim().trim_matches('`')).collect()
+}
+
+#[test]
+fn every_rule_finds_something_in_a_lab_or_the_documentation_says_why_it_cannot() {
+    let without = named_as_without();
+    for rule in RULES {
+        let has_one = catalogue().any(|broken| broken.rule == rule.name);
+        let is_named = without.contains(&rule.name);
+        assert_ne!(has_one, is_named, "{}", rule.name);
+    }
+    let is_rule = |name: &str| RULES.iter().any(|rule| rule.name == name);
+    assert!(without.into_iter().all(is_rule));
+    assert!(catalogue().all(|broken| is_rule(broken.rule)));
 }
