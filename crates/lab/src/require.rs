@@ -1,9 +1,10 @@
 //! What a lab needs of the machine, checked before anything is changed.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use drover_types::Bytes;
 
 use crate::guest::contents;
@@ -26,6 +27,9 @@ const FAULTS: [(&str, &str); 3] = [
     ("ss", "iproute2"),
     ("sysctl", "procps"),
 ];
+
+/// What gives guests interfaces of their host.
+const TUN: &str = "/dev/net/tun";
 
 /// Checks that the caller may make namespaces and that every program is there.
 ///
@@ -55,6 +59,16 @@ pub fn check_hosts() -> Result<()> {
 /// Everything that is missing, with what to install.
 pub fn check_faults() -> Result<()> {
     refuse(&missing(&FAULTS))
+}
+
+/// Checks that guests can have an interface of their host.
+///
+/// # Errors
+/// The kernel has none, or does not let the caller.
+pub fn check_taps() -> Result<()> {
+    let opened = File::options().read(true).write(true).open(TUN);
+    let failed = || format!("{TUN} cannot be opened (modprobe tun)");
+    opened.with_context(failed).map(drop)
 }
 
 fn check_root() -> Result<()> {

@@ -25,6 +25,10 @@ pub(super) struct Adapter {
     pub(super) off: &'static [&'static str],
     /// It joins what arrives itself.
     pub(super) lro: bool,
+    /// Queues that what arrives is handed to.
+    pub(super) spread: u32,
+    /// Pause frames are sent and obeyed.
+    pub(super) pause: bool,
 }
 
 /// One with nothing wrong.
@@ -38,7 +42,12 @@ pub(super) const WHOLE: Adapter = Adapter {
     adaptive: true,
     off: &[],
     lro: false,
+    spread: 4,
+    pause: false,
 };
+
+/// Places of the table by which packets are handed to queues.
+const PLACES: u32 = 128;
 
 /// What it does for the processors.
 const FEATURES: [&str; 6] = [
@@ -69,8 +78,15 @@ impl Adapter {
             "rings": shown([number(2, 8192), number(6, self.ring)].concat()),
             "channels": shown([number(5, 8), number(9, self.queues)].concat()),
             "coalesce": shown(attribute(11, &[self.adaptive.into()])),
+            "pause": shown([(2, false), (3, self.pause), (4, self.pause)].map(switch).concat()),
+            "rss": shown(attribute(4, &self.table())),
             "fec": shown([bitset(2, true, &[("RS", true)]), attribute(3, &[1])].concat()),
         })
+    }
+
+    fn table(&self) -> Vec<u8> {
+        let places = (0..PLACES).map(|place| place % self.spread.max(1));
+        places.flat_map(u32::to_ne_bytes).collect()
     }
 
     fn linkmodes(&self) -> Vec<u8> {
@@ -106,4 +122,8 @@ impl Adapter {
 
 fn number(kind: u16, value: u32) -> Vec<u8> {
     attribute(kind, &value.to_ne_bytes())
+}
+
+fn switch((kind, is_on): (u16, bool)) -> Vec<u8> {
+    attribute(kind, &[is_on.into()])
 }

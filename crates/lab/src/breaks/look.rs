@@ -114,6 +114,9 @@ fn subject(told: &Value) -> Option<String> {
     if let Some(other) = told["other"].as_str() {
         words = format!("{words} and {other}");
     }
+    if let Some(guest) = told["guest"].as_str() {
+        words = format!("{words} guest {guest}");
+    }
     if let Some(last) = differ.or(near) {
         words = format!("{words} {last}");
     }
@@ -137,5 +140,7 @@ mod tests {
         assert_eq!(look.subject.as_deref(), Some("a and b nic1"));
         assert_eq!((look.findings, look.took_ms), (2, 1.5));
         assert_eq!(read(&json!({ "findings": [] }), 1.0).first, None);
+        let of_card = json!({ "host": "b", "other": null, "guest": "web1", "nic": "net0" });
+        assert_eq!(subject(&of_card).as_deref(), Some("b guest web1 net0"));
     }
 }

@@ -3,10 +3,12 @@
 //! ```text
 //!   catalogue   what is wrong, and the rule that finds it
 //!   hand        does it to hosts of a lab
+//!   defined     a guest that is defined there
 //!   captured    lays what a namespace cannot have over what was captured of its hosts
 //!   server      the machine that is laid there: processors, adapters
 //!   answers     what ethtool would tell of its adapters
-//!   trial       each on a lab of its own
+//!   fabric      what bridging and LLDP would tell of their lines
+//!   trial       each on a lab of its own, but for those that leave hosts as they were
 //!   look        what the doctor says of it, and how long that took
 //!   table       the same for a person
 //! ```
@@ -17,6 +19,8 @@
 mod answers;
 mod captured;
 mod catalogue;
+mod defined;
+mod fabric;
 mod hand;
 mod look;
 mod server;
@@ -25,7 +29,7 @@ mod trial;
 
 pub use captured::Captured;
 pub use catalogue::{Break, catalogue, chosen};
-pub use hand::{Broken, break_hosts, check};
+pub use hand::{Broken, break_hosts, check, require};
 pub use look::Look;
 pub use table::table;
 pub use trial::{Clean, Found, Plan, Trials, try_all};

@@ -1,4 +1,4 @@
-//! Each thing that can be wrong, on a lab of its own, and what the doctor says of it.
+//! Each thing that can be wrong, and what the doctor says of it: on a lab of its own, or on one for all that leave hosts as they were.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,13 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::captured::capture;
-use super::catalogue::{Break, LOADS, PATHS, catalogue, chosen};
-use super::hand::break_hosts;
+use super::catalogue::{Break, LOADS, PATHS, WHOLE_GUEST, catalogue, chosen};
+use super::hand::{break_hosts, of_guests, require, undo};
 use super::look::{Look, of_all, of_captured, of_one};
 use crate::compare::Say;
 use crate::lab::{Lab, State};
 use crate::machine::Machine;
-use crate::require;
+use crate::require::check_hosts;
 use crate::settings::{AgentSettings, LabName, LabSettings, nic_rates};
 use crate::unite::start_united;
 
@@ -22,6 +22,9 @@ const MTU: u32 = 9000;
 
 /// Hosts of those labs, where nothing that is wrong takes more.
 const HOSTS: usize = 2;
+
+/// A guest with nothing wrong.
+const GUEST: &str = "whole";
 
 /// What to try.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -117,27 +120,22 @@ pub async fn try_all(plan: &Plan, command: &str, say: Say<'_>) -> Result<Trials>
         true => catalogue().collect(),
         false => chosen(&plan.only)?,
     };
-    require::check_hosts()?;
-    require::check_faults()?;
+    check_hosts()?;
+    require(&breaks)?;
     let machine = Machine::look(Path::new("")).await;
     let mut clean: Vec<Clean> = Vec::new();
     let mut found: Vec<Found> = breaks.iter().map(|broken| nothing_yet(broken)).collect();
     for repeat in 1..=plan.repeats {
-        say(&format!("{repeat} of {}: nothing wrong", plan.repeats));
+        let round = format!("{repeat} of {}", plan.repeats);
+        say(&format!("{round}: nothing wrong"));
         add(&mut clean, look_at_clean(plan).await?);
         let loaded = breaks.iter().filter(|broken| broken.needs_loads());
         if let Some(hosts) = loaded.map(|broken| broken.hosts).max() {
-            say(&format!(
-                "{repeat} of {}: nothing wrong, loaded",
-                plan.repeats
-            ));
+            say(&format!("{round}: nothing wrong, loaded"));
             add(&mut clean, look_at_loaded(plan, hosts).await?);
         }
-        for (broken, found) in breaks.iter().zip(&mut found) {
-            say(&format!("{repeat} of {}: {}", plan.repeats, broken.name));
-            let look = look_at(plan, broken).await;
-            found.looks.push(look.with_context(|| broken.name)?);
-        }
+        let tries = breaks.iter().copied().zip(&mut found);
+        try_each(plan, &round, tries.collect(), say).await?;
     }
     Ok(Trials {
         command: command.to_owned(),
@@ -147,6 +145,32 @@ pub async fn try_all(plan: &Plan, command: &str, say: Say<'_>) -> Result<Trials>
         clean,
         breaks: found,
     })
+}
+
+/// Each once: first those that take a lab of their own, since only one lab has the name.
+async fn try_each(
+    plan: &Plan,
+    round: &str,
+    tries: Vec<(&Break, &mut Found)>,
+    say: Say<'_>,
+) -> Result<()> {
+    let all = tries.into_iter();
+    let (shared, alone): (Vec<_>, Vec<_>) = all.partition(|(broken, _)| broken.leaves_hosts());
+    for (broken, found) in alone {
+        say(&format!("{round}: {}", broken.name));
+        let look = look_alone(plan, broken).await;
+        found.looks.push(look.with_context(|| broken.name)?);
+    }
+    if shared.is_empty() {
+        return Ok(());
+    }
+    let lab = fresh(plan, HOSTS).await?;
+    for (broken, found) in shared {
+        say(&format!("{round}: {}", broken.name));
+        let look = look_and_undo(plan, &lab, broken).await;
+        found.looks.push(look.with_context(|| broken.name)?);
+    }
+    lab.remove().await
 }
 
 fn nothing_yet(broken: &Break) -> Found {
@@ -193,6 +217,10 @@ async fn look_at_clean(plan: &Plan) -> Result<Vec<(&'static str, Look)>> {
     let one = of_one(&plan.drover, &lab).await?;
     let all = of_all(&plan.drover, &lab, &[]).await?;
     let paths = of_all(&plan.drover, &lab, PATHS).await?;
+    WHOLE_GUEST
+        .define(&of_guests(lab.settings()), GUEST)
+        .await?;
+    let guest = of_all(&plan.drover, &lab, &[]).await?;
     let captured = capture(&plan.name, &[], &plan.drover).await?;
     let captured = of_captured(&plan.drover, &captured).await?;
     lab.remove().await?;
@@ -200,6 +228,7 @@ async fn look_at_clean(plan: &Plan) -> Result<Vec<(&'static str, Look)>> {
         ("one host", one),
         ("both hosts", all),
         ("hosts and paths", paths),
+        ("hosts with a guest that is defined", guest),
         ("both captured", captured),
     ])
 }
@@ -211,15 +240,26 @@ async fn look_at_loaded(plan: &Plan, hosts: usize) -> Result<Vec<(&'static str, 
     Ok(vec![("hosts that load each other", loaded)])
 }
 
-async fn look_at(plan: &Plan, broken: &Break) -> Result<Look> {
+async fn look_alone(plan: &Plan, broken: &Break) -> Result<Look> {
     let lab = fresh(plan, broken.hosts).await?;
-    let done = break_hosts(lab.settings(), &[broken], &plan.drover).await?;
-    let look = match &done.captured {
-        Some(captured) => of_captured(&plan.drover, captured).await?,
-        None => of_all(&plan.drover, &lab, broken.asks()).await?,
-    };
+    let look = look_at(plan, &lab, broken).await?;
     lab.remove().await?;
     Ok(look)
+}
+
+/// In a lab that others are tried in as well.
+async fn look_and_undo(plan: &Plan, lab: &Lab, broken: &Break) -> Result<Look> {
+    let look = look_at(plan, lab, broken).await?;
+    undo(lab.settings(), broken).await?;
+    Ok(look)
+}
+
+async fn look_at(plan: &Plan, lab: &Lab, broken: &Break) -> Result<Look> {
+    let done = break_hosts(lab.settings(), &[broken], &plan.drover).await?;
+    match &done.captured {
+        Some(captured) => of_captured(&plan.drover, captured).await,
+        None => of_all(&plan.drover, lab, broken.asks()).await,
+    }
 }
 
 #[cfg(test)]

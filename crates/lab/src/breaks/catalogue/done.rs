@@ -121,6 +121,13 @@ pub(super) const DONE: &[Break] = &[
         "b",
         &["b: sysctl -qw net.ipv4.tcp_rmem='4096 131072 262144'"],
     ),
+    harmed(
+        "slow-line",
+        "a line carries 30 Mbit/s, and links say that it has 10 Gbit/s",
+        "path-rate",
+        "a and b nic1",
+        "rate nic=1 to=30mbit",
+    ),
     among(
         4,
         done(

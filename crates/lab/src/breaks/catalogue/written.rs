@@ -1,6 +1,6 @@
 //! What no namespace has, written into what was captured of the second host: its processors, adapters, bridges and bonds.
 
-use super::Written::{Adapter as Told, File};
+use super::Written::{Adapter as Told, File, OfProcessors, Qdisc, Softnet};
 use super::{Break, Written, upon, written};
 use crate::breaks::answers::{Adapter, WHOLE};
 
@@ -19,6 +19,61 @@ pub(super) const WRITTEN: &[Break] = &[
                 "sys/devices/system/cpu/cpu5/cpufreq/scaling_governor",
                 "powersave",
             ),
+        ],
+    ),
+    written(
+        "sparing",
+        "hardware that chooses the rate of processors saves energy",
+        "cpu-preference",
+        "b",
+        &[
+            OfProcessors("cpufreq/scaling_driver", "intel_pstate"),
+            OfProcessors("cpufreq/scaling_governor", "powersave"),
+            OfProcessors("cpufreq/energy_performance_preference", "balance_power"),
+        ],
+    ),
+    written(
+        "balancing",
+        "the kernel moves memory between nodes",
+        "numa-balancing",
+        "b",
+        &[File("proc/sys/kernel/numa_balancing", "1")],
+    ),
+    written(
+        "yielding",
+        "connections send less as soon as others send",
+        "tcp-congestion",
+        "b",
+        &[
+            File(
+                "proc/sys/net/ipv4/tcp_available_congestion_control",
+                "reno cubic vegas",
+            ),
+            File("proc/sys/net/ipv4/tcp_congestion_control", "vegas"),
+        ],
+    ),
+    written(
+        "backlog",
+        "packets that are handed to another processor find no place there",
+        "net-backlog",
+        "b",
+        &[Softnet {
+            dropped: 80_000,
+            squeezed: 0,
+        }],
+    ),
+    written(
+        "budget",
+        "processors leave packets for later, and both adapters drop some, each fewer than is found of one",
+        "net-budget",
+        "b",
+        &[
+            Softnet {
+                dropped: 0,
+                squeezed: 8000,
+            },
+            File("sys/class/net/nic0/statistics/rx_missed_errors", "800"),
+            File("sys/class/net/nic1/statistics/rx_missed_errors", "800"),
         ],
     ),
     written(
@@ -78,6 +133,46 @@ pub(super) const WRITTEN: &[Break] = &[
             File("proc/irq/61/smp_affinity_list", "5"),
             File("proc/irq/61/effective_affinity_list", "5"),
         ],
+    ),
+    written(
+        "one-processor",
+        "one processor takes the interrupts of all queues of an adapter",
+        "nic-crowded",
+        "b nic0",
+        &[
+            File("proc/irq/61/smp_affinity_list", "0"),
+            File("proc/irq/61/effective_affinity_list", "0"),
+            File("proc/irq/62/smp_affinity_list", "0"),
+            File("proc/irq/62/effective_affinity_list", "0"),
+            File("proc/irq/63/smp_affinity_list", "0"),
+            File("proc/irq/63/effective_affinity_list", "0"),
+        ],
+    ),
+    written(
+        "spread",
+        "an adapter hands all packets to one of its queues",
+        "nic-spread",
+        "b nic0",
+        &[Told(Adapter { spread: 1, ..WHOLE })],
+    ),
+    written(
+        "send-queues",
+        "all processors send by one of an adapter's four queues",
+        "nic-xps",
+        "b nic0",
+        &[
+            File("sys/class/net/nic0/queues/tx-0/xps_cpus", "ff"),
+            File("sys/class/net/nic0/queues/tx-1/xps_cpus", "00"),
+            File("sys/class/net/nic0/queues/tx-2/xps_cpus", "00"),
+            File("sys/class/net/nic0/queues/tx-3/xps_cpus", "00"),
+        ],
+    ),
+    written(
+        "held-to-a-rate",
+        "packets are held to a rate before they come to an adapter",
+        "nic-qdisc",
+        "b nic0",
+        &[Qdisc("tbf")],
     ),
     written(
         "steering",
