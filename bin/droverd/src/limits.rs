@@ -86,8 +86,8 @@ const _: () = assert!(
 /// some guests at once wait for lines.
 pub const CHECKPOINTS_ASKED: usize = 16;
 
-/// What may wait for it when nobody waits for that: files of guests that have come and gone. While the disk hangs no more are begun, so that
-/// there are as many as were on their way, and some that came back.
+/// What may wait for it when nobody waits for that: files of guests that have come and gone, each to be removed and then let go of. While
+/// the disk hangs no more are begun, so that there are as many as were on their way, and some that came back.
 pub const CHECKPOINTS_DEFERRED: usize = 256;
 
 /// How long an agent that ends waits for that: what is not kept by then crosses again, and what is not removed may fail one more return.
