@@ -47,10 +47,7 @@ pub const STORED_PART: u64 = 8;
 /// What it takes to know one (`drover_pagestore::KnownDigests`): 22 bytes, and what is left of the last block of digests.
 pub const STORED_PAGE_BYTES: u64 = 23;
 
-/// Shared pages are given back when no guest has arrived for so long: a drain with one guest after the other has pauses.
-pub const SHARED_PAGES_KEPT: Duration = Duration::from_mins(5);
-
-/// How often that is looked at.
+/// How often it is looked whether shared pages are to be given back, which are kept for minutes at the least.
 pub const SHARED_PAGES_LOOK: Duration = Duration::from_secs(30);
 
 /// The most memory for shared pages that can be configured: each relay knows what is in it by 22 bytes a page, 44 MiB.
