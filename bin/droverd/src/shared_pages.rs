@@ -1,8 +1,9 @@
 //! The memory in which guests that arrive at this host share pages: what one of them brought does not cross again for the
 //! next (`migration.shared_pages_memory`).
 //!
-//! It is filled by those that arrive first, and given back when no guest has arrived for a while: so what hosts are drained
-//! of for hours finds what came at first, which is what guests of one image have in common.
+//! It is filled by those that arrive first, and given back when no guest has arrived for a while (`shared_pages_keep_minutes`): so what hosts
+//! are drained of for hours finds what came at first, which is what guests of one image have in common. Where it is kept for days, who
+//! arrives finds what guests brought that run here since.
 
 use std::fs::File;
 use std::io;
@@ -13,12 +14,13 @@ use drover_carrier::StoredFile;
 use drover_pagestore::{DigestKey, NoSegment, Segment, shape_within};
 use drover_types::Bytes;
 
-use crate::limits::{SHARED_PAGES_KEPT, SHARED_PAGES_LOOK};
+use crate::limits::SHARED_PAGES_LOOK;
 
 /// It.
 #[derive(Debug)]
 pub struct SharedPages {
     memory: Bytes,
+    kept: Duration,
     key: DigestKey,
     pages: Mutex<Pages>,
 }
@@ -54,10 +56,12 @@ pub enum NoMemory {
 }
 
 impl SharedPages {
-    /// Of so much memory, none of which is taken now, with digests by this key; with no memory, nothing is shared.
-    pub fn new(memory: Bytes, key: DigestKey) -> Self {
+    /// Of so much memory, none of which is taken now, kept for so long after the last guest, with digests by this key; with no memory,
+    /// nothing is shared.
+    pub fn new(memory: Bytes, kept: Duration, key: DigestKey) -> Self {
         Self {
             memory,
+            kept,
             key,
             pages: Mutex::new(Pages {
                 segment: None,
@@ -122,15 +126,15 @@ impl SharedPages {
     pub async fn keep_tidy(&self) {
         loop {
             tokio::time::sleep(SHARED_PAGES_LOOK).await;
-            self.give_back(SHARED_PAGES_KEPT);
+            self.give_back();
         }
     }
 
-    fn give_back(&self, after: Duration) {
+    fn give_back(&self) {
         let mut pages = self.lock();
         if pages.is_used() {
             pages.used = Instant::now();
-        } else if pages.used.elapsed() >= after {
+        } else if pages.used.elapsed() >= self.kept {
             let segment = pages.segment.take();
             drop(pages);
             // The kernel takes its time for much memory.
@@ -167,13 +171,15 @@ mod tests {
 
     use super::*;
 
+    const HOUR: Duration = Duration::from_secs(3600);
+
     fn shared(memory: u64) -> SharedPages {
-        SharedPages::new(Bytes(memory), DigestKey::new([1; 32]))
+        SharedPages::new(Bytes(memory), HOUR, DigestKey::new([1; 32]))
     }
 
     #[test]
-    fn all_guests_have_the_same_pages_until_none_has_arrived_for_a_while() {
-        let shared = shared(1 << 20);
+    fn all_guests_have_the_same_pages_until_none_has_arrived_for_as_long_as_they_are_kept() {
+        let mut shared = shared(1 << 20);
         let (first, given) = shared.lease(4096).unwrap();
         let (file, stored) = given.unwrap();
         let mut filler = Filler::new(&file, DigestKey::new(stored.key), None).unwrap();
@@ -185,12 +191,15 @@ mod tests {
         assert_eq!(shared.taken(), Bytes(4096));
 
         drop(first);
-        shared.give_back(Duration::ZERO);
+        shared.kept = Duration::ZERO;
+        shared.give_back();
         assert_eq!(shared.taken(), Bytes(4096));
         drop(second);
-        shared.give_back(Duration::from_secs(3600));
+        shared.kept = HOUR;
+        shared.give_back();
         assert_eq!(shared.taken(), Bytes(4096));
-        shared.give_back(Duration::ZERO);
+        shared.kept = Duration::ZERO;
+        shared.give_back();
         assert_eq!(shared.taken(), Bytes(0));
     }
 

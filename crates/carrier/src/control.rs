@@ -64,6 +64,7 @@ pub enum ControlError {
 
 type Result<T> = std::result::Result<T, ControlError>;
 type Waiting = Mutex<HashMap<u64, Sender<std::result::Result<Answer, String>>>>;
+type Answered = Receiver<std::result::Result<Answer, String>>;
 
 #[derive(Debug)]
 struct Shared {
@@ -85,6 +86,18 @@ impl Drop for Connection {
     fn drop(&mut self) {
         // The thread that listens ends by it.
         let _ = lock(&self.0.socket).shutdown(Shutdown::Both);
+    }
+}
+
+/// What was said without waiting for the answer.
+#[derive(Debug)]
+pub struct Posted(Answered);
+
+impl Posted {
+    /// Whether it was answered by now, so that the process has heard it. When [`Heard::Gone`] is heard that is settled.
+    #[must_use]
+    pub fn is_answered(self) -> bool {
+        self.0.try_recv().is_ok()
     }
 }
 
@@ -180,8 +193,8 @@ impl Control {
     ///
     /// # Errors
     /// The process is gone.
-    pub fn post(&self, request: &Request) -> Result<()> {
-        self.send(request, None).map(drop)
+    pub fn post(&self, request: &Request) -> Result<Posted> {
+        self.send(request, None).map(Posted)
     }
 
     fn ask(
@@ -201,11 +214,7 @@ impl Control {
         }
     }
 
-    fn send(
-        &self,
-        request: &Request,
-        descriptor: Option<BorrowedFd<'_>>,
-    ) -> Result<Receiver<std::result::Result<Answer, String>>> {
+    fn send(&self, request: &Request, descriptor: Option<BorrowedFd<'_>>) -> Result<Answered> {
         let shared = &self.0.0;
         let number = {
             let mut last = lock(&shared.number);

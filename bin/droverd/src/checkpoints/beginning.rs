@@ -11,12 +11,11 @@ use drover_pagestore::{Baseline, NoSegment, SealKey, Segment, shape_within};
 use drover_types::{Bytes, VmName};
 use jiff::Timestamp;
 
-use super::files::{Told, pages, place};
+use super::files::{Told, pages, place, unlink};
 use super::{All, Checkpoint, Checkpoints, Disk, Gone, Growing, Key, NoCheckpoint, sum, sum_of};
 use crate::limits::{
     BASELINE_SPARE, CHECKPOINT_BESIDE, CHECKPOINT_PART_LEAST, CHECKPOINT_PATIENCE, CHECKPOINT_SPARE,
 };
-use crate::registry::files as documents;
 
 impl Checkpoints {
     /// Begins one of a guest that leaves, with so much memory; an earlier one of it is removed, and baselines that take its room. Blocks
@@ -145,7 +144,7 @@ impl Checkpoints {
         let path = place(&self.0.directory, &key.0, pages(key.1));
         let files = SealKey::random().map_err(NoCheckpoint::from);
         let files = files.and_then(|seal| {
-            let file = Self::new_file(&path)?;
+            let file = self.new_file(&path)?;
             made(&file, &seal)?;
             Ok((file.try_clone()?, file, seal))
         });
@@ -160,8 +159,8 @@ impl Checkpoints {
         Ok((Growing::new(self.clone(), key, file, told), for_relay))
     }
 
-    fn new_file(path: &Path) -> io::Result<File> {
-        documents::remove(path)?;
+    fn new_file(&self, path: &Path) -> io::Result<File> {
+        self.let_go_of(unlink(path)?);
         File::options()
             .read(true)
             .write(true)

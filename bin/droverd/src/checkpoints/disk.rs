@@ -1,5 +1,5 @@
-//! Who waits for disks: one thread for those who want an answer, and one for what nobody waits for. So a disk that hangs has two threads
-//! at the most, whatever is asked of it meanwhile.
+//! Who waits for disks: one thread for those who want an answer, and one for what nobody waits for, as to let go of large files. So a disk
+//! that hangs has two threads at the most, whatever is asked of it meanwhile.
 
 use std::collections::VecDeque;
 use std::io;
@@ -86,59 +86,86 @@ fn carry_out(work: Work) {
     }
 }
 
-/// What nobody waits for, and at most one thread of the runtime that does it.
+/// What nobody waits for, and the thread that does it, one after the other. It ends with this, once all of it is done.
+#[derive(Debug)]
+pub(super) struct Deferred(Arc<Given>);
+
 #[derive(Default)]
-pub(super) struct Deferred {
+struct Given {
     waiting: Mutex<Waiting>,
-    idle: Condvar,
+    changed: Condvar,
 }
 
 #[derive(Default)]
 struct Waiting {
     all: VecDeque<Work>,
     at_work: bool,
+    is_over: bool,
 }
 
-impl std::fmt::Debug for Deferred {
+impl std::fmt::Debug for Given {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Deferred").finish_non_exhaustive()
+        f.debug_struct("Given").finish_non_exhaustive()
     }
 }
 
 impl Deferred {
-    /// Whether somebody has to begin to [work it off](Self::work_off).
-    pub(super) fn add(&self, work: impl FnOnce() + Send + 'static) -> bool {
-        let mut waiting = self.lock();
+    /// # Errors
+    /// No thread could be started.
+    pub(super) fn start() -> io::Result<Self> {
+        let given = Arc::<Given>::default();
+        let own = given.clone();
+        thread::Builder::new()
+            .name("checkpoints-off".to_owned())
+            .spawn(move || own.work_off())?;
+        Ok(Self(given))
+    }
+
+    pub(super) fn add(&self, work: impl FnOnce() + Send + 'static) {
+        let mut waiting = self.0.lock();
         if waiting.all.len() == CHECKPOINTS_DEFERRED {
             tracing::error!(
                 "the disk of checkpoints hangs: files are left there to the next agent"
             );
             // To drop it would wait for the disk.
-            std::mem::forget(work);
-            return false;
+            return std::mem::forget(work);
         }
         waiting.all.push_back(Box::new(work));
-        !std::mem::replace(&mut waiting.at_work, true)
-    }
-
-    pub(super) fn work_off(&self) {
-        while let Some(work) = self.next() {
-            carry_out(work);
-        }
-        self.idle.notify_all();
+        self.0.changed.notify_all();
     }
 
     /// Waits until all of it is done, or for so long; whether it is.
     pub(super) fn wait(&self, patience: Duration) -> bool {
-        let waited = self
-            .idle
-            .wait_timeout_while(self.lock(), patience, |waiting| waiting.at_work);
-        let (waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        !waiting.at_work
+        let busy = |waiting: &mut Waiting| waiting.at_work || !waiting.all.is_empty();
+        let changed = &self.0.changed;
+        let waited = changed.wait_timeout_while(self.0.lock(), patience, busy);
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        !busy(&mut waiting)
+    }
+}
+
+impl Drop for Deferred {
+    fn drop(&mut self) {
+        self.0.lock().is_over = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Given {
+    fn work_off(&self) {
+        while let Some(work) = self.next() {
+            carry_out(work);
+        }
     }
 
+    /// The next one, as soon as there is one; none when there will be none any more.
     fn next(&self) -> Option<Work> {
         let mut waiting = self.lock();
+        waiting.at_work = false;
+        self.changed.notify_all();
+        let idle = |waiting: &mut Waiting| waiting.all.is_empty() && !waiting.is_over;
+        let waited = self.changed.wait_while(waiting, idle);
+        let mut waiting = waited.unwrap_or_else(PoisonError::into_inner);
         let next = waiting.all.pop_front();
         waiting.at_work = next.is_some();
         next
@@ -186,21 +213,27 @@ mod tests {
 
     #[test]
     fn what_nobody_waits_for_is_done_in_order_by_one_and_what_is_too_much_is_left() {
-        let deferred = Arc::<Deferred>::default();
+        let deferred = Deferred::start().unwrap();
+        let (begin, begun) = channel();
+        let (end, hangs) = channel::<()>();
+        deferred.add(move || {
+            begin.send(()).unwrap();
+            let _ = hangs.recv();
+        });
+        begun.recv().unwrap();
         let (tell, told) = channel();
         for number in 0..CHECKPOINTS_DEFERRED + 3 {
             let tell = tell.clone();
-            let begins = deferred.add(move || tell.send(number).unwrap());
-            assert_eq!(begins, number == 0);
+            deferred.add(move || tell.send(number).unwrap());
         }
         assert!(!deferred.wait(Duration::ZERO));
-        deferred.work_off();
+        drop(end);
+        assert!(deferred.wait(Duration::from_secs(20)));
         let done: Vec<_> = told.try_iter().collect();
         assert!(done.into_iter().eq(0..CHECKPOINTS_DEFERRED));
-        assert!(deferred.wait(Duration::ZERO) && deferred.add(|| panic!("a mistake")));
-        let tell = tell.clone();
-        assert!(!deferred.add(move || tell.send(7).unwrap()));
-        deferred.work_off();
+        deferred.add(|| panic!("a mistake"));
+        deferred.add(move || tell.send(7).unwrap());
+        assert!(deferred.wait(Duration::from_secs(20)));
         assert_eq!(told.try_recv(), Ok(7));
     }
 }

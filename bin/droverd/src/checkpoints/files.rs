@@ -1,6 +1,6 @@
 //! The files of what is kept, and what is told of it.
 
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -84,19 +84,34 @@ pub(super) fn taken(metadata: &fs::Metadata) -> Bytes {
     Bytes(metadata.blocks() * 512)
 }
 
-/// First all keys, without which the rest is nothing.
+/// First all keys, without which the rest is nothing. What comes back holds the pages, as [`unlink`] says.
+#[must_use]
 pub(super) fn erase<'p>(
     keys: impl IntoIterator<Item = PathBuf>,
     pages: impl IntoIterator<Item = &'p Path>,
-) {
-    keys.into_iter().for_each(|key| erase_one(&key));
-    pages.into_iter().for_each(erase_one);
+) -> Vec<File> {
+    let unlinked = |file: &Path| {
+        unlink(file).unwrap_or_else(|error| {
+            tracing::error!(file = %file.display(), %error, "a checkpoint was not removed");
+            None
+        })
+    };
+    for key in keys {
+        drop(unlinked(&key));
+    }
+    pages.into_iter().filter_map(unlinked).collect()
 }
 
-fn erase_one(file: &Path) {
-    if let Err(error) = documents::remove(file) {
-        tracing::error!(file = %file.display(), %error, "a checkpoint was not removed");
-    }
+/// Nobody finds the file any more; one that is not there is fine. What comes back holds what is in it, as to let go of much takes the kernel
+/// its time.
+///
+/// # Errors
+/// It stays where it is.
+pub(super) fn unlink(file: &Path) -> io::Result<Option<File>> {
+    // One that cannot be opened is let go of at once.
+    let held = File::open(file).ok();
+    documents::remove(file)?;
+    Ok(held)
 }
 
 pub(super) fn place(directory: &Path, vm: &VmName, kind: &str) -> PathBuf {

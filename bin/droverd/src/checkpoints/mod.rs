@@ -239,10 +239,7 @@ impl Checkpoints {
 
     /// Does what nobody waits for, one after the other. Blocks nobody.
     pub fn defer(&self, work: impl FnOnce() + Send + 'static) {
-        if self.0.deferred.add(work) {
-            let this = self.clone();
-            tokio::task::spawn_blocking(move || this.0.deferred.work_off());
-        }
+        self.0.deferred.add(work);
     }
 
     /// Waits for what was [deferred](Self::defer), for [`CHECKPOINTS_END`] at most.
@@ -298,8 +295,9 @@ impl Checkpoints {
         )
     }
 
-    /// Removes what is kept of this guest, and does not keep what grows; whether there was anything. Blocks for [`CHECKPOINT_PATIENCE`] at
-    /// most; where that is too little for its disk it is removed once that answers.
+    /// Removes what is kept of this guest, and does not keep what grows; whether there was anything. Its room is given back a moment later,
+    /// for which nobody waits. Blocks for [`CHECKPOINT_PATIENCE`] at most; where that is too little for its disk it is removed once that
+    /// answers.
     ///
     /// # Errors
     /// [`NoCheckpoint`].
@@ -340,7 +338,7 @@ impl Checkpoints {
         loop {
             tokio::time::sleep(CHECKPOINTS_LOOK).await;
             let this = self.clone();
-            // The kernel takes its time for large files.
+            // It waits for the disk.
             let _ = tokio::task::spawn_blocking(move || this.tidy()).await;
         }
     }
@@ -395,7 +393,15 @@ impl Checkpoints {
     fn erase(&self, disk: &Disk<'_>, gone: &[Gone]) {
         let keys = gone.iter().map(|gone| self.key_of(&gone.key));
         let pages = gone.iter().map(|gone| gone.told.path.as_path());
-        erase(keys, pages.filter(|pages| disk.may_remove(pages)));
+        self.let_go_of(erase(keys, pages.filter(|pages| disk.may_remove(pages))));
+    }
+
+    /// Of files that are removed, where nobody waits for it.
+    fn let_go_of(&self, held: impl IntoIterator<Item = File>) {
+        let held: Vec<File> = held.into_iter().collect();
+        if !held.is_empty() {
+            self.defer(|| drop(held));
+        }
     }
 
     /// Where it is told of it, with its key.
@@ -406,7 +412,7 @@ impl Checkpoints {
     /// Nothing is left of one that grew, with its pages there.
     fn give_up(&self, disk: &Disk<'_>, key: &Key, path: &Path) {
         let pages = Some(path).filter(|path| disk.may_remove(path));
-        erase([self.key_of(key)], pages);
+        self.let_go_of(erase([self.key_of(key)], pages));
         self.lock().remove(key);
     }
 

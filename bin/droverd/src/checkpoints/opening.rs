@@ -12,7 +12,7 @@ use drover_pagestore::DigestKey;
 use drover_types::Bytes;
 
 use super::disk::{Deferred, DiskThread};
-use super::files::{KINDS, Told, named, pages, place, taken, told};
+use super::files::{KINDS, Told, named, pages, place, taken, told, unlink};
 use super::mark::{Away, Marks};
 use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint, NotOpened};
 use crate::config::Config;
@@ -63,7 +63,7 @@ impl Checkpoints {
             size: wanted.size,
             lasts: wanted.lasts,
             thread: DiskThread::start()?,
-            deferred: Deferred::default(),
+            deferred: Deferred::start()?,
             key: key.map_or_else(DigestKey::random, |key| Ok(DigestKey::new(key)))?,
             away: Mutex::default(),
             all: Mutex::new(all),
@@ -200,14 +200,16 @@ impl Checkpoints {
             };
             all.iter().map(path).collect()
         };
+        let mut held = Vec::new();
         for kind in KINDS {
             for vm in named(&self.0.directory, pages(kind))? {
                 let path = place(&self.0.directory, &vm, pages(kind));
                 if !known.contains(&path) {
-                    documents::remove(&path)?;
+                    held.extend(unlink(&path)?);
                 }
             }
         }
+        self.let_go_of(held);
         Ok(())
     }
 }

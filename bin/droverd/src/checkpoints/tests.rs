@@ -352,3 +352,45 @@ fn a_disk_that_does_not_answer_holds_no_guest_up_and_what_comes_of_it_later_is_g
     }
     assert_eq!(there(&directory), (1, 1));
 }
+
+#[test]
+fn a_large_file_that_is_removed_is_let_go_of_where_nobody_waits_for_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "web", 1).keep().unwrap();
+    leaves(&all, "db", 1).keep().unwrap();
+    arrives(&all, "web", 1).keep().unwrap();
+    let of = |name: &str, kind| place(&all.0.directory, &vm(name), pages(kind));
+    let files = [
+        of("web", CHECKPOINT),
+        of("web", BASELINE),
+        of("db", CHECKPOINT),
+    ];
+    // Whoever lets go of such files is busy with one.
+    let (begin, begun) = channel();
+    let (end, takes_long) = channel::<()>();
+    all.defer(move || {
+        begin.send(()).unwrap();
+        let _ = takes_long.recv();
+    });
+    begun.recv().unwrap();
+
+    assert!(all.remove(&vm("web")).unwrap());
+    // One takes the place of another, and nobody waits.
+    drop(leaves(&all, "db", 2));
+    assert_eq!(there(&directory), (0, 0));
+    assert_eq!(there_of(&directory, BASELINE), (0, 0));
+    assert!(all.view().taken == Bytes(0) && all.take(&vm("web")).unwrap().is_none());
+    assert!(files.iter().all(|file| is_held(file)));
+    drop(end);
+    all.wait();
+    assert!(!files.iter().any(|file| is_held(file)));
+}
+
+/// Whether this process has a file open that is not found there any more.
+fn is_held(file: &Path) -> bool {
+    let gone = format!("{} (deleted)", file.display());
+    let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let mut links = open.filter_map(|entry| fs::read_link(entry.path()).ok());
+    links.any(|link| link == Path::new(&gone))
+}

@@ -232,6 +232,10 @@ fn a_bad_value_is_refused_with_file_line_and_key() {
         ),
         ("[migration]\noutage_limit_s = 3601", "give 0 to 3600"),
         (
+            "[migration]\nshared_pages_keep_minutes = 0",
+            "0 is no time in minutes to keep shared pages: give 1 to 10080",
+        ),
+        (
             "[limits]\nhost = \"fast\"",
             "line 2, key `limits.host`: \"fast\" is no limit: write 5gbit, 200mbit (1mbit at least)",
         ),
