@@ -14,7 +14,7 @@ use super::{FAILED, INTERRUPTED, OK, check_folder, print, say, uninterrupted, wr
 pub(super) const EXAMPLES: &str = "\
 Examples:
   drover lab breaks --list                   what can be wrong, and the rule that finds it
-  drover lab breaks                          all of it, on labs made for it, some four minutes
+  drover lab breaks                          all of it, on labs made for it, some two minutes
   drover lab breaks --only loss --only slot --repeats 5 --json breaks.json
   drover lab up --no-guest --break loss       to look for it yourself
 
