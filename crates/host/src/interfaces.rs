@@ -8,7 +8,7 @@ use drover_types::{Interface, IpNetwork};
 use futures_util::TryStreamExt;
 use rtnetlink::Handle;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
-use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 
 use crate::error::HostError;
 use crate::ethtool::Ethtool;
@@ -37,6 +37,8 @@ pub(crate) struct Listed {
     pub(crate) has_folder: bool,
     /// It has hardware.
     pub(crate) has_device: bool,
+    /// Several adapters as one, by `teamd`: no file tells that.
+    pub(crate) team: bool,
 }
 
 /// The interfaces of this process's network namespace, in the kernel's order.
@@ -179,7 +181,15 @@ fn interface(
             .as_deref()
             .is_some_and(|folder| folder.join("device").exists()),
         has_folder: folder.is_some(),
+        team: is_team(link),
     })
+}
+
+fn is_team(link: &LinkMessage) -> bool {
+    let is_team = LinkInfo::Kind(InfoKind::Team);
+    link.attributes.iter().any(
+        |attribute| matches!(attribute, LinkAttribute::LinkInfo(told) if told.contains(&is_team)),
+    )
 }
 
 /// Which interface a link is; `None` where the kernel gives it no name.

@@ -41,6 +41,7 @@ impl Asked {
             neighbours: None,
             has_folder: listed.has_folder,
             enabled: listed.enabled,
+            team: listed.team,
             interface: listed.interface,
         };
         // Of guests' ends, which have no hardware and at most the address that every link has by itself, there may be thousands, and nobody asks about them.

@@ -15,6 +15,9 @@ use crate::{dcb, devlink, lldp};
 /// `/sys` belongs to another network namespace.
 const NO_FOLDER: &str = "/sys tells nothing of it in this network namespace";
 
+/// Modes and members of a team are `teamd`'s, told by a family of generic netlink that asking would load on hosts without one.
+const TEAM: &str = "it is a team, and how that uses its members is not read";
+
 pub(super) fn nics(tree: &Tree, told: &Told) -> Vec<Nic> {
     let mut nics: Vec<Nic> = told.nics.iter().map(|told| nic(tree, told)).collect();
     nics.sort_by(|one, other| one.name.cmp(&other.name));
@@ -36,7 +39,10 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
         (Some(_), None) => Fact::unknown("it has no hardware of its own that tells"),
         (None, _) => Fact::unknown(NO_FOLDER),
     };
-    let kind = kind(&entries, &own);
+    let kind = match told.team {
+        true => Kind::Bond,
+        false => kind(&entries, &own),
+    };
     Nic {
         name: interface.name.clone(),
         kind,
@@ -87,9 +93,12 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
             (Some(_), None) => Fact::unknown("it is on no PCI bus"),
             (None, _) => Fact::unknown(NO_FOLDER),
         },
-        bond: folder
-            .filter(|_| kind == Kind::Bond)
-            .map(|folder| folder.bond().map_or_else(Fact::Unknown, Fact::Known)),
+        bond: match told.team {
+            true => Some(Fact::unknown(TEAM)),
+            false => folder
+                .filter(|_| kind == Kind::Bond)
+                .map(|folder| folder.bond().map_or_else(Fact::Unknown, Fact::Known)),
+        },
         counters: of_folder(folder, |folder| folder.counters()),
     }
 }
@@ -174,5 +183,48 @@ fn firmware(tree: &Tree, told: &ToldNic) -> Fact<String> {
         Fact::Unknown(why) => Fact::unknown(format!(
             "devlink tells no version ({why}), and the old way (ETHTOOL_GDRVINFO) is not asked"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use drover_types::Interface;
+
+    use super::*;
+
+    #[test]
+    fn a_team_is_a_bond_of_which_is_said_that_its_members_are_not_read() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["lower_ens1f0", "lower_ens1f1"] {
+            fs::create_dir_all(root.path().join("sys/class/net/team0").join(name)).unwrap();
+        }
+        let told = ToldNic {
+            interface: Interface {
+                name: "team0".into(),
+                addresses: Vec::new(),
+                speed: None,
+                mtu: 9000,
+                up: true,
+                loopback: false,
+                tx_queues: 1,
+                rx_queues: 1,
+                rdma: None,
+            },
+            has_folder: true,
+            enabled: true,
+            team: true,
+            ethtool: BTreeMap::new(),
+            dcb: None,
+            versions: None,
+            health: None,
+            neighbours: None,
+        };
+        let team = nic(&Tree::at(root.path()), &told);
+        assert_eq!(team.kind, Kind::Bond);
+        assert_eq!(team.lower, ["ens1f0", "ens1f1"]);
+        let members = team.bond.unwrap();
+        assert_eq!(members.get().unwrap_err(), TEAM);
     }
 }

@@ -24,6 +24,9 @@ pub struct ToldNic {
     pub has_folder: bool,
     /// Administratively up, with carrier or without.
     pub enabled: bool,
+    /// Several adapters as one, by `teamd`.
+    #[serde(default)]
+    pub team: bool,
     /// Attributes of ethtool's answers, as the kernel gave them.
     pub ethtool: BTreeMap<Question, Answered>,
     /// Attributes of data centre bridging; none where it was not asked.
