@@ -11,7 +11,7 @@ use crate::ethtool::{Ethtool, Question};
 use crate::files::optional;
 use crate::interfaces::Listed;
 use crate::netlink::Netlink;
-use crate::{dcb, lldp};
+use crate::{dcb, lldp, team};
 
 /// Sockets to the parts of the kernel that tell; none where it does not have one.
 pub(super) struct Asked {
@@ -39,6 +39,7 @@ impl Asked {
             versions: None,
             health: None,
             neighbours: None,
+            options: None,
             has_folder: listed.has_folder,
             enabled: listed.enabled,
             team: listed.team,
@@ -51,6 +52,10 @@ impl Asked {
         }
         if listed.has_device {
             self.hardware(listed.index, &mut told);
+        }
+        // The kernel has what tells it, then: to ask a host without teams would load it.
+        if told.team {
+            told.options = Some(team::ask(listed.index).into());
         }
         told
     }

@@ -10,8 +10,8 @@ use crate::settable::MTU_LEAST;
 /// Policies by which all packets between two hosts take one member.
 const BY_HOST: [&str; 4] = ["layer2", "layer2+3", "encap2+3", "vlan+srcmac"];
 
-/// Modes in which the policy decides which member carries.
-const BY_POLICY: [&str; 2] = ["802.3ad", "balance-xor"];
+/// Modes in which the policy decides which member carries. A team has no name for its own: it is a program in the kernel.
+const BY_POLICY: [&str; 3] = ["802.3ad", "balance-xor", "loadbalance"];
 
 /// What stands on an interface has no larger packets than it.
 pub fn mtu(host: &Host, nic: &Nic) -> Verdict {
