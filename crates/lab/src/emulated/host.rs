@@ -121,7 +121,7 @@ impl EmulatedHost {
             format!("it said:\n{output}\nits console:\n{console}\nQEMU:\n{qemu}")
         };
         match ended {
-            Ok(ended) => ended.with_context(&said)?,
+            Ok(ended) => ended.with_context(said)?,
             Err(_) => bail!(
                 "the program did not come to its end within {} s; {}",
                 within.as_secs(),
