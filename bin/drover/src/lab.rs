@@ -222,6 +222,9 @@ pub struct CompareArgs {
     /// What goes wrong in every second move, such as "cut nic=0 at=50%"; may be repeated
     #[arg(long = "fault", value_name = "FAULT", value_parser = read_fault)]
     faults: Vec<Fault>,
+    /// Give a move up after so long, and count it as failed [default: 600]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
+    longest: Option<u64>,
     /// Write every run and the summary to this file as JSON
     #[arg(long = "json", value_name = "FILE", id = "json_file")]
     file: Option<PathBuf>,
@@ -384,6 +387,7 @@ async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
         calibrate: args.channels.is_none(),
         channels: args.channels,
         faults: args.faults.clone(),
+        longest_s: args.longest,
     };
     let command = std::env::args().collect::<Vec<_>>().join(" ");
     let compared = uninterrupted(compare::compare(&plan, &command, &mut say)).await;

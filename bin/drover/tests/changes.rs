@@ -80,7 +80,7 @@ impl Host {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plan_is_written_applied_listed_and_undone() {
+async fn a_plan_is_written_applied_listed_undone_and_forgotten() {
     let Some(host) = Host::new("cli").await else {
         return;
     };
@@ -127,6 +127,16 @@ async fn a_plan_is_written_applied_listed_and_undone() {
     assert_eq!(host.timestamps(), "0");
     let document = host.document(&["undo"]);
     assert_eq!(document["error"]["code"], "not-undoable");
+    assert_eq!(document["exit_code"], 4);
+
+    host.done(&["apply", file]);
+    let document = host.document(&["changes"]);
+    let id = document["changes"][0]["id"].as_str().unwrap();
+    let said = host.done(&["forget", id]);
+    assert!(said.contains("what it has set stays, and cannot"), "{said}");
+    assert_eq!(host.timestamps(), "1");
+    let document = host.document(&["forget", id]);
+    assert_eq!(document["error"]["code"], "no-such-change");
     assert_eq!(document["exit_code"], 4);
 }
 

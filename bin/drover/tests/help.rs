@@ -25,7 +25,7 @@ fn help(arguments: &[&str]) -> String {
 
 #[test]
 fn every_help_is_as_committed_and_begins_with_examples() {
-    let commands: [&[&str]; 49] = [
+    let commands: [&[&str]; 50] = [
         &[],
         &["vm"],
         &["vm", "list"],
@@ -48,6 +48,7 @@ fn every_help_is_as_committed_and_begins_with_examples() {
         &["doctor", "plan"],
         &["doctor", "apply"],
         &["doctor", "undo"],
+        &["doctor", "forget"],
         &["doctor", "changes"],
         &["doctor", "rules"],
         &["nic"],

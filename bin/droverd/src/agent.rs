@@ -97,7 +97,8 @@ pub async fn run(config: Config) -> Result<()> {
     let opened = Registry::open(Arc::clone(&config), Arc::clone(&hypervisor)).await;
     let (registry, recovered) = opened
         .with_context(|| format!("key `runtime`: cannot read {}", config.runtime.display()))?;
-    let checkpoints = Checkpoints::open(&config).with_context(|| {
+    let has_guests = !recovered.is_empty() || registry.running() > 0;
+    let checkpoints = Checkpoints::open(&config, has_guests).with_context(|| {
         let directory = config.checkpoints.directory.display();
         format!("key `checkpoints.directory`: cannot use {directory}")
     })?;

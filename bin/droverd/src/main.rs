@@ -154,7 +154,9 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let config = Config::load(&arguments.config)?;
     if arguments.check_config {
-        places::check(&config)?;
+        if let Some(warning) = places::check(&config)? {
+            eprintln!("droverd: warning: {warning}");
+        }
         println!("{}: usable", arguments.config.display());
         return Ok(());
     }

@@ -8,10 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{Access, FlockOperation, access, flock};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
 use crate::changes;
+use crate::checkpoints::Checkpoints;
 use crate::config::Config;
 use crate::limits::{self, LOCK_LET_GO, LOCK_LOOK};
 use crate::migration::relays;
@@ -47,23 +48,59 @@ pub fn claim(config: &Config) -> Result<Places> {
     Ok(Places { _locks: locks })
 }
 
-/// Checks what can be checked beside a running agent: the directories that are there already.
+/// Checks what can be checked beside a running agent: the directories that are there already, and whether the others can be made. What an
+/// agent would begin without for now is given, with the key.
 ///
 /// # Errors
-/// One cannot be written.
-pub fn check(config: &Config) -> Result<()> {
+/// One cannot be written or made, or that of checkpoints is another agent's; the key to change is named.
+pub fn check(config: &Config) -> Result<Option<String>> {
     for (key, directory) in directories(config) {
-        match std::fs::metadata(&directory) {
-            Ok(metadata) if metadata.is_dir() => writable(key, &directory)?,
-            Ok(_) => bail!("key `{key}`: {} is no directory", directory.display()),
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => {
-                let what = format!("key `{key}`: cannot look at {}", directory.display());
-                return Err(anyhow!(error).context(what));
-            }
+        is_usable(key, &directory)?;
+    }
+    if config.checkpoints.size.0 == 0 {
+        return Ok(None);
+    }
+    let key = "checkpoints.directory";
+    let directory = &config.checkpoints.directory;
+    // First: nothing is written where a file system is missing.
+    let away = Checkpoints::check(config)
+        .with_context(|| format!("key `{key}`: cannot use {}", directory.display()))?;
+    if let Some(why) = away {
+        return Ok(Some(format!(
+            "key `{key}`: an agent keeps nothing there for now: {why}"
+        )));
+    }
+    is_usable(key, directory)?;
+    Ok(None)
+}
+
+fn is_usable(key: &str, directory: &Path) -> Result<()> {
+    match std::fs::metadata(directory) {
+        Ok(metadata) if metadata.is_dir() => writable(key, directory),
+        Ok(_) => bail!("key `{key}`: {} is no directory", directory.display()),
+        Err(error) if error.kind() == ErrorKind::NotFound => can_be_made(key, directory),
+        Err(error) => {
+            let what = format!("key `{key}`: cannot look at {}", directory.display());
+            Err(anyhow!(error).context(what))
         }
     }
-    Ok(())
+}
+
+/// By the nearest one above it that is there; nothing is written to that.
+fn can_be_made(key: &str, directory: &Path) -> Result<()> {
+    let mut above = directory.ancestors().skip(1);
+    let Some(above) = above.find(|above| above.exists()) else {
+        return Ok(());
+    };
+    access(above, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(io::Error::from)
+        .with_context(|| {
+            format!(
+                "key `{key}`: cannot make {}, as {} cannot be written; run the agent as root, or choose another directory",
+                directory.display(),
+                above.display()
+            )
+        })
 }
 
 fn directories(config: &Config) -> [(&'static str, PathBuf); 8] {

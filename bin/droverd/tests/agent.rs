@@ -11,6 +11,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
 use std::process::Output;
 
 use drover_api::{
@@ -112,6 +113,30 @@ async fn a_second_agent_is_refused_and_harms_nothing() {
     agent.client.host().await.unwrap();
 }
 
+/// A configuration by which 64 MiB are kept there.
+fn keeping_in(directory: &Path) -> String {
+    let directory = directory.display();
+    let size = 64 << 20;
+    format!("[checkpoints]\ndirectory = \"{directory}\"\nsize = {size}\n")
+}
+
+#[tokio::test]
+async fn a_second_agent_with_the_same_directory_of_checkpoints_is_refused_and_harms_nothing() {
+    let (first, second) = (Place::new(), Place::named("b"));
+    let pages = first.path("pages");
+    first.configure(&keeping_in(&pages));
+    second.configure(&keeping_in(&pages));
+    let agent = first.start().await;
+    std::fs::write(pages.join("web.pages"), "its own").unwrap();
+    assert_refused(
+        &second,
+        &["key `checkpoints.directory`", "another agent (a "],
+    );
+    let kept = std::fs::read_to_string(pages.join("web.pages")).unwrap();
+    assert_eq!(kept, "its own");
+    agent.client.host().await.unwrap();
+}
+
 #[tokio::test]
 async fn the_socket_is_for_root_only_and_a_stale_one_is_replaced() {
     let place = Place::new();
@@ -162,6 +187,48 @@ fn check_config_says_whether_it_can_be_used() {
     assert!(output.status.success());
     assert!(String::from_utf8_lossy(&output.stdout).ends_with("droverd.toml: usable\n"));
     assert!(!place.path("run").exists(), "checking changes nothing");
+}
+
+#[test]
+fn check_config_looks_at_the_directory_of_checkpoints_and_writes_nothing_there() {
+    let place = Place::new();
+    let checked = |expected: Option<&str>| {
+        let Output { status, stderr, .. } = place.droverd().arg("--check-config").output().unwrap();
+        let said = String::from_utf8(stderr).unwrap();
+        assert_eq!(status.success(), expected.is_none(), "{said}");
+        let key = "key `checkpoints.directory`";
+        let names = expected.is_none_or(|why| said.contains(key) && said.contains(why));
+        assert!(names, "{said}");
+    };
+    // Below a file nobody can make a directory, not even root.
+    let below = place.path("droverd.toml/pages");
+    place.configure(&keeping_in(&below));
+    checked(Some("droverd.toml/pages"));
+    place.configure(&keeping_in(&below).replace("size", "#size"));
+    checked(None);
+
+    let pages = place.path("pages");
+    place.configure(&keeping_in(&pages));
+    checked(None);
+    assert!(!pages.exists());
+    std::fs::create_dir(&pages).unwrap();
+    checked(None);
+    std::fs::write(pages.join(".drover-checkpoints"), "b 1234\n").unwrap();
+    checked(Some("another agent (b 1234)"));
+    std::fs::remove_file(pages.join(".drover-checkpoints")).unwrap();
+    let own = place.path("state/checkpoints");
+    std::fs::create_dir_all(&own).unwrap();
+    let marked = serde_json::to_string(&[&pages]).unwrap();
+    std::fs::write(own.join("marked"), marked).unwrap();
+    let Output { status, stderr, .. } = place.droverd().arg("--check-config").output().unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert!(status.success(), "an agent starts without it: {said}");
+    assert!(
+        said.contains("warning: key `checkpoints.directory`"),
+        "{said}"
+    );
+    assert!(said.contains("is its file system mounted?"), "{said}");
+    assert_eq!(std::fs::read_dir(&pages).unwrap().count(), 0);
 }
 
 #[tokio::test]

@@ -51,11 +51,13 @@ impl Disk {
         assert_eq!(error.kind(), ErrorKind::StorageFull);
     }
 
-    /// What is there beside its mark.
+    /// What is there beside its mark, and the lock of that.
     fn names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
-        names.filter(|name| name != ".drover-checkpoints").collect()
+        names
+            .filter(|name| !name.starts_with(".drover-checkpoints"))
+            .collect()
     }
 }
 

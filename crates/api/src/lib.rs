@@ -34,7 +34,7 @@ pub use schema::{InterfaceSchema, MemberSchema, MembershipSchema, PathEndSchema,
 pub use views::change::{
     ChangeDetailView, ChangeFileView, ChangeLastingHow, ChangeLastingView, ChangeLeftOut,
     ChangeNotKept, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeState, ChangeStepState,
-    ChangeStepView, ChangeView, LinkRequest, LinkSetting, LinkView, UndoRequest,
+    ChangeStepView, ChangeView, ForgottenView, LinkRequest, LinkSetting, LinkView, UndoRequest,
 };
 pub use views::checkpoint::{CheckpointKind, CheckpointView, CheckpointsView};
 pub use views::cluster::{

@@ -89,7 +89,12 @@ pub(crate) fn journal_of(folder: &Path) -> PathBuf {
 /// Plans exclude each other, and not only processes on the same one: the lock is beside all of their folders. Held until the file is
 /// dropped, or its process ends.
 pub(crate) fn lock(folder: &Path) -> Result<File, JournalError> {
-    let path = parent(folder).join(LOCK);
+    lock_of_all(parent(folder))
+}
+
+/// The same, of the directory in which all folders are.
+pub(crate) fn lock_of_all(directory: &Path) -> Result<File, JournalError> {
+    let path = directory.join(LOCK);
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false).mode(0o600);
     // On a disk that nobody can write to any more there may still be something to take back.
@@ -145,6 +150,13 @@ pub(crate) fn make(folder: &Path, order: &[u8]) -> io::Result<()> {
     fs::rename(&beside, folder.join(ORDER))?;
     sync(folder)?;
     sync(parent(folder))
+}
+
+/// Removes it. The order goes first: what is left then is a folder of which nothing was begun.
+pub(crate) fn remove(folder: &Path) -> io::Result<()> {
+    fs::remove_file(folder.join(ORDER))?;
+    sync(folder)?;
+    fs::remove_dir_all(folder)
 }
 
 /// The order of a folder.

@@ -5,6 +5,15 @@ use drover_tune::lasting::{End, Place, Rewrite};
 
 use crate::order::PathTo;
 
+/// What came of a step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Performed {
+    /// It was set.
+    Done,
+    /// It is the kernel's own to set, for this reason, and was left as it is.
+    PassedBy(String),
+}
+
 /// Does what a step says, and tells what is there.
 pub trait Hands {
     /// What is there of what a step changes, in the step's words.
@@ -13,11 +22,11 @@ pub trait Hands {
     /// Why it is not known.
     fn current(&self, step: &Step) -> impl Future<Output = Result<String, String>>;
 
-    /// Sets what the step says.
+    /// Sets what the step says, unless it is the kernel's own to set.
     ///
     /// # Errors
     /// Why it could not.
-    fn perform(&self, step: &Step) -> impl Future<Output = Result<(), String>>;
+    fn perform(&self, step: &Step) -> impl Future<Output = Result<Performed, String>>;
 
     /// Whether this interface has a carrier; one that is down or not there has none.
     ///

@@ -50,6 +50,32 @@ impl Account {
             Err(source) => Err(JournalError::Records { path, source }),
         }
     }
+
+    /// Whether a restart has made a step void, with this boot id now: no file keeps where interrupts and packets are taken, and by now their
+    /// numbers may be others'.
+    #[must_use]
+    pub fn is_void(&self, step: &Step, boot: &str) -> bool {
+        let began = self.standing.boot.as_deref();
+        let is_restarted = began.is_some_and(|began| began != boot);
+        is_restarted && matches!(step, Step::File { path, .. } if !path.starts_with("proc/sys/"))
+    }
+}
+
+/// Until it is dropped nobody has any plan of the host open.
+#[derive(Debug)]
+pub struct Alone {
+    _lock: File,
+}
+
+impl Alone {
+    /// With the folders of all plans in this directory.
+    ///
+    /// # Errors
+    /// [`JournalError`]: somebody has one open, or the lock cannot be made.
+    pub fn below(directory: &Path) -> Result<Self, JournalError> {
+        let lock = folder::lock_of_all(directory)?;
+        Ok(Self { _lock: lock })
+    }
 }
 
 /// The folder of one plan, to be written by this process alone: no other one has any plan's beside it open meanwhile.
@@ -105,6 +131,23 @@ impl Journal {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Removes the folder: what was set stays, and nobody can take it back any more. Not of one that has not ended.
+    ///
+    /// # Errors
+    /// [`JournalError`]: it cannot be removed, or has not ended.
+    pub fn forget(self) -> Result<(), JournalError> {
+        let folder = self.path.parent().unwrap_or(&self.path);
+        remove(folder, &self.account)
+    }
+
+    /// The same of another folder, by who has the lock for one beside it ([`Journal::into_lock`]).
+    ///
+    /// # Errors
+    /// [`JournalError`]: it cannot be read or removed, or has not ended.
+    pub fn forget_beside(folder: &Path, _lock: &OwnedFd) -> Result<(), JournalError> {
+        remove(folder, &Account::read(folder)?)
     }
 
     /// Opens what another process made, or found, and passed on with its lock ([`Journal::into_lock`]). With `is_new` that one made it
@@ -193,6 +236,19 @@ impl Journal {
         self.pending.clear();
         Ok(())
     }
+}
+
+/// Removes the folder of one that has ended.
+fn remove(folder: &Path, account: &Account) -> Result<(), JournalError> {
+    let removed = match account.standing.has_ended() {
+        true => folder::remove(folder),
+        false => Err(io::Error::other("it is not at its end")),
+    };
+    removed.map_err(|source| JournalError::File {
+        what: "remove",
+        path: folder.to_owned(),
+        source,
+    })
 }
 
 /// Nothing is written that is not read.

@@ -37,8 +37,8 @@ mod value;
 
 pub use check::PlanError;
 pub use folder::JournalError;
-pub use hands::{Hands, Paths};
-pub use journal::{Account, Journal};
+pub use hands::{Hands, Paths, Performed};
+pub use journal::{Account, Alone, Journal};
 pub use moved::{Moved, RunError, moved};
 pub use order::{Lasts, Order, PathTo};
 pub use plan::{LastingFile, LeftOut, Plan, Planned};

@@ -23,6 +23,18 @@ pub const JOURNAL_BYTES: u64 = 8 << 20;
 /// From here on a journal takes nothing that begins with anything: the other half is for taking back what was begun.
 pub const JOURNAL_BEGIN_BYTES: u64 = JOURNAL_BYTES / 2;
 
+/// For all settings of a plan together, beside what each of them may take: meanwhile nobody knows whether other hosts reach this one.
+pub const APPLY: Duration = Duration::from_secs(30);
+
+/// ...for each of them: a slow disk takes some 20 ms for each of its records, and 64 are looked at and set within a second otherwise.
+pub const APPLY_EACH: Duration = Duration::from_millis(100);
+
+/// ...and for each that may bounce a link, which is agreed on anew in up to 10 s, with its error correction.
+pub const APPLY_BOUNCED: Duration = Duration::from_secs(10);
+
+/// All of that at most. The longest plan in practice, eight adapters with four settings each that bounce them, takes some 160 s.
+pub const APPLY_MOST: Duration = Duration::from_mins(5);
+
 /// From the last step until paths are tried: what a driver does to its link after it has answered begins within a second.
 pub const SETTLE: Duration = Duration::from_secs(1);
 

@@ -1,13 +1,15 @@
 //! What would be changed on a host.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use drover_tune::{Disruption, Finding, NicSetting, Report, Step, disruption};
 use drover_types::HostName;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::step::{ends, named, raises_mtu, same_setting};
+use crate::limits::{APPLY, APPLY_BOUNCED, APPLY_EACH, APPLY_MOST};
+use crate::step::{self, ends, named, raises_mtu, same_setting};
 use crate::value::by_hand;
 
 /// Changes of one host, as it was when the plan was made.
@@ -207,5 +209,18 @@ impl Plan {
     pub fn bounces(&self) -> bool {
         let bounces = |change: &Planned| change.disruption == Disruption::BouncesLink;
         self.changes.iter().any(bounces)
+    }
+
+    /// How long its settings may take together, in whole seconds: after that none is begun, and all is taken back. The files by which it
+    /// lasts may take as long again.
+    #[must_use]
+    pub fn within(&self) -> Duration {
+        let each = |step: &Step| match step::bounces(step) {
+            true => APPLY_EACH + APPLY_BOUNCED,
+            false => APPLY_EACH,
+        };
+        let all = self.steps().map(each).fold(APPLY, Duration::saturating_add);
+        let seconds = all.min(APPLY_MOST).as_millis().div_ceil(1000);
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(u64::MAX))
     }
 }

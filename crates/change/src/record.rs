@@ -36,6 +36,13 @@ pub enum Record {
         /// Which.
         step: usize,
     },
+    /// It is the kernel's own to set, and is as it was: the others are gone on with.
+    PassedBy {
+        /// Which.
+        step: usize,
+        /// Why.
+        why: String,
+    },
     /// Something else is there than there was and than was wanted.
     Differs {
         /// Which.

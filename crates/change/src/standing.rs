@@ -53,6 +53,8 @@ pub struct Standing {
     touched: BTreeMap<usize, Option<String>>,
     done: usize,
     left: BTreeMap<usize, String>,
+    /// Steps that were passed by, and why.
+    passed: BTreeMap<usize, String>,
     /// Whether other hosts reach this one after all steps.
     is_proved: bool,
     /// Whether a file was begun with: what was set may outlive a restart.
@@ -106,6 +108,7 @@ impl Standing {
             touched: BTreeMap::new(),
             done: 0,
             left: BTreeMap::new(),
+            passed: BTreeMap::new(),
             is_proved: false,
             lasts: false,
         };
@@ -145,6 +148,11 @@ impl Standing {
                 self.is_proved = true;
             }
             (Phase::Applying, Record::Done { step }) if self.touched.contains_key(step) => {
+                self.done = step + 1;
+            }
+            (Phase::Applying, Record::PassedBy { step, why }) if *step < self.steps => {
+                self.touched.remove(step)?;
+                self.passed.insert(*step, why.clone());
                 self.done = step + 1;
             }
             (Phase::Applying, Record::Differs { step, found }) => {
@@ -273,7 +281,13 @@ impl Standing {
         self.touched.get(&step)?.as_deref()
     }
 
-    /// How many steps were done.
+    /// Why a step was passed by, if it was.
+    #[must_use]
+    pub fn passed_by(&self, step: usize) -> Option<&str> {
+        self.passed.get(&step).map(String::as_str)
+    }
+
+    /// How many steps were done, or passed by.
     #[must_use]
     pub fn done(&self) -> usize {
         self.done

@@ -93,7 +93,12 @@ struct StepText {
 pub fn write(plan: &Plan) -> Result<String, toml::ser::Error> {
     let mut text = String::from(
         "# What `drover doctor apply` does with this file. Whole changes may be taken out of it; what is done is what stands\n\
-         # without a hash, and only while every setting is as it says.\n\n",
+         # without a hash, and only while every setting is as it says.\n",
+    );
+    let seconds = plan.within().as_secs();
+    let _ = writeln!(
+        text,
+        "# If not all of it is set within {seconds} s, or less where changes are taken out, all is taken back.\n"
     );
     text += &toml::to_string(&FileText {
         host: plan.host.clone(),

@@ -1,6 +1,6 @@
 //! Which values a plan may set: those that rules want, and nothing by which a host could be cut off for good.
 
-use drover_tune::{MTU_LEAST, Negotiation, NicSetting, Step};
+use drover_tune::{MTU_LEAST, Negotiation, NicSetting, Step, read_pause};
 use drover_types::CpuSet;
 
 use crate::check::PlanError;
@@ -21,7 +21,10 @@ pub(crate) fn check_value(step: &Step) -> Result<(), PlanError> {
                 ["auto", "off", "rs", "baser", "llrs"].contains(&to),
                 "auto, off, rs, baser or llrs",
             ),
-            NicSetting::Pause => (to == "rx off tx off", "rx off tx off"),
+            NicSetting::Pause => (
+                read_pause(to).is_some_and(|pause| !pause.receive && !pause.send),
+                "rx off tx off, with autoneg on, off or left out",
+            ),
             NicSetting::CombinedChannels | NicSetting::ReceiveRing => {
                 (is_raised(from, to), "a larger number than is set")
             }

@@ -76,6 +76,31 @@ fn nothing_is_set_but_what_rules_set_and_to_nothing_that_they_do_not_want() {
 }
 
 #[test]
+fn pause_frames_are_turned_off_and_nothing_else() {
+    let set = |to| {
+        let step = nic(NicSetting::Pause, "autoneg on rx on tx on", to);
+        checked(Disruption::BouncesLink, step)
+    };
+    for to in [
+        "rx off tx off",
+        "autoneg off rx off tx off",
+        "autoneg on rx off tx off",
+    ] {
+        assert_eq!(set(to), Ok(()), "{to}");
+    }
+    let refused = set("off").unwrap_err().to_string();
+    let expected = "rx off tx off, with autoneg on, off or left out";
+    assert!(refused.contains(expected), "{refused}");
+    for to in ["rx on tx off", "autoneg on rx on tx on", "off"] {
+        let refused = set(to);
+        assert!(
+            matches!(refused, Err(PlanError::Value { .. })),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
 fn a_change_says_at_least_what_its_settings_do_to_others() {
     let queues = || nic(NicSetting::CombinedChannels, "1", "8");
     let refused = checked(Disruption::Safe, queues());

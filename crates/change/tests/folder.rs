@@ -75,6 +75,22 @@ fn a_folder_whose_process_died_before_the_order_was_there_is_told_apart() {
     assert!(world.folder().exists(), "it has an order");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_change_is_forgotten_once_it_is_at_its_end_and_what_it_set_stays() {
+    let (begun, _) = two();
+    let refused = begun.taken().forget().unwrap_err();
+    assert!(matches!(refused, JournalError::File { .. }), "{refused}");
+    assert!(begun.folder().exists());
+
+    let (world, order) = two();
+    let outcome = world.process(Fate::default(), BOOT).await;
+    assert_eq!(outcome, Some(Outcome::Applied { proven: 1 }));
+    Journal::open(&world.folder()).unwrap().forget().unwrap();
+    assert!(!world.folder().exists());
+    let values: Vec<String> = world.tree(&order.plan).into_values().collect();
+    assert_eq!(values, ["2", "2"]);
+}
+
 #[test]
 fn what_could_not_be_read_again_is_not_written() {
     let world = World::of(&FILES);

@@ -61,13 +61,17 @@ fn lasting() -> Order {
 }
 
 fn host() -> World {
+    host_with(&lasting())
+}
+
+fn host_with(order: &Order) -> World {
     let there = before();
     let there: Vec<(&str, &str)> = there
         .iter()
         .map(|(path, text)| (&**path, &**text))
         .collect();
     let world = World::of(&there);
-    world.make(&lasting());
+    world.make(order);
     world
 }
 
@@ -392,4 +396,28 @@ async fn what_no_file_keeps_is_not_taken_back_after_a_restart_whatever_has_its_p
     world.set(IRQ, "3");
     let outcome = world.process(Fate::default(), OTHER_BOOT).await;
     is_back(&world, &outcome.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_that_are_not_all_written_in_the_time_that_the_plan_says_are_put_back_with_what_was_set()
+ {
+    let alone = order(vec![vec![step(A, OLD, NEW)]]);
+    let within = alone.plan.within();
+    let world = host_with(&Order {
+        lasting: lasting().lasting,
+        ..alone
+    });
+    let fate = Fate {
+        slow: Some(within),
+        ..Fate::default()
+    };
+    let outcome = world.process(fate, BOOT).await.unwrap();
+    assert!(!check(&world, &outcome), "{outcome:?}");
+    let Outcome::RolledBack { why } = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(
+        why,
+        "not all files by which it lasts were written within 31 s: 1 of 2"
+    );
 }

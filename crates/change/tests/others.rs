@@ -11,6 +11,7 @@ mod world;
 use std::time::Duration;
 
 use drover_change::{Left, Order, Outcome};
+use drover_tune::{Disruption, NicSetting, Step};
 use world::{BOOT, Fate, OTHER_BOOT, World, order, step};
 
 const A: &str = "proc/irq/1/smp_affinity_list";
@@ -110,6 +111,39 @@ async fn a_setting_that_is_not_taken_or_becomes_another_has_all_taken_back() {
         assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
         assert_eq!(why(&outcome), says);
         assert_eq!(values(&world, &order), ["1", "1"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_the_kernels_own_to_set_is_passed_by_and_said_and_costs_no_other() {
+    let (world, order) = two();
+    let fate = || Fate {
+        passes_by: Some(A.into()),
+        ..Fate::default()
+    };
+    let outcome = world.process(fate(), BOOT).await.unwrap();
+    assert_eq!(outcome, Outcome::Applied { proven: 1 });
+    assert_eq!(values(&world, &order), ["1", "2"]);
+    let standing = world.account().standing;
+    let why = Some("the kernel spreads it by itself");
+    assert_eq!((standing.passed_by(0), standing.passed_by(1)), (why, None));
+    assert_eq!(world.undo(fate()).await, Some(Ok(Outcome::Undone)));
+    assert_eq!(values(&world, &order), ["1", "1"]);
+    // Whoever dies at any call leaves all of the others, or nothing.
+    for call in 0..20 {
+        let (world, order) = two();
+        let dies = Fate {
+            dies_at: Some(call),
+            ..fate()
+        };
+        if world.process(dies, BOOT).await.is_none() {
+            world.process(fate(), BOOT).await.unwrap();
+            let there = values(&world, &order);
+            assert!(
+                there == ["1", "1"] || there == ["1", "2"],
+                "{call}: {there:?}"
+            );
+        }
     }
 }
 
@@ -256,6 +290,123 @@ async fn a_link_that_comes_back_late_is_waited_for_and_one_that_does_not_is_in_d
             assert_eq!(values(&world, &order), ["1", "1"]);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_all_set_in_the_time_that_the_plan_says_is_taken_back() {
+    let within = |order: &Order| order.plan.within().as_secs();
+    for (seconds, fits) in [(15, true), (16, true), (31, false), (40, false)] {
+        let (world, order) = two();
+        assert_eq!(within(&order), 31);
+        let fate = Fate {
+            slow: Some(Duration::from_secs(seconds)),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        // A step that has begun comes to its end.
+        assert_eq!(
+            outcome == Outcome::Applied { proven: 1 },
+            fits,
+            "{outcome:?}"
+        );
+        if !fits {
+            assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+            let expected = "not all was set within 31 s: 1 of 2 settings";
+            assert_eq!(why(&outcome), expected);
+            assert_eq!(values(&world, &order), ["1", "1"]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_link_has_its_time_to_come_back_though_that_of_the_plan_is_over_meanwhile() {
+    let ring = Step::Nic {
+        nic: "nic7".into(),
+        what: NicSetting::ReceiveRing,
+        from: "1024".into(),
+        to: "4096".into(),
+    };
+    let mut order = order(vec![vec![ring]]);
+    order.plan.changes[0].disruption = Disruption::BouncesLink;
+    assert_eq!(order.plan.within().as_secs(), 41);
+    for (late, fits) in [(10, true), (30, false)] {
+        let world = World::of(&[("nic7", "1024")]);
+        world.make(&order);
+        let fate = Fate {
+            slow: Some(Duration::from_secs(40)),
+            late: Some(Duration::from_secs(late)),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        assert_eq!(
+            outcome == Outcome::Applied { proven: 1 },
+            fits,
+            "{outcome:?}"
+        );
+        let there = if fits { "4096" } else { "1024" };
+        assert_eq!(values(&world, &order), [there]);
+    }
+}
+
+/// A change of pause frames that has been made, of the interface of which `there` is told before.
+async fn pause_turned_off(from: &str, to: &str, there: &str) -> World {
+    let pause = Step::Nic {
+        nic: "nic7".into(),
+        what: NicSetting::Pause,
+        from: from.into(),
+        to: to.into(),
+    };
+    let mut order = order(vec![vec![pause]]);
+    order.plan.changes[0].disruption = Disruption::BouncesLink;
+    let world = World::of(&[("nic7", there)]);
+    world.make(&order);
+    let outcome = world.process(Fate::default(), BOOT).await.unwrap();
+    assert_eq!(outcome, Outcome::Applied { proven: 1 });
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_before_it_was_said_whether_ends_agree_on_pause_frames_can_be_undone() {
+    let on = "autoneg on rx on tx on";
+    let world = pause_turned_off("rx on tx on", "rx off tx off", on).await;
+    world.set("nic7", "autoneg off rx off tx off");
+    let undone = world.undo(Fate::default()).await;
+    assert_eq!(undone, Some(Ok(Outcome::Undone)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pause_frames_are_taken_back_once_ends_may_agree_on_them_and_not_where_that_is_refused() {
+    let (on, off) = ("autoneg on rx on tx on", "autoneg on rx off tx off");
+    let world = pause_turned_off(on, off, on).await;
+    // What the ends have agreed on while the link comes up.
+    let fate = Fate {
+        becomes: Some(("nic7".into(), off.into())),
+        ..Fate::default()
+    };
+    assert_eq!(world.undo(fate).await, Some(Ok(Outcome::Undone)));
+    let world = pause_turned_off(on, off, on).await;
+    let fate = Fate {
+        refuses: Some("nic7".into()),
+        ..Fate::default()
+    };
+    let outcome = world.undo(fate).await.unwrap().unwrap();
+    assert!(matches!(outcome, Outcome::InDoubt { .. }), "{outcome:?}");
+}
+
+#[test]
+fn a_plan_has_more_time_the_more_it_sets_and_the_more_links_it_bounces_up_to_a_bound() {
+    let within = |steps: Vec<Step>| order(vec![steps]).plan.within().as_secs();
+    let safe = |number: u32| step(&format!("proc/irq/{number}/smp_affinity_list"), "1", "2");
+    let bouncing = |number: u32| Step::Nic {
+        nic: format!("nic{number}"),
+        what: NicSetting::ReceiveRing,
+        from: "256".into(),
+        to: "4096".into(),
+    };
+    assert_eq!(within(vec![safe(1)]), 31);
+    assert_eq!(within((0..100).map(safe).collect()), 40);
+    assert_eq!(within(vec![safe(1), bouncing(1), bouncing(2)]), 51);
+    assert_eq!(within((0..4096).map(safe).collect()), 300);
 }
 
 #[tokio::test(start_paused = true)]

@@ -138,6 +138,12 @@ fn with_interrupts(root: &Path, device: &Path) -> Option<String> {
     from_root.to_str().map(str::to_owned)
 }
 
+/// The parent that has a device's interrupts; none where it has its own, or where there are none.
+pub(crate) fn parent_with_interrupts(root: &Path, device: &Path) -> Option<String> {
+    let is_own = device.join(IRQS).is_dir();
+    with_interrupts(root, device).filter(|_| !is_own)
+}
+
 /// Which processors may take an interrupt of that device; none where it has no such interrupt any more.
 #[must_use]
 pub fn affinity(root: &Path, device: &str, number: u32) -> Option<CpuSet> {
@@ -157,11 +163,18 @@ pub fn set_affinity(root: &Path, number: u32, cpus: &CpuSet) -> Result<(), Affin
         .truncate(true)
         .open(file(root, number));
     let written = opened.and_then(|mut file| file.write_all(cpus.to_string().as_bytes()));
-    written.map_err(|source| match Errno::from_io_error(&source) {
-        // `EPERM` since Linux 6.13.
-        Some(Errno::IO | Errno::PERM) => AffinityError::Managed,
-        _ => AffinityError::Refused { number, source },
+    written.map_err(|source| {
+        if is_managed(&source) {
+            AffinityError::Managed
+        } else {
+            AffinityError::Refused { number, source }
+        }
     })
+}
+
+/// Whether the kernel keeps who may take an interrupt for itself, by its answer to a write: `EPERM` since Linux 6.13, `EIO` before.
+pub(crate) fn is_managed(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::IO | Errno::PERM))
 }
 
 fn file(root: &Path, number: u32) -> PathBuf {

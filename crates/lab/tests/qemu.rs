@@ -7,8 +7,9 @@ mod support;
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use drover_lab::compare::{Method, Variant, move_by_qemu};
+use drover_lab::compare::{Method, Patience, Variant, move_by_qemu};
 use drover_lab::fault::{Driver, Fault, Stage};
 use drover_lab::settings::{LabName, nic_rates};
 use drover_lab::{Lab, network, require};
@@ -60,7 +61,7 @@ async fn a_guest_that_qemu_moves_to_and_fro_keeps_every_page() {
         (Method::MultifdZstd, zstd),
     ];
     for (number, (method, variant)) in moves.into_iter().enumerate() {
-        let measured = move_by_qemu(&lab, &mut guest, method, variant, None)
+        let measured = move_by_qemu(&lab, &mut guest, method, variant, Patience::ALL)
             .await
             .unwrap();
         let verified = guest.console.verify().await.unwrap();
@@ -96,7 +97,7 @@ async fn a_guest_that_qemu_compresses_and_relays_carry_uses_both_nics_and_keeps_
     let two = Variant { channels: Some(2) };
     for number in 0..2 {
         let method = Method::DroverMultifdZstd;
-        let measured = move_by_qemu(&lab, &mut guest, method, two, None)
+        let measured = move_by_qemu(&lab, &mut guest, method, two, Patience::ALL)
             .await
             .unwrap();
         let verified = guest.console.verify().await.unwrap();
@@ -180,7 +181,7 @@ async fn a_move_whose_line_is_cut_for_a_moment_arrives_and_the_cut_stands_in_the
     let faults = ["cut nic=0 at=30% for=300ms".parse::<Fault>().unwrap()];
     let driver = Driver::start(moves, &faults).await.unwrap();
     let tcp = Variant { channels: None };
-    let measured = move_by_qemu(&lab, &mut guest, Method::Tcp, tcp, None).await;
+    let measured = move_by_qemu(&lab, &mut guest, Method::Tcp, tcp, Patience::ALL).await;
     let changes = driver.finish().await.unwrap();
     let measured = measured.unwrap();
     guest.console.verify().await.unwrap();
@@ -190,6 +191,15 @@ async fn a_move_whose_line_is_cut_for_a_moment_arrives_and_the_cut_stands_in_the
     let lasted = changes[1].at_ms - changes[0].at_ms;
     assert!(lasted >= 300.0, "{changes:?}");
     assert!(measured.total_ms >= changes[0].at_ms + 300.0, "{changes:?}");
+
+    // 80 MiB take 2.7 s.
+    let short = Patience {
+        longest: Duration::from_secs(1),
+        ..Patience::ALL
+    };
+    let late = move_by_qemu(&lab, &mut guest, Method::Tcp, tcp, short).await;
+    let late = format!("{:#}", late.unwrap_err());
+    assert!(late.starts_with("not ended after 1 s, with "), "{late}");
     lab.remove().await.unwrap();
     nothing_is_left(&name).await;
 }

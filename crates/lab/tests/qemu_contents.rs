@@ -5,7 +5,7 @@
 mod guests;
 mod support;
 
-use drover_lab::compare::{Method, Variant, move_by_qemu};
+use drover_lab::compare::{Method, Patience, Variant, move_by_qemu};
 use drover_lab::settings::{Contents, GuestSettings};
 use drover_lab::{Lab, require};
 use drover_types::Bytes;
@@ -37,7 +37,7 @@ async fn pages_after_a_move(contents: Contents, memory: Bytes, content: Bytes) -
     let lab = Lab::create(state).await.unwrap();
     let mut guest = boot(&lab).await;
     let channels = Variant { channels: Some(2) };
-    move_by_qemu(&lab, &mut guest, Method::Multifd, channels, None)
+    move_by_qemu(&lab, &mut guest, Method::Multifd, channels, Patience::ALL)
         .await
         .unwrap();
     let verified = guest.console.verify().await.unwrap();

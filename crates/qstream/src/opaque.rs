@@ -166,9 +166,44 @@ pub enum Opaque {
 }
 
 impl Opaque {
+    /// The kind of reason, in a word: one of few, for those who count.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Devices => "devices",
+            Self::MainVersion { .. } | Self::Version { .. } => "version",
+            Self::Resumed => "resumed",
+            Self::MappedRam => "mapped-ram",
+            Self::Xbzrle => "xbzrle",
+            Self::Hook => "hook",
+            Self::Compressed(_) => "compressed",
+            Self::DeviceState => "device-state",
+            _ => "unknown",
+        }
+    }
+
     /// Whether pages may follow that are not found: not where all of them have passed.
     #[must_use]
     pub const fn hides_pages(self) -> bool {
         !matches!(self, Self::Devices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_qemu_was_told_to_do_is_told_from_what_is_not_known() {
+        for (opaque, word) in [
+            (Opaque::Compressed(Compression::Zstd), "compressed"),
+            (Opaque::Compressed(Compression::Accelerator), "compressed"),
+            (Opaque::Version { version: 9 }, "version"),
+            (Opaque::MainVersion { version: 9 }, "version"),
+            (Opaque::Unknown { magic: 7 }, "unknown"),
+            (Opaque::Reserved, "unknown"),
+        ] {
+            assert_eq!(opaque.word(), word, "{opaque}");
+        }
     }
 }

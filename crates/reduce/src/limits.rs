@@ -149,6 +149,10 @@ pub const DECIDED_EVERY: Duration = Duration::from_millis(50);
 /// How often samples are tried out: they take some 2 ms of one thread (160 to 180 ms in moves of 8 s).
 pub const SAMPLED_EVERY: Duration = Duration::from_millis(100);
 
+/// The same at most, where bytes are passed as they are: what codecs would make of them has to be known to within the 500 ms in which what changed is to have another
+/// way, and each chunk that is looked into is described at both ends, for nothing else.
+pub const SAMPLED_EVERY_MOST: Duration = Duration::from_millis(400);
+
 /// Bytes of a sample of each class: eight pages, of which codecs make nearly what they make of more.
 pub const SAMPLE_BYTES: usize = 32 << 10;
 

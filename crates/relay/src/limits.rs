@@ -169,6 +169,10 @@ pub(crate) const STORED_LOOK: Duration = Duration::from_millis(20);
 /// Stored pages that are told at once: 64 KiB.
 pub(crate) const STORED_TOLD_AT_ONCE: u32 = 4096;
 
+/// Pieces in which stored pages are told that follow each other in their file: 16 bytes each, 1 MiB in all. A file that grows goes on as one
+/// piece, and a guest has two files at most, of which one grows: beyond that no more are told.
+pub(crate) const STORED_RUNS: usize = 1 << 16;
+
 /// How long a stored page is waited for, in looks of [`STORED_READ_LOOK`]: 10 s. A disk that reads a bad sector again and again says after 7 s
 /// that it cannot; one that says nothing by then may never. The migration fails by it, with the guest where it was.
 pub(crate) const STORED_READ_LOOKS: u32 = 10;

@@ -55,6 +55,9 @@ pub struct Reduced {
     pub decided: Option<Decided>,
     /// Channels in which pages are no longer found, and why; the main channel is not counted among them.
     pub opaque: Vec<(ChannelId, String)>,
+    /// The same with the kind of reason in a word ([`drover_qstream::Opaque::word`]).
+    #[serde(default)]
+    pub opaque_words: Vec<(ChannelId, String)>,
 }
 
 /// How bytes get through this end.

@@ -250,8 +250,11 @@ fn bytes_of_no_known_channel_arrive_and_are_told_of() {
     let up = content(3, 3_000_000);
     let (at_far, _) = exchange(&near, &far, &up, b"");
     assert!(at_far == up, "what arrived differs");
-    let opaque = pair.source.report().reduced.unwrap().opaque;
+    let reduced = pair.source.report().reduced.unwrap();
+    let opaque = reduced.opaque;
     assert_eq!(opaque.len(), 1, "{opaque:?}");
+    let word = (opaque[0].0, "unknown".to_owned());
+    assert_eq!(reduced.opaque_words, [word]);
     assert!(
         opaque[0].1.contains("like no channel of QEMU"),
         "{opaque:?}"

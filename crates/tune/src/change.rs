@@ -99,11 +99,36 @@ pub fn fec_words(configured: &BTreeSet<String>) -> String {
     words.join(" ")
 }
 
-/// Whether pause frames are obeyed and sent, as `ethtool -A NIC` takes it.
+/// Whether ends agree on pause frames, where that is told, and whether these are obeyed and sent, as `ethtool -A NIC` takes it.
 #[must_use]
 pub fn pause_words(pause: &Pause) -> String {
     let switch = |on: bool| if on { "on" } else { "off" };
-    format!("rx {} tx {}", switch(pause.receive), switch(pause.send))
+    let both = format!("rx {} tx {}", switch(pause.receive), switch(pause.send));
+    match pause.agreed {
+        Some(on) => format!("autoneg {} {both}", switch(on)),
+        None => both,
+    }
+}
+
+/// The same from its words; none of other words.
+#[must_use]
+pub fn read_pause(words: &str) -> Option<Pause> {
+    let on = |word: &str| match word {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
+    };
+    let (agreed, receive, send) = match words.split(' ').collect::<Vec<_>>()[..] {
+        ["autoneg", agreed, "rx", receive, "tx", send] => (Some(on(agreed)?), receive, send),
+        ["rx", receive, "tx", send] => (None, receive, send),
+        _ => return None,
+    };
+    Some(Pause {
+        receive: on(receive)?,
+        send: on(send)?,
+        agreed,
+        ..Pause::default()
+    })
 }
 
 impl Step {
@@ -192,6 +217,17 @@ mod tests {
         };
         assert_eq!(queues.to_string(), "ethtool -L ens1f0 combined 8");
         assert_eq!(queues.undo().to_string(), "ethtool -L ens1f0 combined 1");
+    }
+
+    #[test]
+    fn pause_frames_are_read_as_they_are_written_and_nothing_else_is() {
+        for words in ["rx on tx off", "autoneg on rx off tx on"] {
+            let read = read_pause(words).unwrap();
+            assert_eq!(pause_words(&read), words);
+        }
+        for strange in ["", "rx on", "autoneg x rx on tx on", "rx on tx on "] {
+            assert_eq!(read_pause(strange), None, "{strange:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,16 @@ const GUEST: Bytes = Bytes(64 << 30);
 /// Of a line's rate, what is left for memory after headers and what was sent twice.
 const OF_LINE: f64 = 0.9;
 
+/// Round trips that what hangs on one is told for, in microseconds, where none was measured: hosts at one switch, and hosts with queues on
+/// the way.
+const ROUND_TRIPS: [u64; 2] = [200, 1000];
+
+/// What IP and TCP, with its time stamps, take of a packet.
+const HEADERS: u32 = 52;
+
+/// Constant of the formula for periodic loss, the root of 3/2 (Mathis et al., 1997).
+const MATHIS: f64 = 1.22;
+
 /// What it costs that a line has one rate and not the other.
 pub fn of_rate(now: BitRate, could: BitRate) -> Option<String> {
     let (now, could) = (time(now)?, time(could)?);
@@ -18,6 +28,69 @@ pub fn of_rate(now: BitRate, could: BitRate) -> Option<String> {
         shown(now),
         shown(could)
     ))
+}
+
+/// What it costs that a connection has no more than that on its way.
+pub fn of_window(in_flight: Bytes) -> String {
+    let [near, far] = ROUND_TRIPS.map(|micros| {
+        let bits = u128::from(in_flight.0) * 8 * 1_000_000 / u128::from(micros);
+        BitRate(u64::try_from(bits).unwrap_or(u64::MAX))
+    });
+    format!(
+        "a connection carries {near} at most where a round trip takes 0.2 ms, and {far} where it takes 1 ms"
+    )
+}
+
+/// What it costs that packets have so many bytes and could have others; none where they carry nothing.
+pub fn of_packets(now: u32, could: u32) -> Option<String> {
+    let [now, could] = [now, could].map(|bytes| {
+        let payload = u64::from(bytes.checked_sub(HEADERS)?);
+        (payload > 0).then(|| (1_u64 << 30).div_ceil(payload))
+    });
+    Some(format!(
+        "a GiB takes {} packets instead of {}",
+        now?, could?
+    ))
+}
+
+/// What one connection carries at most where that share of its packets is lost, in Mbit/s.
+pub fn under_loss(micros: u64, packet: u32, share: f64) -> f64 {
+    let seconds = micros.max(1) as f64 / 1e6;
+    let segment = f64::from(packet.saturating_sub(HEADERS));
+    segment * 8.0 * MATHIS / (seconds * share.sqrt()) / 1e6
+}
+
+/// What it costs that so many of all packets are lost, were they lost one by one; none where a connection fills the line in any case.
+pub fn of_loss(packet: u32, lost: u64, all: u64, line: Option<BitRate>) -> Option<String> {
+    if lost == 0 || all == 0 {
+        return None;
+    }
+    let share = (lost as f64 / all as f64).min(1.0);
+    let line = line.map_or(f64::INFINITY, |line| line.0 as f64 / 1e6);
+    let [near, far] = ROUND_TRIPS.map(|micros| under_loss(micros, packet, share));
+    let held = if near < line {
+        format!(
+            "some {near:.0} Mbit/s where a round trip takes 0.2 ms, and {far:.0} where it takes 1 ms"
+        )
+    } else if far < line {
+        format!("some {far:.0} Mbit/s where a round trip takes 1 ms")
+    } else {
+        return None;
+    };
+    Some(format!("one by one, they hold a connection to {held}"))
+}
+
+/// What it costs that processors run at one rate, in kHz, and could at the other.
+pub fn of_frequency(now: u64, could: u64) -> Option<String> {
+    let ghz = |khz: u64| khz as f64 / 1e6;
+    (now > 0 && could > now).then(|| {
+        format!(
+            "{:.1} GHz instead of {:.1}: what processors do takes up to {:.1} times as long",
+            ghz(now),
+            ghz(could),
+            could as f64 / now as f64
+        )
+    })
 }
 
 /// How long the guest takes over a line of that rate.
@@ -44,5 +117,48 @@ mod tests {
         let told = of_rate(gbit(1), gbit(10)).unwrap();
         assert_eq!(told, "a guest of 64 GiB crosses in 11 min instead of 61 s");
         assert_eq!(of_rate(BitRate(0), gbit(10)), None);
+    }
+
+    #[test]
+    fn what_hangs_on_a_round_trip_is_told_for_a_short_and_a_long_one() {
+        // 64 KiB: 2.6 Gbit/s and 524 Mbit/s.
+        let told = of_window(Bytes(65_536));
+        assert_eq!(
+            told,
+            "a connection carries 2.6 Gbit/s at most where a round trip takes 0.2 ms, and 524.3 Mbit/s where it takes 1 ms"
+        );
+        // 1448 bytes x 8 x 1.22 / (200 us x the root of 10^-4).
+        let told = of_loss(1500, 1, 10_000, None).unwrap();
+        assert!(
+            told.contains("some 7066 Mbit/s") && told.contains("and 1413 where"),
+            "{told}"
+        );
+        assert_eq!(of_loss(1500, 0, 10, None), None);
+    }
+
+    #[test]
+    fn loss_costs_nothing_where_the_line_carries_no_more_without_it() {
+        let line = |gbit: u64| Some(BitRate(gbit * 1_000_000_000));
+        let told = |gbit: u64| of_loss(1500, 1, 10_000, line(gbit));
+        assert_eq!(told(10), of_loss(1500, 1, 10_000, None));
+        let far = told(5).unwrap();
+        assert!(far.ends_with("some 1413 Mbit/s where a round trip takes 1 ms"));
+        assert_eq!(told(1), None);
+    }
+
+    #[test]
+    fn smaller_packets_and_slower_processors_are_told_by_how_much_more_they_take() {
+        let told = of_packets(1500, 9000);
+        assert_eq!(
+            told.as_deref(),
+            Some("a GiB takes 741535 packets instead of 119998")
+        );
+        assert_eq!((of_packets(52, 9000), of_packets(0, 9000)), (None, None));
+        let told = of_frequency(1_200_000, 3_600_000).unwrap();
+        assert_eq!(
+            told,
+            "1.2 GHz instead of 3.6: what processors do takes up to 3.0 times as long"
+        );
+        assert_eq!(of_frequency(3_600_000, 3_600_000), None);
     }
 }

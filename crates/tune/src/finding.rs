@@ -4,7 +4,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::Change;
+use crate::change::{Change, Disruption};
+use crate::facts::Path;
+use crate::sources::Source;
 
 /// How much it matters to a migration, the most first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -40,6 +42,9 @@ pub struct Subject {
     pub guest: Option<String>,
     /// The interface, of a finding about one; of a guest what its card is connected to.
     pub nic: Option<String>,
+    /// The other host's interface, of a finding about one of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<String>,
 }
 
 impl Subject {
@@ -51,23 +56,42 @@ impl Subject {
             other: None,
             guest: None,
             nic: None,
+            far: None,
+        }
+    }
+
+    /// That path, from its near end.
+    #[must_use]
+    pub fn path(path: &Path) -> Self {
+        Self {
+            other: Some(path.far.host.clone()),
+            nic: Some(path.near.nic.clone()),
+            far: Some(path.far.nic.clone()),
+            ..Self::host(&path.near.host)
         }
     }
 }
 
+/// Two interfaces of one name are named once: `a and b ens1f0`, `a ens1f0 and b ens1f1`.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (near, last) = match (&self.nic, &self.far) {
+            (Some(nic), Some(far)) if nic != far => (Some(nic), Some(far)),
+            (nic, _) => (None, nic.as_ref()),
+        };
+        let named = |f: &mut fmt::Formatter<'_>, nic: Option<&String>| match nic {
+            Some(nic) => write!(f, " {nic}"),
+            None => Ok(()),
+        };
         f.write_str(&self.host)?;
+        named(f, near)?;
         if let Some(other) = &self.other {
             write!(f, " and {other}")?;
         }
         if let Some(guest) = &self.guest {
             write!(f, " guest {guest}")?;
         }
-        match &self.nic {
-            Some(nic) => write!(f, " {nic}"),
-            None => Ok(()),
-        }
+        named(f, last)
     }
 }
 
@@ -78,9 +102,20 @@ pub struct Finding {
     pub rule: String,
     /// What it is about.
     pub subject: Subject,
+    /// What making it go does to those who use the host meanwhile.
+    #[serde(default = "by_hand")]
+    pub disruption: Disruption,
+    /// Where it is said that it should be otherwise.
+    #[serde(default)]
+    pub documentation: Vec<Source>,
     /// What was found.
     #[serde(flatten)]
     pub found: Found,
+}
+
+/// Of a finding that says nothing of it.
+const fn by_hand() -> Disruption {
+    Disruption::ByHand
 }
 
 /// What a rule has found.
@@ -103,6 +138,18 @@ pub struct Found {
     /// What is to be changed in a guest's definition. It counts as of the guest's next start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lines: Vec<Line>,
+}
+
+impl Found {
+    /// What making it go does to others: a definition lasts, and what is only said is for people to do.
+    #[must_use]
+    pub fn disruption(&self) -> Disruption {
+        match &self.change {
+            Some(change) => change.disruption,
+            None if self.lines.is_empty() => Disruption::ByHand,
+            None => Disruption::Persistent,
+        }
+    }
 }
 
 /// A line of a guest's definition: something is put in the place of something.

@@ -25,8 +25,9 @@ mod report;
 mod rules;
 mod settable;
 mod since;
+mod sources;
 
-pub use change::{Change, Disruption, NicSetting, Step, fec_words, pause_words};
+pub use change::{Change, Disruption, NicSetting, Step, fec_words, pause_words, read_pause};
 pub use document::Document;
 pub use finding::{Finding, Line, Severity, Subject};
 pub use link::{LinkError, LinkStep, LinkWish};
@@ -36,3 +37,4 @@ pub use report::{Report, Right, Skipped, examine};
 pub use rules::{RULES, Rule};
 pub use settable::{MTU_LEAST, disruption, settable};
 pub use since::{Difference, Differences, Known, Trend, differences};
+pub use sources::Source;

@@ -17,11 +17,19 @@ const CORRECTIONS: [(&str, &str); 4] = [
     ("llrs", "LLRS"),
 ];
 
+/// What makes a rate one that is set by hand, whatever the other end does.
+pub(crate) const FORCED: &str = "-forced";
+
+/// From here on ends of twisted pairs have to agree.
+const AGREED: BitRate = BitRate(1_000_000_000);
+
 /// What is wanted of a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LinkWish {
-    /// A rate.
+    /// A rate, agreed on where the other end may be there to agree on it.
     Rate(BitRate),
+    /// A rate by hand, whatever the other end does.
+    ByHand(BitRate),
     /// The rate that both ends agree on, of all that this one can.
     Agreed,
     /// How errors are corrected: `auto`, `off`, `rs`, `baser` or `llrs`.
@@ -84,6 +92,16 @@ pub enum LinkError {
         /// What it could have.
         supported: String,
     },
+    /// Its ends have to agree.
+    #[error(
+        "{nic} has twisted pairs, whose ends have to agree from 1 Gbit/s on: {rate} is not set by hand"
+    )]
+    Pairs {
+        /// The interface.
+        nic: String,
+        /// What is wanted.
+        rate: BitRate,
+    },
     /// It is so.
     #[error("{nic} is set to that already: {words}")]
     Already {
@@ -95,7 +113,7 @@ pub enum LinkError {
 }
 
 impl LinkWish {
-    /// A rate such as `10G` or `100M`, or `auto`.
+    /// A rate such as `10G` or `100M`, the same by hand (`10G-forced`), or `auto`.
     ///
     /// # Errors
     /// It is none.
@@ -103,16 +121,21 @@ impl LinkWish {
         if text == "auto" {
             return Ok(Self::Agreed);
         }
-        let short = text.ends_with(['k', 'K', 'm', 'M', 'g', 'G']);
-        let rate = if short {
-            format!("{text}bit")
-        } else {
-            text.to_owned()
+        let (rate, forced) = match text.strip_suffix(FORCED) {
+            Some(rate) => (rate, true),
+            None => (text, false),
         };
-        rate.parse().map(Self::Rate).map_err(|_| LinkError::Words {
+        let short = rate.ends_with(['k', 'K', 'm', 'M', 'g', 'G']);
+        let rate = if short {
+            format!("{rate}bit")
+        } else {
+            rate.to_owned()
+        };
+        let wish = if forced { Self::ByHand } else { Self::Rate };
+        rate.parse().map(wish).map_err(|_| LinkError::Words {
             text: text.chars().take(40).collect(),
             what: "rate of a link",
-            expected: "write 10G, 25G, 1gbit, 100M, or auto",
+            expected: "write 10G, 25G, 1gbit, 100M, one of these by hand (10G-forced), or auto",
         })
     }
 
@@ -147,7 +170,8 @@ impl LinkWish {
         let link = nic.link.get();
         let link = link.map_err(|why| untold(nic, "can", why))?;
         let mut step = match self {
-            Self::Rate(rate) => of_rate(nic, link, *rate),
+            Self::Rate(rate) => of_rate(nic, link, *rate, false),
+            Self::ByHand(rate) => of_rate(nic, link, *rate, true),
             Self::Agreed => of_agreement(nic, link),
             Self::Correction(word) => of_correction(nic, link, word),
         }?;
@@ -216,7 +240,28 @@ fn now(nic: &Nic, link: &Link, to: &Negotiation) -> Result<String, LinkError> {
     Ok(from)
 }
 
-fn of_rate(nic: &Nic, link: &Link, rate: BitRate) -> Result<LinkStep, LinkError> {
+/// Whether its ends have to agree on a rate: from 1 Gbit/s on those of twisted pairs have to, if only on who of both has the clock (IEEE
+/// 802.3, 40 and 55).
+pub(crate) fn has_to_agree(nic: &Nic, rate: BitRate) -> bool {
+    nic.port.known() == Some(&Port::TwistedPair) && rate >= AGREED
+}
+
+/// There is no link, and nothing is heard of an end that would agree: a port whose rate was set by hand is like that.
+fn hears_nobody(nic: &Nic, link: &Link) -> bool {
+    !nic.carrier && link.peer.is_empty() && link.modes.peer.is_empty()
+}
+
+/// A rate as somebody writes it: `10G`, `100M`.
+pub(crate) fn word(rate: BitRate) -> String {
+    let mbit = rate.0 / 1_000_000;
+    if mbit.is_multiple_of(1000) {
+        format!("{}G", mbit / 1000)
+    } else {
+        format!("{mbit}M")
+    }
+}
+
+fn of_rate(nic: &Nic, link: &Link, rate: BitRate, forced: bool) -> Result<LinkStep, LinkError> {
     let modes = &link.modes.supported;
     let full = |mode: &&String| mode.ends_with("/Full");
     let rates = modes
@@ -235,16 +280,27 @@ fn of_rate(nic: &Nic, link: &Link, rate: BitRate) -> Result<LinkStep, LinkError>
         });
     }
     let mbit = u32::try_from(rate.0 / 1_000_000).unwrap_or(u32::MAX);
-    // From 1 Gbit/s on twisted pairs have to agree, if only on who of both has the clock (IEEE 802.3, 40 and 55).
-    let pairs = nic.port.known() == Some(&Port::TwistedPair) && rate.0 >= 1_000_000_000;
+    let pairs = has_to_agree(nic, rate);
     let can_agree = modes.contains("Autoneg");
-    let to = if can_agree && (!link.by_hand || pairs) {
+    if forced && pairs && can_agree {
+        let nic = nic.name.clone();
+        return Err(LinkError::Pairs { nic, rate });
+    }
+    let may_agree = !link.by_hand && !hears_nobody(nic, link);
+    let to = if can_agree && !forced && (may_agree || pairs) {
         Negotiation::Rate(mbit)
     } else {
         Negotiation::ByHand { mbit, full: true }
     };
     let from = now(nic, link, &to)?;
-    let warnings = in_the_way(nic, link, rate, &to);
+    let mut warnings = in_the_way(nic, link, rate, &to);
+    let by_itself = can_agree && !forced && !link.by_hand;
+    if by_itself && matches!(to, Negotiation::ByHand { .. }) {
+        warnings.push(
+            "there is no link, and nothing is heard of the other end: the rate is set by hand"
+                .to_owned(),
+        );
+    }
     Ok(set(
         nic,
         NicSetting::Negotiation,

@@ -6,6 +6,9 @@ use crate::facts::{Host, Path};
 use crate::finding::{Answer, Because, Finding, Severity, Subject, Verdict};
 use crate::rules::{Asks, Placed, RULES, Rule, each};
 
+/// In place of a host's name, of which none has a space in it.
+const ALL_HOSTS: &str = "all hosts";
+
 /// A rule that could not look.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
@@ -47,6 +50,24 @@ impl Report {
         })
     }
 
+    /// Says once that no path between these hosts was asked, so that rules about paths are not right by silence.
+    pub fn skip_paths(&mut self, hosts: &[&str]) {
+        let subject = match hosts {
+            [] => return,
+            [one] => Subject::host(one),
+            _ => Subject::host(ALL_HOSTS),
+        };
+        let of_paths = |rule: &&Rule| matches!(rule.asks, Asks::Path(_));
+        let first = RULES.iter().find(of_paths);
+        let because =
+            "paths were not asked (--all --paths); nor do other rules about them say anything";
+        self.skipped.extend(first.map(|rule| Skipped {
+            rule: rule.name.to_owned(),
+            subject,
+            because: because.to_owned(),
+        }));
+    }
+
     fn take(&mut self, rule: &Rule, subject: Subject, verdict: Verdict) {
         match verdict {
             Ok(Answer::NotAbout) => {}
@@ -57,6 +78,8 @@ impl Report {
             Ok(Answer::Found(found)) => self.findings.push(Finding {
                 rule: rule.name.to_owned(),
                 subject,
+                disruption: found.disruption(),
+                documentation: rule.documentation(),
                 found,
             }),
             Err(Because(because)) => self.skipped.push(Skipped {
@@ -128,10 +151,11 @@ pub fn examine(hosts: &[Host], paths: &[Path]) -> Report {
             Asks::Pair(ask) => {
                 for (at, host) in hosts.iter().enumerate() {
                     for other in &hosts[at + 1..] {
-                        for (nic, verdict) in ask(host, other) {
+                        for (ends, verdict) in ask(host, other) {
                             let subject = Subject {
                                 other: Some(other.name.clone()),
-                                nic: Some(nic),
+                                nic: ends.near,
+                                far: ends.far,
                                 ..about(host)
                             };
                             report.take(rule, subject, verdict);
@@ -141,12 +165,7 @@ pub fn examine(hosts: &[Host], paths: &[Path]) -> Report {
             }
             Asks::Path(ask) => {
                 for path in paths {
-                    let subject = Subject {
-                        other: Some(path.far.host.clone()),
-                        nic: Some(path.near.nic.clone()),
-                        ..Subject::host(&path.near.host)
-                    };
-                    report.take(rule, subject, ask(path));
+                    report.take(rule, Subject::path(path), ask(path));
                 }
             }
             Asks::Guest(ask) => report.of_guests(rule, hosts, |placed| vec![(None, ask(placed))]),

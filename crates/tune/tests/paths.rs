@@ -113,12 +113,31 @@ fn names(report: &Report) -> Vec<&str> {
 }
 
 #[test]
-fn a_path_with_nothing_wrong_has_no_findings_and_without_paths_nothing_is_said_of_them() {
+fn a_path_with_nothing_wrong_has_no_findings() {
     let mut path = healthy();
     path.answers = answers(99);
     let report = examine(&[], &[path]);
     assert_eq!((names(&report), report.right.len()), (Vec::new(), 6));
-    assert_eq!(examine(&[], &[]), Report::default());
+}
+
+#[test]
+fn that_no_path_was_asked_is_said_once_and_nothing_of_paths_is_right() {
+    let mut report = examine(&[], &[]);
+    report.skip_paths(&[]);
+    assert_eq!(report, Report::default());
+    for (hosts, whom) in [(&["a"][..], "a"), (&["a", "b"][..], "all hosts")] {
+        let mut report = Report::default();
+        report.skip_paths(hosts);
+        let [skipped] = &report.skipped[..] else {
+            panic!("{report:#?}");
+        };
+        assert_eq!(skipped.rule, "path-reach");
+        assert_eq!(skipped.subject.to_string(), whom);
+        assert!(
+            skipped.because.starts_with("paths were not asked"),
+            "{skipped:?}"
+        );
+    }
 }
 
 #[test]
@@ -134,6 +153,32 @@ fn each_rule_finds_the_one_thing_that_it_is_for_and_no_other_does() {
         assert!(finding.found.by_hand.is_some(), "{rule}");
         assert_eq!(finding.subject.to_string(), "a and b ens1f0");
     }
+}
+
+#[test]
+fn two_paths_of_one_interface_to_one_host_are_told_apart() {
+    let mut lossy = healthy();
+    lossy.answers = answers(80);
+    let mut other = lossy.clone();
+    other.far.nic = "ens1f1".into();
+    let report = examine(&[], &[lossy.clone(), other.clone()]);
+    let told: Vec<String> = report
+        .findings
+        .iter()
+        .map(|finding| finding.subject.to_string())
+        .collect();
+    assert_eq!(told, ["a and b ens1f0", "a ens1f0 and b ens1f1"]);
+    // One that was mended is not taken for the other one.
+    let mut mended = other.clone();
+    mended.answers = answers(100);
+    let before = [lossy.clone(), other];
+    let found = differences(at(&before), at(&[lossy, mended]));
+    let gone: Vec<String> = found
+        .findings
+        .iter()
+        .map(|one| format!("{} {}", one.trend, one.subject))
+        .collect();
+    assert_eq!(gone, ["gone a ens1f0 and b ens1f1"]);
 }
 
 #[test]
@@ -175,6 +220,20 @@ fn what_loss_costs_is_told_by_the_round_trip_and_not_at_all_without_one() {
     assert_eq!(cost(path.clone()).as_deref(), Some(told));
     path.round_trip = Fact::unknown("it was not measured");
     assert_eq!(cost(path), None);
+}
+
+#[test]
+fn smaller_packets_cost_more_of_them_and_silence_all_that_a_path_would_carry() {
+    let cost = |path: Path| examine(&[], &[path]).findings[0].found.cost.clone();
+    let mut path = healthy();
+    path.there = crossing(1500, false);
+    let told = "a GiB takes 741535 packets instead of 119998";
+    assert_eq!(cost(path).as_deref(), Some(told));
+    let mut silent = healthy();
+    silent.answers = answers(0);
+    silent.arrivals = Known(BTreeSet::new());
+    let told = "all of what it would carry: 100 of 100 packets were lost";
+    assert_eq!(cost(silent).as_deref(), Some(told));
 }
 
 #[test]

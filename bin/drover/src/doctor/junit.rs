@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use drover_tune::{Report, Subject};
+use drover_tune::{Finding, Report, Source, Subject};
 
 use super::missing::Missing;
 
@@ -25,7 +25,7 @@ pub fn xml(report: &Report, missing: &[Missing]) -> String {
             "<failure type=\"{}\" message=\"{}\">{}</failure>",
             found.severity,
             escaped(&found.read),
-            escaped(&format!("expected: {}\nwhy: {}", found.expected, found.why)),
+            escaped(&details(finding)),
         );
         said.push_str(&of_rule(&finding.subject, &finding.rule, &failure));
     }
@@ -37,6 +37,29 @@ pub fn xml(report: &Report, missing: &[Missing]) -> String {
         said.push_str(&of_rule(&right.subject, &right.rule, ""));
     }
     said.push_str("</testsuite>\n");
+    said
+}
+
+/// What else there is to say of it, a line each.
+fn details(finding: &Finding) -> String {
+    let found = &finding.found;
+    let mut said = format!("expected: {}\nwhy: {}", found.expected, found.why);
+    if let Some(cost) = &found.cost {
+        let _ = write!(said, "\ncost: {cost}");
+    }
+    let _ = write!(said, "\nclass: {}", finding.disruption);
+    for Source {
+        said: document,
+        address,
+    } in &finding.documentation
+    {
+        let address = address.as_ref().map(|address| format!(" ({address})"));
+        let _ = write!(
+            said,
+            "\ndocumentation: {document}{}",
+            address.unwrap_or_default()
+        );
+    }
     said
 }
 
@@ -90,6 +113,24 @@ mod tests {
             escaped("a<b & \"c\"\u{1}\u{ffff}"),
             "a&lt;b &amp; &quot;c&quot;\u{fffd}\u{fffd}"
         );
+    }
+
+    #[test]
+    fn what_is_found_has_its_class_and_where_it_is_documented() {
+        let finding = serde_json::json!({
+            "rule": "nic-ring", "subject": { "host": "a", "other": null, "nic": "eth0" },
+            "disruption": "bounces-link",
+            "documentation": [{ "said": "kernel: x.rst", "address": "https://docs.kernel.org/x.html" }, { "said": "IEEE" }],
+            "severity": "notice", "read": "64", "expected": "256", "why": "bursts", "cost": "some", "change": null, "by_hand": null,
+        });
+        let report = Report {
+            findings: vec![serde_json::from_value(finding).unwrap()],
+            ..Report::default()
+        };
+        let xml = xml(&report, &[]);
+        let lines = "expected: 256\nwhy: bursts\ncost: some\nclass: may bounce the link\n\
+                     documentation: kernel: x.rst (https://docs.kernel.org/x.html)\ndocumentation: IEEE</failure>";
+        assert!(xml.contains(lines), "{xml}");
     }
 
     #[test]

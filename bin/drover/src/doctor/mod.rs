@@ -51,6 +51,7 @@ Examples:
   drover doctor plan -o tune.plan             what would be changed on this host, as a diff
   drover doctor apply tune.plan               do that, or take it back if other hosts are cut off
   drover doctor undo                          take it back
+  drover doctor forget ID                     or leave it as it is, and have it remembered no longer
 
 ";
 
@@ -160,7 +161,12 @@ fn known_rule(name: &str) -> Result<&'static Rule, String> {
 pub async fn doctor(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     match args.command {
         Some(DoctorCommand::Rules) => {
-            let told = |rule: &Rule| json!({ "name": rule.name, "wants": rule.wants, "source": rule.source });
+            let told = |rule: &Rule| {
+                json!({
+                    "name": rule.name, "wants": rule.wants, "source": rule.source,
+                    "documentation": rule.documentation(),
+                })
+            };
             let rules: Vec<_> = RULES.iter().map(told).collect();
             Outcome::new(show::rules(), "rules", &rules)
         }
@@ -200,9 +206,15 @@ async fn check(agent: &Agent, args: DoctorArgs) -> Result<Outcome, Failure> {
     let paths = asked.as_ref().map(|asked| asked.paths.as_slice());
     let mut report = examine(&hosts, paths.unwrap_or_default());
     let mut missing: Vec<Missing> = left_out.iter().map(Missing::from).collect();
-    if let Some(asked) = &asked {
-        asked.skip(&mut report);
-        missing.extend(asked.missing());
+    match &asked {
+        Some(asked) => {
+            asked.skip(&mut report);
+            missing.extend(asked.missing());
+        }
+        None => {
+            let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
+            report.skip_paths(&names);
+        }
     }
     let since = before.map(|before| Since::new(before, &hosts, asked.as_ref()));
     if let Some(file) = &args.junit {

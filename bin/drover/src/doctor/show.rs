@@ -91,6 +91,13 @@ fn counted(report: &Report) -> String {
 /// All of one rule.
 pub fn explained(rule: &Rule, report: &Report, missing: &[Missing]) -> String {
     let mut said = format!("{}: {}\nsource: {}\n", rule.name, rule.wants, rule.source);
+    for address in rule
+        .documentation()
+        .iter()
+        .filter_map(|it| it.address.as_ref())
+    {
+        let _ = writeln!(said, "        {address}");
+    }
     for finding in report
         .findings
         .iter()
@@ -138,12 +145,10 @@ pub fn in_full(finding: &Finding) -> String {
     if let Some(cost) = &found.cost {
         line("cost", cost);
     }
-    if let Some(change) = &found.change {
-        line("change", &change.disruption.to_string());
-        for step in &change.steps {
-            line("", &step.to_string());
-            line("", &format!("undone by: {}", step.undo()));
-        }
+    line("class", &finding.disruption.to_string());
+    for (at, step) in (0..).zip(found.change.iter().flat_map(|change| &change.steps)) {
+        line(if at == 0 { "change" } else { "" }, &step.to_string());
+        line("", &format!("undone by: {}", step.undo()));
     }
     if let Some(by_hand) = &found.by_hand {
         line("by hand", by_hand);

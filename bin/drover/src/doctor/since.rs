@@ -195,10 +195,9 @@ mod tests {
         let mut gone = Difference {
             trend: Trend::Other,
             subject: Subject {
-                host: "a".into(),
                 other: Some("b".into()),
                 nic: Some("n1".into()),
-                guest: None,
+                ..Subject::host("a")
             },
             what: "path".into(),
             before: "asked".into(),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Arg, Args};
 use drover_lab::compare::Method;
 use drover_lab::homecoming::{self, Plan};
@@ -34,7 +34,7 @@ pub struct ReturnArgs {
     #[command(flatten)]
     made_of: MadeOf,
     /// The ways to reduce bytes: drover, drover-pages, drover-lz4, drover-zstd
-    #[arg(long, value_delimiter = ',', default_value = "drover")]
+    #[arg(long, value_delimiter = ',', default_value = "drover", value_parser = keeping_pages)]
     methods: Vec<Method>,
     /// How often each moves the guest away and back
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -50,13 +50,22 @@ pub struct ReturnArgs {
     file: Option<PathBuf>,
 }
 
+/// A way with which a host keeps pages of the guest, or why there are none to return to.
+fn keeping_pages(text: &str) -> Result<Method, String> {
+    let method = text.parse::<Method>();
+    let method = method.map_err(|error| format!("{error:#}"))?;
+    if method.encryption().is_none() {
+        let why = "drover's agents do not move guests with it, and they alone keep pages of guests that left";
+        return Err(why.to_owned());
+    }
+    if method == Method::DroverOff {
+        return Err("it describes no pages, so that no host keeps any for a return".to_owned());
+    }
+    Ok(method)
+}
+
 impl ReturnArgs {
     fn plan(&self) -> Result<Plan> {
-        if self.methods.contains(&Method::DroverOff) {
-            bail!(
-                "drover-off describes no pages, so that no host keeps any for a return: leave it out of --methods"
-            );
-        }
         let guest = self.made_of.guest.settings_with(LIGHT)?;
         let lab = self.made_of.lab(&self.name, 2)?;
         let room = self.checkpoints.unwrap_or(Bytes(3 * guest.memory.0));
@@ -113,9 +122,21 @@ mod tests {
         let usual = plan("");
         assert_eq!(usual.guest.dirty, LIGHT.parse().unwrap());
         assert_eq!(usual.lab.agents.checkpoints, Some(Bytes(3 << 30)));
-        let off = ["return", "--methods", "drover,drover-off"];
-        let refused = Line::try_parse_from(off).unwrap().args.plan().unwrap_err();
-        assert!(refused.to_string().contains("leave it out"), "{refused}");
         assert_eq!(plan("--dirty none").guest.dirty, "none".parse().unwrap());
+    }
+
+    #[test]
+    fn a_method_with_which_no_host_keeps_pages_is_wrong_usage_and_says_why() {
+        for (methods, why) in [
+            ("drover,drover-off", "describes no pages"),
+            ("multifd", "they alone keep pages"),
+            ("drover-multifd-zstd", "they alone keep pages"),
+            ("nothing", "is no method"),
+        ] {
+            let refused = Line::try_parse_from(["return", "--methods", methods]).unwrap_err();
+            assert_eq!(refused.exit_code(), 2);
+            let said = refused.to_string();
+            assert!(said.contains(why) && said.contains("--methods"), "{said}");
+        }
     }
 }

@@ -14,7 +14,8 @@ use crate::failure::Failure;
 
 pub const EXAMPLES: &str = "\
 Examples:
-  drover nic set b ens1f0 speed 10G     offered alone, or set by hand where nothing is negotiated
+  drover nic set b ens1f0 speed 10G     offered alone, or by hand where nothing is negotiated
+  drover nic set b ens1f0 speed 10G-forced   by hand, for a port that was set to 10G as well
   drover nic set b ens1f0 speed auto    agreed on, of all that this end can
   drover nic set b ens1f0 fec rs        auto, off, rs, baser or llrs
   drover nic set b ens1f0 speed 1G --force
@@ -44,7 +45,7 @@ pub struct SetArgs {
     /// What is set
     #[arg(value_name = "SETTING")]
     setting: Setting,
-    /// To what: a rate such as 10G, a correction, or auto
+    /// To what: a rate such as 10G, the same by hand (10G-forced), a correction, or auto
     #[arg(value_name = "TO")]
     to: String,
     /// Also on a host that is not drained

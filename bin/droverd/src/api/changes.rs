@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use drover_api::{
     ChangeDetailView, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView, ErrorBody,
-    LinkRequest, LinkView, UndoRequest,
+    ForgottenView, LinkRequest, LinkView, UndoRequest,
 };
 use drover_types::{ChangeId, HostName};
 use utoipa_axum::router::OpenApiRouter;
@@ -22,6 +22,7 @@ pub fn routes() -> OpenApiRouter<App> {
         .routes(routes!(plan))
         .routes(routes!(list, apply))
         .routes(routes!(undo))
+        .routes(routes!(forget))
         .routes(routes!(set_link_of))
         .routes(routes!(show_of))
 }
@@ -153,4 +154,18 @@ async fn undo(
     tracing::info!(by = %caller, %id, force = request.force, "a change is to be undone");
     let undone = to_its_end(async move { app.0.changes.undo(id, request).await });
     Ok(Json(undone.await?))
+}
+
+/// Forgets a change that is at its end: what it has set stays, and cannot be taken back any more. Answers with how it was, and which
+/// older ones cannot be either by that.
+#[utoipa::path(post, path = "/v1/changes/{id}/forget", tag = "local", params(("id" = String, Path)),
+    responses((status = 200, body = ForgottenView), (status = "default", body = ErrorBody)))]
+async fn forget(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(id): Named<ChangeId>,
+) -> Result<Json<ForgottenView>, Refused> {
+    tracing::info!(by = %caller, %id, "a change is to be forgotten");
+    let forgotten = to_its_end(async move { app.0.changes.forget(id).await });
+    Ok(Json(forgotten.await?))
 }

@@ -247,7 +247,7 @@ async fn cordon(
     Ok(Json(peer::host_view(&app).await?))
 }
 
-/// Has this host take guests again. Asking again does no harm.
+/// Has this host take guests again, unless its links may go just now by a change. Asking again does no harm.
 #[utoipa::path(post, path = "/v1/uncordon", tag = "order", responses(
     (status = 200, body = HostView), (status = "default", body = ErrorBody)))]
 async fn uncordon(
@@ -255,6 +255,6 @@ async fn uncordon(
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<HostView>, Refused> {
     tracing::info!(by = %caller, "ordered: take guests again");
-    tokio::task::block_in_place(|| app.0.context.cordon.lift())?;
+    app.0.changes.uncordon().await?;
     Ok(Json(peer::host_view(&app).await?))
 }

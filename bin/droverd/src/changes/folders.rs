@@ -1,11 +1,13 @@
 //! The folders of changes, one each.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use drover_api::{ErrorCode, Refusal};
-use drover_change::{Account, JournalError};
-use drover_types::ChangeId;
+use drover_change::{Account, Alone, Journal, JournalError, named};
+use drover_types::{ChangeId, with_sources};
 
 use crate::limits::{CHANGES_KEPT, CHANGES_LISTED};
 
@@ -24,6 +26,14 @@ impl Folders {
     /// The folder of one, whether it is there or not.
     pub fn of(&self, id: ChangeId) -> PathBuf {
         self.directory.join(id.to_string())
+    }
+
+    /// Has nobody change this host until it is dropped.
+    ///
+    /// # Errors
+    /// Somebody does, or it is not known.
+    pub fn alone(&self) -> Result<Alone, JournalError> {
+        Alone::below(&self.directory)
     }
 
     /// The folder of one that is there.
@@ -59,50 +69,123 @@ impl Folders {
         ids.map(|id| (id, Account::read(&self.of(id))))
     }
 
-    /// Forgets the oldest ones, as far as nothing of them can be undone, so that there is room for one more.
+    /// Which are to be forgotten so that there is room for this one: the oldest ones, as far as nothing of them can be undone; and then those
+    /// of which nothing can be undone unless later ones are.
     ///
     /// # Errors
-    /// There are too many that can be.
-    pub fn make_room(&self, boot: &str) -> Result<(), Refusal> {
-        let mut too_many = (self.ids().len() + 1).saturating_sub(CHANGES_KEPT);
-        for (id, read) in self.all() {
-            if too_many == 0 {
-                break;
-            }
-            let standing = read.as_ref().map(|account| &account.standing);
-            let is_over = standing.is_ok_and(|standing| {
-                let is_there = standing.can_be_undone() && standing.may_be_there(boot);
-                standing.has_ended() && !is_there
-            });
-            if is_over && fs::remove_dir_all(self.of(id)).is_ok() {
-                too_many -= 1;
-            }
-        }
+    /// There are too many others.
+    pub fn in_the_way(&self, of: ChangeId, boot: &str) -> Result<Vec<ChangeId>, Refusal> {
+        let others = self.ids().into_iter().filter(|id| *id != of).count();
+        let too_many = (others + 1).saturating_sub(CHANGES_KEPT);
         if too_many == 0 {
-            return Ok(());
+            return Ok(Vec::new());
+        }
+        let is_over = |read: &Result<Account, JournalError>| {
+            let account = read.as_ref();
+            account
+                .is_ok_and(|account| account.standing.has_ended() && !can_be_undone(account, boot))
+        };
+        let over = self.all().filter(|(id, read)| *id != of && is_over(read));
+        let mut found: Vec<ChangeId> = over.map(|(id, _)| id).take(too_many).collect();
+        if found.len() < too_many {
+            let more = too_many - found.len();
+            found.extend(self.superseded(boot).into_iter().take(more));
+        }
+        if found.len() == too_many {
+            return Ok(found);
         }
         let message = format!(
             "{CHANGES_KEPT} changes of this host are remembered, and can be undone: there is no room for more"
         );
-        let next = format!(
-            "undo some with `drover doctor undo ID`; a restart of the host ends those that do not last, and one whose folder in {} is \
-             removed stays as it is, and cannot be undone any more",
-            self.directory.display()
-        );
+        let next = "undo one with `drover doctor undo ID`, or leave what it has set as it is with `drover doctor forget ID`: it cannot be \
+                    undone any more then. `drover doctor changes` lists them; a restart of the host ends those that do not last";
         Err(Refusal::new(ErrorCode::ChangeUnderWay, message).next(next))
     }
+
+    /// Forgets those, by who has the lock of changes. What cannot be removed is in the way of the next one.
+    pub fn forget(&self, those: &[ChangeId], lock: &OwnedFd) {
+        for id in those {
+            match Journal::forget_beside(&self.of(*id), lock) {
+                Ok(()) => tracing::info!(
+                    %id,
+                    "a change is forgotten, as there is no room for more: what it has set is gone, or later ones have set it as well"
+                ),
+                Err(error) => {
+                    let error = with_sources(&error);
+                    tracing::warn!(%id, error, "a change cannot be forgotten");
+                }
+            }
+        }
+    }
+
+    /// Those older than this one that can be undone, and have changed something that it has changed as well: they find it otherwise than
+    /// they left it. The oldest first.
+    pub fn held_up_by(&self, id: ChangeId, account: &Account, boot: &str) -> Vec<ChangeId> {
+        if !can_be_undone(account, boot) {
+            return Vec::new();
+        }
+        let own = touched(account, boot);
+        let is_held_up =
+            |older: &Account| can_be_undone(older, boot) && !touched(older, boot).is_disjoint(&own);
+        let older = self.all().take_while(|(other, _)| *other < id);
+        let found = older.filter(|(_, read)| read.as_ref().is_ok_and(is_held_up));
+        found.map(|(other, _)| other).collect()
+    }
+
+    /// Those that can be undone, and whose settings and files later ones have changed as well, all of them; the oldest first. These
+    /// have to be undone before.
+    fn superseded(&self, boot: &str) -> Vec<ChangeId> {
+        let mut later = BTreeSet::new();
+        let mut superseded = Vec::new();
+        for (id, read) in self.all().rev() {
+            let Some(account) = read.ok().filter(|account| can_be_undone(account, boot)) else {
+                continue;
+            };
+            let own = touched(&account, boot);
+            if own.is_subset(&later) {
+                superseded.push(id);
+            }
+            later.extend(own);
+        }
+        superseded.reverse();
+        superseded
+    }
+}
+
+/// Whether something of it may be there, and can be taken back.
+fn can_be_undone(account: &Account, boot: &str) -> bool {
+    let standing = &account.standing;
+    standing.can_be_undone() && standing.may_be_there(boot)
+}
+
+/// The settings that it changed and the files that it wrote, and has not taken back; without those that a restart has made void.
+fn touched(account: &Account, boot: &str) -> BTreeSet<String> {
+    let (steps, files) = (&account.steps, account.order.files());
+    let touched = account.standing.touched();
+    let name = |number: usize| match steps.get(number) {
+        Some(step) if account.is_void(step, boot) => None,
+        Some(step) => Some(named(step)),
+        None => Some(files.get(number - steps.len())?.path.clone()),
+    };
+    touched.filter_map(name).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::show::tests::lasting;
     use super::*;
     use drover_change::{Journal, Order, Outcome, Plan, Planned, Record};
     use drover_tune::{Disruption, Step};
     use jiff::Timestamp;
     use uuid::Uuid;
 
-    /// A change that was applied as the host had this boot id.
+    /// A change that was applied as the host had this boot id, of a setting of its own.
     fn applied(folders: &Folders, number: u128, boot: &str) -> ChangeId {
+        set(folders, number, boot, number)
+    }
+
+    /// The same of this interrupt.
+    fn set(folders: &Folders, number: u128, boot: &str, irq: u128) -> ChangeId {
         let id = ChangeId(Uuid::from_u128(number));
         let at = Timestamp::UNIX_EPOCH;
         let plan = Plan {
@@ -116,7 +199,7 @@ mod tests {
                 disruption: Disruption::Safe,
                 why: "because".into(),
                 steps: vec![Step::File {
-                    path: "proc/sys/net/ipv4/tcp_timestamps".into(),
+                    path: format!("proc/irq/{irq}/smp_affinity_list"),
                     from: "0".into(),
                     to: "1".into(),
                 }],
@@ -148,6 +231,16 @@ mod tests {
         id
     }
 
+    /// As a change makes it that is begun.
+    fn make_room(folders: &Folders, boot: &str) -> Result<(), Refusal> {
+        let newest = folders.ids().pop().unwrap();
+        let lock = Journal::open(&folders.of(newest)).unwrap().into_lock();
+        let next = ChangeId(Uuid::from_u128(u128::MAX));
+        let found = folders.in_the_way(next, boot)?;
+        folders.forget(&found, &lock);
+        Ok(())
+    }
+
     #[test]
     fn the_oldest_are_forgotten_that_cannot_be_undone_and_without_such_there_is_no_room() {
         let root = tempfile::tempdir().unwrap();
@@ -157,15 +250,71 @@ mod tests {
         for number in 3..=CHANGES_KEPT as u128 {
             applied(&folders, number, "now");
         }
-        folders.make_room("now").unwrap();
+        make_room(&folders, "now").unwrap();
         let ids = folders.ids();
         assert!(ids.contains(&there) && !ids.contains(&gone), "{ids:?}");
-        folders.make_room("now").unwrap();
+        make_room(&folders, "now").unwrap();
         applied(&folders, 1000, "now");
-        let refusal = folders.make_room("now").unwrap_err();
+        let refusal = make_room(&folders, "now").unwrap_err();
         assert_eq!(refusal.code, ErrorCode::ChangeUnderWay);
+        assert!(refusal.next.unwrap().contains("`drover doctor forget ID`"));
         assert_eq!(folders.ids().len(), CHANGES_KEPT);
-        folders.make_room("after a restart").unwrap();
+        make_room(&folders, "after a restart").unwrap();
         assert_eq!(folders.ids().len(), CHANGES_KEPT - 1);
+    }
+
+    #[test]
+    fn without_other_room_those_are_forgotten_whose_settings_later_ones_have_set() {
+        let root = tempfile::tempdir().unwrap();
+        let folders = Folders::below(root.path().to_owned());
+        for number in 1..=CHANGES_KEPT as u128 {
+            // The second and the third set the same as the last two.
+            let irq = match number {
+                2 => CHANGES_KEPT as u128 - 1,
+                3 => CHANGES_KEPT as u128,
+                other => other,
+            };
+            set(&folders, number, "now", irq);
+        }
+        make_room(&folders, "now").unwrap();
+        let left = |number: u128| folders.ids().contains(&ChangeId(Uuid::from_u128(number)));
+        assert!(left(1) && !left(2) && left(3) && left(4));
+        applied(&folders, 1000, "now");
+        make_room(&folders, "now").unwrap();
+        assert!(left(1) && !left(3) && left(4) && left(CHANGES_KEPT as u128));
+        applied(&folders, 1001, "now");
+        make_room(&folders, "now").unwrap_err();
+    }
+
+    #[test]
+    fn those_are_named_that_cannot_be_undone_once_a_later_one_is_forgotten() {
+        let root = tempfile::tempdir().unwrap();
+        let folders = Folders::below(root.path().to_owned());
+        let first = set(&folders, 1, "now", 7);
+        set(&folders, 2, "now", 8);
+        set(&folders, 3, "before", 7);
+        let last = set(&folders, 4, "now", 7);
+        let newer = set(&folders, 5, "now", 7);
+        let held_up = |id: ChangeId, boot: &str| {
+            let account = Account::read(&folders.of(id)).unwrap();
+            folders.held_up_by(id, &account, boot)
+        };
+        assert_eq!(held_up(last, "now"), [first]);
+        assert_eq!(held_up(newer, "now"), [first, last]);
+        assert_eq!(held_up(first, "now"), []);
+        assert_eq!(held_up(newer, "after a restart"), []);
+    }
+
+    #[test]
+    fn an_interrupt_that_a_restart_has_given_back_is_shared_with_no_later_change() {
+        let root = tempfile::tempdir().unwrap();
+        let folders = Folders::below(root.path().to_owned());
+        let lasts = ChangeId(Uuid::from_u128(1));
+        lasting(&folders.of(lasts));
+        for (number, boot, held_up) in [(2, "second", vec![]), (3, "first", vec![lasts])] {
+            let id = set(&folders, number, boot, 7);
+            let account = Account::read(&folders.of(id)).unwrap();
+            assert_eq!(folders.held_up_by(id, &account, boot), held_up, "{boot}");
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use drover_change::Hands;
-use drover_host::change::{carries, current, perform};
+use drover_change::{Hands, Performed};
+use drover_host::change::{ChangeError, carries, current, perform};
 use drover_tune::Step;
 use drover_tune::lasting::{End, Place, Rewrite};
 use drover_types::with_sources;
@@ -21,9 +21,14 @@ impl Hands for ThisHost<'_> {
         read.map_err(|error| with_sources(&error))
     }
 
-    async fn perform(&self, step: &Step) -> Result<(), String> {
-        let done = perform(self.root, step).await;
-        done.map_err(|error| with_sources(&error))
+    async fn perform(&self, step: &Step) -> Result<Performed, String> {
+        match perform(self.root, step).await {
+            Ok(()) => Ok(Performed::Done),
+            Err(error @ ChangeError::Managed { .. }) => {
+                Ok(Performed::PassedBy(with_sources(&error)))
+            }
+            Err(error) => Err(with_sources(&error)),
+        }
     }
 
     async fn carries(&self, nic: &str) -> Result<bool, String> {

@@ -13,6 +13,7 @@
 
 mod check;
 mod folders;
+mod forget;
 mod hands;
 mod lasting;
 mod link;
@@ -21,6 +22,7 @@ mod plan;
 mod process;
 mod recover;
 mod show;
+mod uncordon;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -55,6 +57,9 @@ pub struct Changes {
     folders: Folders,
     /// Those of which nothing is to be done by itself any more.
     settled: Mutex<BTreeSet<ChangeId>>,
+    /// Written by who begins or undoes a change that may take links away, from the look whether this host is drained until the journal tells
+    /// of it; read by who lifts a cordon. Both refuse where they would have to wait. Taken before the lock of changes.
+    bouncing: tokio::sync::RwLock<()>,
 }
 
 impl Changes {
@@ -65,6 +70,7 @@ impl Changes {
             context,
             migrations,
             settled: Mutex::default(),
+            bouncing: tokio::sync::RwLock::default(),
         }
     }
 
@@ -98,9 +104,8 @@ impl Changes {
         force: bool,
     ) -> Result<ChangeView, Refusal> {
         check::fits(&plan, self.host(), &boot()?)?;
-        if plan.bounces() && !force {
-            check::drained(&self.context, &self.migrations).await?;
-        }
+        let _begins = self.begins(plan.bounces())?;
+        self.may_bounce(plan.bounces(), force).await?;
         let interfaces = facts::interfaces().await;
         let interfaces = interfaces.map_err(|error| internal(&error))?;
         let paths = paths::between(&interfaces, &self.context.peers.all());
@@ -116,7 +121,6 @@ impl Changes {
         };
         let id = ChangeId(Uuid::now_v7());
         let folder = self.folders.of(id);
-        tokio::task::block_in_place(|| self.folders.make_room(&boot()?))?;
         let journal = self.when_free(|| Journal::make(&folder, &order)).await?;
         tokio::task::block_in_place(|| self.begin(id, journal))?;
         self.view(id)
@@ -127,12 +131,18 @@ impl Changes {
         let lock = journal.into_lock();
         // Held until there is a process that holds it, or nothing of the folder.
         let held = lock.try_clone().map_err(|error| internal(&error))?;
-        let started = self
-            .only_one(Some(id))
-            .and_then(|()| self.start(&folder, What::Apply, lock));
-        if started.is_err() {
-            // Nothing of it was begun. What cannot be removed is cleared up later.
-            let _ = std::fs::remove_dir_all(&folder);
+        let started = self.only_one(Some(id)).and_then(|()| {
+            let in_the_way = self.folders.in_the_way(id, &boot()?)?;
+            self.start(&folder, What::Apply, lock)?;
+            Ok(in_the_way)
+        });
+        match &started {
+            // Not before: nobody loses an undo for a change that does not begin.
+            Ok(in_the_way) => self.folders.forget(in_the_way, &held),
+            Err(_) => {
+                // Nothing of it was begun. What cannot be removed is cleared up later.
+                let _ = std::fs::remove_dir_all(&folder);
+            }
         }
         drop(held);
         started.map(drop)
@@ -144,14 +154,16 @@ impl Changes {
     /// It cannot be; nothing was changed then.
     pub async fn undo(&self, id: ChangeId, request: UndoRequest) -> Result<ChangeView, Refusal> {
         let folder = self.folders.existing(id)?;
+        let read = tokio::task::block_in_place(|| Account::read(&folder));
+        let read = read.map_err(|error| refused(self.host(), &error))?;
+        let bounces = read.order.plan.bounces();
+        let _begins = self.begins(bounces)?;
         let journal = self.when_free(|| Journal::open(&folder)).await?;
         let boot = boot()?;
         tokio::task::block_in_place(|| self.only_one(None))?;
         check::undoable(id, journal.account(), &boot)?;
         check::no_profile_is_active(journal.account().order.files(), Path::new(ROOT))?;
-        if journal.account().order.plan.bounces() && !request.force {
-            check::drained(&self.context, &self.migrations).await?;
-        }
+        self.may_bounce(bounces, request.force).await?;
         let records = journal.account().records.len();
         let process = self.start(&folder, What::Undo, journal.into_lock())?;
         match tokio::time::timeout(limits::UNDO_ANSWER, process).await {

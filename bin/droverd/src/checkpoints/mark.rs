@@ -4,14 +4,17 @@
 //! ```text
 //!   STATE/checkpoints/mark          made once: the host, and a number that no other agent has
 //!   STATE/checkpoints/marked        the directories that have had it
-//!   DIRECTORY/.drover-checkpoints   the same as in `mark`
+//!   DIRECTORY/.drover-checkpoints   the same as in `mark`; beside it a lock, for who makes it
 //! ```
 
 use std::collections::BTreeSet;
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use drover_types::HostName;
+use rustix::fs::{FlockOperation, flock};
 use uuid::Uuid;
 
 use super::files::make;
@@ -19,10 +22,14 @@ use crate::registry::files as documents;
 
 const IN_DIRECTORY: &str = ".drover-checkpoints";
 
+/// Beside it: held while one begins with the directory.
+const LOCK: &str = ".drover-checkpoints.lock";
+
 /// What this agent marks directories with, and which it has.
 #[derive(Debug)]
 pub(super) struct Marks {
     own: PathBuf,
+    host: HostName,
     mark: String,
     marked: BTreeSet<PathBuf>,
 }
@@ -44,7 +51,8 @@ pub enum Away {
     },
     /// Whoever puts pages there removes all that it does not know.
     #[error(
-        "{} is the mark of another agent ({found}), and each needs a directory of its own: where that agent is gone, remove the file",
+        "{} is the mark of another agent ({found}), or of this one before its directory `state` was lost, and each needs a directory of \
+         its own: where that agent is gone, remove the file",
         .place.display()
     )]
     Another {
@@ -77,6 +85,7 @@ impl Marks {
         });
         Ok(Self {
             own: own.to_owned(),
+            host: host.clone(),
             mark: mark.unwrap_or_else(|| format!("{host} {}\n", Uuid::now_v7())),
             marked: listed.unwrap_or_default(),
         })
@@ -97,10 +106,41 @@ impl Marks {
             // An agent died in between.
             Ok(()) => self.remember(directory).map_err(unusable),
             Err(Away::Unmarked { .. }) if !self.marked.contains(directory) && may_begin() => {
-                self.begin(directory).map_err(unusable)
+                self.begin(directory)
             }
             Err(away) => Err(away),
         }
+    }
+
+    /// Refuses one that was given to two agents. One that was this agent's and has another mark now is another disk in its place; and where
+    /// the mark is of an agent of this host, this one's own directory was lost, or made anew.
+    pub(super) fn refuse_anothers(&self, directory: &Path) -> Result<(), Away> {
+        match self.check(directory) {
+            Err(Away::Another { place, found })
+                if !self.marked.contains(directory) && !self.is_of_this_host(&found) =>
+            {
+                Err(Away::Another { place, found })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_of_this_host(&self, found: &str) -> bool {
+        found.split_whitespace().next() == Some(self.host.as_str())
+    }
+
+    /// Whether an agent finds it as it left it, or begins with it. Changes nothing.
+    pub(super) fn is_there(&self, directory: &Path) -> Result<(), Away> {
+        match self.check(directory) {
+            Err(Away::Unmarked { .. }) if !self.marked.contains(directory) => Ok(()),
+            checked => checked,
+        }
+    }
+
+    /// Whether a file with pages may be removed: another agent has some of the same name.
+    pub(super) fn may_remove(&self, file: &Path) -> bool {
+        let checked = file.parent().map(|directory| self.check(directory));
+        !matches!(checked, Some(Err(Away::Another { .. })))
     }
 
     /// Whether it has the mark.
@@ -133,12 +173,36 @@ impl Marks {
     }
 
     /// The agent's own word comes first: a mark that nobody knows would be another agent's.
-    fn begin(&mut self, directory: &Path) -> io::Result<()> {
-        make(&self.own)?;
-        documents::write_whole(&self.own.join("mark"), self.mark.as_bytes())?;
-        make(directory)?;
-        documents::write_whole(&directory.join(IN_DIRECTORY), self.mark.as_bytes())?;
-        self.remember(directory)
+    fn begin(&mut self, directory: &Path) -> Result<(), Away> {
+        let unusable = |error: io::Error| Away::Unusable {
+            directory: directory.to_owned(),
+            why: error.to_string(),
+        };
+        let ready = || {
+            make(&self.own)?;
+            documents::write_whole(&self.own.join("mark"), self.mark.as_bytes())?;
+            make(directory)?;
+            // File systems of other hosts lock only what is opened to be written.
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(false).mode(0o600);
+            options.open(directory.join(LOCK))
+        };
+        let opened = ready().map_err(unusable)?;
+        // Of two agents that begin at once the second one finds the first one's mark. The lock goes with the file, which stays.
+        if let Err(error) = flock(&opened, FlockOperation::LockExclusive) {
+            let directory = directory.display();
+            tracing::warn!(%error, %directory, "its file system has no locks: of two agents that begin with it at once both may");
+        }
+        match self.check(directory) {
+            Err(Away::Unmarked { .. }) => {
+                let mark = directory.join(IN_DIRECTORY);
+                documents::write_whole(&mark, self.mark.as_bytes()).map_err(unusable)?;
+                // Without a lock it may be another one's by now.
+                self.check(directory)?;
+                self.remember(directory).map_err(unusable)
+            }
+            checked => checked,
+        }
     }
 
     fn remember(&mut self, directory: &Path) -> io::Result<()> {

@@ -16,7 +16,7 @@
 //! - It is known by its pages' content: one that is old, or of another guest of this name, costs room and nothing else. So is a baseline:
 //!   it is used where the other host has the same page.
 //! - Where the directory is not there, as its file system is not mounted, nothing is written in its place, and no key is removed for it:
-//!   the directory has a mark of this agent.
+//!   the directory has a mark of this agent. Nothing in a directory with the mark of another one is written or removed.
 //! - No checkpoint is missing because of a baseline that is kept, which saves less: for one there is room only beside the checkpoint of
 //!   its guest, and it makes room for any. One that is still growing takes its room.
 
@@ -127,6 +127,17 @@ pub enum NoCheckpoint {
     Segment(#[from] NoSegment),
     /// The kernel says no.
     #[error("its file cannot be written or read")]
+    Io(#[from] io::Error),
+}
+
+/// No agent is started.
+#[derive(Debug, thiserror::Error)]
+pub enum NotOpened {
+    /// Their directory was given to two agents; or, where it is only looked at, can never be used.
+    #[error(transparent)]
+    Away(#[from] Away),
+    /// A directory cannot be read, or the system has no random numbers.
+    #[error(transparent)]
     Io(#[from] io::Error),
 }
 
@@ -347,9 +358,10 @@ impl Checkpoints {
         away.as_ref().map(ToString::to_string)
     }
 
-    fn erase(&self, _: &Disk<'_>, gone: &[Gone]) {
+    fn erase(&self, disk: &Disk<'_>, gone: &[Gone]) {
         let keys = gone.iter().map(|gone| self.key_of(&gone.key));
-        erase(keys, gone.iter().map(|gone| gone.told.path.as_path()));
+        let pages = gone.iter().map(|gone| gone.told.path.as_path());
+        erase(keys, pages.filter(|pages| disk.may_remove(pages)));
     }
 
     /// Where it is told of it, with its key.
@@ -358,8 +370,9 @@ impl Checkpoints {
     }
 
     /// Nothing is left of one that grew, with its pages there.
-    fn give_up(&self, _: &Disk<'_>, key: &Key, path: &Path) {
-        erase([self.key_of(key)], [path]);
+    fn give_up(&self, disk: &Disk<'_>, key: &Key, path: &Path) {
+        let pages = Some(path).filter(|path| disk.may_remove(path));
+        erase([self.key_of(key)], pages);
         self.lock().remove(key);
     }
 

@@ -4,25 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::PathBuf;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use drover_pagestore::DigestKey;
 use drover_types::Bytes;
 
 use super::files::{KINDS, Told, named, pages, place, taken, told};
 use super::mark::{Away, Marks};
-use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint};
+use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint, NotOpened};
 use crate::config::Config;
 use crate::limits::CHECKPOINT_START;
 use crate::registry::files as documents;
 
 impl Checkpoints {
     /// Those that are there and count; whatever else is there is removed, all where none are wanted, and what is more than is wanted. A
-    /// disk that does not answer is waited for as [`CHECKPOINT_START`] says, and looked through when it does.
+    /// disk that does not answer is waited for as [`CHECKPOINT_START`] says, and looked through when it does. Who `has_guests` to see to is
+    /// not kept from it by a directory.
     ///
     /// # Errors
-    /// A directory cannot be read, or the system has no random numbers.
-    pub fn open(config: &Config) -> io::Result<Self> {
+    /// [`NotOpened`].
+    pub fn open(config: &Config, has_guests: bool) -> Result<Self, NotOpened> {
         let wanted = &config.checkpoints;
         let own = config.state.join("checkpoints");
         let mut all = BTreeMap::new();
@@ -62,8 +65,11 @@ impl Checkpoints {
             away: Mutex::default(),
             all: Mutex::new(all),
         }));
-        match this.patiently(CHECKPOINT_START, move |this| Ok(this.begin_with(&gone)?)) {
-            Err(NoCheckpoint::Io(error)) => return Err(error),
+        match this.patiently(CHECKPOINT_START, move |this| {
+            this.begin_with(&gone, has_guests)
+        }) {
+            Err(NoCheckpoint::Io(error)) => return Err(error.into()),
+            Err(NoCheckpoint::Away(away)) => return Err(away.into()),
             Err(why) => {
                 let directory = wanted.directory.display();
                 tracing::warn!(%directory, %why, "nothing is kept of guests there until it does");
@@ -73,12 +79,41 @@ impl Checkpoints {
         Ok(this)
     }
 
-    fn begin_with(&self, gone: &[Gone]) -> io::Result<()> {
+    /// How an agent of this configuration would find its directory, without guests to see to: why it would keep nothing there for now.
+    /// Changes nothing, and waits for a disk as long as an agent does that starts.
+    ///
+    /// # Errors
+    /// [`NotOpened`]: it would not be started, or could never keep anything there.
+    pub fn check(config: &Config) -> Result<Option<String>, NotOpened> {
+        let marks = Marks::open(&config.state.join("checkpoints"), &config.host)?;
+        let directory = config.checkpoints.directory.clone();
+        let (answer, answered) = sync_channel(1);
+        thread::Builder::new()
+            .name("checkpoints".to_owned())
+            .spawn(move || {
+                let refused = marks.refuse_anothers(&directory);
+                // Who checks may not wait any more.
+                let _ = answer.send(refused.map(|()| marks.is_there(&directory)));
+            })?;
+        match answered.recv_timeout(CHECKPOINT_START) {
+            Ok(Err(away) | Ok(Err(away @ Away::Unusable { .. }))) => Err(away.into()),
+            Ok(Ok(Err(away))) => Ok(Some(away.to_string())),
+            Ok(Ok(Ok(()))) => Ok(None),
+            Err(_) => Ok(Some(NoCheckpoint::Stalled(CHECKPOINT_START).to_string())),
+        }
+    }
+
+    fn begin_with(&self, gone: &[Gone], has_guests: bool) -> Result<(), NoCheckpoint> {
         let mut disk = self.disk();
         self.erase(&disk, gone);
-        // What comes of it is told.
-        let _ = self.is_on().then(|| self.look(&mut disk));
-        self.settle(&disk)
+        if self.is_on() {
+            if !has_guests {
+                disk.refuse_anothers(&self.0.directory)?;
+            }
+            // What comes of it is told.
+            let _ = self.look(&mut disk);
+        }
+        Ok(self.settle(&disk)?)
     }
 
     /// Looks whether the directory is there, and tells it when that has changed. What was away is looked through when it comes back.
@@ -89,7 +124,7 @@ impl Checkpoints {
         let before = std::mem::replace(&mut *away.unwrap_or_else(PoisonError::into_inner), now);
         match &looked {
             Err(why) if before.as_ref() != Some(why) => {
-                tracing::warn!(%why, "nothing more is kept of guests, and what is kept there is not used");
+                tracing::error!(%why, "nothing more is kept of guests, and what is kept there is not used");
             }
             Ok(()) if before.is_some() => {
                 let directory = self.0.directory.display();

@@ -28,7 +28,7 @@ fn config(directory: &TempDir, size: u64) -> Config {
 }
 
 fn opened(directory: &TempDir, size: u64) -> Checkpoints {
-    Checkpoints::open(&config(directory, size)).unwrap()
+    Checkpoints::open(&config(directory, size), false).unwrap()
 }
 
 fn vm(name: &str) -> VmName {

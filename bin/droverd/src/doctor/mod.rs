@@ -1,6 +1,7 @@
 //! What this host and the others say of themselves to those who look for what costs migrations. Changes nothing, and judges nothing:
 //! that is `drover-tune`'s.
 
+mod clock;
 mod guests;
 mod inside;
 mod kept;
@@ -13,11 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_api::{
-    ClusterFactsView, ErrorCode, FactsView, KeptReport, KeptView, MemberLeftOut, Refusal,
+    Client, ClientError, ClusterFactsView, ErrorCode, FactsView, KeptReport, KeptView,
+    MemberLeftOut, Refusal,
 };
 use drover_host::{Told, Tree};
 use drover_plan::Text;
-use drover_tune::facts::{Fact, Host};
+use drover_tune::facts::{Clock, Fact, Host};
 use drover_types::{HostName, with_sources};
 use jiff::Timestamp;
 use tokio::sync::Mutex;
@@ -35,6 +37,7 @@ const ROOT: &str = "/";
 /// # Errors
 /// As for [`host`].
 pub async fn facts(context: &Context) -> Result<FactsView, Refusal> {
+    let began = Some(Timestamp::now());
     let (host, guests, offers) = tokio::join!(
         host(context),
         guests::guests(context),
@@ -45,7 +48,12 @@ pub async fn facts(context: &Context) -> Result<FactsView, Refusal> {
         offers: offers.map_or_else(Fact::Unknown, Fact::Known),
         ..host?
     };
-    Ok(FactsView { facts })
+    let ended = Some(Timestamp::now());
+    Ok(FactsView {
+        facts,
+        began,
+        ended,
+    })
 }
 
 /// This host without what is its guests'.
@@ -69,7 +77,7 @@ pub async fn host(context: &Context) -> Result<Host, Refusal> {
 /// # Errors
 /// As for [`facts`].
 pub async fn cluster(context: &Context) -> Result<ClusterFactsView, Refusal> {
-    let others = context.peers.ask_all(async |client| client.facts().await);
+    let others = context.peers.ask_all(timed);
     let (own, others) = tokio::join!(facts(context), others);
     Ok(together(own?, others))
 }
@@ -82,18 +90,29 @@ pub async fn of_these(
     context: &Context,
     others: Vec<HostName>,
 ) -> Result<ClusterFactsView, Refusal> {
-    let ask = async |client: &drover_api::Client| client.facts().await;
-    let others = context.peers.ask_these(others, ask);
+    let others = context.peers.ask_these(others, timed);
     let (own, others) = tokio::join!(facts(context), others);
     Ok(together(own?, others))
+}
+
+/// Asks a member, with what its clock shows beside this host's.
+async fn timed(client: &Client) -> Result<FactsView, ClientError> {
+    let asked = Timestamp::now();
+    let mut told = client.facts().await?;
+    told.facts.clock = clock::beside([asked, Timestamp::now()], told.began.zip(told.ended));
+    Ok(told)
 }
 
 fn together(
     own: FactsView,
     others: Vec<(HostName, Result<FactsView, Refusal>, Instant)>,
 ) -> ClusterFactsView {
+    let own = Host {
+        clock: Fact::Known(Clock::default()),
+        ..own.facts
+    };
     let mut all = ClusterFactsView {
-        facts: vec![own.facts],
+        facts: vec![own],
         left_out: Vec::new(),
     };
     for (host, told, _) in others {

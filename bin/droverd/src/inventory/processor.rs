@@ -39,6 +39,9 @@ pub fn offers(model: &str, offers: &[Processors]) -> Offers {
     };
     Offers {
         processor: model.to_owned(),
+        version: Some(oldest(offers))
+            .filter(|version| *version != QemuVersion::NONE)
+            .map(|version| version.to_string()),
         hardware: common(offers, hardware).map(told),
         emulated: common(offers, emulated).map(told),
     }
@@ -197,6 +200,8 @@ mod tests {
         assert!(told.models.contains("EPYC-v1") && !told.models.contains("EPYC-Genoa"));
         assert!(told.lacking["EPYC-Turin"].contains("avx512f"), "{told:?}");
         assert_eq!(oldest(&both).to_string(), "7.0.2");
+        assert_eq!(offers("x", &both).version.as_deref(), Some("7.0.2"));
+        assert_eq!(offers("x", &[]).version, None);
         assert_eq!(oldest(&[]).to_string(), "0.0.0");
         assert_eq!(word("\u{e9}!").as_str(), "unknown");
         assert_eq!(word(&"x y".repeat(80)).as_str().len(), WORD_CHARS);

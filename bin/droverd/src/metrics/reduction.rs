@@ -57,6 +57,13 @@ struct Looked {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Opaque {
+    vm: String,
+    peer: String,
+    reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Used {
     vm: String,
     peer: String,
@@ -76,6 +83,7 @@ struct Families {
     codec_seconds: Family<OfCodec, Counter<f64, AtomicU64>>,
     seconds: Family<Stage, Counter<f64, AtomicU64>>,
     used: Family<Used, Gauge>,
+    opaque: Family<Opaque, Gauge>,
     found: Family<Found, Counter>,
     looked: Family<Looked, Counter>,
     expanded_raw: Family<Moving, Counter>,
@@ -119,6 +127,7 @@ impl Families {
         }
         self.add_codecs(&vm, &peer, view);
         self.add_times(&vm, &peer, view);
+        self.add_opaque(&vm, &peer, view);
         let mode = view
             .decided
             .as_ref()
@@ -151,6 +160,18 @@ impl Families {
         }
     }
 
+    fn add_opaque(&self, vm: &str, peer: &str, view: &ReductionView) {
+        for channel in &view.opaque {
+            let reason = channel.word.clone();
+            let labels = Opaque {
+                vm: vm.to_owned(),
+                peer: peer.to_owned(),
+                reason: reason.unwrap_or_else(|| "unknown".to_owned()),
+            };
+            self.opaque.get_or_create(&labels).inc();
+        }
+    }
+
     fn add_expansion(&self, moving: Moving, view: &ExpansionView) {
         let raw = self.expanded_raw.get_or_create(&moving);
         raw.inc_by(view.raw_bytes.0);
@@ -180,6 +201,7 @@ impl Families {
     fn add_looked(&self, moving: Moving, view: &SharedPagesView) {
         for (pages, number) in [
             ("told", view.told),
+            ("untold", view.untold),
             ("added", view.added),
             ("left_out", view.left_out),
             ("recorded", view.recorded),
@@ -231,6 +253,8 @@ impl Families {
         registry.register("migration_reduction_seconds", help, self.seconds);
         let help = "How bytes are reduced now: 1";
         registry.register("migration_reduction_mode", help, self.used);
+        let help = "Channels in which pages are no longer found, by the kind of reason";
+        registry.register("migration_opaque_channels", help, self.opaque);
         let help = "Pages that a guest found at its destination";
         registry.register("migration_stored_pages", help, self.found);
         let help =

@@ -67,21 +67,8 @@ pub fn told(given: GivenBack) -> Option<EventKind> {
 
 #[cfg(test)]
 mod tests {
-    use drover_api::MigrationRole;
-    use drover_migrate::Migration;
-    use drover_types::MigrationId;
-
+    use super::super::snapshot::samples::{leaving, told_since};
     use super::*;
-
-    fn snapshot() -> Snapshot {
-        let migration = Migration {
-            id: MigrationId::from_bytes([1; 16]),
-            vm: "web".parse().unwrap(),
-            source: "a".parse().unwrap(),
-            destination: "b".parse().unwrap(),
-        };
-        Snapshot::new(&migration, MigrationRole::Source)
-    }
 
     fn of(interface: &str, moved: u64, fallback: bool) -> InterruptsView {
         InterruptsView {
@@ -93,21 +80,16 @@ mod tests {
         }
     }
 
-    fn texts(snapshot: &Snapshot) -> Vec<String> {
-        let events = snapshot.events.list().iter();
-        events.map(|event| event.text.clone()).skip(1).collect()
-    }
-
     #[test]
     fn history_tells_of_each_interface_once_and_again_when_that_changes() {
-        let mut snapshot = snapshot();
+        let mut snapshot = leaving();
         let both = || vec![of("eth1", 16, false), of("eth2", 8, false)];
         show(&mut snapshot, both());
         // As another agent finds them.
         show(&mut snapshot, both());
         show(&mut snapshot, vec![of("eth2", 9, false)]);
         assert_eq!(
-            texts(&snapshot),
+            told_since(&snapshot),
             [
                 "interrupts of eth1: 16 moved to CPUs 4-7",
                 "interrupts of eth2: 8 moved to CPUs 4-7",
@@ -120,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_was_to_be_moved_and_could_not_or_is_not_given_back_is_a_note() {
-        let mut snapshot = snapshot();
+        let mut snapshot = leaving();
         show(&mut snapshot, vec![of("eth1", 0, true)]);
         assert_eq!(told(GivenBack::default()), None);
         for left in [vec![], vec!["interrupt 11 stays on CPUs 2".to_owned()]] {

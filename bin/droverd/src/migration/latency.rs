@@ -25,21 +25,10 @@ pub fn show(snapshot: &mut Snapshot, latency: &Latency, told_end: &mut bool) {
 
 #[cfg(test)]
 mod tests {
-    use drover_api::MigrationRole;
-    use drover_migrate::Migration;
-    use drover_types::{CpuLatency, IdleTime, MigrationId};
+    use drover_types::{CpuLatency, IdleTime};
 
+    use super::super::snapshot::samples::{leaving, told_since};
     use super::*;
-
-    fn snapshot() -> Snapshot {
-        let migration = Migration {
-            id: MigrationId::from_bytes([1; 16]),
-            vm: "web".parse().unwrap(),
-            source: "a".parse().unwrap(),
-            destination: "b".parse().unwrap(),
-        };
-        Snapshot::new(&migration, MigrationRole::Source)
-    }
 
     fn latency(cpu: CpuLatency, time_us: u64, over: bool) -> Latency {
         let state = IdleTime {
@@ -54,15 +43,9 @@ mod tests {
         }
     }
 
-    fn told(snapshot: &Snapshot) -> Vec<String> {
-        let events = snapshot.events.list().iter();
-        let events = events.map(|event| event.text.clone());
-        events.filter(|text| text != "asked for").collect()
-    }
-
     #[test]
     fn history_tells_once_what_processors_are_held_to_and_once_how_long_they_slept() {
-        let (mut snapshot, mut told_end) = (snapshot(), false);
+        let (mut snapshot, mut told_end) = (leaving(), false);
         let held = || CpuLatency::Held { us: 20 };
         for (time_us, over) in [
             (0, false),
@@ -77,7 +60,7 @@ mod tests {
             );
         }
         assert_eq!(
-            told(&snapshot),
+            told_since(&snapshot),
             [
                 "CPU latency: held at 20 us",
                 "processors slept: C1E (10 us) 1.5 s"
@@ -99,10 +82,10 @@ mod tests {
             ),
             (CpuLatency::Off, vec![]),
         ] {
-            let mut snapshot = snapshot();
+            let mut snapshot = leaving();
             show(&mut snapshot, &latency(cpu, 0, false), &mut false);
             assert_eq!(snapshot.view.notes, notes);
-            assert_eq!(told(&snapshot).len(), 1);
+            assert_eq!(told_since(&snapshot).len(), 1);
         }
     }
 }

@@ -159,8 +159,17 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
     view.times = times(&reduced.times);
     view.decided = reduced.decided.as_ref().map(decided);
     let opaque = reduced.opaque.iter().cloned();
+    let words = &reduced.opaque_words;
+    let word = |channel: u16| {
+        let found = words.iter().find(|(of, _)| *of == channel);
+        found.map(|(_, word)| word.clone())
+    };
     view.opaque = opaque
-        .map(|(channel, why)| OpaqueChannel { channel, why })
+        .map(|(channel, why)| OpaqueChannel {
+            channel,
+            why,
+            word: word(channel),
+        })
         .collect();
 }
 
@@ -168,6 +177,7 @@ pub fn show(view: &mut ReductionView, reduced: &Reduced) {
 pub fn shared(stored: &StoredPages) -> SharedPagesView {
     SharedPagesView {
         told: stored.told,
+        untold: stored.untold,
         found: stored.read,
         found_in_checkpoint: stored.read_sealed,
         added: stored.added,

@@ -249,3 +249,29 @@ pub fn show_time_left(view: &mut MigrationView, left: TimeLeft) {
     view.time_left_least_ms = least.and_then(millis);
     view.time_left_most_ms = most.and_then(millis);
 }
+
+/// Snapshots for tests of what is shown of a migration.
+#[cfg(test)]
+pub mod samples {
+    use drover_types::MigrationId;
+
+    use super::*;
+
+    /// Of a guest that begins to leave this host.
+    pub fn leaving() -> Snapshot {
+        let migration = Migration {
+            id: MigrationId::from_bytes([1; 16]),
+            vm: "web".parse().unwrap(),
+            source: "a".parse().unwrap(),
+            destination: "b".parse().unwrap(),
+        };
+        Snapshot::new(&migration, MigrationRole::Source)
+    }
+
+    /// What its history tells since that was asked for.
+    pub fn told_since(snapshot: &Snapshot) -> Vec<String> {
+        let events = snapshot.events.list().iter();
+        let events = events.map(|event| event.text.clone());
+        events.filter(|text| text != "asked for").collect()
+    }
+}

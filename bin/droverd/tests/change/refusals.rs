@@ -93,8 +93,24 @@ async fn a_link_is_bounced_only_on_a_drained_host_or_by_force() {
         .cordon(&CordonRequest::default())
         .await
         .unwrap();
-    let applied = host.applied(&plan).await;
+    let id = host.apply(&plan).await.unwrap().id;
+    // Until it is at its end no guest is to come.
+    let (code, message) = refused(host.client().uncordon().await);
+    assert_eq!(code, ErrorCode::ChangeUnderWay);
+    let says =
+        format!("links of a may go for some seconds just now, and guests with them: change {id}");
+    assert!(message.starts_with(&says), "{message}");
+    let applied = host.ended(id).await;
+    assert_eq!(applied.state, ChangeState::Applied, "{applied:#?}");
     assert_eq!(host.facts().await.nic("nic0").unwrap().mtu, 1500);
+
+    // A process that is to undo it has the lock before it has written so, and its agent may be gone.
+    let lock = fs::File::open(host.folder(id).with_file_name("lock")).unwrap();
+    lock.lock().unwrap();
+    let (code, message) = refused(host.client().uncordon().await);
+    assert_eq!(code, ErrorCode::ChangeUnderWay);
+    assert!(message.contains("may be undone"), "{message}");
+    drop(lock);
 
     // Nor is it set back on a host that takes guests.
     host.client().uncordon().await.unwrap();

@@ -5,8 +5,8 @@ use drover_types::{ChangeId, HostName};
 use super::{Client, ClientError};
 use crate::limits;
 use crate::views::change::{
-    ChangeDetailView, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView, LinkRequest,
-    LinkView, UndoRequest,
+    ChangeDetailView, ChangePlanRequest, ChangePlanView, ChangeRequest, ChangeView, ForgottenView,
+    LinkRequest, LinkView, UndoRequest,
 };
 
 impl Client {
@@ -90,5 +90,14 @@ impl Client {
     ) -> Result<ChangeView, ClientError> {
         let path = format!("/v1/changes/{id}/undo");
         self.post(&path, request, limits::UNDO_CALL).await
+    }
+
+    /// `POST /v1/changes/{id}/forget`
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn forget_change(&self, id: ChangeId) -> Result<ForgottenView, ClientError> {
+        let path = format!("/v1/changes/{id}/forget");
+        self.post(&path, &(), limits::READ_CALL).await
     }
 }

@@ -228,6 +228,18 @@ pub struct ChangeView {
     pub can_be_undone: bool,
 }
 
+/// A change that is forgotten.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ForgottenView {
+    /// How it was.
+    #[serde(flatten)]
+    pub change: ChangeView,
+    /// Older ones that could be undone after this one, and cannot be as long as what both have set stays as this one has set it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub holds_up: Vec<ChangeId>,
+}
+
 /// One plan with all that it sets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ChangeDetailView {
@@ -292,7 +304,7 @@ pub struct ChangeStepView {
     pub to: String,
     /// What became of it.
     pub state: ChangeStepState,
-    /// What is there instead, of one that was left alone.
+    /// What is there instead, of one that was left alone; of one that was passed by, as it is the kernel's own to set, why it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
 }

@@ -80,6 +80,9 @@ pub struct ReducedPages {
 pub struct SharedPagesView {
     /// Pages of which the destination has told that it has them.
     pub told: u64,
+    /// At the destination: pages that its host has and does not tell; `trouble` says why.
+    #[serde(default)]
+    pub untold: u64,
     /// At the destination: pages that this guest found among those that guests share there, its own included.
     #[serde(default)]
     pub found: u64,
@@ -109,6 +112,7 @@ impl fmt::Display for SharedPagesView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             told,
+            untold,
             found,
             found_in_checkpoint,
             added,
@@ -119,6 +123,9 @@ impl fmt::Display for SharedPagesView {
             trouble,
         } = self;
         write!(f, "{told} known to the source")?;
+        if *untold > 0 {
+            write!(f, ", {untold} not told")?;
+        }
         if *found > 0 {
             write!(f, ", {found} found among them")?;
         }
@@ -340,6 +347,10 @@ pub struct OpaqueChannel {
     pub channel: u16,
     /// Why, and from where on.
     pub why: String,
+    /// The kind of reason: `compressed` by the hypervisor, `xbzrle`, `hook` (pages go another way), `mapped-ram`, `device-state`, `version`
+    /// (another one than is known), `resumed` (postcopy after an outage), or `unknown`: not exactly as known. None of an older relay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
 }
 
 impl ReductionView {
@@ -390,7 +401,7 @@ impl fmt::Display for ReductionView {
             pages.ordinary,
             pages.dense
         )?;
-        for OpaqueChannel { channel, why } in &self.opaque {
+        for OpaqueChannel { channel, why, .. } in &self.opaque {
             write!(f, "; channel {channel} is not looked into {why}")?;
         }
         Ok(())
@@ -426,6 +437,7 @@ mod tests {
         view.opaque.push(OpaqueChannel {
             channel: 3,
             why: "from byte 9: x".into(),
+            word: None,
         });
         assert_eq!(
             view.to_string(),

@@ -5,11 +5,11 @@ use drover_types::in_short;
 use tokio::time::{Instant, sleep};
 
 use super::Runner;
-use crate::hands::{Hands, Paths};
+use crate::hands::{Hands, Paths, Performed};
 use crate::limits::{PROVE, TAKE_BACK_AGAIN, TAKE_BACK_TRIES};
 use crate::moved::{Moved, said};
 use crate::record::Record;
-use crate::step::{bounces, ends, is, named};
+use crate::step::{bounces, ends, is, is_back, named};
 
 impl<H: Hands, P: Paths> Runner<'_, H, P> {
     /// Settings that are neither as they were set nor as they were before.
@@ -21,7 +21,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 continue;
             }
             let step = self.step(number);
-            if self.is_forgotten(step) {
+            if self.is_void(step) {
                 continue;
             }
             let (from, to) = ends(step);
@@ -44,7 +44,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
 
     /// A link that comes back tells nothing for a while, and a driver that resets refuses: only what is done counts as a try.
     pub(super) async fn take_back(&mut self, number: usize) {
-        if self.is_forgotten(self.step(number)) {
+        if self.is_void(self.step(number)) {
             self.note(Record::Undone { step: number });
             return;
         }
@@ -60,7 +60,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             let is_late = Instant::now() >= deadline;
             let found = self.hands.current(&undo).await;
             match &found {
-                Ok(found) if is(&undo, found, before) && is_ordered => {
+                Ok(found) if is_ordered && is_back(&undo, found, tries > 0) => {
                     self.note(Record::Undone { step: number });
                     return;
                 }
@@ -84,30 +84,28 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             }
             is_ordered = true;
             match self.hands.perform(&undo).await {
-                Err(why) => refused = format!(", and was not set back: {why}"),
+                Err(why) | Ok(Performed::PassedBy(why)) => {
+                    refused = format!(", and was not set back: {why}");
+                }
                 // Many steps are not to take a second each while nobody may reach this host.
-                Ok(()) if self.is_back(&undo).await => {
+                Ok(Performed::Done) if self.is_back(&undo).await => {
                     self.note(Record::Undone { step: number });
                     return;
                 }
-                Ok(()) => tries += 1,
+                Ok(Performed::Done) => tries += 1,
             }
             sleep(TAKE_BACK_AGAIN).await;
         };
         self.leave(number, &found);
     }
 
-    /// Whether a restart has made it void: no file keeps where interrupts and packets are taken, and by now their numbers may be others'.
-    fn is_forgotten(&self, step: &Step) -> bool {
-        let began = self.journal.standing().boot.as_deref();
-        let is_restarted = began.is_some_and(|began| began != self.boot);
-        is_restarted && matches!(step, Step::File { path, .. } if !path.starts_with("proc/sys/"))
+    fn is_void(&self, step: &Step) -> bool {
+        self.journal.account().is_void(step, self.boot)
     }
 
     async fn is_back(&self, undo: &Step) -> bool {
-        let (_, before) = ends(undo);
         let found = self.hands.current(undo).await;
-        found.is_ok_and(|found| is(undo, &found, before))
+        found.is_ok_and(|found| is_back(undo, &found, true))
     }
 
     pub(super) fn leave(&mut self, number: usize, found: &str) {

@@ -5,6 +5,7 @@ mod files;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::time::Duration;
 
 use drover_tune::Step;
 use drover_tune::lasting::Rewrite;
@@ -12,7 +13,7 @@ use drover_types::{HostName, in_short};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use crate::hands::{Hands, Paths};
+use crate::hands::{Hands, Paths, Performed};
 use crate::journal::Journal;
 use crate::limits::{PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED};
 use crate::moved::{RunError, listed, moved, moved_files, said};
@@ -65,11 +66,21 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     }
 
     async fn drive(&mut self) -> Outcome {
+        let within = self.journal.account().order.plan.within();
+        // Only who has begun goes on: nothing is set by whoever takes it up.
+        let mut deadline = Instant::now() + within;
         loop {
             match self.journal.standing().next() {
-                Next::Begin => self.begin().await,
+                Next::Begin => {
+                    self.begin().await;
+                    deadline = Instant::now() + within;
+                }
+                Next::Do(_) | Next::Write(_) if Instant::now() >= deadline => self.give_up(within),
                 Next::Do(step) => self.carry_out(step).await,
-                Next::Prove => self.prove().await,
+                Next::Prove => {
+                    self.prove().await;
+                    deadline = Instant::now() + within;
+                }
                 Next::Write(step) => self.write_file(step).await,
                 Next::TakeBack(step) => match self.file(step).cloned() {
                     Some(file) => self.put_back(step, &file).await,
@@ -83,6 +94,22 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 Next::Nothing(outcome) => return outcome,
             }
         }
+    }
+
+    /// It takes too long: until all is set nobody knows whether other hosts reach this one.
+    fn give_up(&mut self, within: Duration) {
+        let standing = self.journal.standing();
+        let (steps, done) = (self.journal.account().steps.len(), standing.done());
+        let seconds = within.as_secs();
+        let why = match standing.is_proved() {
+            true => format!(
+                "not all files by which it lasts were written within {seconds} s: {} of {}",
+                done - steps,
+                self.journal.account().order.files().len()
+            ),
+            false => format!("not all was set within {seconds} s: {done} of {steps} settings"),
+        };
+        self.roll_back(why);
     }
 
     async fn begin(&mut self) {
@@ -155,6 +182,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         is_over.then(|| "the host was restarted since the plan was made".to_owned())
     }
 
+    /// Does a step, and waits for what becomes of it, though the time of all is over meanwhile.
     async fn carry_out(&mut self, number: usize) {
         let step = self.step(number).clone();
         let setting = named(&step);
@@ -173,6 +201,10 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             return;
         }
         let performed = self.hands.perform(&step).await;
+        if let Ok(Performed::PassedBy(why)) = &performed {
+            return self.pass_by(number, why).await;
+        }
+        let performed = performed.map(|_| ());
         let found = self.read_back(&step, performed.is_ok()).await;
         // What is neither end is the step's as well, even if it could not be done.
         if let Ok(found) = &found
@@ -198,6 +230,20 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             (Ok(()), Err(why)) => {
                 self.roll_back(format!("what {setting} became is not known: {why}"));
             }
+        }
+    }
+
+    /// What the kernel keeps for itself is as it was, and costs none of the others.
+    async fn pass_by(&mut self, number: usize, why: &str) {
+        let step = self.step(number).clone();
+        let found = self.hands.current(&step).await;
+        if !matches!(&found, Ok(found) if is(&step, found, ends(&step).0)) {
+            let (setting, found) = (named(&step), said(found));
+            return self.roll_back(format!("{setting} was not set, and became {found}: {why}"));
+        }
+        let why = in_short(why);
+        if !self.note(Record::PassedBy { step: number, why }) {
+            self.roll_back("its journal cannot be written".to_owned());
         }
     }
 

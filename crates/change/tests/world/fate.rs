@@ -15,6 +15,8 @@ pub struct Fate {
     pub becomes: Option<(String, String)>,
     /// A file of which it is said that it cannot be written.
     pub refuses: Option<String>,
+    /// A file that is the kernel's own to write.
+    pub passes_by: Option<String>,
     /// While this file has this value, no interface has a carrier.
     pub drops: Option<(String, String)>,
     /// While this file has this value, nothing tells whether an interface has one.
@@ -25,6 +27,10 @@ pub struct Fate {
     pub busy: Option<Duration>,
     /// For so long nothing is told after each thing that is done while going back.
     pub silent: Option<Duration>,
+    /// The same on the way forward.
+    pub late: Option<Duration>,
+    /// For so long each thing takes that is set, or written, on the way forward.
+    pub slow: Option<Duration>,
     /// Somebody else writes this at this call.
     pub meddles: Option<(usize, String, String)>,
     /// At which call the journal's disk goes.

@@ -15,7 +15,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use drover_change::{
-    Account, Hands, Journal, Order, Outcome, PathTo, Paths, Plan, Planned, Runner,
+    Account, Hands, Journal, Order, Outcome, PathTo, Paths, Performed, Plan, Planned, Runner,
 };
 use drover_tune::lasting::{End, Place, Rewrite};
 use drover_tune::{Disruption, Step};
@@ -190,6 +190,14 @@ impl World {
         })
     }
 
+    /// Takes as long as what is done takes.
+    async fn dawdle(&self) {
+        let slow = self.fate.borrow().slow;
+        if let Some(slow) = slow {
+            tokio::time::sleep(slow).await;
+        }
+    }
+
     /// How long the journal is.
     fn written(&self) -> u64 {
         fs::metadata(self.journal_file()).map_or(0, |file| file.len())
@@ -281,10 +289,11 @@ struct Host<'a> {
 }
 
 fn path_of(step: &Step) -> &str {
-    let Step::File { path, .. } = step else {
-        panic!("{step} is about no file")
-    };
-    path
+    match step {
+        Step::File { path, .. } => path,
+        // Whatever is set of it.
+        Step::Nic { nic, .. } => nic,
+    }
 }
 
 impl Hands for Host<'_> {
@@ -302,19 +311,26 @@ impl Hands for Host<'_> {
         fs::read_to_string(self.world.file(path_of(step))).map_err(|error| error.to_string())
     }
 
-    async fn perform(&self, step: &Step) -> Result<(), String> {
+    async fn perform(&self, step: &Step) -> Result<Performed, String> {
         self.world.call().await;
         let path = path_of(step);
-        let Step::File { to, .. } = step else {
-            return Ok(());
-        };
+        let (Step::File { to, .. } | Step::Nic { to, .. }) = step;
+        if self.world.fate.borrow().passes_by.as_deref() == Some(path) {
+            return Ok(Performed::PassedBy(
+                "the kernel spreads it by itself".to_owned(),
+            ));
+        }
         if to.starts_with('1') && self.world.is_busy() {
             return Err("it is busy".to_owned());
+        }
+        if !to.starts_with('1') {
+            self.world.dawdle().await;
         }
         {
             let fate = self.world.fate.borrow();
             let forward = !to.starts_with('1');
-            if let Some(silent) = fate.silent.filter(|_| !forward) {
+            let silent = if forward { fate.late } else { fate.silent };
+            if let Some(silent) = silent {
                 self.world.silent_until.set(Some(Instant::now() + silent));
             }
             let refuses = forward && fate.refuses.as_deref() == Some(path);
@@ -329,7 +345,7 @@ impl Hands for Host<'_> {
         }
         // Once more, so that one dies after it was done and before it could say so.
         self.world.call().await;
-        Ok(())
+        Ok(Performed::Done)
     }
 
     async fn carries(&self, _: &str) -> Result<bool, String> {
@@ -352,6 +368,9 @@ impl Hands for Host<'_> {
         let beside = self.world.beside(&file.path);
         let _ = fs::remove_file(&beside);
         let is_refused = self.world.fate.borrow().refuses.as_ref() == Some(&file.path);
+        if to == End::After {
+            self.world.dawdle().await;
+        }
         let text = match to {
             End::After if is_refused => return Err("it is not taken".to_owned()),
             End::After => Some(&file.after),

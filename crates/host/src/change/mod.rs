@@ -16,6 +16,7 @@ use crate::error::HostError;
 use crate::ethtool::{self, Ethtool, Order, OrderError, Question};
 use crate::files;
 use crate::interfaces::listed;
+use crate::interrupts::is_managed;
 use crate::limits::NETLINK;
 
 /// Why a step was not done, or what is there cannot be said.
@@ -45,6 +46,12 @@ pub enum ChangeError {
         path: String,
         /// Why.
         source: io::Error,
+    },
+    /// The kernel spreads it by itself, such as one of queues for each processor (`IRQD_AFFINITY_MANAGED`).
+    #[error("the kernel spreads it by itself")]
+    Managed {
+        /// Which file.
+        path: String,
     },
     /// A value that the setting cannot have.
     #[error("{setting} cannot be {value:?}")]
@@ -130,7 +137,7 @@ pub async fn perform(root: &Path, step: &Step) -> Result<(), ChangeError> {
     checked(step)?;
     match step {
         Step::File { path, to, .. } => {
-            fs::write(root.join(path), to).map_err(|source| of_file("write", path, source))
+            fs::write(root.join(path), to).map_err(|source| not_written(path, source))
         }
         Step::Nic { nic, what, to, .. } => {
             let (index, _) = find(root, nic).await?;
@@ -187,6 +194,15 @@ fn nothing_above(root: &Path, nic: &str, most: u32) -> Result<(), ChangeError> {
         }
     }
     Ok(())
+}
+
+fn not_written(path: &str, source: io::Error) -> ChangeError {
+    let of_interrupt = path.starts_with("proc/irq/");
+    if of_interrupt && is_managed(&source) {
+        let path = path.to_owned();
+        return ChangeError::Managed { path };
+    }
+    of_file("write", path, source)
 }
 
 fn of_file(what: &'static str, path: &str, source: io::Error) -> ChangeError {
@@ -288,12 +304,10 @@ fn ordered(what: &NicSetting, to: &str) -> Result<Order, ChangeError> {
                 Order::fec(false, &modes.collect::<Vec<_>>())
             }
         },
-        NicSetting::Pause => match to.split(' ').collect::<Vec<_>>()[..] {
-            ["rx", receive @ ("on" | "off"), "tx", send @ ("on" | "off")] => {
-                Order::pause(receive == "on", send == "on")
-            }
-            _ => return Err(wrong("pause frames")),
-        },
+        NicSetting::Pause => {
+            let pause = drover_tune::read_pause(to).ok_or_else(|| wrong("pause frames"))?;
+            Order::pause(pause.agreed, pause.receive, pause.send)
+        }
     })
 }
 
@@ -369,6 +383,23 @@ mod tests {
         nothing_above(root.path(), "nic0", 9000).unwrap();
         let refused = nothing_above(root.path(), "nic0", 1500).unwrap_err();
         assert!(refused.to_string().contains("vlan7"), "{refused}");
+    }
+
+    #[test]
+    fn an_interrupt_that_the_kernel_spreads_is_its_own_and_no_other_file_is() {
+        let irq = "proc/irq/7/smp_affinity_list";
+        let refused = |path: &str, number: i32| {
+            not_written(path, io::Error::from_raw_os_error(number)).to_string()
+        };
+        let (eperm, eio, einval) = (1, 5, 22);
+        let managed = "the kernel spreads it by itself";
+        assert_eq!(
+            [eperm, eio].map(|number| refused(irq, number)),
+            [managed; 2]
+        );
+        assert_eq!(refused(irq, einval), format!("cannot write /{irq}"));
+        let other = "proc/sys/net/ipv4/tcp_wmem";
+        assert_eq!(refused(other, eperm), format!("cannot write /{other}"));
     }
 
     #[tokio::test]

@@ -100,9 +100,11 @@ impl Order {
         }
     }
 
-    /// `PAUSE_SET`: whether pause frames are obeyed, and whether they are sent.
-    pub(crate) fn pause(receive: bool, send: bool) -> Self {
+    /// `PAUSE_SET`: whether ends agree on pause frames, which is left as it is unless it is said, whether these are obeyed, and sent.
+    pub(crate) fn pause(agreed: Option<bool>, receive: bool, send: bool) -> Self {
+        let agreed = agreed.map(|on| attribute(2, &[u8::from(on)]));
         let parts = [
+            agreed.unwrap_or_default(),
             attribute(3, &[u8::from(receive)]),
             attribute(4, &[u8::from(send)]),
         ];
@@ -145,7 +147,10 @@ mod tests {
         let fec = Order::fec(false, &["RS".to_owned()]).attributes;
         assert_eq!(bits(&fec, 2), [("RS".to_owned(), true)]);
         assert_eq!(u8_of(&fec, 3), Some(0));
-        let pause = Order::pause(false, true);
+        let agreed = Order::pause(Some(false), false, true).attributes;
+        assert_eq!(u8_of(&agreed, 2), Some(0));
+        let pause = Order::pause(None, false, true);
+        assert_eq!(u8_of(&pause.attributes, 2), None);
         assert_eq!(
             (
                 pause.command,

@@ -17,7 +17,7 @@ pub(crate) fn port(answer: &[u8]) -> Result<Port, &'static str> {
 
 /// Of `PAUSE`.
 pub(crate) fn pause(answer: &[u8]) -> Result<Pause, &'static str> {
-    let (receive, send, counted) = (3, 4, 5);
+    let (agreed, receive, send, counted) = (2, 3, 4, 5);
     let is_on = |kind| u8_of(answer, kind).map(|on| on == 1);
     let not_told = "its driver does not tell";
     let counted = find(answer, counted).unwrap_or_default();
@@ -25,6 +25,7 @@ pub(crate) fn pause(answer: &[u8]) -> Result<Pause, &'static str> {
     Ok(Pause {
         receive: is_on(receive).ok_or(not_told)?,
         send: is_on(send).ok_or(not_told)?,
+        agreed: is_on(agreed),
         sent: u64_of(counted, sent),
         received: u64_of(counted, received),
     })
@@ -142,6 +143,7 @@ mod tests {
         let mut answer = [attribute(2, &[1]), attribute(3, &[1]), attribute(4, &[0])].concat();
         let told = pause(&answer).unwrap();
         assert!(told.receive && !told.send);
+        assert_eq!(told.agreed, Some(true));
         assert_eq!((told.sent, told.received), (None, None));
         let counted = [
             attribute(2, &7_u64.to_ne_bytes()),

@@ -10,6 +10,7 @@ use crate::devlink::Devlink;
 use crate::ethtool::{Ethtool, Question};
 use crate::files::optional;
 use crate::interfaces::Listed;
+use crate::interrupts::parent_with_interrupts;
 use crate::netlink::Netlink;
 use crate::{dcb, lldp, team};
 
@@ -41,6 +42,7 @@ impl Asked {
             neighbours: None,
             options: None,
             has_folder: listed.has_folder,
+            stands_on: None,
             enabled: listed.enabled,
             team: listed.team,
             interface: listed.interface,
@@ -79,6 +81,10 @@ impl Asked {
             None => nothing("the kernel gives no socket"),
         });
         told.neighbours = Some(lldp::kept(&self.root, index).into());
+        if told.has_folder {
+            let device = self.root.join(format!("sys/class/net/{nic}/device"));
+            told.stands_on = parent_with_interrupts(&self.root, &device);
+        }
         let slot = told.has_folder.then(|| slot(&self.root, nic)).flatten();
         (told.versions, told.health) = match (&mut self.devlink, slot) {
             (Some(devlink), Some(slot)) => (

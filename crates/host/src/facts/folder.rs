@@ -40,11 +40,7 @@ impl Folder<'_> {
 
     /// `KEY=value` in each line.
     pub(super) fn lines(&self, path: &str) -> BTreeMap<String, String> {
-        let text = self.tree.text(&self.at(path)).unwrap_or_default();
-        let pairs = text.lines().filter_map(|line| line.split_once('='));
-        pairs
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .collect()
+        lines(self.tree, &self.at(path))
     }
 
     pub(super) fn steering(&self) -> Steering {
@@ -63,8 +59,23 @@ impl Folder<'_> {
         }
     }
 
-    pub(super) fn interrupts(&self) -> Result<Vec<Interrupt>, String> {
-        interrupts(self.tree, &self.at("device/msi_irqs"))
+    /// Its own, or those of the device that it stands on.
+    pub(super) fn interrupts(&self, stands_on: Option<&str>) -> Result<Vec<Interrupt>, String> {
+        let device = stands_on.map_or_else(|| self.at("device"), str::to_owned);
+        interrupts(self.tree, &format!("{device}/msi_irqs"))
+    }
+
+    /// The slot of the device that it stands on. What that carries is not told: others may stand on it as well.
+    pub(super) fn slot_below(&self, device: &str) -> Option<Pci> {
+        let uevent = lines(self.tree, &format!("{device}/uevent"));
+        Some(Pci {
+            slot: uevent.get("PCI_SLOT_NAME")?.clone(),
+            speed: None,
+            speed_most: None,
+            width: None,
+            width_most: None,
+            near: self.tree.parsed(&format!("{device}/local_cpulist")),
+        })
     }
 
     pub(super) fn pci(&self, slot: &str) -> Pci {
@@ -134,6 +145,15 @@ impl Folder<'_> {
     }
 }
 
+/// `KEY=value` in each line of a file.
+fn lines(tree: &Tree, path: &str) -> BTreeMap<String, String> {
+    let text = tree.text(path).unwrap_or_default();
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    pairs
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect()
+}
+
 /// The interrupts that a folder names (`msi_irqs` of a PCI device), and which processors take them.
 ///
 /// # Errors
@@ -180,6 +200,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::interrupts::parent_with_interrupts;
 
     fn write(root: &Path, files: &[(&str, &str)]) {
         for (path, text) in files {
@@ -270,7 +291,7 @@ mod tests {
         );
         let tree = Tree::at(root.path());
         let path = "sys/class/net/nic0".to_owned();
-        let read = Folder { tree: &tree, path }.interrupts().unwrap();
+        let read = Folder { tree: &tree, path }.interrupts(None).unwrap();
         let told = read.iter().map(|one| {
             let taken = one.taken_by().to_string();
             (one.number, one.cpus.to_string(), taken)
@@ -278,5 +299,43 @@ mod tests {
         let expected = [(60, "0-7", "5"), (61, "0-3", "0-3"), (62, "1", "1")];
         let expected = expected.map(|(irq, may, is)| (irq, may.to_owned(), is.to_owned()));
         assert_eq!(told.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn interrupts_of_what_has_none_of_its_own_are_those_of_its_parent() {
+        let root = tempfile::tempdir().unwrap();
+        let slot = "sys/devices/pci0000:00/0000:00:03.0";
+        let files = [
+            (format!("{slot}/class"), "0x020000\n"),
+            (format!("{slot}/uevent"), "PCI_SLOT_NAME=0000:00:03.0\n"),
+            (format!("{slot}/local_cpulist"), "0-3\n"),
+            (format!("{slot}/msi_irqs/24"), "msix\n"),
+            (format!("{slot}/virtio0/uevent"), "DRIVER=virtio_net\n"),
+            ("proc/irq/24/smp_affinity_list".to_owned(), "5\n"),
+        ];
+        let files: Vec<(&str, &str)> = files
+            .iter()
+            .map(|(path, text)| (path.as_str(), *text))
+            .collect();
+        write(root.path(), &files);
+        let nic = root.path().join("sys/class/net/nic0");
+        fs::create_dir_all(&nic).unwrap();
+        let device = nic.join("device");
+        std::os::unix::fs::symlink(root.path().join(slot).join("virtio0"), &device).unwrap();
+        let parent = |device: &Path| parent_with_interrupts(root.path(), device);
+        let found = parent(&device).unwrap();
+        assert_eq!(found, slot);
+        // One that has its own stands on nothing else.
+        assert_eq!(parent(&root.path().join(slot)), None);
+        let tree = Tree::at(root.path());
+        let path = "sys/class/net/nic0".to_owned();
+        let folder = Folder { tree: &tree, path };
+        assert!(folder.interrupts(None).is_err());
+        let read = folder.interrupts(Some(&found)).unwrap();
+        assert_eq!((read.len(), read[0].number), (1, 24));
+        let pci = folder.slot_below(&found).unwrap();
+        assert_eq!(pci.slot, "0000:00:03.0");
+        assert_eq!(pci.near.unwrap().to_string(), "0-3");
+        assert_eq!((pci.speed, pci.width), (None, None));
     }
 }

@@ -40,6 +40,7 @@ pub fn facts(tree: &Tree, told: &Told) -> Host {
             Some(runs) => Fact::Known(runs),
             None => Fact::unknown("there are too many processes to look for irqbalance"),
         },
+        clock: Fact::unknown(NO_AGENT),
         memory: memory::memory(tree),
         offers: Fact::unknown(NO_AGENT),
         guests: Fact::unknown(NO_AGENT),

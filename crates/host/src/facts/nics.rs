@@ -82,12 +82,18 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
         coalescing: told_of(told, Question::Coalesce, |answer| {
             Ok(ethtool::coalescing(answer))
         }),
-        interrupts: of_folder(folder, |folder| folder.interrupts()),
+        interrupts: of_folder(folder, |folder| {
+            folder.interrupts(told.stands_on.as_deref())
+        }),
         carrier_changes: of_folder(folder, |folder| folder.number("carrier_changes")),
         steering: of_folder(folder, |folder| Ok(folder.steering())),
         pci: match (folder, device.get("PCI_SLOT_NAME")) {
             (Some(folder), Some(slot)) => Fact::Known(folder.pci(slot)),
-            (Some(_), None) => Fact::unknown("it is on no PCI bus"),
+            (Some(folder), None) => {
+                let below = told.stands_on.as_deref();
+                let below = below.and_then(|device| folder.slot_below(device));
+                below.map_or_else(|| Fact::unknown("it is on no PCI bus"), Fact::Known)
+            }
             (None, _) => Fact::unknown(NO_FOLDER),
         },
         bond: (kind == Kind::Bond).then(|| of_folder(folder, |folder| bond(folder, told))),
@@ -218,6 +224,7 @@ mod tests {
             enabled: true,
             team: true,
             options: Some(Answered::Nothing("the kernel refuses to tell".into())),
+            stands_on: None,
             ethtool: BTreeMap::new(),
             dcb: None,
             versions: None,

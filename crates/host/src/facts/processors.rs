@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use drover_tune::facts::{Core, Fact, Node, Processors};
+use drover_tune::facts::{Core, Fact, Frequencies, Node, Processors};
 use drover_types::CpuSet;
 
 use super::tree::Tree;
@@ -28,7 +28,23 @@ pub(super) fn processors(tree: &Tree) -> Processors {
         governors: words(tree, &cpus, "cpufreq/scaling_governor"),
         drivers: words(tree, &cpus, "cpufreq/scaling_driver"),
         preferences: words(tree, &cpus, "cpufreq/energy_performance_preference"),
+        frequencies: frequencies(tree, &cpus),
         online,
+    }
+}
+
+fn frequencies(tree: &Tree, cpus: &[u32]) -> Fact<Frequencies> {
+    let all = |file: &str| -> Vec<u64> {
+        let paths = cpus
+            .iter()
+            .map(|cpu| format!("{CPUS}/cpu{cpu}/cpufreq/{file}"));
+        paths.filter_map(|path| tree.parsed(&path)).collect()
+    };
+    let least = all("scaling_min_freq").into_iter().min();
+    let most = all("cpuinfo_max_freq").into_iter().max();
+    match least.zip(most) {
+        Some((least, most)) => Fact::Known(Frequencies { least, most }),
+        None => Fact::unknown("no CPU tells how fast it may run"),
     }
 }
 

@@ -29,7 +29,13 @@ pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String>
     if all.is_empty() {
         return Err("its RDMA device tells no port".to_owned());
     }
-    let (port, kinds) = all.swap_remove(own.unwrap_or(0));
+    let (port, mut kinds) = all.swap_remove(own.unwrap_or(0));
+    // Such as "4: RNIC". The kernel calls its addresses what it calls those of RoCE v1.
+    let node = tree.text(&format!("sys/class/infiniband/{device}/node_type"));
+    if node.is_ok_and(|node| node.contains("RNIC")) && !kinds.is_empty() {
+        let addresses: u32 = kinds.values().sum();
+        kinds = [("iWARP".to_owned(), addresses)].into();
+    }
     let path = format!("{ports}/{port}");
     // Such as "4: ACTIVE".
     let word = |file: &str| {
@@ -119,6 +125,11 @@ mod tests {
             ("symbol_error".to_owned(), 0),
         ];
         assert_eq!(told.lost, lost.into());
+        write("../node_type", "1: CA\n");
+        assert_eq!(rdma(&tree, "mlx5_0", "ens1f0").unwrap().kinds, told.kinds);
+        write("../node_type", "4: RNIC\n");
+        let iwarp = [("iWARP".to_owned(), 3)];
+        assert_eq!(rdma(&tree, "mlx5_0", "ens1f0").unwrap().kinds, iwarp.into());
         assert_eq!(rdma(&tree, "mlx5_0", "none").unwrap().port, 1);
         assert!(rdma(&tree, "mlx5_1", "ens1f0").is_err());
     }

@@ -22,6 +22,9 @@ pub struct ToldNic {
     pub interface: Interface,
     /// Its folder in `/sys` is that of this network namespace.
     pub has_folder: bool,
+    /// The device that has its interrupts, by its path from the root, where that is not its own: of virtio's it is the parent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands_on: Option<String>,
     /// Administratively up, with carrier or without.
     pub enabled: bool,
     /// Several adapters as one, by `teamd`.

@@ -107,11 +107,16 @@ fn read(told: &Value, took_ms: f64) -> Look {
 /// In the words that the doctor has for a person.
 fn subject(told: &Value) -> Option<String> {
     let mut words = told["host"].as_str()?.to_owned();
+    let (near, far) = (told["nic"].as_str(), told["far"].as_str());
+    let differ = far.filter(|far| near.is_some_and(|near| near != *far));
+    if let Some(near) = near.filter(|_| differ.is_some()) {
+        words = format!("{words} {near}");
+    }
     if let Some(other) = told["other"].as_str() {
         words = format!("{words} and {other}");
     }
-    if let Some(nic) = told["nic"].as_str() {
-        words = format!("{words} {nic}");
+    if let Some(last) = differ.or(near) {
+        words = format!("{words} {last}");
     }
     Some(words)
 }

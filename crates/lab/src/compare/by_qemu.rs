@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use drover_hypervisor::qmp::Event;
 use serde_json::{Value, json};
 
@@ -46,17 +46,33 @@ pub(super) struct Hangs {
     cancelled: String,
 }
 
-/// Moves a guest that the lab started to the other host. With `patience` a move that carries
-/// nothing for so long is cancelled; without, it is waited for.
+/// How long a move of QEMU's is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// A move that carries nothing for so long is cancelled; without, it is waited for.
+    pub stalled: Option<Duration>,
+    /// A move that has not ended after so long is given up; [`limits::MOVE`] at most.
+    pub longest: Duration,
+}
+
+impl Patience {
+    /// With whatever goes on, as long as any move may take.
+    pub const ALL: Self = Self {
+        stalled: None,
+        longest: limits::MOVE,
+    };
+}
+
+/// Moves a guest that the lab started to the other host.
 ///
 /// # Errors
-/// The move failed; the guest goes on on its source, or the lab must boot a new one.
+/// The move failed, or took longer than `patience` allows; the guest goes on on its source, or the lab must boot a new one.
 pub async fn move_guest(
     lab: &Lab,
     guest: &mut Resident,
     method: Method,
     variant: Variant,
-    patience: Option<Duration>,
+    patience: Patience,
 ) -> Result<Measured> {
     let destination = lab.host(1 - guest.host);
     let hosts = [&lab.host(guest.host), &destination];
@@ -92,10 +108,11 @@ pub async fn move_guest(
             .run("migrate-incoming", json!({ "uri": at }))
             .await?;
         guest.monitor.run("migrate", json!({ "uri": to })).await?;
-        let hangs = hangs(&guest.monitor, patience);
+        let hangs = hangs(&guest.monitor, patience.stalled);
         tokio::select! {
             handed_off = arrive(guest, meter.mark(), &monitor) => handed_off?,
             hangs = hangs => return Err(hangs.into()),
+            error = overdue(&guest.monitor, patience.longest) => return Err(error),
         }
         let totals = totals(&guest.monitor).await?;
         meter
@@ -275,6 +292,24 @@ async fn hangs(source: &Monitor, patience: Option<Duration>) -> Hangs {
         state,
         cancelled: cancel(source).await,
     }
+}
+
+/// Ends after so long, and says how far the move has come.
+async fn overdue(source: &Monitor, longest: Duration) -> anyhow::Error {
+    tokio::time::sleep(longest).await;
+    match totals(source).await {
+        Ok(told) => not_ended(longest, told.payload_bytes, told.rounds),
+        Err(error) => error.context(format!("not ended after {} s", longest.as_secs())),
+    }
+}
+
+/// What is said of a move that was given up.
+pub(super) fn not_ended(longest: Duration, bytes: u64, rounds: u64) -> anyhow::Error {
+    anyhow!(
+        "not ended after {} s, with {} MiB sent in {rounds} rounds",
+        longest.as_secs(),
+        bytes >> 20
+    )
 }
 
 /// What becomes of an operator's cancel.

@@ -19,13 +19,15 @@ mod stage;
 mod summary;
 
 pub use by_drover::move_guest as move_by_drover;
-pub use by_qemu::{DOWNTIME_LIMIT_MS, move_guest as move_by_qemu};
+pub use by_qemu::{DOWNTIME_LIMIT_MS, Patience, move_guest as move_by_qemu};
 pub use foretold::Foretold;
 pub use method::{Method, Variant};
 pub use ordeal::{FaultSummary, Faulted, Outcome};
 pub use reduced::{CodecSummary, ReducedSummary};
 pub use report::table;
 pub use summary::{Comparison, DroverFacts, Run, Skipped, Spread, Summary};
+
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use drover_types::Bytes;
@@ -34,6 +36,7 @@ use serde::{Deserialize, Serialize};
 use crate::fault::Fault;
 use crate::guest::Image;
 use crate::lab::{Lab, State};
+use crate::limits;
 use crate::machine::Machine;
 use crate::settings::{GuestSettings, LabSettings};
 use crate::{fault, network, require};
@@ -60,6 +63,9 @@ pub struct Plan {
     pub calibrate: bool,
     /// Multifd channels for every method that has them, instead of calibrating.
     pub channels: Option<u8>,
+    /// Seconds that one move may take, [`limits::MOVE`] at most, which it is without; what has not ended then counts as failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_s: Option<u64>,
     /// What goes wrong in every second move; each method moves the guest once without and once with
     /// them in each repeat.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -102,7 +108,8 @@ pub async fn compare(plan: &Plan, command: &str, say: Say<'_>) -> Result<Compari
         bail!("no method is possible here");
     }
 
-    let mut stage = Stage::new(&lab, &plan.guest, &image);
+    let longest = plan.longest_s.map_or(limits::MOVE, Duration::from_secs);
+    let mut stage = Stage::new(&lab, &plan.guest, &image).with_longest(longest);
     if methods.iter().any(|method| method.encryption().is_some()) {
         stage.start_agents().await?;
     }

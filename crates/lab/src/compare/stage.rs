@@ -1,14 +1,16 @@
 //! The guests of a comparison: booted when needed, held while another is measured, moved and
 //! verified, with or without faults.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result};
-use drover_api::Encryption;
+use drover_api::{Encryption, MigrationView};
 
 use super::foretold::Looks;
 use super::method::{Method, Variant};
 use super::ordeal::{Clean, Faulted, Ordeal, Outcome};
 use super::summary::{DroverFacts, Run};
-use super::{by_drover, by_qemu};
+use super::{Patience, by_drover, by_qemu};
 use crate::agent::Agent;
 use crate::fault::{Driver, Fault, Stage as Moves};
 use crate::guest::Image;
@@ -47,6 +49,7 @@ pub(crate) struct Stage<'a> {
     encryption: Encryption,
     /// Of QEMU alone, and of an agent.
     guests: [Option<Resident>; 2],
+    longest: Duration,
 }
 
 type Moved = (Measured, Option<DroverFacts>);
@@ -60,7 +63,13 @@ impl<'a> Stage<'a> {
             agents: Vec::new(),
             encryption: Encryption::On,
             guests: [None, None],
+            longest: limits::MOVE,
         }
+    }
+
+    /// Gives a move up that has not ended after so long; [`limits::MOVE`] at most.
+    pub(crate) fn with_longest(self, longest: Duration) -> Self {
+        Self { longest, ..self }
     }
 
     /// Starts the agents, in one cluster.
@@ -200,18 +209,13 @@ impl<'a> Stage<'a> {
             .as_mut()
             .context("there is no guest to move")?;
         if task.method.encryption().is_some() {
-            let mut looks = Looks::default();
-            let mut watch = |view: &_| looks.look(view);
             let agents = &self.agents;
-            let moved = by_drover::move_guest(self.lab, guest, agents, task.method, &mut watch);
-            let (measured, views) = moved.await?;
-            let facts = DroverFacts {
-                foretold: looks.foretold(&views[0]),
-                ..DroverFacts::of(&views)
-            };
-            return Ok((measured, Some(facts)));
+            return move_by_agents(self.lab, guest, agents, task.method, self.longest).await;
         }
-        let patience = (!task.faults.is_empty()).then_some(limits::PATIENCE);
+        let patience = Patience {
+            stalled: (!task.faults.is_empty()).then_some(limits::PATIENCE),
+            longest: self.longest,
+        };
         let moved = by_qemu::move_guest(self.lab, guest, task.method, task.variant, patience);
         Ok((moved.await?, None))
     }
@@ -253,4 +257,28 @@ impl<'a> Stage<'a> {
         }
         Ok(())
     }
+}
+
+async fn move_by_agents(
+    lab: &Lab,
+    guest: &mut Resident,
+    agents: &[Agent],
+    method: Method,
+    longest: Duration,
+) -> Result<Moved> {
+    let (mut looks, mut sent) = (Looks::default(), (0, 0));
+    let mut watch = |view: &MigrationView| {
+        looks.look(view);
+        sent = (view.bytes.transferred.0, view.round);
+    };
+    let moved = by_drover::move_guest(lab, guest, agents, method, &mut watch);
+    let Ok(moved) = tokio::time::timeout(longest, moved).await else {
+        return Err(by_qemu::not_ended(longest, sent.0, sent.1));
+    };
+    let (measured, views) = moved?;
+    let facts = DroverFacts {
+        foretold: looks.foretold(&views[0]),
+        ..DroverFacts::of(&views)
+    };
+    Ok((measured, Some(facts)))
 }

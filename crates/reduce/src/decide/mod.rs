@@ -239,6 +239,8 @@ pub struct Controller {
     way: Way,
     now: Duration,
     slowest: Option<Slowest>,
+    /// It was the lines at the look before, too.
+    short_of_lines: bool,
     changes: u64,
     looks: u64,
     /// Another way is wanted since then.
@@ -259,6 +261,7 @@ impl Default for Controller {
             way: Way::with(Codec::None),
             now: Duration::ZERO,
             slowest: None,
+            short_of_lines: false,
             changes: 0,
             looks: 0,
             wanted_since: None,
@@ -317,7 +320,8 @@ impl Controller {
         self.now += seen.lasted;
         self.looks += 1;
         let slowest = slowest(&seen.times);
-        self.slowest = Some(slowest);
+        let before = self.slowest.replace(slowest);
+        self.short_of_lines = [before, self.slowest] == [Some(Slowest::Lines); 2];
         self.model.seen(seen, slowest, self.way);
         if let Some(returned) = &mut self.returned {
             // Of what was passed nobody knows.
@@ -340,10 +344,10 @@ impl Controller {
             slowed: seen.times.slowed(),
         };
         self.trials.cross_under(self.now, conditions);
-        match self.trials.seen(self.now, seen.lasted, crossed) {
+        match self.trials.seen(self.now, seen.lasted, crossed, seen.times) {
             Outcome::GoesOn => {}
-            Outcome::Kept(of) if self.is_worth(of, slowest) => self.decide(slowest),
-            Outcome::Kept(of) | Outcome::Broken(of) => self.take_back(of, slowest),
+            Outcome::Kept(of) if self.is_worth(of) => self.decide(slowest),
+            Outcome::Kept(of) | Outcome::Broken(of) => self.take_back(of),
             Outcome::None if self.now < FIRST_LOOK => {}
             Outcome::None if self.keeps_its_codec() && slowest != Slowest::Lines => {
                 self.wanted_since = None;
@@ -358,7 +362,9 @@ impl Controller {
             return self.change(best);
         }
         let (now, then) = (self.goodput(self.way), self.goodput(best));
-        let faster = then > now * WORTH_A_CHANGE;
+        // Lines that nobody limits are waited for now and then, when a receiver does not get its turn: processors are not spent for that.
+        let dearer = self.model.cost(best) > self.model.cost(self.way);
+        let faster = then > now * WORTH_A_CHANGE && (self.short_of_lines || !dearer);
         let cheaper = self.model.cost(best) * WORTH_A_CHANGE < self.model.cost(self.way);
         // What is there already is passed for time, and not for processors alone, which is seen once it is tried.
         let leap = best == Way::Off && self.is_leap();
@@ -395,23 +401,27 @@ impl Controller {
     }
 
     /// Whether what it promised is still expected of a way, once it is known what it made of the bytes: a trial that goes by those of the
-    /// lines does not see that.
-    fn is_worth(&self, of: Tested, slowest: Slowest) -> bool {
-        let by_lines = slowest == Slowest::Lines && of.promise == Promise::Faster;
-        !by_lines || self.goodput(of.tried) > self.goodput(of.before) * FASTER
+    /// lines does not see that. What QEMU gave or the destination took at the last look alone does not count: it bounds both ways alike,
+    /// so that a good one would look like no gain in a moment in which QEMU had little. Nor does it count that lines which were not waited for
+    /// at that look may carry more than they were seen to.
+    fn is_worth(&self, of: Tested) -> bool {
+        let over_lines = |way| self.model.over(way, self.line.proven());
+        let by_lines = of.by_lines && of.promise == Promise::Faster;
+        !by_lines || over_lines(of.tried) > over_lines(of.before) * FASTER
     }
 
     /// Bars what would not keep its promise either.
-    fn take_back(&mut self, of: Tested, slowest: Slowest) {
+    fn take_back(&mut self, of: Tested) {
         let Tested {
             before,
             tried,
             promise,
+            by_lines,
         } = of;
-        let least = match (promise, slowest) {
+        let least = match (promise, by_lines) {
             // Fewer bytes are no use: who is behind the lines holds everything up.
-            (Promise::Faster, Slowest::Lines) => self.model.cost(before) * WORTH_A_CHANGE,
-            (Promise::Faster, _) => self.model.cost(tried),
+            (Promise::Faster, true) => self.model.cost(before) * WORTH_A_CHANGE,
+            (Promise::Faster, false) => self.model.cost(tried),
             (Promise::Cheaper | Promise::Leap, _) => f64::INFINITY,
         };
         self.trials.bar(self.now, tried);

@@ -225,9 +225,14 @@ impl Model {
         self.threads.max(1.0) / self.lasts(way)
     }
 
+    /// QEMU's bytes that lines which carry so many, and all threads, get done in a second.
+    pub(super) fn over(&self, way: Way, line: f64) -> f64 {
+        (line / self.ratio(way)).min(self.processed(way))
+    }
+
     /// QEMU's bytes that cross in a second over lines that carry so many.
     pub(super) fn goodput(&self, way: Way, line: f64) -> f64 {
-        let crosses = (line / self.ratio(way)).min(self.processed(way));
-        crosses.min(self.others.unwrap_or(f64::INFINITY))
+        let most = self.others.unwrap_or(f64::INFINITY);
+        self.over(way, line).min(most)
     }
 }

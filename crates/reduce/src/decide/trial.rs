@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::decide::Way;
+use crate::decide::{Slowest, Times, Way, slowest};
 use crate::limits::{
     ANOTHER_LINE, AS_FAST, BARRED_FOR, BARRED_FOR_MOST, CONDITIONS_FOLLOW, FASTER,
     OTHER_CONDITIONS, TRIAL_LASTS, TRIAL_SETTLES,
@@ -51,6 +51,8 @@ pub(super) struct Tested {
     pub(super) tried: Way,
     /// What it promised.
     pub(super) promise: Promise,
+    /// The lines were waited for, over the whole of it: its last look alone may be one in which the destination was busy.
+    pub(super) by_lines: bool,
 }
 
 /// Bytes, or bytes in a second.
@@ -71,6 +73,8 @@ struct Trial {
     /// Since it has settled, and in which time.
     crossed: Crossed,
     lasted: Duration,
+    /// Where the threads' time went meanwhile.
+    times: Times,
 }
 
 /// Under what bytes cross.
@@ -160,11 +164,13 @@ impl Trials {
                 before,
                 tried,
                 promise,
+                by_lines: false,
             },
             began: now,
             wanted,
             crossed: Crossed::default(),
             lasted: Duration::ZERO,
+            times: Times::default(),
         });
     }
 
@@ -187,8 +193,14 @@ impl Trials {
             .retain(|barred| !may_go(barred) || !others(barred));
     }
 
-    /// Takes in what crossed in a second, for so long.
-    pub(super) fn seen(&mut self, now: Duration, lasted: Duration, crossed: Crossed) -> Outcome {
+    /// Takes in what crossed in a second, for so long, and where the time of the threads went.
+    pub(super) fn seen(
+        &mut self,
+        now: Duration,
+        lasted: Duration,
+        crossed: Crossed,
+        times: Times,
+    ) -> Outcome {
         let Some(trial) = &mut self.now else {
             self.usual = Some(match self.usual {
                 None => crossed,
@@ -206,6 +218,7 @@ impl Trials {
         trial.crossed.raw += crossed.raw * lasted.as_secs_f64();
         trial.crossed.wire += crossed.wire * lasted.as_secs_f64();
         trial.lasted += lasted;
+        trial.times += times;
         if trial.lasted < TRIAL_LASTS {
             return Outcome::GoesOn;
         }
@@ -214,7 +227,12 @@ impl Trials {
             raw: trial.crossed.raw / seconds,
             wire: trial.crossed.wire / seconds,
         };
-        let (of, wanted) = (trial.of, trial.wanted);
+        let by_lines = slowest(&trial.times) == Slowest::Lines;
+        let of = Tested {
+            by_lines,
+            ..trial.of
+        };
+        let wanted = trial.wanted;
         self.now = None;
         if crossed.raw < wanted.raw && crossed.wire < wanted.wire {
             return Outcome::Broken(of);
@@ -337,16 +355,18 @@ mod tests {
                 raw: 100.0,
                 wire: 80.0,
             };
-            trials.seen(TICK, TICK, usual);
+            let times = Times::default();
+            trials.seen(TICK, TICK, usual, times);
             let (before, tried) = (PAGES, LZ4);
             trials.begin(TICK, before, tried, promise, fewer);
             let now = Crossed { raw, wire };
-            let mut outcomes = (2..10).map(|tick| trials.seen(TICK * tick, TICK, now));
+            let mut outcomes = (2..10).map(|tick| trials.seen(TICK * tick, TICK, now, times));
             let over = outcomes.find(|outcome| *outcome != Outcome::GoesOn);
             let of = Tested {
                 before,
                 tried,
                 promise,
+                by_lines: false,
             };
             assert!([Outcome::Kept(of), Outcome::Broken(of)].contains(&over.unwrap()));
             over == Some(Outcome::Kept(of))
@@ -358,5 +378,36 @@ mod tests {
         // Half of the bytes for as many of QEMU's, whichever pages come: the lines are to be as full, but for a little.
         assert!(stays(Promise::Faster, Some(0.5), 60.0, 42.0));
         assert!(!stays(Promise::Faster, Some(0.5), 160.0, 40.0));
+    }
+
+    #[test]
+    fn a_trial_was_by_lines_where_these_were_waited_for_over_the_whole_of_it() {
+        let waited = |lines: u32, destination: u32| Times {
+            for_lines: TICK * lines,
+            for_destination: TICK * destination,
+            carrying: TICK,
+            ..Times::default()
+        };
+        let by_lines = |looks: [Times; 3]| {
+            let mut trials = Trials::default();
+            let crossed = Crossed::default();
+            trials.seen(TICK, TICK, crossed, Times::default());
+            trials.begin(TICK, PAGES, LZ4, Promise::Faster, Some(0.5));
+            // The first one does not count: what was packed before is still on its way.
+            let first = trials.seen(TICK + TRIAL_SETTLES, TRIAL_SETTLES, crossed, looks[0]);
+            assert_eq!(first, Outcome::GoesOn);
+            trials.seen(TICK * 3, TICK, crossed, looks[1]);
+            match trials.seen(TICK * 4, TICK, crossed, looks[2]) {
+                Outcome::Kept(of) | Outcome::Broken(of) => of.by_lines,
+                other => panic!("{other:?}"),
+            }
+        };
+        let (lines, destination, nobody) = (waited(6, 0), waited(2, 3), waited(0, 0));
+        assert!(by_lines([nobody, lines, lines]));
+        assert!(by_lines([destination, lines, destination]));
+        assert!(by_lines([nobody, nobody, lines]));
+        assert!(!by_lines([lines, destination, destination]));
+        assert!(!by_lines([lines, waited(0, 9), lines]));
+        assert!(!by_lines([lines, nobody, nobody]));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use drover_reduce::decide::{Controller, Way};
+use drover_reduce::decide::{Controller, Slowest, Way};
 use drover_reduce::limits::{DECIDED_EVERY, SAMPLED_EVERY};
 
 use crate::world::{GIGABIT, Made, World, packs, seconds, world};
@@ -48,7 +48,7 @@ fn another_line_and_other_processors_have_another_way_within_300_ms() {
     };
     // As in docs/measurements/reduction.md: usually, and at most.
     for (what, before, after, expected) in [
-        ("1 Gbit/s to 100 Mbit/s", &usual, &slow, [50, 150]),
+        ("1 Gbit/s to 100 Mbit/s", &usual, &slow, [100, 150]),
         ("100 Mbit/s to 1 Gbit/s", &slow, &usual, [250, 250]),
         ("processors taken", &usual, &busy, [150, 250]),
         ("processors given back", &busy, &usual, [300, 300]),
@@ -102,31 +102,40 @@ fn lines_that_become_slower_little_by_little_free_what_was_barred() {
     }
 }
 
+/// Of a minute in which work takes so many times as long in each look, after one without others: how often the way was changed, and what crossed of what could have.
+fn needed_by_others(mut slowed: impl FnMut(u32) -> f64) -> (u64, f64) {
+    let looks = 1200;
+    let mut controller = Controller::default();
+    unforetold().run(&mut controller, seconds(60));
+    let before = controller.changes();
+    let mut crossed = 0.0;
+    for look in 0..looks {
+        let world = World {
+            slowed: slowed(look),
+            ..unforetold()
+        };
+        crossed += world.run(&mut controller, DECIDED_EVERY);
+    }
+    (controller.changes() - before, crossed / f64::from(looks))
+}
+
 #[test]
 fn processors_that_others_need_now_and_then_do_not_have_what_was_barred_tried_all_the_time() {
-    let mut seed = 7_u32;
-    let mut at_random = |_: u32| {
-        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        2.0 + f64::from(seed >> 16) / 65536.0 * 4.0
-    };
-    let mut by_turns = |look: u32| [3.0, 9.0][look as usize / 20 % 2];
-    let others: [(&mut dyn FnMut(u32) -> f64, u64); 2] =
-        [(&mut at_random, 4), (&mut by_turns, 120)];
-    for (slowed, changes) in others {
-        let mut controller = Controller::default();
-        unforetold().run(&mut controller, seconds(60));
-        let before = controller.changes();
-        let mut crossed = 0.0;
-        for look in 0..1200 {
-            let world = World {
-                slowed: slowed(look),
-                ..unforetold()
-            };
-            crossed += world.run(&mut controller, DECIDED_EVERY);
-        }
-        let changed = controller.changes() - before;
-        assert!(crossed > 0.98 * 1200.0, "{crossed} {changed}");
-        assert!(changed <= changes, "{changed} {controller:#?}");
+    let by_turns = needed_by_others(|look| [3.0, 9.0][look as usize / 20 % 2]);
+    assert!(by_turns.0 <= 120 && by_turns.1 > 0.98, "{by_turns:?}");
+    let mut at_random: Vec<_> = (1..60)
+        .map(|mut seed: u32| {
+            needed_by_others(|_| {
+                seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                2.0 + f64::from(seed >> 16) / 65536.0 * 4.0
+            })
+        })
+        .collect();
+    at_random.sort_by_key(|(changes, _)| *changes);
+    // One trial to no avail. By chance what others need is another for so long that all that was barred is tried once more.
+    assert_eq!(at_random[at_random.len() / 2].0, 2, "{at_random:?}");
+    for minute in &at_random {
+        assert!(minute.0 <= 60 && minute.1 > 0.99, "{at_random:?}");
     }
 }
 
@@ -184,4 +193,59 @@ fn what_a_codec_made_of_other_pages_is_not_believed_for_ever() {
         let reacted = reaches(&mut controller, usual);
         assert!(reacted <= seconds(16), "{reacted:?}");
     }
+}
+
+/// Has a codec be tried, and in the last look of that the destination be waited for a little longer than the lines; what becomes of it.
+fn tries([crosses, sampled]: [&World; 2]) -> Controller {
+    let mut controller = Controller::default();
+    for look in 0.. {
+        assert!(look < 100, "{controller:#?}");
+        sampled.sample(&mut controller);
+        controller.seen(&crosses.seen(controller.way(), DECIDED_EVERY));
+        if packs(&controller) {
+            break;
+        }
+    }
+    let tried = controller.way();
+    let mut seen = crosses.seen(tried, DECIDED_EVERY);
+    controller.seen(&seen);
+    assert_eq!(controller.way(), tried);
+    let waited = seen.times.for_lines;
+    seen.times.for_destination = waited * 6 / 10;
+    seen.times.for_lines = waited - seen.times.for_destination;
+    controller.seen(&seen);
+    assert_eq!(controller.slowest(), Some(Slowest::Destination));
+    controller
+}
+
+#[test]
+fn a_trial_is_judged_by_all_of_it_and_not_by_its_last_look() {
+    let promised = World {
+        line: 0.4 * GIGABIT,
+        ..world()
+    };
+    // What crosses no codec makes fewer.
+    let dense = |made: Made| Made { ratio: 1.0, ..made };
+    let crosses = World {
+        of_ordinary: promised.of_ordinary.map(dense),
+        ..promised.clone()
+    };
+    let controller = tries([&crosses, &promised]);
+    assert!(!packs(&controller), "{controller:#?}");
+
+    // One that is a gain of 15 % over these lines, and would be none over lines of 1.6 times as much: processors get no more done.
+    let good = |made: Made| match made.seconds > 0.0 {
+        true => Made {
+            ratio: 0.85,
+            seconds: 1.0 / 203e6,
+        },
+        false => made,
+    };
+    let usual = world();
+    let gains = World {
+        of_ordinary: usual.of_ordinary.map(good),
+        ..usual
+    };
+    let controller = tries([&gains, &gains]);
+    assert!(packs(&controller), "{controller:#?}");
 }

@@ -99,6 +99,35 @@ fn who_holds_everything_up_behind_the_lines_is_not_packed_for() {
 }
 
 #[test]
+fn nothing_is_packed_for_lines_that_are_waited_for_in_single_looks() {
+    let takes = World {
+        line: 100.0 * GIGABIT,
+        destination: 3.0 * GIGABIT,
+        destination_passed: 3.0 * GIGABIT,
+        ..world()
+    };
+    // The receiver does not get its turn, and what it does not read holds up the lines.
+    let held_up = World {
+        line: 3.0 * GIGABIT,
+        destination: 3e9,
+        destination_passed: 3e9,
+        ..takes.clone()
+    };
+    let mut controller = Controller::default();
+    takes.run(&mut controller, seconds(2));
+    let settled = controller.changes();
+    for _ in 0..40 {
+        held_up.run(&mut controller, DECIDED_EVERY);
+        takes.run(&mut controller, DECIDED_EVERY * 9);
+        assert!(!packs(&controller), "{controller:#?}");
+    }
+    assert_eq!(controller.changes(), settled, "{controller:#?}");
+    // Two in a row are believed.
+    held_up.run(&mut controller, DECIDED_EVERY * 3);
+    assert!(packs(&controller), "{controller:#?}");
+}
+
+#[test]
 fn a_little_time_is_not_bought_with_several_times_the_processors() {
     // Where a codec would have a few percent more cross than describing alone.
     for percent in 90..=110 {

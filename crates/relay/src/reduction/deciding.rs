@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use drover_reduce::decide::{Controller, Seen, Slowest, Times, Tried, Verdict, Way};
-use drover_reduce::limits::{DECIDED_EVERY, SAMPLED_EVERY};
+use drover_reduce::limits::{DECIDED_EVERY, SAMPLED_EVERY, SAMPLED_EVERY_MOST};
 use drover_reduce::{Choice, Codec, Counts, OfCodecs, PackingTook};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -66,6 +66,8 @@ pub(super) struct Deciding {
     /// QEMU sends.
     decided: Option<(Instant, Counts, Times)>,
     sampled: Option<Instant>,
+    /// From one sample to the next: twice as long each time while bytes are passed.
+    sampled_every: Duration,
 }
 
 impl Deciding {
@@ -78,6 +80,7 @@ impl Deciding {
             times: Times::default(),
             decided: None,
             sampled: None,
+            sampled_every: SAMPLED_EVERY,
         }
     }
 
@@ -90,7 +93,11 @@ impl Deciding {
         if let Policy::Always(way) = self.policy {
             return Order { way, sample: false };
         }
-        let due = |at: Instant| now.saturating_duration_since(at) >= SAMPLED_EVERY;
+        let passes = self.controller.way() == Way::Off;
+        if !passes {
+            self.sampled_every = SAMPLED_EVERY;
+        }
+        let due = |at: Instant| now.saturating_duration_since(at) >= self.sampled_every;
         let sample = self.sampled.is_none_or(due);
         let way = match self.controller.way() {
             // What codecs would get is known only of a chunk that is described.
@@ -99,6 +106,9 @@ impl Deciding {
         };
         if sample {
             self.sampled = Some(now);
+        }
+        if sample && passes {
+            self.sampled_every = (self.sampled_every * 2).min(SAMPLED_EVERY_MOST);
         }
         Order { way, sample }
     }
@@ -252,14 +262,16 @@ mod tests {
             now += ms(10);
             deciding.done(now, &slow);
         }
-        let ordered: Vec<Order> = (0..40)
+        let ordered: Vec<Order> = (0..200)
             .map(|_| {
                 now += ms(10);
                 deciding.next(now)
             })
             .collect();
-        let samples: Vec<_> = ordered.iter().filter(|order| order.sample).collect();
-        assert!((4..=5).contains(&samples.len()), "{ordered:?}");
+        let samples = ordered.iter().enumerate().filter(|(_, order)| order.sample);
+        let samples: Vec<usize> = samples.map(|(at, _)| at).collect();
+        let apart: Vec<usize> = samples.windows(2).map(|two| two[1] - two[0]).collect();
+        assert_eq!(apart, [20, 40, 40, 40, 40], "{samples:?}");
         for order in &ordered {
             let way = match order.sample {
                 true => Way::with(Codec::None),

@@ -70,8 +70,8 @@ pub(crate) struct Shared {
     sampler: Mutex<Sampler>,
     /// Pages that QEMU itself found to be zero.
     zero: AtomicU64,
-    /// Channels in which pages are no longer found, and why.
-    opaque: Mutex<BTreeMap<ChannelId, String>>,
+    /// Channels in which pages are no longer found, and why: in a word, and in full.
+    opaque: Mutex<BTreeMap<ChannelId, (&'static str, String)>>,
     /// Stores the pages that cross, where that is wanted.
     filling: OnceLock<Filling>,
     /// As the destination: records the pages that arrive, where that is wanted.
@@ -252,8 +252,8 @@ impl Shared {
         self.zero.fetch_add(pages, Ordering::Relaxed);
     }
 
-    fn opaque(&self, channel: ChannelId, why: String) {
-        lock(&self.opaque).insert(channel, why);
+    fn opaque(&self, channel: ChannelId, word: &'static str, why: String) {
+        lock(&self.opaque).insert(channel, (word, why));
     }
 
     fn expanded(&self, done: &Expanded) {
@@ -268,6 +268,10 @@ impl Shared {
     /// What became of the bytes so far.
     pub(crate) fn report(&self) -> Reduced {
         let opaque = lock(&self.opaque).clone();
+        let words = opaque.iter();
+        let words = words.map(|(channel, (word, _))| (*channel, (*word).to_owned()));
+        let words = words.collect();
+        let whys = opaque.into_iter().map(|(channel, (_, why))| (channel, why));
         let deciding = lock(&self.deciding);
         Reduced {
             counts: deciding.counts(),
@@ -275,7 +279,8 @@ impl Shared {
             codecs: deciding.codecs(),
             times: deciding.times(),
             decided: deciding.decided(),
-            opaque: opaque.into_iter().collect(),
+            opaque: whys.collect(),
+            opaque_words: words,
         }
     }
 }

@@ -354,7 +354,7 @@ impl Reducer {
             && why.hides_pages()
             && !std::mem::replace(&mut self.told, true)
         {
-            shared.opaque(self.id, format!("from byte {from}: {why}"));
+            shared.opaque(self.id, why.word(), format!("from byte {from}: {why}"));
         }
     }
 

@@ -1,10 +1,8 @@
 //! Findings, the worst first, each with all that there is to say of it.
 
 use super::blocks::{Block, Text};
-use super::links::sources;
 use crate::finding::Finding;
 use crate::report::Report;
-use crate::rules::RULES;
 
 pub fn blocks(report: &Report) -> Vec<Block> {
     let mut blocks = vec![Block::Section(Text::of("Findings"))];
@@ -26,9 +24,7 @@ fn of_one(finding: &Finding) -> Vec<Block> {
     if let Some(cost) = &found.cost {
         named.push(("Cost", Text::of(cost)));
     }
-    if let Some(change) = &found.change {
-        named.push(("Change", Text::of(change.disruption)));
-    }
+    named.push(("Class", Text::of(finding.disruption)));
     if let Some(by_hand) = &found.by_hand {
         named.push(("By hand", Text::of(by_hand)));
     }
@@ -47,7 +43,8 @@ fn of_one(finding: &Finding) -> Vec<Block> {
         let lines = shown.iter().flat_map(|line| line.lines()).map(Text::of);
         blocks.push(Block::Lines("In the guest's definition", lines.collect()));
     }
-    let rule = RULES.iter().find(|rule| rule.name == finding.rule);
-    blocks.extend(rule.map(|rule| Block::Sources(sources(rule.source))));
+    let sources = finding.documentation.iter();
+    let sources = sources.map(|source| (Text::of(&source.said), source.address.clone()));
+    blocks.push(Block::Sources(sources.collect()));
     blocks
 }

@@ -12,7 +12,6 @@ mod blocks;
 mod findings;
 mod hosts;
 mod html;
-mod links;
 mod markdown;
 mod paths;
 mod rest;

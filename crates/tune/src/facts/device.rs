@@ -35,7 +35,7 @@ pub struct Rdma {
     pub physical: String,
     /// `Ethernet`, which is RoCE or iWARP, or `InfiniBand`.
     pub layer: String,
-    /// Kinds of the addresses that it has on this interface, such as `RoCE v2`, and how many of each.
+    /// Kinds of the addresses that it has on this interface, such as `RoCE v2` or `iWARP`, and how many of each.
     pub kinds: BTreeMap<String, u32>,
     /// What was lost or late since the driver was started, by the kernel's names for counters that are there.
     pub lost: BTreeMap<String, u64>,

@@ -11,6 +11,9 @@ pub struct Pause {
     pub receive: bool,
     /// They are sent.
     pub send: bool,
+    /// Both ends agree on them; none where it is not told.
+    #[serde(default)]
+    pub agreed: Option<bool>,
     /// How many were sent since the driver was started; none where it does not count.
     pub sent: Option<u64>,
     /// How many arrived.

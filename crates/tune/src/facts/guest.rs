@@ -86,6 +86,9 @@ pub struct Pages {
 pub struct Offers {
     /// The processor's own name.
     pub processor: String,
+    /// Version of the oldest of them; none where it is not told.
+    #[serde(default)]
+    pub version: Option<String>,
     /// The hardware's; none where it may not be used.
     pub hardware: Option<Offer>,
     /// What is emulated.

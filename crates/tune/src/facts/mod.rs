@@ -26,7 +26,7 @@ pub use nic::{
     Rings, Steering,
 };
 pub use path::{Answers, Carried, Crossing, HeldUpBy, Path, PathEnd};
-pub use processors::{Core, Node, Processors};
+pub use processors::{Core, Frequencies, Node, Processors};
 
 /// A fact, or why it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,12 +86,24 @@ pub struct Host {
     /// What its memory has for guests.
     #[serde(default)]
     pub memory: Memory,
+    /// Its clock, beside that of the host that asked; an agent that asks others knows.
+    #[serde(default)]
+    pub clock: Fact<Clock>,
     /// What its QEMUs can give guests as their processor; its agent knows.
     #[serde(default)]
     pub offers: Fact<Offers>,
     /// Guests that are defined or run there, in the order of their names; its agent knows.
     #[serde(default)]
     pub guests: Fact<Vec<Guest>>,
+}
+
+/// A host's clock, beside that of the host that asked it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Clock {
+    /// How many milliseconds it is ahead; less than 0 where it is behind.
+    pub ahead_ms: i64,
+    /// How many milliseconds it may be more or less: half of the time that question and answer were on their way.
+    pub doubt_ms: u64,
 }
 
 impl Host {

@@ -187,7 +187,7 @@ pub struct Coalescing {
     pub adaptive_receive: Option<bool>,
 }
 
-/// An interrupt of an adapter (`device/msi_irqs`).
+/// An interrupt of an adapter (`device/msi_irqs`, of virtio the parent's).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interrupt {
     /// Its number.

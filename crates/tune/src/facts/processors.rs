@@ -23,6 +23,18 @@ pub struct Processors {
     /// How many of them each preference of energy or performance has (`energy_performance_preference`).
     #[serde(default)]
     pub preferences: Fact<BTreeMap<String, u32>>,
+    /// How fast they may run.
+    #[serde(default)]
+    pub frequencies: Fact<Frequencies>,
+}
+
+/// How fast processors may run, in kHz.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Frequencies {
+    /// The lowest that one of them is let go down to (`scaling_min_freq`).
+    pub least: u64,
+    /// The highest that one of them can (`cpuinfo_max_freq`).
+    pub most: u64,
 }
 
 /// A core.

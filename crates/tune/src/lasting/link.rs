@@ -2,7 +2,7 @@
 
 use super::owners::LinkFile;
 use super::{How, Lasting};
-use crate::change::NicSetting;
+use crate::change::{NicSetting, read_pause};
 use crate::link::modes_of;
 use crate::negotiation::Negotiation;
 
@@ -29,16 +29,18 @@ pub(super) fn lines(what: &NicSetting, from: &str, to: &str) -> Result<Vec<Strin
             other => Err(format!("a .link has no word for {other}")),
         },
         NicSetting::Negotiation => negotiation(from, to),
-        NicSetting::Pause => match to.split(' ').collect::<Vec<_>>()[..] {
-            ["rx", receive, "tx", send] => {
-                let word = |switch: &str| if switch == "on" { "yes" } else { "no" };
-                Ok(vec![
-                    format!("RxFlowControl={}", word(receive)),
-                    format!("TxFlowControl={}", word(send)),
-                ])
-            }
-            _ => Err(format!("a .link has no word for {to:?}")),
-        },
+        NicSetting::Pause => {
+            let pause = read_pause(to).ok_or_else(|| format!("a .link has no word for {to:?}"))?;
+            let word = |on: bool| if on { "yes" } else { "no" };
+            let agreed = pause
+                .agreed
+                .map(|on| format!("AutoNegotiationFlowControl={}", word(on)));
+            let both = [
+                format!("RxFlowControl={}", word(pause.receive)),
+                format!("TxFlowControl={}", word(pause.send)),
+            ];
+            Ok(agreed.into_iter().chain(both).collect())
+        }
         NicSetting::Fec => Err("a .link has no word for the correction of errors".to_owned()),
     }
 }

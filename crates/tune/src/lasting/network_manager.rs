@@ -1,7 +1,7 @@
 //! Profiles of NetworkManager. Source: nm-settings-nmcli(5).
 
 use super::{How, Lasting, NicOwner, SetUp};
-use crate::change::{NicSetting, quoted};
+use crate::change::{NicSetting, quoted, read_pause};
 use crate::negotiation::Negotiation;
 
 /// Properties of a profile with their values, as `nmcli` takes them.
@@ -35,13 +35,25 @@ pub(super) fn properties(what: &NicSetting, to: &str) -> Result<Vec<String>, Str
                 Err(format!("NetworkManager has no word for {to:?}"))
             }
         },
-        NicSetting::Pause => match to.split(' ').collect::<Vec<_>>()[..] {
-            ["rx", receive, "tx", send] => Ok(vec![
-                format!("ethtool.pause-rx {}", quoted(receive)),
-                format!("ethtool.pause-tx {}", quoted(send)),
-            ]),
-            _ => Err(format!("NetworkManager has no word for {to:?}")),
-        },
+        NicSetting::Pause => {
+            let pause =
+                read_pause(to).ok_or_else(|| format!("NetworkManager has no word for {to:?}"))?;
+            if pause.agreed == Some(true) {
+                return Err(
+                    "a profile says whether pause frames are obeyed and sent only where ends do not agree on them"
+                        .to_owned(),
+                );
+            }
+            let switch = |on: bool| if on { "on" } else { "off" };
+            let agreed = pause
+                .agreed
+                .map(|on| format!("ethtool.pause-autoneg {}", switch(on)));
+            let both = [
+                format!("ethtool.pause-rx {}", switch(pause.receive)),
+                format!("ethtool.pause-tx {}", switch(pause.send)),
+            ];
+            Ok(agreed.into_iter().chain(both).collect())
+        }
         NicSetting::Fec => Err(
             "only some versions of NetworkManager have a word for the correction of errors"
                 .to_owned(),

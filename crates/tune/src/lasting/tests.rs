@@ -260,6 +260,14 @@ fn pause_frames_have_words_in_a_link_and_in_a_profile() {
     assert_eq!(lines, ["RxFlowControl=no", "TxFlowControl=yes"]);
     let properties = network_manager::properties(&what, to).unwrap();
     assert_eq!(properties, ["ethtool.pause-rx off", "ethtool.pause-tx on"]);
+    let forced = "autoneg off rx off tx off";
+    let lines = link::lines(&what, "", forced).unwrap();
+    assert_eq!(lines[0], "AutoNegotiationFlowControl=no");
+    let properties = network_manager::properties(&what, forced).unwrap();
+    assert_eq!(properties[0], "ethtool.pause-autoneg off");
+    let agreed = "autoneg on rx off tx off";
+    assert_eq!(link::lines(&what, "", agreed).unwrap().len(), 3);
+    assert!(network_manager::properties(&what, agreed).is_err());
     assert!(
         link::lines(&what, "", "off").is_err() && network_manager::properties(&what, "").is_err()
     );

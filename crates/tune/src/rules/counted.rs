@@ -1,6 +1,7 @@
 //! What was counted since the host was started. One reading does not tell when: what was mended since is still in it.
 
 use super::used::is_used;
+use crate::cost::of_loss;
 use crate::facts::{Host, Nic};
 use crate::finding::{Answer, Found, Severity, Verdict};
 
@@ -61,6 +62,8 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
     } else {
         "more places in its ring, more queues, or fewer guests on the processors that serve it"
     };
+    let all = counters.received.saturating_add(bad);
+    let line = nic.link.known().and_then(|link| link.speed);
     Ok(Answer::Found(Found {
         severity: Severity::Notice,
         read: format!(
@@ -70,7 +73,7 @@ pub fn errors(host: &Host, nic: &Nic) -> Verdict {
         ),
         expected: format!("fewer than one in a million, or than {PACKETS_A_DAY} a day"),
         why: "TCP takes each for a line that is full, and sends more slowly".into(),
-        cost: None,
+        cost: of_loss(nic.mtu, bad, all, line),
         change: None,
         by_hand: Some(format!("look whether it becomes more: if so, {mend}")),
         lines: Vec::new(),

@@ -18,14 +18,31 @@ const USUAL: usize = 0;
 /// A class that gets a share (`IEEE_8021QAZ_TSA_ETS`).
 const BY_SHARE: u8 = 2;
 
+/// A class that is sent before all others (`IEEE_8021QAZ_TSA_STRICT`).
+const STRICT: u8 = 0;
+
+/// A class with all of the line, in percent, shares it with none.
+const WHOLE: u8 = 100;
+
 /// Bits that a pause frame holds a line for, at most: 65535 times 512.
 const HELD_BITS: u64 = 65_535 * 512;
+
+/// A driver that turns pause frames off for PFC by itself, and goes on telling what they were (`ixgbe_dcb_config_pfc_82599`).
+const TELLS_BEFORE: &str = "ixgbe";
 
 /// Of the time since the start, one part of so many: less is nothing.
 const OF_TIME: u64 = 1000;
 
 fn is_about(host: &Host, nic: &Nic) -> bool {
     is_used(host, nic) && nic.kind == Kind::Adapter
+}
+
+/// Priorities that are held back alone, in words.
+pub(super) fn listed(pfc: &Pfc) -> String {
+    match enabled(Some(pfc)).join(", ") {
+        none if none.is_empty() => "no priority".to_owned(),
+        some => format!("priority {some}"),
+    }
 }
 
 fn enabled(pfc: Option<&Pfc>) -> Vec<String> {
@@ -56,11 +73,19 @@ pub fn pause(host: &Host, nic: &Nic) -> Verdict {
     if priorities.is_empty() || !(pause.receive || pause.send) {
         return Ok(Answer::Right);
     }
+    let driver = nic.driver.known();
+    if driver.is_some_and(|driver| driver == TELLS_BEFORE) {
+        return Err(Because::from("its driver tells what was before PFC"));
+    }
     let read = format!(
         "pause frames, and PFC for priority {}",
         priorities.join(", ")
     );
-    let off = pause_words(&Pause::default());
+    // Drivers such as i40e and ice refuse to have changed whether ends agree.
+    let off = pause_words(&Pause {
+        agreed: pause.agreed,
+        ..Pause::default()
+    });
     Ok(Answer::Found(Found {
         change: Some(of_nic(
             Disruption::BouncesLink,
@@ -109,10 +134,7 @@ fn differences(dcb: &Dcb) -> Vec<String> {
     if let (Some(own), Some(peer)) = (&dcb.pfc, &dcb.peer_pfc)
         && own.enabled != peer.enabled
     {
-        let [own, peer] = [own, peer].map(|pfc| match enabled(Some(pfc)).join(", ") {
-            none if none.is_empty() => "no priority".to_owned(),
-            some => format!("priority {some}"),
-        });
+        let [own, peer] = [own, peer].map(listed);
         differ.push(format!("PFC for {own} here, and for {peer} at the switch"));
     }
     if let (Some(own), Some(peer)) = (&dcb.ets, &dcb.peer_ets)
@@ -124,6 +146,7 @@ fn differences(dcb: &Dcb) -> Vec<String> {
     differ
 }
 
+/// Shares of a line, one class after the other.
 fn percents(shares: &[u8]) -> String {
     let shares: Vec<String> = shares.iter().map(u8::to_string).collect();
     shares.join("/")
@@ -165,6 +188,43 @@ fn usual_share(ets: &Ets) -> Option<u8> {
     let class = usize::from(*ets.classes.get(USUAL)?);
     let by_share = *ets.algorithms.get(class)? == BY_SHARE;
     ets.shares.get(class).copied().filter(|_| by_share)
+}
+
+/// What priorities get of a full line, those of one class together; none where no two classes share it. What a class is called is each
+/// driver's own choice.
+pub(super) fn shared(ets: &Ets) -> Option<String> {
+    let mut classes: Vec<(u8, Vec<String>)> = Vec::new();
+    for (priority, class) in ets.classes.iter().enumerate() {
+        let priority = priority.to_string();
+        match classes.iter_mut().find(|(known, _)| known == class) {
+            Some((_, priorities)) => priorities.push(priority),
+            None => classes.push((*class, vec![priority])),
+        }
+    }
+    let served = |class: u8| {
+        let class = usize::from(class);
+        let share = ets.shares.get(class).copied();
+        (ets.algorithms.get(class).copied(), share)
+    };
+    let has_part = |(class, _): &(u8, Vec<String>)| matches!(served(*class), (Some(BY_SHARE), Some(share)) if share < WHOLE);
+    let all = classes.iter().map(|(class, priorities)| {
+        let gets = match served(*class) {
+            (Some(BY_SHARE), Some(share)) => format!("{share} %"),
+            (Some(STRICT), _) => "all before others".to_owned(),
+            _ => "what its driver gives".to_owned(),
+        };
+        format!("{gets} for priority {}", priorities.join(", "))
+    });
+    let mut parts = classes.iter();
+    parts
+        .any(has_part)
+        .then(|| all.collect::<Vec<_>>().join("; "))
+}
+
+/// Somebody has priorities held back, or has classes share the line: drivers tell of what nobody set in many ways.
+pub(super) fn is_set(dcb: &Dcb) -> bool {
+    let is_shared = dcb.ets.as_ref().is_some_and(|ets| shared(ets).is_some());
+    is_shared || !enabled(dcb.pfc.as_ref()).is_empty()
 }
 
 /// What was set here is not overwritten by a switch.

@@ -1,10 +1,14 @@
 //! Interfaces that stand on each other.
 
+use drover_types::BitRate;
+
 use super::of_nic;
 use super::used::is_in_use;
 use crate::change::{Disruption, NicSetting};
+use crate::cost::of_rate;
 use crate::facts::{Bond, Host, Kind, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
+use crate::rates::highest;
 use crate::settable::MTU_LEAST;
 
 /// Policies by which all packets between two hosts take one member.
@@ -68,13 +72,14 @@ pub fn bond(host: &Host, nic: &Nic) -> Verdict {
     if nic.lower.len() < 2 {
         return Ok(Answer::Right);
     }
+    let all = together(host, nic);
     let found = |read: String, expected: &str, why: &str| {
         Ok(Answer::Found(Found {
             severity: Severity::Warning,
             read,
             expected: expected.to_owned(),
             why: why.to_owned(),
-            cost: None,
+            cost: fastest(host, nic).zip(all).and_then(|(one, all)| of_rate(one, all)),
             change: None,
             by_hand: Some(
                 "set it where the bond is made, and at the switch; or give each adapter a network of its own, \
@@ -91,20 +96,23 @@ pub fn bond(host: &Host, nic: &Nic) -> Verdict {
             "only one of its members carries a migration",
         );
     }
-    if BY_POLICY.contains(&bond.mode.as_str()) {
-        let hash = bond
-            .hash
-            .as_deref()
-            .ok_or("it does not tell what decides")?;
-        if BY_HOST.contains(&hash) {
-            return found(
-                format!("mode {}, members chosen by {hash}", bond.mode),
-                "layer3+4",
-                "all connections between two hosts take the same member",
-            );
-        }
+    match policy(bond)? {
+        Some(hash) if BY_HOST.contains(&hash) => found(
+            format!("mode {}, members chosen by {hash}", bond.mode),
+            "layer3+4",
+            "all connections between two hosts take the same member",
+        ),
+        _ => Ok(Answer::Right),
     }
-    Ok(Answer::Right)
+}
+
+/// What decides which member takes a packet, in modes in which something does.
+pub(super) fn policy(bond: &Bond) -> Result<Option<&str>, Because> {
+    if !BY_POLICY.contains(&bond.mode.as_str()) {
+        return Ok(None);
+    }
+    let hash = bond.hash.as_deref();
+    Ok(Some(hash.ok_or("it does not tell what decides")?))
 }
 
 /// All members of a bond carry, and are alike.
@@ -118,27 +126,50 @@ pub fn members(host: &Host, nic: &Nic) -> Verdict {
         return Ok(Answer::Right);
     }
     let idle = |member: &&String| !bond.active.contains(member) || in_other_group(bond, member);
-    let idle: Vec<String> = nic
-        .lower
-        .iter()
-        .filter(idle)
-        .map(|member| state(bond, member))
-        .collect();
+    let (idle, carrying): (Vec<&String>, Vec<&String>) = nic.lower.iter().partition(idle);
     if idle.is_empty() {
         return rates(host, nic);
     }
+    let now = sum(carrying.into_iter().map(|name| could(host, name)));
+    let idle: Vec<String> = idle.iter().map(|member| state(bond, member)).collect();
     Ok(Answer::Found(Found {
         severity: Severity::Critical,
         read: idle.join(", "),
         expected: "all members carry".into(),
         why: "its part of the bond's rate is missing".into(),
-        cost: None,
+        cost: now
+            .zip(together(host, nic))
+            .and_then(|(now, all)| of_rate(now, all)),
         change: None,
         by_hand: Some(
             "look at its cable, and whether the switch's port is in the same group".into(),
         ),
         lines: Vec::new(),
     }))
+}
+
+/// The rate of a member, or that which it could have, where it has no link.
+fn could(host: &Host, member: &str) -> Option<BitRate> {
+    let member = host.nic(member)?;
+    let link = member.link.known()?;
+    link.speed
+        .filter(|_| member.carrier)
+        .or_else(|| highest(member))
+}
+
+fn sum(mut rates: impl Iterator<Item = Option<BitRate>>) -> Option<BitRate> {
+    let add = |sum: BitRate, rate: Option<BitRate>| Some(BitRate(sum.0.saturating_add(rate?.0)));
+    rates.try_fold(BitRate(0), add)
+}
+
+/// What all members of a bond could carry together.
+fn together(host: &Host, bond: &Nic) -> Option<BitRate> {
+    sum(bond.lower.iter().map(|name| could(host, name)))
+}
+
+/// The most that one member carries alone.
+fn fastest(host: &Host, bond: &Nic) -> Option<BitRate> {
+    bond.lower.iter().filter_map(|name| could(host, name)).max()
 }
 
 /// By `802.3ad` only one group of ports carries at a time.
@@ -167,7 +198,7 @@ fn rates(host: &Host, nic: &Nic) -> Verdict {
     rates.sort_unstable();
     match (rates.first(), rates.last()) {
         (Some((slow, of)), Some((fast, than))) if slow != fast => {
-            let shown = |rate: &Option<drover_types::BitRate>| match rate {
+            let shown = |rate: &Option<BitRate>| match rate {
                 Some(rate) => rate.to_string(),
                 None => "no rate".to_owned(),
             };
@@ -176,7 +207,10 @@ fn rates(host: &Host, nic: &Nic) -> Verdict {
                 read: format!("{of} has {}, {than} has {}", shown(slow), shown(fast)),
                 expected: "one rate".into(),
                 why: "a bond takes its members for alike: the slow one holds up its share".into(),
-                cost: None,
+                cost: slow.zip(together(host, nic)).and_then(|(slow, all)| {
+                    let alike = slow.0.saturating_mul(nic.lower.len() as u64);
+                    of_rate(BitRate(alike), all)
+                }),
                 change: None,
                 by_hand: Some("use adapters of one rate, or each without the bond".into()),
                 lines: Vec::new(),

@@ -2,6 +2,7 @@
 
 use drover_types::BitRate;
 
+use super::media::negotiate;
 use super::of_nic;
 use super::used::is_used;
 use crate::change::{Disruption, NicSetting, fec_words, quoted};
@@ -23,7 +24,7 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
     let forced = link.by_hand;
     let Some(now) = link.speed.filter(|_| nic.carrier) else {
         return if forced && !nic.carrier {
-            Ok(Answer::Found(forced_and_down(nic, link)))
+            Ok(Answer::Found(forced_and_down(host, nic, link)))
         } else {
             Err(Because::from("it has no carrier"))
         };
@@ -90,7 +91,7 @@ pub fn speed(host: &Host, nic: &Nic) -> Verdict {
 }
 
 /// A port without a cable looks the same.
-fn forced_and_down(nic: &Nic, link: &Link) -> Found {
+fn forced_and_down(host: &Host, nic: &Nic, link: &Link) -> Found {
     Found {
         severity: Severity::Notice,
         read: "no carrier, and its rate was set by hand (Autoneg is not advertised)".into(),
@@ -99,8 +100,8 @@ fn forced_and_down(nic: &Nic, link: &Link) -> Found {
         cost: None,
         change: None,
         by_hand: Some(format!(
-            "if it has a cable: `ethtool -s {} autoneg on`, or set it to what the switch's port is set to; it can have {}",
-            quoted(&nic.name),
+            "if it has a cable: {}; or set it to what the switch's port is set to; it can have {}",
+            negotiate(host, nic, link),
             listed(&link.supported)
         )),
         lines: Vec::new(),

@@ -8,6 +8,8 @@ use crate::change::{Change, Disruption, NicSetting, fec_words, quoted};
 use crate::cost::of_rate;
 use crate::facts::{Down, Host, Kind, Link, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
+use crate::link::{FORCED, has_to_agree, word};
+use crate::negotiation::Negotiation;
 use crate::rates::{in_common, listed};
 
 /// Slower rates are no example of what somebody sets a switch's port to.
@@ -80,7 +82,7 @@ pub fn down(host: &Host, nic: &Nic) -> Verdict {
             "it has no carrier, and its driver does not tell why",
         ));
     };
-    let told = Told::of(down);
+    let told = Told::of(down, has_to_agree(nic, LEAST_EXAMPLE));
     let read = match &down.detail {
         Some(detail) => format!("no carrier: {} ({detail})", down.state),
         None => format!("no carrier: {}", down.state),
@@ -116,7 +118,8 @@ enum Mend {
 }
 
 impl Told {
-    fn of(down: &Down) -> Self {
+    /// Of a link whose ends have to agree, or may be set by hand as well.
+    fn of(down: &Down, agree: bool) -> Self {
         use Severity::{Critical, Notice};
         let told = |severity, expected, why, mend| Self {
             severity,
@@ -144,6 +147,12 @@ impl Told {
                 Critical,
                 "an end that runs at the rate that is set here",
                 "this end's rate was set by hand, and nothing at that rate is heard of the other one",
+                Mend::SameWay,
+            ),
+            ("autoneg", _) if agree => told(
+                Critical,
+                "both ends negotiate",
+                "this end waits for one that negotiates, as ends of twisted pairs have to from 1 Gbit/s on",
                 Mend::SameWay,
             ),
             ("autoneg", _) => told(
@@ -214,7 +223,7 @@ impl Told {
         match self.mend {
             Mend::ByHand(what) => Some(what.to_owned()),
             Mend::Fec => Some(same_correction(host, nic)),
-            Mend::SameWay => Some(same_way(nic)),
+            Mend::SameWay => Some(same_way(host, nic)),
         }
     }
 }
@@ -233,25 +242,40 @@ fn same_correction(host: &Host, nic: &Nic) -> String {
 }
 
 /// The other end is a switch's port, which only people can ask.
-fn same_way(nic: &Nic) -> String {
+fn same_way(host: &Host, nic: &Nic) -> String {
     let asked = "see what the switch's port is set to";
-    match nic.link.known() {
-        Some(link) if link.by_hand => {
-            format!(
-                "{asked}: if it negotiates, `ethtool -s {} autoneg on`, or else the same rate as there",
-                quoted(&nic.name)
-            )
-        }
-        Some(link) => match an_example(link, nic) {
-            Some(rate) => format!(
-                "{asked}: have it negotiate, or set this end alike: `ethtool -s {} autoneg off speed {} duplex full` for {rate}",
-                quoted(&nic.name),
-                rate.0 / 1_000_000
-            ),
-            None => format!("{asked}, and have it negotiate"),
-        },
-        None => format!("{asked}, and set both ends alike"),
+    let Some(link) = nic.link.known() else {
+        return format!("{asked}, and set both ends alike");
+    };
+    let example = an_example(link, nic);
+    if link.by_hand {
+        let again = negotiate(host, nic, link);
+        let else_alike = match example {
+            Some(rate) if has_to_agree(nic, rate) => "have it negotiate, if it does not",
+            _ => "or else the same rate as there",
+        };
+        return format!("{asked}: if it negotiates, {again}; {else_alike}");
     }
+    match example {
+        Some(rate) if !has_to_agree(nic, rate) => format!(
+            "{asked}: have it negotiate, or set this end alike, by hand: `drover nic set {} {} speed {}{FORCED}` for {rate}",
+            quoted(&host.name),
+            quoted(&nic.name),
+            word(rate)
+        ),
+        _ => format!("{asked}, and have it negotiate"),
+    }
+}
+
+/// What has an end negotiate again. What is not told could not be taken back, so that `drover nic set` does not begin.
+pub(super) fn negotiate(host: &Host, nic: &Nic, link: &Link) -> String {
+    let name = quoted(&nic.name);
+    if Negotiation::of(link).is_ok() {
+        return format!("`drover nic set {} {name} speed auto`", quoted(&host.name));
+    }
+    format!(
+        "`ethtool -s {name} autoneg on`, which nothing takes back: the rate that is set is not told"
+    )
 }
 
 /// A port that was set by hand has mostly the rate below the best one.

@@ -21,7 +21,9 @@ mod used;
 use crate::change::{Change, Disruption, NicSetting, Step};
 use crate::facts::{Host, Nic, Path};
 use crate::finding::Verdict;
+use crate::sources::{Source, sources};
 pub(crate) use guests::{Net, Placed, network::each};
+use pairs::OfTwo;
 
 /// One thing that is looked at.
 #[derive(Debug, Clone, Copy)]
@@ -35,13 +37,21 @@ pub struct Rule {
     pub(crate) asks: Asks,
 }
 
+impl Rule {
+    /// The same as [`Self::source`], each document by itself, with its address where that is known.
+    #[must_use]
+    pub fn documentation(&self) -> Vec<Source> {
+        sources(self.source)
+    }
+}
+
 /// About what a rule is asked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Asks {
     Host(fn(&Host) -> Verdict),
     Nic(fn(&Host, &Nic) -> Verdict),
-    /// For each interface of the first host that shares a network with the other one.
-    Pair(fn(&Host, &Host) -> Vec<(String, Verdict)>),
+    /// Two hosts, for each pair of their interfaces that share a network, or both as a whole.
+    Pair(fn(&Host, &Host) -> OfTwo),
     Path(fn(&Path) -> Verdict),
     Guest(fn(Placed<'_>) -> Verdict),
     /// For each network card of a guest.
@@ -234,7 +244,7 @@ pub const RULES: &[Rule] = &[
     rule(
         "rdma-pieces",
         "RDMA sends the largest pieces that there are",
-        "InfiniBand Architecture Specification, volume 1, annexes A16 and A17",
+        "InfiniBand Architecture Specification, volume 1, annexes A16 and A17; kernel: include/rdma/ib_addr.h, iboe_get_mtu",
         OfNic(rdma::pieces),
     ),
     rule(
@@ -320,6 +330,42 @@ pub const RULES: &[Rule] = &[
         "both ends of a network have the same adapter, driver and firmware",
         "kernel: Documentation/networking/devlink/devlink-info.rst",
         OfPair(pairs::adapter),
+    ),
+    rule(
+        "pair-bond",
+        "bonds at both ends of a network use their members the same way",
+        "kernel: Documentation/networking/bonding.rst",
+        OfPair(pairs::bond),
+    ),
+    rule(
+        "pair-dcb",
+        "both ends of a network hold back the same priorities, and share a full line the same way",
+        DCB,
+        OfPair(pairs::dcb),
+    ),
+    rule(
+        "pair-rdma",
+        "RDMA at both ends of a network is of one kind",
+        INFINIBAND,
+        OfPair(pairs::rdma),
+    ),
+    rule(
+        "pair-switch",
+        "both ends of a network are at one switch",
+        LLDP,
+        OfPair(pairs::switch),
+    ),
+    rule(
+        "pair-qemu",
+        "both hosts have the same QEMU",
+        "QEMU: docs/devel/migration/compatibility.rst",
+        OfPair(pairs::qemu),
+    ),
+    rule(
+        "pair-clock",
+        "the clocks of both hosts tell the same time",
+        "RFC 5905, 8; man 1 timedatectl",
+        OfPair(pairs::clock),
     ),
     rule(
         "path-reach",

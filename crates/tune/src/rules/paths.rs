@@ -1,5 +1,6 @@
 //! Paths that were asked about: what is claimed of them, and what crosses.
 
+use crate::cost::{of_packets, under_loss};
 use crate::facts::{Answers, Carried, Crossing, Fact, HeldUpBy, Path};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
@@ -9,9 +10,6 @@ const LOST_MOST: u32 = 1;
 /// Of a hundred, from how many on a connection all but stands still.
 const LOST_CRITICAL: u32 = 10;
 
-/// Constant of the formula for periodic loss, the root of 3/2.
-const MATHIS: f64 = 1.22;
-
 /// Of a link's rate, what its payload has to be, in percent: headers take 6 of a hundred with packets of 1500 bytes, and the rest is for
 /// the beginning and what else crosses. Test-NetStack has the same.
 const CARRIED_LEAST: u64 = 85;
@@ -19,8 +17,7 @@ const CARRIED_LEAST: u64 = 85;
 /// Below this part a migration takes twice its time.
 const CARRIED_CRITICAL: u64 = 50;
 
-/// What IP and TCP, with its time stamps, take of a packet, and the packet where it is not known how large it may be.
-const HEADERS: u32 = 52;
+/// A packet where it is not known how large it may be.
 const USUAL: u32 = 1500;
 
 /// What is asked is answered.
@@ -44,7 +41,15 @@ pub fn reach(path: &Path) -> Verdict {
         read,
         "answers".into(),
         "a migration that counts on the path does without it",
-        None,
+        Some(
+            match path.answers.known().filter(|_| path.refused.is_none()) {
+                Some(answers) => format!(
+                    "all of what it would carry: {0} of {0} packets were lost",
+                    answers.asked
+                ),
+                None => "all of what it would carry: nothing is sent".to_owned(),
+            },
+        ),
         format!(
             "see that {} of {} and {} of {} are in one network, and that no firewall keeps UDP out",
             near.nic, near.host, far.nic, far.host
@@ -137,7 +142,13 @@ pub fn mtu(path: &Path) -> Verdict {
         ),
         format!("{claimed} bytes, as both ends take"),
         why,
-        None,
+        if vanish {
+            of_packets(size, claimed).map(|packets| {
+                format!("connections stand still; with {size} bytes at both ends {packets}")
+            })
+        } else {
+            of_packets(size, claimed)
+        },
         format!("have what lies between carry {claimed} bytes, or set both ends to {size}"),
     ))
 }
@@ -260,9 +271,7 @@ fn seconds_of_a_gib(rate: u64) -> f64 {
 /// What one connection carries at most.
 fn cost(round_trip: u64, packet: u32, lost: u32, asked: u32) -> String {
     let share = f64::from(lost) / f64::from(asked.max(1));
-    let seconds = round_trip.max(1) as f64 / 1e6;
-    let segment = f64::from(packet.saturating_sub(HEADERS));
-    let mbit = segment * 8.0 * MATHIS / (seconds * share.sqrt()) / 1e6;
+    let mbit = under_loss(round_trip, packet, share);
     format!(
         "one connection carries some {mbit:.0} Mbit/s at most, by its round trip of {round_trip} µs"
     )

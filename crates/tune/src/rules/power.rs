@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::cost::of_frequency;
 use crate::facts::Host;
 use crate::finding::{Answer, Found, Severity, Verdict};
 
@@ -28,13 +29,19 @@ pub fn governor(host: &Host) -> Verdict {
         read: format!("{}, by {}", counted(governors), counted(drivers)),
         expected: "performance, or schedutil".into(),
         why: "processors stay at a low rate, and QEMU, codecs and encryption with them".into(),
-        cost: None,
+        cost: at_least(host).filter(|_| governors.contains_key("powersave")),
         change: None,
         by_hand: Some(
             "tuned-adm profile virtual-host, or cpupower frequency-set -g performance".into(),
         ),
         lines: Vec::new(),
     }))
+}
+
+/// What it costs that processors stay at the lowest rate that they may have.
+fn at_least(host: &Host) -> Option<String> {
+    let frequencies = host.processors.frequencies.known()?;
+    of_frequency(frequencies.least, frequencies.most)
 }
 
 /// Preferences that keep the rate down; `balance_performance` and `default` rise with the work.

@@ -5,6 +5,7 @@ use drover_types::{BitRate, CpuSet};
 use super::used::is_used;
 use super::{LANES, of_nic, switch};
 use crate::change::{Change, Disruption, NicSetting, Step};
+use crate::cost::of_rate;
 use crate::facts::{Host, Kind, Nic};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
@@ -40,7 +41,7 @@ pub fn channels(host: &Host, nic: &Nic) -> Verdict {
         expected: format!("{wanted}"),
         why: "a queue is served by one processor at a time: one carries some 10 to 25 Gbit/s"
             .into(),
-        cost: None,
+        cost: of_rate(carries(now, rate), carries(wanted, rate)),
         change: Some(of_nic(
             Disruption::BouncesLink,
             nic,
@@ -51,6 +52,11 @@ pub fn channels(host: &Host, nic: &Nic) -> Verdict {
         by_hand: None,
         lines: Vec::new(),
     }))
+}
+
+/// What so many queues carry of a line, at the least.
+fn carries(queues: u32, line: BitRate) -> BitRate {
+    line.min(BitRate(OF_QUEUE.0.saturating_mul(u64::from(queues))))
 }
 
 /// The processors near an adapter: all of the host where it is near none.

@@ -6,8 +6,9 @@ use super::used::is_used;
 use crate::facts::{Host, Nic, Rdma};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
-/// What RDMA adds to what it carries in a packet over IPv6: 40 of IP, 8 of UDP, 12 and 16 of its own, 4 of checksum.
-const HEADERS: u32 = 80;
+/// What the kernel keeps of a packet for RDMA's headers (`iboe_get_mtu`): 40 for IPv6, 8 for UDP, 12, 4 and 28 of RDMA's own, the last for
+/// what is atomic, and 4 for a checksum.
+const HEADERS: u32 = 40 + 8 + 12 + 4 + 28 + 4;
 
 /// The largest piece that RDMA sends at once, in bytes.
 const LARGEST: u32 = 4096;
@@ -105,7 +106,7 @@ pub fn pieces(host: &Host, nic: &Nic) -> Verdict {
             rdma.device,
             fits.unwrap_or(0)
         ),
-        "4096 bytes, in packets of 4176",
+        &format!("{LARGEST} bytes, in packets of {}", LARGEST + HEADERS),
         "each piece has headers of its own, and adapters manage so many packets a second and not more",
         "packets of 9000 bytes, if the whole network carries them".into(),
     )

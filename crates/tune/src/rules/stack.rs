@@ -5,11 +5,15 @@ use drover_types::{BitRate, Bytes};
 use super::LANES;
 use super::used::{is_in_use, is_used, rate};
 use crate::change::{Change, Disruption, Step};
+use crate::cost::of_window;
 use crate::facts::Host;
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// Longest round trip that a line is to be filled over, in ms: hosts of one cluster, and queues in their switches.
 const ROUND_TRIP_MS: u64 = 1;
+
+/// The largest window without scaling: 16 bits (RFC 7323, 2).
+const UNSCALED: Bytes = Bytes(65_535);
 
 /// The kernel's own largest buffer, below which nobody goes without meaning it.
 const USUAL: Bytes = Bytes(4 << 20);
@@ -21,6 +25,7 @@ pub fn buffers(host: &Host) -> Verdict {
     let mut steps = Vec::new();
     let mut read = Vec::new();
     let mut severity = Severity::Notice;
+    let mut smallest = u64::MAX;
     for name in ["net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"] {
         let value = host.setting(name)?;
         let numbers: Vec<u64> = value
@@ -34,6 +39,7 @@ pub fn buffers(host: &Host) -> Verdict {
         if one >= line {
             continue;
         }
+        smallest = smallest.min(most);
         if all < path {
             severity = Severity::Warning;
         }
@@ -57,7 +63,7 @@ pub fn buffers(host: &Host) -> Verdict {
             "where a round trip takes so long, a path is filled by several connections, and not by one"
         }
         .into(),
-        cost: None,
+        cost: Some(of_window(Bytes(smallest / 2))),
         change: Some(Change {
             disruption: Disruption::Safe,
             steps,
@@ -95,17 +101,18 @@ fn wanted(rate: BitRate) -> Bytes {
 /// Round trips are measured, and old packets known.
 pub fn timestamps(host: &Host) -> Verdict {
     let why = "lines of 10 Gbit/s and more use up TCP's numbers within seconds: without stamps old packets pass for new ones";
-    on(host, "net.ipv4.tcp_timestamps", Severity::Notice, why)
+    on(host, "net.ipv4.tcp_timestamps", Severity::Notice, why, None)
 }
 
 /// Windows may be larger than 64 KiB.
 pub fn window(host: &Host) -> Verdict {
-    let why = "a connection has 64 KiB on its way at most, so that a round trip of 1 ms leaves 0.5 Gbit/s";
-    on(host, "net.ipv4.tcp_window_scaling", Severity::Critical, why)
+    let why = "a connection has 64 KiB on its way at most";
+    let (name, cost) = ("net.ipv4.tcp_window_scaling", of_window(UNSCALED));
+    on(host, name, Severity::Critical, why, Some(cost))
 }
 
 /// A setting that is not to be 0.
-fn on(host: &Host, name: &str, severity: Severity, why: &str) -> Verdict {
+fn on(host: &Host, name: &str, severity: Severity, why: &str, cost: Option<String>) -> Verdict {
     let value = host.setting(name)?;
     if value != "0" {
         return Ok(Answer::Right);
@@ -115,7 +122,7 @@ fn on(host: &Host, name: &str, severity: Severity, why: &str) -> Verdict {
         read: format!("{name} is 0"),
         expected: "1".into(),
         why: why.to_owned(),
-        cost: None,
+        cost,
         change: Some(Change {
             disruption: Disruption::Safe,
             steps: vec![Step::setting(name, value, "1")],

@@ -10,7 +10,7 @@ use crate::finding::{Answer, Because, Found, Severity, Verdict};
 const FRAME: u32 = 18;
 
 /// The one at the other end; several mean that something is in between.
-fn neighbour<'n>(host: &Host, nic: &'n Nic) -> Result<Option<&'n Neighbour>, Because> {
+pub(super) fn neighbour<'n>(host: &Host, nic: &'n Nic) -> Result<Option<&'n Neighbour>, Because> {
     // What is said of a cable that is out is old.
     if !is_used(host, nic) || nic.kind != Kind::Adapter || !nic.carrier {
         return Ok(None);
@@ -24,7 +24,8 @@ fn neighbour<'n>(host: &Host, nic: &'n Nic) -> Result<Option<&'n Neighbour>, Bec
     }
 }
 
-fn called(neighbour: &Neighbour) -> &str {
+/// By what people call it, or else by what it calls itself.
+pub(super) fn called(neighbour: &Neighbour) -> &str {
     neighbour.name.as_deref().unwrap_or(&neighbour.switch)
 }
 

@@ -121,6 +121,7 @@ impl<'a> Judged<'a> {
                 && of_it(&subject.other, &whole.other)
                 && of_it(&subject.guest, &whole.guest)
                 && of_it(&subject.nic, &whole.nic)
+                && of_it(&subject.far, &whole.far)
         })
     }
 
@@ -145,4 +146,5 @@ fn is_about(subject: &Subject, path: &Path) -> bool {
     subject.host == path.near.host
         && subject.other.as_ref() == Some(&path.far.host)
         && subject.nic.as_ref() == Some(&path.near.nic)
+        && subject.far.as_ref() == Some(&path.far.nic)
 }

@@ -62,11 +62,7 @@ const NONE: &str = "there is none";
 fn difference(path: &Path, trend: Trend, what: &str, before: &str, now: &str) -> Difference {
     Difference {
         trend,
-        subject: Subject {
-            other: Some(path.far.host.clone()),
-            nic: Some(path.near.nic.clone()),
-            ..Subject::host(&path.near.host)
-        },
+        subject: Subject::path(path),
         what: what.to_owned(),
         before: before.to_owned(),
         now: now.to_owned(),

@@ -1,7 +1,7 @@
 //! The one thing wrong that each rule is for.
 
 use drover_tune::Severity;
-use drover_tune::facts::{Duplex, Fact::Known, Host, Kind, Link, Reporter};
+use drover_tune::facts::{Clock, Duplex, Fact::Known, Host, Kind, Link, Reporter};
 
 use crate::hosts::{bonded, by_hand, cpus, gbit, is_down, link, on_top, rdma, set, value};
 
@@ -63,7 +63,7 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         host.nics[0].carrier_changes = Known(40);
     }),
     ("link-errors", Severity::Notice, |host| {
-        value(&mut host.nics[0].counters).receive_errors = 110;
+        value(&mut host.nics[0].counters).receive_errors = 1000;
     }),
     ("pci-slot", Severity::Critical, |host| {
         value(&mut host.nics[0].pci).width = Some(1);
@@ -258,5 +258,39 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
     }),
     ("pair-adapter", Severity::Notice, |host| {
         host.nics[0].firmware = Known("26.31.2006".into());
+    }),
+    ("pair-dcb", Severity::Warning, |host| {
+        // As its switch has it.
+        let dcb = value(&mut host.nics[0].dcb);
+        for pfc in [&mut dcb.pfc, &mut dcb.peer_pfc] {
+            pfc.as_mut().unwrap().enabled = [4].into();
+        }
+    }),
+    ("pair-dcb", Severity::Warning, |host| {
+        let dcb = value(&mut host.nics[0].dcb);
+        for ets in [&mut dcb.ets, &mut dcb.peer_ets] {
+            ets.as_mut().unwrap().shares[..2].copy_from_slice(&[60, 40]);
+        }
+    }),
+    ("pair-rdma", Severity::Notice, |host| {
+        rdma(host).layer = "InfiniBand".into();
+    }),
+    ("pair-switch", Severity::Notice, |host| {
+        value(&mut host.nics[0].neighbours)[0].switch = "02:00:00:00:00:ff".into();
+    }),
+    ("pair-qemu", Severity::Warning, |host| {
+        value(&mut host.offers).version = Some("7.2.0".into());
+    }),
+    ("pair-clock", Severity::Notice, |host| {
+        host.clock = Known(Clock {
+            ahead_ms: -5000,
+            doubt_ms: 3,
+        });
+    }),
+    ("pair-clock", Severity::Warning, |host| {
+        host.clock = Known(Clock {
+            ahead_ms: 3_600_000,
+            doubt_ms: 3,
+        });
     }),
 ];

@@ -85,6 +85,7 @@ pub fn offers() -> Offers {
     };
     Offers {
         processor: "AMD EPYC 7543".into(),
+        version: Some("10.0.2".into()),
         emulated: Some(hardware.clone()),
         hardware: Some(hardware),
     }

@@ -6,9 +6,9 @@ use crate::guests;
 use Fact::Known;
 use drover_tune::Report;
 use drover_tune::facts::{
-    Bond, Channels, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features, Fec, Host,
-    Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node, Pause, Pci, Pfc, Port,
-    Processors, Rdma, Rings, Spread, Steering,
+    Bond, Channels, Clock, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features, Fec,
+    Frequencies, Host, Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node, Pause,
+    Pci, Pfc, Port, Processors, Rdma, Rings, Spread, Steering,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -209,6 +209,10 @@ pub fn healthy(name: &str, number: u8) -> Host {
             governors: Known([("performance".to_owned(), 8)].into()),
             drivers: Known([("acpi-cpufreq".to_owned(), 8)].into()),
             preferences: Fact::unknown("no CPU has it"),
+            frequencies: Known(Frequencies {
+                least: 1_200_000,
+                most: 3_600_000,
+            }),
         },
         nics: vec![
             adapter("ens1f0", &format!("10.0.1.{number}/24")),
@@ -218,6 +222,7 @@ pub fn healthy(name: &str, number: u8) -> Host {
             .map(|(name, value)| (name.to_owned(), Known(value.to_owned())))
             .into(),
         irqbalance: Known(false),
+        clock: Known(Clock::default()),
         memory: guests::memory(),
         offers: Known(guests::offers()),
         guests: Known(Vec::new()),

@@ -1,7 +1,7 @@
 //! Which interfaces are used, and those that stand on others.
 
 use drover_tune::examine;
-use drover_tune::facts::{Host, Kind, Nic};
+use drover_tune::facts::{Clock, Fact, Host, Kind, Nic};
 
 use crate::hosts::{bonded, gbit, healthy, names, on_top, value};
 
@@ -144,9 +144,140 @@ fn packets_get_smaller_only_where_nothing_stands_on_the_interface_and_no_address
     assert_eq!(change(1279, false), Some((false, true)));
 }
 
+/// What a rule says of two hosts, by what it is about.
+pub fn told(rule: &str, hosts: &[Host]) -> Vec<(String, String)> {
+    let report = examine(hosts, &[]);
+    let found = report.findings.into_iter();
+    let found = found.map(|one| (one.rule, one.subject, one.found.read));
+    let skipped = report.skipped.into_iter();
+    let skipped = skipped.map(|one| (one.rule, one.subject, one.because));
+    let all = found.chain(skipped).filter(|(of, ..)| of == rule);
+    all.map(|(_, subject, said)| (subject.to_string(), said))
+        .collect()
+}
+
+#[test]
+fn adapters_below_bonds_bridges_and_vlans_are_compared() {
+    let host = |name: &str, number, firmware: &str| {
+        let mut host = healthy(name, number);
+        bonded(&mut host, "802.3ad", "layer3+4", &["ens1f0", "ens1f1"]);
+        let mut bridge = on_top("br0", Kind::Bridge, &["bond0", "vnet0"]);
+        bridge.addresses = std::mem::take(&mut host.nics[2].addresses);
+        // As what has no hardware tells of itself.
+        for upper in [&mut host.nics[2], &mut bridge] {
+            for fact in [&mut upper.driver, &mut upper.model, &mut upper.firmware] {
+                *fact = Fact::unknown("it has no hardware of its own that tells");
+            }
+        }
+        host.nics
+            .extend([bridge, on_top("vnet0", Kind::Virtual, &[])]);
+        host.nics[1].firmware = Fact::Known(firmware.into());
+        host
+    };
+    let usual = "26.35.1012";
+    let alike = [host("a", 1, usual), host("b", 2, usual)];
+    assert_eq!(told("pair-adapter", &alike), []);
+    let differ = [host("a", 1, usual), host("b", 2, "26.31.2006")];
+    let read = "firmware 26.35.1012, and 26.31.2006 and 26.35.1012";
+    let expected = ("a and b br0".to_owned(), read.to_owned());
+    assert_eq!(told("pair-adapter", &differ), [expected]);
+}
+
+#[test]
+fn bonds_of_two_hosts_that_use_their_members_otherwise_are_found() {
+    let host = |name: &str, number, mode: &str| {
+        let mut host = healthy(name, number);
+        bonded(&mut host, mode, "layer3+4", &["ens1f0", "ens1f1"]);
+        host
+    };
+    let both = |mode: &str| [host("a", 1, "802.3ad"), host("b", 2, mode)];
+    assert_eq!(told("pair-bond", &both("802.3ad")), []);
+    let hosts = both("balance-xor");
+    let report = examine(&hosts, &[]);
+    assert_eq!(names(&report), ["pair-bond"], "{report:#?}");
+    assert_eq!(
+        report.findings[0].found.read,
+        "mode 802.3ad by layer3+4, and balance-xor by layer3+4 of bond0"
+    );
+    // Of which one has none nothing is said.
+    let alone = [host("a", 1, "802.3ad"), healthy("b", 2)];
+    assert_eq!(told("pair-bond", &alone), []);
+}
+
+#[test]
+fn teams_are_judged_as_bonds_that_use_their_members_alike() {
+    let host = |name: &str, number, mode: &str| {
+        let mut host = healthy(name, number);
+        bonded(&mut host, mode, "layer3+4", &["ens1f0", "ens1f1"]);
+        host
+    };
+    let team = |name: &str, number, mode: &str| {
+        let mut host = host(name, number, mode);
+        value(host.nics[2].bond.as_mut().unwrap()).hash = None;
+        host
+    };
+    let one = [team("a", 1, "activebackup"), host("b", 2, "active-backup")];
+    assert_eq!(names(&examine(&one, &[])), ["bond-mode", "bond-mode"]);
+    assert_eq!(told("pair-bond", &one), []);
+    let all = [team("a", 1, "roundrobin"), host("b", 2, "balance-rr")];
+    assert_eq!(names(&examine(&all, &[])), <[&str; 0]>::default());
+    // What decides in a team of two hosts may be two things.
+    let untold = [team("a", 1, "loadbalance"), team("b", 2, "loadbalance")];
+    assert_eq!(names(&examine(&untold, &[])), <[&str; 0]>::default());
+    for (rule, of) in [("bond-mode", 2), ("pair-bond", 1)] {
+        let skipped = told(rule, &untold);
+        assert_eq!(skipped.len(), of, "{rule}: {skipped:?}");
+        let why = "it does not tell what decides";
+        assert!(
+            skipped.iter().all(|(_, because)| because == why),
+            "{skipped:?}"
+        );
+    }
+}
+
+#[test]
+fn clocks_of_which_too_little_is_known_are_skipped() {
+    let (mut a, mut b) = (healthy("a", 1), healthy("b", 2));
+    let clock = |ahead_ms, doubt_ms| Fact::Known(Clock { ahead_ms, doubt_ms });
+    (a.clock, b.clock) = (clock(0, 0), clock(1500, 600));
+    let told = |a: &Host, b: &Host| told("pair-clock", &[a.clone(), b.clone()]);
+    let skipped = told(&a, &b);
+    assert_eq!(skipped.len(), 1);
+    assert!(
+        skipped[0].1.contains("1500 ms apart may be 600 ms more"),
+        "{skipped:?}"
+    );
+    b.clock = clock(300, 600);
+    assert_eq!(told(&a, &b), []);
+    b.clock = clock(1700, 600);
+    let read = "the clock of b is 1700 ms ahead, give or take 600".to_owned();
+    assert_eq!(told(&a, &b), [("a and b".to_owned(), read)]);
+}
+
+#[test]
+fn what_is_off_shares_no_network_whatever_address_is_left_on_it() {
+    let (a, mut b) = (healthy("a", 1), healthy("b", 2));
+    b.nics[0].up = false;
+    b.nics[0].mtu = 1500;
+    assert_eq!(told("pair-mtu", &[a.clone(), b.clone()]), []);
+    b.nics[1].up = false;
+    let expected = ("a and b".to_owned(), "they share no network".to_owned());
+    assert_eq!(told("pair-mtu", &[a, b]), [expected]);
+}
+
+#[test]
+fn each_of_several_partners_on_a_network_is_looked_at() {
+    let (a, mut b) = (healthy("a", 1), healthy("b", 2));
+    b.nics[1].addresses = vec!["10.0.1.3/24".parse().unwrap()];
+    b.nics[1].mtu = 1500;
+    let told = told("pair-mtu", &[a, b]);
+    let subjects: Vec<&str> = told.iter().map(|(subject, _)| subject.as_str()).collect();
+    assert_eq!(subjects, ["a ens1f0 and b ens1f1"]);
+}
+
 #[test]
 fn an_address_that_each_host_has_for_itself_is_no_second_owner() {
-    let told = |make: fn(&mut Nic)| {
+    let is_told = |make: fn(&mut Nic)| {
         let host = |name, number| {
             let mut host = healthy(name, number);
             let mut own = on_top("virbr0", Kind::Bridge, &[]);
@@ -159,14 +290,14 @@ fn an_address_that_each_host_has_for_itself_is_no_second_owner() {
         let mut findings = findings.into_iter();
         findings.any(|finding| finding.rule == "pair-address")
     };
-    assert!(!told(|_| {}));
+    assert!(!is_told(|_| {}));
     // A service's, on an interface of every host.
-    assert!(!told(|own| {
+    assert!(!is_told(|own| {
         own.kind = Kind::Virtual;
         own.addresses = vec!["10.96.0.10/32".parse().unwrap()];
     }));
     // Over an adapter it leads to the other host.
-    assert!(told(|own| own.lower.push("ens1f0".to_owned())));
+    assert!(is_told(|own| own.lower.push("ens1f0".to_owned())));
 }
 
 #[test]

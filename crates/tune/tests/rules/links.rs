@@ -1,6 +1,6 @@
 //! Cables, slots, and what is counted of them.
 
-use drover_tune::facts::{Fact::Known, Fec, Link, Pci};
+use drover_tune::facts::{Fact::Known, Fec, Link, Pause, Pci};
 use drover_tune::{Disruption, Severity, Step, examine};
 
 use crate::hosts::{adapter, by_hand, gbit, healthy, link, names, value, words};
@@ -142,6 +142,57 @@ fn a_link_that_is_down_with_error_correction_by_hand_is_found() {
         change.steps[0].undo().to_string(),
         "ethtool --set-fec ens1f0 encoding baser"
     );
+}
+
+#[test]
+fn pause_frames_are_turned_off_but_not_where_a_driver_tells_what_was_before_pfc() {
+    let told = |driver: &str, agreed| {
+        let mut host = healthy("a", 1);
+        host.nics[0].driver = Known(driver.into());
+        *value(&mut host.nics[0].pause) = Pause {
+            receive: true,
+            send: true,
+            agreed,
+            sent: Some(0),
+            received: Some(0),
+        };
+        examine(&[host], &[])
+    };
+    let report = told("ixgbe", Some(true));
+    assert_eq!(names(&report), <[&str; 0]>::default());
+    let mut skipped = report.skipped.iter();
+    let pause = skipped.find(|one| one.rule == "dcb-pause").unwrap();
+    assert_eq!(pause.because, "its driver tells what was before PFC");
+    let step = |driver: &str, agreed| {
+        let report = told(driver, agreed);
+        assert_eq!(names(&report), ["dcb-pause"]);
+        let step = report.findings[0].found.change.as_ref().unwrap().steps[0].clone();
+        (step.to_string(), step.undo().to_string())
+    };
+    let (done, undone) = step("i40e", Some(true));
+    assert_eq!(done, "ethtool -A ens1f0 autoneg on rx off tx off");
+    assert_eq!(undone, "ethtool -A ens1f0 autoneg on rx on tx on");
+    let (done, _) = step("mlx5_core", Some(false));
+    assert_eq!(done, "ethtool -A ens1f0 autoneg off rx off tx off");
+    assert_eq!(step("old", None).0, "ethtool -A ens1f0 rx off tx off");
+}
+
+#[test]
+fn the_largest_pieces_of_rdma_take_the_packets_that_the_kernel_asks_for() {
+    let found = |mtu: u32| {
+        let mut host = healthy("a", 1);
+        host.nics[0].mtu = mtu;
+        let findings = examine(&[host], &[]).findings.into_iter();
+        let mut pieces = findings.filter(|finding| finding.rule == "rdma-pieces");
+        pieces.next().map(|finding| finding.found)
+    };
+    assert!(found(4192).is_none());
+    let short = found(4191).unwrap();
+    assert!(
+        short.read.ends_with("mlx5_0 sends 2048 at a time"),
+        "{short:?}"
+    );
+    assert_eq!(short.expected, "4096 bytes, in packets of 4192");
 }
 
 #[test]

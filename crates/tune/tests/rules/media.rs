@@ -1,6 +1,6 @@
 //! Cables and modules, and the sentences about links that do not come up.
 
-use drover_tune::facts::Fact;
+use drover_tune::facts::{Fact, Port};
 use drover_tune::{examine, most};
 
 use crate::hosts::{by_hand, gbit, healthy, is_down, link, names, value};
@@ -21,8 +21,32 @@ fn an_adapter_of_25g_on_a_port_forced_to_10g_is_told_what_is_the_matter_and_what
         found.why
     );
     let by_hand = found.by_hand.as_ref().unwrap();
-    let command = "`ethtool -s ens1f0 autoneg off speed 10000 duplex full` for 10 Gbit/s";
+    let command = "by hand: `drover nic set a ens1f0 speed 10G-forced` for 10 Gbit/s";
     assert!(by_hand.ends_with(command), "{by_hand}");
+}
+
+#[test]
+fn ends_of_twisted_pairs_are_told_to_negotiate_and_never_to_be_set_by_hand() {
+    let told = |forced: bool| {
+        let mut host = healthy("a", 1);
+        is_down(&mut host, "autoneg", Some("an-no-partner-detected"));
+        host.nics[0].port = Fact::Known(Port::TwistedPair);
+        if forced {
+            by_hand(&mut host);
+        }
+        let findings = examine(&[host], &[]).findings.into_iter();
+        let mut down = findings.filter(|finding| finding.rule == "link-down");
+        down.next().unwrap().found
+    };
+    let found = told(false);
+    assert!(!found.why.contains("by hand"), "{}", found.why);
+    let end = "and have it negotiate";
+    assert!(found.by_hand.as_ref().unwrap().ends_with(end), "{found:?}");
+    let forced = told(true).by_hand.unwrap();
+    assert!(
+        forced.contains("autoneg on") && !forced.contains("same rate"),
+        "{forced}"
+    );
 }
 
 #[test]

@@ -85,6 +85,69 @@ fn a_rate_is_set_by_hand_where_nothing_is_negotiated_but_on_twisted_pairs() {
     );
 }
 
+/// As a port that was set to 10 Gbit/s looks to an end that negotiates.
+fn hears_nobody() -> Nic {
+    let mut nic = told();
+    nic.carrier = false;
+    let link = value(&mut nic.link);
+    (link.speed, link.negotiates) = (None, Some(true));
+    link.peer.clear();
+    nic
+}
+
+#[test]
+fn on_a_port_that_was_forced_a_rate_is_set_by_hand_and_taken_back_to_the_letter() {
+    let nic = hears_nobody();
+    let wish = LinkWish::speed("10G").unwrap();
+    let (command, warnings) = step(&nic, &wish);
+    assert_eq!(
+        command,
+        "ethtool -s ens1f0 autoneg off speed 10000 duplex full"
+    );
+    assert!(
+        warnings.iter().any(|why| why.contains("nothing is heard")),
+        "{warnings:?}"
+    );
+    let undo = wish.step(&of(&nic), &nic).unwrap().step.undo().to_string();
+    assert!(
+        undo.contains("autoneg on advertise 10000baseCR/Full on"),
+        "{undo}"
+    );
+    // One that says what it offers can be agreed with.
+    let mut heard = hears_nobody();
+    value(&mut heard.link).peer = [gbit(10)].into();
+    let agreed = "ethtool -s ens1f0 autoneg on speed 10000 duplex full";
+    assert_eq!(step(&heard, &wish).0, agreed);
+    // Twisted pairs agree on every rate from 1 Gbit/s on.
+    let mut pairs = hears_nobody();
+    pairs.port = Fact::Known(Port::TwistedPair);
+    assert_eq!(step(&pairs, &wish).0, agreed);
+}
+
+#[test]
+fn a_rate_is_forced_by_word_whatever_the_other_end_does_but_on_twisted_pairs() {
+    let mut nic = told();
+    let wish = LinkWish::speed("10G-forced").unwrap();
+    assert_eq!(wish, LinkWish::ByHand(gbit(10)));
+    let (command, warnings) = step(&nic, &wish);
+    assert_eq!(
+        command,
+        "ethtool -s ens1f0 autoneg off speed 10000 duplex full"
+    );
+    assert_eq!(
+        warnings,
+        ["nothing is negotiated: the other end has to be set to 10 Gbit/s as well"]
+    );
+    nic.port = Fact::Known(Port::TwistedPair);
+    assert!(refused(&nic, &wish).contains("whose ends have to agree"));
+    // One that cannot negotiate at all has no other way.
+    value(&mut nic.link).modes.supported.remove("Autoneg");
+    assert_eq!(step(&nic, &wish).0, command);
+    for text in ["-forced", "auto-forced", "10G-Forced"] {
+        assert!(LinkWish::speed(text).is_err(), "{text}");
+    }
+}
+
 #[test]
 fn what_the_other_end_or_the_module_has_not_is_warned_of() {
     let mut nic = told();

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use drover_api::{ChangeDetailView, ChangeState, ChangeStepState, ChangeView, ClientError};
+use drover_api::{
+    ChangeDetailView, ChangeState, ChangeStepState, ChangeView, ClientError, ForgottenView,
+};
 use drover_types::{ChangeId, HostName};
 
 use super::show::{cleaned, counted, to_do};
@@ -80,7 +82,7 @@ pub fn applied(view: &ChangeDetailView, ordered: Ordered<'_>) -> Result<String, 
     if change.state != ChangeState::Applied {
         return Err(otherwise(view, ordered));
     }
-    let steps = counted(change.steps, "setting");
+    let steps = set(view);
     let proof = match change.paths {
         0 => "nothing is proved by that: no path to another host worked before".to_owned(),
         paths => format!(
@@ -96,6 +98,27 @@ pub fn applied(view: &ChangeDetailView, ordered: Ordered<'_>) -> Result<String, 
     Ok(format!(
         "applied: {steps}; {proof}\n{undo} takes it back; {restart}\n"
     ))
+}
+
+/// How many settings were set, and why the others were not: they are the kernel's own.
+fn set(view: &ChangeDetailView) -> String {
+    let passed = view
+        .steps
+        .iter()
+        .filter(|step| step.state == ChangeStepState::NotDone);
+    let passed: Vec<&str> = passed
+        .map(|step| step.found.as_deref().unwrap_or("not known"))
+        .collect();
+    let Some(why) = passed.first() else {
+        return counted(view.change.steps, "setting");
+    };
+    let set = view.change.steps.saturating_sub(passed.len());
+    format!(
+        "{}; {} passed by, because {}",
+        counted(set, "setting"),
+        passed.len(),
+        cleaned(why)
+    )
 }
 
 /// What of a change that was to last does, and what does not.
@@ -134,6 +157,32 @@ pub fn undone(view: &ChangeDetailView) -> Result<Outcome, Failure> {
         "change",
         view,
     )
+}
+
+/// Of `drover doctor forget`, by how the change was.
+pub fn forgotten(view: &ForgottenView) -> Result<Outcome, Failure> {
+    let ChangeView {
+        id,
+        can_be_undone,
+        files,
+        ..
+    } = view.change;
+    let what = match (can_be_undone, files) {
+        (false, _) => "nothing of it was there to be undone".to_owned(),
+        (true, 0) => "what it has set stays, and cannot be undone any more".to_owned(),
+        (true, files) => format!(
+            "what it has set stays, with {}, and cannot be undone any more",
+            counted(files, "file")
+        ),
+    };
+    let mut text = format!("forgotten: change {id}; {what}\n");
+    for older in &view.holds_up {
+        let _ = writeln!(
+            text,
+            "change {older} has set some of the same before, and cannot be undone either while that stays as it is"
+        );
+    }
+    Outcome::new(text, "change", view)
 }
 
 /// It did not come to what was wanted.
@@ -285,6 +334,17 @@ mod tests {
             format!("{undone:?}").contains("1 setting and 1 file as before"),
             "{undone:?}"
         );
+    }
+
+    #[test]
+    fn what_is_the_kernels_own_to_set_is_told_with_the_reason() {
+        let mut view = view(ChangeState::Applied);
+        view.change.steps = 3;
+        view.steps[0].state = ChangeStepState::NotDone;
+        view.steps[0].found = Some("the kernel spreads it by itself".into());
+        let text = applied(&view, Ordered::Doctor).unwrap();
+        let begins = "applied: 2 settings; 1 passed by, because the kernel spreads it by itself; other hosts";
+        assert!(text.starts_with(begins), "{text}");
     }
 
     #[test]

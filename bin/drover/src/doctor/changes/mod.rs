@@ -1,4 +1,4 @@
-//! `drover doctor plan`, `apply`, `undo` and `changes`: what is to be changed on the agent's host, and what was.
+//! `drover doctor plan`, `apply`, `undo`, `forget` and `changes`: what is to be changed on the agent's host, and what was.
 
 mod conclude;
 mod follow;
@@ -16,7 +16,7 @@ use drover_types::ChangeId;
 use serde_json::json;
 
 pub use self::conclude::{Ordered, applied, not_begun};
-use self::conclude::{kept, not_undone, undone};
+use self::conclude::{forgotten, kept, not_undone, undone};
 pub use self::follow::to_its_end;
 use crate::cli::Agent;
 use crate::command::{Outcome, client, encoded};
@@ -77,6 +77,22 @@ settings before.
 Exit code: 0 undone, 4 refused, 6 some settings had to be left alone, 7 the agent does not
 answer.";
 
+pub const FORGET_EXAMPLES: &str = "\
+Examples:
+  drover doctor changes                what is remembered
+  drover doctor forget 01938f2e-7b1c-7000-8000-2f8e9d3c4b5a
+
+";
+
+pub const FORGET_AFTER: &str = "\
+Nothing is set: what the change has set, and the files that it has written, stay as they are, and
+cannot be undone any more. The last 128 changes are remembered, and more where they can be undone
+are not begun: those that are to stay can be forgotten. What cannot be undone is forgotten by
+itself where there is no room, and then what later changes have set as well. Older changes that
+have set some of the same are named: they cannot be undone either while that stays as it is.
+
+Exit code: 0 forgotten, 4 refused, 7 the agent does not answer.";
+
 pub const CHANGES_EXAMPLES: &str = "\
 Examples:
   drover doctor changes                newest first
@@ -112,6 +128,13 @@ pub enum ChangeCommand {
         /// Also what may take a link away for some seconds, on a host that is not drained
         #[arg(long)]
         force: bool,
+    },
+    /// Forget a change, and leave what it has set as it is: it cannot be taken back any more
+    #[command(before_help = FORGET_EXAMPLES, after_help = FORGET_AFTER)]
+    Forget {
+        /// Which change
+        #[arg(value_name = "ID")]
+        id: ChangeId,
     },
     /// List what was applied on this host, and what became of it; or show all of one change
     #[command(before_help = CHANGES_EXAMPLES)]
@@ -149,6 +172,10 @@ pub async fn run(agent: &Agent, command: ChangeCommand) -> Result<Outcome, Failu
             persist,
         } => apply(&client, &file, force, persist).await,
         ChangeCommand::Undo { id, force } => undo(&client, id, force).await,
+        ChangeCommand::Forget { id } => {
+            let view = client.forget_change(id).await;
+            forgotten(&view.map_err(Failure::of_changing)?)
+        }
         ChangeCommand::Changes { id: None } => {
             let changes = client.changes().await.map_err(Failure::of_reading)?;
             Outcome::new(show::list(&changes), "changes", &changes)

@@ -130,20 +130,86 @@ fn keys_of_what_is_too_old_or_not_wanted_go_also_while_the_disk_is_not_there() {
 }
 
 #[test]
-fn nothing_is_removed_from_the_directory_of_another_agent() {
+fn a_directory_that_was_given_to_two_agents_is_refused_at_the_start_of_the_second() {
     let directory = tempfile::tempdir().unwrap();
     let disk = Disk::of(&directory);
     fs::create_dir(&disk.mount).unwrap();
     fs::write(disk.mark(), "b 1234\n").unwrap();
     fs::write(disk.mount.join("web.pages"), "its own").unwrap();
-    let all = opened(&directory, 64 << 20);
-    let why = all.away().unwrap();
-    assert!(why.contains("(b 1234)"), "{why}");
-    assert!(is_refused(&all, "web"));
+    let config = config(&directory, 64 << 20);
+    for refused in [
+        Checkpoints::open(&config, false).map(drop),
+        Checkpoints::check(&config).map(drop),
+    ] {
+        let why = refused.unwrap_err().to_string();
+        assert!(why.contains("another agent (b 1234)"), "{why}");
+    }
+    assert_eq!(there(&directory), (0, 1));
+    // Who has guests to see to is started, and so is one whose own mark was lost; nothing is kept or removed.
+    let away = |has_guests: bool| {
+        let all = Checkpoints::open(&config, has_guests).unwrap();
+        assert!(is_refused(&all, "web"));
+        all.tidy();
+        assert_eq!(there(&directory), (0, 1));
+        all.away().unwrap()
+    };
+    assert!(away(true).contains("another agent (b 1234)"));
+    fs::write(disk.mark(), "a 1234\n").unwrap();
+    assert!(away(false).contains("another agent (a 1234), or of this one before"));
+    let warned = Checkpoints::check(&config).unwrap();
+    assert!(warned.unwrap().contains("(a 1234)"));
+    // It is nobody's business where nothing is kept.
+    assert!(!opened(&directory, 0).is_on());
     assert_eq!(there(&directory), (0, 1));
 
     fs::remove_file(disk.mark()).unwrap();
-    all.tidy();
+    assert_eq!(Checkpoints::check(&config).unwrap(), None);
+    let all = opened(&directory, 64 << 20);
     assert_eq!(all.away(), None);
     leaves(&all, "web", 8).keep().unwrap();
+    assert_eq!(Checkpoints::check(&config).unwrap(), None);
+}
+
+#[test]
+fn of_two_agents_that_begin_with_a_directory_at_once_one_has_it() {
+    for _ in 0..50 {
+        let directory = tempfile::tempdir().unwrap();
+        let shared = directory.path().join("pages");
+        let begins = |name: &str| {
+            let own = directory.path().join(name);
+            let mut marks = Marks::open(&own, &name.parse().unwrap()).unwrap();
+            let shared = shared.clone();
+            std::thread::spawn(move || marks.look(&shared, || true))
+        };
+        let both = [begins("a"), begins("b")].map(|one| one.join().unwrap());
+        let had = both.iter().filter(|looked| looked.is_ok()).count();
+        let refused = |looked: &Result<(), Away>| matches!(looked, Err(Away::Another { .. }));
+        assert!(had == 1 && both.iter().any(refused), "{both:?}");
+    }
+}
+
+#[test]
+fn what_another_agent_has_of_a_guest_of_the_same_name_is_never_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let disk = Disk::of(&directory);
+    let all = opened(&directory, 64 << 20);
+    leaves(&all, "web", 7).keep().unwrap();
+    let growing = leaves(&all, "db", 8);
+    // Its disk is taken out, and that of another host put in.
+    disk.unmount();
+    fs::write(disk.mark(), "b 1234\n").unwrap();
+    for name in ["web.pages", "db.pages"] {
+        fs::write(disk.mount.join(name), "its own").unwrap();
+    }
+    drop(growing);
+    assert!(all.remove(&vm("web")));
+    assert_eq!(there(&directory), (0, 2));
+    assert!(is_refused(&all, "web"));
+    drop(all);
+    // An agent that has had the directory is started all the same.
+    let all = opened(&directory, 64 << 20);
+    let why = all.away().unwrap();
+    assert!(why.contains("(b 1234)"), "{why}");
+    all.tidy();
+    assert_eq!(there(&directory), (0, 2));
 }

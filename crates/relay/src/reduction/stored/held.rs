@@ -49,6 +49,14 @@ impl Held {
         self.segment.digests(seen..end)
     }
 
+    /// How many pages there are behind those that were seen.
+    pub(super) fn beyond(&self, seen: u32) -> io::Result<u32> {
+        if seen == self.segment.shape().places {
+            return Ok(0);
+        }
+        Ok(self.segment.count()?.saturating_sub(seen))
+    }
+
     /// Fills `pages` with those from this place on.
     pub(super) fn give(
         self: &Arc<Self>,

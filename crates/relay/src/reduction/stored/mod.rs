@@ -111,6 +111,9 @@ impl StoredFile {
 pub struct StoredPages {
     /// Pages that the destination has told.
     pub told: u64,
+    /// At the destination: pages that are stored there and that it does not tell; why is its trouble.
+    #[serde(default)]
+    pub untold: u64,
     /// At the destination: pages to which the source referred and that were read, from files that are not sealed.
     #[serde(default)]
     pub read: u64,

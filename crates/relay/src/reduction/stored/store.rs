@@ -11,7 +11,9 @@ use drover_reduce::{Stored, StoredId, Wrong};
 use super::held::Held;
 use super::patient::Patient;
 use super::{NotAdded, StoredPages};
-use crate::limits::{STORED_LOOK, STORED_READ_LOOK, STORED_READ_LOOKS, STORED_TOLD_AT_ONCE};
+use crate::limits::{
+    STORED_LOOK, STORED_READ_LOOK, STORED_READ_LOOKS, STORED_RUNS, STORED_TOLD_AT_ONCE,
+};
 use crate::pool::lock;
 
 /// What the destination's end of a session knows of them.
@@ -33,6 +35,8 @@ struct Files {
     /// By their first numbers, which begin with 0.
     runs: Vec<Run>,
     told: u32,
+    /// Pages that are stored, and of which the source is not told; why is the trouble.
+    untold: u64,
     trouble: Option<String>,
 }
 
@@ -51,11 +55,17 @@ struct Run {
     place: u32,
 }
 
+impl Run {
+    /// Whether what is told next is what follows in the file.
+    fn goes_on_as(self, next: Self) -> bool {
+        self.file == next.file && self.place + (next.first - self.first) == next.place
+    }
+}
+
 /// What is told next.
 enum Next {
     Tell(Vec<Digest>),
     Nothing,
-    Never,
 }
 
 impl Store {
@@ -125,12 +135,6 @@ impl Store {
                         return Ok(());
                     }
                 }
-                Next::Never => {
-                    let stopped = lock(&self.stopped);
-                    let waited = self.wake.wait_while(stopped, |stopped| !*stopped);
-                    drop(waited.unwrap_or_else(PoisonError::into_inner));
-                    return Ok(());
-                }
             }
         }
     }
@@ -141,14 +145,11 @@ impl Store {
             let files = self.files();
             let each = files.all.iter();
             let looked: Vec<_> = each.map(|one| (one.held.clone(), one.seen)).collect();
-            (looked, (self.most - files.told).min(STORED_TOLD_AT_ONCE))
+            (looked, files.room(self.most).min(STORED_TOLD_AT_ONCE))
         };
         if room == 0 {
-            let most = self.most;
-            self.write().trouble.get_or_insert_with(|| {
-                format!("the source has room for {most} of them (its `migration.reduction_memory`)")
-            });
-            return Next::Never;
+            self.count_untold(&looked);
+            return Next::Nothing;
         }
         for (file, (held, seen)) in looked.into_iter().enumerate() {
             match held.news(seen, room) {
@@ -161,6 +162,20 @@ impl Store {
             }
         }
         Next::Nothing
+    }
+
+    /// Counts the pages that are not told, and says why.
+    fn count_untold(&self, looked: &[(Arc<Held>, u32)]) {
+        let mut untold = 0;
+        for (file, (held, seen)) in looked.iter().enumerate() {
+            match held.beyond(*seen) {
+                Ok(pages) => untold += u64::from(pages),
+                Err(error) => self.write().cannot_be_read(file, &error),
+            }
+        }
+        if untold != self.files().untold {
+            self.write().leave_untold(untold, self.most);
+        }
     }
 
     fn files(&self) -> RwLockReadGuard<'_, Files> {
@@ -202,6 +217,7 @@ impl Store {
         };
         StoredPages {
             told: files.told.into(),
+            untold: files.untold,
             read: read(false),
             read_sealed: read(true),
             trouble: files.trouble.clone(),
@@ -211,14 +227,36 @@ impl Store {
 }
 
 impl Files {
+    /// How many more may be told, where the source takes so many at most.
+    fn room(&self, most: u32) -> u32 {
+        match self.runs.len() < STORED_RUNS {
+            true => most.saturating_sub(self.told),
+            false => 0,
+        }
+    }
+
+    fn leave_untold(&mut self, untold: u64, most: u32) {
+        self.untold = untold;
+        let is_full = self.told >= most;
+        self.trouble.get_or_insert_with(|| match is_full {
+            true => {
+                format!("the source has room for {most} of them (its `migration.reduction_memory`)")
+            }
+            false => format!("they are in {STORED_RUNS} pieces, and no more are told"),
+        });
+    }
+
     /// So many more of a file are told.
     fn told(&mut self, file: usize, count: u32) {
         if let Some(looked) = self.all.get_mut(file) {
-            self.runs.push(Run {
+            let run = Run {
                 first: self.told,
                 file,
                 place: looked.seen,
-            });
+            };
+            if !self.runs.last().is_some_and(|last| last.goes_on_as(run)) {
+                self.runs.push(run);
+            }
             looked.seen += count;
             self.told += count;
         }

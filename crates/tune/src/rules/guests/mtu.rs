@@ -1,6 +1,7 @@
 //! The largest packet of a guest, and of what carries it.
 
 use super::{Net, Placed, changed, in_definition};
+use crate::cost::of_packets;
 use crate::facts::{Host, Kind, Layers, Nic, Seen};
 use crate::finding::{Answer, Because, Found, Line, Severity, Verdict};
 
@@ -102,7 +103,7 @@ fn too_small(placed: Placed<'_>, net: &Net<'_>, way: &Way, used: u32) -> Found {
         read: format!("{used} bytes, and what carries it takes {}", way.least),
         expected: format!("{} bytes", way.least),
         why: "the guest, and the host for it, handle more packets than they have to".into(),
-        cost: None,
+        cost: of_packets(used, way.least),
         change: None,
         by_hand: Some(format!(
             "if all that it talks to takes as much, {}, or set it inside the guest",

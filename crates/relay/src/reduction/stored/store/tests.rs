@@ -96,16 +96,61 @@ fn who_reads_pages_keeps_nobody_from_adding_a_file_or_telling_of_it() {
 
 #[test]
 fn no_more_pages_are_told_than_agreed_on_and_a_file_of_another_key_is_refused() {
-    let (segment, _) = stored(&[1, 2, 3, 4]);
+    let (segment, mut more) = stored(&[1, 2, 3, 4]);
     let store = Store::new(3);
     store.add(again(&segment), key()).unwrap();
     store.stop();
     let mut told = Vec::new();
     store.tell_all(&mut told).unwrap();
     assert_eq!(told.len(), KEY_BYTES + 3 * DIGEST_BYTES);
+    // Those that come later are counted as well.
+    for untold in [1, 2] {
+        store.tell_all(&mut told).unwrap();
+        let report = store.report();
+        assert_eq!((report.told, report.untold), (3, untold));
+        let why = report.trouble.unwrap();
+        assert!(why.contains("has room for 3 of them"), "{why}");
+        more.add(&[9; PAGE]).unwrap();
+    }
+    assert_eq!(told.len(), KEY_BYTES + 3 * DIGEST_BYTES);
 
     let other = store.add(again(&segment), DigestKey::new([1; KEY_BYTES]));
     assert!(matches!(other, Err(NotAdded::Key)));
+}
+
+#[test]
+fn a_file_that_grows_is_told_in_one_piece_and_pieces_are_bounded() {
+    let (first, mut more) = stored(&[1]);
+    let store = Store::new(100);
+    store.add(again(&first), key()).unwrap();
+    store.stop();
+    for byte in 2..6 {
+        store.tell_all(&mut Vec::new()).unwrap();
+        more.add(&[byte; PAGE]).unwrap();
+    }
+    let pieces = |store: &Store| store.files().runs.len();
+    assert_eq!(pieces(&store), 1);
+    let (second, _) = stored(&[7, 8]);
+    store.add(again(&second), key()).unwrap();
+    (0..2).for_each(|_| store.tell_all(&mut Vec::new()).unwrap());
+    assert_eq!((pieces(&store), store.report().told), (2, 7));
+    more.add(&[6; PAGE]).unwrap();
+    store.tell_all(&mut Vec::new()).unwrap();
+    assert_eq!(pieces(&store), 3);
+    for (number, byte) in [1, 2, 3, 4, 5, 7, 8, 6].into_iter().enumerate() {
+        let mut page = [0; PAGE];
+        let id = StoredId(number as u32);
+        store.reading().read(id, &mut page).unwrap();
+        assert_eq!(page, [byte; PAGE], "{number}");
+    }
+
+    let run = store.files().runs[0];
+    store.write().runs.resize(STORED_RUNS, run);
+    more.add(&[9; PAGE]).unwrap();
+    store.tell_all(&mut Vec::new()).unwrap();
+    let report = store.report();
+    assert_eq!((report.told, report.untold), (8, 1));
+    assert!(report.trouble.unwrap().contains("pieces"));
 }
 
 #[test]

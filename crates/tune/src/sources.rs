@@ -1,6 +1,16 @@
 //! Where the kernel's and the field's documents are to be found.
 
-use super::blocks::Text;
+use serde::{Deserialize, Serialize};
+
+/// Where something is said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// In which document.
+    pub said: String,
+    /// Its address, where it has one that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<String>,
+}
 
 const DOCUMENTS: &str = "https://docs.kernel.org/";
 const TREE: &str = "https://git.kernel.org/pub/scm/linux/kernel/git/torvalds/linux.git/tree/";
@@ -8,9 +18,12 @@ const RFC: &str = "https://www.rfc-editor.org/rfc/rfc";
 const QEMU: &str = "https://gitlab.com/qemu-project/qemu/-/blob/master/";
 
 /// The parts of a rule's source, with addresses of those that have one.
-pub fn sources(source: &str) -> Vec<(Text, Option<String>)> {
-    let parts = source.split("; ");
-    parts.map(|part| (Text::of(part), address(part))).collect()
+pub(crate) fn sources(source: &str) -> Vec<Source> {
+    let told = |part: &str| Source {
+        said: part.to_owned(),
+        address: address(part),
+    };
+    source.split("; ").map(told).collect()
 }
 
 fn address(part: &str) -> Option<String> {

@@ -1,0 +1,318 @@
+//! What carries for both ends of a network, and whether it is alike.
+
+use std::collections::BTreeSet;
+
+use super::{OfTwo, each, found};
+use crate::cost::of_rate;
+use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
+use crate::rules::dcb::{is_set, listed, shared};
+use crate::rules::layers::policy;
+use crate::rules::switches::{called, neighbour};
+use crate::rules::used::rate;
+
+/// A fact of an adapter, in a word.
+type Word = fn(&Nic) -> &Fact<String>;
+
+/// What is to be the same.
+const WORDS: [(&str, Word); 3] = [
+    ("adapter", |nic| &nic.model),
+    ("driver", |nic| &nic.driver),
+    ("firmware", |nic| &nic.firmware),
+];
+
+/// The adapters that carry for an interface: itself, or those below a bond, a bridge or a VLAN. The interface where there are none.
+fn adapters<'h>(host: &'h Host, nic: &'h Nic) -> Vec<&'h Nic> {
+    if nic.kind == Kind::Adapter {
+        return vec![nic];
+    }
+    let below = Layers::of(host).all_carriers(nic).into_iter();
+    let below = below.filter_map(|name| host.nic(name));
+    let adapters: Vec<&Nic> = below.filter(|nic| nic.kind == Kind::Adapter).collect();
+    if adapters.is_empty() {
+        vec![nic]
+    } else {
+        adapters
+    }
+}
+
+/// The words of all of them, each once.
+fn words<'h>(adapters: &[&'h Nic], of: Word) -> Result<BTreeSet<&'h str>, &'h str> {
+    let words = adapters.iter().copied().map(|nic| of(nic).get());
+    words.map(|word| word.map(String::as_str)).collect()
+}
+
+fn joined(words: &BTreeSet<&str>) -> String {
+    words.iter().copied().collect::<Vec<_>>().join(" and ")
+}
+
+/// Both ends of a network have the same adapter, driver and firmware.
+pub fn adapter(host: &Host, other: &Host) -> OfTwo {
+    each(host, other, |nic, far| {
+        let (own, there) = (adapters(host, nic), adapters(other, far));
+        let mut differ = Vec::new();
+        let mut unknown = None;
+        for (what, of) in WORDS {
+            match (words(&own, of), words(&there, of)) {
+                (Ok(own), Ok(there)) if own != there => {
+                    differ.push(format!("{what} {}, and {}", joined(&own), joined(&there)));
+                }
+                (Ok(_), Ok(_)) => {}
+                (Err(why), _) | (_, Err(why)) => unknown = Some(format!("{what}: {why}")),
+            }
+        }
+        match unknown {
+            Some(why) if differ.is_empty() => Err(Because(why)),
+            _ if differ.is_empty() => Ok(Answer::Right),
+            _ => Ok(Answer::Found(found(
+                Severity::Notice,
+                differ.join("; "),
+                "what one can the other may not, and each has faults of its own",
+                "bring both to one version".into(),
+            ))),
+        }
+    })
+}
+
+/// The bonds by which an interface is carried: itself, or those below it.
+fn bonds<'h>(host: &'h Host, nic: &'h Nic) -> Vec<&'h Nic> {
+    let below = Layers::of(host).all_carriers(nic).into_iter();
+    let below = below.filter_map(|name| host.nic(name));
+    let bonds = [nic].into_iter().chain(below);
+    bonds.filter(|nic| nic.kind == Kind::Bond).collect()
+}
+
+/// How they use their members. Teams have words of their own for what bonds do as well.
+fn modes(bonds: &[&Nic]) -> Result<BTreeSet<String>, Because> {
+    let mode = |nic: &&Nic| -> Result<String, Because> {
+        let bond = nic.bond.as_ref().ok_or("its members are not told")?.get()?;
+        let mode = match bond.mode.as_str() {
+            "activebackup" => "active-backup",
+            "roundrobin" => "balance-rr",
+            mode => mode,
+        };
+        Ok(match policy(bond)? {
+            Some(hash) => format!("{mode} by {hash}"),
+            None => mode.to_owned(),
+        })
+    };
+    bonds.iter().map(mode).collect()
+}
+
+/// Bonds at both ends of a network use their members the same way.
+pub fn bond(host: &Host, other: &Host) -> OfTwo {
+    each(host, other, |nic, far| {
+        let (own, there) = (bonds(host, nic), bonds(other, far));
+        if own.is_empty() || there.is_empty() {
+            return Ok(Answer::NotAbout);
+        }
+        let (own, there) = (modes(&own)?, modes(&there)?);
+        if own == there {
+            return Ok(Answer::Right);
+        }
+        let [own, there] = [own, there].map(|modes| Vec::from_iter(modes).join(" and "));
+        let rates = rate(host, nic).ok().zip(rate(other, far).ok());
+        let rates = rates.filter(|(own, there)| own != there);
+        Ok(Answer::Found(Found {
+            cost: rates.and_then(|(own, there)| of_rate(own.min(there), own.max(there))),
+            ..found(
+                Severity::Warning,
+                format!("mode {own}, and {there} of {}", far.name),
+                "packets one way are spread over members otherwise than those the other way: a migration from one host takes other lines, and \
+                 another time, than one to it",
+                "set both alike, and the ports of their switches; `bond-mode` says which mode carries by all members".into(),
+            )
+        }))
+    })
+}
+
+/// What the adapters tell of it, each word once; none where one of them tells nothing.
+fn told<T: Ord>(
+    adapters: &[&Nic],
+    of: impl Fn(&Dcb) -> Option<T>,
+) -> Result<Option<BTreeSet<T>>, Because> {
+    let mut all = Vec::new();
+    for nic in adapters {
+        all.push(of(nic.dcb.get()?));
+    }
+    Ok(all.into_iter().collect())
+}
+
+/// Both ends of a network hold the same priorities back, and share a full line the same way.
+pub fn dcb(host: &Host, other: &Host) -> OfTwo {
+    each(host, other, |nic, far| {
+        let (own, there) = (adapters(host, nic), adapters(other, far));
+        let mut ends = own.iter().chain(&there);
+        if ends.any(|nic| nic.kind != Kind::Adapter) {
+            return Ok(Answer::NotAbout);
+        }
+        let priorities = |dcb: &Dcb| Some(listed(dcb.pfc.as_ref()?));
+        let shares = |dcb: &Dcb| {
+            let shared = shared(dcb.ets.as_ref()?);
+            Some(shared.unwrap_or_else(|| "none".to_owned()))
+        };
+        let pfc = (told(&own, priorities)?, told(&there, priorities)?);
+        let ets = (told(&own, shares)?, told(&there, shares)?);
+        if (&pfc, &ets) == (&(None, None), &(None, None)) {
+            return Err("their drivers tell neither PFC nor shares".into());
+        }
+        let mut differ = Vec::new();
+        let mut unknown = None;
+        for (what, ends) in [("PFC", pfc), ("shares", ets)] {
+            match ends {
+                (Some(own), Some(there)) if own != there => {
+                    let joined = |words: BTreeSet<String>| Vec::from_iter(words).join(" and ");
+                    let (own, there) = (joined(own), joined(there));
+                    differ.push(format!("{what}: {own}, and {there} of {}", far.name));
+                }
+                (Some(_), None) | (None, Some(_)) => {
+                    unknown = Some(format!("the driver of one end does not tell {what}"));
+                }
+                _ => {}
+            }
+        }
+        if differ.is_empty() {
+            let mut all = own.iter().chain(&there);
+            let some_set = all.any(|nic| nic.dcb.known().is_some_and(is_set));
+            return match unknown {
+                Some(why) => Err(Because(why)),
+                None if some_set => Ok(Answer::Right),
+                None => Ok(Answer::NotAbout),
+            };
+        }
+        let [own, there] = [own, there].map(|adapters| {
+            let names: Vec<&str> = adapters.iter().map(|nic| nic.name.as_str()).collect();
+            names.join(" and ")
+        });
+        Ok(Answer::Found(found(
+            Severity::Warning,
+            differ.join("; "),
+            "what one end holds back, or keeps a share for, the other one drops, or sends at will",
+            format!(
+                "set both alike, and the switch between them: `dcb pfc show dev DEV` and `dcb ets show dev DEV` tell of {own} here, and of {there} of {}",
+                other.name
+            ),
+        )))
+    })
+}
+
+/// The kind of RDMA that programs take.
+fn kind(rdma: &Rdma) -> Result<String, Because> {
+    let has = |kind: &str| rdma.kinds.keys().any(|own| own.contains(kind));
+    Ok(match rdma.layer.as_str() {
+        "Ethernet" if has("RoCE v2") => "RoCE v2",
+        "Ethernet" if has("RoCE") => "RoCE v1",
+        "Ethernet" if rdma.kinds.is_empty() => {
+            return Err("it tells no address on this interface".into());
+        }
+        "Ethernet" => "iWARP",
+        other => other,
+    }
+    .to_owned())
+}
+
+/// RDMA at both ends of a network is of one kind.
+pub fn rdma(host: &Host, other: &Host) -> OfTwo {
+    let kinds = |host: &Host, nic: &Nic| -> Result<BTreeSet<String>, Because> {
+        let adapters = adapters(host, nic);
+        let devices = adapters.iter().filter_map(|nic| nic.rdma.as_ref());
+        devices.map(|rdma| kind(rdma.get()?)).collect()
+    };
+    each(host, other, |nic, far| {
+        let (own, there) = (kinds(host, nic)?, kinds(other, far)?);
+        if own.is_empty() || there.is_empty() {
+            return Ok(Answer::NotAbout);
+        }
+        if own == there {
+            return Ok(Answer::Right);
+        }
+        let [own, there] = [own, there].map(|kinds| Vec::from_iter(kinds).join(" and "));
+        Ok(Answer::Found(found(
+            Severity::Notice,
+            format!("{own}, and {there} of {}", far.name),
+            "an end with one kind does not hear the other: programs fall back to TCP or fail",
+            "see what `rdma-kind` says of both, and what the firmware of their adapters has turned on".into(),
+        )))
+    })
+}
+
+/// The switches that an interface's cables end at, by what they call themselves and what people call them.
+#[derive(Default)]
+struct Switches<'h> {
+    known: BTreeSet<(&'h str, &'h str)>,
+    /// Why another one is not known.
+    unknown: Option<Because>,
+}
+
+impl<'h> Switches<'h> {
+    fn of(host: &'h Host, nic: &'h Nic) -> Self {
+        let mut switches = Self::default();
+        for adapter in adapters(host, nic) {
+            match neighbour(host, adapter) {
+                Ok(Some(neighbour)) => {
+                    let names = (neighbour.switch.as_str(), called(neighbour));
+                    switches.known.insert(names);
+                }
+                Ok(None) => {}
+                Err(why) => switches.unknown = Some(why),
+            }
+        }
+        switches
+    }
+
+    /// One of them is no switch, but that host.
+    fn is_host(&self, host: &Host) -> bool {
+        let mut names = self.known.iter();
+        names.any(|(_, name)| is_name_of(name, &host.name))
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.known.iter().map(|(_, name)| *name).collect();
+        names.join(" and ")
+    }
+}
+
+/// Whether both are one host's, with its domain or without.
+fn is_name_of(one: &str, other: &str) -> bool {
+    let (one, other) = (one.to_ascii_lowercase(), other.to_ascii_lowercase());
+    let begins = |long: &str, short: &str| {
+        let rest = long.strip_prefix(short);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    };
+    begins(&one, &other) || begins(&other, &one)
+}
+
+/// Both ends of a network are at one switch.
+pub fn switch(host: &Host, other: &Host) -> OfTwo {
+    each(host, other, |nic, far| {
+        at_one_switch((host, nic), (other, far))
+    })
+}
+
+fn at_one_switch((host, nic): (&Host, &Nic), (other, far): (&Host, &Nic)) -> Verdict {
+    let (own, there) = (Switches::of(host, nic), Switches::of(other, far));
+    if own.is_host(other) || there.is_host(host) {
+        return Ok(Answer::NotAbout);
+    }
+    let is_there = |(own, _): &(&str, &str)| there.known.iter().any(|(there, _)| there == own);
+    if own.known.iter().any(is_there) {
+        return Ok(Answer::Right);
+    }
+    let (own_names, names) = (own.names(), there.names());
+    // It may be the one in common.
+    if let Some(why) = own.unknown.or(there.unknown) {
+        return Err(why);
+    }
+    if own.known.is_empty() || there.known.is_empty() {
+        return Ok(Answer::NotAbout);
+    }
+    Ok(Answer::Found(Found {
+        expected: "one switch for both".into(),
+        ..found(
+            Severity::Notice,
+            format!("it ends at {own_names}, and {} at {names}", far.name),
+            "all that crosses takes the line between both switches, which others use as well, and which may be slower than both ends",
+            "see that the line between both carries a migration beside all else; or have both ends at one switch, and each other network at another one".into(),
+        )
+    }))
+}

@@ -1,0 +1,92 @@
+//! Two hosts as a whole.
+
+use super::{Ends, OfTwo, found};
+use crate::facts::Host;
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
+
+/// How far two clocks may be from each other, in milliseconds: NTP keeps them within some, and nothing that people read has less than a
+/// second.
+const APART: u64 = 1000;
+
+/// From here on it is more than a clock that runs a little fast: certificates and what waits for a time are concerned as well.
+const FAR_APART: u64 = 60_000;
+
+/// Both hosts have the same QEMU.
+pub fn qemu(host: &Host, other: &Host) -> OfTwo {
+    vec![(Ends::default(), versions(host, other))]
+}
+
+fn versions(host: &Host, other: &Host) -> Verdict {
+    let version = |host: &Host| -> Result<String, Because> {
+        let version = host.offers.get()?.version.clone();
+        version.ok_or_else(|| {
+            Because(format!(
+                "the agent of {} does not tell of its QEMU",
+                host.name
+            ))
+        })
+    };
+    let (own, there) = (version(host)?, version(other)?);
+    if own == there {
+        return Ok(Answer::Right);
+    }
+    let (older, newer) = if numbers(&own) < numbers(&there) {
+        (host, other)
+    } else {
+        (other, host)
+    };
+    Ok(Answer::Found(found(
+        Severity::Warning,
+        format!("QEMU {own}, and {there} of {}", other.name),
+        "a guest moves to an older QEMU only where its policy allows that, and not at all with a machine type that it does not know",
+        format!(
+            "bring {} to what {} has, once its guests are elsewhere",
+            older.name, newer.name
+        ),
+    )))
+}
+
+/// Of a version, to be compared.
+fn numbers(version: &str) -> Vec<u32> {
+    let parts = version.split(|letter: char| !letter.is_ascii_digit());
+    parts.filter_map(|part| part.parse().ok()).collect()
+}
+
+/// The clocks of both hosts tell the same time.
+pub fn clock(host: &Host, other: &Host) -> OfTwo {
+    vec![(Ends::default(), clocks(host, other))]
+}
+
+fn clocks(host: &Host, other: &Host) -> Verdict {
+    let (own, there) = (host.clock.get()?, other.clock.get()?);
+    let apart = own.ahead_ms.abs_diff(there.ahead_ms);
+    let doubt = own.doubt_ms.saturating_add(there.doubt_ms);
+    if apart.saturating_add(doubt) <= APART {
+        return Ok(Answer::Right);
+    }
+    let surely = apart.saturating_sub(doubt);
+    if surely <= APART {
+        return Err(Because(format!(
+            "their answers took so long that clocks which seem {apart} ms apart may be {doubt} ms more or less"
+        )));
+    }
+    let ahead = if own.ahead_ms > there.ahead_ms {
+        host
+    } else {
+        other
+    };
+    Ok(Answer::Found(Found {
+        expected: format!("{APART} ms at most"),
+        cost: Some(format!("downtimes are told wrong by up to {apart} ms")),
+        ..found(
+            if surely > FAR_APART {
+                Severity::Warning
+            } else {
+                Severity::Notice
+            },
+            format!("the clock of {} is {apart} ms ahead, give or take {doubt}", ahead.name),
+            "downtime is told by the clocks of both hosts, what their histories and logs say does not fit together, and certificates count by them",
+            "have chrony or systemd-timesyncd keep the clocks of both: `timedatectl` tells whether one does".into(),
+        )
+    }))
+}

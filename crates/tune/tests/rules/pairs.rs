@@ -1,0 +1,210 @@
+//! What is compared of two hosts, and with which.
+
+use drover_tune::examine;
+use drover_tune::facts::{Dcb, Ets, Fact, Host, Kind};
+
+use crate::hosts::{bonded, gbit, healthy, on_top, rdma, value};
+use crate::layers::told;
+
+/// A host whose first adapter has that of it.
+fn bridging(name: &str, number: u8, change: impl Fn(&mut Dcb)) -> Host {
+    let mut host = healthy(name, number);
+    change(value(&mut host.nics[0].dcb));
+    host
+}
+
+#[test]
+fn what_drivers_tell_of_shares_that_nobody_set_is_not_compared() {
+    let untouched = |name, number, algorithm: u8, shares: [u8; 8], classes: [u8; 8]| {
+        bridging(name, number, |dcb| {
+            dcb.pfc.as_mut().unwrap().enabled.clear();
+            dcb.ets = Some(Ets {
+                willing: false,
+                shares: shares.into(),
+                algorithms: vec![algorithm; 8],
+                classes: classes.into(),
+            });
+        })
+    };
+    let own = untouched("a", 1, 255, [100; 8], [1, 0, 2, 3, 4, 5, 6, 7]);
+    let one = [100, 0, 0, 0, 0, 0, 0, 0];
+    let there = untouched("b", 2, 2, one, [0; 8]);
+    assert_eq!(told("pair-dcb", &[own.clone(), there.clone()]), []);
+    let right = examine(&[own, there], &[]).right.into_iter();
+    let right = right.filter(|right| right.rule == "pair-dcb");
+    assert_eq!(right.count(), 1, "of its other adapter alone");
+}
+
+#[test]
+fn a_class_by_share_differs_from_a_strict_one_and_not_from_one_of_another_number() {
+    let other = |change: fn(&mut Ets)| {
+        let change = |dcb: &mut Dcb| change(dcb.ets.as_mut().unwrap());
+        let hosts = [healthy("a", 1), bridging("b", 2, change)];
+        told("pair-dcb", &hosts)
+    };
+    let read =
+        "shares: 50 % for priority 0, 1, 2, 4, 5, 6, 7; 50 % for priority 3, and none of ens1f0";
+    let expected = ("a and b ens1f0".to_owned(), read.to_owned());
+    assert_eq!(other(|ets| ets.algorithms = vec![0; 8]), [expected]);
+    assert_eq!(other(|ets| ets.classes = vec![1, 1, 1, 0, 1, 1, 1, 1]), []);
+    // Of classes that no priority has nothing is sent.
+    assert_eq!(other(|ets| ets.algorithms[2..].fill(255)), []);
+}
+
+#[test]
+fn what_one_end_alone_tells_is_skipped_unless_something_else_differs() {
+    let hosts = |shares: [u8; 2]| {
+        let change = |dcb: &mut Dcb| {
+            dcb.pfc = None;
+            dcb.ets.as_mut().unwrap().shares[..2].copy_from_slice(&shares);
+        };
+        [healthy("a", 1), bridging("b", 2, change)]
+    };
+    let skipped = told("pair-dcb", &hosts([50, 50]));
+    let because = "the driver of one end does not tell PFC".to_owned();
+    assert_eq!(skipped, [("a and b ens1f0".to_owned(), because)]);
+    let found = told("pair-dcb", &hosts([60, 40]));
+    assert_eq!(found.len(), 1);
+    assert!(found[0].1.starts_with("shares: 50 %"), "{found:?}");
+}
+
+#[test]
+fn commands_name_the_adapters_that_carry() {
+    let host = |name, number, enabled: u8| {
+        let mut host = bridging(name, number, |dcb| {
+            dcb.pfc.as_mut().unwrap().enabled = [enabled].into();
+        });
+        let mut vlan = on_top("ens1f0.7", Kind::Vlan, &["ens1f0"]);
+        vlan.addresses = std::mem::take(&mut host.nics[0].addresses);
+        host.nics.push(vlan);
+        host
+    };
+    let report = examine(&[host("a", 1, 3), host("b", 2, 4)], &[]);
+    let mut findings = report.findings.into_iter();
+    let found = findings.find(|finding| finding.rule == "pair-dcb");
+    let found = found.unwrap();
+    assert_eq!(found.subject.to_string(), "a and b ens1f0.7");
+    let by_hand = found.found.by_hand.unwrap();
+    assert!(
+        by_hand.ends_with("tell of ens1f0 here, and of ens1f0 of b"),
+        "{by_hand}"
+    );
+}
+
+/// Two hosts whose adapters are all in one network, and have these rates.
+fn in_one_network(own: [u64; 2], there: [u64; 2]) -> [Host; 2] {
+    [("a", 1, own), ("b", 2, there)].map(|(name, number, rates)| {
+        let mut host = healthy(name, number);
+        host.nics[1].addresses = vec![format!("10.0.1.1{number}/24").parse().unwrap()];
+        for (nic, rate) in host.nics.iter_mut().zip(rates) {
+            value(&mut nic.link).speed = Some(gbit(rate));
+        }
+        host
+    })
+}
+
+#[test]
+fn an_interface_is_compared_with_the_one_that_a_migration_pairs_it_with() {
+    let about_two = |hosts: &[Host]| {
+        let findings = examine(hosts, &[]).findings.into_iter();
+        let rules = findings.map(|finding| finding.rule);
+        let of_two = rules.filter(|rule| rule.starts_with("pair-"));
+        of_two.collect::<Vec<String>>()
+    };
+    let alike = in_one_network([1, 25], [1, 25]);
+    assert_eq!(about_two(&alike), <[&str; 0]>::default());
+    let right = examine(&alike, &[]).right.into_iter();
+    let count = |rule: &str| right.clone().filter(|right| right.rule == rule).count();
+    assert_eq!((count("pair-speed"), count("pair-mtu")), (2, 4));
+    // What they are called does not matter.
+    let crossed = in_one_network([1, 25], [25, 1]);
+    assert_eq!(told("pair-speed", &crossed), []);
+    let slower = in_one_network([25, 25], [25, 10]);
+    let read = "25 Gbit/s, and 10 Gbit/s of ens1f1".to_owned();
+    let expected = ("a and b ens1f1".to_owned(), read);
+    assert_eq!(told("pair-speed", &slower), [expected]);
+}
+
+#[test]
+fn of_an_interface_without_a_partner_of_its_own_packets_alone_are_compared() {
+    let mut hosts = in_one_network([1, 25], [25, 25]);
+    hosts[1].nics[1].up = false;
+    assert_eq!(told("pair-speed", &hosts), []);
+    hosts[0].nics[0].mtu = 1500;
+    let told = told("pair-mtu", &hosts);
+    let subjects: Vec<&str> = told.iter().map(|(subject, _)| subject.as_str()).collect();
+    assert_eq!(subjects, ["a and b ens1f0"]);
+}
+
+#[test]
+fn ends_of_guests_are_not_compared_however_many_there_are() {
+    let host = |name, number| {
+        let mut host = healthy(name, number);
+        let taps: Vec<String> = (0..300).map(|tap| format!("vnet{tap}")).collect();
+        let ports = ["ens1f0"]
+            .into_iter()
+            .chain(taps.iter().map(String::as_str));
+        let mut bridge = on_top("br0", Kind::Bridge, &ports.collect::<Vec<&str>>());
+        bridge.addresses = std::mem::take(&mut host.nics[0].addresses);
+        host.nics.push(bridge);
+        for tap in &taps {
+            let mut tap = on_top(tap, Kind::Virtual, &[]);
+            tap.addresses = vec!["fe80::1/64".parse().unwrap()];
+            host.nics.push(tap);
+        }
+        host
+    };
+    let report = examine(&[host("a", 1), host("b", 2)], &[]);
+    let right = report.right.into_iter();
+    let right = right.filter(|right| right.rule == "pair-mtu");
+    let subjects: Vec<String> = right.map(|right| right.subject.to_string()).collect();
+    assert_eq!(subjects, ["a and b ens1f1", "a and b br0"]);
+}
+
+#[test]
+fn a_switch_that_is_not_known_may_be_the_one_in_common() {
+    let host = |name, number, switches: [Option<&str>; 2]| {
+        let mut host = healthy(name, number);
+        for (nic, switch) in host.nics.iter_mut().zip(switches) {
+            match switch {
+                Some(switch) => value(&mut nic.neighbours)[0].switch = switch.to_owned(),
+                None => nic.neighbours = Fact::Known(Vec::new()),
+            }
+        }
+        bonded(&mut host, "802.3ad", "layer3+4", &["ens1f0", "ens1f1"]);
+        host
+    };
+    let own = host("a", 1, [Some("one"), None]);
+    let told_of = |there| told("pair-switch", &[own.clone(), host("b", 2, there)]);
+    assert_eq!(told_of([Some("two"), Some("one")]), []);
+    let because = "the other end says nothing by LLDP".to_owned();
+    let expected = ("a and b bond0".to_owned(), because);
+    assert_eq!(told_of([Some("two"), Some("two")]), [expected]);
+}
+
+#[test]
+fn two_hosts_that_are_cabled_to_each_other_have_no_switch() {
+    let told_of = |name: &str| {
+        let (mut a, b) = (healthy("a", 1), healthy("b", 2));
+        let neighbour = &mut value(&mut a.nics[0].neighbours)[0];
+        neighbour.switch = "02:00:00:00:00:ff".into();
+        neighbour.name = Some(name.into());
+        told("pair-switch", &[a, b]).len()
+    };
+    assert_eq!((told_of("b"), told_of("B.example.org")), (0, 0));
+    assert_eq!((told_of("b2"), told_of("leaf-b")), (1, 1));
+}
+
+#[test]
+fn iwarp_is_a_kind_of_its_own_and_needs_no_line_without_loss() {
+    let (a, mut b) = (healthy("a", 1), healthy("b", 2));
+    rdma(&mut b).kinds = [("iWARP".to_owned(), 2)].into();
+    let read = "RoCE v2, and iWARP of ens1f0".to_owned();
+    let expected = ("a and b ens1f0".to_owned(), read);
+    assert_eq!(told("pair-rdma", &[a, b.clone()]), [expected]);
+    let pfc = value(&mut b.nics[0].dcb).pfc.as_mut();
+    pfc.unwrap().enabled.clear();
+    for rule in ["rdma-kind", "dcb-lossless"] {
+        assert_eq!(told(rule, std::slice::from_ref(&b)), [], "{rule}");
+    }
+}
