@@ -5,6 +5,7 @@ use std::process::Command;
 
 use drover_lab::emulated::OUT;
 
+use super::teams::{team_when, teamd, teamed};
 use crate::here::{ALL, Until, afresh, host, ip, sh, until};
 
 fn capture(name: &str) {
@@ -74,4 +75,16 @@ async fn a_rate_by_hand_and_all_packets_in_one_queue() {
     })
     .await;
     capture("by-hand");
+}
+
+#[tokio::test]
+#[ignore = "runs on an emulated host, which a test in main.rs of its folder starts"]
+async fn a_team_of_which_one_member_carries() {
+    let Some(teamd) = teamd() else {
+        return;
+    };
+    let _team = teamed(&teamd, "activebackup").await;
+    carried(&["near0", "near1", "team0"]).await;
+    team_when(|team| team.carrying.is_some()).await;
+    capture("teamed");
 }

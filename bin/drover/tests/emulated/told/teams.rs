@@ -8,7 +8,7 @@ use drover_tune::facts::{Bond, Host, Kind};
 use crate::here::{NEAR, Said, Until, afresh, host, ip, report, said, sh, unknown, until};
 
 /// Its daemon, as `scripts/setup --for-tests` unpacks it.
-fn teamd() -> Option<PathBuf> {
+pub fn teamd() -> Option<PathBuf> {
     let cache = std::env::var_os("DROVER_LAB_CACHE");
     let cache = cache.map_or_else(|| "/var/cache/drover-lab".into(), PathBuf::from);
     let folder = cache.join("team");
@@ -23,7 +23,7 @@ fn teamd() -> Option<PathBuf> {
 }
 
 /// Has the daemon make the team of both near adapters, with an address. It is gone with what comes back.
-async fn teamed(teamd: &std::path::Path, runner: &str) -> Until {
+pub async fn teamed(teamd: &std::path::Path, runner: &str) -> Until {
     afresh();
     let team = Until("kill $(cat /run/team0.pid); ip link del team0; rm -f /run/team0.pid");
     let ports = r#"{"near0":{},"near1":{}}"#;
@@ -50,7 +50,7 @@ fn team(host: &Host) -> Option<&Bond> {
 }
 
 /// The team, once it is as wanted.
-async fn team_when(accept: impl Fn(&Bond) -> bool) -> Bond {
+pub async fn team_when(accept: impl Fn(&Bond) -> bool) -> Bond {
     let host = until(host, |host| team(host).is_some_and(&accept)).await;
     team(&host).unwrap().clone()
 }
