@@ -18,6 +18,9 @@ pub const FAR: [&str; 2] = ["far0", "far1"];
 /// All that this host has.
 pub const ALL: [&str; 4] = ["near0", "near1", "intel0", "vmx0"];
 
+/// There on an emulated host, and nowhere else.
+pub const EMULATED: &str = "DROVER_EMULATED_HOST";
+
 /// Where the other ends are.
 const FAR_NAMESPACE: &str = "far";
 
@@ -47,6 +50,8 @@ pub fn far(lines: &[&str]) {
 
 /// All adapters as a host has them that has just come up, the far ends where another host would be.
 pub fn afresh() {
+    let is_emulated = std::env::var_os(EMULATED).is_some();
+    assert!(is_emulated, "this would change adapters of this machine");
     if !sh("ip netns list").contains(FAR_NAMESPACE) {
         // The module of bonds has made one of its own.
         sh(&format!(

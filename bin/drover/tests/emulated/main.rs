@@ -88,7 +88,10 @@ async fn run(tests: &str, folder: &Path) -> Option<()> {
         "--test-threads=1",
     ];
     let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-    let mut environment = vec![("PATH".to_owned(), path.to_owned())];
+    let mut environment = vec![
+        ("PATH".to_owned(), path.to_owned()),
+        (here::EMULATED.to_owned(), "1".to_owned()),
+    ];
     let cache = std::env::var("DROVER_LAB_CACHE").ok();
     environment.extend(cache.map(|cache| ("DROVER_LAB_CACHE".to_owned(), cache)));
     let program = Program {
