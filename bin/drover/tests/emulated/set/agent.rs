@@ -51,7 +51,7 @@ impl Host {
     pub async fn carried(&self) -> Facts {
         let carries = |facts: &Facts| {
             let of = |nic: &&str| facts.nic(nic).is_some_and(|nic| nic.carrier);
-            ALL.iter().all(|nic| of(nic))
+            ALL.iter().all(of)
         };
         until(async || self.facts().await, carries).await
     }

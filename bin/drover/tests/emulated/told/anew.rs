@@ -28,7 +28,7 @@ fn addressed(nics: &[&str]) {
 async fn carried(nics: &[&str]) {
     let carries = |host: &drover_tune::facts::Host| {
         let of = |nic: &&str| host.nic(nic).is_some_and(|nic| nic.carrier);
-        nics.iter().all(|nic| of(nic))
+        nics.iter().all(of)
     };
     until(host, carries).await;
 }
