@@ -27,6 +27,14 @@ const FAULTS: [(&str, &str); 3] = [
     ("sysctl", "procps"),
 ];
 
+/// The same, for an emulated host.
+const EMULATED: [(&str, &str); 4] = [
+    ("busybox", "busybox-static"),
+    ("xz", "xz-utils"),
+    ("ip", "iproute2"),
+    ("mount", "mount"),
+];
+
 /// Checks that the caller may make namespaces and that every program is there.
 ///
 /// # Errors
@@ -55,6 +63,21 @@ pub fn check_hosts() -> Result<()> {
 /// Everything that is missing, with what to install.
 pub fn check_faults() -> Result<()> {
     refuse(&missing(&FAULTS))
+}
+
+/// Checks that this machine has what an emulated host is made with: its files are read by root, and modules unpacked.
+///
+/// # Errors
+/// Everything that is missing, with what to install.
+pub(crate) fn check_emulated(qemu: &Path) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("not root: an emulated host reads all files of this machine");
+    }
+    let mut missing = missing(&EMULATED);
+    if !qemu.is_file() {
+        missing.push((qemu.to_str().unwrap_or("qemu"), "qemu-system-x86"));
+    }
+    refuse(&missing)
 }
 
 fn check_root() -> Result<()> {
