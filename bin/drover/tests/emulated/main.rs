@@ -94,9 +94,11 @@ async fn run(tests: &str, folder: &Path) -> Option<()> {
     ];
     let cache = std::env::var("DROVER_LAB_CACHE").ok();
     environment.extend(cache.map(|cache| ("DROVER_LAB_CACHE".to_owned(), cache)));
+    let built = Path::new(env!("CARGO_BIN_EXE_drover")).parent().unwrap();
     let program = Program {
         words: words.map(str::to_owned).into(),
         environment,
+        folders: vec![built.to_owned()],
     };
     let Ended { status, output } = host.run(folder, &program, WITHIN).await.unwrap();
     // What was skipped there counts here.

@@ -16,7 +16,7 @@ use super::initramfs::{self, STATUS, hardware_address, pack};
 use super::kernel::Kernel;
 use crate::command::{self, log_end};
 use crate::guest::assembler::Assembler;
-use crate::limits::{EMULATED_OUTPUT, EMULATED_PIECE, EMULATED_START, EMULATED_STARTS, QEMU_START};
+use crate::limits::{EMULATED_OUTPUT, EMULATED_PIECE, EMULATED_STARTS, QEMU_START};
 use crate::require::{check_emulated, has_hardware_virtualisation};
 
 /// Two nodes of two processors each, with half of the memory, in MiB.
@@ -42,6 +42,8 @@ pub struct Program {
     pub words: Vec<String>,
     /// What it finds in its environment, beside `PATH`.
     pub environment: Vec<(String, String)>,
+    /// Folders of this machine that it finds even below one of those that the host has of its own, such as `/tmp`.
+    pub folders: Vec<PathBuf>,
 }
 
 /// A machine.
@@ -137,11 +139,11 @@ impl EmulatedHost {
     /// Starts it, and waits for its program to begin. An emulated kernel that waits for a timer of a processor that has slept through
     /// it may stand still: it is started anew then.
     async fn begin(&self, files: &Files<'_>) -> Result<Began> {
-        for _ in 0..EMULATED_STARTS {
+        for within in EMULATED_STARTS {
             let mut child = self.start(files)?;
             let stdout = child.stdout.take();
             let mut words = stdout.context("QEMU was started without an output")?;
-            match tokio::time::timeout(EMULATED_START, next(&mut words)).await {
+            match tokio::time::timeout(within, next(&mut words)).await {
                 Ok(first) => {
                     let first = first?.unwrap_or_default();
                     return Ok(Began {
@@ -153,9 +155,11 @@ impl EmulatedHost {
                 Err(_) => child.kill().await.context("cannot end QEMU")?,
             }
         }
-        let (console, seconds) = (log_end(&files.console()), EMULATED_START.as_secs());
+        let console = log_end(&files.console());
+        let seconds = EMULATED_STARTS.map(|within| within.as_secs().to_string());
         bail!(
-            "no program began within {seconds} s of a start, {EMULATED_STARTS} times; its console:\n{console}"
+            "no program began within {} s of a start, one after the other; its console:\n{console}",
+            seconds.join(", ")
         )
     }
 

@@ -1,6 +1,7 @@
 //! What the kernel finds when it has started: modules, names for its NICs, and the way to this machine's files.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
@@ -18,6 +19,9 @@ pub(super) const STATUS: &str = "status";
 
 /// Modules without which there are no files.
 pub(super) const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
+
+/// What the host has of its own, empty, in the place of this machine's: [`INIT`] names them.
+const OWN: [&str; 3] = ["/tmp", "/run", "/var/tmp"];
 
 /// Files and folders as the kernel and programs want them, without a disk. What cannot be done is said on the console, and what
 /// follows from it in the program.
@@ -38,7 +42,15 @@ while read -r address name; do
 done </nics
 files=trans=virtio,version=9p2000.L,msize=262144
 $b mount -t 9p -o \"$files,ro,cache=loose\" root /root
+while read -r folder; do
+    $b mkdir -p \"/seen$folder\"
+    $b mount -o bind \"/root$folder\" \"/seen$folder\"
+done </folders
 for folder in tmp run var/tmp; do $b mount -t tmpfs tmpfs \"/root/$folder\"; done
+while read -r folder; do
+    $b mkdir -p \"/root$folder\"
+    $b mount -o move \"/seen$folder\" \"/root$folder\"
+done </folders
 $b mkdir -p /root/run/out /root/run/lock /root/run/netns
 $b mount -t 9p -o \"$files\" out /root/run/out
 for folder in dev proc sys; do $b mount -o move \"/$folder\" \"/root/$folder\"; done
@@ -82,6 +94,7 @@ pub(super) fn pack(modules: &[Module], adapters: &[Adapter], program: &Program) 
         archive.file(&path, 0o644, image)?;
     }
     archive.file("nics", 0o644, names(adapters).as_bytes())?;
+    archive.file("folders", 0o644, hidden(&program.folders).as_bytes())?;
     archive.file("start", 0o644, start(program).as_bytes())?;
     Ok(archive.finish(ALIGNED)?)
 }
@@ -96,6 +109,15 @@ fn names(adapters: &[Adapter]) -> String {
         let _ = writeln!(names, "{} {}", hardware_address(number), adapter.name);
     }
     names
+}
+
+/// Those that would not be seen below [`OWN`].
+fn hidden(folders: &[PathBuf]) -> String {
+    let is_hidden = |folder: &&PathBuf| OWN.iter().any(|own| folder.starts_with(own));
+    let hidden = folders.iter().filter(is_hidden);
+    hidden
+        .map(|folder| format!("{}\n", folder.display()))
+        .collect()
 }
 
 /// That of the adapter with this number; the first three octets are QEMU's own.
@@ -137,10 +159,23 @@ mod tests {
     }
 
     #[test]
+    fn folders_below_those_that_the_host_has_of_its_own_are_put_there() {
+        let folders = ["/tmp/checkout/target", "/home/me", "/tmpfs", "/var/tmp/a"];
+        let folders = folders.map(PathBuf::from);
+        assert_eq!(hidden(&folders), "/tmp/checkout/target\n/var/tmp/a\n");
+        for own in OWN {
+            let named = format!("{} ", own.trim_start_matches('/'));
+            let line = INIT.lines().find(|line| line.contains("-t tmpfs")).unwrap();
+            assert!(line.replace(';', " ").contains(&named), "{own}: {line}");
+        }
+    }
+
+    #[test]
     fn words_of_the_program_are_words_whatever_is_in_them() {
         let program = Program {
             words: vec!["/bin/echo".into(), "it's; reboot".into()],
             environment: vec![("KEY".into(), "$(reboot)".into())],
+            folders: Vec::new(),
         };
         let text = start(&program);
         assert!(text.contains("export KEY='$(reboot)'\n"), "{text}");

@@ -11,7 +11,8 @@
 //! One program runs in it, as its first and only one, and its exit status is the machine's.
 //!
 //! # Invariant
-//! Nothing of this machine is changed but the caller's folder, and whatever happens QEMU ends with the run.
+//! Nothing of this machine is changed but the caller's folder. QEMU ends with the run, whatever comes of that; where the caller is killed,
+//! with the program.
 
 mod asks;
 mod host;
@@ -22,3 +23,5 @@ mod modules;
 pub use host::{Adapter, EmulatedHost, Ended, Program};
 pub use initramfs::OUT;
 pub use kernel::Kernel;
+
+pub use crate::guest::kernel::cache;
