@@ -5,11 +5,9 @@
 mod captured;
 mod hardware;
 
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::process::Command;
 
-use captured::{HOSTS, unpacked};
+use captured::{HOSTS, doctor, names, rules, unpacked};
 use hardware::Machine;
 use hardware::cards::{
     Card, connectx4, connectx5, e810_with_a_cable_for_10g, x550_on_a_switch_of_1g,
@@ -17,30 +15,9 @@ use hardware::cards::{
 use hardware::fabric::{connectx5_with_roce, connectx5_with_roce_gone_wrong};
 use serde_json::Value;
 
-fn doctor(captured: &[&Path]) -> Value {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
-    command.args(["doctor", "--json"]);
-    for folder in captured {
-        command.arg("--captured").arg(folder);
-    }
-    let output = command.output().unwrap();
-    assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
-    serde_json::from_slice(&output.stdout).unwrap()
-}
-
-fn rules(document: &Value, what: &str) -> BTreeSet<String> {
-    let all = document[what].as_array().unwrap().iter();
-    all.map(|one| one["rule"].as_str().unwrap().to_owned())
-        .collect()
-}
-
 fn alone(card: &Card) -> Value {
     let folder = tempfile::tempdir().unwrap();
     doctor(&[&Machine::new(folder.path(), "a").with(card).done()])
-}
-
-fn names(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 #[test]

@@ -63,13 +63,27 @@ pub fn unpacked(below: &Path, name: &str) -> PathBuf {
     folder
 }
 
-/// What the doctor says of one.
-pub fn doctor(folder: &Path) -> Value {
+/// What the doctor says of hosts in these folders.
+pub fn doctor(captured: &[&Path]) -> Value {
     let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
-    command.args(["doctor", "--json", "--captured"]).arg(folder);
+    command.args(["doctor", "--json"]);
+    for folder in captured {
+        command.arg("--captured").arg(folder);
+    }
     let output = command.output().unwrap();
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// The rules that it names below `what`, such as `findings`.
+pub fn rules(document: &Value, what: &str) -> BTreeSet<String> {
+    let all = document[what].as_array().unwrap().iter();
+    all.map(|one| one["rule"].as_str().unwrap().to_owned())
+        .collect()
+}
+
+pub fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
 }
 
 /// The same is found of hosts that were captured just now as of those that are kept. They take their places where that is wanted.
@@ -81,11 +95,9 @@ pub fn compare(captured: &Path) {
             println!("skipped, because {name} was not captured anew");
             continue;
         }
-        let document = doctor(&folder);
-        let found = document["findings"].as_array().unwrap().iter();
-        let found: BTreeSet<&str> = found.map(|one| one["rule"].as_str().unwrap()).collect();
-        let expected = findings.iter().copied().collect();
-        assert_eq!(found, expected, "{name}: {document:#}");
+        let document = doctor(&[&folder]);
+        let found = rules(&document, "findings");
+        assert_eq!(found, names(findings), "{name}: {document:#}");
         if std::env::var_os(WRITE).is_some() {
             let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(FOLDER);
             let text = packed(&folder);
