@@ -8,7 +8,7 @@ use drover_tune::facts::{Fact, Host, Nic};
 use drover_tune::{Report, examine};
 
 /// For anything to happen on a processor that is emulated by a loaded machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 pub const POLL: Duration = Duration::from_millis(50);
 
 /// Two adapters of this host, and those at the other ends of their wires.

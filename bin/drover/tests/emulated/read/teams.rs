@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use drover_lab::emulated::cache;
 use drover_tune::Report;
 use drover_tune::facts::{Bond, Host, Kind};
 
@@ -9,9 +10,7 @@ use crate::here::{NEAR, Said, Until, afresh, host, ip, report, said, sh, unknown
 
 /// Its daemon, as `scripts/setup --for-tests` unpacks it.
 pub fn teamd() -> Option<PathBuf> {
-    let cache = std::env::var_os("DROVER_LAB_CACHE");
-    let cache = cache.map_or_else(|| "/var/cache/drover-lab".into(), PathBuf::from);
-    let folder = cache.join("team");
+    let folder = cache().join("team");
     let there = folder.join("usr/bin/teamd").is_file();
     if !there {
         println!(
