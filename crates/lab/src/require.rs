@@ -31,6 +31,14 @@ const FAULTS: [(&str, &str); 3] = [
 /// What gives guests interfaces of their host.
 const TUN: &str = "/dev/net/tun";
 
+/// The same, for an emulated host.
+const EMULATED: [(&str, &str); 4] = [
+    ("busybox", "busybox-static"),
+    ("xz", "xz-utils"),
+    ("ip", "iproute2"),
+    ("mount", "mount"),
+];
+
 /// Checks that the caller may make namespaces and that every program is there.
 ///
 /// # Errors
@@ -69,6 +77,21 @@ pub fn check_taps() -> Result<()> {
     let opened = File::options().read(true).write(true).open(TUN);
     let failed = || format!("{TUN} cannot be opened (modprobe tun)");
     opened.with_context(failed).map(drop)
+}
+
+/// Checks that this machine has what an emulated host is made with: its files are read by root, and modules unpacked.
+///
+/// # Errors
+/// Everything that is missing, with what to install.
+pub(crate) fn check_emulated(qemu: &Path) -> Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("not root: an emulated host reads all files of this machine");
+    }
+    let mut missing = missing(&EMULATED);
+    if !qemu.is_file() {
+        missing.push((qemu.to_str().unwrap_or("qemu"), "qemu-system-x86"));
+    }
+    refuse(&missing)
 }
 
 fn check_root() -> Result<()> {

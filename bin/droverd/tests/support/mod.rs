@@ -21,8 +21,8 @@ use tempfile::TempDir;
 
 const QEMU: &str = "/usr/bin/qemu-system-x86_64";
 
-/// For anything to happen on a loaded machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// For anything to happen on a loaded machine, or on one that such a machine emulates.
+const PATIENCE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Whether there is a QEMU; says so when there is none.

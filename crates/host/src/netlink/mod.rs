@@ -73,7 +73,27 @@ impl Netlink {
         payload: &[u8],
         most: usize,
     ) -> Result<Vec<Vec<u8>>, String> {
-        let first = self.exchange(kind, NLM_F_REQUEST | NLM_F_DUMP, payload);
+        self.all(kind, NLM_F_REQUEST | NLM_F_DUMP, payload, most)
+    }
+
+    /// Sends one request that is answered in several messages, as what is asked for is too much for one.
+    pub(crate) fn parts(
+        &mut self,
+        kind: u16,
+        payload: &[u8],
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        self.all(kind, NLM_F_REQUEST, payload, most)
+    }
+
+    fn all(
+        &mut self,
+        kind: u16,
+        flags: u16,
+        payload: &[u8],
+        most: usize,
+    ) -> Result<Vec<Vec<u8>>, String> {
+        let first = self.exchange(kind, flags, payload);
         let mut bytes = first.map_err(|error| unanswered(&error))?;
         let mut all = Vec::new();
         while all.len() < most {

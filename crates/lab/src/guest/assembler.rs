@@ -4,7 +4,7 @@ use crate::limits;
 
 /// Puts the pieces of one stream together.
 #[derive(Debug, Default)]
-pub(super) struct Assembler {
+pub(crate) struct Assembler {
     part: Vec<u8>,
 }
 
@@ -18,7 +18,7 @@ impl Assembler {
     }
 
     /// Adds a piece and gives the lines that it completes.
-    pub(super) fn feed(&mut self, piece: &[u8]) -> Vec<String> {
+    pub(crate) fn feed(&mut self, piece: &[u8]) -> Vec<String> {
         let mut lines = Vec::new();
         for &byte in piece {
             if byte == b'\n' {

@@ -158,7 +158,11 @@ fn is_static(path: &Path) -> bool {
     fs::read(path).is_ok_and(|program| needs_no_loader(&program))
 }
 
-fn static_program(path: &Path, instead: &str) -> Result<Vec<u8>> {
+/// The bytes of a program that needs no libraries.
+///
+/// # Errors
+/// It does, or cannot be read; what to use instead.
+pub(crate) fn static_program(path: &Path, instead: &str) -> Result<Vec<u8>> {
     let program = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     if !needs_no_loader(&program) {
         bail!(

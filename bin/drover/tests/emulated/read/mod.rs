@@ -1,0 +1,6 @@
+//! What the kernel tells of its own objects, on the emulated host.
+
+mod anew;
+mod bonds;
+mod rdma;
+mod teams;

@@ -1,0 +1,5 @@
+//! What is set on real drivers, on the emulated host, by its agent.
+
+mod agent;
+mod changes;
+mod links;
