@@ -28,9 +28,6 @@ const FAULTS: [(&str, &str); 3] = [
     ("sysctl", "procps"),
 ];
 
-/// What gives guests interfaces of their host.
-const TUN: &str = "/dev/net/tun";
-
 /// The same, for an emulated host.
 const EMULATED: [(&str, &str); 4] = [
     ("busybox", "busybox-static"),
@@ -38,6 +35,9 @@ const EMULATED: [(&str, &str); 4] = [
     ("ip", "iproute2"),
     ("mount", "mount"),
 ];
+
+/// What gives guests interfaces of their host.
+const TUN: &str = "/dev/net/tun";
 
 /// Checks that the caller may make namespaces and that every program is there.
 ///
