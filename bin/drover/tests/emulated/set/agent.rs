@@ -1,6 +1,7 @@
 //! The emulated host's agent, in a cluster with one whose kernel answers at the other ends of its wires.
 
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use drover_api::ChangeView;
 use drover_tune::facts::{Counters, Fact, Host as Facts};
@@ -43,8 +44,18 @@ impl Host {
         office.settle(&place.path("state"), "a");
         let agent = place.start().await;
         let host = Self { place, agent };
-        host.carried().await;
+        host.settled().await;
         host
+    }
+
+    /// The facts, once all links are there and nothing of what tests before it have set is on its way any more.
+    async fn settled(&self) -> Facts {
+        let same_twice = async || {
+            let first = self.carried().await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            (first == self.facts().await).then_some(first)
+        };
+        until(same_twice, Option::is_some).await.unwrap()
     }
 
     /// The facts, once all links are there: drivers take them away for a moment when something is set.
@@ -114,12 +125,14 @@ impl Host {
         command.spawn().unwrap()
     }
 
+    /// What was begun, the newest first.
+    pub async fn changes(&self) -> Vec<ChangeView> {
+        self.agent.client.changes().await.unwrap()
+    }
+
     /// The newest change, once it is as wanted.
     pub async fn change_when(&self, accept: impl Fn(&ChangeView) -> bool) -> ChangeView {
-        let newest = async || {
-            let changes = self.agent.client.changes().await.unwrap();
-            changes.into_iter().next()
-        };
+        let newest = async || self.changes().await.into_iter().next();
         let found = until(newest, |change| change.as_ref().is_some_and(&accept)).await;
         found.unwrap()
     }
