@@ -160,7 +160,9 @@ impl Checkpoints {
     }
 
     fn new_file(&self, path: &Path) -> io::Result<File> {
-        self.let_go_of(unlink(path)?);
+        let (held, removed) = unlink(path);
+        self.let_go_of(held);
+        removed?;
         File::options()
             .read(true)
             .write(true)

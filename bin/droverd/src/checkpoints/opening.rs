@@ -200,16 +200,16 @@ impl Checkpoints {
             };
             all.iter().map(path).collect()
         };
-        let mut held = Vec::new();
         for kind in KINDS {
             for vm in named(&self.0.directory, pages(kind))? {
                 let path = place(&self.0.directory, &vm, pages(kind));
                 if !known.contains(&path) {
-                    held.extend(unlink(&path)?);
+                    let (held, removed) = unlink(&path);
+                    self.let_go_of(held);
+                    removed?;
                 }
             }
         }
-        self.let_go_of(held);
         Ok(())
     }
 }
