@@ -95,7 +95,7 @@ impl Known {
         let (patience, unasked) = match &mut *lock(&self.closing) {
             Closing::No => (Duration::ZERO, true),
             Closing::Asked(told) => {
-                let is_heard = told.take().is_some_and(Posted::is_answered);
+                let is_heard = told.as_mut().is_some_and(Posted::is_answered);
                 // Who lets go of it does not hear the answer.
                 (RELAY_ENDED, !is_heard && !self.left.load(Ordering::Acquire))
             }
