@@ -20,7 +20,7 @@ use crate::limits::SHARED_PAGES_LOOK;
 #[derive(Debug)]
 pub struct SharedPages {
     memory: Bytes,
-    kept: Duration,
+    keep: Duration,
     key: DigestKey,
     pages: Mutex<Pages>,
 }
@@ -58,10 +58,10 @@ pub enum NoMemory {
 impl SharedPages {
     /// Of so much memory, none of which is taken now, kept for so long after the last guest, with digests by this key; with no memory,
     /// nothing is shared.
-    pub fn new(memory: Bytes, kept: Duration, key: DigestKey) -> Self {
+    pub fn new(memory: Bytes, keep: Duration, key: DigestKey) -> Self {
         Self {
             memory,
-            kept,
+            keep,
             key,
             pages: Mutex::new(Pages {
                 segment: None,
@@ -134,7 +134,7 @@ impl SharedPages {
         let mut pages = self.lock();
         if pages.is_used() {
             pages.used = Instant::now();
-        } else if pages.used.elapsed() >= self.kept {
+        } else if pages.used.elapsed() >= self.keep {
             let segment = pages.segment.take();
             drop(pages);
             // The kernel takes its time for much memory.
@@ -191,14 +191,14 @@ mod tests {
         assert_eq!(shared.taken(), Bytes(4096));
 
         drop(first);
-        shared.kept = Duration::ZERO;
+        shared.keep = Duration::ZERO;
         shared.give_back();
         assert_eq!(shared.taken(), Bytes(4096));
         drop(second);
-        shared.kept = HOUR;
+        shared.keep = HOUR;
         shared.give_back();
         assert_eq!(shared.taken(), Bytes(4096));
-        shared.kept = Duration::ZERO;
+        shared.keep = Duration::ZERO;
         shared.give_back();
         assert_eq!(shared.taken(), Bytes(0));
     }
