@@ -23,6 +23,8 @@ fn drover(words: &[&str]) -> Output {
     command
         .args(words)
         .env_remove("DROVER_SOCKET")
+        .env_remove("HOME")
+        .env_remove("XDG_STATE_HOME")
         .stdin(Stdio::null());
     command.output().unwrap()
 }
@@ -34,7 +36,7 @@ fn said(output: &Output) -> String {
 
 /// Whether hosts cannot be made here, or these cannot be wrong with them, so that the test cannot run.
 fn lacks_something_for(breaks: &[&Break]) -> bool {
-    let checked = require::check_hosts().and_then(|()| breaks::require(breaks));
+    let checked = breaks::require(breaks);
     if let Err(obstacle) = &checked {
         println!("skipped, because {obstacle}");
     }
@@ -43,6 +45,18 @@ fn lacks_something_for(breaks: &[&Break]) -> bool {
 
 fn lacks_something() -> bool {
     lacks_something_for(&[])
+}
+
+/// The same of a lab that stays.
+fn lacks_something_to_stay() -> bool {
+    if lacks_something() {
+        return true;
+    }
+    let checked = require::check(QEMU.as_ref());
+    if let Err(obstacle) = &checked {
+        println!("skipped, because {obstacle}");
+    }
+    checked.is_err()
 }
 
 /// A lab that is removed with its test, also when that fails.
@@ -115,7 +129,7 @@ fn what_only_loads_tell_is_the_first_thing_that_they_find_and_links_alone_are_no
 
 #[test]
 fn a_lab_that_stays_may_have_hosts_with_several_things_wrong_and_says_how_the_doctor_finds_them() {
-    if lacks_something() || require::check(QEMU.as_ref()).is_err() {
+    if lacks_something_to_stay() {
         return;
     }
     let lab = Stays(format!("broken{}", std::process::id()));
@@ -154,6 +168,42 @@ fn a_lab_that_stays_may_have_hosts_with_several_things_wrong_and_says_how_the_do
         vec!["pci-slot", "tcp-window", "pair-mtu", "rdma-pieces"],
     ];
     assert_eq!(rules.collect::<Vec<_>>(), expected, "{text}");
+}
+
+#[test]
+fn what_is_no_name_leaves_a_lab_as_it_was_that_somebody_left_up() {
+    if lacks_something_to_stay() {
+        return;
+    }
+    let lab = Stays(format!("left{}", std::process::id()));
+    let name = ["--name", &lab.0];
+    let made = drover(&[&["lab", "up", "--no-guest"], &name[..]].concat());
+    assert!(made.status.success(), "{}", said(&made));
+    for all in ["breaks", "faults"] {
+        let wrong = drover(&[&["lab", all, "--only", "nothing"], &name[..]].concat());
+        assert_eq!(wrong.status.code(), Some(2), "{}", said(&wrong));
+        assert!(said(&wrong).contains("nothing"), "{}", said(&wrong));
+    }
+    let status = drover(&[&["lab", "status", "--json"], &name[..]].concat());
+    let status: Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["hosts"].as_array().unwrap().len(), 2, "{status}");
+}
+
+#[test]
+fn what_kept_a_lab_from_being_made_is_told_though_nothing_can_be_removed_either() {
+    if lacks_something() {
+        return;
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
+    // No folder can be there.
+    command.env("DROVER_LAB_RUN", "/dev/null/labs");
+    let output = command.args(["lab", "breaks", "--only", "window"]).output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let err = String::from_utf8_lossy(&output.stderr).into_owned();
+    let last = err.lines().rfind(|line| line.contains("/dev/null/labs"));
+    assert!(err.contains("the lab was not removed"), "{err}");
+    assert!(!last.unwrap().contains("not removed"), "{err}");
 }
 
 #[test]

@@ -52,11 +52,12 @@ pub fn check(lab: &LabSettings, breaks: &[&Break]) -> Result<()> {
     )
 }
 
-/// Checks that this machine has what these are made with.
+/// Checks that the caller may make hosts, and that this machine has what these are made with.
 ///
 /// # Errors
 /// What is missing, with what to install.
 pub fn require(breaks: &[&Break]) -> Result<()> {
+    require::check_hosts()?;
     require::check_faults()?;
     if breaks.iter().any(|broken| broken.starts_guest()) {
         require::check(DEFAULT_QEMU.as_ref())?;

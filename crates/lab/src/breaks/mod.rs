@@ -28,7 +28,7 @@ mod table;
 mod trial;
 
 pub use captured::Captured;
-pub use catalogue::{Break, catalogue, chosen};
+pub use catalogue::{Break, catalogue, named};
 pub use hand::{Broken, break_hosts, check, require};
 pub use look::Look;
 pub use table::table;

@@ -6,13 +6,12 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::captured::capture;
-use super::catalogue::{Break, LOADS, PATHS, WHOLE_GUEST, catalogue, chosen};
-use super::hand::{break_hosts, of_guests, require, undo};
+use super::catalogue::{Break, LOADS, PATHS, WHOLE_GUEST};
+use super::hand::{break_hosts, of_guests, undo};
 use super::look::{Look, of_all, of_captured, of_one};
 use crate::compare::Say;
 use crate::lab::{Lab, State};
 use crate::machine::Machine;
-use crate::require::check_hosts;
 use crate::settings::{AgentSettings, LabName, LabSettings, nic_rates};
 use crate::unite::start_united;
 
@@ -31,7 +30,7 @@ const GUEST: &str = "whole";
 pub struct Plan {
     /// The lab's name.
     pub name: LabName,
-    /// Only these; all when empty.
+    /// Only these were asked for; all when empty.
     pub only: Vec<String>,
     /// How often each.
     pub repeats: usize,
@@ -111,17 +110,16 @@ impl Trials {
     }
 }
 
-/// Tries all of it; the caller removes the lab of that name.
+/// Tries these; the caller has asked for what they [`require`](super::require), and removes the lab of that name.
 ///
 /// # Errors
-/// A name that is none, a lab that cannot be made, or a doctor that does not look.
-pub async fn try_all(plan: &Plan, command: &str, say: Say<'_>) -> Result<Trials> {
-    let breaks: Vec<&Break> = match plan.only.is_empty() {
-        true => catalogue().collect(),
-        false => chosen(&plan.only)?,
-    };
-    check_hosts()?;
-    require(&breaks)?;
+/// A lab that cannot be made, or a doctor that does not look.
+pub async fn try_all(
+    plan: &Plan,
+    breaks: &[&Break],
+    command: &str,
+    say: Say<'_>,
+) -> Result<Trials> {
     let machine = Machine::look(Path::new("")).await;
     let mut clean: Vec<Clean> = Vec::new();
     let mut found: Vec<Found> = breaks.iter().map(|broken| nothing_yet(broken)).collect();
@@ -264,6 +262,7 @@ async fn look_at(plan: &Plan, lab: &Lab, broken: &Break) -> Result<Look> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::catalogue::catalogue;
     use super::*;
 
     #[test]
