@@ -211,24 +211,32 @@ fn what_is_no_name_is_refused_and_nothing_is_made() {
     let output = drover(&["lab", "up", "--name", "never", "--break", "nothing"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("mtu-one-side"), "{}", said(&output));
-    let few = [
-        "lab",
-        "up",
-        "--name",
-        "never",
-        "--no-guest",
-        "--break",
-        "uplink",
-    ];
-    if require::check(QEMU.as_ref()).is_ok() {
-        let output = drover(&few);
-        let told = "uplink takes 4 hosts, and the lab has 2: give --hosts 4";
-        assert!(said(&output).contains(told), "{}", said(&output));
-    }
     let output = drover(&["lab", "breaks", "--list"]);
     let listed = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(listed.lines().count(), catalogue().count());
     assert!(catalogue().all(|broken| listed.contains(broken.rule)));
+}
+
+#[test]
+fn what_cannot_be_wrong_with_such_hosts_or_beside_something_else_is_refused_and_nothing_is_made() {
+    if lacks_something_to_stay() {
+        return;
+    }
+    let up = ["lab", "up", "--name", "never", "--no-guest", "--break"];
+    for (wrong, told) in [
+        (
+            "uplink",
+            "uplink takes 4 hosts, and the lab has 2: give --hosts 4",
+        ),
+        (
+            "queues,ring",
+            "queues and ring cannot be wrong together: both change what ethtool tells of nic0",
+        ),
+    ] {
+        let output = drover(&[&up[..], &[wrong]].concat());
+        assert!(!output.status.success());
+        assert!(said(&output).contains(told), "{}", said(&output));
+    }
 }
 
 /// Names in the first cells of the table of rules that have no fault here.

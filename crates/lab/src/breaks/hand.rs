@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use drover_api::DEFAULT_QEMU;
 
 use super::captured::{Captured, capture};
-use super::catalogue::{Break, PATHS};
+use super::catalogue::{Break, PATHS, check_together};
 use crate::command::run;
 use crate::fault::harm;
 use crate::host::Host;
@@ -31,11 +31,12 @@ pub struct Broken {
     pub captured: Option<Captured>,
 }
 
-/// Whether these can be wrong with hosts of such a lab.
+/// Whether these can be wrong with hosts of such a lab, all at once.
 ///
 /// # Errors
-/// They name NICs or addresses that it does not have, or take more hosts.
+/// They name NICs or addresses that it does not have, or take more hosts, or one of them is not as it says beside another one.
 pub fn check(lab: &LabSettings, breaks: &[&Break]) -> Result<()> {
+    check_together(breaks)?;
     if let Some(broken) = breaks.iter().find(|broken| broken.hosts > lab.hosts) {
         let (name, hosts) = (broken.name, broken.hosts);
         bail!(

@@ -1,5 +1,7 @@
 //! A server of two nodes with an adapter for each NIC, as its files tell of it.
 
+use std::collections::BTreeMap;
+
 use super::answers::WHOLE;
 use super::fabric::{ALIKE, Fabric, PORT, Port};
 use serde_json::{Value, json};
@@ -50,18 +52,20 @@ const RDMA: [(&str, &str); 7] = [
     ("ports/1/hw_counters/packet_seq_err", "0"),
 ];
 
-/// A file: its path below `/`, and its text.
-pub(super) type File = (String, String);
+/// Texts of files, by their paths below `/`.
+pub(super) type Files = BTreeMap<String, String>;
+
+type File = (String, String);
 
 /// All that the rules ask of files of such a server, beside what a lab's host has of its own.
-pub(super) fn files(nics: &[String]) -> Vec<File> {
-    let mut files = processors();
+pub(super) fn files(nics: &[String]) -> Files {
+    let mut files: Files = processors().into_iter().collect();
     for (number, nic) in (0..).zip(nics) {
         files.extend(adapter(number, nic));
     }
-    files.push(("proc/uptime".to_owned(), UPTIME.to_owned()));
-    files.push((SOFTNET.to_owned(), softnet(0, 0)));
-    files.push(("proc/irq/default_smp_affinity".to_owned(), "ff".to_owned()));
+    files.insert("proc/uptime".to_owned(), UPTIME.to_owned());
+    files.insert(SOFTNET.to_owned(), softnet(0, 0));
+    files.insert("proc/irq/default_smp_affinity".to_owned(), "ff".to_owned());
     files.extend(SETTINGS.map(|(name, value)| (format!("proc/sys/{name}"), value.to_owned())));
     files
 }

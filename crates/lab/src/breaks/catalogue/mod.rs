@@ -3,6 +3,7 @@
 mod done;
 mod guests;
 mod lines;
+mod together;
 mod written;
 
 use anyhow::{Context, Result};
@@ -11,6 +12,7 @@ use super::answers::Adapter;
 use super::defined::Guest;
 use super::fabric::Fabric;
 pub(super) use guests::WHOLE as WHOLE_GUEST;
+pub(super) use together::check_together;
 
 /// Something that is wrong with a host, or between two.
 #[derive(Debug)]
