@@ -7,6 +7,7 @@ use drover_api::DEFAULT_QEMU;
 
 use super::captured::{Captured, capture};
 use super::catalogue::{Break, PATHS, check_together};
+use super::machine::obstacle;
 use crate::command::run;
 use crate::fault::harm;
 use crate::host::Host;
@@ -34,9 +35,14 @@ pub struct Broken {
 /// Whether these can be wrong with hosts of such a lab, all at once.
 ///
 /// # Errors
-/// They name NICs or addresses that it does not have, or take more hosts, or one of them is not as it says beside another one.
+/// They name NICs or addresses that it does not have, take more hosts or another machine, or one of them is not as it says beside another one.
 pub fn check(lab: &LabSettings, breaks: &[&Break]) -> Result<()> {
     check_together(breaks)?;
+    for broken in breaks {
+        if let Some(obstacle) = obstacle(broken) {
+            bail!("{} cannot be found here: {obstacle}", broken.name);
+        }
+    }
     if let Some(broken) = breaks.iter().find(|broken| broken.hosts > lab.hosts) {
         let (name, hosts) = (broken.name, broken.hosts);
         bail!(

@@ -10,6 +10,7 @@
 //!   fabric      what bridging and LLDP would tell of their lines
 //!   trial       each on a lab of its own, but for those that leave hosts as they were
 //!   look        what the doctor says of it, and how long that took
+//!   machine     what it says whatever hosts are like, since the machine is so
 //!   table       the same for a person
 //! ```
 //!
@@ -23,6 +24,7 @@ mod defined;
 mod fabric;
 mod hand;
 mod look;
+mod machine;
 mod server;
 mod table;
 mod trial;
@@ -31,5 +33,6 @@ pub use captured::Captured;
 pub use catalogue::{Break, catalogue, named};
 pub use hand::{Broken, break_hosts, check, require};
 pub use look::Look;
+pub use machine::OfMachine;
 pub use table::table;
-pub use trial::{Clean, Found, Plan, Trials, try_all};
+pub use trial::{Clean, Found, LeftOut, Plan, Trials, try_all};

@@ -31,11 +31,12 @@ pub(super) const SOFTNET: &str = "proc/net/softnet_stat";
 const CPUS: &str = "sys/devices/system/cpu";
 
 /// Settings, where the lab's machine may have others, or tells hosts nothing of them.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 7] = [
     ("kernel/numa_balancing", "0"),
     ("net/core/netdev_budget", "300"),
     ("net/core/netdev_budget_usecs", "2000"),
     ("net/core/netdev_max_backlog", "1000"),
+    ("net/ipv4/tcp_congestion_control", "cubic"),
     // A connection fills a line of 25 Gbit/s.
     ("net/ipv4/tcp_rmem", "4096 131072 33554432"),
     ("net/ipv4/tcp_wmem", "4096 16384 33554432"),
