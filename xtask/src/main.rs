@@ -27,7 +27,7 @@ cargo run -p xtask -- COMMAND
   notices FILE
           the libraries in the programs, with what their licences ask to be given along
   contain TEST [ARGUMENTS]
-          one test; what it leaves running is killed";
+          one test; what it leaves running is ended";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -2,11 +2,14 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
-use std::process::{Command, Output, Stdio};
+mod labs;
+
+use std::process::Command;
 
 use drover_lab::breaks::{self, Break, OfMachine, catalogue};
 use drover_lab::require;
 use drover_tune::RULES;
+use labs::{Stays, drover, said};
 use serde_json::Value;
 
 /// A lab that stays is for guests as well.
@@ -17,22 +20,6 @@ const CLEAN: usize = 5;
 
 /// Something was found.
 const FOUND: Option<i32> = Some(2);
-
-fn drover(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
-    command
-        .args(words)
-        .env_remove("DROVER_SOCKET")
-        .env_remove("HOME")
-        .env_remove("XDG_STATE_HOME")
-        .stdin(Stdio::null());
-    command.output().unwrap()
-}
-
-fn said(output: &Output) -> String {
-    let all = [&output.stdout[..], &output.stderr].concat();
-    String::from_utf8_lossy(&all).into_owned()
-}
 
 /// Whether hosts cannot be made here, or these cannot be wrong with them, so that the test cannot run.
 fn lacks_something_for(breaks: &[&Break]) -> bool {
@@ -59,15 +46,6 @@ fn lacks_something_to_stay() -> bool {
     checked.is_err()
 }
 
-/// A lab that is removed with its test, also when that fails.
-struct Stays(String);
-
-impl Drop for Stays {
-    fn drop(&mut self) {
-        drover(&["lab", "down", "--name", &self.0]);
-    }
-}
-
 /// What could not be tried or told, said as what is skipped is; the names of what was not tried.
 fn left_out(told: &Value) -> Vec<&str> {
     for (rule, read) in told["of_machine"].as_object().unwrap() {
@@ -87,7 +65,7 @@ fn left_out(told: &Value) -> Vec<&str> {
 
 /// Tries these, and hosts with nothing wrong; how many looks at those there were.
 fn tried(name: &str, breaks: &[&Break]) -> usize {
-    let lab = Stays(format!("{name}{}", std::process::id()));
+    let lab = Stays::named(name);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("breaks.json");
     let to = file.to_str().unwrap();
@@ -152,7 +130,7 @@ fn a_lab_that_stays_may_have_hosts_with_several_things_wrong_and_says_how_the_do
     if lacks_something_to_stay() {
         return;
     }
-    let lab = Stays(format!("broken{}", std::process::id()));
+    let lab = Stays::named("broken");
     let up = ["lab", "up", "--name", &lab.0, "--no-guest"];
     let made = drover(
         &[
@@ -201,7 +179,7 @@ fn what_is_no_name_leaves_a_lab_as_it_was_that_somebody_left_up() {
     if lacks_something_to_stay() {
         return;
     }
-    let lab = Stays(format!("left{}", std::process::id()));
+    let lab = Stays::named("left");
     let name = ["--name", &lab.0];
     let made = drover(&[&["lab", "up", "--no-guest"], &name[..]].concat());
     assert!(made.status.success(), "{}", said(&made));
