@@ -97,8 +97,9 @@ impl EmulatedHost {
         }
     }
 
-    /// Has the machine run a program, to the end of both. `folder` is for what the machine is made of; what is in its folder `out`
-    /// afterwards was written by the program, to [`OUT`](super::OUT).
+    /// Has the machine run a program, to the end of both. The thread that asks for it has to live as long, as that of `block_on` does.
+    /// `folder` is for what the machine is made of; what is in its folder `out` afterwards was written by the program, to
+    /// [`OUT`](super::OUT).
     ///
     /// # Errors
     /// The machine cannot be made or started, took longer than `within`, or ended before its program did.
@@ -113,6 +114,9 @@ impl EmulatedHost {
         fs::write(&initramfs, archive)
             .with_context(|| format!("cannot write {}", initramfs.display()))?;
         let began = self.begin(&files).await?;
+        // QEMU has read it; 9 MB that would stay where the caller is killed.
+        fs::remove_file(&initramfs)
+            .with_context(|| format!("cannot remove {}", initramfs.display()))?;
         let mut output = String::new();
         let monitor = files.monitor();
         let ends = listen(began, &monitor, &mut output);
@@ -168,14 +172,13 @@ impl EmulatedHost {
         let log =
             fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let qemu = self.qemu.display();
-        Command::new(&self.qemu)
+        ending_with_this_thread(&self.qemu)
             .args(self.arguments(files))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
             // An interrupt at the terminal is for whoever waits for it.
             .process_group(0)
-            .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {qemu}"))
     }
@@ -247,6 +250,14 @@ impl EmulatedHost {
         }
         all
     }
+}
+
+/// A program that is killed when this thread ends, also where the whole process is killed: it would go on for as long as its kernel does.
+fn ending_with_this_thread(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command.kill_on_drop(true);
+    command
 }
 
 /// What a machine is made of, and what it leaves.
@@ -343,6 +354,44 @@ async fn set_link(qmp: &mut Option<Qmp>, monitor: &Path, link: &asks::Link) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{KILL, POLL};
+
+    /// Waits until that file of a process has this.
+    fn wait_for(pid: u32, file: &str, accept: impl Fn(&str) -> bool) {
+        let path = format!("/proc/{pid}/{file}");
+        let deadline = std::time::Instant::now() + KILL;
+        while !fs::read_to_string(&path).is_ok_and(|text| accept(&text)) {
+            assert!(std::time::Instant::now() < deadline, "{path}");
+            std::thread::sleep(POLL);
+        }
+    }
+
+    #[test]
+    fn what_was_started_ends_with_the_thread_that_started_it() {
+        if command::find("setpriv").is_none() {
+            println!(
+                "skipped, because setpriv is missing; install with: apt-get install util-linux"
+            );
+            return;
+        }
+        let started = std::thread::spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let runtime = runtime.unwrap();
+            let _context = runtime.enter();
+            let mut sleep = ending_with_this_thread(Path::new("/bin/sleep"));
+            let child = sleep.arg("600").spawn().unwrap();
+            let pid = child.id().unwrap();
+            // Nobody drops it.
+            std::mem::forget(child);
+            wait_for(pid, "comm", |name| name == "sleep\n");
+            pid
+        });
+        let pid = started.join().unwrap();
+        // A zombie, as nobody waits for it.
+        wait_for(pid, "stat", |stat| stat.contains(") Z "));
+    }
 
     #[test]
     fn a_machine_has_its_adapters_on_their_wires_and_nothing_of_this_one_to_write_to() {
