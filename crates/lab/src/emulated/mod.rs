@@ -14,11 +14,12 @@
 //! Nothing of this machine is changed but the caller's folder. QEMU ends with the run, whatever comes of that, and with the caller, however
 //! that ends.
 
-mod asks;
 mod host;
 mod initramfs;
 mod kernel;
+mod link;
 mod modules;
+mod said;
 
 pub use host::{Adapter, EmulatedHost, Ended, Program};
 pub use initramfs::OUT;
