@@ -4,7 +4,7 @@
 
 mod labs;
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use drover_lab::breaks::{self, Break, OfMachine, catalogue};
 use drover_lab::require;
@@ -63,8 +63,8 @@ fn left_out(told: &Value) -> Vec<&str> {
     all.collect()
 }
 
-/// Tries these, and hosts with nothing wrong; how many looks at those there were.
-fn tried(name: &str, breaks: &[&Break]) -> usize {
+/// Has these tried, and hosts with nothing wrong: what is told of it.
+fn asked(name: &str, breaks: &[&Break]) -> (Output, Value) {
     let lab = Stays::named(name);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("breaks.json");
@@ -74,8 +74,32 @@ fn tried(name: &str, breaks: &[&Break]) -> usize {
         words.extend(["--only", broken.name]);
     }
     let output = drover(&words);
+    let told = std::fs::read(&file).unwrap_or_else(|_| panic!("{}", said(&output)));
+    (output, serde_json::from_slice(&told).unwrap())
+}
+
+/// Whether the first finding of a look names processors that a load waited for: others of this machine took them.
+fn names_processors(told: &Value) -> bool {
+    let all = ["clean", "breaks"].map(|what| told[what].as_array().unwrap());
+    let looks = all
+        .into_iter()
+        .flatten()
+        .map(|one| &one["looks"][0]["read"]);
+    let mut read = looks.filter_map(Value::as_str);
+    read.any(|read| read.contains("; the processors of "))
+}
+
+/// Tries these, and hosts with nothing wrong; how many looks at those there were.
+fn tried(name: &str, breaks: &[&Break]) -> usize {
+    let (mut output, mut told) = asked(name, breaks);
+    if !output.status.success() && names_processors(&told) {
+        println!(
+            "once more, as loads waited for processors: {}",
+            said(&output)
+        );
+        (output, told) = asked(name, breaks);
+    }
     assert!(output.status.success(), "{}", said(&output));
-    let told: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     let clean = told["clean"].as_array().unwrap();
     for clean in clean {
         assert_eq!(clean["looks"][0]["findings"], 0, "{clean:#}");
