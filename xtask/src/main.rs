@@ -9,6 +9,7 @@ mod notices;
 mod purity;
 mod report;
 mod runner;
+mod skips;
 mod steps;
 mod text;
 mod tree;
@@ -72,6 +73,7 @@ fn check() -> Result<bool> {
     arrows::check(&root, &mut report)?;
     purity::check(&files, &mut report);
     bounds::check(&files, &mut report);
+    skips::check(&files, &mut report);
     text::check(&files, &mut report);
     docs::check(&files, &mut report);
     report.print();
