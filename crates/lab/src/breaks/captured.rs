@@ -96,7 +96,7 @@ fn write(files: &mut Files, first: &mut Value, written: &Written) {
             let text = server::softnet(*dropped, *squeezed);
             put(server::SOFTNET.to_owned(), &text);
         }
-        Written::Adapter(adapter) => first["ethtool"] = adapter.told(),
+        Written::Answers(answers) => first["ethtool"] = answers.told(),
         Written::Line(fabric) => fabric.tell(first),
         Written::Qdisc(kind) => first["qdisc"] = json!(kind),
         Written::Mtu(bytes) => first["interface"]["mtu"] = json!(bytes),

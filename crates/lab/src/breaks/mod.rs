@@ -8,6 +8,7 @@
 //!   server      the machine that is laid there: processors, adapters
 //!   answers     what ethtool would tell of its adapters
 //!   fabric      what bridging and LLDP would tell of their lines
+//!   told        both byte by byte, also for captured hosts that tests make up
 //!   trial       each on a lab of its own, but for those that leave hosts as they were
 //!   look        what the doctor says of it, and how long that took
 //!   machine     what it says whatever hosts are like, since the machine is so
@@ -27,6 +28,7 @@ mod look;
 mod machine;
 mod server;
 mod table;
+pub mod told;
 mod trial;
 
 pub use captured::Captured;
@@ -34,5 +36,6 @@ pub use catalogue::{Break, catalogue, named};
 pub use hand::{Broken, break_hosts, check, require};
 pub use look::Look;
 pub use machine::OfMachine;
+pub use server::{Files, bare_server};
 pub use table::table;
 pub use trial::{Clean, Found, LeftOut, Plan, Trials, try_all};

@@ -37,7 +37,7 @@ const SETTINGS: [(&str, &str); 7] = [
     ("net/core/netdev_budget_usecs", "2000"),
     ("net/core/netdev_max_backlog", "1000"),
     ("net/ipv4/tcp_congestion_control", "cubic"),
-    // A connection fills a line of 25 Gbit/s.
+    // A connection fills a line of 100 Gbit/s.
     ("net/ipv4/tcp_rmem", "4096 131072 33554432"),
     ("net/ipv4/tcp_wmem", "4096 16384 33554432"),
 ];
@@ -54,16 +54,23 @@ const RDMA: [(&str, &str); 7] = [
 ];
 
 /// Texts of files, by their paths below `/`.
-pub(super) type Files = BTreeMap<String, String>;
+pub type Files = BTreeMap<String, String>;
 
 type File = (String, String);
 
 /// All that the rules ask of files of such a server, beside what a lab's host has of its own.
 pub(super) fn files(nics: &[String]) -> Files {
-    let mut files: Files = processors().into_iter().collect();
+    let mut files = bare_server();
     for (number, nic) in (0..).zip(nics) {
         files.extend(adapter(number, nic));
     }
+    files
+}
+
+/// A server of two nodes of four processors with nothing wrong, and without adapters.
+#[must_use]
+pub fn bare_server() -> Files {
+    let mut files: Files = processors().into_iter().collect();
     files.insert("proc/uptime".to_owned(), UPTIME.to_owned());
     files.insert(SOFTNET.to_owned(), softnet(0, 0));
     files.insert("proc/irq/default_smp_affinity".to_owned(), "ff".to_owned());

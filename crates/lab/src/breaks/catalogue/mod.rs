@@ -8,7 +8,7 @@ mod written;
 
 use anyhow::{Context, Result};
 
-use super::answers::Adapter;
+use super::answers::Answers;
 use super::defined::Guest;
 use super::fabric::Fabric;
 pub(super) use guests::WHOLE as WHOLE_GUEST;
@@ -54,7 +54,7 @@ pub(super) enum Written {
         squeezed: u32,
     },
     /// What ethtool answers of the first NIC.
-    Adapter(Adapter),
+    Answers(Answers),
     /// What is told of its line.
     Line(Fabric),
     /// What its packets go through before they come to it.

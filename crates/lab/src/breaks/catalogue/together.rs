@@ -105,7 +105,7 @@ impl Break {
                 Written::File(path, _) => _ = all.insert((*path).to_owned()),
                 Written::OfProcessors(file, _) => all.extend(of_processors(file)),
                 Written::Softnet { .. } => _ = all.insert(SOFTNET.to_owned()),
-                Written::Adapter(_) => _ = all.insert("what ethtool tells of nic0".to_owned()),
+                Written::Answers(_) => _ = all.insert("what ethtool tells of nic0".to_owned()),
                 Written::Line(_) => _ = all.insert("what is told of nic0's line".to_owned()),
                 Written::Qdisc(_) => _ = all.insert("nic0's queueing discipline".to_owned()),
                 Written::Mtu(_) => _ = all.insert(PACKETS.to_owned()),
