@@ -267,10 +267,10 @@ fn what_cannot_be_wrong_with_such_hosts_or_beside_something_else_is_refused_and_
     }
 }
 
-/// Names in the first cells of the table of rules that have no fault here.
+/// Names in the first cells of the table of rules that have no break here.
 fn named_as_without() -> Vec<&'static str> {
     let text = include_str!("../../../docs/DOCTOR.md");
-    let heading = "## Rules without a fault in a lab\n";
+    let heading = "## Rules without a break in a lab\n";
     let (_, section) = text.split_once(heading).unwrap();
     let section = section.split("\n## ").next().unwrap();
     let rows = section.lines().filter(|line| line.starts_with("| `"));
