@@ -107,7 +107,7 @@ async fn an_undo_whose_process_is_killed_is_brought_to_its_end_by_the_living_age
     let strace_runs = Command::new("strace").arg("--version").output().is_ok();
     if !strace_runs {
         println!(
-            "strace does not run, which slows it down: it may be at its end before it is killed"
+            "skipped, because strace does not run, which slows it down: it may be at its end before it is killed"
         );
     }
     let before = host.facts().await;
