@@ -2,4 +2,5 @@
 
 mod agent;
 mod changes;
+mod dcb;
 mod links;
