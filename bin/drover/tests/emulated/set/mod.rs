@@ -3,4 +3,5 @@
 mod agent;
 mod changes;
 mod dcb;
+mod interrupts;
 mod links;
