@@ -222,6 +222,9 @@ pub struct CompareArgs {
     /// What goes wrong in every second move, such as "cut nic=0 at=50%"; may be repeated
     #[arg(long = "fault", value_name = "FAULT", value_parser = read_fault)]
     faults: Vec<Fault>,
+    /// What is so in every move, with that or without: "single nic=all at=before", or mtu; may be repeated
+    #[arg(long, value_name = "FAULT", value_parser = read_fault)]
+    always: Vec<Fault>,
     /// Give a move up after so long, and count it as failed [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=600))]
     longest: Option<u64>,
@@ -381,6 +384,7 @@ async fn compare_methods(args: &CompareArgs, json: bool) -> Result<u8> {
         repeats: usize::try_from(args.repeats)?,
         calibrate: args.channels.is_none(),
         channels: args.channels,
+        always: args.always.clone(),
         faults: args.faults.clone(),
         longest_s: args.longest,
     };
