@@ -31,7 +31,11 @@ const SLOW: ByteRate = ByteRate(if cfg!(debug_assertions) {
 });
 
 /// One that a codec is quick enough for, but not with a twenty-fifth of a processor.
-const LINE: ByteRate = ByteRate(6_000_000);
+const LINE: ByteRate = ByteRate(if cfg!(debug_assertions) {
+    6_000_000
+} else {
+    40_000_000
+});
 
 /// In how many looks there is another way, and one that was half over. They are 50 ms apart at the least, and no closer than chunks: over
 /// 3 MB/s 50 to 90 ms, so that what is printed says something of 500 ms only where this is optimised (`cargo test --release`).
