@@ -10,10 +10,13 @@ mod support;
 
 use std::fs;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use network::Network;
 use serde_json::Value;
 use support::{Agent, Place};
+
+const POLL: Duration = Duration::from_millis(20);
 
 struct Host {
     network: Network,
@@ -44,8 +47,8 @@ impl Host {
         })
     }
 
-    /// Exit code, answer and errors of a command below `doctor`.
-    fn doctor(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+    /// A command below `doctor`.
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
         command.arg("doctor").args(arguments);
         command
@@ -53,7 +56,12 @@ impl Host {
             .env_remove("HOME")
             .env_remove("XDG_STATE_HOME")
             .stdin(Stdio::null());
-        let output = command.output().unwrap();
+        command
+    }
+
+    /// Its exit code, answer and errors.
+    fn doctor(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
+        let output = self.command(arguments).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let (out, err) = (text(output.stdout), text(output.stderr));
         (output.status.code(), out, err)
@@ -138,6 +146,31 @@ async fn a_plan_is_written_applied_listed_undone_and_forgotten() {
     let document = host.document(&["forget", id]);
     assert_eq!(document["error"]["code"], "no-such-change");
     assert_eq!(document["exit_code"], 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_is_brought_to_its_end_without_the_command_that_asked_for_it() {
+    let Some(host) = Host::new("clihup").await else {
+        return;
+    };
+    let file = host.place.path("tune.plan");
+    let file = file.to_str().unwrap();
+    host.done(&["plan", "-o", file]);
+    let mut apply = host.command(&["apply", file]);
+    let mut apply = apply.stdout(Stdio::null()).spawn().unwrap();
+    let state = || host.document(&["changes"])["changes"][0]["state"].clone();
+    while state().is_null() {
+        tokio::time::sleep(POLL).await;
+    }
+    // As a terminal does whose connection is gone.
+    let pid = apply.id().to_string();
+    Command::new("kill").args(["-HUP", &pid]).status().unwrap();
+    apply.wait().unwrap();
+    while state() != "applied" {
+        tokio::time::sleep(POLL).await;
+    }
+    assert_eq!(host.timestamps(), "1");
+    assert_eq!(host.done(&["undo"]), "undone: 4 settings as before\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
