@@ -1,9 +1,12 @@
 //! What is needed of a host.
 
+use std::time::Duration;
+
 use drover_tune::Step;
 use drover_tune::lasting::{End, Place, Rewrite};
 
 use crate::order::PathTo;
+use crate::sizes::{PathSizes, Sizes};
 
 /// What came of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,8 +56,27 @@ pub trait Hands {
     fn tidy(&self, path: &str) -> impl Future<Output = Result<(), String>>;
 }
 
+/// What is found of the paths that migrations take.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Those that were answered, and what crosses them.
+    pub paths: Vec<PathSizes>,
+    /// What is not known of others, and why, in words.
+    pub untold: Vec<String>,
+}
+
 /// Tries whether other hosts reach this one.
 pub trait Paths {
     /// Which of these work now, one answer each, within a bounded time.
     fn work(&self, paths: &[PathTo]) -> impl Future<Output = Vec<bool>>;
+
+    /// The paths that migrations take from this host, and the largest packets that cross each of them, as far as this time is enough.
+    fn measure(&self, within: Duration) -> impl Future<Output = Measured>;
+
+    /// The largest packets that cross these now, one answer each, or why that is not known, within this time.
+    fn sizes(
+        &self,
+        paths: &[PathSizes],
+        within: Duration,
+    ) -> impl Future<Output = Vec<Result<Sizes, String>>>;
 }

@@ -17,7 +17,8 @@ pub const ORDER_BYTES: u64 = 8 << 20;
 /// Paths of one order: 64 interfaces to 64 hosts.
 pub const PATHS: usize = 4096;
 
-/// Bytes of a journal: four records for each of [`STEPS`], twice, at some 100 bytes each, and as much for values that are found.
+/// Bytes of a journal: four records for each of [`STEPS`], twice, at some 100 bytes each, and as much for values that are found and for
+/// [`PATHS`] with what crosses them, at some 250 bytes each.
 pub const JOURNAL_BYTES: u64 = 8 << 20;
 
 /// From here on a journal takes nothing that begins with anything: the other half is for taking back what was begun.
@@ -41,7 +42,9 @@ pub const SETTLE: Duration = Duration::from_secs(1);
 /// The same after a step that may bounce a link.
 pub const SETTLE_BOUNCED: Duration = Duration::from_secs(3);
 
-/// For all paths to work again after that. A link is agreed on anew in some 4 s, with its error correction in up to 10 s.
+/// For all paths to work again after that, and to carry packets as large as before. A link is agreed on anew in some 4 s, with its error
+/// correction in up to 10 s. Before the first step it is found out for as long how large packets cross: what takes longer could not be
+/// proved afterwards either.
 pub const PROVE: Duration = Duration::from_secs(20);
 
 /// Between two tries.

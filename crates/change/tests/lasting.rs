@@ -349,7 +349,7 @@ async fn a_file_that_cannot_be_written_has_all_taken_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_goes_at_any_call_has_all_files_put_back() {
-    for call in 0..24 {
+    for call in 0..26 {
         let world = host();
         let fate = Fate {
             disk_gone_at: Some(call),

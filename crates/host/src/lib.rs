@@ -54,7 +54,7 @@ pub use memory::{Memory, memory};
 pub use netlink::attributes::{attribute, bitset};
 pub use owners::owners;
 pub use placement::placements;
-pub use ports::ports;
+pub use ports::{below, ports};
 pub use processor::{Processor, processor};
 pub use rewrite::{RewriteError, place, put, tidy};
 pub use route::route;

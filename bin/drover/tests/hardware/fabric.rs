@@ -38,6 +38,24 @@ fn ets(willing: bool, shares: [u8; 2]) -> Vec<u8> {
     ets
 }
 
+/// `dcbnl_buffer`: priority 3 has the second one.
+fn buffers() -> Vec<u8> {
+    let mut buffers = vec![0, 0, 0, 1, 0, 0, 0, 0];
+    for bytes in [20_000_u32, 200_000, 0, 0, 0, 0, 0, 0, 220_000] {
+        buffers.extend(bytes.to_ne_bytes());
+    }
+    buffers
+}
+
+/// `DCB_CAP_DCBX_*`: as mlx5 tells that it leaves it to the host, and that its firmware does it.
+const BY_HOST: u8 = 0x01 | 0x08;
+const BY_FIRMWARE: u8 = 0x04 | 0x08;
+
+/// Who negotiates.
+fn dcbx(flags: u8) -> Value {
+    bare(&[attribute(14, &[flags])])
+}
+
 /// A frame of a switch as systemd-networkd keeps it.
 fn lldp(name: &str, port: &str, frame: u16) -> Value {
     let tlv = |kind: u16, value: &[u8]| {
@@ -107,7 +125,9 @@ pub fn connectx5_with_roce() -> Card {
             nested(3, &app(ROCE_V2, 3)),
             attribute(4, &ets(false, [50, 50])),
             attribute(5, &pfc(1 << 3, 0, 0)),
+            attribute(10, &buffers()),
         ]),
+        cee: dcbx(BY_HOST),
         versions: bare(&[
             version("fw.psid", "MT_0000000080"),
             version("fw.version", "16.35.2000"),
@@ -136,6 +156,7 @@ pub fn connectx5_with_roce_gone_wrong() -> Card {
             attribute(2, &pfc(1 << 3, 0, 1_000_000)),
             attribute(5, &pfc(1 << 4, 0, 0)),
         ]),
+        cee: dcbx(BY_FIRMWARE),
         health: bare(&[reporter("fw", 0), reporter("tx", 1)]),
         neighbours: lldp("leaf1", "Ethernet1/7", 1518),
         ..card.saying("pause", super::netlink::told(&pause))

@@ -249,6 +249,8 @@ mod tests {
                 boot: boot.into(),
                 paths: Vec::new(),
                 carriers: Vec::new(),
+                sizes: Vec::new(),
+                untold: Vec::new(),
             },
             Record::AboutTo { step: 0 },
             Record::Done { step: 0 },
@@ -384,6 +386,8 @@ mod tests {
                 boot: "now".into(),
                 paths: Vec::new(),
                 carriers: Vec::new(),
+                sizes: Vec::new(),
+                untold: Vec::new(),
             },
             Record::AboutTo { step: 0 },
             Record::PassedBy {

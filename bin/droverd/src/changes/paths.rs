@@ -1,17 +1,25 @@
 //! Which paths have to work after a change as they did before, and whether they do.
 //!
 //! A path works if the other host's agent, or its kernel, answers to a connection from the path's address by the path's interface. That
-//! says that small packets cross in both directions, and not how large ones may be: no plan raises that.
+//! says that small packets cross in both directions. How large ones may be is asked by datagrams, at the addresses that migrations use:
+//! the other agents answer them as they do those of the doctor.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use drover_change::limits::PATHS;
-use drover_change::{PathTo, Paths};
-use drover_types::{HostName, Interface, IpNetwork};
+use drover_change::{Measured, PathSizes, PathTo, Paths, Sizes};
+use drover_types::{HostName, Interface, IpNetwork, with_sources};
 use futures_util::{StreamExt, stream};
 use tokio::net::TcpSocket;
 
+use crate::cluster::Cluster;
+use crate::config::Config;
 use crate::limits::{CHANGE_PATH, CHANGE_PATH_ROUNDS, CHANGE_PATHS_AT_ONCE};
+use crate::paths;
+use crate::peers::Peers;
 
 /// Every path between this host's interfaces and other hosts: from each address to all that are in its network; to hosts that share no
 /// network with this one from all addresses to all.
@@ -49,11 +57,54 @@ pub fn between(own: &[Interface], others: &[(HostName, Vec<SocketAddr>)]) -> Vec
     paths
 }
 
-/// Tries paths by opening connections.
+/// The other hosts, as this one asks them.
 #[derive(Debug)]
-pub struct Connections;
+pub struct Others {
+    /// What is needed to have their agents answer, or why that is not there: what was set is taken back all the same.
+    members: Result<(Arc<Config>, Peers), String>,
+}
 
-impl Paths for Connections {
+impl Others {
+    /// By this host's configuration, and with its certificate.
+    pub fn of(host: &HostName, file: &Path) -> Self {
+        let members = members(host, file);
+        if let Err(why) = &members {
+            tracing::warn!(why, "other hosts are not asked how large packets cross");
+        }
+        Self { members }
+    }
+}
+
+fn members(host: &HostName, file: &Path) -> Result<(Arc<Config>, Peers), String> {
+    let config = Config::load(file).map_err(|error| with_sources(&error))?;
+    if config.host != *host {
+        let of = &config.host;
+        return Err(format!("{} is the configuration of {of}", file.display()));
+    }
+    let config = Arc::new(config);
+    let cluster = Cluster::open(Arc::clone(&config)).map_err(|error| format!("{error:#}"))?;
+    let peers = Peers::new(Arc::clone(&config), Arc::new(cluster));
+    Ok((config, peers))
+}
+
+impl Paths for Others {
+    async fn measure(&self, within: Duration) -> Measured {
+        match &self.members {
+            Ok((config, peers)) => paths::measure(config, peers, within).await,
+            Err(why) => Measured {
+                paths: Vec::new(),
+                untold: vec![why.clone()],
+            },
+        }
+    }
+
+    async fn sizes(&self, paths: &[PathSizes], within: Duration) -> Vec<Result<Sizes, String>> {
+        match &self.members {
+            Ok((config, peers)) => paths::sizes((config, peers), paths, within).await,
+            Err(why) => vec![Err(why.clone()); paths.len()],
+        }
+    }
+
     async fn work(&self, paths: &[PathTo]) -> Vec<bool> {
         let at_once = paths.len().div_ceil(CHANGE_PATH_ROUNDS);
         let tried = stream::iter(paths).map(answers);
@@ -149,8 +200,24 @@ mod tests {
         // Nobody routes these over the loopback (RFC 5737).
         let nowhere = "192.0.2.1:7".parse().unwrap();
         let paths = [path(there), path(nowhere)];
-        assert_eq!(Connections.work(&paths).await, [true, false]);
+        let others = Others::of(&"a".parse().unwrap(), Path::new("/nowhere/droverd.toml"));
+        assert_eq!(others.work(&paths).await, [true, false]);
         drop(listener);
-        assert_eq!(Connections.work(&paths).await, [true, false]);
+        assert_eq!(others.work(&paths).await, [true, false]);
+        // Who cannot ask the others tells why, and goes on.
+        let measured = others.measure(CHANGE_PATH).await;
+        assert_eq!(measured.paths, []);
+        let why = &measured.untold[0];
+        assert!(why.contains("/nowhere/droverd.toml"), "{why}");
+    }
+
+    #[test]
+    fn a_configuration_of_another_host_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("droverd.toml");
+        std::fs::write(&file, "host = \"z\"\n").unwrap();
+        let others = Others::of(&"a".parse().unwrap(), &file);
+        let why = others.members.unwrap_err();
+        assert!(why.ends_with("is the configuration of z"), "{why}");
     }
 }

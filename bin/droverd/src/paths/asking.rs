@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use drover_api::{AnswererView, PathLeftOut};
-use drover_migrate::paths::Candidate;
+use drover_change::Sizes;
+use drover_migrate::paths::{Candidate, Selected, Selection, Side, select};
 use drover_reach::limits::ASK_TIME;
 use drover_reach::{Budget, Question, Report, Ticket};
 use drover_tune::facts::{Carried, Fact, Path, PathEnd, Traffic};
@@ -19,7 +21,7 @@ use super::doubts::{Left, elsewhere, is_whole};
 use super::found;
 use super::limits;
 use super::loading::Loading;
-use super::pairs::{Pair, Ports, waves};
+use super::pairs::{Pair, Pairs, Ports, candidates, pairs, waves};
 
 /// A pair that was asked, or why it was not.
 pub struct Asked {
@@ -49,7 +51,9 @@ pub struct Asking<'a> {
     pub load: Option<Result<Loading, String>>,
     /// Whether a guest moves from or to the near host now.
     pub moves: &'a (dyn Fn() -> bool + Sync),
-    /// When all has to be asked.
+    /// How long all may take.
+    pub within: Duration,
+    /// When that is over.
     pub end: Instant,
     /// When all loads have to be over: whoever had them made waits no longer.
     pub load_end: Instant,
@@ -101,8 +105,52 @@ impl Asking<'_> {
         join_all(loads).await;
     }
 
+    /// How large packets cross them, or why that is not known; those that share no line are asked at the same time.
+    pub async fn sizes(&self, chosen: Vec<Pair>) -> Vec<(Pair, Result<Sizes, String>)> {
+        let mut all = Vec::new();
+        for wave in waves(chosen, self.ports, &self.answerer.ports) {
+            let wave = wave.into_iter().map(async |pair| {
+                let sizes = self.sizes_of(&pair).await;
+                (pair, sizes)
+            });
+            all.extend(join_all(wave).await);
+        }
+        all
+    }
+
+    async fn sizes_of(&self, pair: &Pair) -> Result<Sizes, String> {
+        let question = self.question(&pair.near, &pair.far, pair.rate)?;
+        let report = drover_reach::ask_sizes(&question).await;
+        let report = report.map_err(|error| with_sources(&error))?;
+        let mut by = report.arrivals.keys();
+        if let Some(by) = by.find(|by| **by != pair.near.interface) {
+            return Err(format!("answers arrive by {by}"));
+        }
+        if let Some((there, back)) = report.there.zip(report.back) {
+            let (there, back) = (there.size, back.size);
+            return Ok(Sizes { there, back });
+        }
+        let why = found::why(&report);
+        let silent = report.arrivals.is_empty();
+        let elsewhere = elsewhere(self.far, self.answerer.port, question.remote);
+        match elsewhere.filter(|_| silent) {
+            Some(elsewhere) => Err(format!("{why}: {elsewhere}")),
+            None => Err(why),
+        }
+    }
+
+    /// Those that a migration would use, of what the near host has in use.
+    pub async fn pairs(&self, ours: &Selected) -> Pairs {
+        // What the other host offers is what its own configuration allows.
+        let offered = &self.answerer.interfaces;
+        let theirs = select(Side::Destination, offered, &Selection::default());
+        let (mut answered, across) = candidates(self.own, ours, &theirs);
+        answered.extend(self.knocked(across).await);
+        pairs(ours, &theirs, &answered)
+    }
+
     /// Those of them that answer: across networks nobody claims anything, and a migration asks them all, too.
-    pub async fn knocked(&self, across: Vec<Candidate>) -> Vec<Candidate> {
+    async fn knocked(&self, across: Vec<Candidate>) -> Vec<Candidate> {
         let knocked = stream::iter(across).map(async |one| {
             let question = self.question(&one.source, &one.destination, None).ok()?;
             let answered = drover_reach::knock(&question).await;
@@ -135,7 +183,7 @@ impl Asking<'_> {
             remote.ok_or_else(|| format!("{} does not answer at {}", self.far, far.address))?;
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let seconds = limits::ASKING.as_secs();
+            let seconds = self.within.as_secs();
             return Err(format!(
                 "asking its paths to {} took {seconds} s already",
                 self.far

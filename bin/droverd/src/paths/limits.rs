@@ -35,6 +35,16 @@ pub const ANSWERING: Duration = Duration::from_secs(ASKING.as_secs() + 5);
 
 const _: () = assert!(ANSWERING.as_secs() <= drover_reach::limits::ANSWER_TIME_MOST.as_secs());
 
+/// Hosts that a change asks at once how large packets cross: each takes a tenth of 1 Gbit/s for some milliseconds.
+pub const SIZES_AT_ONCE: usize = 8;
+
+/// A host that answers too many others is ordered to answer again after so long: each of these is done within some 100 ms.
+pub const SIZES_AGAIN: Duration = Duration::from_millis(200);
+
+/// How long it is waited for a host to hear that it need answer no longer: it does in some 20 ms, and in less than this where it is busy. What
+/// it has counted, which nobody needs here, it tells up to [`COUNTERS_LATE`] later.
+pub const SIZES_END: Duration = Duration::from_secs(1);
+
 /// Drivers that ask their hardware what it has counted do so once a second (tg3, be2net, bnxt); an interface that has not counted what
 /// crossed after two has not carried it.
 pub const COUNTERS_LATE: Duration = Duration::from_secs(2);

@@ -7,6 +7,7 @@
 //! ```
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 
 use drover_api::{Client, ClusterPathsRequest, ClusterPathsView};
@@ -194,9 +195,14 @@ impl Cluster {
         super::support::kill(pid, "-STOP");
     }
 
+    /// A file or folder of a host's own.
+    pub fn path(&self, name: &str, file: &str) -> PathBuf {
+        self.host(name).place.path(file)
+    }
+
     /// What the agent of a host has written.
     pub fn log(&self, name: &str) -> String {
-        std::fs::read_to_string(self.host(name).place.path("log")).unwrap()
+        std::fs::read_to_string(self.path(name, "log")).unwrap()
     }
 
     pub fn client(&self, name: &str) -> Client {

@@ -13,9 +13,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use drover_change::{
-    Account, Hands, Journal, Order, Outcome, PathTo, Paths, Performed, Plan, Planned, Runner,
+    Account, Hands, Journal, Measured, Order, Outcome, PathSizes, PathTo, Paths, Performed, Plan,
+    Planned, Runner, Sizes,
 };
 use drover_tune::lasting::{End, Place, Rewrite};
 use drover_tune::{Disruption, Step};
@@ -178,6 +180,23 @@ impl World {
     /// Whether a file has the value that something depends on.
     fn has(&self, value: Option<&(String, String)>) -> bool {
         value.is_some_and(|(path, value)| fs::read_to_string(self.file(path)).unwrap() == *value)
+    }
+
+    /// What crosses between `nic0`, which takes what its file says, and a far end that takes 9000 bytes.
+    fn sizes(&self) -> Result<Sizes, String> {
+        let fate = self.fate.borrow();
+        if self.has(fate.unmeasured.as_ref()) {
+            return Err("nothing came back".to_owned());
+        }
+        let own = fs::read_to_string(self.file("nic0")).ok();
+        let own = own.map_or(9000, |mtu| mtu.parse().unwrap());
+        let network = if self.has(fate.narrowed_by.as_ref()) {
+            1500
+        } else {
+            9000
+        };
+        let (there, back) = (own.min(network), own.min(network));
+        Ok(Sizes { there, back })
     }
 
     /// Whether what is to be taken back is refused now.
@@ -412,6 +431,39 @@ impl Paths for Host<'_> {
             return Vec::new();
         }
         paths.iter().map(|_| !cut_off).collect()
+    }
+
+    async fn measure(&self, _: Duration) -> Measured {
+        self.world.call().await;
+        match self.world.sizes() {
+            Ok(sizes) => Measured {
+                paths: vec![sized(sizes)],
+                untold: vec!["c: it is asleep".to_owned()],
+            },
+            Err(why) => Measured {
+                paths: Vec::new(),
+                untold: vec![format!("b: {why}")],
+            },
+        }
+    }
+
+    async fn sizes(&self, paths: &[PathSizes], _: Duration) -> Vec<Result<Sizes, String>> {
+        self.world.call().await;
+        paths.iter().map(|_| self.world.sizes()).collect()
+    }
+}
+
+/// The path that migrations take from `nic0`, with what crosses it.
+pub fn sized(sizes: Sizes) -> PathSizes {
+    PathSizes {
+        host: "b".parse().unwrap(),
+        nic: "nic0".into(),
+        from: "10.0.0.1".parse().unwrap(),
+        far_nic: "nic0".into(),
+        to: "10.0.0.2".parse().unwrap(),
+        mtu: sizes.there,
+        over: Default::default(),
+        sizes,
     }
 }
 

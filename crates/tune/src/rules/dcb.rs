@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use drover_types::BitRate;
 
+use super::dcbx::{is_willing, nobody_listens};
 use super::of_nic;
 use super::roce::of_roce;
 use super::used::is_used;
@@ -299,9 +300,9 @@ pub fn willing(host: &Host, nic: &Nic) -> Verdict {
         return Ok(Answer::NotAbout);
     }
     let dcb = nic.dcb.get()?;
-    let is_willing = dcb.ets.as_ref().is_some_and(|ets| ets.willing);
     let priorities = enabled(dcb.pfc.as_ref());
-    if !is_willing || priorities.is_empty() {
+    // Where nobody would take it over nothing is: `dcb-agent` tells.
+    if !is_willing(dcb) || priorities.is_empty() || nobody_listens(host, dcb) {
         return Ok(Answer::Right);
     }
     Ok(Answer::Found(Found {
@@ -351,8 +352,8 @@ pub fn pressure(host: &Host, nic: &Nic) -> Verdict {
         (None, None) => None,
         (pause, pfc) => Some(pause.unwrap_or(0).saturating_add(pfc.unwrap_or(0))),
     };
-    let sent = sum(pause.sent, pfc.map(|pfc| pfc.sent));
-    let received = sum(pause.received, pfc.map(|pfc| pfc.received));
+    let sent = sum(pause.sent, pfc.and_then(|pfc| pfc.sent));
+    let received = sum(pause.received, pfc.and_then(|pfc| pfc.received));
     let (Some(sent), Some(received)) = (sent, received) else {
         return Err(Because::from("its driver does not count pause frames"));
     };

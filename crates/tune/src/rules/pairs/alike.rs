@@ -7,6 +7,7 @@ use crate::cost::of_rate;
 use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 use crate::rules::dcb::{is_set, listed, shared};
+use crate::rules::dcbx::manager;
 use crate::rules::layers::policy;
 use crate::rules::switches::{called, neighbour};
 use crate::rules::used::rate;
@@ -192,6 +193,33 @@ pub fn dcb(host: &Host, other: &Host) -> OfTwo {
                 "set both alike, and the switch between them: `dcb pfc show dev DEV` and `dcb ets show dev DEV` tell of {own} here, and of {there} of {}",
                 other.name
             ),
+        )))
+    })
+}
+
+/// Both ends of a network are agreed on with their switches by the same means.
+pub fn dcbx(host: &Host, other: &Host) -> OfTwo {
+    each(host, other, |nic, far| {
+        let (own, there) = (adapters(host, nic), adapters(other, far));
+        let all = || own.iter().chain(&there);
+        // Where nobody has set anything it is nothing to them.
+        let is_set = all().any(|nic| nic.dcb.known().is_some_and(is_set));
+        if !is_set || all().any(|nic| nic.kind != Kind::Adapter) {
+            return Ok(Answer::NotAbout);
+        }
+        let by = |dcb: &Dcb| dcb.dcbx.as_ref().map(manager);
+        let (Some(by_own), Some(by_there)) = (told(&own, by)?, told(&there, by)?) else {
+            return Err("the driver of one end does not tell who negotiates".into());
+        };
+        if by_own == by_there {
+            return Ok(Answer::Right);
+        }
+        let [own, there] = [by_own, by_there].map(|words| Vec::from_iter(words).join(" and "));
+        Ok(Answer::Found(found(
+            Severity::Notice,
+            format!("by {own}, and by {there} of {}", far.name),
+            "what is set by hand counts at one end, and is taken over from the switch at the other: they are alike by chance, and until a switch is changed",
+            "leave both to one of them: `dcb dcbx show dev DEV` tells, and `dcb dcbx set` or a flag of the driver sets it".into(),
         )))
     })
 }

@@ -1,0 +1,243 @@
+//! How large packets cross the paths that migrations take from this host: for whoever changes it, and has to leave them so.
+//!
+//! What the doctor asks, without what tells loss and round trips: it is asked twice within seconds, and by a process that
+//! outlives its agent. Several hosts are asked at once, as each answers this one alone.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use drover_api::{AnswererRequest, AnswererView, Client, ErrorCode};
+use drover_change::{Measured, PathSizes, Sizes};
+use drover_migrate::paths::{Selected, Side, select};
+use drover_types::{HostName, Interface, PathEnd, with_sources};
+use futures_util::{StreamExt, stream};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::ask::{not_answered, own_interfaces, request, ticket};
+use super::asking::Asking;
+use super::limits;
+use super::pairs::{Pair, Ports, ports};
+use crate::config::Config;
+use crate::facts;
+use crate::peers::Peers;
+
+/// What is found of the paths to one host, or why nothing is.
+type Told = Result<Vec<(Pair, Result<Sizes, String>)>, String>;
+
+/// All that a migration would use to any other host, as far as it is found out within this time.
+pub async fn measure(config: &Config, peers: &Peers, within: Duration) -> Measured {
+    let mut measured = Measured::default();
+    let near = match Near::new(config, peers, within).await {
+        Ok(near) => near,
+        Err(why) => {
+            measured.untold.push(why);
+            return measured;
+        }
+    };
+    let hosts = peers.all().into_iter().map(|(host, _)| (host, None));
+    let told = near.ask(hosts.collect()).await;
+    let below = near.below().await;
+    for (far, told) in told {
+        let told = match told {
+            Ok(told) => told,
+            Err(why) => {
+                measured.untold.push(why);
+                continue;
+            }
+        };
+        if told.is_empty() {
+            let own = &config.host;
+            let none = format!("no interface of {own} reaches one of {far} by which migrations go");
+            measured.untold.push(none);
+        }
+        for (pair, sizes) in told {
+            match sizes {
+                Ok(sizes) => measured.paths.push(near.path(&far, pair, sizes, &below)),
+                Err(why) => measured
+                    .untold
+                    .push(format!("{}: {why}", named(&far, &pair))),
+            }
+        }
+    }
+    measured
+}
+
+/// What crosses these now, one answer each, or why that is not known within this time.
+pub async fn sizes(
+    (config, peers): (&Config, &Peers),
+    paths: &[PathSizes],
+    within: Duration,
+) -> Vec<Result<Sizes, String>> {
+    let near = match Near::new(config, peers, within).await {
+        Ok(near) => near,
+        Err(why) => return vec![Err(why); paths.len()],
+    };
+    let mut hosts: BTreeMap<HostName, Vec<Pair>> = BTreeMap::new();
+    for path in paths {
+        hosts.entry(path.host.clone()).or_default().push(pair(path));
+    }
+    let hosts = hosts.into_iter().map(|(host, pairs)| (host, Some(pairs)));
+    let told = near.ask(hosts.collect()).await;
+    let told: BTreeMap<HostName, Told> = told.into_iter().collect();
+    let of = |path: &PathSizes| {
+        let all = match told.get(&path.host) {
+            Some(Ok(all)) => all,
+            Some(Err(why)) => return Err(why.clone()),
+            None => return Err("it was not asked".to_owned()),
+        };
+        let wanted = pair(path);
+        let found = all.iter().find(|(pair, _)| *pair == wanted);
+        found.map_or_else(
+            || Err("it was not asked".to_owned()),
+            |(_, sizes)| sizes.clone(),
+        )
+    };
+    paths.iter().map(of).collect()
+}
+
+/// This host, as it asks.
+struct Near<'a> {
+    config: &'a Config,
+    peers: &'a Peers,
+    own: Vec<Interface>,
+    ports: Ports,
+    /// What migrations may use.
+    ours: Selected,
+    within: Duration,
+    end: Instant,
+}
+
+impl<'a> Near<'a> {
+    async fn new(config: &'a Config, peers: &'a Peers, within: Duration) -> Result<Self, String> {
+        let end = Instant::now() + within;
+        let own = own_interfaces(&config.host).await;
+        let own = own.map_err(|refusal| refusal.message)?;
+        let ours = select(Side::Source, &own, &config.networks);
+        if ours.endpoints.is_empty() {
+            let host = &config.host;
+            return Err(format!(
+                "{host} has no interface that migrations may use now"
+            ));
+        }
+        Ok(Self {
+            config,
+            peers,
+            ports: ports(&own).await,
+            own,
+            ours,
+            within,
+            end,
+        })
+    }
+
+    /// Asks these hosts: all pairs that a migration would use, or those that are named.
+    async fn ask(&self, hosts: Vec<(HostName, Option<Vec<Pair>>)>) -> Vec<(HostName, Told)> {
+        let asked = stream::iter(hosts).map(async |(far, pairs)| {
+            let told = self.asked(&far, pairs).await;
+            (far, told)
+        });
+        asked.buffered(limits::SIZES_AT_ONCE).collect().await
+    }
+
+    async fn asked(&self, far: &HostName, pairs: Option<Vec<Pair>>) -> Told {
+        let client = self.peers.client(far);
+        let client = client.map_err(|refusal| refusal.message)?;
+        let answerer = self.ordered(&client, far).await?;
+        let asking = Asking {
+            near: &self.config.host,
+            far,
+            own: &self.own,
+            ports: &self.ports,
+            ticket: ticket(far, &answerer).map_err(|refusal| refusal.message)?,
+            answerer: &answerer,
+            load: None,
+            moves: &|| false,
+            within: self.within,
+            end: self.end,
+            load_end: self.end,
+        };
+        let pairs = match pairs {
+            Some(pairs) => pairs,
+            None => asking.pairs(&self.ours).await.chosen,
+        };
+        let told = asking.sizes(pairs).await;
+        // Nothing of what it says is of use here, and it ends by itself if it does not hear of that.
+        let _ = timeout(limits::SIZES_END, client.end_answerer(answerer.id)).await;
+        Ok(told)
+    }
+
+    /// Others may have had it answer: it is ordered again until the time is over.
+    async fn ordered(&self, client: &Client, far: &HostName) -> Result<AnswererView, String> {
+        let request = AnswererRequest {
+            // A process that dies has nobody answer for long.
+            time_s: self.within.as_secs() + 1,
+            ..request(&self.ours, false, None)
+        };
+        loop {
+            let ordered = timeout_at(self.end, client.order_answerer(&request)).await;
+            let error = match ordered {
+                Ok(Ok(answerer)) => return Ok(answerer),
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    let seconds = self.within.as_secs();
+                    return Err(format!(
+                        "the agent of {far} did not answer within {seconds} s"
+                    ));
+                }
+            };
+            let is_full = error.is_refused_with(ErrorCode::TooManyRequests);
+            if !is_full || Instant::now() + limits::SIZES_AGAIN >= self.end {
+                return Err(not_answered(far, &error).message);
+            }
+            sleep(limits::SIZES_AGAIN).await;
+        }
+    }
+
+    /// What its interfaces stand on; without it larger packets of these alone are not known to be proved.
+    async fn below(&self) -> Ports {
+        let names: Vec<&str> = self.own.iter().map(|nic| nic.name.as_str()).collect();
+        let read = drover_host::below(Path::new(facts::ROOT), &names).await;
+        read.unwrap_or_else(|error| {
+            let error = with_sources(&error);
+            tracing::warn!(error, "not known what interfaces stand on");
+            Ports::new()
+        })
+    }
+
+    fn path(&self, far: &HostName, pair: Pair, sizes: Sizes, below: &Ports) -> PathSizes {
+        let nic = pair.near.interface;
+        let own = self.own.iter().find(|own| own.name == nic);
+        PathSizes {
+            host: far.clone(),
+            from: pair.near.address,
+            far_nic: pair.far.interface,
+            to: pair.far.address,
+            mtu: own.map_or(0, |own| own.mtu),
+            over: below.get(&nic).cloned().unwrap_or_default(),
+            nic,
+            sizes,
+        }
+    }
+}
+
+/// The same pair again. No rate is known of it then: it counts as a slow one.
+fn pair(path: &PathSizes) -> Pair {
+    let end = |interface: &str, address| PathEnd {
+        interface: interface.to_owned(),
+        address,
+    };
+    Pair {
+        near: end(&path.nic, path.from),
+        far: end(&path.far_nic, path.to),
+        rate: None,
+    }
+}
+
+fn named(far: &HostName, pair: &Pair) -> String {
+    let Pair { near, far: end, .. } = pair;
+    format!(
+        "{} {} to {far} {} {}",
+        near.interface, near.address, end.interface, end.address
+    )
+}

@@ -1,0 +1,185 @@
+//! Packets as large as before have to cross after a change, and larger ones where it has an interface take them; whatever dies.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "helpers of tests are tests too"
+)]
+
+mod world;
+
+use drover_change::{Order, Outcome, Sizes};
+use drover_tune::{Disruption, NicSetting, Step};
+use world::{BOOT, Fate, OTHER_BOOT, World, order, sized, step};
+
+const IRQ: &str = "proc/irq/1/smp_affinity_list";
+
+fn why(outcome: &Outcome) -> &str {
+    match outcome {
+        Outcome::Refused { why } | Outcome::RolledBack { why } | Outcome::InDoubt { why } => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn narrowed(file: &str, value: &str) -> Fate {
+    Fate {
+        narrowed_by: Some((file.into(), value.into())),
+        ..Fate::default()
+    }
+}
+
+fn both(bytes: u32) -> Sizes {
+    let (there, back) = (bytes, bytes);
+    Sizes { there, back }
+}
+
+/// One setting, of which nobody would think that it has to do with packets' sizes.
+fn setting() -> (World, Order) {
+    let world = World::of(&[(IRQ, "1")]);
+    let order = order(vec![vec![step(IRQ, "1", "2")]]);
+    world.make(&order);
+    (world, order)
+}
+
+/// `nic0` is to take packets of that size.
+fn packets(from: &str, to: &str) -> (World, Order) {
+    let world = World::of(&[("nic0", from)]);
+    let mut order = order(vec![vec![Step::Nic {
+        nic: "nic0".into(),
+        what: NicSetting::Mtu,
+        from: from.into(),
+        to: to.into(),
+    }]]);
+    order.plan.changes[0].disruption = Disruption::BouncesLink;
+    world.make(&order);
+    (world, order)
+}
+
+fn value(world: &World, order: &Order) -> String {
+    world.tree(&order.plan).into_values().next().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_that_carries_smaller_packets_than_before_has_all_taken_back_with_its_numbers() {
+    let (world, order) = setting();
+    let outcome = world.process(narrowed(IRQ, "2"), BOOT).await.unwrap();
+    assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+    let says = "what has to work did not for 20 s: nic0 10.0.0.1 to b nic0 10.0.0.2: packets of 9000 bytes there and 9000 back have to \
+                cross it, and 1500 and 1500 are the largest that do";
+    assert_eq!(why(&outcome), says);
+    assert_eq!(value(&world, &order), "1");
+    // What did not cross before need not cross after.
+    let (world, order) = setting();
+    let outcome = world.process(narrowed(IRQ, "1"), BOOT).await.unwrap();
+    assert_eq!(outcome, Outcome::Applied { proven: 1 });
+    assert_eq!(value(&world, &order), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_of_which_nothing_is_known_any_more_has_all_taken_back_and_one_of_which_nothing_was_is_named()
+ {
+    let unmeasured = |value: &str| Fate {
+        unmeasured: Some((IRQ.into(), value.into())),
+        ..Fate::default()
+    };
+    let (world, order) = setting();
+    let outcome = world.process(unmeasured("2"), BOOT).await.unwrap();
+    assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+    assert!(why(&outcome).ends_with("nothing came back"), "{outcome:?}");
+    assert_eq!(value(&world, &order), "1");
+    let (world, order) = setting();
+    let outcome = world.process(unmeasured("1"), BOOT).await.unwrap();
+    assert_eq!(outcome, Outcome::Applied { proven: 1 });
+    assert_eq!(value(&world, &order), "2");
+    let standing = world.account().standing;
+    assert_eq!(standing.sizes, []);
+    assert_eq!(standing.untold, ["b: nothing came back"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn larger_packets_stay_where_they_cross_and_are_taken_back_where_the_network_has_less() {
+    let (world, order) = packets("1500", "9000");
+    let outcome = world.process(Fate::default(), BOOT).await.unwrap();
+    assert_eq!(outcome, Outcome::Applied { proven: 1 });
+    assert_eq!(value(&world, &order), "9000");
+    let standing = world.account().standing;
+    assert_eq!(standing.sizes, [sized(both(1500))]);
+    assert_eq!(standing.untold, ["c: it is asleep"]);
+
+    let (world, order) = packets("1500", "9000");
+    let outcome = world.process(narrowed("nic0", "9000"), BOOT).await.unwrap();
+    assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+    let words = "packets of 9000 bytes there and 9000 back";
+    assert!(why(&outcome).contains(words), "{outcome:?}");
+    assert_eq!(value(&world, &order), "1500");
+}
+
+#[tokio::test(start_paused = true)]
+async fn smaller_packets_of_an_interface_need_no_larger_ones_to_cross() {
+    let (world, order) = packets("9000", "2000");
+    let outcome = world.process(Fate::default(), BOOT).await.unwrap();
+    assert_eq!(outcome, Outcome::Applied { proven: 1 });
+    assert_eq!(value(&world, &order), "2000");
+}
+
+#[tokio::test(start_paused = true)]
+async fn larger_packets_that_nothing_would_prove_are_not_begun_with() {
+    let (world, order) = packets("1500", "9000");
+    let fate = Fate {
+        unmeasured: Some(("nic0".into(), "1500".into())),
+        ..Fate::default()
+    };
+    let outcome = world.process(fate, BOOT).await.unwrap();
+    assert!(matches!(outcome, Outcome::Refused { .. }), "{outcome:?}");
+    let why = why(&outcome);
+    assert!(why.starts_with("nothing would prove that"), "{why}");
+    assert!(why.ends_with("; b: nothing came back"), "{why}");
+    assert_eq!(value(&world, &order), "1500");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_dies_while_larger_packets_are_tried_leaves_none_that_do_not_cross() {
+    let mut deaths = 0;
+    for call in 0.. {
+        let (world, order) = packets("1500", "9000");
+        let fate = Fate {
+            dies_at: Some(call),
+            ..narrowed("nic0", "9000")
+        };
+        let survived = world.process(fate, BOOT).await.is_some();
+        if !survived {
+            deaths += 1;
+            let again = narrowed("nic0", "9000");
+            let outcome = world.process(again, BOOT).await.unwrap();
+            assert!(
+                matches!(outcome, Outcome::RolledBack { .. }),
+                "{call}: {outcome:?}"
+            );
+        }
+        assert_eq!(value(&world, &order), "1500", "{call}");
+        if survived {
+            break;
+        }
+    }
+    // Once before and once after each try of 20 s, at the least.
+    assert!(deaths > 80, "{deaths}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_journal_of_before_sizes_were_written_down_is_read_and_undone() {
+    let (world, order) = setting();
+    world.process(Fate::default(), BOOT).await.unwrap();
+    let journal = std::fs::read_to_string(world.journal_file()).unwrap();
+    let (first, rest) = journal.split_once('\n').unwrap();
+    let mut began: serde_json::Value = serde_json::from_str(first).unwrap();
+    let fields = began.as_object_mut().unwrap();
+    for field in ["sizes", "untold"] {
+        assert!(fields.remove(field).is_some(), "{first}");
+    }
+    std::fs::write(world.journal_file(), format!("{began}\n{rest}")).unwrap();
+    assert_eq!(world.account().standing.sizes, []);
+    assert_eq!(world.undo(Fate::default()).await, Some(Ok(Outcome::Undone)));
+    assert_eq!(value(&world, &order), "1");
+    let outcome = world.process(Fate::default(), OTHER_BOOT).await;
+    assert_eq!(outcome, Some(Outcome::Undone));
+}
