@@ -25,11 +25,11 @@ pub trait Hands {
     /// Why it is not known.
     fn current(&self, step: &Step) -> impl Future<Output = Result<String, String>>;
 
-    /// Sets what the step says, unless it is the kernel's own to set.
+    /// Sets what the step says, or what was there before it, unless it is the kernel's own to set.
     ///
     /// # Errors
     /// Why it could not.
-    fn perform(&self, step: &Step) -> impl Future<Output = Result<Performed, String>>;
+    fn perform(&self, step: &Step, to: End) -> impl Future<Output = Result<Performed, String>>;
 
     /// Whether this interface has a carrier; one that is down or not there has none.
     ///

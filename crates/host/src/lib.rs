@@ -34,6 +34,7 @@ mod ports;
 mod processor;
 mod rewrite;
 mod route;
+mod stack;
 mod sysfs;
 mod team;
 mod traffic;

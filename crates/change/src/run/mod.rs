@@ -9,7 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use drover_tune::Step;
-use drover_tune::lasting::Rewrite;
+use drover_tune::lasting::{End, Rewrite};
 use drover_types::{HostName, in_short};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
@@ -213,7 +213,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             self.roll_back("its journal cannot be written".to_owned());
             return;
         }
-        let performed = self.hands.perform(&step).await;
+        let performed = self.hands.perform(&step, End::After).await;
         if let Ok(Performed::PassedBy(why)) = &performed {
             return self.pass_by(number, why).await;
         }

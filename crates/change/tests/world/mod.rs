@@ -330,24 +330,25 @@ impl Hands for Host<'_> {
         fs::read_to_string(self.world.file(path_of(step))).map_err(|error| error.to_string())
     }
 
-    async fn perform(&self, step: &Step) -> Result<Performed, String> {
+    async fn perform(&self, step: &Step, to: End) -> Result<Performed, String> {
         self.world.call().await;
         let path = path_of(step);
-        let (Step::File { to, .. } | Step::Nic { to, .. }) = step;
+        let forward = to == End::After;
+        let (Step::File { from, to, .. } | Step::Nic { from, to, .. }) = step;
+        let to = if forward { to } else { from };
         if self.world.fate.borrow().passes_by.as_deref() == Some(path) {
             return Ok(Performed::PassedBy(
                 "the kernel spreads it by itself".to_owned(),
             ));
         }
-        if to.starts_with('1') && self.world.is_busy() {
+        if !forward && self.world.is_busy() {
             return Err("it is busy".to_owned());
         }
-        if !to.starts_with('1') {
+        if forward {
             self.world.dawdle().await;
         }
         {
             let fate = self.world.fate.borrow();
-            let forward = !to.starts_with('1');
             let silent = if forward { fate.late } else { fate.silent };
             if let Some(silent) = silent {
                 self.world.silent_until.set(Some(Instant::now() + silent));
