@@ -6,7 +6,7 @@ use drover_tune::Step;
 use drover_tune::lasting::{End, Place, Rewrite};
 
 use crate::order::PathTo;
-use crate::sizes::{PathSizes, Sizes};
+use crate::sizes::{Now, PathSizes};
 
 /// What came of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,5 +78,5 @@ pub trait Paths {
         &self,
         paths: &[PathSizes],
         within: Duration,
-    ) -> impl Future<Output = Vec<Result<Sizes, String>>>;
+    ) -> impl Future<Output = Vec<Result<Now, String>>>;
 }

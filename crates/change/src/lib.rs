@@ -45,7 +45,7 @@ pub use order::{Lasts, Order, PathTo};
 pub use plan::{LastingFile, LeftOut, Plan, Planned};
 pub use record::{Outcome, Record};
 pub use run::Runner;
-pub use sizes::{PathSizes, Sizes};
+pub use sizes::{Now, PathSizes, Sizes};
 pub use standing::{Left, Next, Phase, Standing, StandingError};
 pub use step::{is, named, same_setting};
 pub use text::{FileError, read, write};

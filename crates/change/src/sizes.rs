@@ -19,6 +19,15 @@ pub struct Sizes {
     pub back: u32,
 }
 
+/// What crosses a path after the last step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// The largest packets that do.
+    pub sizes: Sizes,
+    /// The largest that the interface of this host takes: the kernel may have made it another by itself, as it does with a bridge.
+    pub mtu: u32,
+}
+
 /// A path that migrations take, and the largest packets that crossed it before the first step.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +66,10 @@ impl Mtu<'_> {
     fn is_raised(&self) -> bool {
         self.to > self.from
     }
+
+    fn is_lowered(&self) -> bool {
+        self.to < self.from
+    }
 }
 
 impl Sizes {
@@ -74,9 +87,9 @@ impl Sizes {
 }
 
 impl PathSizes {
-    /// What has to cross it after a plan: what crossed before, as far as its interface still takes that; where the plan has the interface
-    /// take more, all of that.
-    fn needed(&self, plan: &Plan) -> Sizes {
+    /// What has to cross it after a plan: what crossed before, as far as its interface still takes that; where the interface takes more than
+    /// before, by the plan or as it follows one below it, all of that. `mtu` is what it takes now.
+    fn needed(&self, plan: &Plan, mtu: u32) -> Sizes {
         if let Some(own) = plan.mtus().find(|mtu| mtu.nic == self.nic) {
             let to = Sizes::both(own.to);
             return match own.is_raised() {
@@ -84,26 +97,39 @@ impl PathSizes {
                 false => self.sizes.each(to, u32::min),
             };
         }
+        let below = || plan.mtus().filter(|mtu| self.over.contains(mtu.nic));
+        if mtu > self.mtu {
+            return Sizes::both(mtu);
+        }
+        // Smaller by anything else is not as before.
+        if mtu < self.mtu && below().any(|below| below.is_lowered()) {
+            return self.sizes.each(Sizes::both(mtu), u32::min);
+        }
         // What held back packets that the interface itself takes.
-        let narrow =
-            |mtu: &Mtu<'_>| self.over.contains(mtu.nic) && mtu.is_raised() && mtu.from < self.mtu;
-        let least = plan.mtus().filter(narrow).map(|mtu| mtu.to.min(self.mtu));
+        let narrow = below().filter(|below| below.is_raised() && below.from < self.mtu);
+        let least = narrow.map(|below| below.to.min(self.mtu));
         let least = Sizes::both(least.min().unwrap_or(0));
         self.sizes.each(least, u32::max)
     }
 
     /// What of that does not cross it now, in words.
-    pub(crate) fn lost(&self, plan: &Plan, now: Result<Sizes, String>) -> Option<String> {
-        let needed = self.needed(plan);
-        let why = match now {
-            Ok(now) if now.there >= needed.there && now.back >= needed.back => return None,
-            Ok(now) => format!(
-                "packets of {} bytes there and {} back have to cross it, and {} and {} are the largest that do",
-                needed.there, needed.back, now.there, now.back
-            ),
-            Err(why) => format!("it is not known how large packets cross it: {why}"),
+    pub(crate) fn lost(&self, plan: &Plan, now: Result<Now, String>) -> Option<String> {
+        let Now { sizes, mtu } = match now {
+            Ok(now) => now,
+            Err(why) => {
+                return Some(format!(
+                    "{self}: it is not known how large packets cross it: {why}"
+                ));
+            }
         };
-        Some(format!("{self}: {why}"))
+        let needed = self.needed(plan, mtu);
+        if sizes.there >= needed.there && sizes.back >= needed.back {
+            return None;
+        }
+        Some(format!(
+            "{self}: packets of {} bytes there and {} back have to cross it, and {} and {} are the largest that do",
+            needed.there, needed.back, sizes.there, sizes.back
+        ))
     }
 }
 
@@ -241,15 +267,39 @@ mod tests {
                 9000,
             ),
         ] {
-            let needed = of.needed(&plan(mtus));
+            let own = mtus.iter().find(|(nic, ..)| *nic == of.nic);
+            let now = own.map_or(of.mtu, |(_, _, to)| to.parse().unwrap());
+            let needed = of.needed(&plan(mtus), now);
             assert_eq!(needed, Sizes { there, back }, "{mtus:?} {of:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_interface_takes_by_itself_has_to_cross_and_less_is_enough_where_one_below_it_is_lowered()
+     {
+        for (mtus, now, needed) in [
+            // As a bridge does that nobody set.
+            (&[("nic0", "1500", "9000")][..], 9000, 9000),
+            (&[("nic0", "1500", "9000")], 4000, 4000),
+            (&[("nic0", "9000", "1400")], 1400, 1400),
+            (&[("nic0", "9000", "1500")], 1500, 1500),
+            // Not by the plan: a driver that forgets what was set.
+            (&[("nic9", "9000", "1400")], 1400, 1500),
+            (&[], 9000, 9000),
+        ] {
+            let found = path(1500, 1500, 1500).needed(&plan(mtus), now);
+            assert_eq!(found, Sizes::both(needed), "{mtus:?} {now}");
         }
     }
 
     #[test]
     fn what_does_not_cross_any_more_is_told_with_its_numbers_and_what_is_not_known_is_lost() {
         let (path, plan) = (path(9000, 9000, 1404), plan(&[]));
-        let now = |there, back| path.lost(&plan, Ok(Sizes { there, back }));
+        let now = |there, back| {
+            let sizes = Sizes { there, back };
+            let mtu = path.mtu;
+            path.lost(&plan, Ok(Now { sizes, mtu }))
+        };
         assert_eq!((now(9000, 1404), now(9000, 9000)), (None, None));
         let said = "nic0.7 10.0.0.1 to b nic1 10.0.0.2: packets of 9000 bytes there and 1404 back have to cross it, and 1500 and 1404 are \
                     the largest that do";

@@ -44,6 +44,12 @@ fn setting() -> (World, Order) {
 /// `nic0` is to take packets of that size.
 fn packets(from: &str, to: &str) -> (World, Order) {
     let world = World::of(&[("nic0", from)]);
+    let order = larger(&world, from, to);
+    (world, order)
+}
+
+/// The same of a host that is there.
+fn larger(world: &World, from: &str, to: &str) -> Order {
     let mut order = order(vec![vec![Step::Nic {
         nic: "nic0".into(),
         what: NicSetting::Mtu,
@@ -52,7 +58,7 @@ fn packets(from: &str, to: &str) -> (World, Order) {
     }]]);
     order.plan.changes[0].disruption = Disruption::BouncesLink;
     world.make(&order);
-    (world, order)
+    order
 }
 
 fn value(world: &World, order: &Order) -> String {
@@ -112,6 +118,36 @@ async fn larger_packets_stay_where_they_cross_and_are_taken_back_where_the_netwo
     let words = "packets of 9000 bytes there and 9000 back";
     assert!(why(&outcome).contains(words), "{outcome:?}");
     assert_eq!(value(&world, &order), "1500");
+}
+
+#[tokio::test(start_paused = true)]
+async fn larger_packets_of_a_bridge_that_follows_or_was_set_have_to_cross_and_go_back_with_those_below()
+ {
+    for (bridge, fits, sizes) in [("follows", "1500", 9000), ("9000", "9000", 9000)] {
+        let world = World::of(&[("nic0", "1500"), ("br0", bridge)]);
+        let order = larger(&world, "1500", "9000");
+        let narrow = narrowed("nic0", "9000");
+        let outcome = world.process(narrow, BOOT).await.unwrap();
+        assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+        let words = format!("packets of {sizes} bytes there and {sizes} back have to cross it");
+        let path = "br0 10.0.0.1 to b nic0 10.0.0.2";
+        let why = why(&outcome);
+        assert!(why.contains(path) && why.contains(&words), "{why}");
+        assert_eq!(value(&world, &order), "1500");
+        let before = &world.account().standing.sizes[0];
+        assert_eq!(
+            (&*before.nic, before.mtu.to_string()),
+            ("br0", fits.to_owned())
+        );
+
+        let world = World::of(&[("nic0", "1500"), ("br0", bridge)]);
+        let order = larger(&world, "1500", "9000");
+        let outcome = world.process(Fate::default(), BOOT).await.unwrap();
+        assert_eq!(outcome, Outcome::Applied { proven: 1 });
+        let undone = world.undo(Fate::default()).await;
+        assert_eq!(undone, Some(Ok(Outcome::Undone)));
+        assert_eq!(value(&world, &order), "1500");
+    }
 }
 
 #[tokio::test(start_paused = true)]

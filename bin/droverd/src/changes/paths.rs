@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_change::limits::PATHS;
-use drover_change::{Measured, PathSizes, PathTo, Paths, Sizes};
+use drover_change::{Measured, Now, PathSizes, PathTo, Paths};
 use drover_types::{HostName, Interface, IpNetwork, with_sources};
 use futures_util::{StreamExt, stream};
 use tokio::net::TcpSocket;
@@ -98,7 +98,7 @@ impl Paths for Others {
         }
     }
 
-    async fn sizes(&self, paths: &[PathSizes], within: Duration) -> Vec<Result<Sizes, String>> {
+    async fn sizes(&self, paths: &[PathSizes], within: Duration) -> Vec<Result<Now, String>> {
         match &self.members {
             Ok((config, peers)) => paths::sizes((config, peers), paths, within).await,
             Err(why) => vec![Err(why.clone()); paths.len()],

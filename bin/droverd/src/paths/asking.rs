@@ -277,7 +277,8 @@ fn end(host: &HostName, interfaces: &[Interface], end: &drover_types::PathEnd) -
     }
 }
 
-fn mtu(interfaces: &[Interface], name: &str) -> u32 {
+/// The largest packet of one of these interfaces; 0 of one that is not among them.
+pub fn mtu(interfaces: &[Interface], name: &str) -> u32 {
     let mut interfaces = interfaces.iter();
     let found = interfaces.find(|interface| interface.name == name);
     found.map_or(0, |found| found.mtu)

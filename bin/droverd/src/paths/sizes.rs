@@ -8,14 +8,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use drover_api::{AnswererRequest, AnswererView, Client, ErrorCode};
-use drover_change::{Measured, PathSizes, Sizes};
+use drover_change::{Measured, Now, PathSizes, Sizes};
 use drover_migrate::paths::{Selected, Side, select};
 use drover_types::{HostName, Interface, PathEnd, with_sources};
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::ask::{not_answered, own_interfaces, request, ticket};
-use super::asking::Asking;
+use super::asking::{Asking, mtu};
 use super::limits;
 use super::pairs::{Pair, Ports, ports};
 use crate::config::Config;
@@ -68,7 +68,7 @@ pub async fn sizes(
     (config, peers): (&Config, &Peers),
     paths: &[PathSizes],
     within: Duration,
-) -> Vec<Result<Sizes, String>> {
+) -> Vec<Result<Now, String>> {
     let near = match Near::new(config, peers, within).await {
         Ok(near) => near,
         Err(why) => return vec![Err(why); paths.len()],
@@ -88,10 +88,9 @@ pub async fn sizes(
         };
         let wanted = pair(path);
         let found = all.iter().find(|(pair, _)| *pair == wanted);
-        found.map_or_else(
-            || Err("it was not asked".to_owned()),
-            |(_, sizes)| sizes.clone(),
-        )
+        let (_, sizes) = found.ok_or("it was not asked")?;
+        let (sizes, mtu) = (sizes.clone()?, mtu(&near.own, &path.nic));
+        Ok(Now { sizes, mtu })
     };
     paths.iter().map(of).collect()
 }
@@ -207,13 +206,12 @@ impl<'a> Near<'a> {
 
     fn path(&self, far: &HostName, pair: Pair, sizes: Sizes, below: &Ports) -> PathSizes {
         let nic = pair.near.interface;
-        let own = self.own.iter().find(|own| own.name == nic);
         PathSizes {
             host: far.clone(),
             from: pair.near.address,
             far_nic: pair.far.interface,
             to: pair.far.address,
-            mtu: own.map_or(0, |own| own.mtu),
+            mtu: mtu(&self.own, &nic),
             over: below.get(&nic).cloned().unwrap_or_default(),
             nic,
             sizes,

@@ -10,14 +10,14 @@
 mod fate;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_change::{
-    Account, Hands, Journal, Measured, Order, Outcome, PathSizes, PathTo, Paths, Performed, Plan,
-    Planned, Runner, Sizes,
+    Account, Hands, Journal, Measured, Now, Order, Outcome, PathSizes, PathTo, Paths, Performed,
+    Plan, Planned, Runner, Sizes,
 };
 use drover_tune::lasting::{End, Place, Rewrite};
 use drover_tune::{Disruption, Step};
@@ -182,21 +182,49 @@ impl World {
         value.is_some_and(|(path, value)| fs::read_to_string(self.file(path)).unwrap() == *value)
     }
 
-    /// What crosses between `nic0`, which takes what its file says, and a far end that takes 9000 bytes.
-    fn sizes(&self) -> Result<Sizes, String> {
+    /// The interface by which the path to `b` leaves, and its largest packet: `nic0` with what its file says; or the bridge over it, if there is
+    /// one, which follows it unless its file says what somebody set.
+    fn leaves_by(&self) -> (&str, u32) {
+        let read = |nic: &str| fs::read_to_string(self.file(nic)).ok();
+        let nic0 = read("nic0").map_or(9000, |mtu| mtu.parse().unwrap());
+        match read("br0") {
+            Some(mtu) => ("br0", mtu.parse().unwrap_or(nic0)),
+            None => ("nic0", nic0),
+        }
+    }
+
+    /// What crosses it, to a far end that takes 9000 bytes.
+    fn crosses(&self) -> Result<Now, String> {
         let fate = self.fate.borrow();
         if self.has(fate.unmeasured.as_ref()) {
             return Err("nothing came back".to_owned());
         }
-        let own = fs::read_to_string(self.file("nic0")).ok();
-        let own = own.map_or(9000, |mtu| mtu.parse().unwrap());
+        let (_, mtu) = self.leaves_by();
+        let below = fs::read_to_string(self.file("nic0")).ok();
+        let own = below.map_or(mtu, |below| mtu.min(below.parse().unwrap()));
         let network = if self.has(fate.narrowed_by.as_ref()) {
             1500
         } else {
             9000
         };
         let (there, back) = (own.min(network), own.min(network));
-        Ok(Sizes { there, back })
+        let sizes = Sizes { there, back };
+        Ok(Now { sizes, mtu })
+    }
+
+    /// The path that migrations take, with that.
+    fn sized(&self, Now { sizes, mtu }: Now) -> PathSizes {
+        let (nic, _) = self.leaves_by();
+        let over: BTreeSet<String> = match nic {
+            "br0" => ["nic0".to_owned()].into(),
+            _ => BTreeSet::new(),
+        };
+        PathSizes {
+            nic: nic.to_owned(),
+            mtu,
+            over,
+            ..sized(sizes)
+        }
     }
 
     /// Whether what is to be taken back is refused now.
@@ -436,9 +464,9 @@ impl Paths for Host<'_> {
 
     async fn measure(&self, _: Duration) -> Measured {
         self.world.call().await;
-        match self.world.sizes() {
-            Ok(sizes) => Measured {
-                paths: vec![sized(sizes)],
+        match self.world.crosses() {
+            Ok(now) => Measured {
+                paths: vec![self.world.sized(now)],
                 untold: vec!["c: it is asleep".to_owned()],
             },
             Err(why) => Measured {
@@ -448,9 +476,9 @@ impl Paths for Host<'_> {
         }
     }
 
-    async fn sizes(&self, paths: &[PathSizes], _: Duration) -> Vec<Result<Sizes, String>> {
+    async fn sizes(&self, paths: &[PathSizes], _: Duration) -> Vec<Result<Now, String>> {
         self.world.call().await;
-        paths.iter().map(|_| self.world.sizes()).collect()
+        paths.iter().map(|_| self.world.crosses()).collect()
     }
 }
 
