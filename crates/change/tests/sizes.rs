@@ -8,6 +8,9 @@
 
 mod world;
 
+use std::time::Duration;
+
+use drover_change::limits::PROVE;
 use drover_change::{Order, Outcome, Sizes};
 use drover_tune::{Disruption, NicSetting, Step};
 use world::{BOOT, Fate, OTHER_BOOT, World, order, sized, step};
@@ -100,6 +103,34 @@ async fn a_path_of_which_nothing_is_known_any_more_has_all_taken_back_and_one_of
     let standing = world.account().standing;
     assert_eq!(standing.sizes, []);
     assert_eq!(standing.untold, ["b: nothing came back"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_try_that_was_begun_in_time_comes_to_its_end_and_has_its_numbers_told() {
+    for asking in [300, 1300, 5300, 7900].map(Duration::from_millis) {
+        let (world, order) = setting();
+        let fate = Fate {
+            asking,
+            ..narrowed(IRQ, "2")
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        let why = why(&outcome);
+        assert!(
+            why.ends_with("1500 and 1500 are the largest that do"),
+            "{why}"
+        );
+        assert_eq!(value(&world, &order), "1");
+        // What carries again before its time is over keeps what was set.
+        let (world, order) = setting();
+        let fate = Fate {
+            asking,
+            narrow_for: Some(PROVE - Duration::from_secs(1)),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        assert_eq!(outcome, Outcome::Applied { proven: 1 }, "{asking:?}");
+        assert_eq!(value(&world, &order), "2");
+    }
 }
 
 #[tokio::test(start_paused = true)]

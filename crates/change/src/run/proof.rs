@@ -5,7 +5,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Runner;
 use crate::hands::{Hands, Measured, Paths};
-use crate::limits::{PATHS, PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED};
+use crate::limits::{PATHS, PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED, SIZES};
 use crate::record::{Outcome, Record};
 use crate::sizes::unproved;
 
@@ -15,7 +15,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     /// # Errors
     /// The plan has an interface take larger ones, and nothing would prove that these cross.
     pub(super) async fn measured(&self) -> Result<Measured, String> {
-        let mut measured = self.paths.measure(PROVE).await;
+        let mut measured = self.paths.measure(SIZES).await;
         let more = measured.paths.len().saturating_sub(PATHS);
         if more > 0 {
             measured.paths.truncate(PATHS);
@@ -39,7 +39,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         sleep(if bounces { SETTLE_BOUNCED } else { SETTLE }).await;
         let deadline = Instant::now() + PROVE;
         loop {
-            let lost = self.lost(deadline).await;
+            let lost = self.lost().await;
             if lost.is_empty() {
                 if self.journal.account().order.files().is_empty() {
                     self.succeed(proven);
@@ -48,7 +48,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 }
                 return;
             }
-            if Instant::now() >= deadline {
+            if Instant::now() + PROVE_AGAIN >= deadline {
                 let seconds = PROVE.as_secs();
                 let lost = lost.join("; ");
                 self.roll_back(format!("what has to work did not for {seconds} s: {lost}"));
@@ -67,7 +67,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     }
 
     /// What has to work and does not now, in words.
-    async fn lost(&self, deadline: Instant) -> Vec<String> {
+    async fn lost(&self) -> Vec<String> {
         let standing = self.journal.standing();
         let work = self.paths.work(&standing.paths).await;
         // One that is not answered for does not work.
@@ -85,20 +85,19 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             }
         }
         if lost.is_empty() {
-            lost = self.smaller(deadline).await;
+            lost = self.smaller().await;
         }
         lost
     }
 
     /// Paths that do not carry packets as large as they have to, in words.
-    async fn smaller(&self, deadline: Instant) -> Vec<String> {
+    async fn smaller(&self) -> Vec<String> {
         let account = self.journal.account();
         let (plan, before) = (&account.order.plan, &account.standing.sizes);
         if before.is_empty() {
             return Vec::new();
         }
-        let within = deadline.saturating_duration_since(Instant::now());
-        let now = self.paths.sizes(before, within).await;
+        let now = self.paths.sizes(before, SIZES).await;
         // One that is not answered for carries nothing.
         let nothing = std::iter::repeat_with(|| Err("nothing was told of it".to_owned()));
         let both = before.iter().zip(now.into_iter().chain(nothing));

@@ -42,6 +42,8 @@ pub struct World {
     silent_until: Cell<Option<Instant>>,
     /// Until when nothing is taken back.
     busy_until: Cell<Option<Instant>>,
+    /// Until when no large packets cross.
+    narrow_until: Cell<Option<Instant>>,
     name: HostName,
     /// A journal that nobody has run.
     made: RefCell<Option<Journal>>,
@@ -67,6 +69,7 @@ impl World {
             dead: Notify::new(),
             silent_until: Cell::default(),
             busy_until: Cell::default(),
+            narrow_until: Cell::default(),
             name: "a".parse().unwrap(),
             made: RefCell::default(),
             seen: RefCell::default(),
@@ -202,7 +205,9 @@ impl World {
         let (_, mtu) = self.leaves_by();
         let below = fs::read_to_string(self.file("nic0")).ok();
         let own = below.map_or(mtu, |below| mtu.min(below.parse().unwrap()));
-        let network = if self.has(fate.narrowed_by.as_ref()) {
+        let until = self.narrow_until.get();
+        let is_narrow = until.is_some_and(|until| Instant::now() < until);
+        let network = if is_narrow || self.has(fate.narrowed_by.as_ref()) {
             1500
         } else {
             9000
@@ -210,6 +215,23 @@ impl World {
         let (there, back) = (own.min(network), own.min(network));
         let sizes = Sizes { there, back };
         Ok(Now { sizes, mtu })
+    }
+
+    /// That is found out, if the time is enough.
+    async fn asked(&self, within: Duration) -> Result<Now, String> {
+        let asking = self.fate.borrow().asking;
+        tokio::time::sleep(asking.min(within)).await;
+        if asking > within {
+            return Err("the time for asking was over".to_owned());
+        }
+        self.crosses()
+    }
+
+    /// Has large packets be lost for a while, if they are to be.
+    fn narrow(&self) {
+        let until = self.fate.borrow().narrow_for;
+        let until = until.map(|time| Instant::now() + time);
+        self.narrow_until.set(self.narrow_until.get().or(until));
     }
 
     /// The path that migrations take, with that.
@@ -325,6 +347,7 @@ impl World {
         *self.fate.borrow_mut() = fate;
         self.silent_until.set(None);
         self.busy_until.set(None);
+        self.narrow_until.set(None);
         self.calls.set(0);
         self.seen.borrow_mut().clear();
         Host { world: self }
@@ -462,9 +485,9 @@ impl Paths for Host<'_> {
         paths.iter().map(|_| !cut_off).collect()
     }
 
-    async fn measure(&self, _: Duration) -> Measured {
+    async fn measure(&self, within: Duration) -> Measured {
         self.world.call().await;
-        match self.world.crosses() {
+        match self.world.asked(within).await {
             Ok(now) => Measured {
                 paths: vec![self.world.sized(now)],
                 untold: vec!["c: it is asleep".to_owned()],
@@ -476,9 +499,11 @@ impl Paths for Host<'_> {
         }
     }
 
-    async fn sizes(&self, paths: &[PathSizes], _: Duration) -> Vec<Result<Now, String>> {
+    async fn sizes(&self, paths: &[PathSizes], within: Duration) -> Vec<Result<Now, String>> {
         self.world.call().await;
-        paths.iter().map(|_| self.world.crosses()).collect()
+        self.world.narrow();
+        let now = self.world.asked(within).await;
+        paths.iter().map(|_| now.clone()).collect()
     }
 }
 
