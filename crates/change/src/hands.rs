@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use drover_tune::Step;
 use drover_tune::lasting::{End, Place, Rewrite};
+use drover_types::HostName;
 
 use crate::order::PathTo;
+use crate::raised::Layers;
 use crate::sizes::{Now, PathSizes};
 
 /// What came of a step.
@@ -59,10 +61,23 @@ pub trait Hands {
 /// What is found of the paths that migrations take.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Those that were answered, and what crosses them.
+    /// Those that were answered, and what crosses them; what they are over is for who knows the plan.
     pub paths: Vec<PathSizes>,
-    /// What is not known of others, and why, in words.
-    pub untold: Vec<String>,
+    /// What is not known of others.
+    pub untold: Vec<Untold>,
+    /// How interfaces of this host stand on each other.
+    pub layers: Layers,
+}
+
+/// A path, or a host, of which it is not known how large packets cross.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Untold {
+    /// The other host, unless it is all of them, or one that has told that no path leads there.
+    pub host: Option<HostName>,
+    /// The interface of this host, unless it is all of them.
+    pub nic: Option<String>,
+    /// Which it is, and why, in words.
+    pub why: String,
 }
 
 /// Tries whether other hosts reach this one.

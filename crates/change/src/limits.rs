@@ -17,6 +17,12 @@ pub const ORDER_BYTES: u64 = 8 << 20;
 /// Paths of one order: 64 interfaces to 64 hosts.
 pub const PATHS: usize = 4096;
 
+/// Bytes of an interface's name: as many as the kernel takes (`IFNAMSIZ`). What another host calls its own is for it to say.
+pub const NIC_BYTES: usize = 15;
+
+/// Paths and hosts that are named one by one, of which it is not known how large packets cross: a person reads some, and each may have 1.6 KiB.
+pub const UNTOLD: usize = 256;
+
 /// Bytes of a journal: four records for each of [`STEPS`], twice, at some 100 bytes each, and as much for values that are found and for
 /// [`PATHS`] with what crosses them, at some 250 bytes each.
 pub const JOURNAL_BYTES: u64 = 8 << 20;

@@ -44,7 +44,7 @@ pub struct PathSizes {
     pub to: IpAddr,
     /// Largest packet that the interface of this host takes.
     pub mtu: u32,
-    /// Interfaces that it stands on, all the way down.
+    /// Interfaces below it, all the way down, of which the plan sets the largest packet.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub over: BTreeSet<String>,
     /// What crossed.
@@ -63,7 +63,7 @@ pub(crate) struct Mtu<'a> {
 }
 
 impl Mtu<'_> {
-    fn is_raised(&self) -> bool {
+    pub(crate) fn is_raised(&self) -> bool {
         self.to > self.from
     }
 
@@ -147,29 +147,15 @@ impl fmt::Display for PathSizes {
     }
 }
 
-/// An interface that a plan has take larger packets, where none of these paths leaves by it: nothing would prove that they cross.
-pub(crate) fn unproved(plan: &Plan, paths: &[PathSizes]) -> Option<String> {
-    let is_proved = |mtu: &Mtu<'_>| {
-        let mut paths = paths.iter();
-        paths.any(|path| path.nic == mtu.nic || path.over.contains(mtu.nic))
-    };
-    let mut raised = plan.mtus().filter(Mtu::is_raised);
-    let mtu = raised.find(|mtu| !is_proved(mtu))?;
-    Some(format!(
-        "nothing would prove that the network carries packets of {} bytes from {}: of no path that leaves by it is it known how large \
-         packets cross now",
-        mtu.to, mtu.nic
-    ))
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use drover_tune::{Disruption, NicSetting, Step};
 
     use super::*;
     use crate::plan::Planned;
 
-    fn plan(mtus: &[(&str, &str, &str)]) -> Plan {
+    /// One that sets largest packets.
+    pub(crate) fn plan(mtus: &[(&str, &str, &str)]) -> Plan {
         let step = |(nic, from, to): &(&str, &str, &str)| Step::Nic {
             nic: (*nic).to_owned(),
             what: NicSetting::Mtu,
@@ -307,22 +293,5 @@ mod tests {
         assert!(now(9000, 1403).is_some());
         let silent = path.lost(&plan, Err("nothing came back".to_owned()));
         assert!(silent.unwrap().ends_with("cross it: nothing came back"));
-    }
-
-    #[test]
-    fn larger_packets_are_proved_by_a_path_over_their_interface_alone() {
-        let paths = [path(1500, 1500, 1500)];
-        let unproved = |mtus: &[(&str, &str, &str)]| unproved(&plan(mtus), &paths);
-        for fits in [
-            &[][..],
-            &[("nic0", "1500", "9000")],
-            &[("nic0.7", "1500", "9000")],
-            &[("nic9", "9000", "1500")],
-        ] {
-            assert_eq!(unproved(fits), None, "{fits:?}");
-        }
-        let why = unproved(&[("nic0", "1500", "9000"), ("nic9", "1500", "9000")]);
-        let why = why.unwrap();
-        assert!(why.contains("packets of 9000 bytes from nic9"), "{why}");
     }
 }

@@ -60,6 +60,7 @@ fn larger(world: &World, from: &str, to: &str) -> Order {
         to: to.into(),
     }]]);
     order.plan.changes[0].disruption = Disruption::BouncesLink;
+    order.paths[0].nic = world.leaves_by().0.to_owned();
     world.make(&order);
     order
 }
@@ -202,6 +203,31 @@ async fn larger_packets_that_nothing_would_prove_are_not_begun_with() {
     assert!(why.starts_with("nothing would prove that"), "{why}");
     assert!(why.ends_with("; b: nothing came back"), "{why}");
     assert_eq!(value(&world, &order), "1500");
+}
+
+#[tokio::test(start_paused = true)]
+async fn larger_packets_are_not_begun_with_while_a_host_is_there_that_does_not_tell() {
+    for (c_is_there, state) in [(false, "9000"), (true, "1500")] {
+        let (world, mut order) = packets("1500", "9000");
+        world.forget();
+        if c_is_there {
+            let mut path = order.paths[0].clone();
+            path.host = "c".parse().unwrap();
+            order.paths.push(path);
+        }
+        std::fs::remove_dir_all(world.folder()).unwrap();
+        world.make(&order);
+        let outcome = world.process(Fate::default(), BOOT).await.unwrap();
+        assert_eq!(value(&world, &order), state, "{outcome:?}");
+        if c_is_there {
+            assert!(matches!(outcome, Outcome::Refused { .. }), "{outcome:?}");
+            let why = why(&outcome);
+            assert!(
+                why.contains("to c, which is there (c: it is asleep)"),
+                "{why}"
+            );
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

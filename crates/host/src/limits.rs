@@ -34,7 +34,7 @@ pub const LLDP: u64 = 64 * 1024;
 /// bond is three, and `netdev` itself allows 8 (`MAX_NEST_DEV`).
 pub const LOWER_DEPTH: usize = 8;
 
-/// Interfaces looked at below one. A bond has some 8 adapters at most, a bridge one beside its taps.
+/// Adapters looked at below one interface. A bond has some 8 at most, a bridge one beside its taps.
 pub const PORTS: usize = 64;
 
 /// Folders looked at from a device up to the one that knows its NUMA node; a virtio or auxiliary

@@ -1,7 +1,7 @@
-//! Which interfaces others stand on: VLANs of one port share its line, and take no larger packets than it.
+//! Which interfaces others stand on at the bottom: VLANs of one port share its line.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::error::HostError;
 use crate::files::entries;
@@ -33,36 +33,6 @@ pub async fn ports(
         ((*name).to_owned(), ports)
     };
     Ok(names.iter().map(of).collect())
-}
-
-/// Of each of these interfaces all that it stands on, down to the bottom; nothing of one that stands on nothing, or is another network
-/// namespace's. `root` is where `/sys` is below.
-///
-/// # Errors
-/// As [`crate::interfaces`].
-pub async fn below(
-    root: &Path,
-    names: &[&str],
-) -> Result<BTreeMap<String, BTreeSet<String>>, HostError> {
-    let folders = folders(root, names).await?.into_iter();
-    let of = |(name, folder): (String, PathBuf)| {
-        let mut below = BTreeSet::new();
-        collect(&folder, &mut below);
-        (name, below)
-    };
-    Ok(folders.map(of).collect())
-}
-
-/// One that is there already is not looked at again: a circle ends.
-fn collect(folder: &Path, below: &mut BTreeSet<String>) {
-    for entry in entries(folder) {
-        if below.len() < PORTS
-            && let Some(name) = lower_name(&entry)
-            && below.insert(name.to_owned())
-        {
-            collect(&entry, below);
-        }
-    }
 }
 
 #[derive(Debug, Default)]
@@ -144,14 +114,5 @@ mod tests {
         assert_eq!(told("tap0"), (vec![], vec!["tap0".to_owned()]));
         // Whoever it is: it ends.
         assert_eq!(told("one").1.len(), 1);
-        let below = |name: &str| {
-            let mut below = BTreeSet::new();
-            collect(&net.join(name), &mut below);
-            below.into_iter().collect::<Vec<_>>()
-        };
-        assert_eq!(below("eth0"), [""; 0]);
-        assert_eq!(below("bond0"), ["eth0", "eth1"]);
-        assert_eq!(below("br0.7"), ["bond0", "br0", "eth0", "eth1", "tap0"]);
-        assert_eq!(below("one"), ["one", "other"]);
     }
 }

@@ -7,6 +7,9 @@
 //!   eth0      its `port_of` is br0
 //! ```
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_types::Layer;
 use rtnetlink::packet_route::link::{
     InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkInfo, LinkMessage,
 };
@@ -49,6 +52,14 @@ pub(crate) enum Fits {
     Stays,
 }
 
+/// How each interface of this network namespace stands on others.
+///
+/// # Errors
+/// As [`crate::interfaces`].
+pub async fn layers() -> Result<BTreeMap<String, Layer>, HostError> {
+    Ok(Stack::read().await?.layers())
+}
+
 /// One of a test: its name, largest packet, what becomes of that, what it stands on and what it is a port of.
 #[cfg(test)]
 pub(crate) type Made<'a> = (&'a str, u32, Fits, Option<&'a str>, Option<&'a str>);
@@ -84,6 +95,30 @@ impl Stack {
 
     pub(crate) fn find(&self, name: &str) -> Option<&Link> {
         self.links.iter().find(|link| link.name == name)
+    }
+
+    fn layers(&self) -> BTreeMap<String, Layer> {
+        let names = self.links.iter().map(|link| (link.index, &link.name));
+        let names: BTreeMap<u32, &String> = names.collect();
+        let mut ports: BTreeMap<u32, BTreeSet<String>> = BTreeMap::new();
+        for link in &self.links {
+            if let Some(of) = link.port_of {
+                ports.entry(of).or_default().insert(link.name.clone());
+            }
+        }
+        let layer = |link: &Link| {
+            let mut on = ports.get(&link.index).cloned().unwrap_or_default();
+            let over = link.over.and_then(|over| names.get(&over));
+            on.extend(over.map(|over| (*over).clone()));
+            let layer = Layer {
+                on,
+                mtu: link.mtu,
+                follows: link.fits == Fits::Follows
+                    || (link.fits == Fits::Bridge && self.may_follow(link)),
+            };
+            (link.name.clone(), layer)
+        };
+        self.links.iter().map(layer).collect()
     }
 
     /// What stands on it right away.
@@ -254,5 +289,17 @@ mod tests {
         assert_eq!(on("eth0"), ["br0", "eth0.7"]);
         assert_eq!(on("br0"), ["br0.7"]);
         assert_eq!(on("br0.7"), [""; 0]);
+        let layers = stack.layers();
+        let told = |name: &str| {
+            let Layer { on, mtu, follows } = &layers[name];
+            (
+                Vec::from_iter(on.iter().map(String::as_str)),
+                *mtu,
+                *follows,
+            )
+        };
+        assert_eq!(told("eth0"), (vec![], 9000, false));
+        assert_eq!(told("br0"), (vec!["eth0"], 9000, true));
+        assert_eq!(told("br0.7"), (vec!["br0"], 1500, false));
     }
 }

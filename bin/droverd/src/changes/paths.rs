@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_change::limits::PATHS;
-use drover_change::{Measured, Now, PathSizes, PathTo, Paths};
+use drover_change::{Measured, Now, PathSizes, PathTo, Paths, Untold};
 use drover_types::{HostName, Interface, IpNetwork, with_sources};
 use futures_util::{StreamExt, stream};
 use tokio::net::TcpSocket;
@@ -92,8 +92,12 @@ impl Paths for Others {
         match &self.members {
             Ok((config, peers)) => paths::measure(config, peers, within).await,
             Err(why) => Measured {
-                paths: Vec::new(),
-                untold: vec![why.clone()],
+                untold: vec![Untold {
+                    host: None,
+                    nic: None,
+                    why: why.clone(),
+                }],
+                ..Measured::default()
             },
         }
     }
@@ -207,7 +211,7 @@ mod tests {
         // Who cannot ask the others tells why, and goes on.
         let measured = others.measure(CHANGE_PATH).await;
         assert_eq!(measured.paths, []);
-        let why = &measured.untold[0];
+        let why = &measured.untold[0].why;
         assert!(why.contains("/nowhere/droverd.toml"), "{why}");
     }
 

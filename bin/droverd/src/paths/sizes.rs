@@ -3,12 +3,11 @@
 //! What the doctor asks, without what tells loss and round trips: it is asked twice within seconds, and by a process that
 //! outlives its agent. Several hosts are asked at once, as each answers this one alone.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_api::{AnswererRequest, AnswererView, Client, ErrorCode};
-use drover_change::{Measured, Now, PathSizes, Sizes};
+use drover_change::{Layers, Measured, Now, PathSizes, Sizes, Untold};
 use drover_migrate::paths::{Selected, Side, select};
 use drover_types::{HostName, Interface, PathEnd, with_sources};
 use futures_util::{StreamExt, stream};
@@ -19,7 +18,6 @@ use super::asking::{Asking, mtu};
 use super::limits;
 use super::pairs::{Pair, Ports, ports};
 use crate::config::Config;
-use crate::facts;
 use crate::peers::Peers;
 
 /// What is found of the paths to one host, or why nothing is.
@@ -31,36 +29,41 @@ pub async fn measure(config: &Config, peers: &Peers, within: Duration) -> Measur
     let near = match Near::new(config, peers, within).await {
         Ok(near) => near,
         Err(why) => {
-            measured.untold.push(why);
+            measured.untold.push(of_all(why));
             return measured;
         }
     };
-    let hosts = peers.all().into_iter().map(|(host, _)| (host, None));
-    let told = near.ask(hosts.collect()).await;
-    let below = near.below().await;
-    for (far, told) in told {
-        let told = match told {
-            Ok(told) => told,
-            Err(why) => {
-                measured.untold.push(why);
-                continue;
-            }
-        };
-        if told.is_empty() {
-            let own = &config.host;
-            let none = format!("no interface of {own} reaches one of {far} by which migrations go");
-            measured.untold.push(none);
+    measured.layers = match drover_host::layers().await {
+        Ok(layers) => layers,
+        // Of these larger packets would not be known to be proved.
+        Err(error) => {
+            let error = with_sources(&error);
+            let why = format!("it is not known what interfaces stand on: {error}");
+            measured.untold.push(of_all(why));
+            Layers::new()
         }
-        for (pair, sizes) in told {
-            match sizes {
-                Ok(sizes) => measured.paths.push(near.path(&far, pair, sizes, &below)),
-                Err(why) => measured
-                    .untold
-                    .push(format!("{}: {why}", named(&far, &pair))),
-            }
+    };
+    let hosts = peers.all().into_iter().map(|(host, _)| (host, None));
+    for (far, told) in near.ask(hosts.collect()).await {
+        match told {
+            Ok(told) => near.add(&mut measured, &far, told),
+            Err(why) => measured.untold.push(Untold {
+                host: Some(far),
+                nic: None,
+                why,
+            }),
         }
     }
     measured
+}
+
+/// It is so of all, or of none that is asked for.
+fn of_all(why: String) -> Untold {
+    Untold {
+        host: None,
+        nic: None,
+        why,
+    }
 }
 
 /// What crosses these now, one answer each, or why that is not known within this time.
@@ -193,18 +196,31 @@ impl<'a> Near<'a> {
         }
     }
 
-    /// What its interfaces stand on; without it larger packets of these alone are not known to be proved.
-    async fn below(&self) -> Ports {
-        let names: Vec<&str> = self.own.iter().map(|nic| nic.name.as_str()).collect();
-        let read = drover_host::below(Path::new(facts::ROOT), &names).await;
-        read.unwrap_or_else(|error| {
-            let error = with_sources(&error);
-            tracing::warn!(error, "not known what interfaces stand on");
-            Ports::new()
-        })
+    /// What that host told.
+    fn add(
+        &self,
+        measured: &mut Measured,
+        far: &HostName,
+        told: Vec<(Pair, Result<Sizes, String>)>,
+    ) {
+        if told.is_empty() {
+            let own = &self.config.host;
+            let none = format!("no interface of {own} reaches one of {far} by which migrations go");
+            measured.untold.push(of_all(none));
+        }
+        for (pair, sizes) in told {
+            match sizes {
+                Ok(sizes) => measured.paths.push(self.path(far, pair, sizes)),
+                Err(why) => measured.untold.push(Untold {
+                    host: Some(far.clone()),
+                    why: format!("{}: {why}", named(far, &pair)),
+                    nic: Some(pair.near.interface),
+                }),
+            }
+        }
     }
 
-    fn path(&self, far: &HostName, pair: Pair, sizes: Sizes, below: &Ports) -> PathSizes {
+    fn path(&self, far: &HostName, pair: Pair, sizes: Sizes) -> PathSizes {
         let nic = pair.near.interface;
         PathSizes {
             host: far.clone(),
@@ -212,7 +228,7 @@ impl<'a> Near<'a> {
             far_nic: pair.far.interface,
             to: pair.far.address,
             mtu: mtu(&self.own, &nic),
-            over: below.get(&nic).cloned().unwrap_or_default(),
+            over: BTreeSet::new(),
             nic,
             sizes,
         }

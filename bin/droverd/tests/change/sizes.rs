@@ -1,5 +1,7 @@
 //! How large packets have to cross after a change: between hosts with agents, with a switch between them that may take less than they do.
 
+mod layers;
+
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -13,15 +15,15 @@ use crate::cluster::{Cluster, SWITCH};
 use crate::host::signal;
 
 /// For anything to happen on a loaded machine, and for what is waited for until larger packets are given up.
-const PATIENCE: Duration = Duration::from_secs(80);
+const PATIENCE: Duration = Duration::from_secs(120);
 const POLL: Duration = Duration::from_millis(5);
 
 /// What is said of the path over `n0` where larger packets do not cross it.
 const LOST: &str =
     "n0 10.78.0.1 to b n0 10.78.0.2: packets of 9000 bytes there and 9000 back have to cross it";
 
-/// A plan for host `a` with this step.
-fn plan(step: Step) -> String {
+/// A plan for host `a` with these steps.
+fn plan<const N: usize>(steps: [Step; N]) -> String {
     let plan = Plan {
         host: "a".parse().unwrap(),
         boot: drover_host::boot_id(Path::new("/")).unwrap(),
@@ -32,20 +34,33 @@ fn plan(step: Step) -> String {
             nic: None,
             disruption: Disruption::BouncesLink,
             why: "it is to be tried".into(),
-            steps: vec![step],
+            steps: steps.into(),
         }],
         lasting: None,
     };
     drover_change::write(&plan).unwrap()
 }
 
-fn larger_packets() -> String {
-    plan(Step::Nic {
-        nic: "n0".into(),
+fn packets(nic: &str, from: u32, to: u32) -> Step {
+    Step::Nic {
+        nic: nic.into(),
         what: NicSetting::Mtu,
-        from: "1500".into(),
-        to: "9000".into(),
-    })
+        from: from.to_string(),
+        to: to.to_string(),
+    }
+}
+
+fn larger_packets() -> String {
+    plan([packets("n0", 1500, 9000)])
+}
+
+/// A setting of which nobody would think that it has to do with packets' sizes.
+fn timestamps() -> String {
+    plan([Step::File {
+        path: "proc/sys/net/ipv4/tcp_timestamps".into(),
+        from: "0".into(),
+        to: "1".into(),
+    }])
 }
 
 /// `n0` of `a` takes less than all that is behind it.
@@ -88,6 +103,40 @@ impl Cluster {
         self.client("a").change(id).await.unwrap()
     }
 
+    async fn undo(&self, id: ChangeId) {
+        let force = drover_api::UndoRequest { force: true };
+        let undone = self.client("a").undo_change(id, &force).await.unwrap();
+        assert_eq!(undone.state, ChangeState::Undone, "{undone:#?}");
+    }
+
+    /// Applies a plan that is taken back by itself; why.
+    async fn taken_back(&self, plan: String) -> String {
+        let id = self.apply(plan).await;
+        let view = self.ended(id).await;
+        assert_eq!(view.change.state, ChangeState::RolledBack, "{view:#?}");
+        view.change.why.unwrap()
+    }
+
+    /// Begins with a plan, and has its process stand still once it has begun and before it has proved anything.
+    async fn stopped(&self, plan: &str) -> ChangeId {
+        loop {
+            let id = self.apply(plan.to_owned()).await;
+            self.when(id, |account| !account.records.is_empty()).await;
+            let stopped = signal(&self.folder(id), "-STOP");
+            if !Account::read(&self.folder(id))
+                .unwrap()
+                .standing
+                .has_ended()
+            {
+                assert!(stopped);
+                return id;
+            }
+            println!("its process was quicker than this test: once more");
+            signal(&self.folder(id), "-CONT");
+            self.undo(id).await;
+        }
+    }
+
     async fn mtu(&self, nic: &str) -> u32 {
         let facts = self.client("a").facts().await.unwrap().facts;
         facts.nic(nic).unwrap().mtu
@@ -119,9 +168,7 @@ async fn larger_packets_of_an_interface_stay_where_the_switch_carries_them_and_c
     let account = cluster.when(id, |_| true).await;
     assert_eq!(sizes(&account), [("n0", both(1500)), ("n1", both(9000))]);
     assert_eq!(cluster.mtu("n0").await, 9000);
-    let force = drover_api::UndoRequest { force: true };
-    let undone = cluster.client("a").undo_change(id, &force).await.unwrap();
-    assert_eq!(undone.state, ChangeState::Undone);
+    cluster.undo(id).await;
     assert_eq!(cluster.mtu("n0").await, 1500);
 }
 
@@ -171,18 +218,11 @@ async fn a_path_that_carries_less_than_before_has_a_setting_taken_back_though_sm
     };
     let stamps = "net.ipv4.tcp_timestamps";
     cluster.run("a", &format!("sysctl -qw {stamps}=0"));
-    let id = cluster
-        .apply(plan(Step::File {
-            path: "proc/sys/net/ipv4/tcp_timestamps".into(),
-            from: "0".into(),
-            to: "1".into(),
-        }))
-        .await;
-    let account = cluster
-        .when(id, |account| !account.records.is_empty())
-        .await;
+    let id = cluster.stopped(&timestamps()).await;
+    let account = Account::read(&cluster.folder(id)).unwrap();
     assert_eq!(sizes(&account), [("n0", both(9000)), ("n1", both(9000))]);
     cluster.run(SWITCH, "ip link set b1 mtu 1500");
+    assert!(signal(&cluster.folder(id), "-CONT"));
     let view = cluster.ended(id).await;
     assert_eq!(view.change.state, ChangeState::RolledBack, "{view:#?}");
     let why = view.change.why.unwrap();
@@ -205,15 +245,34 @@ async fn larger_packets_are_not_begun_with_where_no_other_agent_answers_and_othe
     let begins = "nothing would prove that the network carries packets of 9000 bytes from n0";
     assert!(why.starts_with(begins) && why.contains("host b"), "{why}");
     cluster.run("a", "sysctl -qw net.ipv4.tcp_timestamps=0");
-    let id = cluster
-        .apply(plan(Step::File {
-            path: "proc/sys/net/ipv4/tcp_timestamps".into(),
-            from: "0".into(),
-            to: "1".into(),
-        }))
-        .await;
+    let id = cluster.apply(timestamps()).await;
     let view = cluster.ended(id).await;
     assert_eq!(view.change.state, ChangeState::Applied, "{view:#?}");
     assert_eq!((view.change.paths, view.change.sizes), (2, 0));
     assert!(view.not_measured[0].contains("host b"), "{view:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_is_there_and_does_not_tell_has_larger_packets_refused_and_one_that_is_off_is_named()
+ {
+    let Some(mut cluster) = Cluster::new("there", &["a", "b", "c"], 2).await else {
+        return;
+    };
+    cluster.run("a", "ip link set n0 mtu 1500");
+    cluster.kill("c");
+    let id = cluster.apply(larger_packets()).await;
+    let view = cluster.ended(id).await;
+    assert_eq!(view.change.state, ChangeState::Refused, "{view:#?}");
+    let why = view.change.why.unwrap();
+    assert!(why.contains("larger packets to c, which is there"), "{why}");
+    assert_eq!(cluster.mtu("n0").await, 1500);
+    for nic in ["n0", "n1"] {
+        cluster.run("c", &format!("ip link set {nic} down"));
+    }
+    let id = cluster.apply(larger_packets()).await;
+    let view = cluster.ended(id).await;
+    assert_eq!(view.change.state, ChangeState::Applied, "{view:#?}");
+    let of_c = |why: &String| why.contains("host c") || why.contains("agent of c");
+    assert!(view.not_measured.iter().any(of_c), "{view:#?}");
+    assert_eq!(cluster.mtu("n0").await, 9000);
 }

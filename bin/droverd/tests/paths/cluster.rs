@@ -125,13 +125,19 @@ impl Cluster {
 
     /// Runs a command on a host, or on the switch.
     pub fn run(&self, host: &str, command: &str) {
+        let done = self.try_run(host, command);
+        done.unwrap_or_else(|said| panic!("{host}: {command}: {said}"));
+    }
+
+    /// The same, where it may not be possible; why it is not.
+    pub fn try_run(&self, host: &str, command: &str) -> Result<(), String> {
         let done = Command::new("ip")
             .args(["netns", "exec", &self.space(host)])
             .args(command.split(' '))
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{host}: {command}: {said}");
+        let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        done.status.success().then_some(()).ok_or(said)
     }
 
     /// Bytes that a host has sent by an interface.

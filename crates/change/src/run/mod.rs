@@ -14,10 +14,11 @@ use drover_types::{HostName, in_short};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
-use crate::hands::{Hands, Measured, Paths, Performed};
+use crate::hands::{Hands, Paths, Performed};
 use crate::journal::Journal;
 use crate::limits::{PROVE, PROVE_AGAIN};
 use crate::moved::{RunError, listed, moved, moved_files, said};
+use crate::order::PathTo;
 use crate::record::{Outcome, Record};
 use crate::standing::{Next, Phase};
 use crate::step::{bounces, ends, is, named, nic};
@@ -136,11 +137,8 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         let all = &self.journal.account().order.paths;
         let work = self.paths.work(all).await;
         let paths = all.iter().zip(work).filter(|(_, works)| *works);
-        let paths = paths.map(|(path, _)| path.clone()).collect();
-        let Measured {
-            paths: sizes,
-            untold,
-        } = match self.measured().await {
+        let paths: Vec<PathTo> = paths.map(|(path, _)| path.clone()).collect();
+        let (sizes, untold) = match self.measured(&paths).await {
             Ok(measured) => measured,
             Err(why) => {
                 self.end(Outcome::Refused { why });

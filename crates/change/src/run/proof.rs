@@ -4,31 +4,46 @@ use drover_types::in_short;
 use tokio::time::{Instant, sleep};
 
 use super::Runner;
-use crate::hands::{Hands, Measured, Paths};
-use crate::limits::{PATHS, PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED, SIZES};
+use crate::hands::{Hands, Paths, Untold};
+use crate::limits::{NIC_BYTES, PATHS, PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED, SIZES, UNTOLD};
+use crate::order::PathTo;
+use crate::raised::Raised;
 use crate::record::{Outcome, Record};
-use crate::sizes::unproved;
+use crate::sizes::PathSizes;
 
 impl<H: Hands, P: Paths> Runner<'_, H, P> {
-    /// How large packets cross before the first step.
+    /// How large packets cross before the first step, and of what that is not known, in words. These paths work.
     ///
     /// # Errors
     /// The plan has an interface take larger ones, and nothing would prove that these cross.
-    pub(super) async fn measured(&self) -> Result<Measured, String> {
+    pub(super) async fn measured(
+        &self,
+        works: &[PathTo],
+    ) -> Result<(Vec<PathSizes>, Vec<String>), String> {
         let mut measured = self.paths.measure(SIZES).await;
-        let more = measured.paths.len().saturating_sub(PATHS);
-        if more > 0 {
-            measured.paths.truncate(PATHS);
-            let most = format!("{more} paths are beyond the {PATHS} that are proved");
-            measured.untold.push(most);
-        }
-        measured.untold = measured.untold.into_iter().map(in_short).collect();
         let plan = &self.journal.account().order.plan;
-        let Some(why) = unproved(plan, &measured.paths) else {
-            return Ok(measured);
+        let layers = std::mem::take(&mut measured.layers);
+        let raised = Raised {
+            plan,
+            layers: &layers,
         };
-        let untold = measured.untold.iter().map(|why| format!("; {why}"));
-        Err(in_short(why + &untold.collect::<String>()))
+        for path in &mut measured.paths {
+            path.over = raised.over(&path.nic);
+        }
+        // What is to be proved most comes first.
+        measured
+            .paths
+            .sort_by_key(|path| raised.larger(&path.nic).is_none());
+        let untold = left_out(&mut measured.paths);
+        measured.untold.extend(untold);
+        let untold = in_words(&measured.untold);
+        match raised.unproved(works, &measured) {
+            None => Ok((measured.paths, untold)),
+            Some(why) => {
+                let untold = untold.iter().map(|why| format!("; {why}"));
+                Err(in_short(why + &untold.collect::<String>()))
+            }
+        }
     }
 
     /// Every path that worked works again and carries packets as large as before, and every link carries again that did, or all is taken
@@ -103,5 +118,76 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         let both = before.iter().zip(now.into_iter().chain(nothing));
         both.filter_map(|(path, now)| path.lost(plan, now))
             .collect()
+    }
+}
+
+/// Takes those out that the journal has no room for.
+fn left_out(paths: &mut Vec<PathSizes>) -> Vec<Untold> {
+    let untold = |path: PathSizes, why: String| Untold {
+        why: format!("{} to {}: {why}", path.nic, path.host),
+        host: Some(path.host),
+        nic: Some(path.nic),
+    };
+    let strange = paths.extract_if(.., |path| path.far_nic.len() > NIC_BYTES);
+    let strange = strange.map(|path| {
+        let bytes = path.far_nic.len();
+        let why = format!(
+            "the name of its interface there has {bytes} bytes, and a kernel has {NIC_BYTES} at most"
+        );
+        untold(path, why)
+    });
+    let mut all: Vec<Untold> = strange.collect();
+    let beyond = paths.split_off(PATHS.min(paths.len())).into_iter();
+    all.extend(beyond.map(|path| {
+        let why = format!("it is beyond the {PATHS} paths that are proved");
+        untold(path, why)
+    }));
+    all
+}
+
+fn in_words(untold: &[Untold]) -> Vec<String> {
+    let words = untold.iter().take(UNTOLD);
+    let mut words: Vec<String> = words.map(|untold| in_short(&untold.why)).collect();
+    let more = untold.len().saturating_sub(UNTOLD);
+    if more > 0 {
+        words.push(format!("and {more} more paths or hosts"));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sizes::Sizes;
+
+    #[test]
+    fn what_the_journal_has_no_room_for_is_left_out_and_said() {
+        let path = |far_nic: &str| PathSizes {
+            host: "b".parse().unwrap(),
+            nic: "nic0".into(),
+            from: "10.0.0.1".parse().unwrap(),
+            far_nic: far_nic.into(),
+            to: "10.0.0.2".parse().unwrap(),
+            mtu: 1500,
+            over: Default::default(),
+            sizes: Sizes {
+                there: 1500,
+                back: 1500,
+            },
+        };
+        let mut paths = vec![path("a-name-of-16-by"), path("a-name-of-16-byt")];
+        let untold = left_out(&mut paths);
+        assert_eq!(paths, [path("a-name-of-16-by")]);
+        let words = in_words(&untold);
+        assert!(
+            words[0].starts_with("nic0 to b: the name of its interface"),
+            "{words:?}"
+        );
+        let mut paths = vec![path("nic0"); PATHS + UNTOLD + 7];
+        let untold = left_out(&mut paths);
+        assert_eq!((paths.len(), untold.len()), (PATHS, UNTOLD + 7));
+        let words = in_words(&untold);
+        assert_eq!(words.len(), UNTOLD + 1);
+        assert_eq!(words.last().unwrap(), "and 7 more paths or hosts");
     }
 }

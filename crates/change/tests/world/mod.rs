@@ -16,12 +16,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use drover_change::{
-    Account, Hands, Journal, Measured, Now, Order, Outcome, PathSizes, PathTo, Paths, Performed,
-    Plan, Planned, Runner, Sizes,
+    Account, Hands, Journal, Layers, Measured, Now, Order, Outcome, PathSizes, PathTo, Paths,
+    Performed, Plan, Planned, Runner, Sizes, Untold,
 };
 use drover_tune::lasting::{End, Place, Rewrite};
 use drover_tune::{Disruption, Step};
-use drover_types::HostName;
+use drover_types::{HostName, Layer};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -187,7 +187,7 @@ impl World {
 
     /// The interface by which the path to `b` leaves, and its largest packet: `nic0` with what its file says; or the bridge over it, if there is
     /// one, which follows it unless its file says what somebody set.
-    fn leaves_by(&self) -> (&str, u32) {
+    pub fn leaves_by(&self) -> (&str, u32) {
         let read = |nic: &str| fs::read_to_string(self.file(nic)).ok();
         let nic0 = read("nic0").map_or(9000, |mtu| mtu.parse().unwrap());
         match read("br0") {
@@ -227,6 +227,19 @@ impl World {
         self.crosses()
     }
 
+    fn layers(&self) -> Layers {
+        let on = |nic: &str| BTreeSet::from([nic.to_owned()]);
+        let bridge = fs::read_to_string(self.file("br0")).ok().map(|mtu| Layer {
+            on: on("nic0"),
+            mtu: self.leaves_by().1,
+            follows: mtu.parse::<u32>().is_err(),
+        });
+        bridge
+            .into_iter()
+            .map(|bridge| ("br0".to_owned(), bridge))
+            .collect()
+    }
+
     /// Has large packets be lost for a while, if they are to be.
     fn narrow(&self) {
         let until = self.fate.borrow().narrow_for;
@@ -237,14 +250,9 @@ impl World {
     /// The path that migrations take, with that.
     fn sized(&self, Now { sizes, mtu }: Now) -> PathSizes {
         let (nic, _) = self.leaves_by();
-        let over: BTreeSet<String> = match nic {
-            "br0" => ["nic0".to_owned()].into(),
-            _ => BTreeSet::new(),
-        };
         PathSizes {
             nic: nic.to_owned(),
             mtu,
-            over,
             ..sized(sizes)
         }
     }
@@ -490,11 +498,12 @@ impl Paths for Host<'_> {
         match self.world.asked(within).await {
             Ok(now) => Measured {
                 paths: vec![self.world.sized(now)],
-                untold: vec!["c: it is asleep".to_owned()],
+                untold: vec![untold("c", "it is asleep")],
+                layers: self.world.layers(),
             },
             Err(why) => Measured {
-                paths: Vec::new(),
-                untold: vec![format!("b: {why}")],
+                untold: vec![untold("b", &why)],
+                ..Measured::default()
             },
         }
     }
@@ -504,6 +513,14 @@ impl Paths for Host<'_> {
         self.world.narrow();
         let now = self.world.asked(within).await;
         paths.iter().map(|_| now.clone()).collect()
+    }
+}
+
+fn untold(host: &str, why: &str) -> Untold {
+    Untold {
+        host: Some(host.parse().unwrap()),
+        nic: None,
+        why: format!("{host}: {why}"),
     }
 }
 

@@ -1,0 +1,309 @@
+//! Which interfaces a plan has take larger packets, or sends larger ones by, and whether it will be proved that these cross. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use drover_types::{HostName, Layer};
+
+use crate::hands::{Measured, Untold};
+use crate::order::PathTo;
+use crate::plan::Plan;
+use crate::sizes::{Mtu, PathSizes};
+
+/// How the interfaces of a host stand on each other.
+pub type Layers = BTreeMap<String, Layer>;
+
+/// What a person can do whose plan is refused.
+const NEXT: &str =
+    "take the change out of the plan, or set it by hand where the network is known to carry them";
+
+/// A plan, on the interfaces that it is for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Raised<'a> {
+    pub plan: &'a Plan,
+    pub layers: &'a Layers,
+}
+
+impl<'a> Raised<'a> {
+    fn all(&self) -> impl Iterator<Item = Mtu<'a>> + use<'a> {
+        self.plan.mtus().filter(Mtu::is_raised)
+    }
+
+    /// Interfaces below one, all the way down, of which the plan sets the largest packet.
+    pub(crate) fn over(&self, nic: &str) -> BTreeSet<String> {
+        let mut below = BTreeSet::new();
+        self.collect(nic, &mut below);
+        let set = |name: &&str| self.plan.mtus().any(|mtu| mtu.nic == *name);
+        below.into_iter().filter(set).map(str::to_owned).collect()
+    }
+
+    /// One that is there already is not looked at again: a circle ends.
+    fn collect(&self, nic: &str, below: &mut BTreeSet<&'a str>) {
+        let on = self.layers.get(nic).map(|layer| &layer.on);
+        for name in on.into_iter().flatten() {
+            if below.insert(name) {
+                self.collect(name, below);
+            }
+        }
+    }
+
+    /// The largest packets that may leave by an interface and could not before: it is to take them, or follows one below that is, or was held
+    /// back by it.
+    pub(crate) fn larger(&self, nic: &str) -> Option<u32> {
+        self.risen(nic, &mut BTreeSet::new()).or_else(|| {
+            let own = self.layers.get(nic)?.mtu;
+            let over = self.over(nic);
+            let held = self
+                .all()
+                .filter(|mtu| over.contains(mtu.nic) && mtu.from < own);
+            held.map(|mtu| mtu.to.min(own)).max()
+        })
+    }
+
+    fn risen(&self, nic: &str, seen: &mut BTreeSet<&'a str>) -> Option<u32> {
+        if let Some(own) = self.plan.mtus().find(|mtu| mtu.nic == nic) {
+            return own.is_raised().then_some(own.to);
+        }
+        let layer = self.layers.get(nic).filter(|layer| layer.follows)?;
+        let on = layer.on.iter();
+        let on = on.filter_map(|below| match seen.insert(below) {
+            true => self.risen(below, seen),
+            false => None,
+        });
+        on.max()
+    }
+
+    /// Why it would not be proved, of some interface that is to take larger packets, that these cross: of no path that leaves by it is it
+    /// known how large ones cross now, or not of one to a host that is there. `works` are paths by which hosts answer, if only to small ones.
+    pub(crate) fn unproved(&self, works: &[PathTo], measured: &Measured) -> Option<String> {
+        self.all().next()?;
+        let why = self
+            .by_no_path(&measured.paths)
+            .or_else(|| self.untold(works, &measured.untold))
+            .or_else(|| {
+                works
+                    .iter()
+                    .find_map(|path| self.unmeasured(path, measured))
+            })?;
+        Some(format!(
+            "nothing would prove that the network carries {why}"
+        ))
+    }
+
+    fn by_no_path(&self, paths: &[PathSizes]) -> Option<String> {
+        let is_proved = |mtu: &Mtu<'_>| {
+            let mut paths = paths.iter();
+            paths.any(|path| path.nic == mtu.nic || path.over.contains(mtu.nic))
+        };
+        let mtu = self.all().find(|mtu| !is_proved(mtu))?;
+        Some(format!(
+            "packets of {} bytes from {}, as of no path that leaves by it is it known how large ones cross now: {NEXT}",
+            mtu.to, mtu.nic
+        ))
+    }
+
+    /// What is not known of a host that is there.
+    fn untold(&self, works: &[PathTo], untold: &[Untold]) -> Option<String> {
+        let is_there = |host: &HostName| works.iter().any(|path| path.host == *host);
+        untold.iter().find_map(|untold| {
+            let Untold { host, nic, why } = untold;
+            let host = host.as_ref()?;
+            match nic {
+                Some(nic) => {
+                    let bytes = self.larger(nic)?;
+                    Some(format!(
+                        "packets of {bytes} bytes from {nic} to {host} ({why}): {NEXT}"
+                    ))
+                }
+                None if is_there(host) => Some(format!(
+                    "larger packets to {host}, which is there ({why}): {NEXT}"
+                )),
+                None => None,
+            }
+        })
+    }
+
+    /// That a path works by which larger packets may leave, and none is measured there.
+    fn unmeasured(&self, path: &PathTo, measured: &Measured) -> Option<String> {
+        let bytes = self.larger(&path.nic)?;
+        let mut paths = measured.paths.iter();
+        let is_measured = paths.any(|other| other.host == path.host && other.nic == path.nic);
+        let PathTo { host, nic, .. } = path;
+        (!is_measured).then(|| {
+            format!(
+                "packets of {bytes} bytes from {nic} to {host}, as migrations do not go there and it is not asked how large ones cross: {NEXT}, or \
+                 have {nic} keep its own (ip link set dev {nic} mtu ...)"
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sizes::Sizes;
+    use crate::sizes::tests::plan;
+
+    /// A VLAN, a bridge that follows and one that was set, all over `nic0`; a bond over `nic1`.
+    fn layers() -> Layers {
+        let layer = |(name, on, mtu, follows): &(&str, &[&str], u32, bool)| {
+            let layer = Layer {
+                on: on.iter().map(|on| (*on).to_owned()).collect(),
+                mtu: *mtu,
+                follows: *follows,
+            };
+            ((*name).to_owned(), layer)
+        };
+        let all: [(&str, &[&str], u32, bool); 7] = [
+            ("nic0", &[], 1500, false),
+            ("nic1", &[], 1500, false),
+            ("nic0.7", &["nic0"], 1500, false),
+            ("br0", &["nic0", "tap0"], 1500, true),
+            ("br7", &["nic0.7"], 1500, true),
+            ("bond0", &["nic1"], 9000, false),
+            ("one", &["one"], 1500, true),
+        ];
+        all.iter().map(layer).collect()
+    }
+
+    const NIC0: &[(&str, &str, &str)] = &[("nic0", "1500", "9000")];
+
+    #[test]
+    fn larger_packets_leave_by_what_is_raised_what_follows_it_and_what_it_held_back() {
+        let layers = layers();
+        for (mtus, nic, larger) in [
+            (NIC0, "nic0", Some(9000)),
+            (NIC0, "br0", Some(9000)),
+            (NIC0, "nic0.7", None),
+            (NIC0, "br7", None),
+            (NIC0, "bond0", None),
+            (NIC0, "one", None),
+            (NIC0, "nobody", None),
+            (&[("nic1", "1500", "4000")], "bond0", Some(4000)),
+            (&[("nic1", "1500", "9100")], "bond0", Some(9000)),
+            (&[("nic0", "9000", "1500")], "br0", None),
+            // The plan has it keep its own.
+            (&[NIC0[0], ("br0", "1500", "1400")], "br0", None),
+            (&[NIC0[0], ("nic0.7", "1500", "4000")], "br7", Some(4000)),
+        ] {
+            let plan = plan(mtus);
+            let (plan, layers) = (&plan, &layers);
+            assert_eq!(
+                Raised { plan, layers }.larger(nic),
+                larger,
+                "{mtus:?} {nic}"
+            );
+        }
+    }
+
+    #[test]
+    fn of_what_one_stands_on_those_are_kept_that_the_plan_sets() {
+        let (plan, layers) = (plan(NIC0), layers());
+        let (plan, layers) = (&plan, &layers);
+        let over = |nic: &str| Vec::from_iter(Raised { plan, layers }.over(nic));
+        assert_eq!(over("br7"), ["nic0"]);
+        assert_eq!(
+            (over("nic0"), over("bond0"), over("one")),
+            (vec![], vec![], vec![])
+        );
+    }
+
+    fn measured(host: &str, nic: &str, over: &[&str]) -> PathSizes {
+        PathSizes {
+            host: host.parse().unwrap(),
+            nic: nic.into(),
+            from: "10.0.0.1".parse().unwrap(),
+            far_nic: "nic0".into(),
+            to: "10.0.0.2".parse().unwrap(),
+            mtu: 1500,
+            over: over.iter().map(|over| (*over).to_owned()).collect(),
+            sizes: Sizes {
+                there: 1500,
+                back: 1500,
+            },
+        }
+    }
+
+    fn works(host: &str, nic: &str) -> PathTo {
+        PathTo {
+            host: host.parse().unwrap(),
+            nic: nic.into(),
+            from: "10.0.0.1".parse().unwrap(),
+            to: "10.0.0.2:7".parse().unwrap(),
+        }
+    }
+
+    fn unproved(
+        mtus: &[(&str, &str, &str)],
+        works: &[PathTo],
+        paths: &[PathSizes],
+        untold: &[(&str, Option<&str>)],
+    ) -> Option<String> {
+        let untold = untold.iter().map(|(host, nic)| Untold {
+            host: Some(host.parse().unwrap()),
+            nic: nic.map(str::to_owned),
+            why: "it is asleep".to_owned(),
+        });
+        let measured = Measured {
+            paths: paths.to_vec(),
+            untold: untold.collect(),
+            layers: layers(),
+        };
+        let (plan, layers) = (&plan(mtus), &measured.layers);
+        Raised { plan, layers }.unproved(works, &measured)
+    }
+
+    #[test]
+    fn larger_packets_are_proved_by_a_path_over_their_interface_alone() {
+        let paths = [measured("b", "nic0.7", &["nic0"])];
+        for fits in [
+            &[][..],
+            NIC0,
+            &[("nic0.7", "1500", "9000")],
+            &[("nic9", "9000", "1500")],
+        ] {
+            assert_eq!(unproved(fits, &[], &paths, &[]), None, "{fits:?}");
+        }
+        let more = [NIC0[0], ("nic9", "1500", "9000")];
+        let why = unproved(&more, &[], &paths, &[]).unwrap();
+        assert!(why.contains("packets of 9000 bytes from nic9"), "{why}");
+        assert!(why.contains("take the change out of the plan"), "{why}");
+    }
+
+    #[test]
+    fn a_host_that_is_there_and_does_not_tell_has_larger_packets_refused_and_one_that_is_off_has_not()
+     {
+        let paths = [measured("b", "nic0", &[])];
+        let of_b = [works("b", "nic0")];
+        let silent = [("c", None)];
+        assert_eq!(unproved(NIC0, &of_b, &paths, &silent), None);
+        // By whatever way it is there.
+        let both = [works("b", "nic0"), works("c", "nic5")];
+        let why = unproved(NIC0, &both, &paths, &silent).unwrap();
+        assert!(why.contains("to c, which is there (it is asleep)"), "{why}");
+        assert_eq!(
+            unproved(&[("nic0", "9000", "1500")], &both, &paths, &silent),
+            None
+        );
+        // One of its paths.
+        let why = unproved(NIC0, &of_b, &paths, &[("c", Some("nic0"))]).unwrap();
+        assert!(why.contains("from nic0 to c (it is asleep)"), "{why}");
+        assert_eq!(
+            unproved(NIC0, &of_b, &paths, &[("c", Some("nic0.7"))]),
+            None
+        );
+    }
+
+    #[test]
+    fn what_follows_a_raised_interface_has_a_path_of_its_own_measured_to_each_host_that_answers_there()
+     {
+        let by_vlan = measured("b", "nic0.7", &["nic0"]);
+        let both = [works("b", "nic0.7"), works("b", "br0")];
+        let paths = [by_vlan.clone()];
+        assert_eq!(unproved(NIC0, &both[..1], &paths, &[]), None);
+        let why = unproved(NIC0, &both, &paths, &[]).unwrap();
+        assert!(why.contains("packets of 9000 bytes from br0 to b"), "{why}");
+        assert!(why.contains("ip link set dev br0 mtu"), "{why}");
+        let paths = [by_vlan, measured("b", "br0", &["nic0"])];
+        assert_eq!(unproved(NIC0, &both, &paths, &[]), None);
+    }
+}
