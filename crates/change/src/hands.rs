@@ -88,10 +88,12 @@ pub trait Paths {
     /// The paths that migrations take from this host, and the largest packets that cross each of them, as far as this time is enough.
     fn measure(&self, within: Duration) -> impl Future<Output = Measured>;
 
-    /// The largest packets that cross these now, one answer each, or why that is not known, within this time.
+    /// The largest packets that cross these now, one answer each, or why that is not known, within this time. Later attempts, counted from 0,
+    /// have more patience with answers: others may fill the line.
     fn sizes(
         &self,
         paths: &[PathSizes],
+        attempt: u32,
         within: Duration,
     ) -> impl Future<Output = Vec<Result<Now, String>>>;
 }

@@ -78,6 +78,13 @@ async fn a_path_that_carries_smaller_packets_than_before_has_all_taken_back_with
                 cross it, and 1500 and 1500 are the largest that do";
     assert_eq!(why(&outcome), says);
     assert_eq!(value(&world, &order), "1");
+    // Each has more patience than the one before.
+    let attempts = world.attempts.borrow().clone();
+    assert!(attempts.len() > 10, "{attempts:?}");
+    assert!(
+        attempts.iter().copied().eq(0..attempts.len() as u32),
+        "{attempts:?}"
+    );
     // What did not cross before need not cross after.
     let (world, order) = setting();
     let outcome = world.process(narrowed(IRQ, "1"), BOOT).await.unwrap();

@@ -81,20 +81,24 @@ pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
     asked(question, all).await
 }
 
-/// Asks how large packets cross, there and back, and for nothing else: who only wants to know that has it some 0.2 s sooner. To be called
-/// within a runtime of tokio.
+/// Asks how large packets cross, there and back, and for nothing else: who only wants to know that has it some 0.2 s sooner. An answer is waited
+/// for as long as this, at the least and up to [`PATIENCE_MOST`]: of a line that others fill meanwhile a few answers tell less than many. To be
+/// called within a runtime of tokio.
 ///
 /// # Errors
 /// [`NotAsked`], as [`ask`]. All else is in the report, which counts no small packets.
-pub async fn ask_sizes(question: &Question) -> Result<Report, NotAsked> {
+pub async fn ask_sizes(question: &Question, patience: Duration) -> Result<Report, NotAsked> {
     let sizes = async |asking: &mut Asking<'_>, report: &mut Report| {
-        // By the first one both kernels have found their neighbours: the second one takes what others do.
-        let trip = match asking.first_answer().await? {
-            Some(_) => asking.first_answer().await?,
-            None => return Err(Unfinished::Silent),
-        };
-        let trip = trip.ok_or(Unfinished::FellSilent)?;
-        asking.sizes(report, trip).await
+        // By the first one both kernels have found their neighbours: later ones take what others do.
+        if asking.first_answer().await?.is_none() {
+            return Err(Unfinished::Silent);
+        }
+        let mut longest = Duration::ZERO;
+        for _ in 0..KNOCKS {
+            let trip = asking.first_answer().await?;
+            longest = longest.max(trip.ok_or(Unfinished::FellSilent)?);
+        }
+        asking.sizes(report, longest, patience).await
     };
     asked(question, sizes).await
 }
@@ -201,13 +205,18 @@ impl<'q> Asking<'q> {
         let Some(trip) = report.trips.round_trip else {
             return Err(Unfinished::FellSilent);
         };
-        self.sizes(report, Duration::from_micros(trip.most)).await
+        let longest = Duration::from_micros(trip.most);
+        self.sizes(report, longest, PATIENCE_LEAST).await
     }
 
-    /// The largest packets there and back, of a path on which an answer takes so long.
-    async fn sizes(&mut self, report: &mut Report, trip: Duration) -> Result<(), Unfinished> {
-        let trips = trip.saturating_mul(PATIENCE_TRIPS);
-        self.patience = trips.clamp(PATIENCE_LEAST, PATIENCE_MOST);
+    /// The largest packets there and back, of a path on which an answer takes so long; each is waited for as long as that, at the least.
+    async fn sizes(
+        &mut self,
+        report: &mut Report,
+        longest: Duration,
+        least: Duration,
+    ) -> Result<(), Unfinished> {
+        self.patience = patience(longest, least);
         // What only one end takes is for nobody to carry.
         let most = self.question.mtu.min(self.question.far_mtu);
         report.there = Some(self.search(most, |size| (size, HEADER as u16)).await?);
@@ -367,6 +376,12 @@ impl<'q> Asking<'q> {
     }
 }
 
+/// How long an answer is waited for, by the longest that one took.
+fn patience(longest: Duration, least: Duration) -> Duration {
+    let trips = longest.saturating_mul(PATIENCE_TRIPS);
+    trips.max(least).min(PATIENCE_MOST)
+}
+
 fn cost((size, answer): Sizes) -> u64 {
     u64::from(size) + u64::from(answer)
 }
@@ -374,4 +389,20 @@ fn cost((size, answer): Sizes) -> u64 {
 fn not_sent(error: &io::Error) -> Unfinished {
     let why = error.to_string();
     Unfinished::NotSent { why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_waited_for_as_long_as_the_longest_took_some_times_and_as_whoever_asks_wants() {
+        let of = |longest, least| {
+            let [longest, least] = [longest, least].map(Duration::from_millis);
+            patience(longest, least).as_millis()
+        };
+        assert_eq!((of(0, 50), of(1, 50), of(1, 200)), (50, 50, 200));
+        assert_eq!((of(60, 50), of(60, 400)), (240, 400));
+        assert_eq!((of(200, 50), of(0, 900)), (500, 500));
+    }
 }

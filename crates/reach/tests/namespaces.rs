@@ -18,6 +18,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use drover_reach::limits::{PATIENCE_LEAST, PATIENCE_MOST};
 use drover_reach::{
     Answered, Answerer, Beyond, Budget, Largest, NotAsked, Order, Question, Report, Ticket,
     Unfinished, ask, ask_sizes,
@@ -262,19 +263,21 @@ fn sizes_alone_are_the_same_as_among_all_that_is_asked_and_cost_no_small_packets
         return;
     };
     let ticket = Ticket::random().unwrap();
-    let sizes = || {
+    let sizes = |patience: Duration| {
         network.ask_with(order(&ticket, "10.9.1.1"), ip("10.9.2.1"), |remote| {
             let question = question(&ticket, "10.9.1.1", remote);
-            async move { ask_sizes(&question).await }
+            async move { ask_sizes(&question, patience).await }
         })
     };
-    let (report, _) = sizes();
-    assert_eq!(report.unfinished, None, "{report:?}");
-    assert_eq!(report.there, largest(1400, Beyond::Refused), "{report:?}");
-    assert_eq!(report.back, largest(1404, Beyond::Lost), "{report:?}");
-    assert_eq!(report.trips.sent, 0);
+    for patience in [PATIENCE_LEAST, PATIENCE_MOST] {
+        let (report, _) = sizes(patience);
+        assert_eq!(report.unfinished, None, "{report:?}");
+        assert_eq!(report.there, largest(1400, Beyond::Refused), "{report:?}");
+        assert_eq!(report.back, largest(1404, Beyond::Lost), "{report:?}");
+        assert_eq!(report.trips.sent, 0);
+    }
     network.run("near", "ip route del default");
-    let (report, _) = sizes();
+    let (report, _) = sizes(PATIENCE_LEAST);
     assert!(report.unfinished.is_some() && report.there.is_none());
 }
 

@@ -239,6 +239,7 @@ mod tests {
             plan,
             paths,
             links: Vec::new(),
+            moving: 0,
             lasting: None,
         };
         let mut journal = Journal::make(&folders.of(id), &order).unwrap();
@@ -376,6 +377,7 @@ mod tests {
             },
             paths: Vec::new(),
             links: Vec::new(),
+            moving: 0,
             lasting: None,
         };
         let id = ChangeId(Uuid::from_u128(2));

@@ -119,6 +119,7 @@ impl Changes {
             plan,
             paths,
             links,
+            moving: self.migrations.under_way().len(),
         };
         let id = ChangeId(Uuid::now_v7());
         let folder = self.folders.of(id);

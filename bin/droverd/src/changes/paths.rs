@@ -60,22 +60,30 @@ pub fn between(own: &[Interface], others: &[(HostName, Vec<SocketAddr>)]) -> Vec
 /// The other hosts, as this one asks them.
 #[derive(Debug)]
 pub struct Others {
+    moving: usize,
     /// What is needed to have their agents answer, or why that is not there: what was set is taken back all the same.
-    members: Result<(Arc<Config>, Peers), String>,
+    members: Result<Members, String>,
 }
 
+type Members = (Arc<Config>, Peers);
+
 impl Others {
-    /// By this host's configuration, and with its certificate.
-    pub fn of(host: &HostName, file: &Path) -> Self {
+    /// By this host's configuration, and with its certificate; so many migrations were under way from or to it.
+    pub fn of(host: &HostName, file: &Path, moving: usize) -> Self {
         let members = members(host, file);
         if let Err(why) = &members {
             tracing::warn!(why, "other hosts are not asked how large packets cross");
         }
-        Self { members }
+        Self { moving, members }
+    }
+
+    fn members(&self) -> Result<(&Config, &Peers), String> {
+        let (config, peers) = self.members.as_ref().map_err(Clone::clone)?;
+        Ok((config, peers))
     }
 }
 
-fn members(host: &HostName, file: &Path) -> Result<(Arc<Config>, Peers), String> {
+fn members(host: &HostName, file: &Path) -> Result<Members, String> {
     let config = Config::load(file).map_err(|error| with_sources(&error))?;
     if config.host != *host {
         let of = &config.host;
@@ -89,23 +97,28 @@ fn members(host: &HostName, file: &Path) -> Result<(Arc<Config>, Peers), String>
 
 impl Paths for Others {
     async fn measure(&self, within: Duration) -> Measured {
-        match &self.members {
-            Ok((config, peers)) => paths::measure(config, peers, within).await,
+        match self.members() {
+            Ok(members) => paths::measure(members, self.moving, within).await,
             Err(why) => Measured {
                 untold: vec![Untold {
                     host: None,
                     nic: None,
-                    why: why.clone(),
+                    why,
                 }],
                 ..Measured::default()
             },
         }
     }
 
-    async fn sizes(&self, paths: &[PathSizes], within: Duration) -> Vec<Result<Now, String>> {
-        match &self.members {
-            Ok((config, peers)) => paths::sizes((config, peers), paths, within).await,
-            Err(why) => vec![Err(why.clone()); paths.len()],
+    async fn sizes(
+        &self,
+        paths: &[PathSizes],
+        attempt: u32,
+        within: Duration,
+    ) -> Vec<Result<Now, String>> {
+        match self.members() {
+            Ok(members) => paths::sizes(members, paths, attempt, within).await,
+            Err(why) => vec![Err(why); paths.len()],
         }
     }
 
@@ -204,7 +217,7 @@ mod tests {
         // Nobody routes these over the loopback (RFC 5737).
         let nowhere = "192.0.2.1:7".parse().unwrap();
         let paths = [path(there), path(nowhere)];
-        let others = Others::of(&"a".parse().unwrap(), Path::new("/nowhere/droverd.toml"));
+        let others = Others::of(&"a".parse().unwrap(), Path::new("/nowhere/droverd.toml"), 0);
         assert_eq!(others.work(&paths).await, [true, false]);
         drop(listener);
         assert_eq!(others.work(&paths).await, [true, false]);
@@ -220,8 +233,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("droverd.toml");
         std::fs::write(&file, "host = \"z\"\n").unwrap();
-        let others = Others::of(&"a".parse().unwrap(), &file);
-        let why = others.members.unwrap_err();
+        let others = Others::of(&"a".parse().unwrap(), &file, 0);
+        let why = others.members().unwrap_err();
         assert!(why.ends_with("is the configuration of z"), "{why}");
     }
 }

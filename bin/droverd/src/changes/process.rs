@@ -145,10 +145,11 @@ pub fn run(config: &Path, host: &HostName, folder: &Path, what: What) -> anyhow:
         .enable_all()
         .build()?;
     tracing::info!(?what, folder = %folder.display(), "begins");
+    let others = Others::of(host, config, journal.account().order.moving);
     let mut runner = Runner {
         journal: &mut journal,
         hands: &ThisHost { root },
-        paths: &Others::of(host, config),
+        paths: &others,
         host,
         boot: &boot,
     };

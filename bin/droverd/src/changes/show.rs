@@ -238,6 +238,7 @@ pub(super) mod tests {
             plan,
             paths: Vec::new(),
             links: Vec::new(),
+            moving: 0,
             lasting: Some(Lasts {
                 files: vec![file],
                 ..Lasts::default()

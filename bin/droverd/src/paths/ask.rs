@@ -15,7 +15,7 @@ use drover_types::{HostName, Interface, LoadId, with_sources};
 use tokio::time::{Instant, timeout};
 
 use super::Turn;
-use super::asking::Asking;
+use super::asking::{Asking, Loads};
 use super::doubts::{Left, busy_with, elsewhere};
 use super::limits;
 use super::loading::{self, Loading};
@@ -111,14 +111,17 @@ pub async fn ask(
         ports: &own_ports,
         answerer: &answerer,
         ticket,
-        load,
-        moves: &|| !migrations.under_way().is_empty(),
         within: limits::ASKING,
         end: Instant::now() + limits::ASKING,
-        load_end: turn.since + limits::ASKING,
     };
+    let moves = || !migrations.under_way().is_empty();
+    let loads = load.map(|how| Loads {
+        how,
+        moves: &moves,
+        end: turn.since + limits::ASKING,
+    });
     let found = asking.pairs(&ours).await;
-    let asked = asking.all(found.chosen).await;
+    let asked = asking.all(found.chosen, loads.as_ref()).await;
     let ended = client.end_answerer(answerer.id).await;
     let of_far = ended.as_ref().map_or(0, |ended| ended.moving);
     let moving = [

@@ -33,6 +33,16 @@ pub struct Asked {
     carried: Option<Fact<Carried>>,
 }
 
+/// How pairs are loaded after they were asked.
+pub struct Loads<'a> {
+    /// How, or why not.
+    pub how: Result<Loading, String>,
+    /// Whether a guest moves from or to the near host now.
+    pub moves: &'a (dyn Fn() -> bool + Sync),
+    /// When all loads have to be over: whoever had them made waits no longer.
+    pub end: Instant,
+}
+
 /// Everything that asking pairs takes.
 pub struct Asking<'a> {
     /// The host that asks.
@@ -47,21 +57,33 @@ pub struct Asking<'a> {
     pub answerer: &'a AnswererView,
     /// What questions are made with.
     pub ticket: Ticket,
-    /// How each is loaded after it was asked, or why not; nothing where that is not wanted.
-    pub load: Option<Result<Loading, String>>,
-    /// Whether a guest moves from or to the near host now.
-    pub moves: &'a (dyn Fn() -> bool + Sync),
     /// How long all may take.
     pub within: Duration,
     /// When that is over.
     pub end: Instant,
-    /// When all loads have to be over: whoever had them made waits no longer.
-    pub load_end: Instant,
+}
+
+impl Loads<'_> {
+    /// Loads those of a wave that were answered, all at the same time as a migration does.
+    async fn all(&self, wave: &mut [Asked]) {
+        let loads = wave.iter_mut().map(async |asked| {
+            let answered = asked
+                .report
+                .as_ref()
+                .is_ok_and(|report| report.trips.answered > 0);
+            asked.carried = Some(match &self.how {
+                Err(why) => Fact::unknown(why.clone()),
+                Ok(_) if !answered => Fact::unknown("nothing came back"),
+                Ok(loading) => loading.of(&asked.pair, self.end, self.moves).await,
+            });
+        });
+        join_all(loads).await;
+    }
 }
 
 impl Asking<'_> {
-    /// Asks them, those that share no line at the same time.
-    pub async fn all(&self, chosen: Vec<Pair>) -> Vec<Asked> {
+    /// Asks them, those that share no line at the same time, and loads them, where that is wanted.
+    pub async fn all(&self, chosen: Vec<Pair>, loads: Option<&Loads<'_>>) -> Vec<Asked> {
         let mut asked = Vec::new();
         for wave in waves(chosen, self.ports, &self.answerer.ports) {
             let before = Counters::now().await;
@@ -82,35 +104,25 @@ impl Asking<'_> {
             });
             let mut wave = join_all(wave).await;
             count(&before, &mut wave).await;
-            self.load(&mut wave).await;
+            if let Some(loads) = loads {
+                loads.all(&mut wave).await;
+            }
             asked.extend(wave);
         }
         asked
     }
 
-    /// Loads those of a wave that were answered, all at the same time as a migration does.
-    async fn load(&self, wave: &mut [Asked]) {
-        let Some(load) = &self.load else { return };
-        let loads = wave.iter_mut().map(async |asked| {
-            let answered = asked
-                .report
-                .as_ref()
-                .is_ok_and(|report| report.trips.answered > 0);
-            asked.carried = Some(match load {
-                Err(why) => Fact::unknown(why.clone()),
-                Ok(_) if !answered => Fact::unknown("nothing came back"),
-                Ok(loading) => loading.of(&asked.pair, self.load_end, self.moves).await,
-            });
-        });
-        join_all(loads).await;
-    }
-
-    /// How large packets cross them, or why that is not known; those that share no line are asked at the same time.
-    pub async fn sizes(&self, chosen: Vec<Pair>) -> Vec<(Pair, Result<Sizes, String>)> {
+    /// How large packets cross them, or why that is not known; those that share no line are asked at the same time. Answers are waited for so
+    /// long at the least.
+    pub async fn sizes(
+        &self,
+        chosen: Vec<Pair>,
+        patience: Duration,
+    ) -> Vec<(Pair, Result<Sizes, String>)> {
         let mut all = Vec::new();
         for wave in waves(chosen, self.ports, &self.answerer.ports) {
             let wave = wave.into_iter().map(async |pair| {
-                let sizes = self.sizes_of(&pair).await;
+                let sizes = self.sizes_of(&pair, patience).await;
                 (pair, sizes)
             });
             all.extend(join_all(wave).await);
@@ -118,9 +130,9 @@ impl Asking<'_> {
         all
     }
 
-    async fn sizes_of(&self, pair: &Pair) -> Result<Sizes, String> {
+    async fn sizes_of(&self, pair: &Pair, patience: Duration) -> Result<Sizes, String> {
         let question = self.question(&pair.near, &pair.far, pair.rate)?;
-        let report = drover_reach::ask_sizes(&question).await;
+        let report = drover_reach::ask_sizes(&question, patience).await;
         let report = report.map_err(|error| with_sources(&error))?;
         let mut by = report.arrivals.keys();
         if let Some(by) = by.find(|by| **by != pair.near.interface) {

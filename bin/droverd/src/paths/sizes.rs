@@ -9,12 +9,14 @@ use std::time::Duration;
 use drover_api::{AnswererRequest, AnswererView, Client, ErrorCode};
 use drover_change::{Layers, Measured, Now, PathSizes, Sizes, Untold};
 use drover_migrate::paths::{Selected, Side, select};
+use drover_reach::limits::PATIENCE_LEAST;
 use drover_types::{HostName, Interface, PathEnd, with_sources};
 use futures_util::{StreamExt, stream};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::ask::{not_answered, own_interfaces, request, ticket};
 use super::asking::{Asking, mtu};
+use super::doubts::busy_with;
 use super::limits;
 use super::pairs::{Pair, Ports, ports};
 use crate::config::Config;
@@ -23,10 +25,28 @@ use crate::peers::Peers;
 /// What is found of the paths to one host, or why nothing is.
 type Told = Result<Vec<(Pair, Result<Sizes, String>)>, String>;
 
-/// All that a migration would use to any other host, as far as it is found out within this time.
-pub async fn measure(config: &Config, peers: &Peers, within: Duration) -> Measured {
+/// All that a migration would use to any other host, as far as it is found out within this time; nothing of hosts that move guests, of which so
+/// many move from or to this one: what they fill is lost to others.
+pub async fn measure(
+    (config, peers): (&Config, &Peers),
+    moving: usize,
+    within: Duration,
+) -> Measured {
     let mut measured = Measured::default();
-    let near = match Near::new(config, peers, within).await {
+    let hosts: Vec<_> = peers
+        .all()
+        .into_iter()
+        .map(|(host, _)| (host, None))
+        .collect();
+    // To nobody nothing has to be proved.
+    if hosts.is_empty() {
+        return measured;
+    }
+    if let Some(busy) = busy_with([(&config.host, moving)]) {
+        measured.untold.push(of_all(busy));
+        return measured;
+    }
+    let near = match Near::new((config, peers), 0, within).await {
         Ok(near) => near,
         Err(why) => {
             measured.untold.push(of_all(why));
@@ -43,8 +63,7 @@ pub async fn measure(config: &Config, peers: &Peers, within: Duration) -> Measur
             Layers::new()
         }
     };
-    let hosts = peers.all().into_iter().map(|(host, _)| (host, None));
-    for (far, told) in near.ask(hosts.collect()).await {
+    for (far, told) in near.ask(hosts).await {
         match told {
             Ok(told) => near.add(&mut measured, &far, told),
             Err(why) => measured.untold.push(Untold {
@@ -66,13 +85,14 @@ fn of_all(why: String) -> Untold {
     }
 }
 
-/// What crosses these now, one answer each, or why that is not known within this time.
+/// What crosses these now, one answer each, or why that is not known within this time. Later attempts wait longer for answers.
 pub async fn sizes(
     (config, peers): (&Config, &Peers),
     paths: &[PathSizes],
+    attempt: u32,
     within: Duration,
 ) -> Vec<Result<Now, String>> {
-    let near = match Near::new(config, peers, within).await {
+    let near = match Near::new((config, peers), attempt, within).await {
         Ok(near) => near,
         Err(why) => return vec![Err(why); paths.len()],
     };
@@ -106,12 +126,18 @@ struct Near<'a> {
     ports: Ports,
     /// What migrations may use.
     ours: Selected,
+    /// An answer is waited for so long, at the least.
+    patience: Duration,
     within: Duration,
     end: Instant,
 }
 
 impl<'a> Near<'a> {
-    async fn new(config: &'a Config, peers: &'a Peers, within: Duration) -> Result<Self, String> {
+    async fn new(
+        (config, peers): (&'a Config, &'a Peers),
+        attempt: u32,
+        within: Duration,
+    ) -> Result<Self, String> {
         let end = Instant::now() + within;
         let own = own_interfaces(&config.host).await;
         let own = own.map_err(|refusal| refusal.message)?;
@@ -128,6 +154,7 @@ impl<'a> Near<'a> {
             ports: ports(&own).await,
             own,
             ours,
+            patience: patience(attempt),
             within,
             end,
         })
@@ -139,13 +166,26 @@ impl<'a> Near<'a> {
             let told = self.asked(&far, pairs).await;
             (far, told)
         });
-        asked.buffered(limits::SIZES_AT_ONCE).collect().await
+        // Who is silent holds up nobody else.
+        asked
+            .buffer_unordered(limits::SIZES_AT_ONCE)
+            .collect()
+            .await
     }
 
     async fn asked(&self, far: &HostName, pairs: Option<Vec<Pair>>) -> Told {
+        let began = Instant::now();
+        let end = self.end.min(began + limits::SIZES_HOST);
+        let within = end.saturating_duration_since(began);
+        if within.is_zero() {
+            let seconds = self.within.as_secs();
+            return Err(format!(
+                "the agent of {far} was not asked: asking the others took {seconds} s already"
+            ));
+        }
         let client = self.peers.client(far);
         let client = client.map_err(|refusal| refusal.message)?;
-        let answerer = self.ordered(&client, far).await?;
+        let answerer = self.ordered(&client, far, (within, end)).await?;
         let asking = Asking {
             near: &self.config.host,
             far,
@@ -153,43 +193,49 @@ impl<'a> Near<'a> {
             ports: &self.ports,
             ticket: ticket(far, &answerer).map_err(|refusal| refusal.message)?,
             answerer: &answerer,
-            load: None,
-            moves: &|| false,
-            within: self.within,
-            end: self.end,
-            load_end: self.end,
+            within,
+            end,
         };
-        let pairs = match pairs {
-            Some(pairs) => pairs,
-            None => asking.pairs(&self.ours).await.chosen,
+        let busy = busy_with([(far, answerer.moving)]);
+        let told = match (pairs, busy) {
+            (Some(pairs), _) => Ok(asking.sizes(pairs, self.patience).await),
+            (None, Some(busy)) => Err(busy),
+            (None, None) => {
+                let pairs = asking.pairs(&self.ours).await.chosen;
+                Ok(asking.sizes(pairs, self.patience).await)
+            }
         };
-        let told = asking.sizes(pairs).await;
         // Nothing of what it says is of use here, and it ends by itself if it does not hear of that.
         let _ = timeout(limits::SIZES_END, client.end_answerer(answerer.id)).await;
-        Ok(told)
+        told
     }
 
     /// Others may have had it answer: it is ordered again until the time is over.
-    async fn ordered(&self, client: &Client, far: &HostName) -> Result<AnswererView, String> {
+    async fn ordered(
+        &self,
+        client: &Client,
+        far: &HostName,
+        (within, end): (Duration, Instant),
+    ) -> Result<AnswererView, String> {
         let request = AnswererRequest {
-            // A process that dies has nobody answer for long.
-            time_s: self.within.as_secs() + 1,
+            // A process that dies, or whose end of it is not heard, has nobody answer for long, and hold its port.
+            time_s: limits::SIZES_HOST.as_secs() + 1,
             ..request(&self.ours, false, None)
         };
         loop {
-            let ordered = timeout_at(self.end, client.order_answerer(&request)).await;
+            let ordered = timeout_at(end, client.order_answerer(&request)).await;
             let error = match ordered {
                 Ok(Ok(answerer)) => return Ok(answerer),
                 Ok(Err(error)) => error,
                 Err(_) => {
-                    let seconds = self.within.as_secs();
+                    let seconds = within.as_secs();
                     return Err(format!(
                         "the agent of {far} did not answer within {seconds} s"
                     ));
                 }
             };
             let is_full = error.is_refused_with(ErrorCode::TooManyRequests);
-            if !is_full || Instant::now() + limits::SIZES_AGAIN >= self.end {
+            if !is_full || Instant::now() + limits::SIZES_AGAIN >= end {
                 return Err(not_answered(far, &error).message);
             }
             sleep(limits::SIZES_AGAIN).await;
@@ -248,10 +294,27 @@ fn pair(path: &PathSizes) -> Pair {
     }
 }
 
+/// Twice as long each time, while a search with it still comes to its end in the time that a host has.
+fn patience(attempt: u32) -> Duration {
+    let doubled = PATIENCE_LEAST.saturating_mul(2_u32.saturating_pow(attempt));
+    doubled.min(limits::SIZES_PATIENCE)
+}
+
 fn named(far: &HostName, pair: &Pair) -> String {
     let Pair { near, far: end, .. } = pair;
     format!(
         "{} {} to {far} {} {}",
         near.interface, near.address, end.interface, end.address
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_attempt_waits_longer_for_answers_as_far_as_a_host_has_the_time() {
+        let waits = [0, 1, 2, 3, u32::MAX].map(|attempt| patience(attempt).as_millis());
+        assert_eq!(waits, [50, 100, 200, 200, 200]);
+    }
 }

@@ -3,10 +3,11 @@
 mod layers;
 
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use drover_api::{ChangeDetailView, ChangeRequest, ChangeState};
-use drover_change::{Account, Outcome, Phase, Plan, Planned, Sizes};
+use drover_change::{Account, Journal, Order, Outcome, Phase, Plan, Planned, Sizes};
 use drover_tune::{Disruption, NicSetting, Step};
 use drover_types::ChangeId;
 use jiff::Timestamp;
@@ -259,13 +260,20 @@ async fn a_host_that_is_there_and_does_not_tell_has_larger_packets_refused_and_o
         return;
     };
     cluster.run("a", "ip link set n0 mtu 1500");
-    cluster.kill("c");
-    let id = cluster.apply(larger_packets()).await;
-    let view = cluster.ended(id).await;
-    assert_eq!(view.change.state, ChangeState::Refused, "{view:#?}");
-    let why = view.change.why.unwrap();
-    assert!(why.contains("larger packets to c, which is there"), "{why}");
-    assert_eq!(cluster.mtu("n0").await, 1500);
+    // Its agent hangs, and then there is none.
+    cluster.hang("c");
+    for ends in [false, true] {
+        if ends {
+            cluster.kill("c");
+        }
+        let id = cluster.apply(larger_packets()).await;
+        let view = cluster.ended(id).await;
+        assert_eq!(view.change.state, ChangeState::Refused, "{view:#?}");
+        let why = view.change.why.unwrap();
+        let says = "larger packets to c, which is there";
+        assert!(why.contains(says), "{why}");
+        assert_eq!(cluster.mtu("n0").await, 1500);
+    }
     for nic in ["n0", "n1"] {
         cluster.run("c", &format!("ip link set {nic} down"));
     }
@@ -275,4 +283,36 @@ async fn a_host_that_is_there_and_does_not_tell_has_larger_packets_refused_and_o
     let of_c = |why: &String| why.contains("host c") || why.contains("agent of c");
     assert!(view.not_measured.iter().any(of_c), "{view:#?}");
     assert_eq!(cluster.mtu("n0").await, 9000);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn beside_migrations_it_is_not_asked_how_large_packets_cross_and_that_is_said() {
+    let Some(cluster) = hosts("moving").await else {
+        return;
+    };
+    cluster.run("a", "sysctl -qw net.ipv4.tcp_timestamps=0");
+    for (moving, measured) in [(2, 0), (0, 2)] {
+        let order = Order {
+            plan: drover_change::read(&timestamps()).unwrap(),
+            paths: Vec::new(),
+            links: Vec::new(),
+            moving,
+            lasting: None,
+        };
+        // Beside those of the agent, which looks after its own.
+        let folder = cluster.path("a", &format!("moving-{moving}"));
+        let lock = Journal::make(&folder, &order).unwrap().into_lock();
+        let mut process = cluster.droverd("a");
+        process.args(["change", "--host", "a"]).arg(&folder);
+        process.arg("apply").stdin(Stdio::from(lock));
+        assert!(process.status().unwrap().success());
+        let standing = Account::read(&folder).unwrap().standing;
+        let applied = Phase::Ended(Outcome::Applied { proven: 0 });
+        assert_eq!(standing.phase, applied, "{standing:#?}");
+        assert_eq!(standing.sizes.len(), measured, "{standing:#?}");
+        let mut said = standing.untold.iter();
+        let is_said = said.any(|why| why.starts_with("2 migrations were under way at a"));
+        assert_eq!(is_said, moving > 0, "{standing:#?}");
+        cluster.run("a", "sysctl -qw net.ipv4.tcp_timestamps=0");
+    }
 }

@@ -174,18 +174,24 @@ impl Cluster {
 
     /// Starts the agent of a host.
     pub async fn start(&mut self, name: &str) {
-        let space = self.space(name);
+        let mut command = self.droverd(name);
+        command.stdin(std::process::Stdio::null());
         let host = self.hosts.iter_mut().find(|host| host.name == name);
         let host = host.unwrap();
+        host.agent = Some(host.place.start_by(command).await);
+    }
+
+    /// droverd there, with that host's configuration.
+    pub fn droverd(&self, name: &str) -> Command {
         let mut command = Command::new("ip");
         command
-            .args(["netns", "exec", &space, env!("CARGO_BIN_EXE_droverd")])
+            .args(["netns", "exec", &self.space(name)])
+            .arg(env!("CARGO_BIN_EXE_droverd"))
             .arg("--config")
-            .arg(host.place.path("droverd.toml"))
+            .arg(self.path(name, "droverd.toml"))
             .env_remove("JOURNAL_STREAM")
-            .env_remove("NOTIFY_SOCKET")
-            .stdin(std::process::Stdio::null());
-        host.agent = Some(host.place.start_by(command).await);
+            .env_remove("NOTIFY_SOCKET");
+        command
     }
 
     /// Ends the agent of a host without a word.

@@ -53,8 +53,10 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         let bounces = self.journal.account().order.plan.bounces();
         sleep(if bounces { SETTLE_BOUNCED } else { SETTLE }).await;
         let deadline = Instant::now() + PROVE;
+        // Of those in which large packets were asked for.
+        let mut attempt = 0;
         loop {
-            let lost = self.lost().await;
+            let lost = self.lost(&mut attempt).await;
             if lost.is_empty() {
                 if self.journal.account().order.files().is_empty() {
                     self.succeed(proven);
@@ -82,7 +84,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
     }
 
     /// What has to work and does not now, in words.
-    async fn lost(&self) -> Vec<String> {
+    async fn lost(&self, attempt: &mut u32) -> Vec<String> {
         let standing = self.journal.standing();
         let work = self.paths.work(&standing.paths).await;
         // One that is not answered for does not work.
@@ -100,19 +102,20 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             }
         }
         if lost.is_empty() {
-            lost = self.smaller().await;
+            lost = self.smaller(*attempt).await;
+            *attempt += 1;
         }
         lost
     }
 
     /// Paths that do not carry packets as large as they have to, in words.
-    async fn smaller(&self) -> Vec<String> {
+    async fn smaller(&self, attempt: u32) -> Vec<String> {
         let account = self.journal.account();
         let (plan, before) = (&account.order.plan, &account.standing.sizes);
         if before.is_empty() {
             return Vec::new();
         }
-        let now = self.paths.sizes(before, SIZES).await;
+        let now = self.paths.sizes(before, attempt, SIZES).await;
         // One that is not answered for carries nothing.
         let nothing = std::iter::repeat_with(|| Err("nothing was told of it".to_owned()));
         let both = before.iter().zip(now.into_iter().chain(nothing));

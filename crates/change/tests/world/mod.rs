@@ -47,6 +47,8 @@ pub struct World {
     name: HostName,
     /// A journal that nobody has run.
     made: RefCell<Option<Journal>>,
+    /// The attempts to find out what crosses.
+    pub attempts: RefCell<Vec<u32>>,
     /// Before each call: how long the journal was, and what was there.
     pub seen: RefCell<Vec<(u64, Tree)>>,
 }
@@ -72,6 +74,7 @@ impl World {
             narrow_until: Cell::default(),
             name: "a".parse().unwrap(),
             made: RefCell::default(),
+            attempts: RefCell::default(),
             seen: RefCell::default(),
         }
     }
@@ -508,8 +511,14 @@ impl Paths for Host<'_> {
         }
     }
 
-    async fn sizes(&self, paths: &[PathSizes], within: Duration) -> Vec<Result<Now, String>> {
+    async fn sizes(
+        &self,
+        paths: &[PathSizes],
+        attempt: u32,
+        within: Duration,
+    ) -> Vec<Result<Now, String>> {
         self.world.call().await;
+        self.world.attempts.borrow_mut().push(attempt);
         self.world.narrow();
         let now = self.world.asked(within).await;
         paths.iter().map(|_| now.clone()).collect()
@@ -565,6 +574,7 @@ pub fn order(changes: Vec<Vec<Step>>) -> Order {
             lasting: None,
         },
         links: Vec::new(),
+        moving: 0,
         lasting: None,
         paths: vec![PathTo {
             host: "b".parse().unwrap(),
