@@ -4,8 +4,9 @@
 //! says that small packets cross in both directions. How large ones may be is asked by datagrams, at the addresses that migrations use:
 //! the other agents answer them as they do those of the doctor.
 
+use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,9 +61,12 @@ pub fn between(own: &[Interface], others: &[(HostName, Vec<SocketAddr>)]) -> Vec
 /// The other hosts, as this one asks them.
 #[derive(Debug)]
 pub struct Others {
+    host: HostName,
+    file: PathBuf,
     moving: usize,
-    /// What is needed to have their agents answer, or why that is not there: what was set is taken back all the same.
-    members: Result<Members, String>,
+    /// What is needed to have their agents answer, or why that is not there: what was set is taken back all the same. Opened by whoever asks
+    /// them, so that nothing of it keeps what goes back, which asks nobody.
+    members: OnceCell<Result<Members, String>>,
 }
 
 type Members = (Arc<Config>, Peers);
@@ -70,15 +74,22 @@ type Members = (Arc<Config>, Peers);
 impl Others {
     /// By this host's configuration, and with its certificate; so many migrations were under way from or to it.
     pub fn of(host: &HostName, file: &Path, moving: usize) -> Self {
-        let members = members(host, file);
-        if let Err(why) = &members {
-            tracing::warn!(why, "other hosts are not asked how large packets cross");
+        Self {
+            host: host.clone(),
+            file: file.to_owned(),
+            moving,
+            members: OnceCell::new(),
         }
-        Self { moving, members }
     }
 
     fn members(&self) -> Result<(&Config, &Peers), String> {
-        let (config, peers) = self.members.as_ref().map_err(Clone::clone)?;
+        let members = self.members.get_or_init(|| {
+            let members = members(&self.host, &self.file);
+            members.inspect_err(|why| {
+                tracing::warn!(why, "other hosts are not asked how large packets cross");
+            })
+        });
+        let (config, peers) = members.as_ref().map_err(Clone::clone)?;
         Ok((config, peers))
     }
 }
