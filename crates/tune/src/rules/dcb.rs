@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use drover_types::BitRate;
 
-use super::dcbx::{is_willing, nobody_listens};
+use super::dcbx::{is_willing, nobody_listens, severity};
 use super::of_nic;
 use super::roce::of_roce;
 use super::used::is_used;
@@ -132,12 +132,7 @@ pub fn peer(host: &Host, nic: &Nic) -> Verdict {
         };
     }
     Ok(Answer::Found(Found {
-        // Where nobody set anything here nothing need be held back, or have a share.
-        severity: if is_set(dcb) {
-            Severity::Warning
-        } else {
-            Severity::Notice
-        },
+        severity: severity(dcb),
         ..found(
             differ.join("; "),
             "the same at both ends",

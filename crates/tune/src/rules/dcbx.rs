@@ -53,20 +53,8 @@ pub fn agent(host: &Host, nic: &Nic) -> Verdict {
         .as_ref()
         .ok_or("its driver does not tell who negotiates")?;
     let name = &nic.name;
+    // lldpad keeps out then, or does not speak (`ieee8021qaz_ifup`, `dcbx_ifup`).
     if dcbx.by_firmware() {
-        if *host.lldpad.get()? {
-            return Ok(Answer::Found(Found {
-                severity: severity(dcb),
-                ..found(
-                    format!("{}, and lldpad runs here", manager(dcbx)),
-                    "one of them",
-                    "the switch hears two who tell it different things, and takes neither: priorities are held back at one end alone",
-                    format!(
-                        "lldptool set-lldp -i {name} adminStatus=disabled; or have the host do it, by a flag of its driver (ethtool --show-priv-flags {name}) or its firmware's settings"
-                    ),
-                )
-            }));
-        }
         return in_its_language(host, nic, dcb, dcbx);
     }
     // What was set with that counts.
@@ -95,8 +83,8 @@ pub fn agent(host: &Host, nic: &Nic) -> Verdict {
     }))
 }
 
-/// Where nobody set anything nothing need be held back, or have a share.
-fn severity(dcb: &Dcb) -> Severity {
+/// Where nobody set anything here nothing need be held back, or have a share.
+pub(super) fn severity(dcb: &Dcb) -> Severity {
     if is_set(dcb) {
         Severity::Warning
     } else {

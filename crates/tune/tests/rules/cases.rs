@@ -223,10 +223,6 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     }),
     ("dcb-agent", Severity::Warning, |host| {
         by_firmware(host, DcbxVersion::Ieee);
-        *value(&mut host.lldpad) = true;
-    }),
-    ("dcb-agent", Severity::Warning, |host| {
-        by_firmware(host, DcbxVersion::Ieee);
         switch_says(host, DcbxVersion::Cee);
     }),
     ("dcb-agent", Severity::Notice, |host| {
