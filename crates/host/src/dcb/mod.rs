@@ -289,6 +289,8 @@ mod tests {
         assert_eq!(by(CEE | IEEE), (false, true, false));
         assert_eq!(by(BY_HOST | CEE | IEEE), (true, false, false));
         assert_eq!(by(STATIC | IEEE), (false, false, true));
+        // As bnx2x tells where it negotiates nothing.
+        assert_eq!(by(MANAGED | CEE | STATIC), (false, false, true));
         assert_eq!(by(0), (false, false, false));
         let both = [DcbxVersion::Cee, DcbxVersion::Ieee].into();
         assert_eq!(told(CEE | IEEE).versions, both);

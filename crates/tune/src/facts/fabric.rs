@@ -63,10 +63,11 @@ pub struct Dcbx {
 }
 
 impl Dcbx {
-    /// Firmware does. Some drivers, such as mlx5's, say so by leaving out that the host does.
+    /// Firmware does. Some drivers, such as mlx5's, say so by leaving out that the host does; bnx2x's says that it is managed also where it is
+    /// fixed, since negotiation is off.
     #[must_use]
     pub fn by_firmware(&self) -> bool {
-        self.managed || !(self.host || self.fixed || self.versions.is_empty())
+        !self.fixed && (self.managed || !(self.host || self.versions.is_empty()))
     }
 }
 

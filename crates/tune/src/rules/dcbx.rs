@@ -23,10 +23,10 @@ pub(super) fn nobody_listens(host: &Host, dcb: &Dcb) -> bool {
 
 /// Who agrees with the switch, in words.
 pub(crate) fn manager(dcbx: &Dcbx) -> String {
-    if dcbx.by_firmware() {
-        format!("firmware, in {}", languages(&dcbx.versions))
-    } else if dcbx.fixed {
+    if dcbx.fixed {
         "nobody: it is fixed".to_owned()
+    } else if dcbx.by_firmware() {
+        format!("firmware, in {}", languages(&dcbx.versions))
     } else if dcbx.host {
         "the host".to_owned()
     } else {
