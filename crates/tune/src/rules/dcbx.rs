@@ -1,11 +1,12 @@
 //! Who agrees with the switch on what is held back and shared, and where packets are kept meanwhile.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use super::dcb::{found, is_about, is_set};
 use super::switches::neighbour;
 use crate::facts::{Buffers, Dcb, Dcbx, DcbxVersion, Host, Nic, Pfc};
-use crate::finding::{Answer, Found, Severity, Verdict};
+use crate::finding::{Answer, Because, Found, Severity, Verdict};
 
 /// Metres of cable that mlx5 reckons with unless it is told otherwise (`MLX5E_DEFAULT_CABLE_LEN`).
 const CABLE: u64 = 7;
@@ -19,6 +20,45 @@ pub(super) fn is_willing(dcb: &Dcb) -> bool {
 pub(super) fn nobody_listens(host: &Host, dcb: &Dcb) -> bool {
     let by_host = dcb.dcbx.as_ref().is_some_and(|dcbx| dcbx.host);
     by_host && host.lldpad.known() == Some(&false)
+}
+
+/// Whose word on what is held back and shared counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Counts {
+    /// The switch's, in whatever language it is heard.
+    Switch,
+    /// Of whoever set it here.
+    Hand,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Switch => "what the switch says",
+            Self::Hand => "what is set by hand",
+        })
+    }
+}
+
+/// None where its driver does not tell who negotiates.
+///
+/// # Errors
+/// It is left to the host, and not known whether an agent is there.
+pub(crate) fn counts(host: &Host, dcb: &Dcb) -> Result<Option<Counts>, Because> {
+    let Some(dcbx) = &dcb.dcbx else {
+        return Ok(None);
+    };
+    if dcbx.by_firmware() {
+        return Ok(Some(Counts::Switch));
+    }
+    // What is not willing is not taken over by an agent either.
+    if dcbx.fixed || !dcbx.host || !is_willing(dcb) {
+        return Ok(Some(Counts::Hand));
+    }
+    Ok(Some(match *host.lldpad.get()? {
+        true => Counts::Switch,
+        false => Counts::Hand,
+    }))
 }
 
 /// Who agrees with the switch, in words.

@@ -128,21 +128,64 @@ fn a_buffer_that_holds_what_is_held_back_and_what_is_not_is_named_with_both() {
 }
 
 #[test]
-fn more_of_a_switch_that_one_end_alone_takes_over_is_told_of_both_and_of_none_where_nothing_is_set()
-{
-    let about = |other: Host| {
-        let report = examine(&[healthy("a", 1), other], &[]);
-        let mut found = report.findings.into_iter();
-        found
-            .find(|one| one.rule == "pair-dcbx")
-            .map(|one| one.found.read)
+fn two_ends_differ_where_a_switch_is_heard_at_one_of_them_in_whatever_language() {
+    let about = |change: fn(&mut Host), far: fn(&mut Host)| {
+        let (mut own, mut other) = (healthy("a", 1), healthy("b", 2));
+        change(&mut own);
+        far(&mut other);
+        let report = examine(&[own, other], &[]);
+        let is_it = |rule: &str| rule == "pair-dcbx";
+        let found = report.findings.into_iter().find(|one| is_it(&one.rule));
+        let skipped = report.skipped.into_iter().find(|one| is_it(&one.rule));
+        let read = found.map(|one| one.found.read);
+        read.or(skipped.map(|one| one.because))
     };
-    let firmware = |host: &mut Host| by_firmware(host, DcbxVersion::Cee);
-    let mut other = healthy("b", 2);
-    firmware(&mut other);
-    let read = "by the host, and by firmware, in CEE of ens1f0";
-    assert_eq!(about(other).as_deref(), Some(read));
-    assert_eq!(about(healthy("b", 2)), None);
+    fn by_hand(_: &mut Host) {}
+    fn firmware(host: &mut Host) {
+        by_firmware(host, DcbxVersion::Cee);
+    }
+    fn either(host: &mut Host) {
+        // As mlx5 tells of its own.
+        let both = [DcbxVersion::Cee, DcbxVersion::Ieee].into();
+        let versions = both;
+        *dcbx(host) = Some(Dcbx {
+            versions,
+            ..Dcbx::default()
+        });
+    }
+    fn fixed(host: &mut Host) {
+        dcbx(host).as_mut().unwrap().fixed = true;
+    }
+    fn nobody(host: &mut Host) {
+        *dcbx(host) = Some(Dcbx::default());
+    }
+    fn agent(host: &mut Host) {
+        *value(&mut host.lldpad) = true;
+        value(&mut host.nics[0].dcb).ets.as_mut().unwrap().willing = true;
+    }
+    fn own_agent(host: &mut Host) {
+        agent(host);
+        value(&mut host.nics[0].dcb).ets.as_mut().unwrap().willing = false;
+    }
+    fn maybe(host: &mut Host) {
+        agent(host);
+        host.lldpad = Fact::unknown("there are too many processes");
+    }
+    let read = "what is set by hand counts, and for ens1f0 what the switch says";
+    for heard in [firmware, either, agent] {
+        for set in [by_hand, fixed, nobody, own_agent] {
+            assert_eq!(about(set, heard).as_deref(), Some(read));
+            assert_eq!(about(set, by_hand), None);
+        }
+        assert_eq!(about(heard, firmware), None);
+    }
+    let why = "there are too many processes";
+    assert_eq!(about(by_hand, maybe).as_deref(), Some(why));
+    let why = "the driver of one end does not tell who negotiates";
+    assert_eq!(
+        about(by_hand, |host| *dcbx(host) = None).as_deref(),
+        Some(why)
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::cost::of_rate;
 use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 use crate::rules::dcb::{is_set, listed, shared};
-use crate::rules::dcbx::manager;
+use crate::rules::dcbx::{Counts, counts};
 use crate::rules::layers::policy;
 use crate::rules::switches::{called, neighbour};
 use crate::rules::used::rate;
@@ -197,7 +197,14 @@ pub fn dcb(host: &Host, other: &Host) -> OfTwo {
     })
 }
 
-/// Both ends of a network are agreed on with their switches by the same means.
+/// Whose word counts for adapters of a host; none where one of them does not tell.
+fn word(host: &Host, adapters: &[&Nic]) -> Result<Option<BTreeSet<Counts>>, Because> {
+    let words = adapters.iter().map(|nic| counts(host, nic.dcb.get()?));
+    let words: Vec<Option<Counts>> = words.collect::<Result<_, Because>>()?;
+    Ok(words.into_iter().collect())
+}
+
+/// What a switch says counts at both ends of a network, or at none.
 pub fn dcbx(host: &Host, other: &Host) -> OfTwo {
     each(host, other, |nic, far| {
         let (own, there) = (adapters(host, nic), adapters(other, far));
@@ -207,19 +214,23 @@ pub fn dcbx(host: &Host, other: &Host) -> OfTwo {
         if !is_set || all().any(|nic| nic.kind != Kind::Adapter) {
             return Ok(Answer::NotAbout);
         }
-        let by = |dcb: &Dcb| dcb.dcbx.as_ref().map(manager);
-        let (Some(by_own), Some(by_there)) = (told(&own, by)?, told(&there, by)?) else {
+        let (Some(own), Some(there)) = (word(host, &own)?, word(other, &there)?) else {
             return Err("the driver of one end does not tell who negotiates".into());
         };
-        if by_own == by_there {
+        if own == there {
             return Ok(Answer::Right);
         }
-        let [own, there] = [by_own, by_there].map(|words| Vec::from_iter(words).join(" and "));
+        let [own, there] = [own, there].map(|words| {
+            let words: Vec<String> = words.iter().map(Counts::to_string).collect();
+            words.join(" and ")
+        });
         Ok(Answer::Found(found(
             Severity::Notice,
-            format!("by {own}, and by {there} of {}", far.name),
+            format!("{own} counts, and for {} {there}", far.name),
             "what is set by hand counts at one end, and is taken over from the switch at the other: they are alike by chance, and until a switch is changed",
-            "leave both to one of them: `dcb dcbx show dev DEV` tells, and `dcb dcbx set` or a flag of the driver sets it".into(),
+            "leave both to one of them: `dcb dcbx show dev DEV` and `dcb ets show dev DEV` (willing) tell, `dcb dcbx set` or a flag of the driver sets it; lldpad at both \
+             ends, or at none"
+                .into(),
         )))
     })
 }
