@@ -63,17 +63,22 @@ const STRICT_GROUP: usize = 15;
 pub(super) fn added(told: Dcb, cee: &[u8]) -> Dcb {
     let versions = told.dcbx.as_ref().map(|dcbx| &dcbx.versions);
     let is_cee = versions.is_some_and(|versions| *versions == [DcbxVersion::Cee].into());
-    let peer_pfc = peer_pfc(cee).map(|enabled| Pfc {
+    let peer_ets = peer_ets(cee);
+    let peer_apps = translated(&apps(cee, PEER_APPS, &[PEER_APP]));
+    // Drivers such as bnx2x's tell zeros where no switch was heard.
+    let is_heard = peer_ets.is_some() || !peer_apps.is_empty();
+    let peer_pfc = peer_pfc(cee).filter(|enabled| is_heard || !enabled.is_empty());
+    let peer_pfc = peer_pfc.map(|enabled| Pfc {
         enabled,
         ..Pfc::default()
     });
     let mut all = Dcb {
         peer_pfc: told.peer_pfc.or(peer_pfc),
-        peer_ets: told.peer_ets.or_else(|| peer_ets(cee)),
+        peer_ets: told.peer_ets.or(peer_ets),
         ..told
     };
     if all.peer_apps.is_empty() {
-        all.peer_apps = translated(&apps(cee, PEER_APPS, &[PEER_APP]));
+        all.peer_apps = peer_apps;
     }
     if !is_cee {
         return all;
@@ -99,9 +104,12 @@ fn pfc(cee: &[u8]) -> Option<BTreeSet<u8>> {
     Some((0..8).filter(is_on).collect())
 }
 
-/// None where it is not told of each priority, and once.
+/// None where it is not told of each priority, and once, or where groups are off: what their table has does not count.
 fn ets(cee: &[u8]) -> Option<Ets> {
     let told = find(cee, TX_PG)?;
+    if feature(cee, FEAT_PG).is_some_and(|flags| flags & ENABLED == 0) {
+        return None;
+    }
     let shares = (0..GROUPS as u16).map(|group| u8_of(told, SHARE + group));
     let mut ets = Ets {
         willing: feature(cee, FEAT_PG).is_some_and(|flags| flags & WILLING > 0),
@@ -136,9 +144,17 @@ fn peer_pfc(cee: &[u8]) -> Option<BTreeSet<u8>> {
     Some(priorities(told[2]))
 }
 
+/// None where groups have no shares, though some priority is in one that takes them.
 fn peer_ets(cee: &[u8]) -> Option<Ets> {
     let told: &[u8; 20] = find(cee, PEER_PG)?.first_chunk()?;
     let mut shares = told[4..12].to_vec();
+    let classes = told[12..20].to_vec();
+    let all_strict = classes
+        .iter()
+        .all(|class| usize::from(*class) == STRICT_GROUP);
+    if shares.iter().all(|share| *share == 0) && !all_strict {
+        return None;
+    }
     shares.resize(STRICT_GROUP + 1, 0);
     let mut algorithms = vec![BY_SHARE; STRICT_GROUP + 1];
     algorithms[STRICT_GROUP] = STRICT;
@@ -146,7 +162,7 @@ fn peer_ets(cee: &[u8]) -> Option<Ets> {
         willing: told[0] > 0,
         shares,
         algorithms,
-        classes: told[12..20].to_vec(),
+        classes,
     })
 }
 
@@ -221,6 +237,33 @@ mod tests {
     }
 
     #[test]
+    fn zeros_of_a_driver_that_heard_no_switch_are_nothing_that_one_said() {
+        let said = |groups: [u8; 20], pfc: u8, apps: &[u8]| {
+            let all = [
+                attribute(PEER_PG, &groups),
+                attribute(PEER_PFC, &[0, 0, pfc, 0]),
+                attribute(PEER_APPS, apps),
+            ];
+            let told = told(&[], &all, BY_HOST | CEE);
+            let pfc = told.peer_pfc.map(|pfc| Vec::from_iter(pfc.enabled));
+            (pfc, told.peer_ets.is_some())
+        };
+        let shared = |share: u8, group: u8| {
+            let mut groups = [0; 20];
+            groups[4] = share;
+            groups[12..].fill(group);
+            groups
+        };
+        assert_eq!(said([0; 20], 0, &[]), (None, false));
+        // One that is heard, and holds nothing back.
+        assert_eq!(said(shared(100, 0), 0, &[]), (Some(vec![]), true));
+        assert_eq!(said(shared(0, 15), 0, &[]), (Some(vec![]), true));
+        assert_eq!(said([0; 20], 1 << 3, &[]), (Some(vec![3]), false));
+        let app = attribute(PEER_APP, &[0, 0b1000, 0, 0]);
+        assert_eq!(said([0; 20], 0, &app), (Some(vec![]), false));
+    }
+
+    #[test]
     fn what_it_says_by_the_standard_counts_where_it_says_both() {
         let ieee = [8, 1 << 4].into_iter().chain([0; 134]);
         let ieee = attribute(super::super::PEER_PFC, &ieee.collect::<Vec<u8>>());
@@ -283,9 +326,11 @@ mod tests {
         assert!(ets.willing);
         assert_eq!(ets.classes, [0, 0, 0, 1, 0, 0, 0, 0]);
         assert_eq!((ets.shares[1], ets.algorithms[1]), (50, BY_SHARE));
-        let strict = of(&own(LINK_STRICT, 0), BY_HOST | CEE);
+        let strict = of(&own(LINK_STRICT, ENABLED), BY_HOST | CEE);
         assert_eq!(strict.ets.unwrap().algorithms[1], STRICT);
-        assert_eq!(strict.pfc.unwrap().enabled, [].into(), "the feature is off");
+        let off = of(&own(LINK_STRICT, WILLING), BY_HOST | CEE);
+        assert_eq!(off.ets, None, "the feature is off");
+        assert_eq!(off.pfc.unwrap().enabled, [].into(), "the same");
         // One that speaks both is believed by the standard.
         let both = of(&own(0, ENABLED), BY_HOST | CEE | IEEE);
         assert_eq!(both.pfc.unwrap().enabled, [].into());
