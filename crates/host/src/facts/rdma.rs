@@ -172,6 +172,7 @@ mod tests {
         assert_eq!(rdma(&tree, "mlx5_0", "none").unwrap().port, 1);
         assert!(rdma(&tree, "mlx5_1", "ens1f0").is_err());
     }
+
     #[test]
     fn what_a_port_waited_for_and_sent_is_told_with_the_lanes_of_its_link() {
         let root = tempfile::tempdir().unwrap();

@@ -28,6 +28,9 @@ const SENT_FOR_EACH: u64 = 10;
 /// Where a counter ends: it has 32 bits, and stays there (PortXmitWait).
 const WAITED_MOST: u64 = u32::MAX as u64;
 
+/// The same of what is sent, in words of four bytes (PortXmitData), where an adapter has no larger ones.
+const SENT_MOST: u64 = 4 * u32::MAX as u64;
+
 fn of<'n>(host: &Host, nic: &'n Nic) -> Result<Option<&'n Rdma>, Because> {
     match nic.rdma.as_ref().filter(|_| is_used(host, nic)) {
         Some(rdma) => Ok(Some(rdma.get()?)),
@@ -170,6 +173,11 @@ pub fn waits(host: &Host, nic: &Nic) -> Verdict {
             )),
             false => Ok(Answer::Right),
         };
+    }
+    if sent == SENT_MOST {
+        return Err(Because::from(
+            "its counter of what it sends stands at its end, and counts no more",
+        ));
     }
     found(
         format!(

@@ -206,6 +206,9 @@ fn ticks_are_held_against_what_was_sent_and_a_counter_at_its_end_tells_no_more()
     assert_eq!(counted(1 << 28, 10 << 30), None);
     let end = counted(u32::MAX.into(), 1 << 50).unwrap();
     assert!(end.contains("stands at its end"), "{end}");
+    // 16 GiB, as a counter of 32 bits has it that has sent more.
+    let end = counted(1 << 30, 4 * u64::from(u32::MAX)).unwrap();
+    assert!(end.starts_with("its counter of what it sends"), "{end}");
     let untold = changed(|host| rdma(host).layer = "InfiniBand".into());
     let why = "it does not count what it waits for";
     assert_eq!(said("rdma-waits", untold).as_deref(), Some(why));
