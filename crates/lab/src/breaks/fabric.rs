@@ -14,6 +14,10 @@ pub(super) struct Fabric {
     pub(super) peer: Bridging,
     /// It takes its switch's settings.
     pub(super) willing: bool,
+    /// Who agrees with the switch on them (`DCB_CAP_DCBX_*`).
+    pub(super) dcbx: u8,
+    /// What is held back alone has a buffer of its own.
+    pub(super) apart: bool,
     /// Mbit/s that migrations may send at most, if there is a bound.
     pub(super) most: Option<u64>,
     /// Frames by which its switch held it back.
@@ -42,7 +46,13 @@ pub(super) struct Port {
     pub(super) frame: u16,
     /// It negotiates.
     pub(super) negotiates: bool,
+    /// It says what to hold back, by the standard's language.
+    pub(super) dcbx: bool,
 }
+
+/// An agent of the host does, in the standard's language; or firmware.
+pub(super) const BY_HOST: u8 = 0x01 | 0x08;
+pub(super) const BY_FIRMWARE: u8 = 0x02 | 0x08;
 
 /// The priority with a share of its own.
 const OF_STORAGE: usize = 3;
@@ -59,6 +69,7 @@ pub(super) const PORT: Port = Port {
     switch: 1,
     frame: 9234,
     negotiates: true,
+    dcbx: false,
 };
 
 /// The same, of the first adapter.
@@ -66,6 +77,8 @@ pub(super) const ALIKE: Fabric = Fabric {
     own: BRIDGING,
     peer: BRIDGING,
     willing: false,
+    dcbx: BY_HOST,
+    apart: true,
     most: None,
     held: 0,
     port: PORT,
@@ -77,6 +90,14 @@ const PFC: u16 = 2;
 const APPS: u16 = 3;
 const PEER: u16 = 3;
 const MAXRATE: u16 = 7;
+const BUFFER: u16 = 10;
+
+/// `DCB_ATTR_DCBX`
+const DCBX: u16 = 14;
+
+/// Bytes of the buffer for all that is not held back, and of the other one: twice what is on its way over a line of 25 Gbit/s.
+const BUFFERS: [u32; 2] = [20_000, 100_000];
+
 const APP: u16 = 1;
 
 /// `IEEE_8021QAZ_APP_SEL_DGRAM`, and the port of RoCE, version 2.
@@ -98,8 +119,22 @@ impl Fabric {
             rates[0] = most * 1000;
             bridging.extend(attribute(MAXRATE, &rates.map(u64::to_ne_bytes).concat()));
         }
+        bridging.extend(attribute(BUFFER, &self.buffers()));
         nic["dcb"] = shown(&bridging);
+        nic["cee"] = shown(&attribute(DCBX, &[self.dcbx]));
         nic["neighbours"] = shown(&self.port.kept());
+    }
+
+    /// `dcbnl_buffer`: the buffer of each priority, bytes of each, and of all.
+    fn buffers(&self) -> Vec<u8> {
+        let mut of_priority = [0; 8];
+        if let Some(priority) = self.own.pfc.filter(|_| self.apart) {
+            of_priority[usize::from(priority)] = 1;
+        }
+        let rest = [0; 6];
+        let sizes = [&BUFFERS[..], &rest, &[BUFFERS.iter().sum()]].concat();
+        let sizes = sizes.into_iter().flat_map(u32::to_ne_bytes);
+        of_priority.into_iter().chain(sizes).collect()
     }
 }
 
@@ -154,6 +189,11 @@ impl Port {
         let [high, low] = self.frame.to_be_bytes();
         // It can negotiate, and does.
         let negotiation = if self.negotiates { 0b11 } else { 0b01 };
+        // IEEE 802.1's: what is held back.
+        let said = match self.dcbx {
+            true => tlv(127, &[0x00, 0x80, 0xc2, 11, 8, 8]),
+            false => Vec::new(),
+        };
         let addresses = [0x01, 0x80, 0xc2, 0, 0, 0x0e, 2, 0, 0, 0, 0, 1, 0x88, 0xcc];
         let frame = [
             addresses.to_vec(),
@@ -165,6 +205,7 @@ impl Port {
             // IEEE 802.3's: how it negotiates, and its largest frame.
             tlv(127, &[0x00, 0x12, 0x0f, 1, negotiation, 0, 0, 0, 30]),
             tlv(127, &[0x00, 0x12, 0x0f, 4, high, low]),
+            said,
             tlv(0, &[]),
         ]
         .concat();
