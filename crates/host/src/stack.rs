@@ -204,15 +204,11 @@ fn over(kind: Option<&InfoKind>, link: Option<u32>, told: &[LinkInfo]) -> Option
 
 #[cfg(test)]
 mod tests {
-    use rtnetlink::packet_route::link::LinkHeader;
-
     use super::*;
 
     fn told(index: u32, attributes: &[LinkAttribute]) -> Link {
-        let mut header = LinkHeader::default();
-        header.index = index;
         let mut message = LinkMessage::default();
-        message.header = header;
+        message.header.index = index;
         message.attributes = attributes.to_vec();
         Link::of(&message).unwrap()
     }
