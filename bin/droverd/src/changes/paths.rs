@@ -239,6 +239,24 @@ mod tests {
         assert!(why.contains("/nowhere/droverd.toml"), "{why}");
     }
 
+    #[tokio::test]
+    async fn of_a_host_without_others_nothing_is_found_and_nothing_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("droverd.toml");
+        let state = folder.path().join("state");
+        let text = format!("host = \"a\"\nstate = \"{}\"\n", state.display());
+        std::fs::write(&file, text).unwrap();
+        let others = Others::of(&"a".parse().unwrap(), &file, 3);
+        assert_eq!(others.measure(CHANGE_PATH).await, Measured::default());
+    }
+
+    #[test]
+    fn what_asks_nobody_opens_nothing() {
+        let others = Others::of(&"a".parse().unwrap(), Path::new("/nowhere/droverd.toml"), 0);
+        assert!(others.members.get().is_none());
+        assert!(others.members().is_err() && others.members.get().is_some());
+    }
+
     #[test]
     fn a_configuration_of_another_host_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
