@@ -7,7 +7,7 @@ mod hardware;
 
 use std::process::Command;
 
-use captured::{HOSTS, doctor, names, rules, unpacked};
+use captured::{HOSTS, doctor, found, names, rules, unpacked};
 use hardware::Machine;
 use hardware::cards::{
     Card, connectx4, connectx5, e810_with_a_cable_for_10g, x550_on_a_switch_of_1g,
@@ -92,7 +92,7 @@ fn real_drivers_on_emulated_adapters_are_read_as_they_tell() {
     let folder = tempfile::tempdir().unwrap();
     for captured in HOSTS {
         let document = doctor(&[&unpacked(folder.path(), captured.name)]);
-        let found = rules(&document, "findings");
+        let found = found(&document);
         assert_eq!(found, names(captured.findings), "{document:#}");
     }
     let several = folder.path().join("several");

@@ -83,8 +83,9 @@ const _: () = assert!(
 /// some guests at once wait for lines.
 pub const CHECKPOINTS_ASKED: usize = 16;
 
-/// What may wait for it when nobody waits for that: files of guests that have come and gone, each to be removed and then let go of. While
-/// the disk hangs no more are begun, so that there are as many as were on their way, and some that came back.
+/// What may wait for it when nobody waits for that: files of guests that have come and gone, to be kept or removed. While the disk hangs
+/// none are begun, so that they are of guests that were on their way, and of some that came back. As many removed files may wait to be let
+/// go of, beside these; who removes more waits for that himself, as he waits for the disk.
 pub const CHECKPOINTS_DEFERRED: usize = 256;
 
 /// How long an agent that ends waits for that: what is not kept by then crosses again, and what is not removed may fail one more return.

@@ -139,6 +139,9 @@ pub const BEFORE: Duration = Duration::from_millis(500);
 /// What the program of an emulated host says that is kept, in bytes: tests that fail say some 10 KiB each.
 pub const EMULATED_OUTPUT: usize = 1 << 20;
 
+/// Longest line of that, in bytes: a value that a test shows in one is some 10 KiB.
+pub const EMULATED_LINE: usize = 64 << 10;
+
 /// Taken from its serial port at once, in bytes.
 pub const EMULATED_PIECE: usize = 4096;
 

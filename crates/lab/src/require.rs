@@ -29,7 +29,8 @@ const FAULTS: [(&str, &str); 3] = [
 ];
 
 /// The same, for an emulated host.
-const EMULATED: [(&str, &str); 4] = [
+const EMULATED: [(&str, &str); 5] = [
+    ("setpriv", "util-linux"),
     ("busybox", "busybox-static"),
     ("xz", "xz-utils"),
     ("ip", "iproute2"),

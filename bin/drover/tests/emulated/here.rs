@@ -1,5 +1,7 @@
 //! On the emulated host: its adapters, what the kernel tells of it, and what the doctor says.
 
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -92,7 +94,7 @@ pub async fn link(nic: &str, on: bool) {
     let carrier = if on { "1" } else { "0" };
     let file = format!("/sys/class/net/{nic}/carrier");
     until(
-        async || std::fs::read_to_string(&file).map_err(|error| error.to_string()),
+        async || fs::read_to_string(&file).map_err(|error| error.to_string()),
         |told| told.as_ref().is_ok_and(|told| told.trim() == carrier),
     )
     .await
@@ -117,12 +119,29 @@ pub async fn until<T: std::fmt::Debug>(
 
 /// All that is known of this host.
 pub async fn host() -> Host {
-    let root = std::path::Path::new("/");
+    let root = Path::new("/");
     let told = Told::ask(root, "emulated").await.unwrap();
     facts(&Tree::at(root), &told)
 }
 
-/// An interface of it.
+/// All that is known of where the other ends are, as of another host: by what is captured there.
+pub fn far_host() -> Host {
+    let folder = tempfile::tempdir().unwrap();
+    let captured = folder.path().join("far");
+    let drover = env!("CARGO_BIN_EXE_drover");
+    sh(&format!(
+        "ip netns exec {FAR_NAMESPACE} {drover} doctor capture {}",
+        captured.display()
+    ));
+    let told = fs::read(captured.join("told.json")).unwrap();
+    let told = Told {
+        host: FAR_NAMESPACE.to_owned(),
+        ..serde_json::from_slice(&told).unwrap()
+    };
+    facts(&Tree::captured(&captured), &told)
+}
+
+/// An interface of this host.
 pub async fn nic(name: &str) -> Nic {
     let host = host().await;
     let found = host.nic(name).cloned();

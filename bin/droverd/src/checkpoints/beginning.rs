@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use drover_api::CheckpointKind;
 use drover_carrier::{BaselineFile, StoredFile};
@@ -145,6 +146,7 @@ impl Checkpoints {
         let files = SealKey::random().map_err(NoCheckpoint::from);
         let files = files.and_then(|seal| {
             let file = self.new_file(&path)?;
+            self.wait_for_room(CHECKPOINT_PATIENCE)?;
             made(&file, &seal)?;
             Ok((file.try_clone()?, file, seal))
         });
@@ -160,13 +162,25 @@ impl Checkpoints {
     }
 
     fn new_file(&self, path: &Path) -> io::Result<File> {
-        self.let_go_of(unlink(path)?);
+        let (held, removed) = unlink(path);
+        self.let_go_of(held);
+        removed?;
         File::options()
             .read(true)
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(path)
+    }
+
+    /// Waits until the room that is reserved is there, where that takes what removed files have not given back yet. Nobody adds to these
+    /// meanwhile, as who removes has the disk.
+    pub(super) fn wait_for_room(&self, patience: Duration) -> Result<(), NoCheckpoint> {
+        let is_short = self.on_disk(&self.lock()) > self.0.size;
+        if is_short && !self.0.letting_go.wait(patience) {
+            return Err(NoCheckpoint::Stalled(patience));
+        }
+        Ok(())
     }
 
     /// Removes baselines, the oldest first, until there is so much room, or none is left that is not growing; none where not even the
@@ -204,6 +218,7 @@ impl Checkpoints {
         self.erase(disk, &gone);
     }
 
+    /// What is left for others. What removed files have not given back yet is: [`wait_for_room`](Self::wait_for_room).
     fn room(&self, all: &All) -> Bytes {
         Bytes(self.0.size.0.saturating_sub(sum(all).0))
     }

@@ -11,7 +11,7 @@ use std::thread;
 use drover_pagestore::DigestKey;
 use drover_types::Bytes;
 
-use super::disk::{Deferred, DiskThread};
+use super::disk::{DiskThread, Queue};
 use super::files::{KINDS, Told, named, pages, place, taken, told, unlink};
 use super::mark::{Away, Marks};
 use super::{Checkpoint, Checkpoints, Disk, Gone, Inner, Key, NoCheckpoint, NotOpened};
@@ -63,7 +63,9 @@ impl Checkpoints {
             size: wanted.size,
             lasts: wanted.lasts,
             thread: DiskThread::start()?,
-            deferred: Deferred::start()?,
+            deferred: Queue::start("ckpt-deferred")?,
+            letting_go: Queue::start("ckpt-let-go")?,
+            held: Arc::default(),
             key: key.map_or_else(DigestKey::random, |key| Ok(DigestKey::new(key)))?,
             away: Mutex::default(),
             all: Mutex::new(all),
@@ -200,16 +202,16 @@ impl Checkpoints {
             };
             all.iter().map(path).collect()
         };
-        let mut held = Vec::new();
         for kind in KINDS {
             for vm in named(&self.0.directory, pages(kind))? {
                 let path = place(&self.0.directory, &vm, pages(kind));
                 if !known.contains(&path) {
-                    held.extend(unlink(&path)?);
+                    let (held, removed) = unlink(&path);
+                    self.let_go_of(held);
+                    removed?;
                 }
             }
         }
-        self.let_go_of(held);
         Ok(())
     }
 }

@@ -202,8 +202,8 @@ bounded! {
 }
 
 bounded! {
-    /// Minutes. A drain with one guest after the other has pauses; after a week guests of an image have been started anew.
-    SharedPagesKept(u16) = 5 in 1..=10_080, "time in minutes to keep shared pages"
+    /// Minutes. A drain with one guest after the other has pauses. A week is a bound against a mistake: longer is to keep them for good.
+    SharedPagesKeep(u16) = 5 in 1..=10_080, "time in minutes to keep shared pages"
 }
 
 /// Memory that one migration may take to reduce its bytes, at one end.

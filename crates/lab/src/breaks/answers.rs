@@ -1,12 +1,13 @@
 //! What ethtool would tell of an adapter of 25 Gbit/s, by the numbers of `include/uapi/linux/ethtool_netlink.h`.
 
-use data_encoding::BASE64;
 use drover_host::{attribute, bitset};
 use serde_json::{Value, json};
 
-/// An adapter, as far as its driver is asked.
+use super::told::{number, shown};
+
+/// What its driver answers.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Adapter {
+pub(super) struct Answers {
     /// Of its link now, in Mbit/s.
     pub(super) speed: u32,
     /// What it can have, of those below.
@@ -32,7 +33,7 @@ pub(super) struct Adapter {
 }
 
 /// One with nothing wrong.
-pub(super) const WHOLE: Adapter = Adapter {
+pub(super) const WHOLE: Answers = Answers {
     speed: 25_000,
     most: 25_000,
     by_hand: false,
@@ -68,19 +69,18 @@ const MODES: [(u32, &str); 3] = [
     (25_000, "25000baseCR/Full"),
 ];
 
-impl Adapter {
+impl Answers {
     /// The answers, as a captured host has them.
     pub(super) fn told(&self) -> Value {
-        let shown = |attributes: Vec<u8>| json!({ "attributes": BASE64.encode(&attributes) });
         json!({
-            "linkmodes": shown(self.linkmodes()),
-            "features": shown(self.features()),
-            "rings": shown([number(2, 8192), number(6, self.ring)].concat()),
-            "channels": shown([number(5, 8), number(9, self.queues)].concat()),
-            "coalesce": shown(attribute(11, &[self.adaptive.into()])),
-            "pause": shown([(2, false), (3, self.pause), (4, self.pause)].map(switch).concat()),
-            "rss": shown(attribute(4, &self.table())),
-            "fec": shown([bitset(2, true, &[("RS", true)]), attribute(3, &[1])].concat()),
+            "linkmodes": shown(&self.linkmodes()),
+            "features": shown(&self.features()),
+            "rings": shown(&[number(2, 8192), number(6, self.ring)].concat()),
+            "channels": shown(&[number(5, 8), number(9, self.queues)].concat()),
+            "coalesce": shown(&attribute(11, &[self.adaptive.into()])),
+            "pause": shown(&[(2, false), (3, self.pause), (4, self.pause)].map(switch).concat()),
+            "rss": shown(&attribute(4, &self.table())),
+            "fec": shown(&[bitset(2, true, &[("RS", true)]), attribute(3, &[1])].concat()),
         })
     }
 
@@ -118,10 +118,6 @@ impl Adapter {
             .collect();
         [bitset(2, false, &can), bitset(4, false, &on)].concat()
     }
-}
-
-fn number(kind: u16, value: u32) -> Vec<u8> {
-    attribute(kind, &value.to_ne_bytes())
 }
 
 fn switch((kind, is_on): (u16, bool)) -> Vec<u8> {

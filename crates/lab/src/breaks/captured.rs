@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::catalogue::{Break, Written};
-use super::server;
+use super::server::{self, Files};
 use crate::command::run;
 use crate::lab::host_of;
 use crate::settings::LabName;
@@ -70,39 +70,38 @@ fn lay(folder: &Path, host: &str, written: &[&Written]) -> Result<()> {
             adapters.push(name);
         }
     }
-    for (path, text) in server::files(&adapters) {
-        put(folder, &path, &text)?;
-    }
+    let mut files = server::files(&adapters);
     let first = nics
         .iter_mut()
         .find(|nic| name(nic) == adapters.first().cloned());
     let first = first.context("no NIC was told")?;
     for written in written {
-        write(folder, first, written)?;
+        write(&mut files, first, written);
+    }
+    for (path, text) in files {
+        put(folder, &path, &text)?;
     }
     fs::write(&path, serde_json::to_vec_pretty(&told)?)?;
     Ok(())
 }
 
-/// Writes something that is wrong into its files, or into what is told of its first NIC.
-fn write(folder: &Path, first: &mut Value, written: &Written) -> io::Result<()> {
+/// Has something be wrong with its files, or with what is told of its first NIC.
+fn write(files: &mut Files, first: &mut Value, written: &Written) {
+    let mut put = |path: String, text: &str| _ = files.insert(path, text.to_owned());
     match written {
-        Written::File(path, text) => put(folder, path, text)?,
+        Written::File(path, text) => put((*path).to_owned(), text),
         Written::OfProcessors(file, text) => {
-            for path in server::of_processors(file) {
-                put(folder, &path, text)?;
-            }
+            server::of_processors(file).for_each(|path| put(path, text));
         }
         Written::Softnet { dropped, squeezed } => {
             let text = server::softnet(*dropped, *squeezed);
-            put(folder, server::SOFTNET, &text)?;
+            put(server::SOFTNET.to_owned(), &text);
         }
-        Written::Adapter(adapter) => first["ethtool"] = adapter.told(),
+        Written::Answers(answers) => first["ethtool"] = answers.told(),
         Written::Line(fabric) => fabric.tell(first),
         Written::Qdisc(kind) => first["qdisc"] = json!(kind),
         Written::Mtu(bytes) => first["interface"]["mtu"] = json!(bytes),
     }
-    Ok(())
 }
 
 fn put(root: &Path, path: &str, text: &str) -> io::Result<()> {
@@ -126,7 +125,7 @@ fn remove(folder: &Path) -> Result<()> {
 mod tests {
     use drover_host::{Told, Tree, facts};
 
-    use super::super::catalogue::catalogue;
+    use super::super::catalogue::{catalogue, check_together};
     use super::*;
 
     /// What a capture has of a host with two NICs, as far as a server does not replace it.
@@ -143,6 +142,48 @@ mod tests {
         let nics = [nic("nic0", "10.77.0.1/24"), nic("nic1", "10.77.1.1/24")];
         let told = json!({ "host": "x", "nics": nics, "irqbalance": null });
         fs::write(folder.join(TOLD), told.to_string()).unwrap();
+    }
+
+    /// What these write: files, and what is told of a NIC.
+    fn written_by(breaks: &[&Break]) -> (Files, [Value; 5]) {
+        let nics = ["nic0", "nic1"].map(str::to_owned);
+        let mut files = server::files(&nics);
+        let mut nic = json!({ "interface": { "name": "nic0", "mtu": 9000 } });
+        server::tell(0, &mut nic);
+        for written in breaks.iter().flat_map(|broken| broken.written) {
+            write(&mut files, &mut nic, written);
+        }
+        let mtu = nic["interface"]["mtu"].take();
+        let [ethtool, dcb, neighbours, qdisc] =
+            ["ethtool", "dcb", "neighbours", "qdisc"].map(|part| nic[part].take());
+        (files, [ethtool, dcb, neighbours, qdisc, mtu])
+    }
+
+    #[test]
+    fn of_any_two_that_are_not_refused_each_is_written_as_it_is_alone() {
+        let (whole, told) = written_by(&[]);
+        let all = || catalogue().filter(|broken| broken.is_written());
+        let mut together = 0;
+        for (one, other) in all().flat_map(|one| all().map(move |other| (one, other))) {
+            if check_together(&[one, other]).is_err() {
+                continue;
+            }
+            together += 1;
+            let (names, alone, both) = (
+                format!("{} and {}", one.name, other.name),
+                written_by(&[one]),
+                written_by(&[one, other]),
+            );
+            for (path, text) in &alone.0 {
+                let is_its = whole.get(path) != Some(text);
+                assert!(!is_its || both.0.get(path) == Some(text), "{names}: {path}");
+            }
+            for (part, whole) in told.iter().enumerate() {
+                let is_its = alone.1[part] != *whole;
+                assert!(!is_its || both.1[part] == alone.1[part], "{names}: {part}");
+            }
+        }
+        assert!(together > 0);
     }
 
     #[test]

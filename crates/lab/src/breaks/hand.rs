@@ -6,7 +6,8 @@ use anyhow::{Context, Result, bail};
 use drover_api::DEFAULT_QEMU;
 
 use super::captured::{Captured, capture};
-use super::catalogue::{Break, PATHS};
+use super::catalogue::{Break, PATHS, check_together};
+use super::machine::obstacle;
 use crate::command::run;
 use crate::fault::harm;
 use crate::host::Host;
@@ -31,11 +32,17 @@ pub struct Broken {
     pub captured: Option<Captured>,
 }
 
-/// Whether these can be wrong with hosts of such a lab.
+/// Whether these can be wrong with hosts of such a lab, all at once.
 ///
 /// # Errors
-/// They name NICs or addresses that it does not have, or take more hosts.
+/// They name NICs or addresses that it does not have, take more hosts or another machine, or one of them is not as it says beside another one.
 pub fn check(lab: &LabSettings, breaks: &[&Break]) -> Result<()> {
+    check_together(breaks)?;
+    for broken in breaks {
+        if let Some(obstacle) = obstacle(broken) {
+            bail!("{} cannot be found here: {obstacle}", broken.name);
+        }
+    }
     if let Some(broken) = breaks.iter().find(|broken| broken.hosts > lab.hosts) {
         let (name, hosts) = (broken.name, broken.hosts);
         bail!(
@@ -52,11 +59,12 @@ pub fn check(lab: &LabSettings, breaks: &[&Break]) -> Result<()> {
     )
 }
 
-/// Checks that this machine has what these are made with.
+/// Checks that the caller may make hosts, and that this machine has what these are made with.
 ///
 /// # Errors
 /// What is missing, with what to install.
 pub fn require(breaks: &[&Break]) -> Result<()> {
+    require::check_hosts()?;
     require::check_faults()?;
     if breaks.iter().any(|broken| broken.starts_guest()) {
         require::check(DEFAULT_QEMU.as_ref())?;

@@ -1,5 +1,7 @@
 //! A server of two nodes with an adapter for each NIC, as its files tell of it.
 
+use std::collections::BTreeMap;
+
 use super::answers::WHOLE;
 use super::fabric::{ALIKE, Fabric, PORT, Port};
 use serde_json::{Value, json};
@@ -29,12 +31,13 @@ pub(super) const SOFTNET: &str = "proc/net/softnet_stat";
 const CPUS: &str = "sys/devices/system/cpu";
 
 /// Settings, where the lab's machine may have others, or tells hosts nothing of them.
-const SETTINGS: [(&str, &str); 6] = [
+const SETTINGS: [(&str, &str); 7] = [
     ("kernel/numa_balancing", "0"),
     ("net/core/netdev_budget", "300"),
     ("net/core/netdev_budget_usecs", "2000"),
     ("net/core/netdev_max_backlog", "1000"),
-    // A connection fills a line of 25 Gbit/s.
+    ("net/ipv4/tcp_congestion_control", "cubic"),
+    // A connection fills a line of 100 Gbit/s.
     ("net/ipv4/tcp_rmem", "4096 131072 33554432"),
     ("net/ipv4/tcp_wmem", "4096 16384 33554432"),
 ];
@@ -50,18 +53,27 @@ const RDMA: [(&str, &str); 7] = [
     ("ports/1/hw_counters/packet_seq_err", "0"),
 ];
 
-/// A file: its path below `/`, and its text.
-pub(super) type File = (String, String);
+/// Texts of files, by their paths below `/`.
+pub type Files = BTreeMap<String, String>;
+
+type File = (String, String);
 
 /// All that the rules ask of files of such a server, beside what a lab's host has of its own.
-pub(super) fn files(nics: &[String]) -> Vec<File> {
-    let mut files = processors();
+pub(super) fn files(nics: &[String]) -> Files {
+    let mut files = bare_server();
     for (number, nic) in (0..).zip(nics) {
         files.extend(adapter(number, nic));
     }
-    files.push(("proc/uptime".to_owned(), UPTIME.to_owned()));
-    files.push((SOFTNET.to_owned(), softnet(0, 0)));
-    files.push(("proc/irq/default_smp_affinity".to_owned(), "ff".to_owned()));
+    files
+}
+
+/// A server of two nodes of four processors with nothing wrong, and without adapters.
+#[must_use]
+pub fn bare_server() -> Files {
+    let mut files: Files = processors().into_iter().collect();
+    files.insert("proc/uptime".to_owned(), UPTIME.to_owned());
+    files.insert(SOFTNET.to_owned(), softnet(0, 0));
+    files.insert("proc/irq/default_smp_affinity".to_owned(), "ff".to_owned());
     files.extend(SETTINGS.map(|(name, value)| (format!("proc/sys/{name}"), value.to_owned())));
     files
 }

@@ -7,22 +7,28 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use drover_hypervisor::Qmp;
+use drover_types::Bytes;
 use serde_json::json;
 use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, ChildStdout, Command};
 
-use super::asks;
 use super::initramfs::{self, STATUS, hardware_address, pack};
 use super::kernel::Kernel;
+use super::link::{self, Link};
+use super::said::Said;
 use crate::command::{self, log_end};
 use crate::guest::assembler::Assembler;
-use crate::limits::{EMULATED_OUTPUT, EMULATED_PIECE, EMULATED_STARTS, QEMU_START};
+use crate::limits::{EMULATED_LINE, EMULATED_PIECE, EMULATED_STARTS, QEMU_START};
+use crate::machine::available_memory;
 use crate::require::{check_emulated, has_hardware_virtualisation};
 
 /// Two nodes of two processors each, with half of the memory, in MiB.
 const NODES: u32 = 2;
 const NODE_CPUS: u32 = 2;
 const NODE_MIB: u32 = 512;
+
+/// What gives the machine files, by QEMU's name.
+const FILES: &str = "virtio-9p-pci";
 
 /// An adapter that QEMU emulates.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +46,7 @@ pub struct Adapter {
 pub struct Program {
     /// The program and its arguments.
     pub words: Vec<String>,
-    /// What it finds in its environment, beside `PATH`.
+    /// What it finds in its environment, `PATH` as well if it is to have one.
     pub environment: Vec<(String, String)>,
     /// Folders of this machine that it finds even below one of those that the host has of its own, such as `/tmp`.
     pub folders: Vec<PathBuf>,
@@ -64,7 +70,7 @@ pub struct EmulatedHost {
 pub struct Ended {
     /// The program's exit status.
     pub status: i32,
-    /// What the program said, as much as is kept.
+    /// What the program said, or the end of it.
     pub output: String,
 }
 
@@ -83,22 +89,38 @@ impl EmulatedHost {
         })
     }
 
-    /// Checks that this QEMU emulates all of its adapters.
+    /// Checks that this QEMU emulates all of it, that the kernel has all modules, and that there is memory for it.
     ///
     /// # Errors
-    /// It does not; which one.
+    /// It does not, or has not; which one.
     pub async fn check(&self) -> Result<()> {
         let qemu = self.qemu.to_string_lossy();
         let known = command::run(&qemu, &["-device", "help"]).await?;
-        let emulates = |model: &str| known.contains(&format!("name \"{model}\""));
-        match self.adapters.iter().find(|one| !emulates(&one.model)) {
-            None => Ok(()),
-            Some(Adapter { model, .. }) => bail!("{qemu} emulates no {model}"),
+        let models = self.adapters.iter().map(|one| one.model.as_str());
+        for model in models.chain([FILES]) {
+            if !known.contains(&format!("name \"{model}\"")) {
+                bail!("{qemu} emulates no {model}");
+            }
+        }
+        let mut modules = self.modules.iter().map(String::as_str);
+        if let Some(missing) = modules.find(|name| !self.kernel.has(name)) {
+            bail!(
+                "the kernel {} has no module {missing}",
+                self.kernel.image.display()
+            );
+        }
+        let memory = Bytes(u64::from(NODES * NODE_MIB) << 20);
+        match available_memory() {
+            Some(free) if free < memory => {
+                bail!("an emulated host takes {memory} of memory, and {free} are free")
+            }
+            _ => Ok(()),
         }
     }
 
-    /// Has the machine run a program, to the end of both. `folder` is for what the machine is made of; what is in its folder `out`
-    /// afterwards was written by the program, to [`OUT`](super::OUT).
+    /// Has the machine run a program, to the end of both. The thread that asks for it has to live as long, as that of `block_on` does.
+    /// `folder` is for what the machine is made of; what is in its folder `out` afterwards was written by the program, to
+    /// [`OUT`](super::OUT).
     ///
     /// # Errors
     /// The machine cannot be made or started, took longer than `within`, or ended before its program did.
@@ -113,7 +135,10 @@ impl EmulatedHost {
         fs::write(&initramfs, archive)
             .with_context(|| format!("cannot write {}", initramfs.display()))?;
         let began = self.begin(&files).await?;
-        let mut output = String::new();
+        // QEMU has read it; 9 MB that would stay where the caller is killed.
+        fs::remove_file(&initramfs)
+            .with_context(|| format!("cannot remove {}", initramfs.display()))?;
+        let mut output = Said::default();
         let monitor = files.monitor();
         let ends = listen(began, &monitor, &mut output);
         let ended = tokio::time::timeout(within, ends).await;
@@ -133,6 +158,7 @@ impl EmulatedHost {
         let status = fs::read_to_string(files.out().join(STATUS)).unwrap_or_default();
         let status = status.trim().parse::<i32>();
         let status = status.with_context(|| format!("the program told no status; {}", said()))?;
+        let output = output.to_string();
         Ok(Ended { status, output })
     }
 
@@ -168,14 +194,13 @@ impl EmulatedHost {
         let log =
             fs::File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let qemu = self.qemu.display();
-        Command::new(&self.qemu)
+        ending_with_this_thread(&self.qemu)
             .args(self.arguments(files))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
             // An interrupt at the terminal is for whoever waits for it.
             .process_group(0)
-            .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("cannot start {qemu}"))
     }
@@ -249,6 +274,14 @@ impl EmulatedHost {
     }
 }
 
+/// A program that is killed when this thread ends, also where the whole process is killed: it would go on for as long as its kernel does.
+fn ending_with_this_thread(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command.kill_on_drop(true);
+    command
+}
+
 /// What a machine is made of, and what it leaves.
 struct Files<'a> {
     folder: &'a Path,
@@ -289,24 +322,21 @@ struct Began {
 }
 
 /// Keeps what the program says, does what it asks for, and waits until QEMU has ended.
-async fn listen(began: Began, monitor: &Path, output: &mut String) -> Result<()> {
+async fn listen(began: Began, monitor: &Path, output: &mut Said) -> Result<()> {
     let Began {
         mut child,
         mut words,
         first,
     } = began;
-    let mut lines = Assembler::default();
+    let mut lines = Assembler::keeping(EMULATED_LINE);
     let mut qmp = None;
     let mut piece = Some(first);
     while let Some(said) = piece {
         for line in lines.feed(&said) {
-            if let Some(link) = asks::read(&line) {
+            if let Some(link) = link::read(&line) {
                 set_link(&mut qmp, monitor, &link).await?;
             }
-            if output.len() < EMULATED_OUTPUT {
-                output.push_str(&line);
-                output.push('\n');
-            }
+            output.push(line);
         }
         piece = next(&mut words).await?;
     }
@@ -324,14 +354,14 @@ async fn next(words: &mut ChildStdout) -> Result<Option<Vec<u8>>> {
     Ok((length > 0).then_some(piece))
 }
 
-async fn set_link(qmp: &mut Option<Qmp>, monitor: &Path, link: &asks::Link) -> Result<()> {
+async fn set_link(qmp: &mut Option<Qmp>, monitor: &Path, link: &Link) -> Result<()> {
     let connected = match qmp.take() {
         Some(connected) => connected,
         None => Qmp::connect(monitor, false, QEMU_START)
             .await
             .context("QEMU's monitor does not answer")?,
     };
-    let asks::Link { name, on } = link;
+    let Link { name, on } = link;
     let order = connected.execute("set_link", json!({ "name": name, "up": on }));
     order
         .await
@@ -343,6 +373,44 @@ async fn set_link(qmp: &mut Option<Qmp>, monitor: &Path, link: &asks::Link) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::{KILL, POLL};
+
+    /// Waits until that file of a process has this.
+    fn wait_for(pid: u32, file: &str, accept: impl Fn(&str) -> bool) {
+        let path = format!("/proc/{pid}/{file}");
+        let deadline = std::time::Instant::now() + KILL;
+        while !fs::read_to_string(&path).is_ok_and(|text| accept(&text)) {
+            assert!(std::time::Instant::now() < deadline, "{path}");
+            std::thread::sleep(POLL);
+        }
+    }
+
+    #[test]
+    fn what_was_started_ends_with_the_thread_that_started_it() {
+        if command::find("setpriv").is_none() {
+            println!(
+                "skipped, because setpriv is missing; install with: apt-get install util-linux"
+            );
+            return;
+        }
+        let started = std::thread::spawn(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            let runtime = runtime.unwrap();
+            let _context = runtime.enter();
+            let mut sleep = ending_with_this_thread(Path::new("/bin/sleep"));
+            let child = sleep.arg("600").spawn().unwrap();
+            let pid = child.id().unwrap();
+            // Nobody drops it.
+            std::mem::forget(child);
+            wait_for(pid, "comm", |name| name == "sleep\n");
+            pid
+        });
+        let pid = started.join().unwrap();
+        // A zombie, as nobody waits for it.
+        wait_for(pid, "stat", |stat| stat.contains(") Z "));
+    }
 
     #[test]
     fn a_machine_has_its_adapters_on_their_wires_and_nothing_of_this_one_to_write_to() {

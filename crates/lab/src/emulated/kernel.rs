@@ -36,6 +36,14 @@ impl Kernel {
     }
 }
 
+impl Kernel {
+    /// Whether it has that module, or has it built in. Newer kernels lack some that older ones have.
+    #[must_use]
+    pub fn has(&self, module: &str) -> bool {
+        self.modules.has(module)
+    }
+}
+
 #[cfg(test)]
 impl Kernel {
     /// One without modules.

@@ -11,14 +11,15 @@
 //! One program runs in it, as its first and only one, and its exit status is the machine's.
 //!
 //! # Invariant
-//! Nothing of this machine is changed but the caller's folder. QEMU ends with the run, whatever comes of that; where the caller is killed,
-//! with the program.
+//! Nothing of this machine is changed but the caller's folder. QEMU ends with the run, whatever comes of that, and with the caller, however
+//! that ends.
 
-mod asks;
 mod host;
 mod initramfs;
 mod kernel;
+mod link;
 mod modules;
+mod said;
 
 pub use host::{Adapter, EmulatedHost, Ended, Program};
 pub use initramfs::OUT;

@@ -58,6 +58,11 @@ impl Modules {
         Ok(())
     }
 
+    pub(super) fn has(&self, name: &str) -> bool {
+        let name = normal(name);
+        self.files.contains_key(&name) || self.built_in.contains(&name)
+    }
+
     /// These and all that they need, each behind what it needs. What the kernel has built in is left out.
     ///
     /// # Errors
@@ -193,6 +198,8 @@ mod tests {
         let modules = Modules::of(folder.path()).unwrap();
         let ordered = names(&modules, &["a", "inside", "c"]).await.unwrap();
         assert_eq!(ordered, ["c", "d", "b_x", "a"]);
+        assert!(["b-x", "inside"].iter().all(|name| modules.has(name)));
+        assert!(!modules.has("outside"));
     }
 
     #[tokio::test]

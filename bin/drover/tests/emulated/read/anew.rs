@@ -1,5 +1,5 @@
-//! The hosts that are kept in `captured/`, captured anew. Whoever started this one looks at them. Its name makes it the first: the kernel
-//! counts how often other tests have links go and come.
+//! The hosts that are kept in `captured/`, captured anew. Whoever started this one looks at them. Its name makes it the first: little was
+//! done to the host before.
 
 use std::process::Command;
 

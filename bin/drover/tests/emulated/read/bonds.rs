@@ -1,8 +1,9 @@
 //! Bonds of real adapters, by the kernel's module.
 
+use drover_tune::examine;
 use drover_tune::facts::{Bond, Host, Kind};
 
-use crate::here::{NEAR, Said, Until, afresh, far, host, ip, link, report, said, until};
+use crate::here::{NEAR, Said, Until, afresh, far, far_host, host, ip, link, report, said, until};
 
 /// Makes the bond of both near adapters, with an address. It is gone with what comes back.
 fn bonded(options: &str) -> Until {
@@ -14,6 +15,21 @@ fn bonded(options: &str) -> Until {
         "link set dev near1 master bond0",
         "link set dev bond0 up",
         "addr add 10.9.0.1/24 dev bond0",
+    ]);
+    bond
+}
+
+/// The same of both at the other ends of their wires.
+fn far_bonded(options: &str) -> Until {
+    let bond = Until("ip -n far link del bond0");
+    far(&[
+        &format!("link add bond0 type bond miimon 100 {options}"),
+        "link set dev far0 down",
+        "link set dev far1 down",
+        "link set dev far0 master bond0",
+        "link set dev far1 master bond0",
+        "link set dev bond0 up",
+        "addr add 10.9.0.2/24 dev bond0",
     ]);
     bond
 }
@@ -84,15 +100,7 @@ async fn a_bond_whose_members_take_turns_is_right_until_one_has_no_link() {
 #[ignore = "runs on an emulated host, which a test in main.rs of its folder starts"]
 async fn members_in_one_group_are_right_and_one_whose_switch_leaves_it_is_found() {
     let _bond = bonded("mode 802.3ad lacp_rate fast xmit_hash_policy layer3+4");
-    let _far = Until("ip -n far link del bond0");
-    far(&[
-        "link add bond0 type bond mode 802.3ad lacp_rate fast miimon 100",
-        "link set dev far0 down",
-        "link set dev far1 down",
-        "link set dev far0 master bond0",
-        "link set dev far1 master bond0",
-        "link set dev bond0 up",
-    ]);
+    let _far = far_bonded("mode 802.3ad lacp_rate fast");
     let in_one = |bond: &Bond| {
         let groups: Vec<_> = bond.aggregators.values().collect();
         bond.active == both() && groups == [bond.aggregator.as_ref().unwrap(); 2]
@@ -111,6 +119,24 @@ async fn members_in_one_group_are_right_and_one_whose_switch_leaves_it_is_found(
         panic!("{told:?}: {all:#?}");
     };
     assert!(read.starts_with("near1 "), "{read}");
+}
+
+#[tokio::test]
+#[ignore = "runs on an emulated host, which a test in main.rs of its folder starts"]
+async fn bonds_at_both_ends_that_use_their_members_otherwise_are_found() {
+    let _bond = bonded("mode balance-rr");
+    let other = far_bonded("mode active-backup");
+    bond_when(|bond| bond.active == both()).await;
+    let of_two = async || {
+        let all = examine(&[host().await, far_host()], &[]);
+        said(&all, "pair-bond", "bond0")
+    };
+    let found = Said::Found("mode balance-rr, and active-backup of bond0".to_owned());
+    assert_eq!(of_two().await, found);
+    drop(other);
+
+    let _alike = far_bonded("mode balance-rr");
+    assert_eq!(of_two().await, Said::Right);
 }
 
 #[tokio::test]

@@ -2,5 +2,6 @@
 
 mod anew;
 mod bonds;
+mod dcb;
 mod rdma;
 mod teams;

@@ -50,7 +50,7 @@ async fn what_emulated_adapters_do_not_have_is_not_known_of_them() {
         assert!(nic.fec.known().is_none(), "{name}");
         assert!(nic.neighbours.known().is_none(), "{name}");
     }
-    // There is no emulated adapter by which rules of DCB could be tried.
+    // QEMU emulates no adapter whose driver has it: `dcb.rs` has one of ours.
     let expected = "its driver does not tell";
     assert!(dcb.values().all(|why| why == expected), "{dcb:?}");
 }

@@ -21,10 +21,18 @@ pub fn teamd() -> Option<PathBuf> {
     there.then_some(folder)
 }
 
+/// Ends the daemon and its team. A next one may have both names only when it has put its things in order: a minute at most.
+const END: &str = "pid=$(cat /run/team0.pid); kill $pid
+for turn in $(seq 600); do
+    grep -q '(teamd) [^Z]' /proc/$pid/stat 2>/dev/null || break
+    sleep 0.1
+done
+ip link del team0 2>/dev/null; rm -f /run/team0.pid";
+
 /// Has the daemon make the team of both near adapters, with an address. It is gone with what comes back.
 pub async fn teamed(teamd: &std::path::Path, runner: &str) -> Until {
     afresh();
-    let team = Until("kill $(cat /run/team0.pid); ip link del team0; rm -f /run/team0.pid");
+    let team = Until(END);
     let ports = r#"{"near0":{},"near1":{}}"#;
     let watch = r#"{"name":"ethtool"}"#;
     let config = format!(

@@ -1,6 +1,6 @@
 //! The emulated host's agent, in a cluster with one whose kernel answers at the other ends of its wires.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use drover_api::ChangeView;
@@ -96,7 +96,7 @@ impl Host {
         found.await;
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn drover(&self, arguments: &[&str]) -> Ran {
         let mut command = Command::new(env!("CARGO_BIN_EXE_drover"));
         command
             .args(arguments)
@@ -104,11 +104,13 @@ impl Host {
             .env_remove("HOME")
             .env_remove("XDG_STATE_HOME")
             .stdin(Stdio::null());
-        command
-    }
-
-    pub fn drover(&self, arguments: &[&str]) -> Ran {
-        ran(self.command(arguments).output().unwrap())
+        let output = command.output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Ran {
+            code: output.status.code(),
+            out: text(output.stdout),
+            err: text(output.stderr),
+        }
     }
 
     /// What a command says that did what it was asked.
@@ -118,37 +120,9 @@ impl Host {
         out
     }
 
-    /// Begins with a command.
-    pub fn begins(&self, arguments: &[&str]) -> Child {
-        let mut command = self.command(arguments);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.spawn().unwrap()
-    }
-
     /// What was begun, the newest first.
     pub async fn changes(&self) -> Vec<ChangeView> {
         self.agent.client.changes().await.unwrap()
-    }
-
-    /// The newest change, once it is as wanted.
-    pub async fn change_when(&self, accept: impl Fn(&ChangeView) -> bool) -> ChangeView {
-        let newest = async || self.changes().await.into_iter().next();
-        let found = until(newest, |change| change.as_ref().is_some_and(&accept)).await;
-        found.unwrap()
-    }
-}
-
-/// At the end of what was begun.
-pub fn ended(child: Child) -> Ran {
-    ran(child.wait_with_output().unwrap())
-}
-
-fn ran(output: std::process::Output) -> Ran {
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Ran {
-        code: output.status.code(),
-        out: text(output.stdout),
-        err: text(output.stderr),
     }
 }
 

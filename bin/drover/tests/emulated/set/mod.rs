@@ -2,4 +2,6 @@
 
 mod agent;
 mod changes;
+mod dcb;
+mod interrupts;
 mod links;

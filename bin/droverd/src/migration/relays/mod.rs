@@ -289,7 +289,8 @@ impl RelayProcess {
         self.known.doubt()
     }
 
-    /// Waits until the counters are those of now; of a process that has ended they stay, and what its end means is known then.
+    /// Waits until the counters are those of now, for twice as long as an answer may take at most; of a process that has ended they stay,
+    /// and what its end means is known then.
     pub fn refresh(&self) {
         if let Err(error) = self.control.request(&Request::Report, None) {
             tracing::debug!(
@@ -298,9 +299,15 @@ impl RelayProcess {
                 "last counters stay"
             );
             if matches!(error, ControlError::Gone(_)) {
-                self.known.wait_until_gone();
+                self.known.wait_until_over();
             }
         }
+    }
+
+    /// The same of one that was [told to end](Self::close). One that does not answer by then that it has heard so is doubted.
+    pub fn settle(&self) {
+        self.refresh();
+        self.known.settle();
     }
 
     /// Its process.
@@ -353,23 +360,29 @@ impl RelayProcess {
     pub fn cut(&self) {
         match self.control.request(&Request::Cut, None) {
             Ok(()) => self.known.cut(),
-            Err(error) => {
-                tracing::warn!(
-                    pid = self.pid,
-                    error = with_sources(&error),
-                    "ending the relay's process"
-                );
-                end_own(&self.place, Some(self.pid), Duration::ZERO);
-                self.known.wait_until_gone();
-            }
+            Err(error) => self.kill(&error),
         }
         self.post(&Request::Close { finished: false });
+    }
+
+    /// Ends its process, which does not do what it is asked for; or has ended by itself.
+    fn kill(&self, error: &ControlError) {
+        let why = with_sources(error);
+        tracing::warn!(pid = self.pid, why, "ending the relay's process");
+        let is_gone = matches!(error, ControlError::Gone(_));
+        if !is_gone {
+            self.known.kill();
+        }
+        end_own(&self.place, Some(self.pid), Duration::ZERO);
+        if is_gone {
+            self.known.wait_until_over();
+        }
     }
 }
 
 impl Drop for RelayProcess {
     fn drop(&mut self) {
-        self.known.leave();
+        self.known.let_go();
     }
 }
 

@@ -17,7 +17,7 @@ use crate::limits::{RELAY_END_AGAIN, RELAY_ENDED};
 pub enum Doubt {
     /// A chunk could not be used, perhaps for a page to which it refers.
     Chunk,
-    /// Its process has ended unasked, perhaps by what it read; or nothing is known of it.
+    /// Its process has ended unasked, perhaps by what it read; or it does not answer, or nothing is known of it.
     Died,
 }
 
@@ -30,10 +30,10 @@ pub(super) struct Known {
     doubt: OnceLock<Doubt>,
     closing: Mutex<Closing>,
     /// Nobody has a handle of it any more.
-    left: AtomicBool,
+    is_let_go: AtomicBool,
     /// Nothing more is heard of it, and what that means is known.
-    gone: Mutex<bool>,
-    is_gone: Condvar,
+    is_over: Mutex<bool>,
+    over: Condvar,
 }
 
 /// What a process was told of its end.
@@ -44,8 +44,20 @@ enum Closing {
     No,
     /// To end, if that could be said. One that dies before it has heard that dies unasked.
     Asked(Option<Posted>),
-    /// That nothing more is to reach QEMU, which it has answered. Its end is no news, whatever it is.
-    Cut,
+    /// To end, or that nothing more is to reach QEMU, and it has answered; or it was killed. Its end is no news, whatever it is.
+    Settled,
+}
+
+impl Closing {
+    /// Looks whether it has answered by now: whether its end is no news.
+    fn is_settled(&mut self) -> bool {
+        if let Self::Asked(Some(told)) = self
+            && told.is_answered()
+        {
+            *self = Self::Settled;
+        }
+        matches!(self, Self::Settled)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -76,37 +88,53 @@ impl Known {
 
     /// It has answered that nothing more reaches QEMU.
     pub(super) fn cut(&self) {
-        *lock(&self.closing) = Closing::Cut;
+        *lock(&self.closing) = Closing::Settled;
+    }
+
+    /// It is about to be killed, as it does not answer.
+    pub(super) fn kill(&self) {
+        self.doubted(Doubt::Died);
+        *lock(&self.closing) = Closing::Settled;
+    }
+
+    /// It was told to end, and asked for something behind that: where it has answered neither it hangs, perhaps by what it read.
+    pub(super) fn settle(&self) {
+        if !lock(&self.closing).is_settled() {
+            self.doubted(Doubt::Died);
+        }
     }
 
     /// Nobody asks any more what became of it.
-    pub(super) fn leave(&self) {
-        self.left.store(true, Ordering::Release);
+    pub(super) fn let_go(&self) {
+        self.is_let_go.store(true, Ordering::Release);
     }
 
     /// Waits until it is known what the end of the connection to it means, for as long as an answer may take.
-    pub(super) fn wait_until_gone(&self) {
-        let gone = lock(&self.gone);
-        drop(self.is_gone.wait_timeout_while(gone, ANSWER, |gone| !*gone));
+    pub(super) fn wait_until_over(&self) {
+        let is_over = lock(&self.is_over);
+        let waited = self.over.wait_timeout_while(is_over, ANSWER, |is| !*is);
+        drop(waited);
     }
 
     /// The connection to it has ended: how long its process may take to do so, and whether nobody wanted it to.
     fn ended(&self) -> (Duration, bool) {
-        let (patience, unasked) = match &mut *lock(&self.closing) {
-            Closing::No => (Duration::ZERO, true),
-            Closing::Asked(told) => {
-                let is_heard = told.take().is_some_and(Posted::is_answered);
-                // Who lets go of it does not hear the answer.
-                (RELAY_ENDED, !is_heard && !self.left.load(Ordering::Acquire))
-            }
-            Closing::Cut => (RELAY_ENDED, false),
+        // Who lets go of it does not hear the answer. Letting go of one that is to carry on ends it.
+        let is_let_go = self.is_let_go.load(Ordering::Acquire);
+        let mut closing = lock(&self.closing);
+        let (patience, is_wanted) = if matches!(*closing, Closing::No) {
+            (Duration::ZERO, is_let_go)
+        } else if closing.is_settled() || is_let_go {
+            (RELAY_ENDED, true)
+        } else {
+            (Duration::ZERO, false)
         };
-        if unasked {
+        drop(closing);
+        if !is_wanted {
             self.doubted(Doubt::Died);
         }
-        *lock(&self.gone) = true;
-        self.is_gone.notify_all();
-        (patience, unasked)
+        *lock(&self.is_over) = true;
+        self.over.notify_all();
+        (patience, !is_wanted)
     }
 }
 

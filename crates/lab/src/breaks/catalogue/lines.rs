@@ -1,8 +1,8 @@
 //! What no namespace has of a line, written into what was captured of the second host, or of both: bridging, RDMA, and what switches say.
 
-use super::Written::{Adapter as Told, File, Line, Mtu};
+use super::Written::{Answers as Told, File, Line, Mtu};
 use super::{Break, everywhere, written};
-use crate::breaks::answers::{Adapter, WHOLE};
+use crate::breaks::answers::{Answers, WHOLE};
 use crate::breaks::fabric::{ALIKE, BRIDGING, BY_FIRMWARE, Bridging, Fabric, PORT, Port};
 
 pub(super) const LINES: &[Break] = &[
@@ -11,7 +11,7 @@ pub(super) const LINES: &[Break] = &[
         "an adapter holds packets back by pause frames beside PFC",
         "dcb-pause",
         "b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             pause: true,
             ..WHOLE
         })],

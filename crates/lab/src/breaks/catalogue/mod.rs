@@ -3,14 +3,16 @@
 mod done;
 mod guests;
 mod lines;
+mod together;
 mod written;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 
-use super::answers::Adapter;
+use super::answers::Answers;
 use super::defined::Guest;
 use super::fabric::Fabric;
 pub(super) use guests::WHOLE as WHOLE_GUEST;
+pub(super) use together::check_together;
 
 /// Something that is wrong with a host, or between two.
 #[derive(Debug)]
@@ -52,7 +54,7 @@ pub(super) enum Written {
         squeezed: u32,
     },
     /// What ethtool answers of the first NIC.
-    Adapter(Adapter),
+    Answers(Answers),
     /// What is told of its line.
     Line(Fabric),
     /// What its packets go through before they come to it.
@@ -195,21 +197,16 @@ pub fn catalogue() -> impl Iterator<Item = &'static Break> + Clone {
     done.chain(written::WRITTEN).chain(lines::LINES)
 }
 
-/// Those of these names, in their order.
+/// The one of this name.
 ///
 /// # Errors
-/// A name that is none.
-pub fn chosen(names: &[String]) -> Result<Vec<&'static Break>> {
-    let find = |name: &String| {
-        let found = catalogue().find(|broken| broken.name == name);
-        found.map_or_else(|| refuse(name), Ok)
-    };
-    names.iter().map(find).collect()
-}
-
-fn refuse(name: &str) -> Result<&'static Break> {
-    let names: Vec<_> = catalogue().map(|broken| broken.name).collect();
-    bail!("nothing named {name:?} can be wrong: {}", names.join(", "))
+/// It is none.
+pub fn named(name: &str) -> Result<&'static Break> {
+    let found = catalogue().find(|broken| broken.name == name);
+    found.with_context(|| {
+        let names: Vec<_> = catalogue().map(|broken| broken.name).collect();
+        format!("nothing named {name:?} can be wrong: {}", names.join(", "))
+    })
 }
 
 #[cfg(test)]
@@ -268,14 +265,8 @@ mod tests {
 
     #[test]
     fn a_name_that_is_none_is_refused_with_those_that_are() {
-        let chosen = |names: &[&str]| {
-            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-            super::chosen(&names)
-        };
-        let two = chosen(&["loss", "cut"]).unwrap();
-        let names: Vec<_> = two.iter().map(|broken| broken.name).collect();
-        assert_eq!(names, ["loss", "cut"]);
-        let refused = chosen(&["los"]).unwrap_err().to_string();
+        assert_eq!(named("loss").unwrap().name, "loss");
+        let refused = named("los").unwrap_err().to_string();
         assert!(refused.contains("\"los\"") && refused.contains("governor"));
     }
 }

@@ -1,8 +1,8 @@
 //! What no namespace has, written into what was captured of the second host: its processors, adapters, bridges and bonds.
 
-use super::Written::{Adapter as Told, File, OfProcessors, Qdisc, Softnet};
+use super::Written::{Answers as Told, File, OfProcessors, Qdisc, Softnet};
 use super::{Break, Written, upon, written};
-use crate::breaks::answers::{Adapter, WHOLE};
+use crate::breaks::answers::{Answers, WHOLE};
 
 pub(super) const WRITTEN: &[Break] = &[
     written(
@@ -81,7 +81,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "the rate of a link of 25 Gbit/s was set to 1 by hand",
         "link-speed",
         "b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             speed: 1000,
             by_hand: true,
             ..WHOLE
@@ -92,7 +92,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "one host has an adapter of 10 Gbit/s, the other one of 25",
         "pair-speed",
         "a and b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             speed: 10_000,
             most: 10_000,
             ..WHOLE
@@ -103,7 +103,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "a link carries one way at a time",
         "link-duplex",
         "b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             half: true,
             ..WHOLE
         })],
@@ -120,7 +120,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "an adapter of 25 Gbit/s has one queue",
         "nic-queues",
         "b nic0",
-        &[Told(Adapter { queues: 1, ..WHOLE })],
+        &[Told(Answers { queues: 1, ..WHOLE })],
     ),
     written(
         "interrupts",
@@ -153,7 +153,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "an adapter hands all packets to one of its queues",
         "nic-spread",
         "b nic0",
-        &[Told(Adapter { spread: 1, ..WHOLE })],
+        &[Told(Answers { spread: 1, ..WHOLE })],
     ),
     written(
         "send-queues",
@@ -186,14 +186,14 @@ pub(super) const WRITTEN: &[Break] = &[
         "an adapter has 64 places for packets in each queue",
         "nic-ring",
         "b nic0",
-        &[Told(Adapter { ring: 64, ..WHOLE })],
+        &[Told(Answers { ring: 64, ..WHOLE })],
     ),
     written(
         "coalescing",
         "an adapter interrupts for each packet",
         "nic-coalescing",
         "b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             adaptive: false,
             ..WHOLE
         })],
@@ -203,7 +203,7 @@ pub(super) const WRITTEN: &[Break] = &[
         "an adapter leaves checksums and joining of what arrives to the processors",
         "nic-offloads",
         "b nic0",
-        &[Told(Adapter {
+        &[Told(Answers {
             off: &["rx-checksum", "rx-gro"],
             ..WHOLE
         })],
@@ -215,7 +215,7 @@ pub(super) const WRITTEN: &[Break] = &[
             "the adapter below a bridge joins packets that are to be forwarded",
             "nic-lro",
             "b nic0",
-            &[Told(Adapter { lro: true, ..WHOLE })],
+            &[Told(Answers { lro: true, ..WHOLE })],
         ),
     ),
     upon(

@@ -107,19 +107,19 @@ fn stored_pages_are_doubted_for_a_chunk_and_for_a_relay_that_died_and_for_nothin
         lasted: Duration::ZERO,
     };
     assert_eq!(doubt(Heard::Event(1, alone)), None);
-    assert_eq!(after(Does::EndInOrder, closed), (None, 0));
+    assert_eq!(after(Does::EndInOrder, settled), (None, 0));
 }
 
 /// As at the end of a migration, which asks for the last counters.
-fn closed(process: &RelayProcess) {
+fn settled(process: &RelayProcess) {
     process.close(false);
-    process.refresh();
+    process.settle();
 }
 
 #[test]
 fn a_relay_that_dies_before_it_hears_that_it_is_to_end_has_died_as_any_other() {
     let died = (Some(Doubt::Died), 1);
-    assert_eq!(after(Does::DieAt("close"), closed), died);
+    assert_eq!(after(Does::DieAt("close"), settled), died);
     assert_eq!(after(Does::DieAt("report"), RelayProcess::refresh), died);
     assert_eq!(after(Does::DieAt("cut"), RelayProcess::cut), died);
 }
@@ -135,4 +135,14 @@ fn a_relay_that_was_cut_off_or_let_go_of_may_end_as_it_likes() {
     // Who lets go of it does not wait for its answer.
     let left = |process: &RelayProcess| process.close(false);
     assert_eq!(after(Does::HangAt("close"), left), (None, 0));
+    // Nor who has it end by letting go of it.
+    assert_eq!(after(Does::EndInOrder, |_| ()), (None, 0));
+}
+
+#[test]
+fn a_relay_that_hangs_when_it_is_to_end_is_doubted_and_has_not_ended_unasked() {
+    let hung = (Some(Doubt::Died), 0);
+    assert_eq!(after(Does::HangAt("close"), settled), hung);
+    // It is killed for that.
+    assert_eq!(after(Does::HangAt("cut"), RelayProcess::cut), hung);
 }
