@@ -49,7 +49,7 @@ impl<'a> Raised<'a> {
     /// The largest packets that may leave by an interface and could not before: it is to take them, or follows one below that is, or was held
     /// back by it.
     pub(crate) fn larger(&self, nic: &str) -> Option<u32> {
-        self.risen(nic, &mut BTreeSet::new()).or_else(|| {
+        self.risen(nic).or_else(|| {
             let own = self.layers.get(nic)?.mtu;
             let over = self.over(nic);
             let held = self
@@ -59,17 +59,29 @@ impl<'a> Raised<'a> {
         })
     }
 
-    fn risen(&self, nic: &str, seen: &mut BTreeSet<&'a str>) -> Option<u32> {
+    fn risen(&self, nic: &str) -> Option<u32> {
+        let own = self.plan.mtus().find(|mtu| mtu.nic == nic);
+        let before = own.map(|own| own.from);
+        let before = before.or_else(|| Some(self.layers.get(nic)?.mtu))?;
+        let after = self.becomes(nic, &mut BTreeSet::new())?;
+        (after > before).then_some(after)
+    }
+
+    /// The largest packet that an interface takes then: a bridge that follows has that of its smallest port.
+    fn becomes(&self, nic: &str, seen: &mut BTreeSet<&'a str>) -> Option<u32> {
         if let Some(own) = self.plan.mtus().find(|mtu| mtu.nic == nic) {
-            return own.is_raised().then_some(own.to);
+            return Some(own.to);
         }
-        let layer = self.layers.get(nic).filter(|layer| layer.follows)?;
+        let layer = self.layers.get(nic)?;
+        if !layer.follows {
+            return Some(layer.mtu);
+        }
         let on = layer.on.iter();
         let on = on.filter_map(|below| match seen.insert(below) {
-            true => self.risen(below, seen),
+            true => self.becomes(below, seen),
             false => None,
         });
-        on.max()
+        on.min()
     }
 
     /// Why it would not be proved, of some interface that is to take larger packets, that these cross: of no path that leaves by it is it
@@ -143,7 +155,7 @@ mod tests {
     use crate::sizes::Sizes;
     use crate::sizes::tests::plan;
 
-    /// A VLAN, a bridge that follows and one that was set, all over `nic0`; a bond over `nic1`.
+    /// A VLAN, a bridge that follows, one that has a guest's smaller port and one of the VLAN, all over `nic0`; a bond over `nic1`.
     fn layers() -> Layers {
         let layer = |(name, on, mtu, follows): &(&str, &[&str], u32, bool)| {
             let layer = Layer {
@@ -153,11 +165,13 @@ mod tests {
             };
             ((*name).to_owned(), layer)
         };
-        let all: [(&str, &[&str], u32, bool); 7] = [
+        let all: [(&str, &[&str], u32, bool); 9] = [
             ("nic0", &[], 1500, false),
             ("nic1", &[], 1500, false),
             ("nic0.7", &["nic0"], 1500, false),
             ("br0", &["nic0", "tap0"], 1500, true),
+            ("tap1", &[], 4000, false),
+            ("br1", &["nic0", "tap1"], 1500, true),
             ("br7", &["nic0.7"], 1500, true),
             ("bond0", &["nic1"], 9000, false),
             ("one", &["one"], 1500, true),
@@ -173,6 +187,9 @@ mod tests {
         for (mtus, nic, larger) in [
             (NIC0, "nic0", Some(9000)),
             (NIC0, "br0", Some(9000)),
+            // Its smallest port.
+            (NIC0, "br1", Some(4000)),
+            (NIC0, "tap1", None),
             (NIC0, "nic0.7", None),
             (NIC0, "br7", None),
             (NIC0, "bond0", None),
@@ -183,6 +200,7 @@ mod tests {
             (&[("nic0", "9000", "1500")], "br0", None),
             // The plan has it keep its own.
             (&[NIC0[0], ("br0", "1500", "1400")], "br0", None),
+            (&[NIC0[0], ("tap1", "4000", "1500")], "br1", None),
             (&[NIC0[0], ("nic0.7", "1500", "4000")], "br7", Some(4000)),
         ] {
             let plan = plan(mtus);
