@@ -84,7 +84,7 @@ impl<'a> Raised<'a> {
         on.min()
     }
 
-    /// Why it would not be proved, of some interface that is to take larger packets, that these cross: of no path that leaves by it is it
+    /// Why it would not be proved, of some interface by which larger packets may leave, that these cross: of no path that leaves by it is it
     /// known how large ones cross now, or not of one to a host that is there. `works` are paths by which hosts answer, if only to small ones.
     pub(crate) fn unproved(&self, works: &[PathTo], measured: &Measured) -> Option<String> {
         self.all().next()?;
@@ -95,22 +95,43 @@ impl<'a> Raised<'a> {
                 works
                     .iter()
                     .find_map(|path| self.unmeasured(path, measured))
-            })?;
+            })
+            .or_else(|| self.by_no_path_of_its_own(&measured.paths))?;
         Some(format!(
             "nothing would prove that the network carries {why}"
         ))
     }
 
+    /// A path over it by which nothing larger leaves proves nothing, unless nothing larger leaves by it at all.
     fn by_no_path(&self, paths: &[PathSizes]) -> Option<String> {
         let is_proved = |mtu: &Mtu<'_>| {
-            let mut paths = paths.iter();
-            paths.any(|path| path.nic == mtu.nic || path.over.contains(mtu.nic))
+            let over = |path: &&PathSizes| path.nic == mtu.nic || path.over.contains(mtu.nic);
+            let mut over = paths.iter().filter(over).peekable();
+            over.peek().is_some()
+                && (self.sends_nothing_larger(mtu.nic)
+                    || over.any(|path| self.larger(&path.nic).is_some()))
         };
         let mtu = self.all().find(|mtu| !is_proved(mtu))?;
-        Some(format!(
-            "packets of {} bytes from {}, as of no path that leaves by it is it known how large ones cross now: {NEXT}",
-            mtu.to, mtu.nic
-        ))
+        Some(nowhere(mtu.nic, mtu.to))
+    }
+
+    /// It has no address, and all that stands on it, as VLANs do, keeps its own.
+    fn sends_nothing_larger(&self, nic: &str) -> bool {
+        let has_no_address = |layer: &Layer| !layer.has_address;
+        let mut on = self
+            .layers
+            .iter()
+            .filter(|(_, layer)| layer.on.contains(nic));
+        self.layers.get(nic).is_some_and(has_no_address)
+            && on.all(|(name, _)| self.larger(name).is_none())
+    }
+
+    /// What sends larger packets from an address of its own, whether somebody answers there or not.
+    fn by_no_path_of_its_own(&self, paths: &[PathSizes]) -> Option<String> {
+        let sends = self.layers.iter().filter(|(_, layer)| layer.has_address);
+        let is_measured = |nic: &str| paths.iter().any(|path| path.nic == nic);
+        let mut sends = sends.filter(|(nic, _)| !is_measured(nic));
+        sends.find_map(|(nic, _)| Some(nowhere(nic, self.larger(nic)?)))
     }
 
     /// What is not known of a host that is there.
@@ -149,6 +170,12 @@ impl<'a> Raised<'a> {
     }
 }
 
+fn nowhere(nic: &str, bytes: u32) -> String {
+    format!(
+        "packets of {bytes} bytes from {nic}, as of no path that leaves by it is it known how large ones cross now: {NEXT}"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,6 +189,7 @@ mod tests {
                 on: on.iter().map(|on| (*on).to_owned()).collect(),
                 mtu: *mtu,
                 follows: *follows,
+                has_address: false,
             };
             ((*name).to_owned(), layer)
         };
@@ -177,6 +205,18 @@ mod tests {
             ("one", &["one"], 1500, true),
         ];
         all.iter().map(layer).collect()
+    }
+
+    /// The same without bridges over `nic0`.
+    fn vlan_alone() -> Layers {
+        let mut layers = layers();
+        layers.retain(|nic, _| !["br0", "br1"].contains(&nic.as_str()));
+        layers
+    }
+
+    fn addressed(mut layers: Layers, nic: &str) -> Layers {
+        layers.get_mut(nic).unwrap().has_address = true;
+        layers
     }
 
     const NIC0: &[(&str, &str, &str)] = &[("nic0", "1500", "9000")];
@@ -251,6 +291,7 @@ mod tests {
     }
 
     fn unproved(
+        layers: &Layers,
         mtus: &[(&str, &str, &str)],
         works: &[PathTo],
         paths: &[PathSizes],
@@ -264,9 +305,9 @@ mod tests {
         let measured = Measured {
             paths: paths.to_vec(),
             untold: untold.collect(),
-            layers: layers(),
+            layers: Layers::new(),
         };
-        let (plan, layers) = (&plan(mtus), &measured.layers);
+        let plan = &plan(mtus);
         Raised { plan, layers }.unproved(works, &measured)
     }
 
@@ -279,34 +320,68 @@ mod tests {
             &[("nic0.7", "1500", "9000")],
             &[("nic9", "9000", "1500")],
         ] {
-            assert_eq!(unproved(fits, &[], &paths, &[]), None, "{fits:?}");
+            assert_eq!(
+                unproved(&vlan_alone(), fits, &[], &paths, &[]),
+                None,
+                "{fits:?}"
+            );
         }
         let more = [NIC0[0], ("nic9", "1500", "9000")];
-        let why = unproved(&more, &[], &paths, &[]).unwrap();
+        let why = unproved(&vlan_alone(), &more, &[], &paths, &[]).unwrap();
         assert!(why.contains("packets of 9000 bytes from nic9"), "{why}");
         assert!(why.contains("take the change out of the plan"), "{why}");
     }
 
     #[test]
+    fn a_path_by_which_nothing_larger_leaves_proves_larger_packets_of_nothing_that_sends_them() {
+        let by_vlan = measured("b", "nic0.7", &["nic0"]);
+        let paths = [by_vlan.clone()];
+        assert_eq!(unproved(&vlan_alone(), NIC0, &[], &paths, &[]), None);
+        // Its own address, and a bridge by which guests send.
+        for layers in [addressed(vlan_alone(), "nic0"), layers()] {
+            let why = unproved(&layers, NIC0, &[], &paths, &[]).unwrap();
+            assert!(why.contains("packets of 9000 bytes from nic0"), "{why}");
+        }
+        // Where it proves that much nothing else need be asked that has no address of its own.
+        let both = &[NIC0[0], ("nic0.7", "1500", "9000")];
+        for (nic, refused) in [
+            ("nic0.7", false),
+            ("bond0", false),
+            ("nic0", true),
+            ("br0", true),
+        ] {
+            let layers = addressed(layers(), nic);
+            let why = unproved(&layers, both, &[], &paths, &[]);
+            assert_eq!(why.is_some(), refused, "{nic}: {why:?}");
+            let from = format!("packets of 9000 bytes from {nic}, as of no path");
+            assert!(why.is_none_or(|why| why.contains(&from)), "{nic}");
+        }
+        let paths = [by_vlan, measured("b", "br0", &["nic0"])];
+        let layers = addressed(layers(), "br0");
+        assert_eq!(unproved(&layers, both, &[], &paths, &[]), None);
+    }
+
+    #[test]
     fn a_host_that_is_there_and_does_not_tell_has_larger_packets_refused_and_one_that_is_off_has_not()
      {
+        let layers = layers();
         let paths = [measured("b", "nic0", &[])];
         let of_b = [works("b", "nic0")];
         let silent = [("c", None)];
-        assert_eq!(unproved(NIC0, &of_b, &paths, &silent), None);
+        assert_eq!(unproved(&layers, NIC0, &of_b, &paths, &silent), None);
         // By whatever way it is there.
         let both = [works("b", "nic0"), works("c", "nic5")];
-        let why = unproved(NIC0, &both, &paths, &silent).unwrap();
+        let why = unproved(&layers, NIC0, &both, &paths, &silent).unwrap();
         assert!(why.contains("to c, which is there (it is asleep)"), "{why}");
         assert_eq!(
-            unproved(&[("nic0", "9000", "1500")], &both, &paths, &silent),
+            unproved(&layers, &[("nic0", "9000", "1500")], &both, &paths, &silent),
             None
         );
         // One of its paths.
-        let why = unproved(NIC0, &of_b, &paths, &[("c", Some("nic0"))]).unwrap();
+        let why = unproved(&layers, NIC0, &of_b, &paths, &[("c", Some("nic0"))]).unwrap();
         assert!(why.contains("from nic0 to c (it is asleep)"), "{why}");
         assert_eq!(
-            unproved(NIC0, &of_b, &paths, &[("c", Some("nic0.7"))]),
+            unproved(&layers, NIC0, &of_b, &paths, &[("c", Some("nic0.7"))]),
             None
         );
     }
@@ -314,14 +389,16 @@ mod tests {
     #[test]
     fn what_follows_a_raised_interface_has_a_path_of_its_own_measured_to_each_host_that_answers_there()
      {
+        let layers = layers();
+        let raised = &[NIC0[0], ("nic0.7", "1500", "9000")];
         let by_vlan = measured("b", "nic0.7", &["nic0"]);
         let both = [works("b", "nic0.7"), works("b", "br0")];
         let paths = [by_vlan.clone()];
-        assert_eq!(unproved(NIC0, &both[..1], &paths, &[]), None);
-        let why = unproved(NIC0, &both, &paths, &[]).unwrap();
+        assert_eq!(unproved(&layers, raised, &both[..1], &paths, &[]), None);
+        let why = unproved(&layers, raised, &both, &paths, &[]).unwrap();
         assert!(why.contains("packets of 9000 bytes from br0 to b"), "{why}");
         assert!(why.contains("ip link set dev br0 mtu"), "{why}");
         let paths = [by_vlan, measured("b", "br0", &["nic0"])];
-        assert_eq!(unproved(NIC0, &both, &paths, &[]), None);
+        assert_eq!(unproved(&layers, raised, &both, &paths, &[]), None);
     }
 }

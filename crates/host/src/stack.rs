@@ -10,17 +10,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use drover_types::Layer;
+use rtnetlink::packet_route::address::AddressMessage;
 use rtnetlink::packet_route::link::{
     InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkInfo, LinkMessage,
 };
 
 use crate::error::HostError;
-use crate::interfaces::ask;
+use crate::interfaces::{ask, network};
 
 /// All of them.
 #[derive(Debug, Default)]
 pub(crate) struct Stack {
     links: Vec<Link>,
+    /// Indexes of those that have an address by which other hosts are reached.
+    addressed: BTreeSet<u32>,
 }
 
 /// One of them.
@@ -70,9 +73,12 @@ impl Stack {
     /// # Errors
     /// As [`crate::interfaces`].
     pub(crate) async fn read() -> Result<Self, HostError> {
-        let (links, _) = ask().await?;
-        let links = links.iter().filter_map(Link::of).collect();
-        Ok(Self { links })
+        let (links, addresses) = ask().await?;
+        let addressed = addresses.iter().filter(|message| reaches_others(message));
+        Ok(Self {
+            links: links.iter().filter_map(Link::of).collect(),
+            addressed: addressed.map(|message| message.header.index).collect(),
+        })
     }
 
     #[cfg(test)]
@@ -89,8 +95,10 @@ impl Stack {
             over: over.and_then(index),
             port_of: port_of.and_then(index),
         };
-        let links = links.iter().map(link).collect();
-        Self { links }
+        Self {
+            links: links.iter().map(link).collect(),
+            addressed: BTreeSet::new(),
+        }
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&Link> {
@@ -115,6 +123,7 @@ impl Stack {
                 mtu: link.mtu,
                 follows: link.fits == Fits::Follows
                     || (link.fits == Fits::Bridge && self.may_follow(link)),
+                has_address: self.addressed.contains(&link.index),
             };
             (link.name.clone(), layer)
         };
@@ -170,6 +179,11 @@ impl Link {
     }
 }
 
+/// Every link has one of its own by itself, and a VRF that of a loopback.
+fn reaches_others(message: &AddressMessage) -> bool {
+    network(message).is_some_and(|own| !own.is_link_local() && !own.address().is_loopback())
+}
+
 fn fits(kind: Option<&InfoKind>) -> Fits {
     match kind {
         Some(InfoKind::Vlan | InfoKind::MacVlan | InfoKind::MacVtap | InfoKind::MacSec) => {
@@ -204,6 +218,8 @@ fn over(kind: Option<&InfoKind>, link: Option<u32>, told: &[LinkInfo]) -> Option
 
 #[cfg(test)]
 mod tests {
+    use rtnetlink::packet_route::address::AddressAttribute;
+
     use super::*;
 
     fn told(index: u32, attributes: &[LinkAttribute]) -> Link {
@@ -257,6 +273,19 @@ mod tests {
     }
 
     #[test]
+    fn what_reaches_others_is_no_address_of_a_link_itself_and_none_of_a_loopback() {
+        let reaches = |address: &str| {
+            let mut message = AddressMessage::default();
+            let address = address.parse().unwrap();
+            message.attributes = vec![AddressAttribute::Address(address)];
+            message.header.prefix_len = 8;
+            reaches_others(&message)
+        };
+        let all = ["10.0.0.1", "fd00::1", "fe80::1", "169.254.0.1", "127.0.0.1"];
+        assert_eq!(all.map(reaches), [true, true, false, false, false]);
+    }
+
+    #[test]
     fn a_bridge_may_follow_its_ports_unless_it_differs_from_the_smallest_of_them() {
         let bridge = |mtu: u32| {
             let stack = Stack::made(&[
@@ -285,14 +314,13 @@ mod tests {
         assert_eq!(on("eth0"), ["br0", "eth0.7"]);
         assert_eq!(on("br0"), ["br0.7"]);
         assert_eq!(on("br0.7"), [""; 0]);
-        let layers = stack.layers();
+        let addressed = BTreeSet::from([stack.find("br0").unwrap().index]);
+        let layers = Stack { addressed, ..stack }.layers();
         let told = |name: &str| {
-            let Layer { on, mtu, follows } = &layers[name];
-            (
-                Vec::from_iter(on.iter().map(String::as_str)),
-                *mtu,
-                *follows,
-            )
+            let layer = &layers[name];
+            assert_eq!(layer.has_address, name == "br0", "{name}");
+            let on = layer.on.iter().map(String::as_str);
+            (Vec::from_iter(on), layer.mtu, layer.follows)
         };
         assert_eq!(told("eth0"), (vec![], 9000, false));
         assert_eq!(told("br0"), (vec!["eth0"], 9000, true));

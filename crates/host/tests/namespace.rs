@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use drover_host::change::ChangeError;
 use drover_host::{
-    HostError, LinkChange, LinkEvent, LinkWatch, Told, Tree, change, facts, interfaces, route,
+    HostError, LinkChange, LinkEvent, LinkWatch, Told, Tree, change, facts, interfaces, layers,
+    route,
 };
 use drover_tune::facts::{Duplex, Host, Kind};
 use drover_tune::lasting::End;
@@ -257,6 +258,7 @@ fn larger_packets_below_a_bridge_go_back_and_smaller_ones_below_a_vlan_are_refus
         "ip link add br1 type bridge",
         "ip link set nic1 master br1",
         "ip link set br1 mtu 9000",
+        "ip addr add 10.9.1.1/24 dev br1",
     ];
     for line in setup {
         namespace.run(&line.split(' ').collect::<Vec<_>>());
@@ -289,6 +291,10 @@ async fn larger_packets_inside_the_namespace() {
         from: from.to_string(),
         to: to.to_string(),
     };
+    let layers = layers().await.unwrap();
+    let of = |name: &str| (layers[name].follows, layers[name].has_address);
+    assert_eq!((of("br0"), of("br1")), ((true, false), (false, true)));
+    assert_eq!(layers["br1"].on, ["nic1".to_owned()].into());
     // One that the kernel has follow its port, and one that somebody set.
     for (nic, bridge, before) in [("nic0", "br0", 1500), ("nic1", "br1", 9000)] {
         let step = step(nic, 1500, 9000);

@@ -160,6 +160,8 @@ pub struct Layer {
     pub mtu: u32,
     /// The kernel may have its largest packet follow theirs, as it does with a bridge that nobody has set.
     pub follows: bool,
+    /// It has an address by which other hosts are reached, beside those that every link has.
+    pub has_address: bool,
 }
 
 /// A path's number within one session, in the order of preference.

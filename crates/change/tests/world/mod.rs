@@ -10,7 +10,7 @@
 mod fate;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -233,16 +233,23 @@ impl World {
     }
 
     fn layers(&self) -> Layers {
-        let on = |nic: &str| BTreeSet::from([nic.to_owned()]);
-        let bridge = fs::read_to_string(self.file("br0")).ok().map(|mtu| Layer {
-            on: on("nic0"),
-            mtu: self.leaves_by().1,
-            follows: mtu.parse::<u32>().is_err(),
+        let read = |nic: &str| fs::read_to_string(self.file(nic)).ok();
+        let (addressed, _) = self.leaves_by();
+        let layer = |nic: &str, on: &[&str], mtu: u32, follows: bool| {
+            let layer = Layer {
+                on: on.iter().map(|nic| (*nic).to_owned()).collect(),
+                mtu,
+                follows,
+                has_address: nic == addressed,
+            };
+            (nic.to_owned(), layer)
+        };
+        let nic0 = read("nic0").map(|mtu| layer("nic0", &[], mtu.parse().unwrap(), false));
+        let br0 = read("br0").map(|mtu| {
+            let follows = mtu.parse::<u32>().is_err();
+            layer("br0", &["nic0"], self.leaves_by().1, follows)
         });
-        bridge
-            .into_iter()
-            .map(|bridge| ("br0".to_owned(), bridge))
-            .collect()
+        nic0.into_iter().chain(br0).collect()
     }
 
     /// Has large packets be lost for a while, if they are to be.
