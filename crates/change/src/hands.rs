@@ -69,15 +69,31 @@ pub struct Measured {
     pub layers: Layers,
 }
 
-/// A path, or a host, of which it is not known how large packets cross.
+/// What of paths is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Untold {
-    /// The other host, unless it is all of them, or one that has told that no path leads there.
-    pub host: Option<HostName>,
-    /// The interface of this host, unless it is all of them.
-    pub nic: Option<String>,
+    /// Of which ones.
+    pub of: Unknown,
     /// Which it is, and why, in words.
     pub why: String,
+}
+
+/// Paths of which it is not known how large packets cross.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unknown {
+    /// All.
+    All,
+    /// Those to a host.
+    Host(HostName),
+    /// That by an interface of this host.
+    Path {
+        /// The other host.
+        host: HostName,
+        /// The interface.
+        nic: String,
+    },
+    /// None: a host has told that migrations have no way there.
+    NoPath,
 }
 
 /// Tries whether other hosts reach this one.

@@ -39,7 +39,7 @@ mod value;
 
 pub use check::PlanError;
 pub use folder::JournalError;
-pub use hands::{Hands, Measured, Paths, Performed, Untold};
+pub use hands::{Hands, Measured, Paths, Performed, Unknown, Untold};
 pub use journal::{Account, Alone, Journal};
 pub use moved::{Moved, RunError, moved};
 pub use order::{Lasts, Order, PathTo};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use drover_types::{HostName, Layer};
 
-use crate::hands::{Measured, Untold};
+use crate::hands::{Measured, Unknown, Untold};
 use crate::order::PathTo;
 use crate::plan::Plan;
 use crate::sizes::{Mtu, PathSizes};
@@ -134,23 +134,23 @@ impl<'a> Raised<'a> {
         sends.find_map(|(nic, _)| Some(nowhere(nic, self.larger(nic)?)))
     }
 
-    /// What is not known of a host that is there.
+    /// What is not known of all, or of a host that is there.
     fn untold(&self, works: &[PathTo], untold: &[Untold]) -> Option<String> {
         let is_there = |host: &HostName| works.iter().any(|path| path.host == *host);
         untold.iter().find_map(|untold| {
-            let Untold { host, nic, why } = untold;
-            let host = host.as_ref()?;
-            match nic {
-                Some(nic) => {
+            let Untold { of, why } = untold;
+            match of {
+                Unknown::All => Some(format!("larger packets ({why}): {NEXT}")),
+                Unknown::Path { host, nic } => {
                     let bytes = self.larger(nic)?;
                     Some(format!(
                         "packets of {bytes} bytes from {nic} to {host} ({why}): {NEXT}"
                     ))
                 }
-                None if is_there(host) => Some(format!(
+                Unknown::Host(host) if is_there(host) => Some(format!(
                     "larger packets to {host}, which is there ({why}): {NEXT}"
                 )),
-                None => None,
+                Unknown::Host(_) | Unknown::NoPath => None,
             }
         })
     }
@@ -295,11 +295,10 @@ mod tests {
         mtus: &[(&str, &str, &str)],
         works: &[PathTo],
         paths: &[PathSizes],
-        untold: &[(&str, Option<&str>)],
+        untold: &[Unknown],
     ) -> Option<String> {
-        let untold = untold.iter().map(|(host, nic)| Untold {
-            host: Some(host.parse().unwrap()),
-            nic: nic.map(str::to_owned),
+        let untold = untold.iter().map(|of| Untold {
+            of: of.clone(),
             why: "it is asleep".to_owned(),
         });
         let measured = Measured {
@@ -367,7 +366,7 @@ mod tests {
         let layers = layers();
         let paths = [measured("b", "nic0", &[])];
         let of_b = [works("b", "nic0")];
-        let silent = [("c", None)];
+        let silent = [Unknown::Host("c".parse().unwrap())];
         assert_eq!(unproved(&layers, NIC0, &of_b, &paths, &silent), None);
         // By whatever way it is there.
         let both = [works("b", "nic0"), works("c", "nic5")];
@@ -378,12 +377,19 @@ mod tests {
             None
         );
         // One of its paths.
-        let why = unproved(&layers, NIC0, &of_b, &paths, &[("c", Some("nic0"))]).unwrap();
+        let by = |nic: &str| {
+            let (host, nic) = ("c".parse().unwrap(), nic.to_owned());
+            [Unknown::Path { host, nic }]
+        };
+        let why = unproved(&layers, NIC0, &of_b, &paths, &by("nic0")).unwrap();
         assert!(why.contains("from nic0 to c (it is asleep)"), "{why}");
-        assert_eq!(
-            unproved(&layers, NIC0, &of_b, &paths, &[("c", Some("nic0.7"))]),
-            None
-        );
+        let other = by("nic0.7");
+        assert_eq!(unproved(&layers, NIC0, &of_b, &paths, &other), None);
+        // All of them, though some answered.
+        let why = unproved(&layers, NIC0, &of_b, &paths, &[Unknown::All]).unwrap();
+        assert!(why.contains("larger packets (it is asleep)"), "{why}");
+        let none = [Unknown::NoPath];
+        assert_eq!(unproved(&layers, NIC0, &both, &paths, &none), None);
     }
 
     #[test]

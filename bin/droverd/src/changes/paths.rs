@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drover_change::limits::PATHS;
-use drover_change::{Measured, Now, PathSizes, PathTo, Paths, Untold};
+use drover_change::{Measured, Now, PathSizes, PathTo, Paths, Unknown, Untold};
 use drover_types::{HostName, Interface, IpNetwork, with_sources};
 use futures_util::{StreamExt, stream};
 use tokio::net::TcpSocket;
@@ -112,8 +112,7 @@ impl Paths for Others {
             Ok(members) => paths::measure(members, self.moving, within).await,
             Err(why) => Measured {
                 untold: vec![Untold {
-                    host: None,
-                    nic: None,
+                    of: Unknown::All,
                     why,
                 }],
                 ..Measured::default()

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use drover_api::{AnswererRequest, AnswererView, Client, ErrorCode};
-use drover_change::{Layers, Measured, Now, PathSizes, Sizes, Untold};
+use drover_change::{Layers, Measured, Now, PathSizes, Sizes, Unknown, Untold};
 use drover_migrate::paths::{Selected, Side, select};
 use drover_reach::limits::PATIENCE_LEAST;
 use drover_types::{HostName, Interface, PathEnd, with_sources};
@@ -55,7 +55,7 @@ pub async fn measure(
     };
     measured.layers = match drover_host::layers().await {
         Ok(layers) => layers,
-        // Of these larger packets would not be known to be proved.
+        // What sends larger packets is not known then: none are begun with.
         Err(error) => {
             let error = with_sources(&error);
             let why = format!("it is not known what interfaces stand on: {error}");
@@ -67,8 +67,7 @@ pub async fn measure(
         match told {
             Ok(told) => near.add(&mut measured, &far, told),
             Err(why) => measured.untold.push(Untold {
-                host: Some(far),
-                nic: None,
+                of: Unknown::Host(far),
                 why,
             }),
         }
@@ -76,13 +75,9 @@ pub async fn measure(
     measured
 }
 
-/// It is so of all, or of none that is asked for.
 fn of_all(why: String) -> Untold {
-    Untold {
-        host: None,
-        nic: None,
-        why,
-    }
+    let of = Unknown::All;
+    Untold { of, why }
 }
 
 /// What crosses these now, one answer each, or why that is not known within this time. Later attempts wait longer for answers.
@@ -251,16 +246,20 @@ impl<'a> Near<'a> {
     ) {
         if told.is_empty() {
             let own = &self.config.host;
-            let none = format!("no interface of {own} reaches one of {far} by which migrations go");
-            measured.untold.push(of_all(none));
+            measured.untold.push(Untold {
+                of: Unknown::NoPath,
+                why: format!("no interface of {own} reaches one of {far} by which migrations go"),
+            });
         }
         for (pair, sizes) in told {
             match sizes {
                 Ok(sizes) => measured.paths.push(self.path(far, pair, sizes)),
                 Err(why) => measured.untold.push(Untold {
-                    host: Some(far.clone()),
                     why: format!("{}: {why}", named(far, &pair)),
-                    nic: Some(pair.near.interface),
+                    of: Unknown::Path {
+                        host: far.clone(),
+                        nic: pair.near.interface,
+                    },
                 }),
             }
         }

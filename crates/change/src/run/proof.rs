@@ -4,7 +4,7 @@ use drover_types::in_short;
 use tokio::time::{Instant, sleep};
 
 use super::Runner;
-use crate::hands::{Hands, Paths, Untold};
+use crate::hands::{Hands, Paths, Unknown, Untold};
 use crate::limits::{NIC_BYTES, PATHS, PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED, SIZES, UNTOLD};
 use crate::order::PathTo;
 use crate::raised::Raised;
@@ -128,8 +128,10 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
 fn left_out(paths: &mut Vec<PathSizes>) -> Vec<Untold> {
     let untold = |path: PathSizes, why: String| Untold {
         why: format!("{} to {}: {why}", path.nic, path.host),
-        host: Some(path.host),
-        nic: Some(path.nic),
+        of: Unknown::Path {
+            host: path.host,
+            nic: path.nic,
+        },
     };
     let strange = paths.extract_if(.., |path| path.far_nic.len() > NIC_BYTES);
     let strange = strange.map(|path| {

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use drover_change::{
     Account, Hands, Journal, Layers, Measured, Now, Order, Outcome, PathSizes, PathTo, Paths,
-    Performed, Plan, Planned, Runner, Sizes, Untold,
+    Performed, Plan, Planned, Runner, Sizes, Unknown, Untold,
 };
 use drover_tune::lasting::{End, Place, Rewrite};
 use drover_tune::{Disruption, Step};
@@ -536,8 +536,7 @@ impl Paths for Host<'_> {
 
 fn untold(host: &str, why: &str) -> Untold {
     Untold {
-        host: Some(host.parse().unwrap()),
-        nic: None,
+        of: Unknown::Host(host.parse().unwrap()),
         why: format!("{host}: {why}"),
     }
 }
