@@ -312,6 +312,24 @@ async fn larger_packets_inside_the_namespace() {
         matches!(refused, Err(ChangeError::Larger { .. })),
         "{refused:?}"
     );
+    // One that somebody set to its port's own size tells only then that it does not follow.
+    let set = ["link", "set", "br1", "mtu", "4000"];
+    let set = Command::new("ip").args(set).status();
+    assert!(set.unwrap().success());
+    let refused = change::perform(root, &smaller, End::After).await;
+    assert!(
+        matches!(refused, Err(ChangeError::Larger { .. })),
+        "{refused:?}"
+    );
+    assert_eq!(mtus(&["nic1", "br1"]).await, [1500, 4000]);
+    change::perform(root, &smaller, End::Before).await.unwrap();
+    assert_eq!(mtus(&["nic1", "br1"]).await, [4000, 4000]);
+    let larger = step("nic0", 1500, 4000);
+    let smaller = step("nic0", 4000, 1500);
+    for step in [larger, smaller] {
+        change::perform(root, &step, End::After).await.unwrap();
+    }
+    assert_eq!(mtus(&["nic0", "br0"]).await, [1500, 1500]);
     let mut names = interfaces(root).await.unwrap().into_iter();
     if names.any(|nic| nic.name == "br0.7") {
         let smaller = step("nic0", 1500, 1400);

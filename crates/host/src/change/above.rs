@@ -32,16 +32,29 @@ pub(super) fn check(stack: &Stack, link: &Link, most: u32, to: End) -> Result<()
                     return Err(for_good(over));
                 }
             }
-            (Fits::Bridge | Fits::Stays, End::After) => {
-                return Err(ChangeError::Larger {
-                    nic: link.name.clone(),
-                    upper: upper.name.clone(),
-                    bytes: upper.mtu,
-                });
-            }
+            (Fits::Bridge | Fits::Stays, End::After) => return Err(goes_on(link, upper)),
         }
     }
     Ok(())
+}
+
+/// Whether what stands on that interface, which was given smaller packets, has followed it: of a bridge that has its port's own size nothing
+/// tells before whether somebody has set that.
+///
+/// # Errors
+/// It goes on with larger ones.
+pub(super) fn followed(stack: &Stack, link: &Link) -> Result<(), ChangeError> {
+    let larger = |upper: &&Link| upper.fits == Fits::Bridge && upper.mtu > link.mtu;
+    let stays = stack.on(link).find(larger);
+    stays.map_or(Ok(()), |upper| Err(goes_on(link, upper)))
+}
+
+fn goes_on(link: &Link, upper: &Link) -> ChangeError {
+    ChangeError::Larger {
+        nic: link.name.clone(),
+        upper: upper.name.clone(),
+        bytes: upper.mtu,
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +113,21 @@ mod tests {
             in_the_way(End::After, &[over("bond0", 1500, Fits::Stays)]),
             None
         );
+    }
+
+    #[test]
+    fn a_bridge_that_was_set_to_its_ports_size_shows_that_once_its_port_has_smaller_packets() {
+        let after = |upper: Made<'_>| {
+            let eth0 = ("eth0", 1500, Fits::Stays, None, Some(upper.0));
+            let stack = Stack::made(&[eth0, upper]);
+            let followed = followed(&stack, stack.find("eth0").unwrap());
+            followed.err().map(|error| error.to_string())
+        };
+        assert_eq!(after(over("br0", 1500, Fits::Bridge)), None);
+        assert_eq!(after(over("red", 65_575, Fits::Apart)), None);
+        let why = after(over("br0", 9000, Fits::Bridge)).unwrap();
+        let says = "br0 stands on eth0 with packets of 9000 bytes, and goes on sending them";
+        assert!(why.starts_with(says), "{why}");
     }
 
     #[test]

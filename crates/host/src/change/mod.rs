@@ -148,7 +148,7 @@ pub async fn current(root: &Path, step: &Step) -> Result<String, ChangeError> {
 /// Has what a step changes be as it says, or as it was before: what is there afterwards is that, or it is an error.
 ///
 /// # Errors
-/// [`ChangeError`].
+/// [`ChangeError`]. It may be set all the same where that is [`ChangeError::Larger`], which a bridge tells only then.
 pub async fn perform(root: &Path, step: &Step, to: End) -> Result<(), ChangeError> {
     checked(step)?;
     let (Step::File {
@@ -170,7 +170,13 @@ pub async fn perform(root: &Path, step: &Step, to: End) -> Result<(), ChangeErro
             let stack = Stack::read().await?;
             let link = stack.find(nic).ok_or_else(|| no_nic(nic))?;
             above::check(&stack, link, mtu, to)?;
-            set_mtu(nic, link.index, mtu).await
+            set_mtu(nic, link.index, mtu).await?;
+            if to == End::After && mtu < link.mtu {
+                let stack = Stack::read().await?;
+                let link = stack.find(nic).ok_or_else(|| no_nic(nic))?;
+                above::followed(&stack, link)?;
+            }
+            Ok(())
         }
         Step::Nic { nic, what, .. } => {
             let (index, _) = find(root, nic).await?;
