@@ -43,22 +43,26 @@ impl fmt::Display for Counts {
 /// None where its driver does not tell who negotiates.
 ///
 /// # Errors
-/// It is left to the host, and not known whether an agent is there.
-pub(crate) fn counts(host: &Host, dcb: &Dcb) -> Result<Option<Counts>, Because> {
+/// It is left to the host, and not known whether an agent is there, or what that one takes over.
+pub(crate) fn counts(host: &Host, nic: &Nic) -> Result<Option<Counts>, Because> {
+    let dcb = nic.dcb.get()?;
     let Some(dcbx) = &dcb.dcbx else {
         return Ok(None);
     };
     if dcbx.by_firmware() {
         return Ok(Some(Counts::Switch));
     }
-    // What is not willing is not taken over by an agent either.
-    if dcbx.fixed || !dcbx.host || !is_willing(dcb) {
+    if dcbx.fixed || !dcbx.host || !*host.lldpad.get()? {
         return Ok(Some(Counts::Hand));
     }
-    Ok(Some(match *host.lldpad.get()? {
-        true => Counts::Switch,
-        false => Counts::Hand,
-    }))
+    // lldpad tells the kernel nothing of its own (`ets_cfg_to_ieee`): that it is not willing says nothing then.
+    if is_willing(dcb) {
+        return Ok(Some(Counts::Switch));
+    }
+    let name = &nic.name;
+    Err(Because(format!(
+        "lldpad runs, and keeps by itself whether it takes over what the switch says (lldptool get-tlv -i {name} -V ETS-CFG -c willing, and -V PFC)"
+    )))
 }
 
 /// Who agrees with the switch, in words.

@@ -160,12 +160,15 @@ fn two_ends_differ_where_a_switch_is_heard_at_one_of_them_in_whatever_language()
         *dcbx(host) = Some(Dcbx::default());
     }
     fn agent(host: &mut Host) {
-        *value(&mut host.lldpad) = true;
+        own_agent(host);
         value(&mut host.nics[0].dcb).ets.as_mut().unwrap().willing = true;
     }
     fn own_agent(host: &mut Host) {
+        *value(&mut host.lldpad) = true;
+    }
+    fn willing_to_nobody(host: &mut Host) {
         agent(host);
-        value(&mut host.nics[0].dcb).ets.as_mut().unwrap().willing = false;
+        *value(&mut host.lldpad) = false;
     }
     fn maybe(host: &mut Host) {
         agent(host);
@@ -173,12 +176,26 @@ fn two_ends_differ_where_a_switch_is_heard_at_one_of_them_in_whatever_language()
     }
     let read = "what is set by hand counts, and for ens1f0 what the switch says";
     for heard in [firmware, either, agent] {
-        for set in [by_hand, fixed, nobody, own_agent] {
+        for set in [by_hand, fixed, nobody, willing_to_nobody] {
             assert_eq!(about(set, heard).as_deref(), Some(read));
             assert_eq!(about(set, by_hand), None);
         }
         assert_eq!(about(heard, firmware), None);
     }
+    // It tells the kernel nothing of what it takes over.
+    for set in [by_hand, firmware] {
+        let why = about(set, own_agent).unwrap();
+        let says = "lldpad runs, and keeps by itself whether it takes over what the switch says";
+        assert!(why.starts_with(says), "{why}");
+        assert!(why.contains("-i ens1f0 -V ETS-CFG -c willing"), "{why}");
+    }
+    assert_eq!(
+        about(by_hand, |host| {
+            own_agent(host);
+            fixed(host);
+        }),
+        None
+    );
     let why = "there are too many processes";
     assert_eq!(about(by_hand, maybe).as_deref(), Some(why));
     let why = "the driver of one end does not tell who negotiates";

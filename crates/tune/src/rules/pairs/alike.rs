@@ -199,7 +199,7 @@ pub fn dcb(host: &Host, other: &Host) -> OfTwo {
 
 /// Whose word counts for adapters of a host; none where one of them does not tell.
 fn word(host: &Host, adapters: &[&Nic]) -> Result<Option<BTreeSet<Counts>>, Because> {
-    let words = adapters.iter().map(|nic| counts(host, nic.dcb.get()?));
+    let words = adapters.iter().map(|nic| counts(host, nic));
     let words: Vec<Option<Counts>> = words.collect::<Result<_, Because>>()?;
     Ok(words.into_iter().collect())
 }
@@ -228,8 +228,8 @@ pub fn dcbx(host: &Host, other: &Host) -> OfTwo {
             Severity::Notice,
             format!("{own} counts, and for {} {there}", far.name),
             "what is set by hand counts at one end, and is taken over from the switch at the other: they are alike by chance, and until a switch is changed",
-            "leave both to one of them: `dcb dcbx show dev DEV` and `dcb ets show dev DEV` (willing) tell, `dcb dcbx set` or a flag of the driver sets it; lldpad at both \
-             ends, or at none"
+            "leave both to one of them: `dcb dcbx show dev DEV` tells, `dcb dcbx set` or a flag of the driver sets it; lldpad at both ends, or at none, and as willing \
+             at both (`lldptool get-tlv -i DEV -V ETS-CFG -c willing`, and `-V PFC`)"
                 .into(),
         )))
     })
