@@ -7,7 +7,7 @@ use std::time::Duration;
 use drover_api::{AnswererView, PathLeftOut};
 use drover_change::Sizes;
 use drover_migrate::paths::{Candidate, Selected, Selection, Side, select};
-use drover_reach::limits::ASK_TIME;
+use drover_reach::limits::{ASK_TIME, PATIENCE_LEAST};
 use drover_reach::{Budget, Question, Report, Ticket};
 use drover_tune::facts::{Carried, Fact, Path, PathEnd, Traffic};
 use drover_types::{BitRate, HostName, Interface, with_sources};
@@ -113,14 +113,17 @@ impl Asking<'_> {
     }
 
     /// How large packets cross them, or why that is not known; those that share no line are asked at the same time. Answers are waited for so
-    /// long at the least.
+    /// long at the least, or less where those that are asked one after the other have no time for it.
     pub async fn sizes(
         &self,
         chosen: Vec<Pair>,
         patience: Duration,
     ) -> Vec<(Pair, Result<Sizes, String>)> {
+        let waves = waves(chosen, self.ports, &self.answerer.ports);
+        let left = self.end.saturating_duration_since(Instant::now());
+        let patience = patience.min(shared(left, waves.len()));
         let mut all = Vec::new();
-        for wave in waves(chosen, self.ports, &self.answerer.ports) {
+        for wave in waves {
             let wave = wave.into_iter().map(async |pair| {
                 let sizes = self.sizes_of(&pair, patience).await;
                 (pair, sizes)
@@ -260,6 +263,14 @@ impl Asking<'_> {
     }
 }
 
+/// How long answers may be waited for in so many searches one after the other, in each of which large packets vanish, so that all come to their
+/// end in this time: a later one is not to be lost for what the first one took.
+fn shared(left: Duration, searches: usize) -> Duration {
+    let searches = u32::try_from(searches).unwrap_or(u32::MAX).max(1);
+    let share = left / limits::SIZES_WAITS.saturating_mul(searches);
+    share.max(PATIENCE_LEAST)
+}
+
 /// What their interfaces have counted since then.
 async fn count(before: &Counters, wave: &mut [Asked]) {
     let mut crossed: BTreeMap<String, Traffic> = BTreeMap::new();
@@ -294,4 +305,22 @@ pub fn mtu(interfaces: &[Interface], name: &str) -> u32 {
     let mut interfaces = interfaces.iter();
     let found = interfaces.find(|interface| interface.name == name);
     found.map_or(0, |found| found.mtu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_one_after_the_other_share_the_time_of_their_host_down_to_the_least_patience() {
+        let share = |searches| shared(limits::SIZES_HOST, searches).as_millis();
+        assert_eq!([0, 1, 2, 3].map(share), [250, 250, 125, 83]);
+        // All come to their end with it, as long as there are few.
+        for searches in 1..=5 {
+            let all = 26 * share(searches) * searches as u128;
+            assert!(all < limits::SIZES_HOST.as_millis(), "{searches}: {all} ms");
+        }
+        assert_eq!([5, 6, 1000, usize::MAX].map(share), [50; 4]);
+        assert_eq!(shared(Duration::ZERO, 1), PATIENCE_LEAST);
+    }
 }

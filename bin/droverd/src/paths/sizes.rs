@@ -293,7 +293,7 @@ fn pair(path: &PathSizes) -> Pair {
     }
 }
 
-/// Twice as long each time, while a search with it still comes to its end in the time that a host has.
+/// Twice as long each time, while one search with it still comes to its end in the time that a host has: several share that.
 fn patience(attempt: u32) -> Duration {
     let doubled = PATIENCE_LEAST.saturating_mul(2_u32.saturating_pow(attempt));
     doubled.min(limits::SIZES_PATIENCE)
