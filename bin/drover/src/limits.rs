@@ -9,9 +9,9 @@ pub const LOOK: Duration = Duration::from_millis(250);
 /// systemd after 1 s and takes up its guests within some seconds.
 pub const AGENT_AWAY: Duration = Duration::from_secs(30);
 
-/// How long a change is waited for of which nothing moves, or nothing is told: a link that tells nothing is waited for 20 s, what it proves
-/// takes some 31 s (3 s, 20 s, and 8 s for the last round of paths), and to set one step back up to 41 s. An agent that finds its process
-/// dead goes on with it 2 s later.
+/// How long a change is waited for of which nothing moves, or nothing is told: what crosses is found out for up to 20 s before its first
+/// record, a link that tells nothing is waited for 20 s, what it proves takes some 51 s at most (3 s, 20 s, and 8 s for paths and 20 s for
+/// sizes in the last round), and to set one step back up to 41 s. An agent that finds its process dead goes on with it 2 s later.
 pub const CHANGE_STANDS: Duration = Duration::from_secs(120);
 
 /// How long is waited for the destination's word after a hand-off. The source's agent asks on

@@ -159,7 +159,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
         Some(Command::Man { directory }) => return pages::write(directory),
         Some(Command::Relay { directory }) => return relay::run(directory.clone()),
         Some(Command::Change { host, folder, what }) => {
-            return changes::run_process(host, folder, *what);
+            return changes::run_process(&arguments.config, host, folder, *what);
         }
         Some(Command::EndWith { agent, command }) => return end_with::run(*agent, command),
         None => {}

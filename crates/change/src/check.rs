@@ -65,18 +65,6 @@ pub enum PlanError {
         /// What it may be.
         expected: &'static str,
     },
-    /// Larger packets, which the network may not carry.
-    #[error(
-        "the plan raises {setting} from {from} to {to}, and it is not known that the network carries that"
-    )]
-    RaisesMtu {
-        /// The interface.
-        setting: String,
-        /// What it is.
-        from: String,
-        /// What it is to be.
-        to: String,
-    },
     /// Packets so small that the kernel takes addresses away, which no undo gives back.
     #[error(
         "the plan sets {setting} to {to}: below {MTU_LEAST} the kernel takes the interface's addresses away"

@@ -20,9 +20,17 @@ pub struct Order {
     /// Interfaces of the plan that have to have a carrier afterwards, whether they have one before or not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<String>,
+    /// Migrations that were under way from or to this host as it was made: what crosses beside them tells nothing of its paths.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub moving: usize,
     /// How it is to last beyond a restart, if it is to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lasting: Option<Lasts>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 impl Order {

@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{APPLY, APPLY_BOUNCED, APPLY_EACH, APPLY_MOST};
-use crate::step::{self, ends, named, raises_mtu, same_setting};
+use crate::sizes::Mtu;
+use crate::step::{self, ends, named, same_setting};
 use crate::value::by_hand;
 
 /// Changes of one host, as it was when the plan was made.
@@ -155,12 +156,6 @@ impl Plan {
             Disruption::BouncesLink => return Err("it may bounce the link".to_owned()),
             other => return Err(format!("it is {other}")),
         }
-        if let Some(step) = change.steps.iter().find(|step| raises_mtu(step)) {
-            let setting = named(step);
-            return Err(format!(
-                "it raises {setting}, and it is not known that the network carries that"
-            ));
-        }
         let mut steps = Vec::new();
         for step in &change.steps {
             let mut others = self.steps().chain(&steps);
@@ -193,6 +188,11 @@ impl Plan {
     /// All steps, in their order.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         self.changes.iter().flat_map(|change| &change.steps)
+    }
+
+    /// What it makes of interfaces' largest packets.
+    pub(crate) fn mtus(&self) -> impl Iterator<Item = Mtu<'_>> {
+        self.steps().filter_map(step::mtu)
     }
 
     /// Interfaces whose rate or correction it sets by hand: a link that has none now is to have one by that.

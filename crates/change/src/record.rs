@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::order::PathTo;
+use crate::sizes::PathSizes;
 
 /// One line of a journal. On the disk before what it speaks of is done. A file that is written is a step, too.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +26,12 @@ pub enum Record {
         /// Interfaces that settings are of and that have a carrier, and have to afterwards: not each is one of a path.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         carriers: Vec<String>,
+        /// Paths that migrations take, and the largest packets that cross them: what has to cross afterwards follows from that.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        sizes: Vec<PathSizes>,
+        /// Of which other paths that is not known, and why.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        untold: Vec<String>,
     },
     /// A step is done next; counted from 0 over all changes of the plan.
     AboutTo {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::order::PathTo;
 use crate::record::{Outcome, Record};
+use crate::sizes::PathSizes;
 
 /// What a plan is in the middle of.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +50,10 @@ pub struct Standing {
     pub paths: Vec<PathTo>,
     /// Interfaces that had a carrier before.
     pub carriers: Vec<String>,
+    /// Paths that migrations take, with the largest packets that crossed them before.
+    pub sizes: Vec<PathSizes>,
+    /// Of which other paths that is not known, and why.
+    pub untold: Vec<String>,
     /// Steps that may have been done and were not taken back; with what is there instead of what was wanted.
     touched: BTreeMap<usize, Option<String>>,
     done: usize,
@@ -105,6 +110,8 @@ impl Standing {
             boot: None,
             paths: Vec::new(),
             carriers: Vec::new(),
+            sizes: Vec::new(),
+            untold: Vec::new(),
             touched: BTreeMap::new(),
             done: 0,
             left: BTreeMap::new(),
@@ -130,12 +137,16 @@ impl Standing {
                     boot,
                     paths,
                     carriers,
+                    sizes,
+                    untold,
                     ..
                 },
             ) => {
                 self.boot = Some(boot.clone());
                 self.paths.clone_from(paths);
                 self.carriers.clone_from(carriers);
+                self.sizes.clone_from(sizes);
+                self.untold.clone_from(untold);
                 self.phase = Phase::Applying;
             }
             (Phase::Applying, Record::AboutTo { step })

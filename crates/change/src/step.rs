@@ -2,6 +2,8 @@
 
 use drover_tune::{Disruption, Negotiation, NicSetting, Step, disruption, read_pause};
 
+use crate::sizes::Mtu;
+
 /// What was there, and what is to be there.
 pub(crate) fn ends(step: &Step) -> (&str, &str) {
     let (Step::File { from, to, .. } | Step::Nic { from, to, .. }) = step;
@@ -117,22 +119,23 @@ fn of_nic(what: &NicSetting) -> &str {
     }
 }
 
-/// Whether it has an interface send larger packets than it does.
-pub(crate) fn raises_mtu(step: &Step) -> bool {
+/// What it makes of an interface's largest packet, if it is about that.
+pub(crate) fn mtu(step: &Step) -> Option<Mtu<'_>> {
     let Step::Nic {
+        nic,
         what: NicSetting::Mtu,
         from,
         to,
-        ..
     } = step
     else {
-        return false;
+        return None;
     };
-    // What is no number is not known to be lower.
-    match (from.parse::<u32>(), to.parse::<u32>()) {
-        (Ok(from), Ok(to)) => to > from,
-        _ => true,
-    }
+    Some(Mtu {
+        nic,
+        // What is no number is not known to be as large as what it becomes.
+        from: from.parse().unwrap_or(0),
+        to: to.parse().ok()?,
+    })
 }
 
 #[cfg(test)]

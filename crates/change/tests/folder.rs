@@ -122,6 +122,8 @@ fn a_journal_that_is_half_full_begins_nothing_and_takes_back_what_was_begun() {
         boot,
         paths,
         carriers,
+        sizes: Vec::new(),
+        untold: Vec::new(),
     };
     journal.append(began).unwrap();
     let error = journal.append(Record::AboutTo { step: 0 }).unwrap_err();

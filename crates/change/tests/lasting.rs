@@ -12,6 +12,7 @@ use std::fs;
 
 use drover_change::{Lasts, Order, Outcome};
 use drover_tune::lasting::Rewrite;
+use drover_tune::{Disruption, NicSetting, Step};
 use world::{BOOT, Fate, OTHER_BOOT, Tree, World, order, step};
 
 const A: &str = "proc/sys/net/ipv4/tcp_rmem";
@@ -349,7 +350,7 @@ async fn a_file_that_cannot_be_written_has_all_taken_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_goes_at_any_call_has_all_files_put_back() {
-    for call in 0..24 {
+    for call in 0..26 {
         let world = host();
         let fate = Fate {
             disk_gone_at: Some(call),
@@ -420,4 +421,43 @@ async fn files_that_are_not_all_written_in_the_time_that_the_plan_says_are_put_b
         why,
         "not all files by which it lasts were written within 31 s: 1 of 2"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn larger_packets_that_do_not_cross_are_taken_back_before_any_file_is_written() {
+    let mut order = lasting();
+    order.plan.changes[0].disruption = Disruption::BouncesLink;
+    order.plan.changes[0].steps.push(Step::Nic {
+        nic: "nic0".into(),
+        what: NicSetting::Mtu,
+        from: "1500".into(),
+        to: "9000".into(),
+    });
+    let mut there = before();
+    there.insert("nic0".into(), "1500".into());
+    for (network_has, file_is_written) in [("1500", false), ("9000", true)] {
+        let files: Vec<(&str, &str)> = there
+            .iter()
+            .map(|(path, text)| (&**path, &**text))
+            .collect();
+        let world = World::of(&files);
+        world.make(&order);
+        let fate = Fate {
+            narrowed_by: (network_has == "1500").then(|| ("nic0".into(), "9000".into())),
+            ..Fate::default()
+        };
+        let outcome = world.process(fate, BOOT).await.unwrap();
+        assert_eq!(world.account().standing.is_proved(), file_is_written);
+        if file_is_written {
+            assert_eq!(outcome, Outcome::Applied { proven: 1 });
+            assert!(world.all().contains_key(OURS));
+            let undone = world.undo(Fate::default()).await;
+            assert_eq!(undone, Some(Ok(Outcome::Undone)));
+        } else {
+            assert!(matches!(outcome, Outcome::RolledBack { .. }), "{outcome:?}");
+            let mut written = world.seen.borrow().clone().into_iter();
+            assert!(!written.any(|(_, all)| all.contains_key(OURS)));
+        }
+        assert_eq!(world.all(), there, "{outcome:?}");
+    }
 }

@@ -149,8 +149,9 @@ async fn what_is_the_kernels_own_to_set_is_passed_by_and_said_and_costs_no_other
 
 #[tokio::test(start_paused = true)]
 async fn what_somebody_else_has_set_meanwhile_is_left_alone_and_reported() {
-    // Two looks, one at the paths, then look, set and look for each step: this is the look at the paths afterwards.
-    let after_both = 3 + 2 * 4;
+    // Two looks, one at the paths and one at what crosses them, then look, set and look for each step: this is the look at the paths
+    // afterwards.
+    let after_both = 4 + 2 * 4;
     let (world, order) = two();
     let fate = Fate {
         meddles: Some((after_both, A.into(), "9".into())),
@@ -191,7 +192,7 @@ async fn an_undo_touches_nothing_if_one_setting_was_changed_since() {
 async fn what_is_not_as_before_after_a_restart_is_reported_and_left_alone() {
     let (world, order) = two();
     let fate = Fate {
-        dies_at: Some(11),
+        dies_at: Some(12),
         ..Fate::default()
     };
     assert_eq!(world.process(fate, BOOT).await, None);
@@ -209,7 +210,7 @@ async fn what_is_not_as_before_after_a_restart_is_reported_and_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_goes_at_any_call_has_all_taken_back_or_nothing_begun() {
-    for call in 0..12 {
+    for call in 0..14 {
         let (world, order) = two();
         let fate = Fate {
             disk_gone_at: Some(call),
@@ -260,7 +261,7 @@ async fn a_plan_of_another_host_or_of_the_boot_before_is_refused() {
 async fn what_a_process_left_in_the_middle_is_not_gone_on_with() {
     let (world, order) = two();
     let fate = Fate {
-        dies_at: Some(7),
+        dies_at: Some(8),
         ..Fate::default()
     };
     // The very process that made it, with the same journal open.

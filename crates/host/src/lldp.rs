@@ -5,11 +5,12 @@
 //! frame: to 6, from 6, type 0x88cc; then TLVs: type 7 bits, length 9 bits, value; the end is type 0
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use drover_tune::facts::Neighbour;
+use drover_tune::facts::{DcbxVersion, Neighbour};
 
 use crate::limits::LLDP;
 use crate::netlink::Answer;
@@ -26,6 +27,15 @@ const ORGANISATION: u8 = 127;
 const OF_802_3: [u8; 3] = [0x00, 0x12, 0x0f];
 const MAC_PHY: u8 = 1;
 const FRAME: u8 = 4;
+
+/// IEEE 802.1's, and its numbers for how a full line is shared (ETS), and for what is held back (PFC): DCBX by the standard (802.1Qaz).
+const OF_802_1: [u8; 3] = [0x00, 0x80, 0xc2];
+const ETS: u8 = 9;
+const PFC: u8 = 11;
+
+/// That of who made DCBX before the standard, and its number for CEE.
+const OF_CEE: [u8; 3] = [0x00, 0x1b, 0x21];
+const CEE: u8 = 2;
 
 /// Kinds of names that are an address of hardware (MAC), for a chassis and for a port.
 const CHASSIS_ADDRESS: u8 = 4;
@@ -60,6 +70,7 @@ pub(crate) fn neighbours(mut kept: &[u8]) -> Vec<Neighbour> {
 fn neighbour(mut tlvs: &[u8]) -> Option<Neighbour> {
     let (mut switch, mut port) = (None, None);
     let (mut name, mut frame, mut negotiates) = (None, None, None);
+    let mut dcbx = BTreeSet::new();
     while let Some((header, rest)) = tlvs.split_first_chunk::<2>() {
         let header = u16::from_be_bytes(*header);
         let (kind, length) = ((header >> 9) as u8, usize::from(header & 0x1ff));
@@ -76,6 +87,7 @@ fn neighbour(mut tlvs: &[u8]) -> Option<Neighbour> {
                 let (frame_of, negotiates_of) = of_802_3(value);
                 frame = frame.or(frame_of);
                 negotiates = negotiates.or(negotiates_of);
+                dcbx.extend(language(value));
             }
             _ => {}
         }
@@ -86,7 +98,18 @@ fn neighbour(mut tlvs: &[u8]) -> Option<Neighbour> {
         port: port?,
         frame,
         negotiates,
+        dcbx,
     })
+}
+
+/// In which language it tells what to hold back or to share, if it does.
+fn language(value: &[u8]) -> Option<DcbxVersion> {
+    let of = |own: [u8; 3]| value.strip_prefix(&own[..])?.first();
+    match (of(OF_802_1), of(OF_CEE)) {
+        (Some(&(ETS | PFC)), _) => Some(DcbxVersion::Ieee),
+        (_, Some(&CEE)) => Some(DcbxVersion::Cee),
+        _ => None,
+    }
 }
 
 fn of_802_3(value: &[u8]) -> (Option<u32>, Option<bool>) {
@@ -157,6 +180,7 @@ mod tests {
             port: "Ethernet1/7".into(),
             frame: Some(9234),
             negotiates: Some(true),
+            dcbx: BTreeSet::new(),
         };
         assert_eq!(told, std::slice::from_ref(&expected));
         let mut other = switch();
@@ -167,6 +191,26 @@ mod tests {
         assert_eq!(told[0], expected);
         assert_eq!(told[1].negotiates, Some(false));
         assert_eq!(told[1].port, "02:00:00:00:00:ab");
+    }
+
+    #[test]
+    fn whoever_tells_what_to_hold_back_is_known_by_its_language() {
+        let says = |more: &[&[u8]]| {
+            let more = more.iter().map(|value| tlv(ORGANISATION, value));
+            let frame = frame(&switch().into_iter().chain(more).collect::<Vec<_>>());
+            neighbours(&frame).remove(0).dcbx
+        };
+        let (ieee, cee) = (DcbxVersion::Ieee, DcbxVersion::Cee);
+        assert_eq!(says(&[]), BTreeSet::new());
+        assert_eq!(says(&[&[0x00, 0x80, 0xc2, 9, 0]]), [ieee].into());
+        assert_eq!(says(&[&[0x00, 0x80, 0xc2, 11, 8, 8]]), [ieee].into());
+        let both: [&[u8]; 2] = [&[0x00, 0x80, 0xc2, 11, 8, 8], &[0x00, 0x1b, 0x21, 2, 0]];
+        assert_eq!(says(&both), [cee, ieee].into());
+        // That of before it, and nothing behind the maker's number.
+        assert_eq!(
+            says(&[&[0x00, 0x1b, 0x21, 1], &[0x00, 0x80, 0xc2]]),
+            BTreeSet::new()
+        );
     }
 
     /// What systemd-networkd 252 kept of a frame that was sent to it by hand.

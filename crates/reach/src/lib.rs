@@ -1,7 +1,7 @@
 //! Asks by datagrams what a path between two hosts carries, and answers; [loads](load) it, where that is wanted.
 //!
 //! Owns a socket on one address of this host for as long as it asks or answers, and a load's connections; judges nothing. What is to
-//! be found out is decided by pure parts (`Search`, `Volley`, `Pace`, `Allowance`); [`ask`] and [`Answerer`] only move datagrams.
+//! be found out is decided by pure parts (`Search`, `Volley`, `Pace`, `Allowance`); [`ask`], [`ask_sizes`] and [`Answerer`] only move datagrams.
 //!
 //! ```text
 //!  ask ── Ask(sequence, size of the answer), padded to its own size ──▶ Answerer
@@ -28,7 +28,7 @@ mod volley;
 
 pub use answerer::{Answered, Answerer, NotAnswering, Order};
 pub use packet::Ticket;
-pub use prober::{Budget, NotAsked, Question, ask, knock};
+pub use prober::{Budget, NotAsked, Question, ask, ask_sizes, knock};
 pub use report::{Report, Unfinished};
 pub use search::{Beyond, Largest};
 pub use volley::{RoundTrip, Trips};

@@ -77,6 +77,37 @@ pub struct NotAsked {
 /// # Errors
 /// [`NotAsked`], for one when this host does not have the address. All else is in the report.
 pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
+    let all = async |asking: &mut Asking<'_>, report: &mut Report| asking.all(report).await;
+    asked(question, all).await
+}
+
+/// Asks how large packets cross, there and back, and for nothing else: who only wants to know that has it some 0.2 s sooner. An answer is waited
+/// for as long as this, at the least and up to [`PATIENCE_MOST`]: of a line that others fill meanwhile a few answers tell less than many. To be
+/// called within a runtime of tokio.
+///
+/// # Errors
+/// [`NotAsked`], as [`ask`]. All else is in the report, which counts no small packets.
+pub async fn ask_sizes(question: &Question, patience: Duration) -> Result<Report, NotAsked> {
+    let sizes = async |asking: &mut Asking<'_>, report: &mut Report| {
+        // By the first one both kernels have found their neighbours: later ones take what others do.
+        if asking.first_answer().await?.is_none() {
+            return Err(Unfinished::Silent);
+        }
+        let mut longest = Duration::ZERO;
+        for _ in 0..KNOCKS {
+            let trip = asking.first_answer().await?;
+            longest = longest.max(trip.ok_or(Unfinished::FellSilent)?);
+        }
+        asking.sizes(report, longest, patience).await
+    };
+    asked(question, sizes).await
+}
+
+/// What is found by asking so.
+async fn asked(
+    question: &Question,
+    ask: impl AsyncFnOnce(&mut Asking<'_>, &mut Report) -> Result<(), Unfinished>,
+) -> Result<Report, NotAsked> {
     let mut asking = Asking::of(question)?;
     let mut report = Report {
         trips: Trips::default(),
@@ -89,7 +120,7 @@ pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
     };
     let end = asking.end;
     // A line that takes nothing more does not hold it up either.
-    report.unfinished = match timeout_at(end, asking.all(&mut report)).await {
+    report.unfinished = match timeout_at(end, ask(&mut asking, &mut report)).await {
         Ok(asked) => asked.err(),
         Err(_) => Some(Unfinished::Time),
     };
@@ -105,8 +136,8 @@ pub async fn ask(question: &Question) -> Result<Report, NotAsked> {
 pub async fn knock(question: &Question) -> Result<bool, NotAsked> {
     let mut asking = Asking::of(question)?;
     let end = asking.end;
-    let answered = timeout_at(end, asking.is_answered()).await;
-    let answered = answered.is_ok_and(|answered| answered == Ok(true));
+    let answered = timeout_at(end, asking.first_answer()).await;
+    let answered = answered.is_ok_and(|answered| matches!(answered, Ok(Some(_))));
     Ok(answered && asking.arrivals.contains_key(&question.interface))
 }
 
@@ -155,7 +186,7 @@ impl<'q> Asking<'q> {
     }
 
     async fn all(&mut self, report: &mut Report) -> Result<(), Unfinished> {
-        if !self.is_answered().await? {
+        if self.first_answer().await?.is_none() {
             report.trips.sent = KNOCKS;
             return Err(Unfinished::Silent);
         }
@@ -174,8 +205,18 @@ impl<'q> Asking<'q> {
         let Some(trip) = report.trips.round_trip else {
             return Err(Unfinished::FellSilent);
         };
-        let trips = Duration::from_micros(trip.most).saturating_mul(PATIENCE_TRIPS);
-        self.patience = trips.clamp(PATIENCE_LEAST, PATIENCE_MOST);
+        let longest = Duration::from_micros(trip.most);
+        self.sizes(report, longest, PATIENCE_LEAST).await
+    }
+
+    /// The largest packets there and back, of a path on which an answer takes so long; each is waited for as long as that, at the least.
+    async fn sizes(
+        &mut self,
+        report: &mut Report,
+        longest: Duration,
+        least: Duration,
+    ) -> Result<(), Unfinished> {
+        self.patience = patience(longest, least);
         // What only one end takes is for nobody to carry.
         let most = self.question.mtu.min(self.question.far_mtu);
         report.there = Some(self.search(most, |size| (size, HEADER as u16)).await?);
@@ -198,17 +239,17 @@ impl<'q> Asking<'q> {
         Ok(())
     }
 
-    /// Whether anybody is there. By then both kernels have found their neighbours.
-    async fn is_answered(&mut self) -> Result<bool, Unfinished> {
+    /// How long an answer took, if anybody is there. By then both kernels have found their neighbours.
+    async fn first_answer(&mut self) -> Result<Option<Duration>, Unfinished> {
         let one = [(HEADER as u16, HEADER as u16)];
         for _ in 0..KNOCKS {
             let mut round = self.round(&one);
             self.exchange(&mut round, Duration::ZERO).await?;
-            if matches!(round.told(), [Heard::Answer(_)]) {
-                return Ok(true);
+            if let [Heard::Answer(after)] = round.told() {
+                return Ok(Some(*after));
             }
         }
-        Ok(false)
+        Ok(None)
     }
 
     /// The largest packet up to `most` in the direction that `sizes` makes of it.
@@ -335,6 +376,12 @@ impl<'q> Asking<'q> {
     }
 }
 
+/// How long an answer is waited for, by the longest that one took.
+fn patience(longest: Duration, least: Duration) -> Duration {
+    let trips = longest.saturating_mul(PATIENCE_TRIPS);
+    trips.max(least).min(PATIENCE_MOST)
+}
+
 fn cost((size, answer): Sizes) -> u64 {
     u64::from(size) + u64::from(answer)
 }
@@ -342,4 +389,20 @@ fn cost((size, answer): Sizes) -> u64 {
 fn not_sent(error: &io::Error) -> Unfinished {
     let why = error.to_string();
     Unfinished::NotSent { why }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_waited_for_as_long_as_the_longest_took_some_times_and_as_whoever_asks_wants() {
+        let of = |longest, least| {
+            let [longest, least] = [longest, least].map(Duration::from_millis);
+            patience(longest, least).as_millis()
+        };
+        assert_eq!((of(0, 50), of(1, 50), of(1, 200)), (50, 50, 200));
+        assert_eq!((of(60, 50), of(60, 400)), (240, 400));
+        assert_eq!((of(200, 50), of(0, 900)), (500, 500));
+    }
 }

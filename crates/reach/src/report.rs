@@ -9,7 +9,7 @@ use crate::{Largest, Trips};
 /// A path, as it was asked from one end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// Small packets: loss and round trips; where nobody was there, how often that was asked.
+    /// Small packets: loss and round trips; where nobody was there, how often that was asked. None where sizes alone were asked for.
     pub trips: Trips,
     /// By which interfaces of this host answers arrived, and how many.
     pub arrivals: BTreeMap<String, u32>,

@@ -18,8 +18,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use drover_reach::limits::{PATIENCE_LEAST, PATIENCE_MOST};
 use drover_reach::{
-    Answered, Answerer, Beyond, Budget, Largest, Order, Question, Report, Ticket, Unfinished, ask,
+    Answered, Answerer, Beyond, Budget, Largest, NotAsked, Order, Question, Report, Ticket,
+    Unfinished, ask, ask_sizes,
 };
 use drover_types::Bytes;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -135,6 +137,22 @@ impl Network {
         at: IpAddr,
         question: impl FnOnce(SocketAddr) -> Question + Send,
     ) -> (Report, Answered) {
+        self.ask_with(order, at, |remote| {
+            let question = question(remote);
+            async move { ask(&question).await }
+        })
+    }
+
+    /// The same, asked in another way.
+    fn ask_with<F>(
+        &self,
+        order: Order,
+        at: IpAddr,
+        asks: impl FnOnce(SocketAddr) -> F + Send,
+    ) -> (Report, Answered)
+    where
+        F: Future<Output = Result<Report, NotAsked>>,
+    {
         let (tell, told) = mpsc::channel();
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         thread::scope(|scope| {
@@ -146,7 +164,7 @@ impl Network {
                 })
             });
             let remote = told.recv().unwrap();
-            let asked = self.within("near", async move || ask(&question(remote)).await.unwrap());
+            let asked = self.within("near", async move || asks(remote).await.unwrap());
             let _ = stop.send(());
             (asked, answering.join().unwrap())
         })
@@ -237,6 +255,30 @@ fn a_router_that_says_what_it_takes_is_believed_and_what_vanishes_is_a_black_hol
         let trip = report.trips.round_trip.unwrap();
         assert!(trip.least <= trip.median && trip.median <= trip.most);
     }
+}
+
+#[test]
+fn sizes_alone_are_the_same_as_among_all_that_is_asked_and_cost_no_small_packets() {
+    let Some(network) = Network::new("sizes", &["near", "router", "far"], ROUTED) else {
+        return;
+    };
+    let ticket = Ticket::random().unwrap();
+    let sizes = |patience: Duration| {
+        network.ask_with(order(&ticket, "10.9.1.1"), ip("10.9.2.1"), |remote| {
+            let question = question(&ticket, "10.9.1.1", remote);
+            async move { ask_sizes(&question, patience).await }
+        })
+    };
+    for patience in [PATIENCE_LEAST, PATIENCE_MOST] {
+        let (report, _) = sizes(patience);
+        assert_eq!(report.unfinished, None, "{report:?}");
+        assert_eq!(report.there, largest(1400, Beyond::Refused), "{report:?}");
+        assert_eq!(report.back, largest(1404, Beyond::Lost), "{report:?}");
+        assert_eq!(report.trips.sent, 0);
+    }
+    network.run("near", "ip route del default");
+    let (report, _) = sizes(PATIENCE_LEAST);
+    assert!(report.unfinished.is_some() && report.there.is_none());
 }
 
 #[test]

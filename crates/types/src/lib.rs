@@ -22,7 +22,7 @@ pub use ids::{
     VmName,
 };
 pub use latency::{CpuLatency, IdleTime};
-pub use net::{Interface, InvalidNetwork, IpNetwork, Path, PathEnd, PathId, network_of};
+pub use net::{Interface, InvalidNetwork, IpNetwork, Layer, Path, PathEnd, PathId, network_of};
 pub use reduction::{InvalidReduction, ReductionMode};
 pub use units::{BitRate, ByteRate, Bytes, InvalidQuantity};
 pub use words::{in_short, with_sources};

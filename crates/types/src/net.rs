@@ -1,5 +1,6 @@
 //! Network interfaces as agents tell each other of them, and the paths between two hosts.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -148,6 +149,19 @@ pub struct Interface {
     pub rx_queues: u32,
     /// The RDMA device on this interface, such as `mlx5_0`; `None` where there is none.
     pub rdma: Option<String>,
+}
+
+/// How an interface of a host stands on others of it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Layer {
+    /// Those that it stands on right away: a VLAN's port, a bond's members, a bridge's ports.
+    pub on: BTreeSet<String>,
+    /// Largest packet in bytes.
+    pub mtu: u32,
+    /// The kernel may have its largest packet follow theirs, as it does with a bridge that nobody has set.
+    pub follows: bool,
+    /// It has an address by which other hosts are reached, beside those that every link has.
+    pub has_address: bool,
 }
 
 /// A path's number within one session, in the order of preference.

@@ -19,6 +19,8 @@ pub struct Card {
     pub files: Vec<(String, String)>,
     /// Data centre bridging, versions and health by devlink, and what neighbours say.
     pub dcb: Value,
+    /// Who negotiates of it, and what is told by the language of before the standard.
+    pub cee: Value,
     pub versions: Value,
     pub health: Value,
     pub neighbours: Value,
@@ -68,6 +70,7 @@ impl Card {
             ],
             files: Vec::new(),
             dcb: nothing("its driver does not tell"),
+            cee: nothing("its driver does not tell"),
             versions: nothing("its driver does not tell"),
             health: nothing("its driver does not tell"),
             neighbours: nothing("nothing here keeps what switches say by LLDP"),

@@ -1,11 +1,22 @@
 //! What is told of RDMA, of bridging and of switches: `include/uapi/linux/dcbnl.h` and `devlink.h`, IEEE 802.1AB and 802.3, and
 //! `Documentation/ABI/stable/sysfs-class-infiniband`.
 
-use drover_lab::breaks::told::{APPS, ETS, PEER, PFC, ets, neighbour, pfc, roce};
+use drover_lab::breaks::told::{
+    APPS, BUFFER, DCBX, ETS, PEER, PFC, buffers, ets, neighbour, pfc, roce,
+};
 use serde_json::Value;
 
 use super::cards::{Card, connectx5};
 use super::netlink::{attribute, nested, shown, told};
+
+/// `DCB_CAP_DCBX_*`: as mlx5 tells that it leaves it to the host, and that its firmware does it.
+const BY_HOST: u8 = 0x01 | 0x08;
+const BY_FIRMWARE: u8 = 0x04 | 0x08;
+
+/// Who negotiates.
+fn dcbx(flags: u8) -> Value {
+    shown(&attribute(DCBX, &[flags]))
+}
 
 fn all(parts: &[Vec<u8>]) -> Value {
     shown(&parts.concat())
@@ -58,13 +69,15 @@ pub fn connectx5_with_roce() -> Card {
             nested(APPS, &roce(3)),
             attribute(ETS + PEER, &ets(false, [50, 50])),
             attribute(PFC + PEER, &pfc(1 << 3, 0)),
+            attribute(BUFFER, &buffers(Some(3), [20_000, 200_000])),
         ]),
+        cee: dcbx(BY_HOST),
         versions: all(&[
             version("fw.psid", "MT_0000000080"),
             version("fw.version", "16.35.2000"),
         ]),
         health: all(&[reporter("fw", 0), reporter("tx", 0), reporter("rx", 0)]),
-        neighbours: shown(&neighbour("leaf1", 9234, true)),
+        neighbours: shown(&neighbour("leaf1", 9234, true, Vec::new())),
         ..connectx5()
     }
 }
@@ -87,8 +100,9 @@ pub fn connectx5_with_roce_gone_wrong() -> Card {
             attribute(PFC, &pfc(1 << 3, 10_000_000)),
             attribute(PFC + PEER, &pfc(1 << 4, 0)),
         ]),
+        cee: dcbx(BY_FIRMWARE),
         health: all(&[reporter("fw", 0), reporter("tx", 1)]),
-        neighbours: shown(&neighbour("leaf1", 1518, true)),
+        neighbours: shown(&neighbour("leaf1", 1518, true, Vec::new())),
         ..card.saying("pause", told(&pause))
     }
 }

@@ -93,6 +93,7 @@ impl Machine {
             "qdisc": "mq",
             "ethtool": ethtool,
             "dcb": card.dcb,
+            "cee": card.cee,
             "versions": card.versions,
             "health": card.health,
             "neighbours": card.neighbours,
@@ -102,7 +103,9 @@ impl Machine {
 
     /// Its folder, when all is in it.
     pub fn done(self) -> PathBuf {
-        let told = json!({ "host": self.name, "nics": self.nics, "irqbalance": false });
+        let told = json!({
+            "host": self.name, "nics": self.nics, "irqbalance": false, "lldpad": false,
+        });
         self.write("told.json", &told.to_string());
         self.folder
     }

@@ -71,7 +71,8 @@ fn not_drained(
     let next: Vec<_> = drain.into_iter().chain(next.map(str::to_owned)).collect();
     let next = next.join("; ");
     Some(Refusal::new(ErrorCode::NotDrained, message).next(format!(
-        "{next}, or add --force: guests lose their network, and migrations stand still, for that long"
+        "{next}, or add --force: guests lose their network, and migrations and storage stand still, for that long; and where larger packets are \
+         tried that do not cross, for some 25 s"
     )))
 }
 

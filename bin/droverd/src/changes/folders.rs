@@ -239,6 +239,7 @@ mod tests {
             plan,
             paths,
             links: Vec::new(),
+            moving: 0,
             lasting: None,
         };
         let mut journal = Journal::make(&folders.of(id), &order).unwrap();
@@ -249,6 +250,8 @@ mod tests {
                 boot: boot.into(),
                 paths: Vec::new(),
                 carriers: Vec::new(),
+                sizes: Vec::new(),
+                untold: Vec::new(),
             },
             Record::AboutTo { step: 0 },
             Record::Done { step: 0 },
@@ -374,6 +377,7 @@ mod tests {
             },
             paths: Vec::new(),
             links: Vec::new(),
+            moving: 0,
             lasting: None,
         };
         let id = ChangeId(Uuid::from_u128(2));
@@ -384,6 +388,8 @@ mod tests {
                 boot: "now".into(),
                 paths: Vec::new(),
                 carriers: Vec::new(),
+                sizes: Vec::new(),
+                untold: Vec::new(),
             },
             Record::AboutTo { step: 0 },
             Record::PassedBy {

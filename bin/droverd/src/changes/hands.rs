@@ -21,8 +21,8 @@ impl Hands for ThisHost<'_> {
         read.map_err(|error| with_sources(&error))
     }
 
-    async fn perform(&self, step: &Step) -> Result<Performed, String> {
-        match perform(self.root, step).await {
+    async fn perform(&self, step: &Step, to: End) -> Result<Performed, String> {
+        match perform(self.root, step, to).await {
             Ok(()) => Ok(Performed::Done),
             Err(error @ ChangeError::Managed { .. }) => {
                 Ok(Performed::PassedBy(with_sources(&error)))

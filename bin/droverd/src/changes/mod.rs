@@ -119,6 +119,7 @@ impl Changes {
             plan,
             paths,
             links,
+            moving: self.migrations.under_way().len(),
         };
         let id = ChangeId(Uuid::now_v7());
         let folder = self.folders.of(id);
@@ -201,6 +202,7 @@ impl Changes {
             Err(error) => Ok(ChangeDetailView {
                 change: show::unreadable(id, &error),
                 steps: Vec::new(),
+                not_measured: Vec::new(),
                 files: Vec::new(),
                 by_hand: Vec::new(),
                 not_kept: Vec::new(),
@@ -280,7 +282,7 @@ impl Changes {
         what: What,
         lock: std::os::fd::OwnedFd,
     ) -> Result<JoinHandle<io::Result<Output>>, Refusal> {
-        process::start(self.host(), folder, what, lock).map_err(|error| {
+        process::start(&self.context.config, folder, what, lock).map_err(|error| {
             let message = format!("the process that changes this host was not started: {error}");
             Refusal::new(ErrorCode::Internal, message)
         })

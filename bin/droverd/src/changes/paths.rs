@@ -1,17 +1,26 @@
 //! Which paths have to work after a change as they did before, and whether they do.
 //!
 //! A path works if the other host's agent, or its kernel, answers to a connection from the path's address by the path's interface. That
-//! says that small packets cross in both directions, and not how large ones may be: no plan raises that.
+//! says that small packets cross in both directions. How large ones may be is asked by datagrams, at the addresses that migrations use:
+//! the other agents answer them as they do those of the doctor.
 
+use std::cell::OnceCell;
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 use drover_change::limits::PATHS;
-use drover_change::{PathTo, Paths};
-use drover_types::{HostName, Interface, IpNetwork};
+use drover_change::{Measured, Now, PathSizes, PathTo, Paths, Unknown, Untold};
+use drover_types::{HostName, Interface, IpNetwork, with_sources};
 use futures_util::{StreamExt, stream};
 use tokio::net::TcpSocket;
 
+use crate::cluster::Cluster;
+use crate::config::Config;
 use crate::limits::{CHANGE_PATH, CHANGE_PATH_ROUNDS, CHANGE_PATHS_AT_ONCE};
+use crate::paths;
+use crate::peers::Peers;
 
 /// Every path between this host's interfaces and other hosts: from each address to all that are in its network; to hosts that share no
 /// network with this one from all addresses to all.
@@ -49,11 +58,80 @@ pub fn between(own: &[Interface], others: &[(HostName, Vec<SocketAddr>)]) -> Vec
     paths
 }
 
-/// Tries paths by opening connections.
+/// The other hosts, as this one asks them.
 #[derive(Debug)]
-pub struct Connections;
+pub struct Others {
+    host: HostName,
+    file: PathBuf,
+    moving: usize,
+    /// What is needed to have their agents answer, or why that is not there: what was set is taken back all the same. Opened by whoever asks
+    /// them, so that nothing of it keeps what goes back, which asks nobody.
+    members: OnceCell<Result<Members, String>>,
+}
 
-impl Paths for Connections {
+type Members = (Arc<Config>, Peers);
+
+impl Others {
+    /// By this host's configuration, and with its certificate; so many migrations were under way from or to it.
+    pub fn of(host: &HostName, file: &Path, moving: usize) -> Self {
+        Self {
+            host: host.clone(),
+            file: file.to_owned(),
+            moving,
+            members: OnceCell::new(),
+        }
+    }
+
+    fn members(&self) -> Result<(&Config, &Peers), String> {
+        let members = self.members.get_or_init(|| {
+            let members = members(&self.host, &self.file);
+            members.inspect_err(|why| {
+                tracing::warn!(why, "other hosts are not asked how large packets cross");
+            })
+        });
+        let (config, peers) = members.as_ref().map_err(Clone::clone)?;
+        Ok((config, peers))
+    }
+}
+
+fn members(host: &HostName, file: &Path) -> Result<Members, String> {
+    let config = Config::load(file).map_err(|error| with_sources(&error))?;
+    if config.host != *host {
+        let of = &config.host;
+        return Err(format!("{} is the configuration of {of}", file.display()));
+    }
+    let config = Arc::new(config);
+    let cluster = Cluster::open(Arc::clone(&config)).map_err(|error| format!("{error:#}"))?;
+    let peers = Peers::new(Arc::clone(&config), Arc::new(cluster));
+    Ok((config, peers))
+}
+
+impl Paths for Others {
+    async fn measure(&self, within: Duration) -> Measured {
+        match self.members() {
+            Ok(members) => paths::measure(members, self.moving, within).await,
+            Err(why) => Measured {
+                untold: vec![Untold {
+                    of: Unknown::All,
+                    why,
+                }],
+                ..Measured::default()
+            },
+        }
+    }
+
+    async fn sizes(
+        &self,
+        paths: &[PathSizes],
+        attempt: u32,
+        within: Duration,
+    ) -> Vec<Result<Now, String>> {
+        match self.members() {
+            Ok(members) => paths::sizes(members, paths, attempt, within).await,
+            Err(why) => vec![Err(why); paths.len()],
+        }
+    }
+
     async fn work(&self, paths: &[PathTo]) -> Vec<bool> {
         let at_once = paths.len().div_ceil(CHANGE_PATH_ROUNDS);
         let tried = stream::iter(paths).map(answers);
@@ -149,8 +227,42 @@ mod tests {
         // Nobody routes these over the loopback (RFC 5737).
         let nowhere = "192.0.2.1:7".parse().unwrap();
         let paths = [path(there), path(nowhere)];
-        assert_eq!(Connections.work(&paths).await, [true, false]);
+        let others = Others::of(&"a".parse().unwrap(), Path::new("/nowhere/droverd.toml"), 0);
+        assert_eq!(others.work(&paths).await, [true, false]);
         drop(listener);
-        assert_eq!(Connections.work(&paths).await, [true, false]);
+        assert_eq!(others.work(&paths).await, [true, false]);
+        // Who cannot ask the others tells why, and goes on.
+        let measured = others.measure(CHANGE_PATH).await;
+        assert_eq!(measured.paths, []);
+        let why = &measured.untold[0].why;
+        assert!(why.contains("/nowhere/droverd.toml"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn of_a_host_without_others_nothing_is_found_and_nothing_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("droverd.toml");
+        let state = folder.path().join("state");
+        let text = format!("host = \"a\"\nstate = \"{}\"\n", state.display());
+        std::fs::write(&file, text).unwrap();
+        let others = Others::of(&"a".parse().unwrap(), &file, 3);
+        assert_eq!(others.measure(CHANGE_PATH).await, Measured::default());
+    }
+
+    #[test]
+    fn what_asks_nobody_opens_nothing() {
+        let others = Others::of(&"a".parse().unwrap(), Path::new("/nowhere/droverd.toml"), 0);
+        assert!(others.members.get().is_none());
+        assert!(others.members().is_err() && others.members.get().is_some());
+    }
+
+    #[test]
+    fn a_configuration_of_another_host_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("droverd.toml");
+        std::fs::write(&file, "host = \"z\"\n").unwrap();
+        let others = Others::of(&"a".parse().unwrap(), &file, 0);
+        let why = others.members().unwrap_err();
+        assert!(why.ends_with("is the configuration of z"), "{why}");
     }
 }

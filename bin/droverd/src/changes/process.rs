@@ -20,7 +20,8 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::ROOT;
 use super::hands::ThisHost;
-use super::paths::Connections;
+use super::paths::Others;
+use crate::config::Config;
 use crate::logging;
 
 /// What an operator sees of it in `ps` and `top`, and the package's scripts know it by; at most 15 bytes (prctl(2)).
@@ -48,7 +49,7 @@ pub enum What {
 /// # Errors
 /// It cannot be started.
 pub fn start(
-    host: &HostName,
+    config: &Config,
     folder: &Path,
     what: What,
     lock: OwnedFd,
@@ -66,7 +67,11 @@ pub fn start(
     );
     let mut command = std::process::Command::new(PROGRAM);
     command.arg0("droverd");
-    command.arg("change").arg("--host").arg(host.as_str());
+    command.arg("--config").arg(&config.file);
+    command
+        .arg("change")
+        .arg("--host")
+        .arg(config.host.as_str());
     command.arg(folder);
     command.args(
         what.to_possible_value()
@@ -123,7 +128,7 @@ pub fn undone(
 ///
 /// # Errors
 /// Its stdin is not the lock, or the folder is none of a change; nothing was changed then.
-pub fn run(host: &HostName, folder: &Path, what: What) -> anyhow::Result<()> {
+pub fn run(config: &Path, host: &HostName, folder: &Path, what: What) -> anyhow::Result<()> {
     logging::init();
     if let Err(error) = rustix::thread::set_name(NAME) {
         tracing::debug!(%error, "the process keeps its name");
@@ -140,10 +145,11 @@ pub fn run(host: &HostName, folder: &Path, what: What) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     tracing::info!(?what, folder = %folder.display(), "begins");
+    let others = Others::of(host, config, journal.account().order.moving);
     let mut runner = Runner {
         journal: &mut journal,
         hands: &ThisHost { root },
-        paths: &Connections,
+        paths: &others,
         host,
         boot: &boot,
     };

@@ -48,6 +48,7 @@ pub fn change(id: ChangeId, account: &Account, boot: &str) -> ChangeView {
         },
         files: account.order.files().len(),
         paths: standing.paths.len(),
+        sizes: standing.sizes.len(),
         why: why(&standing.phase),
         can_be_undone: standing.can_be_undone() && !is_gone,
     }
@@ -68,6 +69,7 @@ pub fn detail(id: ChangeId, account: &Account, boot: &str) -> ChangeDetailView {
         steps: steps
             .map(|(number, step)| self::step(step, state(number, Some(step))))
             .collect(),
+        not_measured: account.standing.untold.clone(),
         files: files
             .map(|(number, written)| file(written, state(number, None)))
             .collect(),
@@ -88,6 +90,7 @@ pub fn unreadable(id: ChangeId, error: &JournalError) -> ChangeView {
         set: 0,
         files: 0,
         paths: 0,
+        sizes: 0,
         why: Some(with_sources(error)),
         can_be_undone: false,
     }
@@ -235,6 +238,7 @@ pub(super) mod tests {
             plan,
             paths: Vec::new(),
             links: Vec::new(),
+            moving: 0,
             lasting: Some(Lasts {
                 files: vec![file],
                 ..Lasts::default()
@@ -246,6 +250,8 @@ pub(super) mod tests {
             boot,
             paths: Vec::new(),
             carriers: Vec::new(),
+            sizes: Vec::new(),
+            untold: Vec::new(),
         };
         let steps = |steps: std::ops::Range<usize>| {
             steps.flat_map(|step| [Record::AboutTo { step }, Record::Done { step }])
@@ -286,6 +292,8 @@ pub(super) mod tests {
             boot: "first".to_owned(),
             paths: Vec::new(),
             carriers: Vec::new(),
+            sizes: Vec::new(),
+            untold: Vec::new(),
         };
         let passed_by = Record::PassedBy {
             step: 0,

@@ -40,6 +40,8 @@ pub const DEFAULT_FILE: &str = "/etc/drover/droverd.toml";
 /// The configuration as the agent uses it: checked, with every default in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
+    /// Where it was read from, from the root: its processes read it, too.
+    pub file: PathBuf,
     /// This host's name.
     pub host: HostName,
     /// Definitions of guests, one file each.
@@ -378,6 +380,8 @@ impl Config {
             lasts: Duration::from_hours(expire_hours.0.into()),
         };
         Ok(Self {
+            // It is none only where there is no path.
+            file: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             host,
             definitions: file.definitions.0,
             suspended: suspended.unwrap_or_else(|| file.state.0.join("suspended")),

@@ -8,18 +8,18 @@ use drover_api::{
     AnswererRequest, AnswererView, ClientError, ErrorCode, LoadRequest, PathLeftOut, PathsView,
     Refusal,
 };
-use drover_migrate::paths::{Selected, Selection, Side, select};
+use drover_migrate::paths::{Selected, Side, select};
 use drover_reach::Ticket;
 use drover_tune::facts::Path;
 use drover_types::{HostName, Interface, LoadId, with_sources};
 use tokio::time::{Instant, timeout};
 
 use super::Turn;
-use super::asking::Asking;
+use super::asking::{Asking, Loads};
 use super::doubts::{Left, busy_with, elsewhere};
 use super::limits;
 use super::loading::{self, Loading};
-use super::pairs::{self, candidates, pairs, ports};
+use super::pairs::{self, pairs, ports};
 use super::taken::join;
 use crate::agent::Context;
 use crate::api::Caller;
@@ -95,12 +95,6 @@ pub async fn ask(
         .order_answerer(&request(&ours, load.is_some(), part_of))
         .await;
     let answerer = ordered.map_err(|error| not_answered(far, &error))?;
-    // What the other host offers is what its own configuration allows.
-    let theirs = select(
-        Side::Destination,
-        &answerer.interfaces,
-        &Selection::default(),
-    );
     let ticket = ticket(far, &answerer)?;
     let busy = busy_with([(near, moving), (far, answerer.moving)]);
     let guests = context.registry.running();
@@ -117,15 +111,17 @@ pub async fn ask(
         ports: &own_ports,
         answerer: &answerer,
         ticket,
-        load,
-        moves: &|| !migrations.under_way().is_empty(),
+        within: limits::ASKING,
         end: Instant::now() + limits::ASKING,
-        load_end: turn.since + limits::ASKING,
     };
-    let (mut answered, across) = candidates(&own, &ours, &theirs);
-    answered.extend(asking.knocked(across).await);
-    let found = pairs(&ours, &theirs, &answered);
-    let asked = asking.all(found.chosen).await;
+    let moves = || !migrations.under_way().is_empty();
+    let loads = load.map(|how| Loads {
+        how,
+        moves: &moves,
+        end: turn.since + limits::ASKING,
+    });
+    let found = asking.pairs(&ours).await;
+    let asked = asking.all(found.chosen, loads.as_ref()).await;
     let ended = client.end_answerer(answerer.id).await;
     let of_far = ended.as_ref().map_or(0, |ended| ended.moving);
     let moving = [
@@ -185,7 +181,8 @@ fn name_if_silent(view: &mut PathsView, near: &HostName, far: &HostName, why: Op
     });
 }
 
-fn request(ours: &Selected, load: bool, part_of: Option<LoadId>) -> AnswererRequest {
+/// What an answerer is ordered by.
+pub fn request(ours: &Selected, load: bool, part_of: Option<LoadId>) -> AnswererRequest {
     let askers = ours.endpoints.iter();
     AnswererRequest {
         askers: askers.map(|end| end.address.address()).collect(),

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use drover_api::{AnswererView, PathLeftOut};
-use drover_migrate::paths::Candidate;
-use drover_reach::limits::ASK_TIME;
+use drover_change::Sizes;
+use drover_migrate::paths::{Candidate, Selected, Selection, Side, select};
+use drover_reach::limits::{ASK_TIME, PATIENCE_LEAST};
 use drover_reach::{Budget, Question, Report, Ticket};
 use drover_tune::facts::{Carried, Fact, Path, PathEnd, Traffic};
 use drover_types::{BitRate, HostName, Interface, with_sources};
@@ -19,7 +21,7 @@ use super::doubts::{Left, elsewhere, is_whole};
 use super::found;
 use super::limits;
 use super::loading::Loading;
-use super::pairs::{Pair, Ports, waves};
+use super::pairs::{Pair, Pairs, Ports, candidates, pairs, waves};
 
 /// A pair that was asked, or why it was not.
 pub struct Asked {
@@ -29,6 +31,16 @@ pub struct Asked {
     /// What the near interface counted meanwhile.
     counted: Fact<Traffic>,
     carried: Option<Fact<Carried>>,
+}
+
+/// How pairs are loaded after they were asked.
+pub struct Loads<'a> {
+    /// How, or why not.
+    pub how: Result<Loading, String>,
+    /// Whether a guest moves from or to the near host now.
+    pub moves: &'a (dyn Fn() -> bool + Sync),
+    /// When all loads have to be over: whoever had them made waits no longer.
+    pub end: Instant,
 }
 
 /// Everything that asking pairs takes.
@@ -45,19 +57,33 @@ pub struct Asking<'a> {
     pub answerer: &'a AnswererView,
     /// What questions are made with.
     pub ticket: Ticket,
-    /// How each is loaded after it was asked, or why not; nothing where that is not wanted.
-    pub load: Option<Result<Loading, String>>,
-    /// Whether a guest moves from or to the near host now.
-    pub moves: &'a (dyn Fn() -> bool + Sync),
-    /// When all has to be asked.
+    /// How long all may take.
+    pub within: Duration,
+    /// When that is over.
     pub end: Instant,
-    /// When all loads have to be over: whoever had them made waits no longer.
-    pub load_end: Instant,
+}
+
+impl Loads<'_> {
+    /// Loads those of a wave that were answered, all at the same time as a migration does.
+    async fn all(&self, wave: &mut [Asked]) {
+        let loads = wave.iter_mut().map(async |asked| {
+            let answered = asked
+                .report
+                .as_ref()
+                .is_ok_and(|report| report.trips.answered > 0);
+            asked.carried = Some(match &self.how {
+                Err(why) => Fact::unknown(why.clone()),
+                Ok(_) if !answered => Fact::unknown("nothing came back"),
+                Ok(loading) => loading.of(&asked.pair, self.end, self.moves).await,
+            });
+        });
+        join_all(loads).await;
+    }
 }
 
 impl Asking<'_> {
-    /// Asks them, those that share no line at the same time.
-    pub async fn all(&self, chosen: Vec<Pair>) -> Vec<Asked> {
+    /// Asks them, those that share no line at the same time, and loads them, where that is wanted.
+    pub async fn all(&self, chosen: Vec<Pair>, loads: Option<&Loads<'_>>) -> Vec<Asked> {
         let mut asked = Vec::new();
         for wave in waves(chosen, self.ports, &self.answerer.ports) {
             let before = Counters::now().await;
@@ -78,31 +104,68 @@ impl Asking<'_> {
             });
             let mut wave = join_all(wave).await;
             count(&before, &mut wave).await;
-            self.load(&mut wave).await;
+            if let Some(loads) = loads {
+                loads.all(&mut wave).await;
+            }
             asked.extend(wave);
         }
         asked
     }
 
-    /// Loads those of a wave that were answered, all at the same time as a migration does.
-    async fn load(&self, wave: &mut [Asked]) {
-        let Some(load) = &self.load else { return };
-        let loads = wave.iter_mut().map(async |asked| {
-            let answered = asked
-                .report
-                .as_ref()
-                .is_ok_and(|report| report.trips.answered > 0);
-            asked.carried = Some(match load {
-                Err(why) => Fact::unknown(why.clone()),
-                Ok(_) if !answered => Fact::unknown("nothing came back"),
-                Ok(loading) => loading.of(&asked.pair, self.load_end, self.moves).await,
+    /// How large packets cross them, or why that is not known; those that share no line are asked at the same time. Answers are waited for so
+    /// long at the least, or less where those that are asked one after the other have no time for it.
+    pub async fn sizes(
+        &self,
+        chosen: Vec<Pair>,
+        patience: Duration,
+    ) -> Vec<(Pair, Result<Sizes, String>)> {
+        let waves = waves(chosen, self.ports, &self.answerer.ports);
+        let left = self.end.saturating_duration_since(Instant::now());
+        let patience = patience.min(shared(left, waves.len()));
+        let mut all = Vec::new();
+        for wave in waves {
+            let wave = wave.into_iter().map(async |pair| {
+                let sizes = self.sizes_of(&pair, patience).await;
+                (pair, sizes)
             });
-        });
-        join_all(loads).await;
+            all.extend(join_all(wave).await);
+        }
+        all
+    }
+
+    async fn sizes_of(&self, pair: &Pair, patience: Duration) -> Result<Sizes, String> {
+        let question = self.question(&pair.near, &pair.far, pair.rate)?;
+        let report = drover_reach::ask_sizes(&question, patience).await;
+        let report = report.map_err(|error| with_sources(&error))?;
+        let mut by = report.arrivals.keys();
+        if let Some(by) = by.find(|by| **by != pair.near.interface) {
+            return Err(format!("answers arrive by {by}"));
+        }
+        if let Some((there, back)) = report.there.zip(report.back) {
+            let (there, back) = (there.size, back.size);
+            return Ok(Sizes { there, back });
+        }
+        let why = found::why(&report);
+        let silent = report.arrivals.is_empty();
+        let elsewhere = elsewhere(self.far, self.answerer.port, question.remote);
+        match elsewhere.filter(|_| silent) {
+            Some(elsewhere) => Err(format!("{why}: {elsewhere}")),
+            None => Err(why),
+        }
+    }
+
+    /// Those that a migration would use, of what the near host has in use.
+    pub async fn pairs(&self, ours: &Selected) -> Pairs {
+        // What the other host offers is what its own configuration allows.
+        let offered = &self.answerer.interfaces;
+        let theirs = select(Side::Destination, offered, &Selection::default());
+        let (mut answered, across) = candidates(self.own, ours, &theirs);
+        answered.extend(self.knocked(across).await);
+        pairs(ours, &theirs, &answered)
     }
 
     /// Those of them that answer: across networks nobody claims anything, and a migration asks them all, too.
-    pub async fn knocked(&self, across: Vec<Candidate>) -> Vec<Candidate> {
+    async fn knocked(&self, across: Vec<Candidate>) -> Vec<Candidate> {
         let knocked = stream::iter(across).map(async |one| {
             let question = self.question(&one.source, &one.destination, None).ok()?;
             let answered = drover_reach::knock(&question).await;
@@ -135,7 +198,7 @@ impl Asking<'_> {
             remote.ok_or_else(|| format!("{} does not answer at {}", self.far, far.address))?;
         let left = self.end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            let seconds = limits::ASKING.as_secs();
+            let seconds = self.within.as_secs();
             return Err(format!(
                 "asking its paths to {} took {seconds} s already",
                 self.far
@@ -200,6 +263,14 @@ impl Asking<'_> {
     }
 }
 
+/// How long answers may be waited for in so many searches one after the other, in each of which large packets vanish, so that all come to their
+/// end in this time: a later one is not to be lost for what the first one took.
+fn shared(left: Duration, searches: usize) -> Duration {
+    let searches = u32::try_from(searches).unwrap_or(u32::MAX).max(1);
+    let share = left / limits::SIZES_WAITS.saturating_mul(searches);
+    share.max(PATIENCE_LEAST)
+}
+
 /// What their interfaces have counted since then.
 async fn count(before: &Counters, wave: &mut [Asked]) {
     let mut crossed: BTreeMap<String, Traffic> = BTreeMap::new();
@@ -229,8 +300,27 @@ fn end(host: &HostName, interfaces: &[Interface], end: &drover_types::PathEnd) -
     }
 }
 
-fn mtu(interfaces: &[Interface], name: &str) -> u32 {
+/// The largest packet of one of these interfaces; 0 of one that is not among them.
+pub fn mtu(interfaces: &[Interface], name: &str) -> u32 {
     let mut interfaces = interfaces.iter();
     let found = interfaces.find(|interface| interface.name == name);
     found.map_or(0, |found| found.mtu)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn searches_one_after_the_other_share_the_time_of_their_host_down_to_the_least_patience() {
+        let share = |searches| shared(limits::SIZES_HOST, searches).as_millis();
+        assert_eq!([0, 1, 2, 3].map(share), [250, 250, 125, 83]);
+        // All come to their end with it, as long as there are few.
+        for searches in 1..=5 {
+            let all = 26 * share(searches) * searches as u128;
+            assert!(all < limits::SIZES_HOST.as_millis(), "{searches}: {all} ms");
+        }
+        assert_eq!([5, 6, 1000, usize::MAX].map(share), [50; 4]);
+        assert_eq!(shared(Duration::ZERO, 1), PATIENCE_LEAST);
+    }
 }

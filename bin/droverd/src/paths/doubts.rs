@@ -20,7 +20,7 @@ pub fn is_whole(report: &Report) -> bool {
 }
 
 /// Which of them move guests, and how many.
-pub fn busy_with(moving: [(&HostName, usize); 2]) -> Option<String> {
+pub fn busy_with<const N: usize>(moving: [(&HostName, usize); N]) -> Option<String> {
     let (host, count) = moving.into_iter().find(|(_, count)| *count > 0)?;
     let migrations = if count == 1 {
         "migration was"

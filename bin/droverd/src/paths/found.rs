@@ -79,7 +79,8 @@ fn crossing(report: &Report, largest: Option<Largest>) -> Fact<Crossing> {
     }
 }
 
-fn why(report: &Report) -> String {
+/// Why something of it is not known.
+pub fn why(report: &Report) -> String {
     let why = report.unfinished.as_ref().map(ToString::to_string);
     why.unwrap_or_else(|| "it was not asked".to_owned())
 }

@@ -35,6 +35,33 @@ pub const ANSWERING: Duration = Duration::from_secs(ASKING.as_secs() + 5);
 
 const _: () = assert!(ANSWERING.as_secs() <= drover_reach::limits::ANSWER_TIME_MOST.as_secs());
 
+/// Hosts that a change asks at once how large packets cross: each takes a tenth of 1 Gbit/s for some milliseconds.
+pub const SIZES_AT_ONCE: usize = 8;
+
+/// One of them has so long, with all that orders it to answer: 4 s until the first of its addresses is silent, some 20 ms to order it by the next one, 0.1 s
+/// for each pair on which all is well. One on which large packets vanish takes 1.3 s, or 5 s with the patience of later tries; several one after the
+/// other share it.
+pub const SIZES_HOST: Duration = Duration::from_secs(8);
+
+const _: () = assert!(SIZES_HOST.as_secs() < drover_change::limits::SIZES.as_secs());
+const _: () = assert!(SIZES_HOST.as_secs() < ANSWERING.as_secs());
+
+/// An answer is waited for so long at most by later attempts: a queue of 16 MB on a line of 1 Gbit/s, which a migration of others keeps full, takes
+/// 130 ms.
+pub const SIZES_PATIENCE: Duration = Duration::from_millis(200);
+
+/// A search in which large packets vanish has some 26 such waits, both ways; with a fifth more for what crosses, and for ordering it.
+pub const SIZES_WAITS: u32 = 32;
+
+const _: () = assert!(SIZES_WAITS as u128 * SIZES_PATIENCE.as_millis() < SIZES_HOST.as_millis());
+
+/// A host that answers too many others is ordered to answer again after so long: each of these is done within some 100 ms.
+pub const SIZES_AGAIN: Duration = Duration::from_millis(200);
+
+/// How long it is waited for a host to hear that it need answer no longer: it does in some 20 ms, and in less than this where it is busy. What
+/// it has counted, which nobody needs here, it tells up to [`COUNTERS_LATE`] later.
+pub const SIZES_END: Duration = Duration::from_secs(1);
+
 /// Drivers that ask their hardware what it has counted do so once a second (tg3, be2net, bnxt); an interface that has not counted what
 /// crossed after two has not carried it.
 pub const COUNTERS_LATE: Duration = Duration::from_secs(2);

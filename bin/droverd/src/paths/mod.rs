@@ -9,6 +9,8 @@
 //!                                                   ▼
 //!                                          answerers (of another host)
 //!
+//!   measure, sizes ── before and after a change to this host ──▶ answerers (of all other hosts)
+//!
 //!   together ── sets of paths, one after the other ──▶ carry, of several hosts at the same moment ──▶ answerers
 //! ```
 //!
@@ -31,6 +33,7 @@ mod ordered;
 mod outcome;
 mod pairs;
 mod sets;
+mod sizes;
 mod taken;
 mod together;
 
@@ -44,6 +47,7 @@ pub use self::answerers::{Answerers, Here};
 pub use self::ask::{Wanted, ask, turn};
 pub use self::carry::carry;
 pub use self::cluster::cluster;
+pub use self::sizes::{measure, sizes};
 pub use self::taken::{Taken, give_back, take};
 
 /// Questions and answers of this host.

@@ -1,5 +1,6 @@
 //! What an agent applies and takes back, and that it may die at any moment of it.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -152,6 +153,45 @@ async fn an_undo_whose_process_is_killed_is_brought_to_its_end_by_the_living_age
         assert_eq!(host.facts().await, before);
     }
     assert!(killed > 2 || !strace_runs, "{killed} of 4");
+}
+
+/// Has whoever opens a file hang, as on a mount that is gone.
+fn hangs(file: &Path) {
+    std::fs::remove_file(file).unwrap();
+    let made = Command::new("mkfifo").arg(file).status().unwrap();
+    assert!(made.success());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_goes_back_opens_no_configuration_so_that_none_keeps_it() {
+    let Some(host) = Host::new("hangs").await else {
+        return;
+    };
+    let before = host.facts().await;
+    let plan = host.plan().await;
+    let file = host.place.path("droverd.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    // An undo, and a process that takes up what another one left.
+    let applied = host.applied(&plan).await.id;
+    host.when_process_gone(applied).await;
+    hangs(&file);
+    host.undo(applied).await.unwrap();
+    assert_eq!(host.facts().await, before);
+    loop {
+        std::fs::remove_file(&file).unwrap();
+        std::fs::write(&file, &text).unwrap();
+        let id = host.apply(&plan).await.unwrap().id;
+        host.when_written(id, 1).await;
+        hangs(&file);
+        host.kill_process(id);
+        match host.ended(id).await.state {
+            ChangeState::RolledBack => break,
+            other => assert_eq!(other, ChangeState::Applied),
+        }
+        println!("its process was quicker than this test: once more");
+        host.undo(id).await.unwrap();
+    }
+    assert_eq!(host.facts().await, before);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -238,6 +238,7 @@ impl Changed {
             plan,
             paths,
             links: Vec::new(),
+            moving: 0,
             lasting,
         };
         let mut host = Self {

@@ -180,20 +180,13 @@ impl Host {
 
     /// Sends it this signal; whether there was one.
     pub fn signal_process(&self, id: ChangeId, signal: &str) -> bool {
-        let told = self.processes(id).into_iter().map(|pid| {
-            // It may have ended since it was looked for.
-            let told = Command::new("kill")
-                .args([signal, &pid.to_string()])
-                .output();
-            told.unwrap().status.success()
-        });
-        told.fold(false, |any, told| any | told)
+        self::signal(&self.folder(id), signal)
     }
 
     /// Waits until it has ended, beyond its last record.
     pub async fn when_process_gone(&self, id: ChangeId) {
         let deadline = Instant::now() + PATIENCE;
-        while !self.processes(id).is_empty() {
+        while !processes(&self.folder(id)).is_empty() {
             assert!(Instant::now() < deadline, "{id} has not ended");
             tokio::time::sleep(POLL).await;
         }
@@ -217,13 +210,25 @@ impl Host {
         // It goes on to tell of threads, until all have ended.
         std::thread::spawn(move || (said.lines().count(), strace.wait()));
     }
+}
 
-    fn processes(&self, id: ChangeId) -> Vec<u32> {
-        let folder = self.folder(id).display().to_string();
-        let listed = Command::new("pgrep").args(["-f", &folder]).output();
-        let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
-        listed.lines().map(|pid| pid.parse().unwrap()).collect()
-    }
+/// Sends the process that is about the change in this folder this signal; whether there was one.
+pub fn signal(folder: &Path, signal: &str) -> bool {
+    let told = processes(folder).into_iter().map(|pid| {
+        // It may have ended since it was looked for.
+        let told = Command::new("kill")
+            .args([signal, &pid.to_string()])
+            .output();
+        told.unwrap().status.success()
+    });
+    told.fold(false, |any, told| any | told)
+}
+
+fn processes(folder: &Path) -> Vec<u32> {
+    let folder = folder.display().to_string();
+    let listed = Command::new("pgrep").args(["-f", &folder]).output();
+    let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
+    listed.lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
 /// How often something was killed, by what came of it in the end. A round that came to anything by halves has failed before it is counted.

@@ -7,6 +7,9 @@
     reason = "helpers of tests"
 )]
 
+#[path = "../paths/cluster.rs"]
+#[allow(dead_code, reason = "not all of it is used here")]
+mod cluster;
 #[path = "../trust/provision.rs"]
 #[allow(dead_code, reason = "not all of it is used here")]
 mod provision;
@@ -20,3 +23,4 @@ mod lasting;
 mod network;
 mod refusals;
 mod restart;
+mod sizes;

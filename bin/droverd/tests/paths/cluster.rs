@@ -7,6 +7,7 @@
 //! ```
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::Command;
 
 use drover_api::{Client, ClusterPathsRequest, ClusterPathsView};
@@ -124,13 +125,19 @@ impl Cluster {
 
     /// Runs a command on a host, or on the switch.
     pub fn run(&self, host: &str, command: &str) {
+        let done = self.try_run(host, command);
+        done.unwrap_or_else(|said| panic!("{host}: {command}: {said}"));
+    }
+
+    /// The same, where it may not be possible; why it is not.
+    pub fn try_run(&self, host: &str, command: &str) -> Result<(), String> {
         let done = Command::new("ip")
             .args(["netns", "exec", &self.space(host)])
             .args(command.split(' '))
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{host}: {command}: {said}");
+        let said = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        done.status.success().then_some(()).ok_or(said)
     }
 
     /// Bytes that a host has sent by an interface.
@@ -167,18 +174,24 @@ impl Cluster {
 
     /// Starts the agent of a host.
     pub async fn start(&mut self, name: &str) {
-        let space = self.space(name);
+        let mut command = self.droverd(name);
+        command.stdin(std::process::Stdio::null());
         let host = self.hosts.iter_mut().find(|host| host.name == name);
         let host = host.unwrap();
+        host.agent = Some(host.place.start_by(command).await);
+    }
+
+    /// droverd there, with that host's configuration.
+    pub fn droverd(&self, name: &str) -> Command {
         let mut command = Command::new("ip");
         command
-            .args(["netns", "exec", &space, env!("CARGO_BIN_EXE_droverd")])
+            .args(["netns", "exec", &self.space(name)])
+            .arg(env!("CARGO_BIN_EXE_droverd"))
             .arg("--config")
-            .arg(host.place.path("droverd.toml"))
+            .arg(self.path(name, "droverd.toml"))
             .env_remove("JOURNAL_STREAM")
-            .env_remove("NOTIFY_SOCKET")
-            .stdin(std::process::Stdio::null());
-        host.agent = Some(host.place.start_by(command).await);
+            .env_remove("NOTIFY_SOCKET");
+        command
     }
 
     /// Ends the agent of a host without a word.
@@ -194,9 +207,14 @@ impl Cluster {
         super::support::kill(pid, "-STOP");
     }
 
+    /// A file or folder of a host's own.
+    pub fn path(&self, name: &str, file: &str) -> PathBuf {
+        self.host(name).place.path(file)
+    }
+
     /// What the agent of a host has written.
     pub fn log(&self, name: &str) -> String {
-        std::fs::read_to_string(self.host(name).place.path("log")).unwrap()
+        std::fs::read_to_string(self.path(name, "log")).unwrap()
     }
 
     pub fn client(&self, name: &str) -> Client {

@@ -6,6 +6,7 @@
     reason = "helpers of tests are tests too"
 )]
 
+#[allow(dead_code, reason = "helpers of tests, not all used by each of them")]
 mod cluster;
 mod firewall;
 mod load;

@@ -221,6 +221,9 @@ pub struct ChangeView {
     pub files: usize,
     /// Paths to other hosts that worked before, and have to afterwards.
     pub paths: usize,
+    /// Paths that migrations take of which it is known how large packets crossed before: as large ones have to afterwards.
+    #[serde(default)]
+    pub sizes: usize,
     /// Why it did not come to its end, or was taken back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -247,6 +250,9 @@ pub struct ChangeDetailView {
     pub change: ChangeView,
     /// What it sets, in the order in which it is set.
     pub steps: Vec<ChangeStepView>,
+    /// Of which paths it is not known how large packets crossed before, and why: nothing of that is proved.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_measured: Vec<String>,
     /// Files that it writes after that, so that it lasts beyond a restart.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<ChangeFileView>,

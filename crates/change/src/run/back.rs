@@ -1,6 +1,7 @@
 //! Goes back: takes back what is still as a step left it, and leaves the rest.
 
 use drover_tune::Step;
+use drover_tune::lasting::End;
 use drover_types::in_short;
 use tokio::time::{Instant, sleep};
 
@@ -83,7 +84,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
                 Err(_) => break said(found) + &refused,
             }
             is_ordered = true;
-            match self.hands.perform(&undo).await {
+            match self.hands.perform(self.step(number), End::Before).await {
                 Err(why) | Ok(Performed::PassedBy(why)) => {
                     refused = format!(", and was not set back: {why}");
                 }

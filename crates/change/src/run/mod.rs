@@ -2,21 +2,23 @@
 
 mod back;
 mod files;
+mod proof;
 
 use std::collections::BTreeSet;
 use std::io;
 use std::time::Duration;
 
 use drover_tune::Step;
-use drover_tune::lasting::Rewrite;
+use drover_tune::lasting::{End, Rewrite};
 use drover_types::{HostName, in_short};
 use jiff::Timestamp;
 use tokio::time::{Instant, sleep};
 
 use crate::hands::{Hands, Paths, Performed};
 use crate::journal::Journal;
-use crate::limits::{PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED};
+use crate::limits::{PROVE, PROVE_AGAIN};
 use crate::moved::{RunError, listed, moved, moved_files, said};
+use crate::order::PathTo;
 use crate::record::{Outcome, Record};
 use crate::standing::{Next, Phase};
 use crate::step::{bounces, ends, is, named, nic};
@@ -135,12 +137,21 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
         let all = &self.journal.account().order.paths;
         let work = self.paths.work(all).await;
         let paths = all.iter().zip(work).filter(|(_, works)| *works);
-        let paths = paths.map(|(path, _)| path.clone()).collect();
+        let paths: Vec<PathTo> = paths.map(|(path, _)| path.clone()).collect();
+        let (sizes, untold) = match self.measured(&paths).await {
+            Ok(measured) => measured,
+            Err(why) => {
+                self.end(Outcome::Refused { why });
+                return;
+            }
+        };
         let began = Record::Began {
             at: Timestamp::now(),
             boot: self.boot.to_owned(),
             paths,
             carriers,
+            sizes,
+            untold,
         };
         if !self.note(began) {
             self.roll_back("its journal cannot be written".to_owned());
@@ -200,7 +211,7 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             self.roll_back("its journal cannot be written".to_owned());
             return;
         }
-        let performed = self.hands.perform(&step).await;
+        let performed = self.hands.perform(&step, End::After).await;
         if let Ok(Performed::PassedBy(why)) = &performed {
             return self.pass_by(number, why).await;
         }
@@ -262,61 +273,6 @@ impl<H: Hands, P: Paths> Runner<'_, H, P> {
             }
             sleep(PROVE_AGAIN).await;
         }
-    }
-
-    /// Every path that worked works again, and every link carries again that did, or all is taken back.
-    async fn prove(&mut self) {
-        let proven = self.journal.standing().paths.len();
-        let bounces = self.journal.account().order.plan.bounces();
-        sleep(if bounces { SETTLE_BOUNCED } else { SETTLE }).await;
-        let deadline = Instant::now() + PROVE;
-        loop {
-            let lost = self.lost().await;
-            if lost.is_empty() {
-                if self.journal.account().order.files().is_empty() {
-                    self.succeed(proven);
-                } else if !self.note(Record::Proved) {
-                    self.roll_back("its journal cannot be written".to_owned());
-                }
-                return;
-            }
-            if Instant::now() >= deadline {
-                let seconds = PROVE.as_secs();
-                let lost = lost.join("; ");
-                self.roll_back(format!("what has to work did not for {seconds} s: {lost}"));
-                return;
-            }
-            sleep(PROVE_AGAIN).await;
-        }
-    }
-
-    fn succeed(&mut self, proven: usize) {
-        if !self.end(Outcome::Applied { proven }) {
-            // The next process would go back: it is not to be heard of as done now.
-            let why = "its journal cannot be written".to_owned();
-            self.note(Record::RollBack { why });
-        }
-    }
-
-    /// What has to work and does not now, in words.
-    async fn lost(&self) -> Vec<String> {
-        let standing = self.journal.standing();
-        let work = self.paths.work(&standing.paths).await;
-        // One that is not answered for does not work.
-        let work = work.into_iter().chain(std::iter::repeat(false));
-        let both = standing.paths.iter().zip(work);
-        let mut lost: Vec<String> = both
-            .filter(|(_, works)| !works)
-            .map(|(path, _)| path.to_string())
-            .collect();
-        for nic in &standing.carriers {
-            match self.carries(nic).await {
-                Ok(true) => {}
-                Ok(false) => lost.push(format!("the carrier of {nic}")),
-                Err(why) => lost.push(why),
-            }
-        }
-        lost
     }
 
     /// Standing names no others than there are.

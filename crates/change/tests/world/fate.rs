@@ -11,6 +11,14 @@ pub struct Fate {
     pub cut_off_by: Option<(String, String)>,
     /// Nor is anything answered then of whether one does.
     pub unanswered: bool,
+    /// While this file has this value, no packets of more than 1500 bytes cross.
+    pub narrowed_by: Option<(String, String)>,
+    /// For so long it takes to find out how large packets cross.
+    pub asking: Duration,
+    /// For so long, from the first time that it is asked after a step, no packets of more than 1500 bytes cross.
+    pub narrow_for: Option<Duration>,
+    /// While this file has this value, nobody tells how large packets cross.
+    pub unmeasured: Option<(String, String)>,
     /// What becomes of a file whatever is written.
     pub becomes: Option<(String, String)>,
     /// A file of which it is said that it cannot be written.

@@ -13,13 +13,15 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use drover_change::{
-    Account, Hands, Journal, Order, Outcome, PathTo, Paths, Performed, Plan, Planned, Runner,
+    Account, Hands, Journal, Layers, Measured, Now, Order, Outcome, PathSizes, PathTo, Paths,
+    Performed, Plan, Planned, Runner, Sizes, Unknown, Untold,
 };
 use drover_tune::lasting::{End, Place, Rewrite};
 use drover_tune::{Disruption, Step};
-use drover_types::HostName;
+use drover_types::{HostName, Layer};
 use tempfile::TempDir;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -40,9 +42,13 @@ pub struct World {
     silent_until: Cell<Option<Instant>>,
     /// Until when nothing is taken back.
     busy_until: Cell<Option<Instant>>,
+    /// Until when no large packets cross.
+    narrow_until: Cell<Option<Instant>>,
     name: HostName,
     /// A journal that nobody has run.
     made: RefCell<Option<Journal>>,
+    /// The attempts to find out what crosses.
+    pub attempts: RefCell<Vec<u32>>,
     /// Before each call: how long the journal was, and what was there.
     pub seen: RefCell<Vec<(u64, Tree)>>,
 }
@@ -65,8 +71,10 @@ impl World {
             dead: Notify::new(),
             silent_until: Cell::default(),
             busy_until: Cell::default(),
+            narrow_until: Cell::default(),
             name: "a".parse().unwrap(),
             made: RefCell::default(),
+            attempts: RefCell::default(),
             seen: RefCell::default(),
         }
     }
@@ -180,6 +188,87 @@ impl World {
         value.is_some_and(|(path, value)| fs::read_to_string(self.file(path)).unwrap() == *value)
     }
 
+    /// The interface by which the path to `b` leaves, and its largest packet: `nic0` with what its file says; or the bridge over it, if there is
+    /// one, which follows it unless its file says what somebody set.
+    pub fn leaves_by(&self) -> (&str, u32) {
+        let read = |nic: &str| fs::read_to_string(self.file(nic)).ok();
+        let nic0 = read("nic0").map_or(9000, |mtu| mtu.parse().unwrap());
+        match read("br0") {
+            Some(mtu) => ("br0", mtu.parse().unwrap_or(nic0)),
+            None => ("nic0", nic0),
+        }
+    }
+
+    /// What crosses it, to a far end that takes 9000 bytes.
+    fn crosses(&self) -> Result<Now, String> {
+        let fate = self.fate.borrow();
+        if self.has(fate.unmeasured.as_ref()) {
+            return Err("nothing came back".to_owned());
+        }
+        let (_, mtu) = self.leaves_by();
+        let below = fs::read_to_string(self.file("nic0")).ok();
+        let own = below.map_or(mtu, |below| mtu.min(below.parse().unwrap()));
+        let until = self.narrow_until.get();
+        let is_narrow = until.is_some_and(|until| Instant::now() < until);
+        let network = if is_narrow || self.has(fate.narrowed_by.as_ref()) {
+            1500
+        } else {
+            9000
+        };
+        let (there, back) = (own.min(network), own.min(network));
+        let sizes = Sizes { there, back };
+        Ok(Now { sizes, mtu })
+    }
+
+    /// That is found out, if the time is enough.
+    async fn asked(&self, within: Duration) -> Result<Now, String> {
+        let asking = self.fate.borrow().asking;
+        if !asking.is_zero() {
+            tokio::time::sleep(asking.min(within)).await;
+        }
+        if asking > within {
+            return Err("the time for asking was over".to_owned());
+        }
+        self.crosses()
+    }
+
+    fn layers(&self) -> Layers {
+        let read = |nic: &str| fs::read_to_string(self.file(nic)).ok();
+        let (addressed, _) = self.leaves_by();
+        let layer = |nic: &str, on: &[&str], mtu: u32, follows: bool| {
+            let layer = Layer {
+                on: on.iter().map(|nic| (*nic).to_owned()).collect(),
+                mtu,
+                follows,
+                has_address: nic == addressed,
+            };
+            (nic.to_owned(), layer)
+        };
+        let nic0 = read("nic0").map(|mtu| layer("nic0", &[], mtu.parse().unwrap(), false));
+        let br0 = read("br0").map(|mtu| {
+            let follows = mtu.parse::<u32>().is_err();
+            layer("br0", &["nic0"], self.leaves_by().1, follows)
+        });
+        nic0.into_iter().chain(br0).collect()
+    }
+
+    /// Has large packets be lost for a while, if they are to be.
+    fn narrow(&self) {
+        let until = self.fate.borrow().narrow_for;
+        let until = until.map(|time| Instant::now() + time);
+        self.narrow_until.set(self.narrow_until.get().or(until));
+    }
+
+    /// The path that migrations take, with that.
+    fn sized(&self, Now { sizes, mtu }: Now) -> PathSizes {
+        let (nic, _) = self.leaves_by();
+        PathSizes {
+            nic: nic.to_owned(),
+            mtu,
+            ..sized(sizes)
+        }
+    }
+
     /// Whether what is to be taken back is refused now.
     fn is_busy(&self) -> bool {
         let busy = self.fate.borrow().busy;
@@ -278,6 +367,7 @@ impl World {
         *self.fate.borrow_mut() = fate;
         self.silent_until.set(None);
         self.busy_until.set(None);
+        self.narrow_until.set(None);
         self.calls.set(0);
         self.seen.borrow_mut().clear();
         Host { world: self }
@@ -311,24 +401,25 @@ impl Hands for Host<'_> {
         fs::read_to_string(self.world.file(path_of(step))).map_err(|error| error.to_string())
     }
 
-    async fn perform(&self, step: &Step) -> Result<Performed, String> {
+    async fn perform(&self, step: &Step, to: End) -> Result<Performed, String> {
         self.world.call().await;
         let path = path_of(step);
-        let (Step::File { to, .. } | Step::Nic { to, .. }) = step;
+        let forward = to == End::After;
+        let (Step::File { from, to, .. } | Step::Nic { from, to, .. }) = step;
+        let to = if forward { to } else { from };
         if self.world.fate.borrow().passes_by.as_deref() == Some(path) {
             return Ok(Performed::PassedBy(
                 "the kernel spreads it by itself".to_owned(),
             ));
         }
-        if to.starts_with('1') && self.world.is_busy() {
+        if !forward && self.world.is_busy() {
             return Err("it is busy".to_owned());
         }
-        if !to.starts_with('1') {
+        if forward {
             self.world.dawdle().await;
         }
         {
             let fate = self.world.fate.borrow();
-            let forward = !to.starts_with('1');
             let silent = if forward { fate.late } else { fate.silent };
             if let Some(silent) = silent {
                 self.world.silent_until.set(Some(Instant::now() + silent));
@@ -413,6 +504,55 @@ impl Paths for Host<'_> {
         }
         paths.iter().map(|_| !cut_off).collect()
     }
+
+    async fn measure(&self, within: Duration) -> Measured {
+        self.world.call().await;
+        match self.world.asked(within).await {
+            Ok(now) => Measured {
+                paths: vec![self.world.sized(now)],
+                untold: vec![untold("c", "it is asleep")],
+                layers: self.world.layers(),
+            },
+            Err(why) => Measured {
+                untold: vec![untold("b", &why)],
+                ..Measured::default()
+            },
+        }
+    }
+
+    async fn sizes(
+        &self,
+        paths: &[PathSizes],
+        attempt: u32,
+        within: Duration,
+    ) -> Vec<Result<Now, String>> {
+        self.world.call().await;
+        self.world.attempts.borrow_mut().push(attempt);
+        self.world.narrow();
+        let now = self.world.asked(within).await;
+        paths.iter().map(|_| now.clone()).collect()
+    }
+}
+
+fn untold(host: &str, why: &str) -> Untold {
+    Untold {
+        of: Unknown::Host(host.parse().unwrap()),
+        why: format!("{host}: {why}"),
+    }
+}
+
+/// The path that migrations take from `nic0`, with what crosses it.
+pub fn sized(sizes: Sizes) -> PathSizes {
+    PathSizes {
+        host: "b".parse().unwrap(),
+        nic: "nic0".into(),
+        from: "10.0.0.1".parse().unwrap(),
+        far_nic: "nic0".into(),
+        to: "10.0.0.2".parse().unwrap(),
+        mtu: sizes.there,
+        over: Default::default(),
+        sizes,
+    }
 }
 
 pub fn step(path: &str, from: &str, to: &str) -> Step {
@@ -442,6 +582,7 @@ pub fn order(changes: Vec<Vec<Step>>) -> Order {
             lasting: None,
         },
         links: Vec::new(),
+        moving: 0,
         lasting: None,
         paths: vec![PathTo {
             host: "b".parse().unwrap(),

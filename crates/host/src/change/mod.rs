@@ -2,10 +2,13 @@
 //!
 //! Decides nothing: which steps, in which order, and what becomes of them is for the caller, who writes down first what was there.
 
+mod above;
+
 use std::fs;
 use std::io;
 use std::path::Path;
 
+use drover_tune::lasting::End;
 use drover_tune::{Negotiation, NicSetting, Step, rate_of_mode};
 use drover_types::in_short;
 use futures_util::TryStreamExt;
@@ -18,6 +21,7 @@ use crate::files;
 use crate::interfaces::listed;
 use crate::interrupts::is_managed;
 use crate::limits::NETLINK;
+use crate::stack::Stack;
 
 /// Why a step was not done, or what is there cannot be said.
 #[derive(Debug, thiserror::Error)]
@@ -97,6 +101,18 @@ pub enum ChangeError {
         /// Its largest packet.
         bytes: u32,
     },
+    /// What stands on it keeps its packets as they are.
+    #[error(
+        "{upper} stands on {nic} with packets of {bytes} bytes, and goes on sending them: {nic} would drop them; set {upper} first"
+    )]
+    Larger {
+        /// The interface.
+        nic: String,
+        /// What stands on it.
+        upper: String,
+        /// Its largest packet.
+        bytes: u32,
+    },
     /// It takes too long.
     #[error("{nic} was not changed within {seconds} s")]
     Late {
@@ -129,26 +145,44 @@ pub async fn current(root: &Path, step: &Step) -> Result<String, ChangeError> {
     }
 }
 
-/// Does it: what is there afterwards is `to`, or it is an error.
+/// Has what a step changes be as it says, or as it was before: what is there afterwards is that, or it is an error.
 ///
 /// # Errors
-/// [`ChangeError`].
-pub async fn perform(root: &Path, step: &Step) -> Result<(), ChangeError> {
+/// [`ChangeError`]. It may be set all the same where that is [`ChangeError::Larger`], which a bridge tells only then.
+pub async fn perform(root: &Path, step: &Step, to: End) -> Result<(), ChangeError> {
     checked(step)?;
+    let (Step::File {
+        from, to: wanted, ..
+    }
+    | Step::Nic {
+        from, to: wanted, ..
+    }) = step;
+    let value = match to {
+        End::Before => from,
+        End::After => wanted,
+    };
     match step {
-        Step::File { path, to, .. } => {
-            fs::write(root.join(path), to).map_err(|source| not_written(path, source))
+        Step::File { path, .. } => {
+            fs::write(root.join(path), value).map_err(|source| not_written(path, source))
         }
-        Step::Nic { nic, what, to, .. } => {
+        Step::Nic { nic, what, .. } if *what == NicSetting::Mtu => {
+            let mtu = number("the largest packet", value)?;
+            let stack = Stack::read().await?;
+            let link = stack.find(nic).ok_or_else(|| no_nic(nic))?;
+            above::check(&stack, link, mtu, to)?;
+            set_mtu(nic, link.index, mtu).await?;
+            if to == End::After && mtu < link.mtu {
+                let stack = Stack::read().await?;
+                let link = stack.find(nic).ok_or_else(|| no_nic(nic))?;
+                above::followed(&stack, link)?;
+            }
+            Ok(())
+        }
+        Step::Nic { nic, what, .. } => {
             let (index, _) = find(root, nic).await?;
             match what {
-                NicSetting::Mtu => {
-                    let mtu = number("the largest packet", to)?;
-                    nothing_above(root, nic, mtu)?;
-                    set_mtu(nic, index, mtu).await
-                }
-                NicSetting::Negotiation => order(nic, index, &negotiation(nic, index, to)?),
-                what => order(nic, index, &ordered(what, to)?),
+                NicSetting::Negotiation => order(nic, index, &negotiation(nic, index, value)?),
+                what => order(nic, index, &ordered(what, value)?),
             }
         }
     }
@@ -179,23 +213,6 @@ fn is_gone(error: &rtnetlink::packet_core::ErrorMessage) -> bool {
     error.to_io().raw_os_error() == Some(rustix::io::Errno::NODEV.raw_os_error())
 }
 
-/// Whether all that stands on an interface has packets of at most so many bytes.
-fn nothing_above(root: &Path, nic: &str, most: u32) -> Result<(), ChangeError> {
-    for path in files::entries(&root.join("sys/class/net").join(nic)) {
-        let name = path.file_name().and_then(|name| name.to_str());
-        let Some(upper) = name.and_then(|name| name.strip_prefix("upper_")) else {
-            continue;
-        };
-        let told = files::text(&path.join("mtu")).ok();
-        let bytes = told.and_then(|text| text.trim().parse().ok());
-        if let Some(bytes) = bytes.filter(|bytes| *bytes > most) {
-            let (nic, upper) = (nic.to_owned(), upper.to_owned());
-            return Err(ChangeError::Above { nic, upper, bytes });
-        }
-    }
-    Ok(())
-}
-
 fn not_written(path: &str, source: io::Error) -> ChangeError {
     let of_interrupt = path.starts_with("proc/irq/");
     if of_interrupt && is_managed(&source) {
@@ -223,9 +240,12 @@ async fn find(root: &Path, nic: &str) -> Result<(u32, u32), ChangeError> {
     let all = listed(root).await?;
     let found = all.into_iter().find(|listed| listed.interface.name == nic);
     let found = found.map(|listed| (listed.index, listed.interface.mtu));
-    found.ok_or_else(|| ChangeError::NoNic {
-        nic: nic.to_owned(),
-    })
+    found.ok_or_else(|| no_nic(nic))
+}
+
+fn no_nic(nic: &str) -> ChangeError {
+    let nic = nic.to_owned();
+    ChangeError::NoNic { nic }
 }
 
 fn told(nic: &str, index: u32, what: &NicSetting) -> Result<String, ChangeError> {
@@ -373,17 +393,6 @@ async fn set_mtu(nic: &str, index: u32, mtu: u32) -> Result<(), ChangeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn packets_are_made_no_smaller_below_what_would_get_smaller_with_them() {
-        let root = tempfile::tempdir().unwrap();
-        let nic = root.path().join("sys/class/net/nic0");
-        fs::create_dir_all(nic.join("upper_vlan7")).unwrap();
-        fs::write(nic.join("upper_vlan7/mtu"), "9000\n").unwrap();
-        nothing_above(root.path(), "nic0", 9000).unwrap();
-        let refused = nothing_above(root.path(), "nic0", 1500).unwrap_err();
-        assert!(refused.to_string().contains("vlan7"), "{refused}");
-    }
 
     #[test]
     fn an_interrupt_that_the_kernel_spreads_is_its_own_and_no_other_file_is() {

@@ -37,6 +37,7 @@ impl Asked {
         let mut told = ToldNic {
             ethtool: BTreeMap::new(),
             dcb: None,
+            cee: None,
             versions: None,
             health: None,
             neighbours: None,
@@ -78,10 +79,13 @@ impl Asked {
     /// What only hardware has.
     fn hardware(&mut self, index: u32, told: &mut ToldNic) {
         let nic = &told.interface.name;
-        told.dcb = Some(match &mut self.dcb {
-            Some(netlink) => dcb::ask(netlink, nic).into(),
-            None => nothing("the kernel gives no socket"),
-        });
+        (told.dcb, told.cee) = match &mut self.dcb {
+            Some(netlink) => (
+                Some(dcb::ask(netlink, nic).into()),
+                Some(dcb::ask_cee(netlink, nic).into()),
+            ),
+            None => both(&nothing("the kernel gives no socket")),
+        };
         told.neighbours = Some(lldp::kept(&self.root, index).into());
         if told.has_folder {
             let device = self.root.join(format!("sys/class/net/{nic}/device"));

@@ -40,13 +40,22 @@ pub fn facts(tree: &Tree, told: &Told) -> Host {
         processors: processors::processors(tree),
         settings: settings::settings(tree),
         softnet: settings::softnet(tree),
-        irqbalance: match told.irqbalance {
-            Some(runs) => Fact::Known(runs),
-            None => Fact::unknown("there are too many processes to look for irqbalance"),
-        },
+        irqbalance: running(told.irqbalance, "irqbalance"),
+        lldpad: running(told.lldpad, "lldpad"),
         clock: Fact::unknown(NO_AGENT),
         memory: memory::memory(tree),
         offers: Fact::unknown(NO_AGENT),
         guests: Fact::unknown(NO_AGENT),
     }
+}
+
+fn running(told: Option<bool>, program: &str) -> Fact<bool> {
+    told.map_or_else(
+        || {
+            Fact::unknown(format!(
+                "there are too many processes to look for {program}, or what read this host is older"
+            ))
+        },
+        Fact::Known,
+    )
 }

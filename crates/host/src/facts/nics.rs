@@ -65,7 +65,13 @@ fn nic(tree: &Tree, told: &ToldNic) -> Nic {
         }),
         fec: told_of(told, Question::Fec, |answer| Ok(ethtool::fec(answer))),
         pause: told_of(told, Question::Pause, ethtool::pause),
-        dcb: of_hardware(told.dcb.as_ref(), |told| Ok(dcb::dcb(told))),
+        dcb: of_hardware(told.dcb.as_ref(), |ieee| {
+            let cee = match &told.cee {
+                Some(Answered::Attributes(answer)) => Some(answer.as_slice()),
+                _ => None,
+            };
+            Ok(dcb::dcb(ieee, cee))
+        }),
         neighbours: of_hardware(told.neighbours.as_ref(), |told| Ok(lldp::neighbours(told))),
         health: of_hardware(told.health.as_ref(), |told| Ok(devlink::reporters(told))),
         rdma: interface.rdma.as_ref().map(|device| {
@@ -234,6 +240,7 @@ mod tests {
             fixed: BTreeSet::new(),
             ethtool: BTreeMap::new(),
             dcb: None,
+            cee: None,
             versions: None,
             health: None,
             neighbours: None,

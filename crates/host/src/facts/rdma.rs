@@ -8,8 +8,9 @@ use drover_tune::facts::Rdma;
 use super::tree::Tree;
 
 /// What was lost or late, by the names of files: of all devices, and of some drivers' (`hw_counters`).
-const LOST: [&str; 8] = [
+const LOST: [&str; 9] = [
     "counters/port_rcv_errors",
+    "counters/port_xmit_discards",
     "counters/symbol_error",
     "hw_counters/local_ack_timeout_err",
     "hw_counters/out_of_sequence",
@@ -18,6 +19,16 @@ const LOST: [&str; 8] = [
     "hw_counters/retry_exceeded_err",
     "hw_counters/seq_err_naks_rcvd",
 ];
+
+/// Of each word that is counted.
+const OCTETS: u64 = 4;
+
+/// Such as of "100 Gb/sec (4X EDR)".
+fn lanes(rate: &str) -> Option<u32> {
+    let (_, width) = rate.split_once('(')?;
+    let (lanes, _) = width.split_once('X')?;
+    lanes.parse().ok()
+}
 
 /// The port of `device` that has addresses on `nic`, or its first one.
 pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String> {
@@ -51,6 +62,7 @@ pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String>
         let (_, name) = file.split_once('/')?;
         Some((name.to_owned(), count))
     });
+    let words: Option<u64> = tree.parsed(&format!("{path}/counters/port_xmit_data"));
     let manager = format!("sys/kernel/config/rdma_cm/{device}/ports/{port}");
     Ok(Rdma {
         default_kind: tree.text(&format!("{manager}/default_roce_mode")).ok(),
@@ -63,6 +75,12 @@ pub(super) fn rdma(tree: &Tree, device: &str, nic: &str) -> Result<Rdma, String>
         kinds,
         lost: lost.collect(),
         downed: tree.parsed(&format!("{path}/counters/link_downed")),
+        waited: tree.parsed(&format!("{path}/counters/port_xmit_wait")),
+        sent: words.map(|words| words.saturating_mul(OCTETS)),
+        lanes: tree
+            .text(&format!("{path}/rate"))
+            .ok()
+            .and_then(|rate| lanes(&rate)),
     })
 }
 
@@ -132,6 +150,7 @@ mod tests {
         ];
         assert_eq!(told.lost, lost.into());
         assert_eq!(told.downed, Some(3));
+        assert_eq!((told.waited, told.sent, told.lanes), (None, None, None));
         assert_eq!((&told.default_kind, told.default_tos), (&None, None));
         write(
             "../../../../kernel/config/rdma_cm/mlx5_0/ports/2/default_roce_mode",
@@ -152,5 +171,33 @@ mod tests {
         assert_eq!(rdma(&tree, "mlx5_0", "ens1f0").unwrap().kinds, iwarp.into());
         assert_eq!(rdma(&tree, "mlx5_0", "none").unwrap().port, 1);
         assert!(rdma(&tree, "mlx5_1", "ens1f0").is_err());
+    }
+
+    #[test]
+    fn what_a_port_waited_for_and_sent_is_told_with_the_lanes_of_its_link() {
+        let root = tempfile::tempdir().unwrap();
+        let port = root.path().join("sys/class/infiniband/mlx5_0/ports/1");
+        fs::create_dir_all(port.join("counters")).unwrap();
+        for (file, text) in [
+            ("state", "4: ACTIVE\n"),
+            ("phys_state", "5: LinkUp\n"),
+            ("link_layer", "InfiniBand\n"),
+            ("rate", "100 Gb/sec (4X EDR)\n"),
+            ("counters/port_xmit_wait", "7\n"),
+            ("counters/port_xmit_data", "1000\n"),
+            ("counters/port_xmit_discards", "2\n"),
+        ] {
+            fs::write(port.join(file), text).unwrap();
+        }
+        let told = rdma(&Tree::at(root.path()), "mlx5_0", "ib0").unwrap();
+        // Data is counted in words of four octets.
+        assert_eq!(
+            (told.waited, told.sent, told.lanes),
+            (Some(7), Some(4000), Some(4))
+        );
+        assert_eq!(told.lost, [("port_xmit_discards".to_owned(), 2)].into());
+        for strange in ["", "100 Gb/sec", "100 Gb/sec (X EDR)", "(4"] {
+            assert_eq!(lanes(strange), None, "{strange}");
+        }
     }
 }

@@ -41,6 +41,9 @@ pub struct ToldNic {
     /// Attributes of data centre bridging; none where it was not asked.
     #[serde(default)]
     pub dcb: Option<Answered>,
+    /// The same as the language of before the standard has it, and who negotiates.
+    #[serde(default)]
+    pub cee: Option<Answered>,
     /// Versions that run on the adapter, by devlink, the same way.
     #[serde(default)]
     pub versions: Option<Answered>,
@@ -98,6 +101,9 @@ pub struct Told {
     pub nics: Vec<ToldNic>,
     /// Whether irqbalance is running; not known where there are too many processes to look at.
     pub irqbalance: Option<bool>,
+    /// Whether lldpad is running, the same way.
+    #[serde(default)]
+    pub lldpad: Option<bool>,
 }
 
 impl Told {
@@ -116,6 +122,7 @@ impl Told {
                 host,
                 nics: all.into_iter().map(|listed| asked.of(listed)).collect(),
                 irqbalance: runs(&root, "irqbalance"),
+                lldpad: runs(&root, "lldpad"),
             }
         };
         let asked = tokio::task::spawn_blocking(ask).await;

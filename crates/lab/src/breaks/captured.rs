@@ -59,6 +59,7 @@ fn lay(folder: &Path, host: &str, written: &[&Written]) -> Result<()> {
     let mut told: Value = serde_json::from_slice(&fs::read(&path)?)?;
     told["host"] = host.into();
     told["irqbalance"] = false.into();
+    told["lldpad"] = false.into();
     let nics = told["nics"].as_array_mut().context("no NICs were told")?;
     // A bridge that was made on the host stays what it is.
     let name = |nic: &Value| nic["interface"]["name"].as_str().map(str::to_owned);
@@ -203,6 +204,11 @@ mod tests {
             assert_eq!(dcb.pfc.as_ref().unwrap().enabled, [3].into());
             assert_eq!((&dcb.pfc, &dcb.ets), (&dcb.peer_pfc, &dcb.peer_ets));
             assert_eq!((dcb.apps.len(), &dcb.apps), (1, &dcb.peer_apps));
+            let dcbx = dcb.dcbx.as_ref().unwrap();
+            assert!(dcbx.host && !dcbx.by_firmware(), "{dcbx:?}");
+            let buffers = dcb.buffers.as_ref().unwrap();
+            assert_eq!(buffers.of_priority, [0, 0, 0, 1, 0, 0, 0, 0]);
+            assert_eq!(buffers.sizes[1], 100_000);
             let rdma = nic.rdma.as_ref().unwrap().get().unwrap();
             assert_eq!((rdma.state.as_str(), rdma.kinds.len()), ("ACTIVE", 2));
             let neighbours = nic.neighbours.get().unwrap();

@@ -3,7 +3,10 @@
 use drover_host::attribute;
 use serde_json::Value;
 
-use super::told::{APPS, ETS, MAXRATE, PEER, PFC, ets, neighbour, pfc, roce, shown};
+use super::told::{
+    APPS, BUFFER, DCBX, ETS, MAXRATE, PEER, PFC, buffers, ets, holds_back, neighbour, pfc, roce,
+    shown,
+};
 
 /// An adapter with RDMA, and the port that it is cabled to.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +17,10 @@ pub(super) struct Fabric {
     pub(super) peer: Bridging,
     /// It takes its switch's settings.
     pub(super) willing: bool,
+    /// Who agrees with the switch on them (`DCB_CAP_DCBX_*`).
+    pub(super) dcbx: u8,
+    /// What is held back alone has a buffer of its own.
+    pub(super) apart: bool,
     /// Mbit/s that migrations may send at most, if there is a bound.
     pub(super) most: Option<u64>,
     /// Frames by which its switch held it back.
@@ -42,7 +49,13 @@ pub(super) struct Port {
     pub(super) frame: u16,
     /// It negotiates.
     pub(super) negotiates: bool,
+    /// It says what to hold back, by the standard's language.
+    pub(super) dcbx: bool,
 }
+
+/// An agent of the host does, in the standard's language; or firmware.
+pub(super) const BY_HOST: u8 = 0x01 | 0x08;
+pub(super) const BY_FIRMWARE: u8 = 0x02 | 0x08;
 
 /// With nothing wrong.
 pub(super) const BRIDGING: Bridging = Bridging {
@@ -56,6 +69,7 @@ pub(super) const PORT: Port = Port {
     switch: 1,
     frame: 9234,
     negotiates: true,
+    dcbx: false,
 };
 
 /// The same, of the first adapter.
@@ -63,10 +77,15 @@ pub(super) const ALIKE: Fabric = Fabric {
     own: BRIDGING,
     peer: BRIDGING,
     willing: false,
+    dcbx: BY_HOST,
+    apart: true,
     most: None,
     held: 0,
     port: PORT,
 };
+
+/// Bytes of the buffer for all that is not held back, and of the other one: twice what is on its way over a line of 25 Gbit/s.
+const BUFFERS: [u32; 2] = [20_000, 100_000];
 
 impl Fabric {
     /// Writes it down as what is told of an adapter.
@@ -79,7 +98,10 @@ impl Fabric {
             rates[0] = most * 1000;
             bridging.extend(attribute(MAXRATE, &rates.map(u64::to_ne_bytes).concat()));
         }
+        let apart = self.own.pfc.filter(|_| self.apart);
+        bridging.extend(attribute(BUFFER, &buffers(apart, BUFFERS)));
         nic["dcb"] = shown(&bridging);
+        nic["cee"] = shown(&attribute(DCBX, &[self.dcbx]));
         nic["neighbours"] = shown(&self.port.kept());
     }
 }
@@ -98,6 +120,8 @@ impl Bridging {
 
 impl Port {
     fn kept(&self) -> Vec<u8> {
-        neighbour(&format!("leaf{}", self.switch), self.frame, self.negotiates)
+        let said = if self.dcbx { holds_back() } else { Vec::new() };
+        let name = format!("leaf{}", self.switch);
+        neighbour(&name, self.frame, self.negotiates, said)
     }
 }

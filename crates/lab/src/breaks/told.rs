@@ -15,6 +15,10 @@ pub const APPS: u16 = 3;
 pub const PEER: u16 = 3;
 /// The same, of the adapter alone.
 pub const MAXRATE: u16 = 7;
+/// The same.
+pub const BUFFER: u16 = 10;
+/// `DCB_ATTR_DCBX`: who agrees with the switch.
+pub const DCBX: u16 = 14;
 
 /// `DCB_ATTR_IEEE_APP`.
 const APP: u16 = 1;
@@ -81,10 +85,28 @@ pub fn roce(priority: u8) -> Vec<u8> {
     attribute(APP, &[BY_UDP, priority, low, high])
 }
 
-/// A switch's frame behind its length, as systemd-networkd keeps it: what it is called, its port's largest frame, and whether that
-/// negotiates.
+/// `dcbnl_buffer`: the priority that has the second of two, if one has; bytes of each, and of all.
 #[must_use]
-pub fn neighbour(name: &str, frame: u16, negotiates: bool) -> Vec<u8> {
+pub fn buffers(second: Option<u8>, sizes: [u32; 2]) -> Vec<u8> {
+    let mut of_priority = [0; 8];
+    if let Some(buffer) = second.and_then(|priority| of_priority.get_mut(usize::from(priority))) {
+        *buffer = 1;
+    }
+    let sizes = [&sizes[..], &[0; 6], &[sizes.iter().sum()]].concat();
+    let sizes = sizes.into_iter().flat_map(u32::to_ne_bytes);
+    of_priority.into_iter().chain(sizes).collect()
+}
+
+/// What a switch says of the third priority by the standard's language (IEEE 802.1Q, D.2.10): it is held back.
+#[must_use]
+pub fn holds_back() -> Vec<u8> {
+    tlv(127, &[0x00, 0x80, 0xc2, 11, 8, 1 << OF_STORAGE])
+}
+
+/// A switch's frame behind its length, as systemd-networkd keeps it: what it is called, its port's largest frame, whether that
+/// negotiates, and what else is said.
+#[must_use]
+pub fn neighbour(name: &str, frame: u16, negotiates: bool, said: Vec<u8>) -> Vec<u8> {
     let [high, low] = frame.to_be_bytes();
     // It can negotiate.
     let negotiation = if negotiates { 0b11 } else { 0b01 };
@@ -99,6 +121,7 @@ pub fn neighbour(name: &str, frame: u16, negotiates: bool) -> Vec<u8> {
         // IEEE 802.3's: how it negotiates, and its largest frame.
         tlv(127, &[0x00, 0x12, 0x0f, 1, negotiation, 0, 0, 0, 30]),
         tlv(127, &[0x00, 0x12, 0x0f, 4, high, low]),
+        said,
         tlv(0, &[]),
     ]
     .concat();

@@ -49,4 +49,14 @@ pub struct Rdma {
     /// How often its link went down since then; none where it does not count.
     #[serde(default)]
     pub downed: Option<u64>,
+    /// Ticks in which it had something to send and sent nothing: for want of credits, or of its turn. A tick is one to 256 times as long as a lane
+    /// takes for a byte; none where it does not count.
+    #[serde(default)]
+    pub waited: Option<u64>,
+    /// Bytes that it sent; none where it does not count.
+    #[serde(default)]
+    pub sent: Option<u64>,
+    /// Lanes of its link; none where it does not tell.
+    #[serde(default)]
+    pub lanes: Option<u32>,
 }

@@ -1,6 +1,7 @@
 //! Facts of what an interface and the switch agree on beside a rate: pause frames, priorities, and who is at the other end.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +41,62 @@ pub struct Dcb {
     /// The switch's; none where it tells nothing.
     #[serde(default)]
     pub peer_apps: Vec<App>,
+    /// Who agrees with the switch on all of that; none where the driver does not tell.
+    #[serde(default)]
+    pub dcbx: Option<Dcbx>,
+    /// Where packets are kept that arrive; none where the driver does not tell.
+    #[serde(default)]
+    pub buffers: Option<Buffers>,
+}
+
+/// Who speaks DCBX for an adapter (`DCB_CAP_DCBX_*`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dcbx {
+    /// It is left to an agent of the host.
+    pub host: bool,
+    /// Firmware does, or another than the host, by the driver's word.
+    pub managed: bool,
+    /// Nobody does: what was set counts.
+    pub fixed: bool,
+    /// In which of its languages.
+    pub versions: BTreeSet<DcbxVersion>,
+}
+
+impl Dcbx {
+    /// Firmware does. Some drivers, such as mlx5's, say so by leaving out that the host does; bnx2x's says that it is managed also where it is
+    /// fixed, since negotiation is off.
+    #[must_use]
+    pub fn by_firmware(&self) -> bool {
+        !self.fixed && (self.managed || !(self.host || self.versions.is_empty()))
+    }
+}
+
+/// A language of DCBX.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DcbxVersion {
+    /// That of before the standard: Converged Enhanced Ethernet.
+    Cee,
+    /// IEEE 802.1Qaz.
+    Ieee,
+}
+
+impl fmt::Display for DcbxVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cee => "CEE",
+            Self::Ieee => "IEEE",
+        })
+    }
+}
+
+/// Places in an adapter for packets that arrive (`dcbnl_buffer`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buffers {
+    /// The buffer of each of 8 priorities.
+    pub of_priority: Vec<u8>,
+    /// Bytes of each of 8 buffers.
+    pub sizes: Vec<u32>,
 }
 
 /// What packets have a priority (`dcb_app`).
@@ -58,10 +115,10 @@ pub struct App {
 pub struct Pfc {
     /// Priorities, from 0 to 7, that have it.
     pub enabled: BTreeSet<u8>,
-    /// Frames that were sent, of all priorities together.
-    pub sent: u64,
+    /// Frames that were sent, of all priorities together; none where the driver does not count.
+    pub sent: Option<u64>,
     /// Frames that arrived.
-    pub received: u64,
+    pub received: Option<u64>,
 }
 
 /// Enhanced transmission selection: what classes of packets get of a line that is full.
@@ -69,7 +126,7 @@ pub struct Pfc {
 pub struct Ets {
     /// The switch's settings are taken instead.
     pub willing: bool,
-    /// Percent of the line for each of 8 classes.
+    /// Percent of the line for each of 8 classes, or of CEE's 16 groups.
     pub shares: Vec<u8>,
     /// How each is served: 0 before all others, 2 by its share.
     pub algorithms: Vec<u8>,
@@ -90,4 +147,7 @@ pub struct Neighbour {
     pub frame: Option<u32>,
     /// Its port negotiates; none where it does not tell, or cannot.
     pub negotiates: Option<bool>,
+    /// Languages in which it says what to hold back and to share.
+    #[serde(default)]
+    pub dcbx: BTreeSet<DcbxVersion>,
 }

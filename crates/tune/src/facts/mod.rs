@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 pub use device::{Rdma, Reporter, Spread};
-pub use fabric::{App, Dcb, Ets, Neighbour, Pause, Pfc};
+pub use fabric::{App, Buffers, Dcb, Dcbx, DcbxVersion, Ets, Neighbour, Pause, Pfc};
 pub use guest::{Argument, Card, Guest, HugePages, Memory, Offer, Offers, Pages, Seen};
 pub use layers::Layers;
 pub use media::{Down, Medium, Modes, Module, Port};
@@ -91,6 +91,9 @@ pub struct Host {
     pub softnet: Fact<Softnet>,
     /// irqbalance is running, which puts interrupts where it likes.
     pub irqbalance: Fact<bool>,
+    /// lldpad is running, which agrees with switches on what adapters leave to the host (DCBX).
+    #[serde(default)]
+    pub lldpad: Fact<bool>,
     /// What its memory has for guests.
     #[serde(default)]
     pub memory: Memory,

@@ -42,12 +42,12 @@ pub struct Rewrite {
     pub after: String,
 }
 
-/// How a file is to be.
+/// How a file, or a setting, is to be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// As it was before, or not there.
     Before,
-    /// As it was written.
+    /// As the plan has it.
     After,
 }
 

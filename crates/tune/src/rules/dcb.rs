@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use drover_types::BitRate;
 
+use super::dcbx::{is_willing, nobody_listens, severity};
 use super::of_nic;
 use super::roce::of_roce;
 use super::used::is_used;
@@ -131,12 +132,7 @@ pub fn peer(host: &Host, nic: &Nic) -> Verdict {
         };
     }
     Ok(Answer::Found(Found {
-        // Where nobody set anything here nothing need be held back, or have a share.
-        severity: if is_set(dcb) {
-            Severity::Warning
-        } else {
-            Severity::Notice
-        },
+        severity: severity(dcb),
         ..found(
             differ.join("; "),
             "the same at both ends",
@@ -240,10 +236,10 @@ pub fn most(host: &Host, nic: &Nic) -> Verdict {
             format!("priority {USUAL}, which migrations have, may send {most} at most"),
             "no bound below the line's rate",
             "the adapter holds its class to that, also while nobody else sends",
+            // No rate: iproute2 before 6.18 tells the kernel bytes a second where that takes kbit/s.
             format!(
-                "if it is not meant: dcb maxrate set dev {} tc-maxrate {class}:{}mbit",
-                nic.name,
-                rate.0 / 1_000_000
+                "if it is not meant: dcb maxrate set dev {} tc-maxrate {class}:0",
+                nic.name
             ),
         )
     }))
@@ -299,9 +295,9 @@ pub fn willing(host: &Host, nic: &Nic) -> Verdict {
         return Ok(Answer::NotAbout);
     }
     let dcb = nic.dcb.get()?;
-    let is_willing = dcb.ets.as_ref().is_some_and(|ets| ets.willing);
     let priorities = enabled(dcb.pfc.as_ref());
-    if !is_willing || priorities.is_empty() {
+    // Where nobody would take it over nothing is: `dcb-agent` tells.
+    if !is_willing(dcb) || priorities.is_empty() || nobody_listens(host, dcb) {
         return Ok(Answer::Right);
     }
     Ok(Answer::Found(Found {
@@ -351,8 +347,8 @@ pub fn pressure(host: &Host, nic: &Nic) -> Verdict {
         (None, None) => None,
         (pause, pfc) => Some(pause.unwrap_or(0).saturating_add(pfc.unwrap_or(0))),
     };
-    let sent = sum(pause.sent, pfc.map(|pfc| pfc.sent));
-    let received = sum(pause.received, pfc.map(|pfc| pfc.received));
+    let sent = sum(pause.sent, pfc.and_then(|pfc| pfc.sent));
+    let received = sum(pause.received, pfc.and_then(|pfc| pfc.received));
     let (Some(sent), Some(received)) = (sent, received) else {
         return Err(Because::from("its driver does not count pause frames"));
     };

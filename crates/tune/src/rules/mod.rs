@@ -2,6 +2,7 @@
 
 mod counted;
 mod dcb;
+mod dcbx;
 mod guests;
 mod interrupts;
 mod layers;
@@ -29,6 +30,7 @@ use crate::facts::{Host, Nic, Path};
 use crate::finding::{Subject, Verdict};
 use crate::sources::{Source, sources};
 pub(crate) use dcb::{listed as priorities, shared};
+pub(crate) use dcbx::manager;
 pub(crate) use guests::{Net, Placed, network::each};
 use pairs::OfTwo;
 pub(crate) use power::counted as on_cpus;
@@ -254,6 +256,12 @@ pub const RULES: &[Rule] = &[
         OfNic(dcb::willing),
     ),
     rule(
+        "dcb-agent",
+        "one agent agrees with the switch on PFC and shares, in the switch's language",
+        DCB,
+        OfNic(dcbx::agent),
+    ),
+    rule(
         "dcb-lossless",
         "RDMA over Ethernet loses no packets",
         DCB,
@@ -264,6 +272,12 @@ pub const RULES: &[Rule] = &[
         "RDMA over Ethernet has a priority that is held back alone, where one is",
         DCB,
         OfNic(roce::priority),
+    ),
+    rule(
+        "dcb-buffer",
+        "what is held back alone has places of its own where it arrives, and enough of them",
+        "IEEE 802.1Qbb; kernel: include/uapi/linux/dcbnl.h; man 8 dcb-buffer",
+        OfNic(dcbx::buffer),
     ),
     rule(
         "dcb-pressure",
@@ -294,6 +308,12 @@ pub const RULES: &[Rule] = &[
         "next to nothing is lost or late by RDMA",
         INFINIBAND,
         OfNic(rdma::lost),
+    ),
+    rule(
+        "rdma-waits",
+        "a port of InfiniBand is not kept waiting",
+        "InfiniBand Architecture Specification, volume 1, 16.1.3 (PortXmitWait); kernel: Documentation/ABI/stable/sysfs-class-infiniband",
+        OfNic(rdma::waits),
     ),
     rule(
         "switch-frames",
@@ -402,6 +422,12 @@ pub const RULES: &[Rule] = &[
         "both ends of a network hold back the same priorities, and share a full line the same way",
         DCB,
         OfPair(pairs::dcb),
+    ),
+    rule(
+        "pair-dcbx",
+        "PFC and shares are agreed on by the same means at both ends of a network",
+        DCB,
+        OfPair(pairs::dcbx),
     ),
     rule(
         "pair-rdma",
@@ -558,25 +584,5 @@ fn of_nic(
             from,
             to,
         }],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn every_rule_has_a_name_of_its_own_and_says_what_it_wants_and_where_that_is_said() {
-        let names: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
-        assert_eq!(names.len(), RULES.len());
-        for rule in RULES {
-            assert!(
-                !rule.wants.is_empty() && !rule.source.is_empty(),
-                "{}",
-                rule.name
-            );
-        }
     }
 }

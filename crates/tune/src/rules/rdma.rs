@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use drover_types::Bytes;
+
 use super::used::is_used;
 use crate::facts::{Host, Nic, Rdma};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
@@ -16,6 +18,18 @@ const LARGEST: u32 = 4096;
 /// Fewer than these in a day say nothing.
 const LOST_A_DAY: u64 = 100;
 const DAY_S: u64 = 24 * 3600;
+
+/// Less than that waits says nothing.
+const WAITED_LEAST: u64 = 1 << 30;
+
+/// Bytes that are sent for each that could have been, at the least.
+const SENT_FOR_EACH: u64 = 10;
+
+/// Where a counter ends: it has 32 bits, and stays there (PortXmitWait).
+const WAITED_MOST: u64 = u32::MAX as u64;
+
+/// The same of what is sent, in words of four bytes (PortXmitData), where an adapter has no larger ones.
+const SENT_MOST: u64 = 4 * u32::MAX as u64;
 
 fn of<'n>(host: &Host, nic: &'n Nic) -> Result<Option<&'n Rdma>, Because> {
     match nic.rdma.as_ref().filter(|_| is_used(host, nic)) {
@@ -137,5 +151,44 @@ pub fn lost(host: &Host, nic: &Nic) -> Verdict {
         "fewer than 100 a day",
         "all that was behind a lost packet is sent again",
         "look whether it becomes more: if so, at PFC here and at the switch (`dcb-lossless`, `dcb-peer`), and at the cable".into(),
+    )
+}
+
+/// A port of InfiniBand is not kept waiting.
+pub fn waits(host: &Host, nic: &Nic) -> Verdict {
+    let Some(rdma) = of(host, nic)?.filter(|rdma| rdma.layer == "InfiniBand") else {
+        return Ok(Answer::NotAbout);
+    };
+    let waited = rdma.waited.ok_or("it does not count what it waits for")?;
+    let sent = rdma.sent.ok_or("it does not count what it sends")?;
+    let lanes = rdma
+        .lanes
+        .ok_or("it does not tell how many lanes its link has")?;
+    // A tick is the time of one byte on each lane, or of up to 256.
+    let missed = waited.saturating_mul(lanes.into());
+    if missed < WAITED_LEAST || missed <= sent / SENT_FOR_EACH {
+        return match waited >= WAITED_MOST {
+            true => Err(Because::from(
+                "its counter of what it waits for stands at its end, and counts no more",
+            )),
+            false => Ok(Answer::Right),
+        };
+    }
+    if sent == SENT_MOST {
+        return Err(Because::from(
+            "its counter of what it sends stands at its end, and counts no more",
+        ));
+    }
+    found(
+        format!(
+            "{waited} ticks in which it had something to send and could not: time for {} at least, and {} were sent",
+            Bytes(missed),
+            Bytes(sent)
+        ),
+        "less than a tenth of what is sent",
+        "the other end gives it no credits, or others have their turn: all that shares its line waits as well",
+        "look whether it becomes more (`--since` tells, of a host that was not restarted): if so, look for what cannot keep up, a slower port or a full one at \
+         the switch, or a host that takes its packets too slowly"
+            .into(),
     )
 }

@@ -6,13 +6,16 @@ use super::{Difference, Trend};
 use crate::change::{pause_words, switch};
 use crate::facts::{Fact, Host, Kind, Nic};
 use crate::finding::Subject;
-use crate::rules::{called, on_cpus, priorities, shared};
+use crate::rules::{called, manager, on_cpus, priorities, shared};
 
 /// So many more damaged or lost packets are worth a word.
 const PACKETS_MORE: u64 = 100;
 
 /// So many more pause frames.
 const PAUSES_MORE: u64 = 1000;
+
+/// So many more ticks in which a port of RDMA had to wait: some milliseconds.
+const TICKS_MORE: u64 = 1_000_000;
 
 /// What is told in words, each compared as such; nothing where it is not known.
 type Told<T> = (&'static str, fn(&T) -> Option<String>);
@@ -29,6 +32,10 @@ const OF_HOST: &[Told<Host>] = &[
     }),
     ("irqbalance", |host| {
         let runs = host.irqbalance.known()?;
+        Some(if *runs { "runs" } else { "does not run" }.to_owned())
+    }),
+    ("lldpad", |host| {
+        let runs = host.lldpad.known()?;
         Some(if *runs { "runs" } else { "does not run" }.to_owned())
     }),
     ("transparent huge pages", |host| {
@@ -90,6 +97,9 @@ const OF_NIC: &[Told<Nic>] = &[
         let ets = nic.dcb.known()?.ets.as_ref()?;
         Some(shared(ets).unwrap_or_else(|| NONE.to_owned()))
     }),
+    ("PFC and shares agreed on by", |nic| {
+        nic.dcb.known()?.dcbx.as_ref().map(manager)
+    }),
     ("bond", |nic| {
         let bond = nic.bond.as_ref()?.known()?;
         let hash = bond.hash.iter().map(|hash| format!(" by {hash}"));
@@ -149,6 +159,11 @@ const COUNTED: &[Counted] = &[
             (!lost.is_empty()).then(|| lost.values().fold(0, sum))
         },
         PACKETS_MORE,
+    ),
+    (
+        "RDMA ticks waited",
+        |nic| nic.rdma.as_ref()?.known()?.waited,
+        TICKS_MORE,
     ),
 ];
 

@@ -1,9 +1,12 @@
 //! The one thing wrong that each rule is for.
 
 use drover_tune::Severity;
-use drover_tune::facts::{Clock, Duplex, Fact::Known, Host, Kind, Link, Reporter};
+use drover_tune::facts::{Clock, DcbxVersion, Duplex, Fact::Known, Host, Kind, Link, Reporter};
 
-use crate::hosts::{app, bonded, by_hand, cpus, gbit, is_down, link, on_top, rdma, set, value};
+use crate::hosts::{
+    app, bonded, by_firmware, by_hand, cpus, gbit, is_down, link, on_top, rdma, set, switch_says,
+    value,
+};
 
 pub type Spoil = fn(&mut Host);
 
@@ -214,8 +217,27 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
         dcb.rates = Some(vec![5_000_000, 1000, 0, 0, 0, 0, 0, 0]);
     }),
     ("dcb-willing", Severity::Notice, |host| {
+        by_firmware(host, DcbxVersion::Ieee);
         let ets = value(&mut host.nics[0].dcb).ets.as_mut();
         ets.unwrap().willing = true;
+    }),
+    ("dcb-agent", Severity::Warning, |host| {
+        by_firmware(host, DcbxVersion::Ieee);
+        switch_says(host, DcbxVersion::Cee);
+    }),
+    ("dcb-agent", Severity::Notice, |host| {
+        let ets = value(&mut host.nics[0].dcb).ets.as_mut();
+        ets.unwrap().willing = true;
+        switch_says(host, DcbxVersion::Ieee);
+    }),
+    ("dcb-buffer", Severity::Warning, |host| {
+        let buffers = value(&mut host.nics[0].dcb).buffers.as_mut();
+        buffers.unwrap().of_priority[3] = 0;
+    }),
+    ("dcb-buffer", Severity::Warning, |host| {
+        // Of 25 Gbit/s and packets of 9000 bytes 41,380 have to find a place.
+        let buffers = value(&mut host.nics[0].dcb).buffers.as_mut();
+        buffers.unwrap().sizes[1] = 41_000;
     }),
     ("dcb-lossless", Severity::Notice, |host| {
         let dcb = value(&mut host.nics[0].dcb);
@@ -243,7 +265,7 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     }),
     ("dcb-pressure", Severity::Notice, |host| {
         let pfc = value(&mut host.nics[0].dcb).pfc.as_mut();
-        pfc.unwrap().sent = 10_000;
+        pfc.unwrap().sent = Some(10_000);
     }),
     ("rdma-port", Severity::Notice, |host| {
         rdma(host).state = "DOWN".into();
@@ -256,6 +278,13 @@ pub const CASES: &[(&str, Severity, Spoil)] = &[
     }),
     ("rdma-lost", Severity::Notice, |host| {
         rdma(host).lost.insert("packet_seq_err".into(), 100);
+    }),
+    ("rdma-waits", Severity::Notice, |host| {
+        // On four lanes time for 12 GiB at least, while 100 were sent.
+        let rdma = rdma(host);
+        rdma.layer = "InfiniBand".into();
+        (rdma.waited, rdma.lanes) = (Some(3 << 30), Some(4));
+        rdma.sent = Some(100 << 30);
     }),
     ("switch-frames", Severity::Warning, |host| {
         value(&mut host.nics[0].neighbours)[0].frame = Some(1518);
@@ -339,6 +368,9 @@ pub const PAIRS: &[(&str, Severity, Spoil)] = &[
         for ets in [&mut dcb.ets, &mut dcb.peer_ets] {
             ets.as_mut().unwrap().shares[..2].copy_from_slice(&[60, 40]);
         }
+    }),
+    ("pair-dcbx", Severity::Notice, |host| {
+        by_firmware(host, DcbxVersion::Ieee);
     }),
     ("pair-rdma", Severity::Notice, |host| {
         rdma(host).layer = "InfiniBand".into();

@@ -6,9 +6,10 @@ use crate::guests;
 use Fact::Known;
 use drover_tune::Report;
 use drover_tune::facts::{
-    App, Bond, Channels, Clock, Coalescing, Core, Counters, Dcb, Down, Duplex, Ets, Fact, Features,
-    Fec, Frequencies, Host, Interrupt, Kind, Link, Medium, Modes, Module, Neighbour, Nic, Node,
-    Pause, Pci, Pfc, Policy, Port, Processors, Rdma, Rings, Softnet, Spread, Steering,
+    App, Bond, Buffers, Channels, Clock, Coalescing, Core, Counters, Dcb, Dcbx, DcbxVersion, Down,
+    Duplex, Ets, Fact, Features, Fec, Frequencies, Host, Interrupt, Kind, Link, Medium, Modes,
+    Module, Neighbour, Nic, Node, Pause, Pci, Pfc, Policy, Port, Processors, Rdma, Rings, Softnet,
+    Spread, Steering,
 };
 use drover_types::{BitRate, CpuSet};
 
@@ -87,6 +88,7 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             port: "Ethernet1/7".into(),
             frame: Some(9216),
             negotiates: Some(true),
+            dcbx: BTreeSet::new(),
         }]),
         spread: Known(Spread {
             places: (0..4).map(|queue| (queue, 32)).collect(),
@@ -103,6 +105,9 @@ pub fn adapter(name: &str, address: &str) -> Nic {
             default_kind: Some("RoCE v2".into()),
             default_tos: Some(106),
             downed: Some(0),
+            waited: None,
+            sent: None,
+            lanes: None,
         })),
         carrier_changes: Known(2),
         channels: Known(Channels {
@@ -177,7 +182,28 @@ fn dcb() -> Dcb {
         rates: Some(vec![0; 8]),
         apps: vec![app(3, 4791, 3)],
         peer_apps: vec![app(4, 4791, 3)],
+        dcbx: Some(Dcbx {
+            host: true,
+            versions: [DcbxVersion::Ieee].into(),
+            ..Dcbx::default()
+        }),
+        buffers: Some(Buffers {
+            of_priority: vec![0, 0, 0, 1, 2, 0, 0, 0],
+            sizes: vec![20_000, 100_000, 100_000, 0, 0, 0, 0, 0],
+        }),
     }
+}
+
+/// Its first adapter's firmware agrees with the switch, in that language.
+pub fn by_firmware(host: &mut Host, version: DcbxVersion) {
+    let dcbx = value(&mut host.nics[0].dcb).dcbx.as_mut().unwrap();
+    (dcbx.host, dcbx.managed) = (false, true);
+    dcbx.versions = [version].into();
+}
+
+/// The switch at its first adapter says in this language what to hold back.
+pub fn switch_says(host: &mut Host, version: DcbxVersion) {
+    value(&mut host.nics[0].neighbours)[0].dcbx = [version].into();
 }
 
 /// Packets by what is in them, and their priority.
@@ -270,6 +296,7 @@ pub fn healthy(name: &str, number: u8) -> Host {
             squeezed: 0,
         }),
         irqbalance: Known(false),
+        lldpad: Known(false),
         clock: Known(Clock::default()),
         memory: guests::memory(),
         offers: Known(guests::offers()),

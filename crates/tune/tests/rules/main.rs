@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests")]
 
 mod cases;
+mod dcbx;
 mod document;
 mod guests;
 mod hosts;
@@ -160,6 +161,19 @@ fn each_rule_about_two_hosts_finds_what_differs() {
         assert!(
             ["a and b ens1f0", "a and b"].contains(&subject.as_str()),
             "{subject}"
+        );
+    }
+}
+
+#[test]
+fn every_rule_has_a_name_of_its_own_and_says_what_it_wants_and_where_that_is_said() {
+    let names: BTreeSet<&str> = RULES.iter().map(|rule| rule.name).collect();
+    assert_eq!(names.len(), RULES.len());
+    for rule in RULES {
+        assert!(
+            !rule.wants.is_empty() && !rule.source.is_empty(),
+            "{}",
+            rule.name
         );
     }
 }

@@ -7,7 +7,7 @@ use drover_api::{
 };
 use drover_types::{ChangeId, HostName};
 
-use super::show::{cleaned, counted, to_do};
+use super::show::{cleaned, counted, not_measured, to_do};
 use crate::command::Outcome;
 use crate::failure::{Failure, exit};
 
@@ -95,9 +95,23 @@ pub fn applied(view: &ChangeDetailView, ordered: Ordered<'_>) -> Result<String, 
         0 => "a restart of the host does as well",
         _ => "a restart of the host takes back what does not last",
     };
-    Ok(format!(
-        "applied: {steps}; {proof}\n{undo} takes it back; {restart}\n"
-    ))
+    let mut text = format!("applied: {steps}; {proof}{}\n", sizes(change));
+    for line in not_measured(view) {
+        let _ = writeln!(text, "{line}");
+    }
+    let _ = writeln!(text, "{undo} takes it back; {restart}");
+    Ok(text)
+}
+
+/// What is proved of how large packets may be.
+fn sizes(change: &ChangeView) -> String {
+    match change.sizes {
+        0 => String::new(),
+        paths => format!(
+            "; packets as large as they have to cross {} of migrations, both ways",
+            counted(paths, "path")
+        ),
+    }
 }
 
 /// How many settings were set, and why the others were not: they are the kernel's own.
@@ -266,6 +280,7 @@ mod tests {
                 set: 1,
                 files: 0,
                 paths: 2,
+                sizes: 0,
                 why: Some("nic0 went".into()),
                 can_be_undone: true,
             },
@@ -276,6 +291,7 @@ mod tests {
                 state: ChangeStepState::Left,
                 found: Some("\"1400\"".into()),
             }],
+            not_measured: Vec::new(),
             files: Vec::new(),
             by_hand: Vec::new(),
             not_kept: Vec::new(),
@@ -365,6 +381,11 @@ mod tests {
             text.contains("1 setting; other hosts are reached as before, over 2 paths"),
             "{text}"
         );
+        let mut measured = view(ChangeState::Applied);
+        measured.change.sizes = 1;
+        let text = applied(&measured, Ordered::Doctor).unwrap();
+        let sizes = "packets as large as they have to cross 1 path of migrations, both ways\n";
+        assert!(text.contains(sizes), "{text}");
         undone(&view(ChangeState::Undone)).unwrap();
         for (state, exit, said) in [
             (
@@ -402,8 +423,11 @@ mod tests {
             host: &host,
             nic: "nic0",
         };
+        view.not_measured = vec!["b: its agent\u{1b}[2J is away".into()];
         let text = applied(&view, link).unwrap();
         assert!(text.contains("nothing is proved by that"), "{text}");
+        let away = "\nnot proved, how large packets cross: b: its agent";
+        assert!(text.contains(away) && !text.contains('\u{1b}'), "{text}");
         assert!(text.contains("` on b takes it back"), "{text}");
     }
 

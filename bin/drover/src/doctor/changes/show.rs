@@ -140,10 +140,16 @@ pub fn detail(view: &ChangeDetailView) -> String {
         text.push('\n');
         text += &table(&files(&view.files));
     }
-    for line in to_do(&view.by_hand, &view.not_kept) {
+    for line in not_measured(view).chain(to_do(&view.by_hand, &view.not_kept)) {
         let _ = writeln!(text, "{line}");
     }
     text
+}
+
+/// Of which paths it is not proved how large packets may be, a line for each.
+pub fn not_measured(view: &ChangeDetailView) -> impl Iterator<Item = String> {
+    let why = view.not_measured.iter();
+    why.map(|why| format!("not proved, how large packets cross: {}", cleaned(why)))
 }
 
 /// Files that it writes, a line for each.

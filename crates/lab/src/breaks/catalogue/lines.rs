@@ -3,7 +3,7 @@
 use super::Written::{Answers as Told, File, Line, Mtu};
 use super::{Break, everywhere, written};
 use crate::breaks::answers::{Answers, WHOLE};
-use crate::breaks::fabric::{ALIKE, BRIDGING, Bridging, Fabric, PORT, Port};
+use crate::breaks::fabric::{ALIKE, BRIDGING, BY_FIRMWARE, Bridging, Fabric, PORT, Port};
 
 pub(super) const LINES: &[Break] = &[
     written(
@@ -61,13 +61,45 @@ pub(super) const LINES: &[Break] = &[
             ..ALIKE
         })],
     ),
-    written(
+    everywhere(written(
         "willing",
-        "an adapter takes whatever its switch says",
+        "adapters take whatever their switch says, by their firmware, on both hosts",
         "dcb-willing",
+        "a nic0",
+        &[Line(Fabric {
+            willing: true,
+            dcbx: BY_FIRMWARE,
+            ..ALIKE
+        })],
+    )),
+    written(
+        "nobody-listens",
+        "an adapter is to take what its switch says, and leaves that to an agent that is not there",
+        "dcb-agent",
         "b nic0",
         &[Line(Fabric {
             willing: true,
+            port: Port { dcbx: true, ..PORT },
+            ..ALIKE
+        })],
+    ),
+    written(
+        "switch-decides",
+        "firmware of one host takes what its switch says, and the other host is set by hand",
+        "pair-dcbx",
+        "a and b nic0",
+        &[Line(Fabric {
+            dcbx: BY_FIRMWARE,
+            ..ALIKE
+        })],
+    ),
+    written(
+        "buffer",
+        "what is held back has its place with all the rest",
+        "dcb-buffer",
+        "b nic0",
+        &[Line(Fabric {
+            apart: false,
             ..ALIKE
         })],
     ),
@@ -153,6 +185,30 @@ pub(super) const LINES: &[Break] = &[
             "50000",
         )],
     ),
+    everywhere(written(
+        "rdma-waits",
+        "ports of InfiniBand wait as long as they send, on both hosts",
+        "rdma-waits",
+        "a nic0",
+        &[
+            File(
+                "sys/class/infiniband/mlx5_0/ports/1/link_layer",
+                "InfiniBand",
+            ),
+            File(
+                "sys/class/infiniband/mlx5_0/ports/1/rate",
+                "100 Gb/sec (4X EDR)",
+            ),
+            File(
+                "sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_wait",
+                "1000000000",
+            ),
+            File(
+                "sys/class/infiniband/mlx5_0/ports/1/counters/port_xmit_data",
+                "1000000000",
+            ),
+        ],
+    )),
     written(
         "switch-frames",
         "a switch's port takes 1500 bytes, and its host sends 9000",

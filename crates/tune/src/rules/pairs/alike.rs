@@ -7,6 +7,7 @@ use crate::cost::of_rate;
 use crate::facts::{Dcb, Fact, Host, Kind, Layers, Nic, Rdma};
 use crate::finding::{Answer, Because, Found, Severity, Verdict};
 use crate::rules::dcb::{is_set, listed, shared};
+use crate::rules::dcbx::{Counts, counts};
 use crate::rules::layers::policy;
 use crate::rules::switches::{called, neighbour};
 use crate::rules::used::rate;
@@ -192,6 +193,44 @@ pub fn dcb(host: &Host, other: &Host) -> OfTwo {
                 "set both alike, and the switch between them: `dcb pfc show dev DEV` and `dcb ets show dev DEV` tell of {own} here, and of {there} of {}",
                 other.name
             ),
+        )))
+    })
+}
+
+/// Whose word counts for adapters of a host; none where one of them does not tell.
+fn word(host: &Host, adapters: &[&Nic]) -> Result<Option<BTreeSet<Counts>>, Because> {
+    let words = adapters.iter().map(|nic| counts(host, nic));
+    let words: Vec<Option<Counts>> = words.collect::<Result<_, Because>>()?;
+    Ok(words.into_iter().collect())
+}
+
+/// What a switch says counts at both ends of a network, or at none.
+pub fn dcbx(host: &Host, other: &Host) -> OfTwo {
+    each(host, other, |nic, far| {
+        let (own, there) = (adapters(host, nic), adapters(other, far));
+        let all = || own.iter().chain(&there);
+        // Where nobody has set anything it is nothing to them.
+        let is_set = all().any(|nic| nic.dcb.known().is_some_and(is_set));
+        if !is_set || all().any(|nic| nic.kind != Kind::Adapter) {
+            return Ok(Answer::NotAbout);
+        }
+        let (Some(own), Some(there)) = (word(host, &own)?, word(other, &there)?) else {
+            return Err("the driver of one end does not tell who negotiates".into());
+        };
+        if own == there {
+            return Ok(Answer::Right);
+        }
+        let [own, there] = [own, there].map(|words| {
+            let words: Vec<String> = words.iter().map(Counts::to_string).collect();
+            words.join(" and ")
+        });
+        Ok(Answer::Found(found(
+            Severity::Notice,
+            format!("{own} counts, and for {} {there}", far.name),
+            "what is set by hand counts at one end, and is taken over from the switch at the other: they are alike by chance, and until a switch is changed",
+            "leave both to one of them: `dcb dcbx show dev DEV` tells, `dcb dcbx set` or a flag of the driver sets it; lldpad at both ends, or at none, and as willing \
+             at both (`lldptool get-tlv -i DEV -V ETS-CFG -c willing`, and `-V PFC`)"
+                .into(),
         )))
     })
 }

@@ -1,0 +1,198 @@
+//! What has to work afterwards as it did before, and whether it does.
+
+use drover_types::in_short;
+use tokio::time::{Instant, sleep};
+
+use super::Runner;
+use crate::hands::{Hands, Paths, Unknown, Untold};
+use crate::limits::{NIC_BYTES, PATHS, PROVE, PROVE_AGAIN, SETTLE, SETTLE_BOUNCED, SIZES, UNTOLD};
+use crate::order::PathTo;
+use crate::raised::Raised;
+use crate::record::{Outcome, Record};
+use crate::sizes::PathSizes;
+
+impl<H: Hands, P: Paths> Runner<'_, H, P> {
+    /// How large packets cross before the first step, and of what that is not known, in words. These paths work.
+    ///
+    /// # Errors
+    /// The plan has an interface take larger ones, and nothing would prove that these cross.
+    pub(super) async fn measured(
+        &self,
+        works: &[PathTo],
+    ) -> Result<(Vec<PathSizes>, Vec<String>), String> {
+        let mut measured = self.paths.measure(SIZES).await;
+        let plan = &self.journal.account().order.plan;
+        let layers = std::mem::take(&mut measured.layers);
+        let raised = Raised {
+            plan,
+            layers: &layers,
+        };
+        for path in &mut measured.paths {
+            path.over = raised.over(&path.nic);
+        }
+        // What is to be proved most comes first.
+        measured
+            .paths
+            .sort_by_key(|path| raised.larger(&path.nic).is_none());
+        let untold = left_out(&mut measured.paths);
+        measured.untold.extend(untold);
+        let untold = in_words(&measured.untold);
+        match raised.unproved(works, &measured) {
+            None => Ok((measured.paths, untold)),
+            Some(why) => {
+                let untold = untold.iter().map(|why| format!("; {why}"));
+                Err(in_short(why + &untold.collect::<String>()))
+            }
+        }
+    }
+
+    /// Every path that worked works again and carries packets as large as before, and every link carries again that did, or all is taken
+    /// back.
+    pub(super) async fn prove(&mut self) {
+        let proven = self.journal.standing().paths.len();
+        let bounces = self.journal.account().order.plan.bounces();
+        sleep(if bounces { SETTLE_BOUNCED } else { SETTLE }).await;
+        let deadline = Instant::now() + PROVE;
+        // Of those in which large packets were asked for.
+        let mut attempt = 0;
+        loop {
+            let lost = self.lost(&mut attempt).await;
+            if lost.is_empty() {
+                if self.journal.account().order.files().is_empty() {
+                    self.succeed(proven);
+                } else if !self.note(Record::Proved) {
+                    self.roll_back("its journal cannot be written".to_owned());
+                }
+                return;
+            }
+            if Instant::now() + PROVE_AGAIN >= deadline {
+                let seconds = PROVE.as_secs();
+                let lost = lost.join("; ");
+                self.roll_back(format!("what has to work did not for {seconds} s: {lost}"));
+                return;
+            }
+            sleep(PROVE_AGAIN).await;
+        }
+    }
+
+    pub(super) fn succeed(&mut self, proven: usize) {
+        if !self.end(Outcome::Applied { proven }) {
+            // The next process would go back: it is not to be heard of as done now.
+            let why = "its journal cannot be written".to_owned();
+            self.note(Record::RollBack { why });
+        }
+    }
+
+    /// What has to work and does not now, in words.
+    async fn lost(&self, attempt: &mut u32) -> Vec<String> {
+        let standing = self.journal.standing();
+        let work = self.paths.work(&standing.paths).await;
+        // One that is not answered for does not work.
+        let work = work.into_iter().chain(std::iter::repeat(false));
+        let both = standing.paths.iter().zip(work);
+        let mut lost: Vec<String> = both
+            .filter(|(_, works)| !works)
+            .map(|(path, _)| path.to_string())
+            .collect();
+        for nic in &standing.carriers {
+            match self.carries(nic).await {
+                Ok(true) => {}
+                Ok(false) => lost.push(format!("the carrier of {nic}")),
+                Err(why) => lost.push(why),
+            }
+        }
+        if lost.is_empty() {
+            lost = self.smaller(*attempt).await;
+            *attempt += 1;
+        }
+        lost
+    }
+
+    /// Paths that do not carry packets as large as they have to, in words.
+    async fn smaller(&self, attempt: u32) -> Vec<String> {
+        let account = self.journal.account();
+        let (plan, before) = (&account.order.plan, &account.standing.sizes);
+        if before.is_empty() {
+            return Vec::new();
+        }
+        let now = self.paths.sizes(before, attempt, SIZES).await;
+        // One that is not answered for carries nothing.
+        let nothing = std::iter::repeat_with(|| Err("nothing was told of it".to_owned()));
+        let both = before.iter().zip(now.into_iter().chain(nothing));
+        both.filter_map(|(path, now)| path.lost(plan, now))
+            .collect()
+    }
+}
+
+/// Takes those out that the journal has no room for.
+fn left_out(paths: &mut Vec<PathSizes>) -> Vec<Untold> {
+    let untold = |path: PathSizes, why: String| Untold {
+        why: format!("{} to {}: {why}", path.nic, path.host),
+        of: Unknown::Path {
+            host: path.host,
+            nic: path.nic,
+        },
+    };
+    let strange = paths.extract_if(.., |path| path.far_nic.len() > NIC_BYTES);
+    let strange = strange.map(|path| {
+        let bytes = path.far_nic.len();
+        let why = format!(
+            "the name of its interface there has {bytes} bytes, and a kernel has {NIC_BYTES} at most"
+        );
+        untold(path, why)
+    });
+    let mut all: Vec<Untold> = strange.collect();
+    let beyond = paths.split_off(PATHS.min(paths.len())).into_iter();
+    all.extend(beyond.map(|path| {
+        let why = format!("it is beyond the {PATHS} paths that are proved");
+        untold(path, why)
+    }));
+    all
+}
+
+fn in_words(untold: &[Untold]) -> Vec<String> {
+    let words = untold.iter().take(UNTOLD);
+    let mut words: Vec<String> = words.map(|untold| in_short(&untold.why)).collect();
+    let more = untold.len().saturating_sub(UNTOLD);
+    if more > 0 {
+        words.push(format!("and {more} more paths or hosts"));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sizes::Sizes;
+
+    #[test]
+    fn what_the_journal_has_no_room_for_is_left_out_and_said() {
+        let path = |far_nic: &str| PathSizes {
+            host: "b".parse().unwrap(),
+            nic: "nic0".into(),
+            from: "10.0.0.1".parse().unwrap(),
+            far_nic: far_nic.into(),
+            to: "10.0.0.2".parse().unwrap(),
+            mtu: 1500,
+            over: Default::default(),
+            sizes: Sizes {
+                there: 1500,
+                back: 1500,
+            },
+        };
+        let mut paths = vec![path("a-name-of-16-by"), path("a-name-of-16-byt")];
+        let untold = left_out(&mut paths);
+        assert_eq!(paths, [path("a-name-of-16-by")]);
+        let words = in_words(&untold);
+        assert!(
+            words[0].starts_with("nic0 to b: the name of its interface"),
+            "{words:?}"
+        );
+        let mut paths = vec![path("nic0"); PATHS + UNTOLD + 7];
+        let untold = left_out(&mut paths);
+        assert_eq!((paths.len(), untold.len()), (PATHS, UNTOLD + 7));
+        let words = in_words(&untold);
+        assert_eq!(words.len(), UNTOLD + 1);
+        assert_eq!(words.last().unwrap(), "and 7 more paths or hosts");
+    }
+}
