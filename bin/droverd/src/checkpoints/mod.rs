@@ -194,6 +194,8 @@ impl Checkpoints {
         }
         let returning = Returning::new(self.clone(), vm.clone(), told.since);
         if told.is_over() {
+            // Who is the last to close one that is removed waits for its room.
+            drop(opened);
             returning.remove();
             return Ok(None);
         }

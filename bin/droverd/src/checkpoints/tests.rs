@@ -406,6 +406,27 @@ fn a_large_file_that_is_removed_is_let_go_of_where_nobody_waits_for_it() {
     assert_eq!(all.view().taken, Bytes(0));
 }
 
+#[test]
+fn what_is_given_up_is_let_go_of_by_no_guests_thread_however_soon_that_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    let growing = leaves(&all, "web", 1);
+    let file = place(&all.0.directory, &vm("web"), pages(CHECKPOINT));
+    let file = fs::canonicalize(file).unwrap();
+    // Who gives it up stands still behind that it had it removed.
+    let entries = all.lock();
+    let gives_up = std::thread::spawn(move || drop(growing));
+    let until = Instant::now() + Duration::from_secs(20);
+    while file.exists() || is_held(&file) {
+        assert!(Instant::now() < until && !gives_up.is_finished());
+        std::thread::yield_now();
+    }
+    drop(entries);
+    gives_up.join().unwrap();
+    assert!(is_let_go_of(&all));
+    assert_eq!(all.view().taken, Bytes(0));
+}
+
 /// Whether this process has a file open that is not found there any more.
 fn is_held(file: &Path) -> bool {
     let gone = format!("{} (deleted)", file.display());
