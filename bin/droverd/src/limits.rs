@@ -72,6 +72,10 @@ pub const CHECKPOINT_PART_LEAST: u64 = 2;
 /// guest moves without them then; nothing of it has begun to move before.
 pub const CHECKPOINT_PATIENCE: Duration = Duration::from_secs(8);
 
+/// How long, of that, room is waited for that removed files have not given back yet: who asks for it still waits then, and hears why
+/// there is none.
+pub const CHECKPOINT_ROOM: Duration = Duration::from_secs(CHECKPOINT_PATIENCE.as_secs() - 2);
+
 /// How long an agent that starts waits for that disk, before it takes up the migrations that it was moving.
 pub const CHECKPOINT_START: Duration = Duration::from_secs(1);
 

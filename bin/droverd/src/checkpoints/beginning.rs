@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::Instant;
 
 use drover_api::CheckpointKind;
 use drover_carrier::{BaselineFile, StoredFile};
@@ -15,7 +15,8 @@ use jiff::Timestamp;
 use super::files::{Told, pages, place, unlink};
 use super::{All, Checkpoint, Checkpoints, Disk, Gone, Growing, Key, NoCheckpoint, sum, sum_of};
 use crate::limits::{
-    BASELINE_SPARE, CHECKPOINT_BESIDE, CHECKPOINT_PART_LEAST, CHECKPOINT_PATIENCE, CHECKPOINT_SPARE,
+    BASELINE_SPARE, CHECKPOINT_BESIDE, CHECKPOINT_PART_LEAST, CHECKPOINT_PATIENCE, CHECKPOINT_ROOM,
+    CHECKPOINT_SPARE,
 };
 
 impl Checkpoints {
@@ -30,17 +31,19 @@ impl Checkpoints {
         memory: Bytes,
         page_bytes: u32,
     ) -> Result<(Growing, File, StoredFile), NoCheckpoint> {
-        let vm = vm.clone();
+        let (vm, until) = (vm.clone(), Instant::now() + CHECKPOINT_ROOM);
         self.patiently(CHECKPOINT_PATIENCE, move |this| {
-            this.begin_checkpoint(&vm, memory, page_bytes)
+            this.begin_checkpoint(&vm, memory, page_bytes, until)
         })
     }
 
+    /// The same, where room is waited for until then.
     pub(super) fn begin_checkpoint(
         &self,
         vm: &VmName,
         memory: Bytes,
         page_bytes: u32,
+        until: Instant,
     ) -> Result<(Growing, File, StoredFile), NoCheckpoint> {
         let mut disk = self.disk();
         self.look(&mut disk)?;
@@ -57,7 +60,7 @@ impl Checkpoints {
         })?;
         let made =
             |file: &File, seal: &SealKey| Segment::sealed(file.try_clone()?, shape, seal).map(drop);
-        let (growing, file) = self.grow(&disk, key, made)?;
+        let (growing, file) = self.grow(&disk, key, until, made)?;
         let stored = growing.told().stored(true);
         Ok((growing, file, stored))
     }
@@ -72,9 +75,9 @@ impl Checkpoints {
         memory: Bytes,
         page_bytes: u32,
     ) -> Result<(Growing, File, BaselineFile), NoCheckpoint> {
-        let vm = vm.clone();
+        let (vm, until) = (vm.clone(), Instant::now() + CHECKPOINT_ROOM);
         self.patiently(CHECKPOINT_PATIENCE, move |this| {
-            this.begin_recording(&vm, memory, page_bytes)
+            this.begin_recording(&vm, memory, page_bytes, until)
         })
     }
 
@@ -83,6 +86,7 @@ impl Checkpoints {
         vm: &VmName,
         memory: Bytes,
         page_bytes: u32,
+        until: Instant,
     ) -> Result<(Growing, File, BaselineFile), NoCheckpoint> {
         let mut disk = self.disk();
         self.look(&mut disk)?;
@@ -103,7 +107,7 @@ impl Checkpoints {
             Ok((most, shape))
         })?;
         let made = |file: &File, _: &SealKey| Baseline::make(file, shape);
-        let (growing, file) = self.grow(&disk, key, made)?;
+        let (growing, file) = self.grow(&disk, key, until, made)?;
         let baseline = growing.told().baseline();
         Ok((growing, file, baseline))
     }
@@ -140,13 +144,14 @@ impl Checkpoints {
         &self,
         disk: &Disk<'_>,
         key: Key,
+        until: Instant,
         made: impl FnOnce(&File, &SealKey) -> Result<(), NoSegment>,
     ) -> Result<(Growing, File), NoCheckpoint> {
         let path = place(&self.0.directory, &key.0, pages(key.1));
         let files = SealKey::random().map_err(NoCheckpoint::from);
         let files = files.and_then(|seal| {
             let file = self.new_file(&path)?;
-            self.wait_for_room(CHECKPOINT_PATIENCE)?;
+            self.wait_for_room(until)?;
             made(&file, &seal)?;
             Ok((file.try_clone()?, file, seal))
         });
@@ -173,14 +178,18 @@ impl Checkpoints {
             .open(path)
     }
 
-    /// Waits until the room that is reserved is there, where that takes what removed files have not given back yet. Nobody adds to these
-    /// meanwhile, as who removes has the disk.
-    pub(super) fn wait_for_room(&self, patience: Duration) -> Result<(), NoCheckpoint> {
-        let is_short = self.on_disk(&self.lock()) > self.0.size;
-        if is_short && !self.0.letting_go.wait(patience) {
-            return Err(NoCheckpoint::Stalled(patience));
+    /// Waits until the room that is reserved is there, where that takes what removed files have not given back yet, and for no more of it.
+    /// Nobody adds to either meanwhile: who does has the disk.
+    pub(super) fn wait_for_room(&self, until: Instant) -> Result<(), NoCheckpoint> {
+        let patience = until.saturating_duration_since(Instant::now());
+        let room = self.room(&self.lock());
+        let is_short = || self.held() > room;
+        if self.0.letting_go.wait_while(patience, is_short) {
+            return Ok(());
         }
-        Ok(())
+        let held = self.held();
+        let short = Bytes(held.0.saturating_sub(room.0));
+        Err(NoCheckpoint::NotGivenBack { held, short })
     }
 
     /// Removes baselines, the oldest first, until there is so much room, or none is left that is not growing; none where not even the

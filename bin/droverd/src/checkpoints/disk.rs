@@ -141,11 +141,20 @@ impl Queue {
 
     /// Waits until all of it is done, or for so long; whether it is.
     pub(super) fn wait(&self, patience: Duration) -> bool {
-        let busy = |state: &mut State| state.at_work || !state.waiting.is_empty();
+        self.wait_while(patience, || true)
+    }
+
+    /// Waits while this is true and something is not done, or for so long; whether neither is so any more. It is looked at each time that
+    /// one of it is done, and waits for nothing.
+    pub(super) fn wait_while(&self, patience: Duration, is_needed: impl Fn() -> bool) -> bool {
+        let waits = |state: &mut State| {
+            let is_busy = state.at_work || !state.waiting.is_empty();
+            is_busy && is_needed()
+        };
         let changed = &self.0.changed;
-        let waited = changed.wait_timeout_while(self.0.lock(), patience, busy);
+        let waited = changed.wait_timeout_while(self.0.lock(), patience, waits);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        !busy(&mut state)
+        !waits(&mut state)
     }
 }
 

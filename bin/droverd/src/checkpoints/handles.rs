@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 
 use drover_api::CheckpointKind;
-use drover_types::VmName;
+use drover_types::{Bytes, VmName};
 use jiff::{SignedDuration, Timestamp};
 
 use super::files::{Told, make, taken};
@@ -15,9 +15,17 @@ use crate::registry::files as documents;
 /// disk takes.
 #[derive(Debug)]
 pub struct Growing {
+    /// Dropped first, while it has its name: who is the last to close one that has none waits until all of its room is given back, which
+    /// counts no more by then.
+    file: File,
+    begun: Begun,
+}
+
+/// What is given up, unless it is over.
+#[derive(Debug)]
+struct Begun {
     all: Checkpoints,
     key: Key,
-    file: File,
     told: Told,
     over: bool,
 }
@@ -32,17 +40,17 @@ pub struct Returning {
 
 impl Growing {
     pub(super) const fn new(all: Checkpoints, key: Key, file: File, told: Told) -> Self {
-        Self {
+        let begun = Begun {
             all,
             key,
-            file,
             told,
             over: false,
-        }
+        };
+        Self { file, begun }
     }
 
     pub(super) const fn told(&self) -> &Told {
-        &self.told
+        &self.begun.told
     }
 
     /// Keeps it, unless it was let go meanwhile: its guest has left, or is here. Blocks until a checkpoint is on the disk.
@@ -50,16 +58,23 @@ impl Growing {
     /// # Errors
     /// It cannot be written; then it is given up.
     pub fn keep(mut self) -> io::Result<()> {
+        let Self { file, begun } = &mut self;
         // What of a baseline does not get to the disk costs bytes and nothing else, and its guest begins to use that disk.
-        if self.key.1 == CheckpointKind::Checkpoint {
-            self.file.sync_all()?;
+        if begun.key.1 == CheckpointKind::Checkpoint {
+            file.sync_all()?;
         }
+        let takes = taken(&file.metadata()?);
+        begun.keep(takes)
+    }
+}
+
+impl Begun {
+    fn keep(&mut self, takes: Bytes) -> io::Result<()> {
         let inner = &self.all.0;
         let lasts = SignedDuration::try_from(inner.lasts).map_err(io::Error::other)?;
         self.told.begin(lasts);
         make(&inner.own)?;
         let text = serde_json::to_vec_pretty(&self.told)?;
-        let takes = taken(&self.file.metadata()?);
         let (vm, kind) = &self.key;
         let disk = self.all.disk();
         if self.all.is_let_go(&self.key) {
@@ -77,7 +92,7 @@ impl Growing {
     }
 }
 
-impl Drop for Growing {
+impl Drop for Begun {
     fn drop(&mut self) {
         if !self.over {
             let path = &self.told.path;

@@ -120,6 +120,17 @@ pub enum NoCheckpoint {
         /// What there has to be.
         least: Bytes,
     },
+    /// Removed files take it still.
+    #[error(
+        "its room is not there yet: {held} of removed files are not given back, of which it needs {short}; \
+         the kernel is at it, and who comes later finds more"
+    )]
+    NotGivenBack {
+        /// What they take.
+        held: Bytes,
+        /// What is needed of it.
+        short: Bytes,
+    },
     /// The directory is not there.
     #[error(transparent)]
     Away(#[from] Away),
@@ -194,6 +205,8 @@ impl Checkpoints {
         }
         let returning = Returning::new(self.clone(), vm.clone(), told.since);
         if told.is_over() {
+            // Who is the last to close one that is removed waits for its room.
+            drop(opened);
             returning.remove();
             return Ok(None);
         }
@@ -440,7 +453,11 @@ impl Checkpoints {
 
     /// What all of them take, with files that are removed and not let go of yet.
     fn on_disk(&self, all: &All) -> Bytes {
-        sum_of([sum(all), Bytes(self.0.held.load(Ordering::Acquire))])
+        sum_of([sum(all), self.held()])
+    }
+
+    fn held(&self) -> Bytes {
+        Bytes(self.0.held.load(Ordering::Acquire))
     }
 
     fn disk(&self) -> Disk<'_> {

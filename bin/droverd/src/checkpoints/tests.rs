@@ -53,6 +53,11 @@ fn arrives(all: &Checkpoints, name: &str, byte: u8) -> Growing {
     growing
 }
 
+/// Far more than anything here takes.
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(20)
+}
+
 /// Waits until what was removed has given its room back.
 fn is_let_go_of(all: &Checkpoints) -> bool {
     all.0.letting_go.wait(Duration::from_secs(20))
@@ -352,7 +357,7 @@ fn a_disk_that_does_not_answer_holds_no_guest_up_and_what_comes_of_it_later_is_g
     let disk = all.disk();
     let (tell, told) = channel();
     let late = all.patiently(Duration::ZERO, move |this| {
-        let begun = this.begin_checkpoint(&vm("web"), MEMORY, 4096);
+        let begun = this.begin_checkpoint(&vm("web"), MEMORY, 4096, soon());
         tell.send(begun.is_ok()).unwrap();
         begun
     });
@@ -406,6 +411,27 @@ fn a_large_file_that_is_removed_is_let_go_of_where_nobody_waits_for_it() {
     assert_eq!(all.view().taken, Bytes(0));
 }
 
+#[test]
+fn what_is_given_up_is_let_go_of_by_no_guests_thread_however_soon_that_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    let growing = leaves(&all, "web", 1);
+    let file = place(&all.0.directory, &vm("web"), pages(CHECKPOINT));
+    let file = fs::canonicalize(file).unwrap();
+    // Who gives it up stands still behind that it had it removed.
+    let entries = all.lock();
+    let gives_up = std::thread::spawn(move || drop(growing));
+    let until = Instant::now() + Duration::from_secs(20);
+    while file.exists() || is_held(&file) {
+        assert!(Instant::now() < until && !gives_up.is_finished());
+        std::thread::yield_now();
+    }
+    drop(entries);
+    gives_up.join().unwrap();
+    assert!(is_let_go_of(&all));
+    assert_eq!(all.view().taken, Bytes(0));
+}
+
 /// Whether this process has a file open that is not found there any more.
 fn is_held(file: &Path) -> bool {
     let gone = format!("{} (deleted)", file.display());
@@ -423,8 +449,8 @@ fn where_room_is_short_that_of_removed_files_is_waited_for() {
     assert!(all.remove(&vm("web")).unwrap());
     let begins = all.clone();
     let begins = std::thread::spawn(move || {
-        let begun = begins.begin_checkpoint(&vm("db"), MEMORY, 4096);
-        (begun.is_ok(), begins.0.held.load(Ordering::Acquire))
+        let begun = begins.begin_checkpoint(&vm("db"), MEMORY, 4096, soon());
+        (begun.is_ok(), begins.held())
     });
     let grows = || all.lock().contains_key(&(vm("db"), CHECKPOINT));
     let until = Instant::now() + Duration::from_secs(20);
@@ -433,11 +459,50 @@ fn where_room_is_short_that_of_removed_files_is_waited_for() {
         std::thread::yield_now();
     }
     // Not for ever.
-    let late = all.wait_for_room(Duration::ZERO);
-    assert!(matches!(late, Err(NoCheckpoint::Stalled(_))), "{late:?}");
+    let late = all.wait_for_room(Instant::now());
+    assert!(
+        matches!(late, Err(NoCheckpoint::NotGivenBack { .. })),
+        "{late:?}"
+    );
     drop(lets_go);
     let (begun, held) = begins.join().unwrap();
-    assert!(begun && held == 0);
+    assert!(begun && held == Bytes(0));
+}
+
+#[test]
+fn no_more_is_waited_for_than_the_room_that_is_needed_and_what_is_not_there_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let all = opened(&directory, 64 << 20);
+    let [first, second] = ["a", "b"].map(|name| {
+        leaves(&all, name, 1).keep().unwrap();
+        let view = all.view();
+        let one = view.checkpoints.iter().find(|one| one.vm == vm(name));
+        one.unwrap().bytes.0
+    });
+    drop(all);
+    // For the next one there is room beside one of them.
+    let size = checkpoint_bytes(MEMORY).0 + second + first / 2;
+    let all = opened(&directory, size);
+    let lets_go = busy(&all.0.letting_go);
+    assert!(all.remove(&vm("a")).unwrap());
+    let of_first = all.held();
+    let (end, hangs) = channel::<()>();
+    let added = all.0.letting_go.add(move || {
+        let _ = hangs.recv();
+    });
+    assert!(added.is_ok());
+    assert!(all.remove(&vm("b")).unwrap());
+
+    let begin = |until| all.begin_checkpoint(&vm("c"), MEMORY, 4096, until);
+    let late = begin(Instant::now()).unwrap_err().to_string();
+    let held = all.held();
+    let short = Bytes(held.0 + checkpoint_bytes(MEMORY).0 - size);
+    assert!(late.contains(&format!("{held} of removed files")), "{late}");
+    assert!(late.contains(&format!("needs {short}")), "{late}");
+    drop(lets_go);
+    let _growing = begin(soon()).unwrap();
+    assert_eq!(all.held().0, held.0 - of_first.0);
+    drop(end);
 }
 
 #[test]

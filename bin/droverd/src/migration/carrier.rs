@@ -1,6 +1,7 @@
 //! The session of one migration as its task sees it: the relay, its paths, and what it reports.
 
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use drover_api::{EventKind, SessionSizes};
 use drover_carrier::{Side, Start};
 use drover_relay::{ByeCode, End, Event, Reduction, Sizes, sizes};
 use drover_types::{BitRate, ByteRate, MigrationId, NicPlacement, Path, PathId};
+use tokio::sync::mpsc;
 
 use super::outgoing::millis;
 use super::relays::{News, RelayProcess};
@@ -78,6 +80,17 @@ impl Carrier {
         if let Err(error) = tokio::task::spawn_blocking(move || until(&relay)).await {
             tracing::warn!(%error, "the last counters are missing");
         }
+    }
+}
+
+/// The next message to a task, or none once that is over: where its relay's thread waits for it, the relay's answer is behind what that tells.
+pub async fn next_until<M>(
+    messages: &mut mpsc::Receiver<M>,
+    over: Pin<&mut impl Future<Output = ()>>,
+) -> Option<M> {
+    tokio::select! {
+        () = over => None,
+        Some(message) = messages.recv() => Some(message),
     }
 }
 
@@ -199,5 +212,30 @@ fn tell_event(event: Event, report: &impl Fn(Carried)) {
         } => {
             report(Carried::Event(EventKind::ChannelBroke { channel, reason }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_waits_for_its_relay_takes_what_that_tells_first() {
+        let (tell, mut messages) = mpsc::channel(1);
+        // As its thread does, which reads an answer when all of that is taken.
+        let told = tokio::task::spawn_blocking(move || {
+            (0..100).for_each(|number| tell.blocking_send(number).unwrap());
+        });
+        let mut over = pin!(async { told.await.unwrap() });
+        let mut taken = Vec::new();
+        while let Some(number) = next_until(&mut messages, over.as_mut()).await {
+            taken.push(number);
+        }
+        while let Ok(number) = messages.try_recv() {
+            taken.push(number);
+        }
+        assert!(taken.into_iter().eq(0..100));
     }
 }

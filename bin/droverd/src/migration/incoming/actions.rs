@@ -1,5 +1,6 @@
 //! What the state machine wants done.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use drover_types::{VmName, with_sources};
 use tokio::sync::mpsc;
 
 use super::{Incoming, Message, prepare, socket};
-use crate::migration::carrier::{self, Carrier};
+use crate::migration::carrier::{self, Carrier, next_until};
 use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::offered::Offered;
@@ -318,7 +319,10 @@ impl Incoming {
         self.watcher = None;
         self.expected = None;
         if let Some(carrier) = self.carrier.clone() {
-            carrier.settle(*ending == Ending::Running).await;
+            let mut settled = pin!(carrier.settle(*ending == Ending::Running));
+            while let Some(message) = next_until(&mut self.messages, settled.as_mut()).await {
+                self.take(message);
+            }
             self.take_what_came();
             self.show();
         }

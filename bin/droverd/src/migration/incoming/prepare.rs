@@ -214,6 +214,8 @@ fn take_checkpoint(
         return Ok(None);
     };
     if let Err(why) = relay.add_stored(&file, stored) {
+        // Not the last to close it, which waits for its room.
+        drop(file);
         // Nor could the next one, or it is what its relay died of.
         checkpoints.defer(|| returning.remove());
         return Err(why);

@@ -1,5 +1,6 @@
 //! What the state machine wants done.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ use super::connect::{self, Opening};
 use super::hand_off::{self, Said};
 use super::{Link, Message, Outgoing};
 use crate::limits;
-use crate::migration::carrier::Carrier;
+use crate::migration::carrier::{Carrier, next_until};
 use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::relays::Relays;
@@ -334,7 +335,10 @@ impl Outgoing {
             let _ = keeping.await;
         }
         if let Some(carrier) = self.carrier.clone() {
-            carrier.settle(*outcome == Outcome::Completed).await;
+            let mut settled = pin!(carrier.settle(*outcome == Outcome::Completed));
+            while let Some(message) = next_until(&mut self.messages, settled.as_mut()).await {
+                self.take(message);
+            }
             self.take_what_came();
             self.show();
         }

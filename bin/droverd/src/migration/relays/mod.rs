@@ -371,7 +371,7 @@ impl RelayProcess {
         tracing::warn!(pid = self.pid, why, "ending the relay's process");
         let is_gone = matches!(error, ControlError::Gone(_));
         if !is_gone {
-            self.known.kill();
+            self.known.unanswered();
         }
         end_own(&self.place, Some(self.pid), Duration::ZERO);
         if is_gone {

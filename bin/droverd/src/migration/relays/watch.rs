@@ -91,10 +91,14 @@ impl Known {
         *lock(&self.closing) = Closing::Settled;
     }
 
-    /// It is about to be killed, as it does not answer.
-    pub(super) fn kill(&self) {
-        self.doubted(Doubt::Died);
-        *lock(&self.closing) = Closing::Settled;
+    /// It does not answer that nothing more reaches QEMU, and is about to be killed. One that has heard that it is to end may do as it
+    /// likes.
+    pub(super) fn unanswered(&self) {
+        let mut closing = lock(&self.closing);
+        if !closing.is_settled() {
+            self.doubted(Doubt::Died);
+        }
+        *closing = Closing::Settled;
     }
 
     /// It was told to end, and asked for something behind that: where it has answered neither it hangs, perhaps by what it read.

@@ -29,6 +29,8 @@ enum Does {
     DieAt(&'static str),
     /// Likewise.
     HangAt(&'static str),
+    /// When it has answered that it has heard that it is to end.
+    HangAtItsEnd,
 }
 
 /// Speaks as such a process. It has no record, so that nobody is killed for it.
@@ -47,7 +49,8 @@ fn relay(listener: &UnixListener, does: Does) {
     };
     let state = serde_json::to_value(Answer::State(Box::new(state))).unwrap();
     let done = serde_json::to_value(Answer::Done).unwrap();
-    for line in BufReader::new(&socket).lines().map_while(Result::ok) {
+    let mut lines = BufReader::new(&socket).lines().map_while(Result::ok);
+    while let Some(line) = lines.next() {
         let asked: serde_json::Value = serde_json::from_str(&line).unwrap();
         let (number, what) = (&asked["number"], &asked["request"]["do"]);
         match does {
@@ -61,6 +64,10 @@ fn relay(listener: &UnixListener, does: Does) {
         // Who asked may have gone.
         let _ = writeln!(said, "{answer}");
         if what == "close" {
+            if matches!(does, Does::HangAtItsEnd) {
+                // Until nobody asks any more.
+                lines.by_ref().for_each(drop);
+            }
             return;
         }
     }
@@ -132,6 +139,12 @@ fn a_relay_that_was_cut_off_or_let_go_of_may_end_as_it_likes() {
         process.refresh();
     };
     assert_eq!(after(Does::DieAt("close"), cut), (None, 0));
+    // It has heard that it is to end, and is killed as it does not do that.
+    let told = |process: &RelayProcess| {
+        process.close(false);
+        process.cut();
+    };
+    assert_eq!(after(Does::HangAtItsEnd, told), (None, 0));
     // Who lets go of it does not wait for its answer.
     let left = |process: &RelayProcess| process.close(false);
     assert_eq!(after(Does::HangAt("close"), left), (None, 0));
