@@ -306,6 +306,7 @@ mod tests {
             chunk_bytes: 4096,
             window: 4,
             channels_max: 1,
+            urgent: 1,
             outage_limit: Duration::ZERO,
         });
         let directory = tempfile::tempdir().unwrap();

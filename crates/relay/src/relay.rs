@@ -108,6 +108,7 @@ impl Relay {
             chunk_bytes,
             window,
             channels_max,
+            urgent: 1,
             outage_limit,
         };
         let session = Session::new(config)?;
