@@ -155,6 +155,9 @@ pub struct Start {
     pub side: Side,
     /// Where QEMU connects to, or listens by then.
     pub socket: PathBuf,
+    /// Where whoever drives QEMU connects to, or listens, such as a libvirtd: one channel before QEMU's own, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<PathBuf>,
     /// Size of a chunk in bytes.
     pub chunk_bytes: u32,
     /// Chunks of one direction of one channel that may be on their way.

@@ -9,7 +9,7 @@ use std::time::Instant;
 use drover_relay::limits::PATHS_KEPT;
 use drover_relay::{
     Acceptor, ByeCode, DigestKey, Encryption, End, Event, Identity, NoFingerprint, Order, Relay,
-    Report, SealKey, Security, Settings, Sizes, Tls, Token, open_lanes,
+    Report, SealKey, Security, Settings, Sizes, Sockets, Tls, Token, open_lanes,
 };
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 
@@ -125,9 +125,13 @@ impl Served {
         };
         let watch = Watch(self.inbox.clone());
         let tell = move |event| watch.0.push(News::Event(event));
+        let sockets = Sockets {
+            memory: &start.socket,
+            control: start.control.as_deref(),
+        };
         let relay = match start.side {
-            Side::Source => Relay::source(settings, &start.socket, tell),
-            Side::Destination => Relay::destination(settings, &start.socket, tell),
+            Side::Source => Relay::source(settings, sockets, tell),
+            Side::Destination => Relay::destination(settings, sockets, tell),
         };
         let relay = relay.map_err(|error| with_sources(&error))?;
         relay.place(start.nics.clone());

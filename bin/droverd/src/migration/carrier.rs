@@ -130,6 +130,7 @@ impl From<Order> for Start {
             migration: order.migration,
             side: order.side,
             socket: order.socket,
+            control: None,
             chunk_bytes,
             window,
             channels_max,

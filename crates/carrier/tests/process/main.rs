@@ -77,6 +77,7 @@ impl Process {
             migration: MigrationId::from_bytes([3; 16]),
             side,
             socket: self.qemu.clone(),
+            control: None,
             chunk_bytes: 16 << 10,
             window: 6,
             channels_max: 4,
