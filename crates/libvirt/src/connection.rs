@@ -1,12 +1,13 @@
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
-use crate::domain::{self, Domains, Xml};
+use crate::domain::{self, Domains, Look, Xml};
 use crate::error::{CallError, Closed, ConnectError, Refusal};
-use crate::events::Events;
+use crate::events::{Events, Job};
 use crate::library::{Library, Place};
 use crate::limits;
 use crate::opening;
@@ -104,6 +105,87 @@ impl Connection {
         self.call("tell a domain's XML", ask).await
     }
 
+    /// One domain as it is now; none where there is no such.
+    ///
+    /// # Errors
+    /// libvirt's reason, no answer, or the connection is lost.
+    pub async fn look(&self, domain: Uuid) -> Result<Option<Look>, CallError> {
+        let ask = move |connection: &raw::Connection| {
+            unless_gone(connection.domain(domain).and_then(|at| domain::look(&at)))
+        };
+        self.call("look at a domain", ask).await
+    }
+
+    /// The job of a domain that is in memory, such as its migration, while there is one. Of a migration only the source tells.
+    ///
+    /// # Errors
+    /// libvirt's reason, no answer, or the connection is lost.
+    pub async fn job(&self, domain: Uuid) -> Result<Option<Job>, CallError> {
+        let ask = move |connection: &raw::Connection| connection.domain(domain)?.job();
+        self.call("tell of a domain's job", ask).await
+    }
+
+    /// Ends a domain's hypervisor at once, as pulling the plug. That there is none is no error.
+    ///
+    /// # Errors
+    /// libvirt's reason, no answer, or the connection is lost.
+    pub async fn destroy(&self, domain: Uuid) -> Result<(), CallError> {
+        let ask = move |connection: &raw::Connection| {
+            let Some(at) = unless_gone(connection.domain(domain))? else {
+                return Ok(());
+            };
+            match at.info()?.is_in_memory() {
+                true => unless_gone(at.destroy()).map(drop),
+                false => Ok(()),
+            }
+        };
+        self.call("end a domain", ask).await
+    }
+
+    /// Takes a domain's definition away, with what libvirt itself keeps beside it. That there is none is no error.
+    ///
+    /// # Errors
+    /// libvirt's reason, no answer, or the connection is lost.
+    pub async fn undefine(&self, domain: Uuid) -> Result<(), CallError> {
+        let ask = move |connection: &raw::Connection| {
+            let Some(at) = unless_gone(connection.domain(domain))? else {
+                return Ok(());
+            };
+            match at.is_persistent()? {
+                true => unless_gone(domain::undefine(&at)).map(drop),
+                false => Ok(()),
+            }
+        };
+        self.call("take a domain's definition away", ask).await
+    }
+
+    /// Whether a domain that has a definition is started with its host.
+    ///
+    /// # Errors
+    /// libvirt's reason, no answer, or the connection is lost.
+    pub async fn set_autostart(&self, domain: Uuid, wanted: bool) -> Result<(), CallError> {
+        let ask =
+            move |connection: &raw::Connection| connection.domain(domain)?.set_autostart(wanted);
+        self.call("set whether a domain is started with its host", ask)
+            .await
+    }
+
+    /// The longest that a domain may stand still at the end of a migration that is under way.
+    ///
+    /// # Errors
+    /// libvirt's reason, no answer, or the connection is lost.
+    pub async fn set_max_downtime(
+        &self,
+        domain: Uuid,
+        downtime: Duration,
+    ) -> Result<(), CallError> {
+        let ask = move |connection: &raw::Connection| {
+            connection.domain(domain)?.set_max_downtime(downtime)
+        };
+        self.call("set how long a domain may stand still", ask)
+            .await
+    }
+
     /// Has a paused domain run.
     ///
     /// # Errors
@@ -141,6 +223,15 @@ impl Connection {
                 TrySendError::Disconnected(_) => self.0.shared.lost(what),
             })?;
         self.0.shared.answer(what, answer).await
+    }
+}
+
+/// None where there is no such domain, or no longer.
+fn unless_gone<T>(answer: Result<T, Refusal>) -> Result<Option<T>, Refusal> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(refusal) if refusal.is_no_domain() => Ok(None),
+        Err(refusal) => Err(refusal),
     }
 }
 

@@ -1,4 +1,4 @@
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 
 use drover_types::Bytes;
 use uuid::Uuid;
@@ -79,6 +79,40 @@ impl DomainState {
     }
 }
 
+/// A domain, and why it is in its state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Look {
+    /// It.
+    pub domain: Domain,
+    /// Why it is in its state.
+    pub why: Why,
+}
+
+/// Why a domain is in its state, as far as its migration is concerned. Source: `virDomainPausedReason` and
+/// `virDomainShutoffReason` in libvirt's `libvirt-domain.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It stands still by somebody's word. So does one that has arrived to be run by somebody's word.
+    Asked,
+    /// It stands still for a migration, from here or to here, which has not ended.
+    Migrating,
+    /// It has no hypervisor because it runs on the host that it migrated to, or may.
+    Left,
+    /// Something else, by libvirt's number for it.
+    Other(c_int),
+}
+
+impl Why {
+    fn from_number(state: DomainState, reason: c_int) -> Self {
+        match (state, reason) {
+            (DomainState::Paused, 1) => Self::Asked,
+            (DomainState::Paused, 2) => Self::Migrating,
+            (DomainState::ShutOff, 4) => Self::Left,
+            (_, other) => Self::Other(other),
+        }
+    }
+}
+
 /// Which XML of a domain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Xml {
@@ -139,9 +173,40 @@ pub(crate) fn read(domain: &raw::Domain<'_>) -> Result<Domain, Refusal> {
     })
 }
 
+/// One of them, with why it is in its state.
+pub(crate) fn look(domain: &raw::Domain<'_>) -> Result<Look, Refusal> {
+    let known = read(domain)?;
+    let (state, reason) = domain.state()?;
+    let state = u8::try_from(state).map_or(DomainState::Other(0), DomainState::from_number);
+    let why = Why::from_number(state, reason);
+    // The state that belongs to the reason.
+    let domain = Domain { state, ..known };
+    Ok(Look { domain, why })
+}
+
+/// What goes with a definition: `virDomainUndefineFlagsValues`. What is kept of it outside of libvirt stays: its variables of
+/// UEFI and its TPM may be those of the same domain on another host.
+pub(crate) fn undefine(domain: &raw::Domain<'_>) -> Result<(), Refusal> {
+    const SNAPSHOTS_METADATA: c_uint = 1 << 1;
+    const KEEP_NVRAM: c_uint = 1 << 3;
+    const CHECKPOINTS_METADATA: c_uint = 1 << 4;
+    const KEEP_TPM: c_uint = 1 << 6;
+    domain.undefine(SNAPSHOTS_METADATA | KEEP_NVRAM | CHECKPOINTS_METADATA | KEEP_TPM)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_a_domain_stands_still_is_told_by_its_state_and_number() {
+        let why = |state, number| Why::from_number(state, number);
+        assert_eq!(why(DomainState::Paused, 1), Why::Asked);
+        assert_eq!(why(DomainState::Paused, 2), Why::Migrating);
+        assert_eq!(why(DomainState::Paused, 11), Why::Other(11));
+        assert_eq!(why(DomainState::ShutOff, 4), Why::Left);
+        assert_eq!(why(DomainState::Running, 1), Why::Other(1));
+    }
 
     #[test]
     fn states_are_understood_and_an_unknown_one_keeps_its_number() {

@@ -36,7 +36,7 @@ mod watch;
 pub use abort::abort_job;
 pub use connection::Connection;
 pub use description::{Card, Description, Disk, NoDescription, Source, Tie};
-pub use domain::{Domain, DomainState, Domains, Untold, Xml};
+pub use domain::{Domain, DomainState, Domains, Look, Untold, Why, Xml};
 pub use error::{CallError, Closed, ConnectError, LoadError, NotEnded, NotReady, Refusal};
 pub use events::{Event, Events, Happening, Job, Notice};
 pub use library::{Library, SYSTEM};

@@ -16,7 +16,7 @@ use common::{PATIENCE, connect, domain, guest, happened, library, until};
 use drover_lab::Console;
 use drover_libvirt::{
     CallError, Closed, Connection, Domain, DomainState, Events, Happening, Migrating, Migration,
-    NotReady, Ready, abort_job, uri_of_socket,
+    NotReady, Ready, Why, abort_job, uri_of_socket,
 };
 use tempfile::TempDir;
 use uuid::Uuid;
@@ -31,6 +31,7 @@ on_each_libvirt! {
     a_domain_that_was_paused_is_told_to_be_and_stays_so_on_either_host
     a_migration_that_nobody_begins_is_not_asked_for
     how_a_migration_ended_is_told_before_its_connection_is_closed
+    how_far_a_migration_is_is_told_by_both_ends_and_what_arrived_can_be_taken_away
 }
 
 /// Where the sockets are, on each host: names that a URI cannot say as they are.
@@ -95,6 +96,7 @@ impl Pair {
             control: CONTROL.into(),
             memory: MEMORY.into(),
             channels: NonZeroU8::new(3),
+            auto_converge: true,
             persistent: true,
         };
         Ready::new(library(), &self.a.uri(), domain, &migration).await
@@ -415,6 +417,7 @@ async fn how_a_migration_ended_is_told_before_its_connection_is_closed(libvirt: 
         control: CONTROL.into(),
         memory: MEMORY.into(),
         channels: None,
+        auto_converge: false,
         persistent: true,
     };
     let uri = uri_of_socket(&between.socket());
@@ -428,4 +431,43 @@ async fn how_a_migration_ended_is_told_before_its_connection_is_closed(libvirt: 
     })
     .await;
     between.release();
+}
+
+/// Why a domain is in its state.
+async fn why(connection: &Connection, domain: Uuid) -> Option<Why> {
+    let look = connection.look(domain).await.unwrap();
+    look.map(|look| look.why)
+}
+
+async fn how_far_a_migration_is_is_told_by_both_ends_and_what_arrived_can_be_taken_away(
+    libvirt: PathBuf,
+) {
+    let pair = Pair::idle(&libvirt).await;
+    let uuid = pair.on_source().await.unwrap().uuid;
+    pair.source.set_autostart(uuid, true).await.unwrap();
+    assert!(pair.on_source().await.unwrap().autostart);
+    assert_eq!(pair.source.job(uuid).await.unwrap(), None);
+    assert_eq!(pair.destination.look(uuid).await.unwrap(), None);
+    pair.memory.hold_after(0);
+    let migrating = pair.begin().await;
+    pair.channels_are_open().await;
+    assert_eq!(why(&pair.destination, uuid).await, Some(Why::Migrating));
+    let job = pair.source.job(uuid).await.unwrap().unwrap();
+    assert!(job.memory.is_some() && job.remaining.is_some(), "{job:?}");
+    let downtime = std::time::Duration::from_millis(100);
+    pair.source.set_max_downtime(uuid, downtime).await.unwrap();
+    pair.memory.release();
+    ended(migrating).await.unwrap();
+    assert_eq!(pair.source.look(uuid).await.unwrap(), None);
+    assert_eq!(why(&pair.destination, uuid).await, Some(Why::Asked));
+    // Twice, as somebody does who does not know how far he came.
+    for _ in 0..2 {
+        pair.destination.destroy(uuid).await.unwrap();
+    }
+    let left = pair.destination.look(uuid).await.unwrap().unwrap();
+    assert_eq!(left.domain.state, DomainState::ShutOff);
+    for _ in 0..2 {
+        pair.destination.undefine(uuid).await.unwrap();
+    }
+    assert_eq!(pair.destination.look(uuid).await.unwrap(), None);
 }
