@@ -79,7 +79,7 @@ impl Migrations {
         let beginning = incoming::Beginning {
             destination: destination.with_outage_limit(outage_limit),
             snapshot,
-            reservation: Some(reservation),
+            reservation: Some(Arc::new(reservation)),
             client,
             origin,
             asked: Some(Asked {

@@ -13,6 +13,7 @@ mod arrivals;
 mod carrier;
 mod events;
 mod expansion;
+mod held;
 mod incoming;
 mod interrupts;
 pub(crate) mod journal;

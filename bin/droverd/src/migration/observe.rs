@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use drover_hypervisor::{
-    Exit, Machine, MachineError, MachineEvent, MigrationProgress, MigrationStatus, RunState,
+    Exit, MachineError, MachineEvent, MigrationProgress, MigrationStatus, Movable, RunState,
     UnixMicros,
 };
 use drover_migrate::{GuestSeen, MigrationSeen, Observation, Reason};
 use drover_types::Bytes;
 use tokio::task::JoinHandle;
 
+use super::held::{Held, Way};
 use crate::limits::{OBSERVE, OBSERVE_SWITCH, REACH_AGAIN, SETTLE};
-use crate::registry::{Reached, Reservation};
 
 /// What a watcher reports.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub enum Seen {
 
 /// One look: the migration first, the guest after it, as [`Observation`] wants it.
 pub async fn look(
-    machine: &dyn Machine,
+    machine: &dyn Movable,
 ) -> Result<(Observation, Box<MigrationProgress>), MachineError> {
     let progress = machine.migration().await?;
     let guest = guest_seen(&machine.state().await?);
@@ -82,14 +82,14 @@ fn is_switching(observation: &Observation) -> bool {
     }
 }
 
-/// Looks for a guest's process until it answers; `None` when it has ended. While it runs and does
+/// Looks for a guest's hypervisor until it answers; `None` when it has ended. While it runs and does
 /// not answer nothing is concluded.
-pub async fn reach(reservation: &Reservation) -> Option<Arc<dyn Machine>> {
+pub async fn reach(held: &dyn Held) -> Option<Arc<dyn Movable>> {
     loop {
-        match reservation.reach().await {
-            Reached::Machine(machine) => return Some(machine),
-            Reached::Gone => return None,
-            Reached::Unreachable => tokio::time::sleep(REACH_AGAIN).await,
+        match held.reach().await {
+            Way::Machine(machine) => return Some(machine),
+            Way::Gone => return None,
+            Way::Unreachable => tokio::time::sleep(REACH_AGAIN).await,
         }
     }
 }
@@ -115,7 +115,7 @@ impl Drop for Watcher {
 
 impl Watcher {
     /// Watches `machine`; `report` is awaited for each thing seen, and ends the watch by `false`.
-    pub fn start<F, R>(machine: Arc<dyn Machine>, report: F) -> Self
+    pub fn start<F, R>(machine: Arc<dyn Movable>, report: F) -> Self
     where
         F: Fn(Seen) -> R + Send + Sync + 'static,
         R: Future<Output = bool> + Send,
@@ -124,7 +124,7 @@ impl Watcher {
     }
 }
 
-async fn watch<F, R>(machine: Arc<dyn Machine>, report: F)
+async fn watch<F, R>(machine: Arc<dyn Movable>, report: F)
 where
     F: Fn(Seen) -> R,
     R: Future<Output = bool>,

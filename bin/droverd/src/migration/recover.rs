@@ -13,6 +13,7 @@ use drover_migrate::{
 };
 use drover_types::HostName;
 
+use super::held::Held;
 use super::journal::{AnyRecord, Entry};
 use super::outgoing::Options;
 use super::relays::Relays;
@@ -152,7 +153,7 @@ impl Migrations {
                 outgoing::Beginning {
                     source: Source::recover(record, origin.elapsed()),
                     snapshot,
-                    reservation,
+                    reservation: reservation.map(|held| Arc::new(held) as Arc<dyn Held>),
                     options: Options {
                         convergence: self.context.config.migration.convergence,
                         channels: None,
@@ -173,7 +174,7 @@ impl Migrations {
                 let beginning = incoming::Beginning {
                     destination,
                     snapshot,
-                    reservation,
+                    reservation: reservation.map(|held| Arc::new(held) as Arc<dyn Held>),
                     client,
                     origin,
                     request: None,

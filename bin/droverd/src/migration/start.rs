@@ -107,7 +107,7 @@ impl Migrations {
             outgoing::Beginning {
                 source: Source::new(migration, origin.elapsed()),
                 snapshot,
-                reservation: Some(reservation),
+                reservation: Some(Arc::new(reservation)),
                 options: self.options(request, wished),
                 client,
                 origin,

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use drover_api::limits::VERDICT_CALL;
 use drover_api::{EventKind, MigrationView, Verdict as ApiVerdict};
 use drover_carrier::Side;
-use drover_hypervisor::{Machine, MachineError, MigrationAddress, MigrationSettings};
+use drover_hypervisor::{MigrationAddress, MigrationSettings, Movable};
 use drover_migrate::destination::{Action, Ending, Input, Phase};
 use drover_migrate::{DestinationStep, Migration, Question, Reason, Verdict};
 use drover_types::with_sources;
 use tokio::sync::mpsc;
 
-use super::{Incoming, Message, prepare, socket};
+use super::{Incoming, Message, prepare};
 use crate::migration::carrier::{self, Carrier};
 use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
@@ -103,7 +103,7 @@ impl Incoming {
             let reason = Reason::from("QEMU has ended");
             return self.handle(Input::ListenFailed { reason });
         };
-        let address = MigrationAddress::Unix(socket(reservation));
+        let address = MigrationAddress::Unix(reservation.socket());
         let mut settings = MigrationSettings {
             channels: self.channels,
             postcopy: self.postcopy,
@@ -180,7 +180,7 @@ impl Incoming {
         let (inbox, reservation) = (self.inbox.clone(), self.reservation.clone());
         tokio::spawn(async move {
             let reached = match &reservation {
-                Some(reservation) => observe::reach(reservation).await,
+                Some(reservation) => observe::reach(&**reservation).await,
                 None => None,
             };
             let message = match reached {
@@ -192,7 +192,7 @@ impl Incoming {
     }
 
     /// The guest's process answers: it is watched from now on.
-    pub(super) fn reached(&mut self, machine: Arc<dyn Machine>) {
+    pub(super) fn reached(&mut self, machine: Arc<dyn Movable>) {
         self.watcher = Some(watch(&self.inbox, &machine));
         self.machine = Some(machine);
         self.observe(false);
@@ -247,35 +247,31 @@ impl Incoming {
                     }
                     Input::GuestResumed
                 }
-                Err(error) => {
-                    let unanswered = matches!(
-                        error,
-                        MachineError::NoAnswer { .. } | MachineError::Lost { .. }
-                    );
-                    Input::ResumeFailed {
-                        refused: !unanswered,
-                        reason: with_sources(&error).into(),
-                    }
-                }
+                Err(error) => Input::ResumeFailed {
+                    refused: !error.is_unanswered(),
+                    reason: with_sources(&error).into(),
+                },
             };
             input(&inbox, resumed).await;
         });
     }
 
     fn adopt(&mut self) {
-        let definition = self.request.as_ref().map(|request| &request.definition);
-        let adopted = self
-            .reservation
-            .as_ref()
-            .map(|reservation| reservation.adopt(definition));
-        self.handle(match adopted {
-            Some(Ok(())) => Input::GuestAdopted,
-            Some(Err(refusal)) => Input::AdoptFailed {
-                reason: refusal.message.into(),
-            },
-            None => Input::AdoptFailed {
-                reason: Reason::from("the guest is not held by this migration"),
-            },
+        let Some(reservation) = self.reservation.clone() else {
+            let reason = Reason::from("the guest is not held by this migration");
+            return self.handle(Input::AdoptFailed { reason });
+        };
+        let request = self.request.as_ref();
+        let definition = request.map(|request| request.definition.clone());
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            let adopted = match reservation.adopt(definition.as_ref()).await {
+                Ok(()) => Input::GuestAdopted,
+                Err(refusal) => Input::AdoptFailed {
+                    reason: refusal.message.into(),
+                },
+            };
+            input(&inbox, adopted).await;
         });
     }
 
@@ -306,7 +302,7 @@ impl Incoming {
     /// nothing of this one.
     fn remove_runtime(&mut self) {
         if let Some(reservation) = self.reservation.take() {
-            let discarding = async move { reservation.discard().await };
+            let discarding = async move { reservation.end().await };
             self.discarding = Some(tokio::spawn(discarding));
         }
     }
@@ -392,7 +388,7 @@ fn no_process() -> Input {
     }
 }
 
-fn watch(inbox: &mpsc::Sender<Message>, machine: &Arc<dyn Machine>) -> Watcher {
+fn watch(inbox: &mpsc::Sender<Message>, machine: &Arc<dyn Movable>) -> Watcher {
     let inbox = inbox.clone();
     Watcher::start(machine.clone(), move |seen| {
         let inbox = inbox.clone();

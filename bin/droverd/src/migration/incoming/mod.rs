@@ -11,14 +11,13 @@ mod show;
 pub use prepare::{Asked, Wanted};
 pub use show::{incoming_view, with_the_sources_word};
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use drover_api::{
     Client, EventKind, IncomingOffer, IncomingRequest, IncomingStart, InterruptsView,
     MigrationView, Refusal,
 };
-use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
+use drover_hypervisor::{MigrationProgress, Movable, UnixMicros};
 use drover_migrate::destination::{Action, Destination, Input, Output, Phase};
 use drover_migrate::limits::WORD_COUNTS;
 use drover_migrate::paths::Side;
@@ -28,6 +27,7 @@ use drover_types::{NicPlacement, Path};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::carrier::{Carried, Carrier};
+use super::held::Held;
 use super::interrupts;
 use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
@@ -42,7 +42,6 @@ use crate::checkpoints::{Growing, Returning};
 use crate::clock::{Moment, until};
 use crate::interrupts::Share;
 use crate::limits;
-use crate::registry::Reservation;
 use crate::shared_pages::Lease;
 
 /// What reaches the task.
@@ -51,7 +50,7 @@ pub enum Message {
     /// Something happened.
     Input(Input),
     /// QEMU waits.
-    Started(Arc<dyn Machine>),
+    Started(Arc<dyn Movable>),
     /// QEMU was not started: a precondition does not hold, or it failed.
     NotStarted(Refusal),
     /// The source's lanes are up.
@@ -94,7 +93,7 @@ pub enum Message {
     /// The connection to QEMU is lost.
     MonitorLost,
     /// There is a connection to QEMU again.
-    Reached(Arc<dyn Machine>),
+    Reached(Arc<dyn Movable>),
     /// What else happened.
     Event(EventKind),
 }
@@ -110,8 +109,8 @@ pub struct Incoming {
     request: Option<IncomingRequest>,
     channels: u8,
     postcopy: bool,
-    reservation: Option<Arc<Reservation>>,
-    machine: Option<Arc<dyn Machine>>,
+    reservation: Option<Arc<dyn Held>>,
+    machine: Option<Arc<dyn Movable>>,
     snapshot: watch::Sender<Snapshot>,
     origin: Moment,
     listener: Option<Arc<LaneListener>>,
@@ -151,7 +150,7 @@ pub struct Beginning {
     /// What is known.
     pub snapshot: Snapshot,
     /// The right to change the guest.
-    pub reservation: Option<Reservation>,
+    pub reservation: Option<Arc<dyn Held>>,
     /// The source's agent.
     pub client: Client,
     /// When the machine's time began.
@@ -175,7 +174,7 @@ pub fn start(
     let (inbox, messages) = mpsc::channel(limits::INBOX);
     let session = match (&beginning.asked, &beginning.reservation, &listener) {
         (Some(asked), Some(reservation), Some(listener)) => {
-            let socket = socket(reservation);
+            let socket = reservation.socket();
             let inbox = inbox.clone();
             let session = prepare::session(asked, &socket, listener, &context, (inbox, 0));
             Some(session?)
@@ -214,8 +213,8 @@ pub fn start(
         machine: beginning
             .reservation
             .as_ref()
-            .and_then(Reservation::machine),
-        reservation: beginning.reservation.map(Arc::new),
+            .and_then(|held| held.machine()),
+        reservation: beginning.reservation,
         snapshot,
         origin: beginning.origin,
         listener,
@@ -244,11 +243,6 @@ pub fn start(
         snapshot: shown,
     };
     Ok((handle, offer))
-}
-
-/// Where this guest's QEMU listens for the relay.
-fn socket(reservation: &Reservation) -> PathBuf {
-    reservation.directory().join("migration.sock")
 }
 
 impl Incoming {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use drover_api::{EventKind, MigrationView, PostcopyView};
 use drover_hypervisor::{
-    ExitStatus, Machine, MachineError, MigrationAddress, MigrationSettings, MigrationStatus,
+    ExitStatus, MachineError, MigrationAddress, MigrationSettings, MigrationStatus, Movable,
     RunState,
 };
 use drover_migrate::source::{Action, Input, Phase};
@@ -18,10 +18,11 @@ use super::hand_off::{self, Said};
 use super::{Link, Message, Outgoing};
 use crate::limits;
 use crate::migration::carrier::Carrier;
+use crate::migration::held::Held;
 use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::relays::Relays;
-use crate::registry::{Reservation, Role};
+use crate::registry::Role;
 
 impl Outgoing {
     /// Begins an action; its answer comes as a message.
@@ -44,7 +45,7 @@ impl Outgoing {
             Action::StartMigration { channels } => self.start_migration(channels),
             Action::StartPostcopy => self.with_machine(|link, machine| async move {
                 if let Err(error) = machine.start_postcopy().await
-                    && !is_unanswered(&error)
+                    && !error.is_unanswered()
                 {
                     link.tell(Message::PostcopyRefused(error)).await;
                 }
@@ -102,7 +103,7 @@ impl Outgoing {
     /// Runs something with QEMU beside the task; without a QEMU there is nothing to do.
     pub(super) fn with_machine<F, R>(&self, work: F)
     where
-        F: FnOnce(Link, Arc<dyn Machine>) -> R,
+        F: FnOnce(Link, Arc<dyn Movable>) -> R,
         R: Future<Output = ()> + Send + 'static,
     {
         if let Some(machine) = &self.machine {
@@ -219,7 +220,7 @@ impl Outgoing {
             return;
         };
         tokio::spawn(async move {
-            match observe::reach(&reservation).await {
+            match observe::reach(&*reservation).await {
                 Some(machine) => link.tell(Message::Reached(machine)).await,
                 None => link.input(no_process()).await,
             }
@@ -227,7 +228,7 @@ impl Outgoing {
     }
 
     /// The guest's process answers: it is watched from now on.
-    pub(super) fn reached(&mut self, machine: Arc<dyn Machine>) {
+    pub(super) fn reached(&mut self, machine: Arc<dyn Movable>) {
         self.watcher = Some(watch(&self.link, &machine));
         self.machine = Some(machine);
         self.observe();
@@ -399,7 +400,7 @@ impl Outgoing {
             self.remove_baseline();
         }
         if ends_here && let Some(reservation) = &self.reservation {
-            reservation.release().await;
+            reservation.end().await;
         }
         self.reservation = None;
         tracing::info!(id = %view.id, ?outcome, "migration ended");
@@ -412,7 +413,7 @@ impl Outgoing {
 }
 
 /// Ends the copy that stands still. One that does not end in order is told of: it leaves its sockets behind.
-async fn quit(machine: &dyn Machine, link: &Link) -> Input {
+async fn quit(machine: &dyn Movable, link: &Link) -> Input {
     let ended = match machine.quit().await {
         Ok(exit) => Ok(exit),
         Err(error) => {
@@ -437,14 +438,6 @@ async fn quit(machine: &dyn Machine, link: &Link) -> Input {
     }
 }
 
-/// It may have done what it was told.
-pub(super) fn is_unanswered(error: &MachineError) -> bool {
-    matches!(
-        error,
-        MachineError::NoAnswer { .. } | MachineError::Lost { .. }
-    )
-}
-
 fn no_process() -> Input {
     Input::HypervisorGone {
         reason: Reason::from("there is no process of it any more"),
@@ -454,7 +447,7 @@ fn no_process() -> Input {
 /// Sets QEMU up and tells it to migrate; watches it from before that.
 async fn begin(
     link: Link,
-    machine: Arc<dyn Machine>,
+    machine: Arc<dyn Movable>,
     settings: MigrationSettings,
     address: MigrationAddress,
 ) {
@@ -478,12 +471,12 @@ async fn begin(
     match machine.migrate(&address).await {
         Ok(()) => link.tell(Message::Begun(at, watcher)).await,
         // Without an answer it may have begun: the watch will tell.
-        Err(error) if is_unanswered(&error) => link.tell(Message::Begun(at, watcher)).await,
+        Err(error) if error.is_unanswered() => link.tell(Message::Begun(at, watcher)).await,
         Err(error) => link.input(refused(&error)).await,
     }
 }
 
-fn watch(link: &Link, machine: &Arc<dyn Machine>) -> Watcher {
+fn watch(link: &Link, machine: &Arc<dyn Movable>) -> Watcher {
     let link = link.clone();
     Watcher::start(machine.clone(), move |seen| {
         let link = link.clone();
@@ -500,7 +493,7 @@ fn watch(link: &Link, machine: &Arc<dyn Machine>) -> Watcher {
     })
 }
 
-async fn has_failed(machine: &dyn Machine) -> bool {
+async fn has_failed(machine: &dyn Movable) -> bool {
     let progress = machine.migration().await;
     progress.is_ok_and(|progress| {
         matches!(
@@ -511,7 +504,7 @@ async fn has_failed(machine: &dyn Machine) -> bool {
 }
 
 /// Until QEMU has ended its migration it refuses.
-async fn lift_dirty_limit(link: &Link, machine: &dyn Machine) {
+async fn lift_dirty_limit(link: &Link, machine: &dyn Movable) {
     let begun = Instant::now();
     while let Err(error) = machine.lift_dirty_limit().await {
         if machine.exit().is_some() {
@@ -527,8 +520,8 @@ async fn lift_dirty_limit(link: &Link, machine: &dyn Machine) {
 }
 
 /// Sees to it that a guest that stays runs, as it did before.
-async fn keep(link: Link, machine: Option<Arc<dyn Machine>>, reservation: Arc<Reservation>) {
-    let kept = go_on(&link, machine, &reservation);
+async fn keep(link: Link, machine: Option<Arc<dyn Movable>>, reservation: Arc<dyn Held>) {
+    let kept = go_on(&link, machine, &*reservation);
     match tokio::time::timeout(limits::KEEP_GUEST, kept).await {
         Ok(Some(machine)) => lift_dirty_limit(&link, &*machine).await,
         Ok(None) => {}
@@ -551,9 +544,9 @@ async fn keep(link: Link, machine: Option<Arc<dyn Machine>>, reservation: Arc<Re
 /// Has a guest that stays run on; none where its process has ended.
 async fn go_on(
     link: &Link,
-    mut machine: Option<Arc<dyn Machine>>,
-    reservation: &Reservation,
-) -> Option<Arc<dyn Machine>> {
+    mut machine: Option<Arc<dyn Movable>>,
+    reservation: &dyn Held,
+) -> Option<Arc<dyn Movable>> {
     loop {
         let qemu = match machine.take() {
             Some(qemu) => qemu,
@@ -568,7 +561,7 @@ async fn go_on(
             Ok(RunState::Paused) => qemu.resume().await,
             // So says QEMU before 8.2 of a guest that was stopped before its migration failed.
             Ok(RunState::PostMigrate) if has_failed(&*qemu).await => qemu.run_on().await,
-            Err(MachineError::Lost { .. }) => {
+            Err(error) if error.is_unanswered() => {
                 tokio::time::sleep(limits::SOON).await;
                 continue;
             }

@@ -21,16 +21,16 @@ use super::reach::{leads_there, probe};
 use super::{Agreed, Found, Link, Message, NotAgreed};
 use crate::facts;
 use crate::migration::carrier::{self, Carried, Carrier, Order};
+use crate::migration::held::Held;
 use crate::migration::relays::Relays;
 use crate::migration::security::{Own, parse_token};
 use crate::migration::{common_protocol, placing, reduction};
 use crate::peers;
-use crate::registry::Reservation;
 
 /// Asks the destination, and finds out which of its interfaces ours reach.
-pub async fn prepare(link: Link, migration: Migration, reservation: Option<Arc<Reservation>>) {
+pub async fn prepare(link: Link, migration: Migration, reservation: Option<Arc<dyn Held>>) {
     let asked = match reservation {
-        Some(reservation) => ask(&link, &migration, &reservation).await,
+        Some(reservation) => ask(&link, &migration, &*reservation).await,
         None => Err(Refusal::new(ErrorCode::VmNotRunning, "the guest does not run").into()),
     };
     match asked {
@@ -42,7 +42,7 @@ pub async fn prepare(link: Link, migration: Migration, reservation: Option<Arc<R
 async fn ask(
     link: &Link,
     migration: &Migration,
-    reservation: &Reservation,
+    reservation: &dyn Held,
 ) -> Result<Agreed, NotAgreed> {
     let config = &link.context.config;
     let destination = &migration.destination;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use drover_api::{Client, EventKind, IncomingOffer, InterruptsView, LeftOut, Refusal};
 use drover_carrier::{Held, TlsKeys};
 use drover_hypervisor::qmp::Version;
-use drover_hypervisor::{Machine, MachineError, MigrationProgress, UnixMicros};
+use drover_hypervisor::{MachineError, MigrationProgress, Movable, UnixMicros};
 use drover_migrate::source::Input;
 use drover_migrate::{CancelledBy, Observation, Question, Refused};
 use drover_relay::Encryption;
@@ -129,7 +129,7 @@ pub enum Message {
     /// The connection to QEMU is lost.
     MonitorLost,
     /// There is a connection to QEMU again.
-    Reached(Arc<dyn Machine>),
+    Reached(Arc<dyn Movable>),
     /// What else happened.
     Event(EventKind),
     /// Send no more than this.

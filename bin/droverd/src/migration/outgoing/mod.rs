@@ -25,7 +25,7 @@ use std::time::Instant;
 
 use drover_api::{Client, ErrorCode, EventKind, IncomingOffer, LeftOut, MigrationView, Refusal};
 use drover_carrier::TlsKeys;
-use drover_hypervisor::{Machine, MigrationProgress, UnixMicros};
+use drover_hypervisor::{MigrationProgress, Movable, UnixMicros};
 use drover_migrate::convergence::{Converging, Step};
 use drover_migrate::estimate::Estimator;
 use drover_migrate::paths::Side;
@@ -37,6 +37,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinHandle};
 
 use super::carrier::{Carried, Carrier};
+use super::held::Held;
 use super::interrupts;
 use super::journal::{AnyRecord, Entry, Journal};
 use super::lanes::LaneWatch;
@@ -51,7 +52,6 @@ use crate::checkpoints::Growing;
 use crate::clock::{Moment, until};
 use crate::interrupts::Share;
 use crate::limits;
-use crate::registry::Reservation;
 
 /// The task's state.
 pub struct Outgoing {
@@ -59,8 +59,8 @@ pub struct Outgoing {
     messages: mpsc::Receiver<Message>,
     source: Source,
     journal: Journal,
-    reservation: Option<Arc<Reservation>>,
-    machine: Option<Arc<dyn Machine>>,
+    reservation: Option<Arc<dyn Held>>,
+    machine: Option<Arc<dyn Movable>>,
     snapshot: watch::Sender<Snapshot>,
     origin: Moment,
     asked_at: Instant,
@@ -109,7 +109,7 @@ pub struct Beginning {
     /// What is known.
     pub snapshot: Snapshot,
     /// The right to change the guest.
-    pub reservation: Option<Reservation>,
+    pub reservation: Option<Arc<dyn Held>>,
     /// How it is to be moved.
     pub options: Options,
     /// The destination's agent.
@@ -127,7 +127,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
     let machine = beginning
         .reservation
         .as_ref()
-        .and_then(Reservation::machine);
+        .and_then(|held| held.machine());
     let options = beginning.options;
     let dirtied = context.inventory.dirtied(&beginning.source.migration().vm);
     let id = beginning.source.migration().id;
@@ -143,7 +143,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         messages,
         source: beginning.source,
         journal,
-        reservation: beginning.reservation.map(Arc::new),
+        reservation: beginning.reservation,
         machine,
         snapshot,
         origin: beginning.origin,

@@ -137,7 +137,7 @@ impl Outgoing {
         self.with_machine(move |link, machine| async move {
             let resumed = machine.migrate_again(&MigrationAddress::Unix(socket)).await;
             let input = match resumed {
-                Err(error) if !super::actions::is_unanswered(&error) => {
+                Err(error) if !error.is_unanswered() => {
                     let reason = with_sources(&error).into();
                     Input::ResumeRefused { attempt, reason }
                 }
