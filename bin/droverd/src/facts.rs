@@ -70,7 +70,11 @@ pub fn protocol() -> ProtocolRange {
 ///
 /// # Errors
 /// The kernel does not tell its memory, CPUs or interfaces.
-pub async fn host(config: &Config, cordon: Option<CordonView>) -> Result<HostView, HostError> {
+pub async fn host(
+    config: &Config,
+    cordon: Option<CordonView>,
+    takes_domains: bool,
+) -> Result<HostView, HostError> {
     Ok(HostView {
         host: config.host.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -81,5 +85,6 @@ pub async fn host(config: &Config, cordon: Option<CordonView>) -> Result<HostVie
         cpus: cpus()?,
         qemu_binaries: config.qemu_binaries.clone(),
         cordon,
+        takes_domains,
     })
 }

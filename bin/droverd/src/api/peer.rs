@@ -36,7 +36,8 @@ pub fn routes() -> OpenApiRouter<App> {
 
 pub async fn host_view(app: &App) -> Result<HostView, Refusal> {
     let context = &app.0.context;
-    let host = facts::host(&context.config, context.cordon.view()).await;
+    let takes_domains = context.libvirt.takes_domains();
+    let host = facts::host(&context.config, context.cordon.view(), takes_domains).await;
     host.map_err(|error| {
         let message = format!("cannot read the facts of this host: {error}");
         Refusal::new(ErrorCode::Internal, message)

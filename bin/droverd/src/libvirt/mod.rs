@@ -1,13 +1,13 @@
-//! The domains of this host's libvirt: listed and watched, and nothing done to them.
+//! The domains of this host's libvirt: listed and watched, and moved by libvirt itself over this agent's relays.
 //!
 //! ```text
 //!   `[libvirt]` ─▶ keep ── drover_libvirt::Watch ─▶ libvirtd
 //!                   │
 //!                   ▼ Seen: whether it is reached, its domains as it told last
-//!      listing (beside the agent's own guests) · inventory · refusals of orders · metrics
+//!      listing (beside the agent's own guests) · inventory · refusals of orders · metrics · moving
 //! ```
-//! Owns what was seen last, and which processes are domains'. It never asks libvirt to change anything: whoever wants a domain started, stopped or moved is refused
-//! with what does it instead. Who will move them, and how: docs/decisions/0036.
+//! Owns what was seen last, and which processes are domains'. Whoever wants a domain started or stopped is refused with what does it instead; only
+//! `moving` asks libvirt to change anything, and only of a domain that somebody ordered to another host.
 //!
 //! # Invariant
 //! A domain that was told of stays known until libvirt says that it is gone: a libvirtd that died has left its QEMUs running.
@@ -15,6 +15,7 @@
 mod domains;
 mod keep;
 mod listing;
+mod moving;
 mod orders;
 mod preflight;
 mod present;
@@ -25,6 +26,7 @@ mod twins;
 mod virsh;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -33,6 +35,7 @@ use uuid::Uuid;
 
 pub use domains::{is_in_memory, name, state};
 pub use listing::{all, show};
+pub use moving::{arrive, leave, taken_up};
 pub use present::Present;
 pub use room::Room;
 #[cfg(test)]
@@ -44,6 +47,7 @@ pub use virsh::Order;
 use crate::config::LibvirtAt;
 use crate::limits;
 use keep::Whereabouts;
+use moving::Turns;
 use process::Processes;
 
 /// This host's libvirt.
@@ -53,6 +57,8 @@ pub struct Libvirt {
     /// Where it is looked for; none where it is not.
     at: Option<Whereabouts>,
     processes: Processes,
+    /// Domains that move.
+    turns: Turns,
     task: Option<AbortHandle>,
 }
 
@@ -68,6 +74,7 @@ impl Libvirt {
             seen,
             at: Some(whereabouts),
             processes: Processes::default(),
+            turns: Turns::default(),
             task: Some(task),
         }
     }
@@ -79,6 +86,7 @@ impl Libvirt {
             seen,
             at: None,
             processes: Processes::default(),
+            turns: Turns::default(),
             task: None,
         }
     }
@@ -91,6 +99,27 @@ impl Libvirt {
         let told = told.map(|domain| domain.uuid);
         let ids = told.chain(untold.map(|domain| domain.uuid));
         self.processes.of(ids.collect()).await
+    }
+
+    /// Which domains move, from here or to here.
+    fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Where it is looked for; none where it is not.
+    fn whereabouts(&self) -> Option<Whereabouts> {
+        self.at.clone()
+    }
+
+    /// Where its daemon listens.
+    fn socket(&self) -> Option<PathBuf> {
+        self.at.as_ref()?.socket()
+    }
+
+    /// Whether domains can be moved to here.
+    pub fn takes_domains(&self) -> bool {
+        let is_reached = matches!(self.seen().contact, Contact::Connected { .. });
+        is_reached && self.socket().is_some()
     }
 
     /// Waits until it is reached or known to be none, for [`limits::LIBVIRT_KNOWN`] at most: the agent may have just been started,

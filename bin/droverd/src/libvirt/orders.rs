@@ -74,7 +74,7 @@ fn refusal(
     let found = find(seen, vm)?;
     let shown = name(found.name);
     let message = format!(
-        "guest {shown:?} of {host} is libvirt's: the agent lists its domains, and does not start, stop, suspend or move them yet"
+        "guest {shown:?} of {host} is libvirt's: the agent lists its domains and moves them, and does not start, stop or suspend them yet"
     );
     let uri = seen.uri.as_deref();
     let mut next = Place { host, uri }.instead(order, found.name, found.told);

@@ -42,6 +42,8 @@ impl Migrations {
                     view,
                     events,
                     refusal,
+                    // Its hypervisor is nobody's to look for any more.
+                    domain: None,
                 };
                 self.journal.write(entry).await
             }

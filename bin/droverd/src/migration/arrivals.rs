@@ -56,6 +56,8 @@ impl Migrations {
             source: request.source.clone(),
         };
         let reservation = self.context.registry.reserve(&migration.vm, purpose)?;
+        let held = self.guest_to_arrive(&migration, &request, reservation);
+        let held = held.await?;
         let interfaces = self.interfaces().await?;
         let cpus = facts::cpus().map_err(|error| self.unreadable(&error))?;
         let Offered {
@@ -79,7 +81,7 @@ impl Migrations {
         let beginning = incoming::Beginning {
             destination: destination.with_outage_limit(outage_limit),
             snapshot,
-            reservation: Some(Arc::new(reservation)),
+            reservation: Some(held),
             client,
             origin,
             asked: Some(Asked {

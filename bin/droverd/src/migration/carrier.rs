@@ -1,6 +1,5 @@
 //! The session of one migration as its task sees it: the relay, its paths, and what it reports.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use drover_carrier::{Side, Start};
 use drover_relay::{ByeCode, End, Event, Reduction, Sizes, sizes};
 use drover_types::{BitRate, ByteRate, MigrationId, NicPlacement, Path, PathId};
 
+use super::held::Sockets;
 use super::outgoing::millis;
 use super::relays::{News, RelayProcess};
 
@@ -104,7 +104,7 @@ pub struct Order {
     /// How long it waits for a lane, or for an agent.
     pub outage_limit: Duration,
     /// Where QEMU connects to, or listens.
-    pub socket: PathBuf,
+    pub sockets: Sockets,
     /// Whether its bytes may stay in the kernel: not where they are encrypted.
     pub pass_through: bool,
     /// Whether every chunk has a checksum, as both agents agreed on.
@@ -129,8 +129,8 @@ impl From<Order> for Start {
         Self {
             migration: order.migration,
             side: order.side,
-            socket: order.socket,
-            control: None,
+            socket: order.sockets.qemu,
+            control: order.sockets.control,
             chunk_bytes,
             window,
             channels_max,

@@ -7,11 +7,28 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use drover_api::{Refusal, VmDefinition};
+use drover_api::{MovingDomain, Refusal, VmDefinition};
 use drover_hypervisor::{Boxed, Movable};
 use drover_types::{Bytes, VmName};
 
 use crate::registry::{Reached, Reservation, Role};
+
+/// Where a relay and a guest's hypervisor meet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sockets {
+    /// The hypervisor's channels.
+    pub qemu: PathBuf,
+    /// One channel before these, between those who drive the hypervisors, where such are.
+    pub control: Option<PathBuf>,
+}
+
+impl Sockets {
+    /// For nothing but a hypervisor.
+    pub fn of(qemu: PathBuf) -> Self {
+        let control = None;
+        Self { qemu, control }
+    }
+}
 
 /// What a look for a guest's hypervisor found.
 #[derive(Debug)]
@@ -77,8 +94,32 @@ pub trait Held: Send + Sync + fmt::Debug {
         definition: VmDefinition,
     ) -> Boxed<'_, Result<Arc<dyn Movable>, Refusal>>;
 
-    /// Where its hypervisor listens for the relay.
-    fn socket(&self) -> PathBuf;
+    /// Where the relay of this host, as the source's, listens for its hypervisor: in the relay's own folder, where nothing else
+    /// has to be.
+    fn way_out(&self, relays_own: Sockets) -> Sockets {
+        Sockets::of(relays_own.qemu)
+    }
+
+    /// The relay listens there.
+    ///
+    /// # Errors
+    /// Its hypervisor cannot be let in.
+    fn relay_listens(&self) -> Boxed<'_, Result<(), String>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    /// Where its hypervisor listens for the relay, on the host that it goes to.
+    fn way_in(&self) -> Sockets;
+
+    /// It stays here after all. What was changed of it so that it could move is as before; what could not be is told.
+    fn stays(&self) -> Boxed<'_, Vec<String>> {
+        Box::pin(async { Vec::new() })
+    }
+
+    /// What the next agent has to know of it, where it is a domain of libvirt's.
+    fn domain(&self) -> Option<&MovingDomain> {
+        None
+    }
 
     /// Makes it this host's own, right after it was told to run. Calling it again does no harm. `arrived` is what it was taken in
     /// with.
@@ -148,8 +189,8 @@ impl Held for Reservation {
         })
     }
 
-    fn socket(&self) -> PathBuf {
-        self.directory().join("migration.sock")
+    fn way_in(&self) -> Sockets {
+        Sockets::of(self.directory().join("migration.sock"))
     }
 
     fn adopt<'a>(&'a self, arrived: Option<&'a VmDefinition>) -> Boxed<'a, Result<(), Refusal>> {

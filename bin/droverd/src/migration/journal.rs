@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use drover_api::{EventView, MigrationRole, MigrationView, Refusal, Told};
+use drover_api::{EventView, MigrationRole, MigrationView, MovingDomain, Refusal, Told};
 use drover_migrate::{DestinationRecord, SourceRecord};
 use drover_types::{MigrationId, in_short};
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,9 @@ pub struct Entry {
     /// Why it was refused, for whoever asks for it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
+    /// What the next agent has to know of the guest where it is a domain of libvirt's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<MovingDomain>,
 }
 
 /// The directory with one file for each migration and side.

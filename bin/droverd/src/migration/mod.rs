@@ -11,6 +11,7 @@
 mod amend;
 mod arrivals;
 mod carrier;
+mod domains;
 mod events;
 mod expansion;
 mod held;
@@ -53,6 +54,7 @@ use drover_types::{HostName, MigrationId};
 use futures_util::future::join_all;
 use tokio::sync::{oneshot, watch};
 
+pub use self::held::{Held, Sockets, Way};
 use self::journal::Journal;
 pub use self::lanes::near_interface;
 pub use self::offered::offered;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use drover_api::{EventKind, EventView, MigrationRole, MigrationView};
+use drover_api::{EventKind, EventView, MigrationRole, MigrationView, MovingDomain};
 use drover_carrier::Side;
 use drover_migrate::destination::Destination;
 use drover_migrate::source::Source;
@@ -21,6 +21,7 @@ use super::snapshot::Snapshot;
 use super::{Known, Migrations, incoming, outgoing};
 use crate::clock::Moment;
 use crate::interrupts::Holder;
+use crate::libvirt;
 use crate::registry::{Purpose, Recovered, Reservation, Role};
 
 impl Migrations {
@@ -47,14 +48,15 @@ impl Migrations {
                 self.remember(entry);
             } else {
                 let guest = take(&mut recovered, &entry);
-                self.take_up(entry.record, Some((entry.view, entry.events)), guest);
+                let shown = Some((entry.view, entry.events));
+                self.take_up(entry.record, shown, guest, entry.domain);
             }
         }
         for guest in recovered {
             // The journal does not know it: what its record says is enough to decide.
             if let Some(record) = record_of(&guest, &self.context.config.host) {
                 tracing::warn!(vm = %guest.reservation.name(), role = ?guest.role, "not in the journal");
-                self.take_up(record, None, Some(guest.reservation));
+                self.take_up(record, None, Some(guest.reservation), None);
             }
         }
         self.give_interrupts_back();
@@ -121,6 +123,7 @@ impl Migrations {
         record: AnyRecord,
         shown: Option<(MigrationView, Vec<EventView>)>,
         reservation: Option<Reservation>,
+        domain: Option<MovingDomain>,
     ) {
         let (migration, role) = match &record {
             AnyRecord::Source(record) => (record.migration.clone(), MigrationRole::Source),
@@ -128,7 +131,23 @@ impl Migrations {
                 (record.migration.clone(), MigrationRole::Destination)
             }
         };
-        let reservation = reservation.or_else(|| self.reserve_again(&migration, role));
+        let held = match domain {
+            None => {
+                let reserved = reservation.or_else(|| self.reserve_again(&migration, role));
+                reserved.map(|own| Arc::new(own) as Arc<dyn Held>)
+            }
+            Some(domain) => {
+                let leaves = role == MigrationRole::Source;
+                match libvirt::taken_up(&self.context, &migration, domain, leaves) {
+                    Ok(held) => Some(Arc::new(held) as Arc<dyn Held>),
+                    Err(refusal) => {
+                        // Nothing is decided of a domain that nobody can look at.
+                        tracing::error!(id = %migration.id, vm = %migration.vm, %refusal, "not taken up");
+                        return;
+                    }
+                }
+            }
+        };
         let mut snapshot = match shown {
             Some((view, events)) => Snapshot::of(view, Verdict::Undecided, events),
             None => Snapshot::new(&migration, role),
@@ -153,7 +172,7 @@ impl Migrations {
                 outgoing::Beginning {
                     source: Source::recover(record, origin.elapsed()),
                     snapshot,
-                    reservation: reservation.map(|held| Arc::new(held) as Arc<dyn Held>),
+                    reservation: held,
                     options: Options {
                         convergence: self.context.config.migration.convergence,
                         channels: None,
@@ -166,15 +185,15 @@ impl Migrations {
                 },
             )),
             AnyRecord::Destination(record) => {
-                let role = reservation.as_ref().and_then(Reservation::role);
-                let held = self.context.registry.held(&migration.vm);
+                let role = held.as_ref().and_then(|held| held.role());
+                let known = self.context.registry.held(&migration.vm);
                 let destination = Destination::recover(record, origin.elapsed())
                     .with_guest_that_has_run(role == Some(Role::Running))
-                    .with_definition(held.definition);
+                    .with_definition(known.definition);
                 let beginning = incoming::Beginning {
                     destination,
                     snapshot,
-                    reservation: reservation.map(|held| Arc::new(held) as Arc<dyn Held>),
+                    reservation: held,
                     client,
                     origin,
                     request: None,

@@ -19,6 +19,7 @@ use drover_relay::{Event, TurnedAway};
 use drover_types::{ByteRate, MigrationId, NicPlacement, Path, PathEnd, PathId, with_sources};
 use uuid::Uuid;
 
+use super::held::Sockets;
 use crate::limits::{RELAY_END_AGAIN, RELAY_ENDED, RELAY_ENDS};
 
 /// The directory of the running agent's relays, below its runtime directory.
@@ -81,13 +82,18 @@ impl Relays {
     /// The longest path of a socket there, in bytes.
     pub fn socket_bytes(&self) -> usize {
         let place = self.place(MigrationId(Uuid::nil()), Side::Destination);
-        let bytes = |path: PathBuf| path.as_os_str().len();
-        bytes(place.socket()).max(bytes(place.qemu_socket()))
+        let paths = [place.socket(), place.qemu_socket(), place.control_socket()];
+        let bytes = paths.map(|path| path.as_os_str().len());
+        bytes.into_iter().max().unwrap_or_default()
     }
 
-    /// Where the source's process of this migration listens for QEMU.
-    pub fn qemu_socket(&self, migration: MigrationId) -> PathBuf {
-        self.place(migration, Side::Source).qemu_socket()
+    /// Where the source's process of this migration can listen, in its own folder.
+    pub fn sockets(&self, migration: MigrationId) -> Sockets {
+        let place = self.place(migration, Side::Source);
+        Sockets {
+            qemu: place.qemu_socket(),
+            control: Some(place.control_socket()),
+        }
     }
 
     /// Starts a process and has it carry; `hear` is told what happens.

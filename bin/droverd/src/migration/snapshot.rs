@@ -34,6 +34,8 @@ pub struct Snapshot {
     pub resolution: Option<Resolution>,
     /// What became of an operator's last wish to decide.
     pub resolving: Resolving,
+    /// Its guest is a domain of libvirt's.
+    pub of_libvirt: bool,
     /// Why it was refused before anything was changed.
     pub refusal: Option<Refusal>,
     /// The version of the QEMU that waits, on the destination.
@@ -123,6 +125,7 @@ impl Snapshot {
             resumed_at: None,
             resolution: None,
             resolving: Resolving::No,
+            of_libvirt: false,
             refusal: None,
             qemu_version: None,
             postcopy: false,

@@ -103,7 +103,7 @@ impl Incoming {
             let reason = Reason::from("QEMU has ended");
             return self.handle(Input::ListenFailed { reason });
         };
-        let address = MigrationAddress::Unix(reservation.socket());
+        let address = MigrationAddress::Unix(reservation.way_in().qemu);
         let mut settings = MigrationSettings {
             channels: self.channels,
             postcopy: self.postcopy,
@@ -282,10 +282,15 @@ impl Incoming {
             return self.handle(no_process());
         };
         let inbox = self.inbox.clone();
+        let vm = self.destination.migration().vm.clone();
         tokio::spawn(async move {
-            if let Ok(exit) = machine.kill().await {
-                let reason = observe::gone(&exit);
-                input(&inbox, Input::HypervisorGone { reason }).await;
+            match machine.kill().await {
+                Ok(exit) => {
+                    let reason = observe::gone(&exit);
+                    input(&inbox, Input::HypervisorGone { reason }).await;
+                }
+                // It is tried again.
+                Err(error) => tracing::error!(%vm, %error, "what is not to come was not ended"),
             }
         });
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use drover_api::{
     Client, EventKind, IncomingOffer, IncomingRequest, IncomingStart, InterruptsView,
-    MigrationView, Refusal,
+    MigrationView, MovingDomain, Refusal,
 };
 use drover_hypervisor::{MigrationProgress, Movable, UnixMicros};
 use drover_migrate::destination::{Action, Destination, Input, Output, Phase};
@@ -110,6 +110,8 @@ pub struct Incoming {
     channels: u8,
     postcopy: bool,
     reservation: Option<Arc<dyn Held>>,
+    /// What the next agent has to know of the guest, where it is libvirt's.
+    domain: Option<MovingDomain>,
     machine: Option<Arc<dyn Movable>>,
     snapshot: watch::Sender<Snapshot>,
     origin: Moment,
@@ -174,13 +176,16 @@ pub fn start(
     let (inbox, messages) = mpsc::channel(limits::INBOX);
     let session = match (&beginning.asked, &beginning.reservation, &listener) {
         (Some(asked), Some(reservation), Some(listener)) => {
-            let socket = reservation.socket();
+            let sockets = reservation.way_in();
             let inbox = inbox.clone();
-            let session = prepare::session(asked, &socket, listener, &context, (inbox, 0));
+            let session = prepare::session(asked, sockets, listener, &context, (inbox, 0));
             Some(session?)
         }
         _ => None,
     };
+    let held = beginning.reservation.as_ref();
+    let domain = held.and_then(|held| held.domain().cloned());
+    beginning.snapshot.of_libvirt = domain.is_some();
     if let Some(session) = &session {
         beginning.snapshot.view.verify = session.offer.lanes.verify;
     }
@@ -214,6 +219,7 @@ pub fn start(
             .reservation
             .as_ref()
             .and_then(|held| held.machine()),
+        domain,
         reservation: beginning.reservation,
         snapshot,
         origin: beginning.origin,
@@ -303,6 +309,7 @@ impl Incoming {
             view,
             events: self.snapshot.borrow().events.list().to_vec(),
             refusal: self.snapshot.borrow().refusal.clone(),
+            domain: self.domain.clone(),
         };
         let input = match self.journal.write(entry).await {
             Ok(()) => {

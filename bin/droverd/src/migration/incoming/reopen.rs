@@ -26,7 +26,7 @@ impl Incoming {
             let message = format!("migration {id} waits for no page here");
             return Err(Refusal::new(ErrorCode::WrongPhase, message));
         };
-        let (socket, listener) = (reservation.socket(), Arc::clone(listener));
+        let (sockets, listener) = (reservation.way_in(), Arc::clone(listener));
         let relays = Relays::of(&self.context.config.runtime);
         // Where the source knows it first.
         if !self.snapshot.borrow().events.pages_stand_still() {
@@ -45,7 +45,7 @@ impl Incoming {
         });
         self.session = self.session.wrapping_add(1);
         let reports = (self.inbox.clone(), self.session);
-        let session = prepare::session(asked, &socket, &listener, &self.context, reports)?;
+        let session = prepare::session(asked, sockets, &listener, &self.context, reports)?;
         self.lanes.begin_anew();
         self.carrier = Some(session.carrier);
         self.expected = Some(session.expected);
@@ -80,7 +80,7 @@ impl Incoming {
             let _ = answer.send(Err(Refusal::new(ErrorCode::WrongPhase, message)));
             return;
         };
-        let address = MigrationAddress::Unix(reservation.socket());
+        let address = MigrationAddress::Unix(reservation.way_in().qemu);
         self.set_paths(paths);
         let inbox = self.inbox.clone();
         tokio::spawn(async move {

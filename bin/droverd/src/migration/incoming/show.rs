@@ -80,7 +80,9 @@ impl Incoming {
             format!("whether {source} handed the guest off or kept it")
         };
         let discard = format!("drover resolve {vm} --discard --memory-is-lost");
-        let commands = if self.destination.needs_its_source() {
+        let commands = if self.domain.is_some() {
+            vec![format!("virsh resume {vm}"), format!("virsh destroy {vm}")]
+        } else if self.destination.needs_its_source() {
             vec![discard]
         } else {
             let run = format!("drover resolve {vm} --run-here --other-host-is-off");

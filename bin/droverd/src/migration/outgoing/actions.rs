@@ -1,13 +1,9 @@
 //! What the state machine wants done.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use drover_api::{EventKind, MigrationView, PostcopyView};
-use drover_hypervisor::{
-    ExitStatus, MachineError, MigrationAddress, MigrationSettings, MigrationStatus, Movable,
-    RunState,
-};
+use drover_hypervisor::{ExitStatus, MachineError, MigrationAddress, MigrationSettings, Movable};
 use drover_migrate::source::{Action, Input, Phase};
 use drover_migrate::{Outcome, Question, Reason};
 use drover_types::with_sources;
@@ -15,10 +11,10 @@ use jiff::Timestamp;
 
 use super::connect::{self, Opening};
 use super::hand_off::{self, Said};
+use super::keep;
 use super::{Link, Message, Outgoing};
-use crate::limits;
 use crate::migration::carrier::Carrier;
-use crate::migration::held::Held;
+use crate::migration::held::Sockets;
 use crate::migration::interrupts;
 use crate::migration::observe::{self, Seen, Watcher};
 use crate::migration::relays::Relays;
@@ -57,12 +53,7 @@ impl Outgoing {
                     link.fallback(format!("cancelling: {error}")).await;
                 }
             }),
-            Action::Yank => self.with_machine(|link, machine| async move {
-                if let Err(error) = machine.yank_migration().await {
-                    link.fallback(format!("cutting the connections: {error}"))
-                        .await;
-                }
-            }),
+            Action::Yank => self.yank(),
             Action::Observe => self.observe(),
             Action::LookAgain { attempt } => self.look_again(attempt),
             Action::TellDestinationToRun { question } => {
@@ -88,7 +79,7 @@ impl Outgoing {
             }
             Action::KeepGuest => {
                 if let Some(reservation) = &self.reservation {
-                    let keep = keep(link, self.machine.clone(), reservation.clone());
+                    let keep = keep::keep(link, self.machine.clone(), reservation.clone());
                     self.keeping = Some(tokio::spawn(keep));
                 }
             }
@@ -124,6 +115,19 @@ impl Outgoing {
         });
     }
 
+    /// Cuts the migration's connections. libvirt has no way to, and lets a guest run on once its sockets are closed.
+    fn yank(&mut self) {
+        if self.domain.is_some() {
+            return self.close_session(false);
+        }
+        self.with_machine(|link, machine| async move {
+            if let Err(error) = machine.yank_migration().await {
+                link.fallback(format!("cutting the connections: {error}"))
+                    .await;
+            }
+        });
+    }
+
     fn open_lanes(&self, paths: Vec<drover_types::Path>) {
         let (Some(offer), Some(keys)) = (self.offer.clone(), self.keys.clone()) else {
             return;
@@ -143,8 +147,20 @@ impl Outgoing {
                 sizes,
                 attempt: Question::default(),
                 kept,
+                sockets: self.sockets(),
             },
+            self.reservation.clone(),
         ));
+    }
+
+    /// Where the relay listens for the guest's hypervisor.
+    pub(super) fn sockets(&self) -> Sockets {
+        let relays = Relays::of(&self.link.context.config.runtime);
+        let own = relays.sockets(self.source.migration().id);
+        match &self.reservation {
+            Some(held) => held.way_out(own),
+            None => Sockets::of(own.qemu),
+        }
     }
 
     fn start_migration(&mut self, channels: u8) {
@@ -164,8 +180,7 @@ impl Outgoing {
             ..MigrationSettings::default()
         };
         let link = self.link.clone();
-        let relays = Relays::of(&link.context.config.runtime);
-        let socket = relays.qemu_socket(self.source.migration().id);
+        let socket = self.sockets().qemu;
         let carrier = self.carrier.clone();
         tokio::spawn(async move {
             // By its answer it holds the limits that it was told.
@@ -358,6 +373,16 @@ impl Outgoing {
         {
             tracing::error!(%refusal, "record not written");
         }
+        if let Some(held) = self.reservation.clone()
+            && matches!(
+                outcome,
+                Outcome::Refused { .. } | Outcome::Cancelled { .. } | Outcome::Failed { .. }
+            )
+        {
+            for what in held.stays().await {
+                self.record(EventKind::Fallback { what });
+            }
+        }
         let postcopy = self.snapshot.borrow().view.postcopy;
         if let Some(postcopy) = postcopy.filter(|_| *outcome == Outcome::Completed) {
             let PostcopyView {
@@ -491,90 +516,4 @@ fn watch(link: &Link, machine: &Arc<dyn Movable>) -> Watcher {
             link.inbox.send(message).await.is_ok()
         }
     })
-}
-
-async fn has_failed(machine: &dyn Movable) -> bool {
-    let progress = machine.migration().await;
-    progress.is_ok_and(|progress| {
-        matches!(
-            progress.status,
-            MigrationStatus::Failed | MigrationStatus::Cancelled
-        )
-    })
-}
-
-/// Until QEMU has ended its migration it refuses.
-async fn lift_dirty_limit(link: &Link, machine: &dyn Movable) {
-    let begun = Instant::now();
-    while let Err(error) = machine.lift_dirty_limit().await {
-        if machine.exit().is_some() {
-            return;
-        }
-        if begun.elapsed() >= limits::KEEP_GUEST {
-            let note =
-                format!("{error}: a guest with dirty-limit stays slowed down until it has moved");
-            return link.fallback(note).await;
-        }
-        tokio::time::sleep(limits::SOON).await;
-    }
-}
-
-/// Sees to it that a guest that stays runs, as it did before.
-async fn keep(link: Link, machine: Option<Arc<dyn Movable>>, reservation: Arc<dyn Held>) {
-    let kept = go_on(&link, machine, &*reservation);
-    match tokio::time::timeout(limits::KEEP_GUEST, kept).await {
-        Ok(Some(machine)) => lift_dirty_limit(&link, &*machine).await,
-        Ok(None) => {}
-        Err(_) => {
-            let seconds = limits::KEEP_GUEST.as_secs();
-            let vm = reservation.name();
-            link.fallback(format!(
-                "the guest may stand still: its QEMU did not let it run within {seconds} s, look at `drover vm show {vm}`"
-            ))
-            .await;
-        }
-    }
-    if matches!(reservation.role(), Some(Role::Outgoing { .. }))
-        && let Err(refusal) = reservation.set_role(Role::Running)
-    {
-        link.fallback(refusal.message).await;
-    }
-}
-
-/// Has a guest that stays run on; none where its process has ended.
-async fn go_on(
-    link: &Link,
-    mut machine: Option<Arc<dyn Movable>>,
-    reservation: &dyn Held,
-) -> Option<Arc<dyn Movable>> {
-    loop {
-        let qemu = match machine.take() {
-            Some(qemu) => qemu,
-            None => observe::reach(reservation).await?,
-        };
-        let told = match qemu.state().await {
-            Ok(RunState::FinishMigrate) | Err(MachineError::NoAnswer { .. }) => {
-                tokio::time::sleep(limits::SOON).await;
-                machine = Some(qemu);
-                continue;
-            }
-            Ok(RunState::Paused) => qemu.resume().await,
-            // So says QEMU before 8.2 of a guest that was stopped before its migration failed.
-            Ok(RunState::PostMigrate) if has_failed(&*qemu).await => qemu.run_on().await,
-            Err(error) if error.is_unanswered() => {
-                tokio::time::sleep(limits::SOON).await;
-                continue;
-            }
-            _ => return Some(qemu),
-        };
-        match told {
-            Ok(()) => return Some(qemu),
-            Err(error) => {
-                link.fallback(format!("letting the guest run: {error}"))
-                    .await;
-                tokio::time::sleep(limits::OBSERVE).await;
-                machine = Some(qemu);
-            }
-        }
-    }
 }

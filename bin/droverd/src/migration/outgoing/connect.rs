@@ -21,7 +21,7 @@ use super::reach::{leads_there, probe};
 use super::{Agreed, Found, Link, Message, NotAgreed};
 use crate::facts;
 use crate::migration::carrier::{self, Carried, Carrier, Order};
-use crate::migration::held::Held;
+use crate::migration::held::{Held, Sockets};
 use crate::migration::relays::Relays;
 use crate::migration::security::{Own, parse_token};
 use crate::migration::{common_protocol, placing, reduction};
@@ -52,6 +52,9 @@ async fn ask(
         .await
         .map_err(|error| look(destination, &error))?;
     common_protocol(&config.host, destination, peer.protocol)?;
+    if reservation.domain().is_some() && !peer.takes_domains {
+        return Err(no_libvirt(destination).into());
+    }
     let networks = Networks::of_this_host(link).await?;
     let cpus = facts::cpus().map_err(|error| unreadable(&error))?;
     let lanes = Own::new(config.migration.protection)?;
@@ -62,6 +65,7 @@ async fn ask(
         id: migration.id,
         source: migration.source.clone(),
         definition: reservation.travelling_definition().await?,
+        domain: reservation.domain().cloned(),
         protocol: facts::protocol(),
         session,
         lanes: lanes.told(),
@@ -92,6 +96,16 @@ async fn ask(
     let keys = lanes.accept(destination, &offer.lanes).map_err(refused)?;
     reduction::check(destination, reduction.as_ref(), offer.reduction.as_ref()).map_err(refused)?;
     Ok(agree(link, &networks, cpus, (offer, keys)).await)
+}
+
+/// What is told of a destination that would not know what to do with a domain.
+fn no_libvirt(destination: &HostName) -> Refusal {
+    let message = format!(
+        "{destination} takes no domains: its agent does not reach a libvirt, or is of a version that moves none"
+    );
+    Refusal::new(ErrorCode::LibvirtNotKnown, message).next(format!(
+        "`drover status` on {destination} tells of its libvirt"
+    ))
 }
 
 fn unreadable(error: &dyn std::fmt::Display) -> Refusal {
@@ -248,13 +262,26 @@ pub struct Opening {
     pub sizes: SessionSizes,
     /// The guest's memory, where its pages may be kept here.
     pub kept: Option<Bytes>,
+    /// Where QEMU connects to.
+    pub sockets: Sockets,
 }
 
 /// Starts the relay and opens its lanes.
-pub async fn open(link: Link, opening: Opening) {
+pub async fn open(link: Link, opening: Opening, held: Option<Arc<dyn Held>>) {
     let checkpoint = Checkpoint::wanted(&link, &opening);
     let compares = Compares::wanted(&opening);
-    match open_session(&link, opening).await {
+    let opened = open_session(&link, opening).await;
+    let opened = match (opened, held) {
+        (Ok(carrier), Some(held)) => match held.relay_listens().await {
+            Ok(()) => Ok(carrier),
+            Err(why) => {
+                carrier.close(false);
+                Err(why)
+            }
+        },
+        (opened, _) => opened,
+    };
+    match opened {
         Ok(carrier) => {
             if let Some(compares) = compares {
                 compares.begin(&link, &carrier).await;
@@ -298,7 +325,7 @@ pub async fn open_session(link: &Link, opening: Opening) -> Result<Carrier, Stri
             side: RelaySide::Source,
             sizes: opening.sizes,
             outage_limit,
-            socket: relays.qemu_socket(opening.migration.id),
+            sockets: opening.sockets,
             pass_through: opening.keys.is_none(),
             verify: opening.offer.lanes.verify,
             reduction: reduction::for_relay(opening.offer.reduction, mode),

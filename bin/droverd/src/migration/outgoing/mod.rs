@@ -10,6 +10,7 @@ mod guest;
 mod hand_off;
 mod held;
 mod join;
+mod keep;
 mod message;
 mod postcopy;
 mod reach;
@@ -23,7 +24,9 @@ pub use show::{CANCELLED_BY_OPERATOR, PAST_DEADLINE, path_chosen, paths_without_
 use std::sync::Arc;
 use std::time::Instant;
 
-use drover_api::{Client, ErrorCode, EventKind, IncomingOffer, LeftOut, MigrationView, Refusal};
+use drover_api::{
+    Client, ErrorCode, EventKind, IncomingOffer, LeftOut, MigrationView, MovingDomain, Refusal,
+};
 use drover_carrier::TlsKeys;
 use drover_hypervisor::{MigrationProgress, Movable, UnixMicros};
 use drover_migrate::convergence::{Converging, Step};
@@ -60,6 +63,8 @@ pub struct Outgoing {
     source: Source,
     journal: Journal,
     reservation: Option<Arc<dyn Held>>,
+    /// What the next agent has to know of the guest, where it is libvirt's.
+    domain: Option<MovingDomain>,
     machine: Option<Arc<dyn Movable>>,
     snapshot: watch::Sender<Snapshot>,
     origin: Moment,
@@ -123,7 +128,13 @@ pub struct Beginning {
 /// Starts the task.
 pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> Handle {
     let (inbox, messages) = mpsc::channel(limits::INBOX);
-    let (snapshot, shown) = watch::channel(beginning.snapshot);
+    let held = beginning.reservation.as_ref();
+    let domain = held.and_then(|held| held.domain().cloned());
+    let shown = Snapshot {
+        of_libvirt: domain.is_some(),
+        ..beginning.snapshot
+    };
+    let (snapshot, shown) = watch::channel(shown);
     let machine = beginning
         .reservation
         .as_ref()
@@ -143,6 +154,7 @@ pub fn start(context: Arc<Context>, journal: Journal, beginning: Beginning) -> H
         messages,
         source: beginning.source,
         journal,
+        domain,
         reservation: beginning.reservation,
         machine,
         snapshot,
@@ -248,6 +260,7 @@ impl Outgoing {
             view,
             events: self.snapshot.borrow().events.list().to_vec(),
             refusal: self.snapshot.borrow().refusal.clone(),
+            domain: self.domain.clone(),
         };
         let input = match self.journal.write(entry).await {
             Ok(()) => {

@@ -64,7 +64,11 @@ impl Outgoing {
         } else {
             format!("whether {destination} runs the guest")
         };
-        let commands = vec![format!("drover resolve {vm} --give-up --other-host-is-off")];
+        let commands = match self.domain {
+            // Nothing of it can run here any more, and whether it does there its libvirt tells.
+            Some(_) => Vec::new(),
+            None => vec![format!("drover resolve {vm} --give-up --other-host-is-off")],
+        };
         resolve::shown(ambiguity, self.now(), unknown, commands)
     }
 

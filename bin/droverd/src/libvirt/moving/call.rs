@@ -1,0 +1,88 @@
+use drover_libvirt::{CallError, Migrating};
+use drover_types::with_sources;
+use tokio::sync::watch;
+
+/// What is known of a migration that libvirt was asked for, or was not yet. Whoever has a clone hears how it ends.
+#[derive(Debug, Clone)]
+pub struct Call(watch::Sender<Stands>);
+
+/// How it stands, by the call's own answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stands {
+    /// libvirt was not asked.
+    NotBegun,
+    /// libvirt carries it out.
+    UnderWay,
+    /// libvirt has let go of the domain here: the destination has all of it.
+    HasLeft,
+    /// libvirt says that it failed, and why.
+    Failed(String),
+    /// The answer did not come, and why: what libvirt shows of the domain has to tell.
+    Unanswered(String),
+}
+
+impl Call {
+    pub fn new(stands: Stands) -> Self {
+        Self(watch::Sender::new(stands))
+    }
+
+    pub fn stands(&self) -> Stands {
+        self.0.borrow().clone()
+    }
+
+    /// Follows it from now on.
+    pub fn follow(&self) -> watch::Receiver<Stands> {
+        self.0.subscribe()
+    }
+
+    /// libvirt was asked.
+    pub fn begun(&self, migrating: Migrating) {
+        self.0.send_replace(Stands::UnderWay);
+        let teller = self.0.clone();
+        tokio::spawn(async move {
+            let ended = migrating.ended().await;
+            teller.send_replace(ended.into());
+        });
+    }
+
+    /// What libvirt shows tells how it ended, where the answer did not.
+    pub fn settle(&self, stands: Stands) {
+        self.0.send_replace(stands);
+    }
+}
+
+impl From<Result<(), CallError>> for Stands {
+    fn from(ended: Result<(), CallError>) -> Self {
+        match ended {
+            Ok(()) => Self::HasLeft,
+            Err(error @ (CallError::Lost { .. } | CallError::TimedOut { .. })) => {
+                Self::Unanswered(with_sources(&error))
+            }
+            Err(error) => Self::Failed(with_sources(&error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drover_libvirt::{Closed, Refusal};
+
+    #[test]
+    fn only_libvirts_own_word_is_an_end() {
+        let what = "migrate a domain";
+        assert_eq!(Stands::from(Ok(())), Stands::HasLeft);
+        let source = Refusal {
+            words: "unsupported CPU".to_owned(),
+            domain: 10,
+            code: 67,
+        };
+        let Stands::Failed(words) = Stands::from(Err(CallError::Refused { what, source })) else {
+            panic!();
+        };
+        assert!(words.contains("unsupported CPU"), "{words}");
+        let source = Closed::ByLibvirtd;
+        let lost = Stands::from(Err(CallError::Lost { what, source }));
+        assert!(matches!(lost, Stands::Unanswered(_)), "{lost:?}");
+    }
+}

@@ -1,0 +1,402 @@
+//! A domain on the host that it leaves.
+
+use std::num::NonZeroU8;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Instant, SystemTime};
+
+use drover_hypervisor::qmp::Version;
+use drover_hypervisor::{
+    Answer, AppliedSettings, Boxed, Exit, ExitStatus, MachineError, MachineEvents,
+    MigrationAddress, MigrationProgress, MigrationSettings, MigrationStatus, Movable, RunState,
+};
+use drover_libvirt::{CallError, Connection, DomainState, Look, Migration, Ready, Why, abort_job};
+use drover_types::{Throttle, with_sources};
+use tokio::sync::watch;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+use super::call::{Call, Stands};
+use super::events::Told;
+use super::limits;
+use super::line::{Line, failed, refused};
+use super::progress;
+use crate::libvirt::domains::words;
+use crate::limits::SHOW;
+
+const MIGRATE: &str = "migrate";
+const LOOK: &str = "look at the domain";
+
+/// What is known of a domain before it moves, and how it is to.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// Its id.
+    pub uuid: Uuid,
+    /// Its definition goes along.
+    pub persistent: bool,
+    /// It was started with its host.
+    pub autostart: bool,
+    /// It stood still by somebody's word.
+    pub paused: bool,
+    /// Where the relay listens for libvirtd.
+    pub control: PathBuf,
+}
+
+/// A domain that leaves, over one connection.
+#[derive(Debug)]
+pub struct Leaving {
+    pub line: Arc<Line>,
+    pub connection: Connection,
+    pub terms: Terms,
+    pub call: Call,
+    settings: Mutex<MigrationSettings>,
+    last: Mutex<Option<MigrationProgress>>,
+    /// Since when libvirt has shown it without a job, where nobody's answer tells how the migration ended.
+    still: Mutex<Option<Instant>>,
+    gone: watch::Sender<Option<Exit>>,
+}
+
+impl Leaving {
+    pub fn new(line: Arc<Line>, connection: Connection, terms: Terms, call: Call) -> Self {
+        Self {
+            line,
+            connection,
+            terms,
+            call,
+            settings: Mutex::default(),
+            last: Mutex::default(),
+            still: Mutex::default(),
+            gone: watch::Sender::new(None),
+        }
+    }
+
+    async fn look(&self) -> Result<Option<Look>, MachineError> {
+        let looked = self.connection.look(self.terms.uuid).await;
+        looked.map_err(|error| failed(LOOK, &error))
+    }
+
+    /// Begins to migrate it, once all that must be known of that is written down.
+    async fn begin(&self, memory: PathBuf) -> Result<(), MachineError> {
+        let settings = lock(&self.settings).clone();
+        let migration = Migration {
+            control: self.terms.control.clone(),
+            memory,
+            channels: NonZeroU8::new(settings.channels),
+            auto_converge: settings.throttle.is_some(),
+            persistent: self.terms.persistent,
+        };
+        let library = self.line.library().await;
+        let library = library.map_err(|why| refused(MIGRATE, why))?;
+        let (uri, uuid) = (self.line.uri(), self.terms.uuid);
+        let ready = Ready::new(library, uri, uuid, &migration).await;
+        let ready = ready.map_err(|error| refused(MIGRATE, with_sources(&error)))?;
+        let is_paused = ready.domain().state == DomainState::Paused;
+        if is_paused != self.terms.paused {
+            let state = words(ready.domain().state);
+            let why = format!("it is {state} by now, which it was not when this began");
+            return Err(refused(MIGRATE, why));
+        }
+        // A host that loses power while it lets go of the domain does not start it again.
+        if self.terms.autostart {
+            let taken = self.connection.set_autostart(uuid, false).await;
+            // Whatever became of that, libvirt was not asked to migrate it.
+            taken.map_err(|error| refused(MIGRATE, with_sources(&error)))?;
+        }
+        self.call.begun(ready.begin());
+        Ok(())
+    }
+
+    /// How its migration stands.
+    async fn stands(&self) -> Result<MigrationProgress, MachineError> {
+        match self.call.stands() {
+            Stands::NotBegun => Ok(progress::of(MigrationStatus::None)),
+            Stands::UnderWay => Ok(self.under_way().await),
+            Stands::HasLeft => Ok(progress::of(MigrationStatus::Completed)),
+            Stands::Failed(why) => match self.look().await? {
+                Some(look) if !is_off(&look) => Ok(progress::failed(why)),
+                _ => Err(self.is_gone(why)),
+            },
+            Stands::Unanswered(why) => self.by_what_is_shown(why).await,
+        }
+    }
+
+    /// libvirt carries it out and answers when it is over: numbers may be late, and are not waited for.
+    async fn under_way(&self) -> MigrationProgress {
+        let job = self.connection.job(self.terms.uuid);
+        if let Ok(Ok(Some(job))) = timeout(SHOW, job).await {
+            *lock(&self.last) = Some(progress::of_job(&job));
+        }
+        let last = lock(&self.last).clone();
+        last.unwrap_or_else(|| progress::of(MigrationStatus::Active))
+    }
+
+    /// Nobody's answer tells how it ended: this agent was started since, or libvirtd was.
+    ///
+    /// A domain without a hypervisor has left, as it cannot run here any more, unless it ended by itself before; where it did not
+    /// arrive the destination says so. One that is there without a job for a while stays: right after its start libvirtd may be
+    /// about to end it.
+    async fn by_what_is_shown(&self, why: String) -> Result<MigrationProgress, MachineError> {
+        match self.look().await? {
+            Some(look) if ended_by_itself(&look) => return Err(self.is_gone(why)),
+            Some(look) if !is_off(&look) => {}
+            _ => {
+                self.call.settle(Stands::HasLeft);
+                return Ok(progress::of(MigrationStatus::Completed));
+            }
+        }
+        let job = self.connection.job(self.terms.uuid).await;
+        let job = job.map_err(|error| failed(LOOK, &error))?;
+        let mut still = lock(&self.still);
+        match job {
+            Some(job) => {
+                *still = None;
+                Ok(progress::of_job(&job))
+            }
+            None if still.get_or_insert_with(Instant::now).elapsed() < limits::SETTLES => {
+                Ok(progress::of(MigrationStatus::Active))
+            }
+            None => {
+                let why = format!("{why}; libvirt has the domain here, and no migration of it");
+                self.call.settle(Stands::Failed(why.clone()));
+                Ok(progress::failed(why))
+            }
+        }
+    }
+
+    /// It has no hypervisor any more, and did not leave.
+    fn is_gone(&self, why: String) -> MachineError {
+        let why = format!("libvirt has no hypervisor of it any more: {why}");
+        let exit = Exit {
+            status: ExitStatus::Unknown,
+            stderr: vec![why.clone()],
+            at: SystemTime::now(),
+        };
+        self.gone.send_replace(Some(exit));
+        refused(LOOK, why)
+    }
+
+    async fn runs(&self) -> Result<RunState, MachineError> {
+        let leaves = !matches!(self.call.stands(), Stands::NotBegun | Stands::Failed(_));
+        let look = self.look().await?;
+        Ok(match look {
+            None => RunState::PostMigrate,
+            Some(look) => state(&look, leaves),
+        })
+    }
+
+    /// Sees to it that nothing of a domain that has left can be started here.
+    async fn forget(&self) -> Result<Exit, MachineError> {
+        const FORGET: &str = "let go of the domain";
+        if let Some(look) = self.look().await? {
+            if !is_off(&look) {
+                let state = words(look.domain.state);
+                let why = format!(
+                    "libvirt says that the domain is {state} here, which was handed off: `virsh list` tells what it is"
+                );
+                return Err(refused(FORGET, why));
+            }
+            let undefined = self.connection.undefine(self.terms.uuid).await;
+            undefined.map_err(|error| failed(FORGET, &error))?;
+        }
+        Ok(Exit {
+            status: ExitStatus::Code(0),
+            stderr: Vec::new(),
+            at: SystemTime::now(),
+        })
+    }
+
+    async fn abort(&self) -> Result<(), MachineError> {
+        const CANCEL: &str = "cancel the migration";
+        let library = self.line.library().await;
+        let library = library.map_err(|why| refused(CANCEL, why))?;
+        let aborted = abort_job(library, self.line.uri(), self.terms.uuid).await;
+        aborted.map_err(|error| refused(CANCEL, with_sources(&error)))
+    }
+
+    /// Lets it run on as it did before.
+    async fn go_on(&self) -> Result<(), MachineError> {
+        if self.terms.paused {
+            return Ok(());
+        }
+        let resumed = self.connection.resume(self.terms.uuid).await;
+        resumed.map_err(|error| failed("run the domain", &error))
+    }
+}
+
+/// It has no hypervisor.
+fn is_off(look: &Look) -> bool {
+    look.domain.state == DomainState::ShutOff
+}
+
+/// It was shut down, or destroyed by somebody: `VIR_DOMAIN_SHUTOFF_SHUTDOWN` and `VIR_DOMAIN_SHUTOFF_DESTROYED`. One that was
+/// all at the destination does neither: it stands still.
+fn ended_by_itself(look: &Look) -> bool {
+    is_off(look) && matches!(look.why, Why::Other(1 | 2))
+}
+
+/// As a hypervisor would say it.
+fn state(look: &Look, leaves: bool) -> RunState {
+    match look.domain.state {
+        DomainState::Running | DomainState::ShuttingDown => RunState::Running,
+        DomainState::Paused if leaves && look.why == Why::Migrating => RunState::FinishMigrate,
+        DomainState::Paused => RunState::Paused,
+        DomainState::ShutOff => RunState::PostMigrate,
+        DomainState::Asleep => RunState::Suspended,
+        DomainState::Crashed | DomainState::Other(_) => RunState::InternalError,
+    }
+}
+
+/// Nothing that holds one of these locks panics.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Movable for Leaving {
+    fn version(&self) -> Version {
+        version(&self.connection)
+    }
+
+    fn state(&self) -> Answer<'_, RunState> {
+        Box::pin(self.runs())
+    }
+
+    fn resume(&self) -> Answer<'_, ()> {
+        Box::pin(self.go_on())
+    }
+
+    fn quit(&self) -> Answer<'_, Exit> {
+        Box::pin(self.forget())
+    }
+
+    fn kill(&self) -> Answer<'_, Exit> {
+        // Nothing is ended by force that libvirt did not let go of by itself.
+        Box::pin(self.forget())
+    }
+
+    fn exited(&self) -> Boxed<'_, Exit> {
+        Box::pin(exited(self.gone.subscribe()))
+    }
+
+    fn exit(&self) -> Option<Exit> {
+        self.gone.borrow().clone()
+    }
+
+    fn set_migration<'a>(&'a self, settings: &'a MigrationSettings) -> Answer<'a, AppliedSettings> {
+        Box::pin(async move {
+            *lock(&self.settings) = settings.clone();
+            let uuid = self.terms.uuid;
+            let limit = settings.downtime_limit;
+            let mut left_out = Vec::new();
+            if let Err(error) = self.connection.set_max_downtime(uuid, limit).await {
+                let why = with_sources(&error);
+                left_out.push(format!("downtime limit before it begins ({why})"));
+            }
+            if matches!(settings.throttle, Some((Throttle::DirtyLimit, _))) {
+                left_out.push("dirty-limit by libvirt, but auto-converge".to_owned());
+            }
+            Ok(AppliedSettings {
+                left_out,
+                postcopy: false,
+            })
+        })
+    }
+
+    fn listen_incoming<'a>(&'a self, _address: &'a MigrationAddress) -> Answer<'a, ()> {
+        Box::pin(async {
+            let why = "the domain is to leave this host".to_owned();
+            Err(refused("listen for a migration", why))
+        })
+    }
+
+    fn migrate<'a>(&'a self, address: &'a MigrationAddress) -> Answer<'a, ()> {
+        Box::pin(async move {
+            match address {
+                MigrationAddress::Unix(memory) => self.begin(memory.clone()).await,
+                MigrationAddress::Uri(uri) => {
+                    let why = format!("{uri:?} is no socket of a relay");
+                    Err(refused(MIGRATE, why))
+                }
+            }
+        })
+    }
+
+    fn set_downtime_limit(&self, limit: std::time::Duration) -> Answer<'_, ()> {
+        Box::pin(async move {
+            let set = self.connection.set_max_downtime(self.terms.uuid, limit);
+            let set: Result<(), CallError> = set.await;
+            set.map_err(|error| failed("set the downtime limit", &error))
+        })
+    }
+
+    fn cancel(&self) -> Answer<'_, ()> {
+        Box::pin(self.abort())
+    }
+
+    fn yank_migration(&self) -> Answer<'_, ()> {
+        // libvirt has no way to: whoever has the relay closes its sockets.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn migration(&self) -> Answer<'_, MigrationProgress> {
+        Box::pin(self.stands())
+    }
+
+    fn events(&self) -> MachineEvents {
+        MachineEvents::new(Told {
+            events: self.connection.events(),
+            domain: self.terms.uuid,
+            call: Some(self.call.follow()),
+        })
+    }
+}
+
+/// Waits until it has no hypervisor any more.
+pub(super) async fn exited(mut gone: watch::Receiver<Option<Exit>>) -> Exit {
+    loop {
+        if let Some(exit) = gone.borrow_and_update().clone() {
+            return exit;
+        }
+        if gone.changed().await.is_err() {
+            // Whoever would tell is gone, and whoever waits with it.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The version of the QEMU that libvirt starts by itself.
+pub(super) fn version(connection: &Connection) -> Version {
+    const UNKNOWN: Version = Version {
+        major: 0,
+        minor: 0,
+        micro: 0,
+    };
+    let told = connection.hypervisor().to_string();
+    Version::read(&told).unwrap_or(UNKNOWN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::libvirt::seen::tests::domain;
+
+    #[test]
+    fn a_domain_that_stands_still_for_its_migration_is_told_from_one_that_was_paused() {
+        let look = |state, why| Look {
+            domain: domain("web", state),
+            why,
+        };
+        let switching = look(DomainState::Paused, Why::Migrating);
+        assert_eq!(state(&switching, true), RunState::FinishMigrate);
+        // A libvirtd that was killed leaves it so, and nothing moves it on.
+        assert_eq!(state(&switching, false), RunState::Paused);
+        let paused = look(DomainState::Paused, Why::Asked);
+        assert_eq!(state(&paused, true), RunState::Paused);
+        let off = look(DomainState::ShutOff, Why::Left);
+        assert!(is_off(&off) && !ended_by_itself(&off));
+        assert!(ended_by_itself(&look(DomainState::ShutOff, Why::Other(1))));
+        assert!(!ended_by_itself(&look(DomainState::ShutOff, Why::Other(3))));
+        assert_eq!(state(&off, true), RunState::PostMigrate);
+        let runs = look(DomainState::Running, Why::Other(1));
+        assert_eq!(state(&runs, true), RunState::Running);
+    }
+}

@@ -1,0 +1,63 @@
+use drover_hypervisor::MachineError;
+use drover_libvirt::{CallError, Connection, Library};
+use drover_types::with_sources;
+
+use crate::libvirt::keep::Whereabouts;
+
+/// How this host's libvirt is reached for one migration: by connections of its own, since one whose calls hang with another
+/// domain would keep it waiting.
+#[derive(Debug)]
+pub struct Line {
+    at: Whereabouts,
+}
+
+impl Line {
+    pub fn new(at: Whereabouts) -> Self {
+        Self { at }
+    }
+
+    /// libvirt's library, loaded.
+    ///
+    /// # Errors
+    /// It cannot be used, and why.
+    pub async fn library(&self) -> Result<Library, String> {
+        let path = self.at.library.clone();
+        let loaded = tokio::task::spawn_blocking(move || Library::load(&path)).await;
+        let loaded = loaded.map_err(|error| error.to_string())?;
+        loaded.map_err(|error| with_sources(&error))
+    }
+
+    /// The URI of its libvirtd.
+    pub fn uri(&self) -> &str {
+        &self.at.uri
+    }
+
+    /// A connection.
+    ///
+    /// # Errors
+    /// There is none, and why.
+    pub async fn connect(&self) -> Result<Connection, String> {
+        let library = self.library().await?;
+        let connected = Connection::open(library, self.uri()).await;
+        connected.map_err(|error| with_sources(&error))
+    }
+}
+
+/// libvirt's answer to what was to be done, as a migration's task takes it.
+pub fn failed(operation: &'static str, error: &CallError) -> MachineError {
+    let unanswered = matches!(error, CallError::TimedOut { .. } | CallError::Lost { .. });
+    MachineError::Other {
+        operation,
+        reason: with_sources(error),
+        unanswered,
+    }
+}
+
+/// Something that was not done, for a reason that is no call's.
+pub fn refused(operation: &'static str, reason: String) -> MachineError {
+    MachineError::Other {
+        operation,
+        reason,
+        unanswered: false,
+    }
+}
